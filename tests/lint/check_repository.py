@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Checks rules of the repository that are neither C++ nor layers: scripts parse, nothing is suppressed, links lead somewhere.
+Knows the text of files only.
+
+usage: check_repository.py [--root DIR]
+"""
+
+import argparse
+import ast
+import os
+import re
+import subprocess
+import sys
+
+SKIPPED_FOLDERS = {"__pycache__", "subprojects"}
+TEXT_SUFFIXES = (".hpp", ".cpp", ".py", ".sh", ".md", ".build", ".txt", ".in", ".c", ".h", ".csv", ".json")
+# Patterns are written in pieces, so that this file does not find itself.
+# Folders of the machine that somebody worked on; a repository must not know them.
+HOME_PATHS = re.compile(r"(?<![\w./])/(?:work|home|root|Users)/[\w.]")
+TODO_WORD = "TO" + "DO"
+UNEXPLAINED = re.compile(rf"\b(?:{TODO_WORD}|FIX" + r"ME|XX" + r"X)\b(?!: \w.{15,})")
+# What hides findings instead of mending them.
+SUPPRESSIONS = [
+    (re.compile("no_" + "sanitize"), "switches a sanitizer off"),
+    (re.compile(r"suppressions" + "="), "names a suppression file"),
+    (re.compile("__(?:tsan|asan|lsan)_default_" + "suppressions"), "suppresses sanitizer reports"),
+    (re.compile("NO" + r"LINT(?:NEXTLINE|BEGIN|END)?\b(?!\()"), "names no check; write which one and why"),
+    (re.compile(r"#\s*pragma\s+(?:GCC|clang)\s+diagnostic\s+" + "ignored"), "hides a compiler warning"),
+]
+
+
+def files(root):
+    """Yields repository paths of all files outside build and hidden folders (.ci counts)."""
+    for folder, subfolders, names in os.walk(root):
+        top = os.path.relpath(folder, root) == "."
+        subfolders[:] = sorted(
+            d for d in subfolders
+            if d not in SKIPPED_FOLDERS and (not d.startswith(".") or d == ".ci") and not (top and d.startswith("build")))
+        for name in sorted(names):
+            yield os.path.relpath(os.path.join(folder, name), root)
+
+
+def check_script(root, path, text):
+    first = text.split("\n", 1)[0]
+    if path.endswith(".py") or (first.startswith("#!") and "python" in first):
+        try:
+            ast.parse(text, path)
+        except SyntaxError as error:
+            yield path, error.lineno or 1, f"does not parse: {error.msg}"
+    elif path.endswith(".sh") or (first.startswith("#!") and "bash" in first):
+        result = subprocess.run(["bash", "-n", os.path.join(root, path)], capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            yield path, 1, f"does not parse: {result.stderr.strip()}"
+        sourced = not first.startswith("#!")
+        if not sourced and text.count("\n") > 5 and "set -euo pipefail" not in text:
+            yield path, 1, "a script starts with `set -euo pipefail`"
+    if first.startswith("#!") and not os.access(os.path.join(root, path), os.X_OK):
+        yield path, 1, "has a #! line but is not executable"
+
+
+def check_text(path, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        if HOME_PATHS.search(line):
+            yield path, number, f"names a path of one machine: {HOME_PATHS.search(line).group(0)}..."
+        if UNEXPLAINED.search(line):
+            yield path, number, f"a {TODO_WORD} needs a colon and its reason"
+        if path.endswith(".md"):
+            continue  # a page may talk about what code must not do
+        for pattern, reason in SUPPRESSIONS:
+            found = pattern.search(line)
+            if found:
+                yield path, number, f"{found.group(0)} {reason}"
+
+
+def check_links(root, path, text):
+    """Relative links of a Markdown page must lead to something in the tree."""
+    in_block = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("```"):
+            in_block = not in_block
+        if in_block:
+            continue
+        for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
+            if re.match(r"[a-z]+:|#", target):
+                continue
+            if not os.path.exists(os.path.join(root, os.path.dirname(path), target.split("#")[0])):
+                yield path, number, f"the link to {target} leads nowhere"
+
+
+def check_tree(root):
+    """Returns all violations as (path, line, message)."""
+    violations = []
+    for path in files(root):
+        if re.search(r"suppress|\.supp$", os.path.basename(path)):
+            violations.append((path, 1, "looks like a suppression file; mend the finding instead"))
+        full = os.path.join(root, path)
+        with open(full, "rb") as file:
+            start = file.read(2)
+        if not (path.endswith(TEXT_SUFFIXES) or start == b"#!") or "/corpus/" in path:
+            continue
+        with open(full, encoding="utf-8") as file:
+            text = file.read()
+        violations += check_script(root, path, text)
+        violations += check_text(path, text)
+        if path.endswith(".md"):
+            violations += check_links(root, path, text)
+    return violations
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+    violations = check_tree(os.path.abspath(parser.parse_args().root))
+    for path, line, message in violations:
+        print(f"{path}:{line}: {message}")
+    print(f"{len(violations)} violations")
+    sys.exit(1 if violations else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""Tests of the repository's own checkers: each seeded violation is found, and a clean tree is left in peace.
+Knows check_layers.py, check_repository.py, count_results.py and make_man.py, nothing of the real tree."""
+
+import os
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "../../tools"), os.path.join(HERE, "../../docs/man")]
+sys.dont_write_bytecode = True
+
+import check_layers  # noqa: E402
+import check_repository  # noqa: E402
+import count_results  # noqa: E402
+import make_man  # noqa: E402
+
+SCRATCH = tempfile.TemporaryDirectory()
+unittest.addModuleCleanup(SCRATCH.cleanup)
+
+# A small tree that breaks no rule; each test adds one file to it.
+CLEAN = {
+    "runtime/base/status.hpp": "",
+    "runtime/base/config.hpp": "",
+    "runtime/schedule/schedule.hpp": '#include "runtime/base/status.hpp"\n',
+    "runtime/algorithms/catalog.hpp": '#include "runtime/schedule/schedule.hpp"\n',
+    "runtime/selection/choose.cpp": '#include "runtime/algorithms/catalog.hpp"\n#include <vector>\n',
+    "runtime/scheduler/run.hpp": '#include "transports/transport.hpp"\n',
+    "runtime/group/group.cpp": '#include "tutti/tutti.hpp"\n#include "backends/backend.hpp"\n#include "transports/registry.hpp"\n',
+    "runtime/include/tutti/tutti.hpp": "",
+    "transports/transport.hpp": '#include "runtime/base/status.hpp"\n',
+    "transports/registry.hpp": '#include "transports/transport.hpp"\n',
+    "transports/registry.cpp": '#include "transports/registry.hpp"\n#include "transports/shm/plugin.hpp"\n',
+    "transports/shm/plugin.hpp": '#include "transports/transport.hpp"\n',
+    "transports/shm/wire/cell.cpp": '#include "transports/shm/plugin.hpp"\n#include <sys/mman.h>\n',
+    "transports/inproc/plugin.hpp": '#include "transports/transport.hpp"\n',
+    "backends/backend.hpp": '#include "runtime/base/status.hpp"\n',
+    "backends/native/native.cpp": '#include "runtime/scheduler/run.hpp"\n#include "runtime/algorithms/catalog.hpp"\n',
+    "topology/topology.hpp": '#include "runtime/base/status.hpp"\n',
+    "tests/unit/any_test.cpp": '#include "transports/shm/plugin.hpp"\n#include "runtime/group/group.hpp"\n',
+    "runtime/group/group.hpp": "",
+}
+
+
+class Tree:
+    """A temporary tree; files get a purpose line and, where due, #pragma once."""
+
+    def __init__(self, files):
+        self.folder = tempfile.mkdtemp(dir=SCRATCH.name)
+        for path, text in files.items():
+            self.write(path, text)
+
+    def write(self, path, text, plain=False):
+        full = os.path.join(self.folder, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        opening = "" if plain else "// Purpose.\n" + ("#pragma once\n" if path.endswith(".hpp") else "")
+        with open(full, "w", encoding="utf-8") as file:
+            file.write(opening + text)
+        return full
+
+    def violations(self):
+        return [f"{path}: {message}" for path, _, message in check_layers.check_tree(self.folder)[0]]
+
+    def repository_violations(self):
+        return [f"{path}: {message}" for path, _, message in check_repository.check_tree(self.folder)]
+
+
+class LayersTest(unittest.TestCase):
+    def setUp(self):
+        self.tree = Tree(CLEAN)
+
+    def expect(self, path, text, part, plain=False):
+        """Adding this file gives exactly one violation, which is about it and contains `part`."""
+        self.tree.write(path, text, plain)
+        found = self.tree.violations()
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(path, found[0])
+        self.assertIn(part, found[0])
+
+    def test_clean_tree_passes(self):
+        self.assertEqual(self.tree.violations(), [])
+
+    def test_upward_and_sideways_includes(self):
+        cases = {
+            "runtime/base/bad.cpp": "runtime/schedule/schedule.hpp",
+            "runtime/schedule/bad.hpp": "runtime/algorithms/catalog.hpp",
+            "runtime/algorithms/bad.cpp": "transports/transport.hpp",
+            "runtime/scheduler/bad.cpp": "backends/backend.hpp",
+            "runtime/group/bad.cpp": "transports/shm/plugin.hpp",
+            "transports/shm/bad.cpp": "transports/inproc/plugin.hpp",
+            "transports/inproc/bad.cpp": "runtime/scheduler/run.hpp",
+            "transports/shm/bad.hpp": "transports/registry.hpp",
+            "backends/native/bad.cpp": "runtime/group/group.hpp",
+            "topology/bad.cpp": "runtime/schedule/schedule.hpp",
+            "runtime/include/tutti/bad.hpp": "runtime/base/status.hpp",
+            "bindings/python/bad.cpp": "runtime/base/status.hpp",
+        }
+        for path, header in cases.items():
+            with self.subTest(path=path):
+                self.tree = Tree(CLEAN)
+                self.expect(path, f'#include "{header}"\n', header)
+
+    def test_selection_is_pure(self):
+        cases = {
+            '#include "runtime/base/config.hpp"\n': "config.hpp",
+            '#include "transports/transport.hpp"\n': "transport.hpp",
+            '#include "topology/topology.hpp"\n': "topology.hpp",
+            "#include <chrono>\n": "pure",
+            'auto x = std::getenv("A");\n': "getenv",
+            "auto now = std::chrono::steady_clock::now();\n": "steady_clock",
+            "double cost = 0;\n": "floating",
+            "auto cost = 1.5 * x;\n": "floating",
+        }
+        for text, part in cases.items():
+            with self.subTest(text=text):
+                self.tree = Tree(CLEAN)
+                self.expect("runtime/selection/bad.cpp", text, part)
+
+    def test_comments_and_strings_are_no_code(self):
+        self.tree.write("runtime/selection/good.cpp",
+                        '// a double, getenv\nconst char* x = "double ucp_init \\" 1.5";\n/* float\n nccl */ int y = 1\'000;\n')
+        self.assertEqual(self.tree.violations(), [])
+
+    def test_vendor_symbols_and_headers(self):
+        self.expect("tests/unit/bad.cpp", "auto x = ucp_init();\n", "ucp_init")
+        self.tree = Tree(CLEAN)
+        self.expect("runtime/group/bad.cpp", "hwloc_topology_t t;\n", "hwloc_topology_t")
+        self.tree = Tree(CLEAN)
+        self.expect("topology/bad.cpp", "#include <hwloc.h>\n", "hwloc_discovery")
+        self.tree = Tree(CLEAN)
+        self.expect("backends/native/bad.cpp", "ncclAllReduce(a);\n", "ncclAllReduce")
+        self.tree = Tree(CLEAN)
+        self.tree.write("topology/hwloc_discovery.cpp", "#include <hwloc.h>\nhwloc_topology_t t;\n")
+        self.assertEqual(self.tree.violations(), [])
+
+    def test_form(self):
+        self.expect("runtime/base/bad.cpp", "int x;\n", "open with a sentence", plain=True)
+        self.tree = Tree(CLEAN)
+        self.expect("runtime/base/bad.hpp", "// Purpose.\nint x();\n", "#pragma once", plain=True)
+        self.tree = Tree(CLEAN)
+        self.expect("runtime/base/bad.cpp", '#include "../base/status.hpp"\n', "root of the repository")
+        self.tree = Tree(CLEAN)
+        self.expect("runtime/base/bad.cpp", '#include "missing.hpp"\n', "does not exist")
+        self.tree = Tree(CLEAN)
+        self.expect("runtime/unheard/bad.cpp", "", "no layer")
+
+    def test_long_files_need_a_reason(self):
+        self.expect("runtime/base/bad.cpp", "int x;\n" * 501, "502 lines")
+        self.tree = Tree(CLEAN)
+        self.tree.write("runtime/base/good.cpp", "// Longer than 500 lines because it is a table.\n" + "int x;\n" * 501)
+        self.assertEqual(self.tree.violations(), [])
+
+    def test_transport_seam_has_at_most_14_methods(self):
+        methods = "  virtual int f() = 0;\n" * 8
+        both = "class Endpoint {\n" + methods + "};\nclass Transport {\n" + methods + "};\n"
+        self.expect("transports/transport.hpp", both, "16 methods")
+
+    def test_headers_compile_alone(self):
+        compiler = ["c++", "-std=c++20", "-I", ".", "-I", "runtime/include"]
+        self.assertEqual(check_layers.check_headers(self.tree.folder, compiler)[1], [])
+        self.tree.write("runtime/base/bad.hpp", "inline std::string name();\n")
+        failures = check_layers.check_headers(self.tree.folder, compiler)[1]
+        self.assertEqual(len(failures), 1)
+        self.assertIn("runtime/base/bad.hpp", failures[0])
+
+
+class RepositoryTest(unittest.TestCase):
+    def expect(self, path, text, part, executable=False):
+        tree = Tree({})
+        full = tree.write(path, text, plain=True)
+        if executable:
+            os.chmod(full, 0o755)
+        found = tree.repository_violations()
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(part, found[0])
+
+    def test_seeded_violations(self):
+        self.expect("a.cpp", "// see /" + "home/someone/notes\n", "path of one machine")
+        self.expect("a.cpp", "// TO" + "DO\n", "reason")
+        self.expect("a.cpp", "int x; // NO" + "LINT\n", "which one")
+        self.expect("a.cpp", "__attribute__((no_" + "sanitize(\"thread\")))\n", "sanitizer off")
+        self.expect("a.cpp", "#pragma GCC diagnostic " + "ignored \"-Wshadow\"\n", "hides")
+        self.expect("tsan.supp", "race:x\n", "suppression file")
+        self.expect("a.sh", "if then\n", "does not parse")
+        self.expect("a.py", "def (:\n", "does not parse")
+        self.expect("tool", "#!/usr/bin/env bash\nset -euo pipefail\n", "not executable")
+        self.expect("tool", "#!/usr/bin/env bash\n" + "true\n" * 6, "pipefail", executable=True)
+        self.expect("a.md", "see [this](missing.md)\n", "leads nowhere")
+
+    def test_what_is_fine_stays_fine(self):
+        tree = Tree({})
+        tree.write("a.md", "[a](a.md#part) [b](https://example.org) `[c](x.md)` TO" + "DO: wait for the fix of the compiler\n", True)
+        tree.write("build/a.sh", "if then\n", True)
+        tree.write("tests/fuzz/corpus/rules/a.txt", "TO" + "DO\n", True)
+        self.assertEqual(tree.repository_violations(), [])
+
+
+class CountTest(unittest.TestCase):
+    def test_every_result_is_counted_once(self):
+        words = ["OK", "OK", "EXPECTEDFAIL", "FAIL", "TIMEOUT", "ERROR", "UNEXPECTEDPASS", "INTERRUPT", "SKIP"]
+        lines = [f'{{"name": "x", "result": "{word}"}}\n' for word in words]
+        self.assertEqual(count_results.count(lines + ["\n"]), (3, 5, 1))
+
+
+class ManTest(unittest.TestCase):
+    HELP = """tutti bench: times a collective. It checks too.
+
+Usage: tutti bench <collective> [options]
+
+Options:
+  -n N            ranks
+                  on this machine
+  --check         compare 1.5 \\ bits
+
+Examples:
+  tutti bench allreduce
+"""
+
+    def test_page(self):
+        page = make_man.make_page("tutti-bench", "1.2", self.HELP)
+        self.assertIn("tutti\\-bench \\- times a collective\n", page)
+        self.assertIn(".SH SYNOPSIS\n.nf\n.B tutti bench <collective> [options]\n", page)
+        self.assertIn(".TP\n.B \\-n N\nranks\non this machine\n", page)
+        self.assertIn("compare 1.5 \\e bits", page)
+        self.assertIn('.SH "EXAMPLES"\n.nf\ntutti bench allreduce\n', page)
+
+    def test_help_without_a_purpose_is_refused(self):
+        with self.assertRaises(ValueError):
+            make_man.make_page("tutti-x", "1", "Usage: tutti x\n")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
