@@ -1,0 +1,43 @@
+// One collective call as its caller describes it: what, on which memory, with which counts.
+// Knows no algorithm, no group and no transport.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "runtime/base/ops.hpp"
+#include "runtime/base/types.hpp"
+
+namespace tutti {
+
+// `count` by collective, in elements:
+//   allreduce, reduce, broadcast, scan, exscan   the vector (input and output alike)
+//   allgather, gather                            one rank's contribution; the full vector has size() * count
+//   reduce_scatter, scatter                      what one rank receives; the full vector has size() * count
+//   alltoall                                     one block; each buffer has size() * count
+//   barrier                                      0
+//   send_recv                                    the message
+// With `counts` (v-variants) block b has counts[b] elements, starts at displacements[b] (or right behind
+// block b-1 where no displacements are given) and `count` is unused. alltoallv has its own counts for each
+// side; `counts` is the input's. In place means that input is the same memory as the output: its own block of
+// the output for allgather and gather, the whole vector (of which output is this rank's block) for
+// reduce_scatter and scatter at the root. `counts` and `displacements` must stay valid only until the call
+// has been submitted.
+struct Call {
+  Collective collective = Collective::allreduce;
+  Dtype dtype = Dtype::f32;
+  ReduceOp op;
+  std::uint32_t root = 0;  // rooted collectives: the root; send_recv: the peer
+  bool in_place = false;
+  bool is_send = false;  // send_recv: which half of it
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::uint64_t count = 0;
+  std::span<const std::uint64_t> counts;
+  std::span<const std::uint64_t> displacements;
+  std::span<const std::uint64_t> output_counts;         // alltoallv only
+  std::span<const std::uint64_t> output_displacements;  // alltoallv only
+};
+
+}  // namespace tutti

@@ -1,0 +1,158 @@
+// Configuration: the one table of TUTTI_* variables, and typed, checked reading of an environment through it.
+// Knows what a variable is called and how its text is written, not what it does; rules are parsed in
+// selection/.
+//
+// Adding a variable is one row here, then get_*() where it is used, then docs/environment.md (a test says how
+// to write it). There is no configuration object: whoever starts a process takes one Environment and hands it
+// down.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+
+namespace tutti {
+
+// How the text of a variable is written.
+enum class VariableType : std::uint8_t {
+  flag,         // 0|1, off|on, no|yes, false|true
+  integer,      // decimal
+  size,         // bytes: decimal with an optional k, m or g (powers of 1024; a final b is allowed: 64k, 64kb)
+  duration,     // a decimal number with us, ms, s or min; a bare number is seconds
+  enumeration,  // one of the words in `values`
+  text,         // anything
+  rule,         // the grammar of algorithm rules
+};
+
+// One row. Numbers may be one of the words in `values` too ("auto"), which get_*() return as nullopt.
+struct Variable {
+  std::string_view name;
+  VariableType type = VariableType::text;
+  std::string_view default_text;   // empty: not set by default
+  std::string_view values;         // words, separated by |
+  std::string_view help;           // one line
+  std::int64_t minimum = 0;        // of integers
+  std::string_view alias_of = {};  // another spelling of that variable
+  bool is_secret = false;          // never printed
+};
+
+namespace detail {
+constexpr std::string_view kRuleHelp = "algorithm rules of this collective, e.g. ring:1m-;recursive_doubling";
+constexpr Variable rule_of(std::string_view name) {
+  return {name, VariableType::rule, "auto", "", kRuleHelp};
+}
+}  // namespace detail
+
+// The table, in the order of `tutti info --env` and docs/environment.md.
+inline constexpr Variable kVariables[] = {
+    {"TUTTI_LOG", VariableType::enumeration, "warn", "error|warn|info|debug|trace",
+     "how much to write to standard error"},
+    {"TUTTI_TIMEOUT", VariableType::duration, "5min", "", "longest wait for a peer before a call fails"},
+    {"TUTTI_STALL_WARNING", VariableType::duration, "60s", "",
+     "a wait this long is reported, once; 0 is never"},
+    {"TUTTI_CHECK", VariableType::enumeration, "local", "off|local|group",
+     "check arguments: not, against this rank's own state, or also against the other ranks' before running"},
+    {"TUTTI_WAIT", VariableType::enumeration, "auto", "auto|spin|yield|sleep",
+     "how a blocked call waits; auto spins while it pays, then yields, then sleeps"},
+    {"TUTTI_SPIN", VariableType::integer, "auto", "auto",
+     "polls before a waiting thread yields; auto is 0 when ranks outnumber the CPUs"},
+    {"TUTTI_TRANSPORTS", VariableType::text, "auto", "auto",
+     "transports to consider, in order of preference: shm,inproc"},
+    {"TUTTI_SHM_BYTES", VariableType::size, "256m", "", "bound of the shared memory that one process takes"},
+    {"TUTTI_SINGLE_COPY", VariableType::enumeration, "auto", "auto|off|on",
+     "read peers' memory directly (process_vm_readv); auto probes, on fails where it is not permitted"},
+    detail::rule_of("TUTTI_ADJUST_ALLREDUCE"),
+    detail::rule_of("TUTTI_ADJUST_BROADCAST"),
+    {"TUTTI_ADJUST_BCAST", VariableType::rule, "", "", "another spelling of TUTTI_ADJUST_BROADCAST", 0,
+     "TUTTI_ADJUST_BROADCAST"},
+    detail::rule_of("TUTTI_ADJUST_REDUCE"),
+    detail::rule_of("TUTTI_ADJUST_ALLGATHER"),
+    detail::rule_of("TUTTI_ADJUST_REDUCE_SCATTER"),
+    detail::rule_of("TUTTI_ADJUST_ALLTOALL"),
+    detail::rule_of("TUTTI_ADJUST_GATHER"),
+    detail::rule_of("TUTTI_ADJUST_SCATTER"),
+    detail::rule_of("TUTTI_ADJUST_BARRIER"),
+    detail::rule_of("TUTTI_ADJUST_SCAN"),
+    detail::rule_of("TUTTI_ADJUST_EXSCAN"),
+    {"TUTTI_RANK", VariableType::integer, "", "", "this process's rank; set by `tutti run`", 0},
+    {"TUTTI_SIZE", VariableType::integer, "", "", "number of ranks of the job; set by `tutti run`", 1},
+    {"TUTTI_LOCAL_RANK", VariableType::integer, "", "", "rank among those of this node; set by `tutti run`",
+     0},
+    {"TUTTI_LOCAL_SIZE", VariableType::integer, "", "", "number of ranks on this node; set by `tutti run`",
+     1},
+    {"TUTTI_NODE_ID", VariableType::text, "", "",
+     "name of this node; ranks of one name share memory (default: boot id and network namespace)"},
+    {"TUTTI_JOB_ID", VariableType::text, "", "",
+     "tells jobs apart that share an address; set by `tutti run`"},
+    {"TUTTI_ADDRESS", VariableType::text, "", "", "where the ranks of the job meet; set by `tutti run`"},
+    {"TUTTI_SECRET",
+     VariableType::text,
+     "",
+     "",
+     "what a process has to know to join the job; set by `tutti run`",
+     0,
+     {},
+     true},
+    {"TUTTI_FAULT", VariableType::text, "", "",
+     "faults to inject into transports, for tests: delay=50us,again=0.2"},
+    {"TUTTI_FUZZ_SECONDS", VariableType::integer, "30", "",
+     "how long each live fuzz target runs, in the tests", 1},
+};
+
+// A snapshot of environment variables. A value: tests make their own, and later setenv() calls do not matter.
+class Environment {
+ public:
+  Environment() = default;
+  Environment(std::initializer_list<std::pair<const std::string, std::string>> variables)
+      : values_(variables) {}
+  // Copies the environment of this process. Not to be called while another thread changes it.
+  static Environment of_process();
+
+  // nullopt if unset. A variable set to the empty string counts as unset.
+  std::optional<std::string_view> find(std::string_view name) const;
+  void set(std::string name, std::string value) { values_[std::move(name)] = std::move(value); }
+  const std::map<std::string, std::string, std::less<>>& values() const { return values_; }
+
+ private:
+  std::map<std::string, std::string, std::less<>> values_;
+};
+
+// Typed reading. The variable has to be in the table with that type (a broken invariant otherwise). A value
+// that does not parse is invalid_argument and names the variable, what it was given and what was expected.
+// Unset: the default. nullopt: unset without a default, or one of the row's words such as "auto".
+Result<bool> get_flag(const Environment& environment, std::string_view name);
+Result<std::optional<std::int64_t>> get_integer(const Environment& environment, std::string_view name);
+Result<std::optional<std::uint64_t>> get_size(const Environment& environment, std::string_view name);
+Result<std::optional<std::chrono::nanoseconds>> get_duration(const Environment& environment,
+                                                             std::string_view name);
+Result<std::string> get_enum(const Environment& environment, std::string_view name);
+// Text and rules; follows aliases (the variable itself wins over its other spelling).
+Result<std::optional<std::string>> get_text(const Environment& environment, std::string_view name);
+
+// The parsers alone, for command lines that write sizes and durations the same way. nullopt if malformed or
+// too large.
+std::optional<std::uint64_t> parse_size(std::string_view text);
+std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text);
+
+// The row of a name, aliases included; null if there is none.
+const Variable* find_variable(std::string_view name);
+// One sentence per TUTTI_* variable that the table does not have, with the nearest known name where one is
+// near.
+std::vector<std::string> check_unknown(const Environment& environment);
+// Parses every variable that is set; the first error. For the start of a program.
+Status check_values(const Environment& environment);
+
+// For `tutti info --env`: each variable with its value here, where that comes from, and what it means.
+std::string describe_environment_text(const Environment& environment);
+// The whole of docs/environment.md.
+std::string describe_environment_markdown();
+
+}  // namespace tutti

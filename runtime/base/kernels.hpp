@@ -1,0 +1,57 @@
+// CPU reduction, scaling and copy kernels, chosen at run time for the widest vectors this CPU has.
+// Knows no schedule, group or transport: pointers, an element count, a dtype and an op are all it is given.
+//
+// Common rules: pointers need no alignment. `dst` may be identical to any one (or several) of the sources;
+// any other overlap is an error of the caller that is not detected. Nothing allocates, throws or locks. Every
+// function may be called from any thread. What is computed is defined in ops.hpp, bit for bit (NaN payloads
+// of floating sums aside), and is the same on every CPU.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/ops.hpp"
+
+namespace tutti {
+
+// dst[i] = ((s0[i] op s1[i]) op s2[i]) ... for i < count, in exactly this order; source_count >= 1, and one
+// source is a copy. The accumulator between the sources is the dtype itself, f32 for f16, bf16 and f8: a
+// reduction of three sources of those is NOT two reductions of two. `user` is read by kernels of Op::user
+// only.
+using KernelFn = void (*)(const UserOp* user, void* dst, const void* const* sources, std::size_t source_count,
+                          std::size_t count);
+
+// The kernel of a legal pair; look it up once, then call it without any branch on op or dtype.
+// avg and premul_sum give the kernel of sum. An illegal pair is a broken invariant: check_op() comes first.
+KernelFn select_kernel(Op op, Dtype dtype);
+
+// One reduction, looked up and run: for everything that is not a hot path.
+void reduce(const ReduceOp& op, Dtype dtype, void* dst, std::span<const void* const> sources,
+            std::size_t count);
+
+// The part of avg and premul_sum that is not a sum:
+//   premul_sum: dst[i] = src[i] * scalar, applied to each rank's input before the first sum;
+//   avg:        dst[i] = src[i] / group_size, applied to the complete sum (integers truncate toward zero).
+// dst == src is in place. For other ops there is nothing to scale and the call is a broken invariant.
+// Cost: one pass; integer division is several times slower than the memory it reads.
+void scale(const ReduceOp& op, int group_size, Dtype dtype, void* dst, const void* src, std::size_t count);
+constexpr bool scales_before(Op op) { return op == Op::premul_sum; }
+constexpr bool scales_after(Op op) { return op == Op::avg; }
+
+// Copies; dst == src does nothing, other overlap is not allowed.
+void copy_bytes(void* dst, const void* src, std::size_t size_bytes);
+// The same with stores that pass the caches by: for copies larger than this core's share of the cache which
+// it will not read soon. The stores are ordered before every later store of this thread when the call
+// returns, so that a release store can publish them.
+void copy_bytes_streaming(void* dst, const void* src, std::size_t size_bytes);
+
+// The vector instruction set in use ("AVX3" is AVX-512), and all that this build and CPU can run, best first.
+std::string_view kernel_target();
+std::vector<std::string_view> supported_kernel_targets();
+// Tests only: later look-ups give kernels of this target; an empty name returns to the best one. False if
+// unknown. Not to be called while another thread looks up a kernel.
+bool set_kernel_target_for_test(std::string_view name);
+
+}  // namespace tutti

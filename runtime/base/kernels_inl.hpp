@@ -1,0 +1,196 @@
+// The loops that all vector kernels share, compiled once per instruction set.
+// Knows no op and no dtype: a Lanes type says how elements become vectors, a Combine type what happens to
+// them.
+//
+// A Lanes type has
+//   Element           what memory holds; Group, the registers that hold one step of it
+//   step()            elements per Group; kMaxStep, an upper bound known at compile time
+//   load, store       unaligned; store rounds if the accumulator is wider than the element
+//   combine<Op>       applies Op::apply(a, b) to the registers of two groups
+//
+// No include guard of the usual kind: Highway includes this once per target with another HWY_NAMESPACE.
+#if defined(TUTTI_BASE_KERNELS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef TUTTI_BASE_KERNELS_INL_HPP
+#undef TUTTI_BASE_KERNELS_INL_HPP
+#else
+#define TUTTI_BASE_KERNELS_INL_HPP
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstring>
+#include <limits>
+
+#include "runtime/base/kernels.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Loads and stores at any address. The one-lane baseline of Highway dereferences a T*, which has to be
+// aligned.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> load_unaligned(D d, const T* from) {
+#if HWY_TARGET == HWY_SCALAR
+  T value;
+  std::memcpy(&value, static_cast<const void*>(from), sizeof(T));
+  return hn::Set(d, value);
+#else
+  return hn::LoadU(d, from);
+#endif
+}
+template <class D, class V, class T = hn::TFromD<D>>
+HWY_INLINE void store_unaligned(V v, D d, T* to) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)d;
+  const T value = hn::GetLane(v);
+  std::memcpy(static_cast<void*>(to), &value, sizeof(T));
+#else
+  hn::StoreU(v, d, to);
+#endif
+}
+
+// Elements and vectors of one type; the accumulator is the element type.
+template <class T>
+struct PlainLanes {
+  using Element = T;
+  using D = hn::ScalableTag<T>;
+  using Group = hn::Vec<D>;
+  static constexpr std::size_t kMaxStep = HWY_MAX_BYTES / sizeof(T);
+  static HWY_INLINE std::size_t step() { return hn::Lanes(D()); }
+  static HWY_INLINE Group load(const T* from) { return load_unaligned(D(), from); }
+  static HWY_INLINE void store(Group group, T* to) { store_unaligned(group, D(), to); }
+  template <class Op>
+  static HWY_INLINE Group combine(Group a, Group b) {
+    return Op::apply(a, b);
+  }
+};
+
+// The last, incomplete step of a fold. It goes through a small buffer so that no byte outside is read or
+// written.
+template <class Lanes, class Op>
+HWY_INLINE void fold_rest(typename Lanes::Element* dst, const void* const* sources, std::size_t source_count,
+                          std::size_t first, std::size_t count) {
+  using Element = typename Lanes::Element;
+  alignas(64) Element buffer[Lanes::kMaxStep] = {};
+  const std::size_t rest_bytes = (count - first) * sizeof(Element);
+  std::memcpy(buffer, static_cast<const Element*>(sources[0]) + first, rest_bytes);
+  auto sum = Lanes::load(buffer);
+  for (std::size_t k = 1; k < source_count; ++k) {
+    std::memcpy(buffer, static_cast<const Element*>(sources[k]) + first, rest_bytes);
+    sum = Lanes::template combine<Op>(sum, Lanes::load(buffer));
+  }
+  Lanes::store(sum, buffer);
+  std::memcpy(dst + first, buffer, rest_bytes);
+}
+
+// Folds the steps [first, ...) that fit before `count`, kUnroll of them at a time; returns where it stopped.
+// All sources of a step are read before it is written, which is what makes an identical dst safe.
+// kSources is 2 for the form that matters most (no inner loop), 0 for "source_count of them".
+template <class Lanes, class Op, int kUnroll, int kSources>
+HWY_INLINE std::size_t fold_steps(typename Lanes::Element* dst, const void* const* sources,
+                                  std::size_t source_count, std::size_t first, std::size_t count) {
+  using Element = typename Lanes::Element;
+  const std::size_t step = Lanes::step();
+  const std::size_t source_end = kSources != 0 ? kSources : source_count;
+  std::size_t i = first;
+  for (; count - i >= kUnroll * step; i += kUnroll * step) {
+    typename Lanes::Group sum[kUnroll];
+    const Element* from = static_cast<const Element*>(sources[0]) + i;
+    for (int u = 0; u < kUnroll; ++u) sum[u] = Lanes::load(from + u * step);
+    for (std::size_t k = 1; k < source_end; ++k) {
+      from = static_cast<const Element*>(sources[k]) + i;
+      for (int u = 0; u < kUnroll; ++u) {
+        sum[u] = Lanes::template combine<Op>(sum[u], Lanes::load(from + u * step));
+      }
+    }
+    for (int u = 0; u < kUnroll; ++u) Lanes::store(sum[u], dst + i + u * step);
+  }
+  return i;
+}
+
+// The KernelFn of one Lanes and one Op.
+template <class Lanes, class Op>
+void fold(const UserOp* /*user*/, void* dst_bytes, const void* const* sources, std::size_t source_count,
+          std::size_t count) {
+  using Element = typename Lanes::Element;
+  if (source_count == 1) {
+    copy_bytes(dst_bytes, sources[0], count * sizeof(Element));
+    return;
+  }
+  auto* dst = static_cast<Element*>(dst_bytes);
+  std::size_t i = source_count == 2 ? fold_steps<Lanes, Op, 4, 2>(dst, sources, 2, 0, count)
+                                    : fold_steps<Lanes, Op, 4, 0>(dst, sources, source_count, 0, count);
+  i = fold_steps<Lanes, Op, 1, 0>(dst, sources, source_count, i, count);
+  if (i < count) fold_rest<Lanes, Op>(dst, sources, source_count, i, count);
+}
+
+// dst[i] = src[i] Op factor, with `factor` a Group: the scaling form of the same loops.
+template <class Lanes, class Op>
+HWY_INLINE void map_with(void* dst_bytes, const void* src_bytes, std::size_t count,
+                         typename Lanes::Group factor) {
+  using Element = typename Lanes::Element;
+  auto* dst = static_cast<Element*>(dst_bytes);
+  const auto* src = static_cast<const Element*>(src_bytes);
+  const std::size_t step = Lanes::step();
+  std::size_t i = 0;
+  for (; count - i >= step; i += step) {
+    Lanes::store(Lanes::template combine<Op>(Lanes::load(src + i), factor), dst + i);
+  }
+  if (i == count) return;
+  alignas(64) Element buffer[Lanes::kMaxStep] = {};
+  std::memcpy(buffer, src + i, (count - i) * sizeof(Element));
+  Lanes::store(Lanes::template combine<Op>(Lanes::load(buffer), factor), buffer);
+  std::memcpy(dst + i, buffer, (count - i) * sizeof(Element));
+}
+
+// Ops that are the same on integers and floating-point vectors.
+struct Sum {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Add(a, b);
+  }
+};
+struct Product {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Mul(a, b);
+  }
+};
+
+// min and max of ops.hpp: NaN in, positive quiet NaN out; -0 below +0. Written with comparisons, since what
+// the minimum instructions do with NaN and zeros differs between CPUs.
+template <class V>
+HWY_INLINE V nan_if_unordered(V value, V a, V b) {
+  using T = hn::TFromD<hn::DFromV<V>>;
+  const auto is_ordered = hn::And(hn::Eq(a, a), hn::Eq(b, b));
+  return hn::IfThenElse(is_ordered, value, hn::Set(hn::DFromV<V>(), std::numeric_limits<T>::quiet_NaN()));
+}
+struct FloatMin {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    // Both selections agree unless a == b, and then only the signs of two zeros can differ.
+    const V smaller = hn::Or(hn::IfThenElse(hn::Lt(a, b), a, b), hn::IfThenElse(hn::Lt(b, a), b, a));
+    return nan_if_unordered(smaller, a, b);
+  }
+};
+struct FloatMax {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    const V larger = hn::And(hn::IfThenElse(hn::Lt(b, a), a, b), hn::IfThenElse(hn::Lt(a, b), b, a));
+    return nan_if_unordered(larger, a, b);
+  }
+};
+struct Divide {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Div(a, b);
+  }
+};
+
+}  // namespace tutti::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,118 @@
+// Reduction operations: which op is legal on which dtype, what it computes there, and user-defined ops.
+// Knows no kernel, no algorithm and no group; kernels.hpp computes what this page promises.
+//
+// What every op means, on every dtype it is legal on:
+//
+// Integers.
+// - sum and prod wrap modulo 2^n, also on signed types; never undefined. min and max compare as the type
+// says.
+// - band, bor, bxor act on bits. land and lor take anything nonzero as true and yield 0 or 1.
+// - avg is the wrapped sum, divided by the number of ranks, truncated toward zero.
+// - premul_sum multiplies each rank's input by an integer scalar (wrapping), then sums.
+//
+// f32 and f64.
+// - sum and prod compute in the type itself: one rounding (nearest, ties to even) per operation, never fused.
+//   A NaN that they make or pass on has an unspecified sign and payload.
+// - avg is the sum, divided (not multiplied by a reciprocal) by the number of ranks.
+// - premul_sum rounds the scalar to the type, multiplies each input by it, rounds, then sums.
+// - min and max: a NaN in any source gives NaN (the positive quiet one, so that no order of sources shows),
+//   and -0 is less than +0, as in minimum and maximum of IEEE 754-2019.
+//
+// f16, bf16, f8e4m3, f8e5m2.
+// - Each reduction step converts its sources to f32, folds all of them there in source order and rounds once,
+//   to nearest even. The accumulator type is f32; a step of n sources rounds once, not n-1 times.
+// - Subnormals are kept. Every NaN result is the positive quiet NaN of the format.
+// - f16, bf16 and f8e5m2 overflow to infinity. f8e4m3 (the OCP "FN" format: no infinity, one NaN, largest
+//   value 448) saturates: what would exceed 448, infinity included, becomes 448; NaN stays NaN. CUDA's own
+//   conversion does the same, and one overflow should not turn a gradient into NaN.
+// - avg and premul_sum divide and multiply in f32 and round once.
+//
+// bool. One byte; anything nonzero is true, results are 0 or 1.
+// - sum, max, bor and lor are "or"; prod, min, band and land are "and" (as PyTorch has it on NCCL).
+// - bxor is "exactly one of the two".
+//
+// Any dtype. A reduction of one source is a copy: every bit passes, also a NaN's payload and a bool of 2.
+//
+// avg and premul_sum are sums between ranks: their reduction kernel is the kernel of sum. scale() of
+// kernels.hpp multiplies before (premul_sum) or divides after (avg); who builds the schedule says where.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/status.hpp"
+#include "runtime/base/types.hpp"
+
+namespace tutti {
+
+// The classes of dtypes that the legality table distinguishes.
+enum class DtypeClass : std::uint8_t { integer, floating, boolean };
+constexpr DtypeClass class_of(Dtype d) {
+  if (d == Dtype::boolean) return DtypeClass::boolean;
+  return d <= Dtype::u64 ? DtypeClass::integer : DtypeClass::floating;
+}
+constexpr bool is_signed_integer(Dtype d) {
+  return d == Dtype::i8 || d == Dtype::i16 || d == Dtype::i32 || d == Dtype::i64;
+}
+// Floating types narrower than f32, whose reductions accumulate in f32.
+constexpr bool is_narrow_float(Dtype d) {
+  return d == Dtype::f16 || d == Dtype::bf16 || d == Dtype::f8e4m3 || d == Dtype::f8e5m2;
+}
+
+// The legality table: why `op` is not defined on `dtype`; empty if it is legal.
+std::string_view why_illegal(Op op, Dtype dtype);
+inline bool is_legal(Op op, Dtype dtype) { return why_illegal(op, dtype).empty(); }
+
+// dst[i] = a[i] op b[i] for i < count. dst may be equal to a or to b (never overlap them otherwise).
+// Must not throw, block or call tutti. Elementwise: a reduction may be cut anywhere.
+using UserReduceFn = void (*)(void* context, void* dst, const void* a, const void* b,
+                              std::size_t count) noexcept;
+
+// A user-defined op. `id` is its place in the order of registration, which has to be the same on all ranks.
+struct UserOp {
+  UserReduceFn function = nullptr;
+  void* context = nullptr;
+  bool is_commutative = false;  // a op b == b op a; if not, sources are combined in rank order only
+  std::uint32_t id = 0;
+};
+
+// The user-defined ops of one owner, in registration order. Addresses stay valid as long as the table lives,
+// also when it is moved. Not thread safe: the owner serialises add().
+class UserOpTable {
+ public:
+  // `function` null is invalid_argument.
+  Result<const UserOp*> add(UserReduceFn function, void* context, bool is_commutative);
+  // Null if no op with this id was registered.
+  const UserOp* find(std::uint32_t id) const;
+  std::size_t size() const { return ops_.size(); }
+
+ private:
+  std::deque<UserOp> ops_;
+};
+
+// An op with its parameters: what a reduction needs to know besides the dtype. A small value.
+struct ReduceOp {
+  Op op = Op::sum;
+  bool is_integer_scalar = false;   // which of the two scalars premul_sum was given
+  double scalar = 1.0;              // premul_sum on floating dtypes
+  std::int64_t integer_scalar = 1;  // premul_sum on integer dtypes, taken modulo 2^n
+  const UserOp* user = nullptr;     // for Op::user; the table it comes from has to outlive the operation
+
+  ReduceOp() = default;
+  ReduceOp(Op built_in) : op(built_in) {}  // NOLINT(google-explicit-constructor): ReduceOp is an Op with more
+  static ReduceOp premul_sum(double scalar);
+  static ReduceOp premul_sum_integer(std::int64_t scalar);
+  static ReduceOp user_defined(const UserOp* op);
+
+  // Every built-in op commutes bit for bit (the payload of a NaN aside).
+  bool is_commutative() const { return op != Op::user || (user != nullptr && user->is_commutative); }
+};
+
+// Is the op legal on the dtype and complete (a scalar of the right kind, a registered function)?
+// invalid_argument with a sentence for the user otherwise.
+Status check_op(const ReduceOp& op, Dtype dtype);
+
+}  // namespace tutti

@@ -1,0 +1,62 @@
+// Work: a submitted operation as its submitter sees it. Knows nothing of who carries it out.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <utility>
+
+#include "runtime/base/status.hpp"
+
+namespace tutti {
+
+using Clock = std::chrono::steady_clock;
+
+// Implemented by backends; reached only through WorkRef. Objects are pooled: release() may hand one to the
+// next operation.
+class WorkState {
+ public:
+  virtual ~WorkState() = default;
+  // Moves operations on a little; true when this one is complete (also by failure). Any thread.
+  virtual bool test() = 0;
+  // Blocks until complete or `deadline`; the operation's status, or timeout (the operation then goes on). Any
+  // one thread.
+  virtual Status wait(Clock::time_point deadline) = 0;
+  // The status once complete.
+  virtual Status status() const = 0;
+
+ protected:
+  friend class WorkRef;
+  void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+  void release() {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) recycle();
+  }
+  virtual void recycle() = 0;  // the last reference is gone
+  std::atomic<std::uint32_t> references_{0};
+};
+
+// A counted reference. The operation itself holds one until it is complete, so dropping a WorkRef never
+// cancels anything.
+class WorkRef {
+ public:
+  WorkRef() = default;
+  explicit WorkRef(WorkState* state) : state_(state) {
+    if (state_ != nullptr) state_->retain();
+  }
+  WorkRef(const WorkRef& other) : WorkRef(other.state_) {}
+  WorkRef(WorkRef&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  WorkRef& operator=(WorkRef other) noexcept {
+    std::swap(state_, other.state_);
+    return *this;
+  }
+  ~WorkRef() {
+    if (state_ != nullptr) state_->release();
+  }
+  WorkState* operator->() const { return state_; }
+  explicit operator bool() const { return state_ != nullptr; }
+
+ private:
+  WorkState* state_ = nullptr;
+};
+
+}  // namespace tutti

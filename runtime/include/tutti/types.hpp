@@ -1,0 +1,63 @@
+// The words of the public interface: data types, reduction operations, collectives and error codes.
+// Knows nothing else of tutti.
+#pragma once
+
+#include <cstdint>
+
+namespace tutti {
+
+enum class Dtype : std::uint8_t {
+  i8,
+  u8,
+  i16,
+  u16,
+  i32,
+  u32,
+  i64,
+  u64,
+  f16,
+  bf16,
+  f32,
+  f64,
+  f8e4m3,
+  f8e5m2,
+  boolean
+};
+inline constexpr int kDtypeCount = 15;
+
+enum class Op : std::uint8_t { sum, prod, min, max, avg, band, bor, bxor, land, lor, premul_sum, user };
+inline constexpr int kOpCount = 12;
+
+enum class Collective : std::uint8_t {
+  allreduce,
+  broadcast,
+  reduce,
+  allgather,
+  reduce_scatter,
+  alltoall,
+  gather,
+  scatter,
+  barrier,
+  scan,
+  exscan,
+  send_recv,
+};
+inline constexpr int kCollectiveCount = 12;
+// The v-variants (allgatherv, reduce_scatterv, gatherv, scatterv, alltoallv) are the same collectives with
+// another chunk map.
+
+// What went wrong, coarse enough to act on. The message says the rest.
+enum class StatusCode : std::uint8_t {
+  ok = 0,
+  invalid_argument,    // the caller's mistake: argument, variable or file; nothing was changed
+  unsupported,         // legal elsewhere, not for this build, transport, dtype or group
+  mismatch,            // ranks of one group made different calls
+  timeout,             // a deadline passed; the message names who is missing
+  peer_failed,         // a peer died or its connection broke
+  refused,             // a peer or process without the right secret, build or contract
+  resource_exhausted,  // memory, descriptors or a limit; the message names the limit
+  aborted,             // the group was aborted here or by another rank
+  internal,            // a broken invariant of tutti itself
+};
+
+}  // namespace tutti
