@@ -1,0 +1,29 @@
+// Schedules for other people's tools: GOAL text for LogGOPSim and ATLAHS, Graphviz for pictures.
+// Knows no counts beyond the one size it is given.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "runtime/base/status.hpp"
+#include "runtime/schedule/schedule.hpp"
+
+namespace tutti {
+
+struct GoalOptions {
+  std::uint64_t atom_bytes = 1;          // every atom is this large
+  std::uint64_t reduce_ns_per_kib = 0;   // cost of combining 1024 bytes of two sources
+  std::uint64_t copy_ns_per_kib = 0;
+};
+
+// GOAL: one label per step; "requires" for dependencies and for what a channel implies of local steps,
+// "irequires" (start after start) for the order of issue in a channel; the tag is the channel.
+// Errors: unsupported for lowered schedules, which exchange no messages.
+Result<std::string> export_goal(std::span<const Schedule> ranks, const GoalOptions& options = {});
+
+// Graphviz: a cluster per rank, solid edges for dependencies, dashed ones for the order of a channel, bold
+// ones for messages (matched first in first out) and for awaits.
+std::string export_dot(std::span<const Schedule> ranks);
+
+}  // namespace tutti

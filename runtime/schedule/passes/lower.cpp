@@ -1,0 +1,276 @@
+// Second half of the lowering: puts a publish and an await between two accesses of different ranks exactly
+// where the order of one execution (lower_events.hpp) is not implied already. Vector clocks over the threads
+// (rank, channel) know what is implied, so fanout and elision need no rule of their own. Every edge points
+// forward in that one execution: no deadlock.
+#include "runtime/schedule/passes/lower.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/schedule/check_steps.hpp"
+#include "runtime/schedule/passes/fuse.hpp"
+#include "runtime/schedule/passes/lower_events.hpp"
+
+namespace tutti {
+
+namespace {
+
+using detail::location;
+using detail::LoweredEvent;
+using Clock = std::vector<std::uint32_t>;
+
+// Step number `position` (from 1) of a thread; position 1 is a mark for "the rank has entered" and no step.
+struct Epoch {
+  std::uint32_t thread = 0;
+  std::uint32_t position = 0;
+};
+
+struct Item {
+  Step step;
+  std::vector<Slice> sources;
+  std::vector<Epoch> after;  // steps of other threads of the rank
+  Epoch awaited;             // await: the item whose publish it waits for
+  bool is_published = false;
+  std::uint32_t sequence = 0;  // position in the global order
+  Clock clock;                 // what is known once it is done
+};
+
+struct Location {
+  Epoch writer;  // position 0: nobody yet
+  std::vector<Epoch> readers;
+};
+
+class Synchroniser {
+ public:
+  explicit Synchroniser(std::span<const Schedule> ranks) : ranks_(ranks) {
+    std::size_t locations = 0;
+    for (const Schedule& s : ranks) {
+      channels_ = std::max(channels_, s.channels);
+      base_.push_back(locations);
+      locations += detail::location_count(s);
+    }
+    memory_.resize(locations);
+    threads_.resize(ranks.size() * channels_);
+    for (std::uint32_t t = 0; t < threads_.size(); ++t) {
+      threads_[t].push_back({});
+      threads_[t][0].clock.assign(threads_.size(), 0);
+      threads_[t][0].clock[t] = 1;
+      threads_[t][0].sequence = sequence_++;
+    }
+  }
+
+  void add(const LoweredEvent& event) {
+    const std::uint32_t thread = event.rank * channels_ + event.channel;
+    Item item = begin(thread, event.verb);
+    item.step.dst = event.dst;
+    item.sources = event.sources;
+    std::vector<Epoch> needed;
+    for (const Slice& source : event.sources) collect(thread, source, false, needed);
+    collect(thread, event.dst, true, needed);
+    order_after(thread, needed, item);
+    const Epoch here = append(thread, std::move(item));
+    for (const Slice& source : event.sources) record(here, source, false);
+    record(here, event.dst, true);
+  }
+
+  // Nobody leaves while others may still use its memory.
+  void finish() {
+    for (const Schedule& s : ranks_) {
+      std::vector<Epoch> needed;
+      for (std::uint32_t where = 0; where < detail::location_count(s); ++where) {
+        const Location& at = memory_[base_[s.rank] + where];
+        if (at.writer.position != 0) needed.push_back(at.writer);
+        needed.insert(needed.end(), at.readers.begin(), at.readers.end());
+      }
+      sort_latest_first(needed);
+      for (const Epoch& x : needed) {
+        bool is_known = rank_of(x.thread) == s.rank;
+        for (std::uint32_t c = 0; c < channels_; ++c) is_known = is_known || knows(s.rank * channels_ + c, x);
+        if (!is_known) append_await(s.rank * channels_ + x.thread % channels_, x);
+      }
+    }
+  }
+
+  std::vector<Schedule> schedules();
+
+ private:
+  std::uint32_t rank_of(std::uint32_t thread) const { return thread / channels_; }
+  Clock& clock(std::uint32_t thread) { return threads_[thread].back().clock; }
+  bool knows(std::uint32_t thread, const Epoch& x) { return clock(thread)[x.thread] >= x.position; }
+  const Item& item(const Epoch& x) const { return threads_[x.thread][x.position - 1]; }
+  Location& at(std::uint32_t thread, const Slice& slice, std::uint32_t k) {
+    const std::uint32_t owner = owner_of(thread, slice);
+    return memory_[base_[owner] + location(ranks_[owner], slice, k)];
+  }
+  std::uint32_t owner_of(std::uint32_t thread, const Slice& slice) const {
+    return slice.owner == kSelf ? rank_of(thread) : static_cast<std::uint32_t>(slice.owner);
+  }
+
+  Item begin(std::uint32_t thread, Verb verb) const {
+    Item item;
+    item.step.verb = verb;
+    item.step.channel = static_cast<std::uint16_t>(thread % channels_);
+    return item;
+  }
+  Epoch append(std::uint32_t thread, Item item) {
+    // The clock of the thread moves on with its last item; older items keep theirs for later joins.
+    if (item.clock.empty()) item.clock = clock(thread);
+    item.sequence = sequence_++;
+    threads_[thread].push_back(std::move(item));
+    const auto position = static_cast<std::uint32_t>(threads_[thread].size());
+    clock(thread)[thread] = position;
+    return {thread, position};
+  }
+
+  // All accesses that this one must come after, as far as the thread does not know them to be over.
+  void collect(std::uint32_t thread, const Slice& slice, bool is_write, std::vector<Epoch>& needed) {
+    const std::uint32_t owner = owner_of(thread, slice);
+    bool has_entered = owner == rank_of(thread);
+    for (std::uint32_t c = 0; c < channels_; ++c) has_entered = has_entered || knows(thread, {owner * channels_ + c, 1});
+    if (!has_entered) needed.push_back({owner * channels_ + thread % channels_, 1});
+    for (std::uint32_t k = 0; k < slice.count; ++k) {
+      const Location& here = at(thread, slice, k);
+      if (here.writer.position != 0 && !knows(thread, here.writer)) needed.push_back(here.writer);
+      if (!is_write) continue;
+      for (const Epoch& reader : here.readers)
+        if (!knows(thread, reader)) needed.push_back(reader);
+    }
+  }
+
+  void record(const Epoch& here, const Slice& slice, bool is_write) {
+    for (std::uint32_t k = 0; k < slice.count; ++k) {
+      Location& there = at(here.thread, slice, k);
+      if (is_write) {
+        there.writer = here;
+        there.readers.clear();
+      } else if (there.readers.empty() || there.readers.back().thread != here.thread) {
+        there.readers.push_back(here);
+      } else {
+        there.readers.back() = here;
+      }
+    }
+  }
+
+  // What was known last implies most, so it comes first and the rest is often implied.
+  void sort_latest_first(std::vector<Epoch>& epochs) const {
+    std::sort(epochs.begin(), epochs.end(),
+              [this](const Epoch& a, const Epoch& b) { return item(a).sequence > item(b).sequence; });
+  }
+
+  void order_after(std::uint32_t thread, std::vector<Epoch>& needed, Item& next) {
+    sort_latest_first(needed);
+    Clock known = clock(thread);
+    const auto join = [&](const Clock& more) {
+      for (std::size_t t = 0; t < known.size(); ++t) known[t] = std::max(known[t], more[t]);
+    };
+    for (Epoch x : needed) {
+      if (known[x.thread] >= x.position) continue;
+      if (rank_of(x.thread) != rank_of(thread)) {
+        // An await sees the line of its own channel; from another channel the thread depends on that await.
+        const std::uint32_t waiting = rank_of(thread) * channels_ + x.thread % channels_;
+        x = append_await(waiting, x);
+        if (waiting == thread) {
+          join(clock(thread));
+          continue;
+        }
+      }
+      next.after.push_back(x);
+      join(item(x).clock);
+    }
+    next.clock = std::move(known);
+  }
+
+  // Appends an await for x; the publish goes to the end of a run of stores of one value, which never waits.
+  Epoch append_await(std::uint32_t thread, Epoch x) {
+    std::vector<Item>& theirs = threads_[x.thread];
+    std::uint32_t position = x.position;
+    while (position < theirs.size() && !theirs[position - 1].is_published &&
+           continues_stores(theirs[position - 1], theirs[position]))
+      ++position;
+    theirs[position - 1].is_published = true;
+    Item item = begin(thread, Verb::await);
+    item.awaited = {x.thread, position};
+    item.step.peer = rank_of(x.thread);
+    item.clock = clock(thread);
+    for (std::size_t t = 0; t < item.clock.size(); ++t)
+      item.clock[t] = std::max(item.clock[t], theirs[position - 1].clock[t]);
+    return append(thread, std::move(item));
+  }
+  static bool continues_stores(const Item& one, const Item& next) {
+    if (next.step.verb != Verb::copy || !next.after.empty() || one.sources.empty()) return false;
+    return next.sources[0] == one.step.dst || (one.step.verb == Verb::copy && next.sources[0] == one.sources[0]);
+  }
+
+  std::span<const Schedule> ranks_;
+  std::uint32_t channels_ = 1, sequence_ = 0;
+  std::vector<std::size_t> base_;  // by rank, of memory_
+  std::vector<Location> memory_;
+  std::vector<std::vector<Item>> threads_;
+};
+
+// Numbers tickets and steps and merges the threads of each rank in the global order.
+std::vector<Schedule> Synchroniser::schedules() {
+  std::vector<std::vector<std::uint32_t>> ticket(threads_.size());  // by item: the ticket that covers it
+  for (std::size_t t = 0; t < threads_.size(); ++t) {
+    std::uint32_t next = 1;
+    for (const Item& item : threads_[t]) ticket[t].push_back(item.is_published ? next++ : 0);
+  }
+  std::vector<Schedule> result;
+  for (const Schedule& s : ranks_) {
+    Schedule to = s;
+    to.steps.clear();
+    to.sources.clear();
+    to.dependencies.clear();
+    to.scratch_slots = 0;
+    std::vector<Epoch> order;
+    for (std::uint32_t t = s.rank * channels_; t < (s.rank + 1) * channels_; ++t)
+      for (std::uint32_t i = 1; i <= threads_[t].size(); ++i) order.push_back({t, i});
+    std::sort(order.begin(), order.end(),
+              [this](const Epoch& a, const Epoch& b) { return item(a).sequence < item(b).sequence; });
+    std::vector<std::vector<std::uint32_t>> number(threads_.size());
+    std::vector<std::uint32_t> after;
+    for (const Epoch& x : order) {
+      const Item& it = item(x);
+      number[x.thread].push_back(static_cast<std::uint32_t>(to.steps.size()));
+      if (x.position > 1) {
+        Step step = it.step;
+        if (step.verb == Verb::await) step.ticket = ticket[it.awaited.thread][it.awaited.position - 1];
+        after.clear();
+        for (const Epoch& d : it.after) after.push_back(number[d.thread][d.position - 1]);
+        std::sort(after.begin(), after.end());
+        to.append(step, it.sources, after);
+      }
+      if (!it.is_published) continue;
+      Step publish = begin(x.thread, Verb::publish).step;
+      publish.ticket = ticket[x.thread][x.position - 1];
+      to.append(publish, {}, {});
+    }
+    result.push_back(std::move(to));
+  }
+  for (Schedule& s : result) {  // scratch that somebody still uses
+    const auto use = [&](const Slice& slice) {
+      if (slice.buffer != Buffer::scratch) return;
+      Schedule& owner = slice.owner == kSelf ? s : result[static_cast<std::uint32_t>(slice.owner)];
+      owner.scratch_slots = std::max(owner.scratch_slots, slice.slot + slice.count);
+    };
+    for (const Slice& source : s.sources) use(source);
+    for (const Step& step : s.steps)
+      if (detail::writes(step.verb)) use(step.dst);
+  }
+  return result;
+}
+
+}  // namespace
+
+Result<std::vector<Schedule>> lower_for_shared_memory(std::span<const Schedule> ranks) {
+  auto events = detail::lower_to_events(ranks);
+  if (!events) return events.status();
+  Synchroniser synchroniser(ranks);
+  for (const LoweredEvent& event : *events) synchroniser.add(event);
+  synchroniser.finish();
+  std::vector<Schedule> lowered = synchroniser.schedules();
+  for (Schedule& s : lowered) s = fuse(std::move(s));
+  return lowered;
+}
+
+}  // namespace tutti

@@ -1,0 +1,26 @@
+// Lowering for ranks that share memory: sends and receives become loads and stores on each other's memory,
+// ordered by publish and await. Knows no address and no cache line.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+#include "runtime/schedule/schedule.hpp"
+
+namespace tutti {
+
+// The schedules of all ranks, which must all be lowered together. Each channel of the result is one
+// sequential thread of local steps, publishes and awaits.
+//   borrow  a recv into scratch that only local steps read vanishes: they read the sender's memory
+//   place   the sender stores into the receiver's buffer, where it has just computed what it sends
+//   pull    otherwise the receiver copies from the sender's memory
+//   fanout  one publish serves every peer that waits for it
+//   elide   an await whose order another edge implies is never made, nor a publish that nobody awaits
+// Two-shot allreduce becomes "load q inputs, add once, store q outputs". No rank ends before the last access
+// of others to its memory. The expression trees stay what they were; the result is marked by fuse().
+// Errors: what is wrong with the given schedules, as the verifier would say it (matching, order, deadlock);
+// invalid_argument if they are lowered already.
+Result<std::vector<Schedule>> lower_for_shared_memory(std::span<const Schedule> ranks);
+
+}  // namespace tutti

@@ -1,0 +1,44 @@
+// The verifier: runs the schedules of all ranks symbolically and proves what they promise, or says in words
+// what is wrong. Knows no transport and no memory; executes exactly the issue rule of schedule.hpp with
+// rendezvous sends, so that no buffering of any transport can deadlock what it accepts.
+//
+// Proved: every output atom holds what the collective promises; messages match and keep the shape of what
+// they carry; freedom from deadlock; no two unordered steps touch one location when one writes; bounds; no
+// read of what nobody wrote.
+// A *lowered* schedule (publish, await, slices of other ranks) runs each channel of each rank as one
+// sequential thread. There the same is proved across ranks by happens-before, and besides: nobody touches a
+// rank's memory before that rank has entered the operation or after it may have left it.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "runtime/base/status.hpp"
+#include "runtime/schedule/schedule.hpp"
+
+namespace tutti {
+
+// How values are represented while a schedule runs symbolically.
+enum class Algebra : std::uint8_t {
+  multiset,  // which contributions were added; adding one twice is an error (commutative ops)
+  word,      // contributions in the order they were combined; must be rank order (non-commutative ops, scan)
+  expression,  // the tree of additions, a + b = b + a: equal trees on all ranks mean equal bits. Proves order
+               // and deadlock freedom as the others do, but which contributions arrived is for them to prove
+};
+
+struct VerifyReport {
+  std::uint64_t rounds = 0;          // longest chain of messages (lowered: of awaits)
+  std::uint64_t max_sent_atoms = 0;  // most atoms that one rank sends
+  std::uint64_t messages = 0;        // of all ranks (lowered: publishes)
+  bool same_bits = false;            // expression algebra: ranks promised the same value hold equal trees
+  bool v_safe = true;                // usable with unequal counts; only alltoall can lack it
+  std::string not_v_safe;            // the first step that says why not
+};
+
+// `ranks[r]` is rank r's schedule; all of one collective, size, root, placement and grid.
+// Errors: internal, with a message that names rank, step, peer and what was expected; invalid_argument for
+// send_recv, which promises nothing over a group.
+// Cost: proportional to the atoms moved; lowered schedules also ranks x channels per await.
+Result<VerifyReport> verify(std::span<const Schedule> ranks, Algebra algebra);
+
+}  // namespace tutti

@@ -1,0 +1,64 @@
+// Printed schedules of every row for p = 4 and 5 against tests/golden/: a change shows as a diff to review.
+// TUTTI_UPDATE_GOLDEN=1 writes the files anew.
+#include "tests/schedule/support.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "runtime/schedule/passes/lower.hpp"
+#include "runtime/schedule/passes/segment.hpp"
+
+using namespace tutti;
+using namespace tutti::test;
+
+namespace {
+
+void compare(const std::string& name, const std::string& text) {
+  const std::filesystem::path path = std::filesystem::path(GOLDEN_FOLDER) / (name + ".txt");
+  if (std::getenv("TUTTI_UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(path) << text;
+    return;
+  }
+  std::ifstream file(path);
+  std::stringstream expected;
+  expected << file.rdbuf();
+  INFO("TUTTI_UPDATE_GOLDEN=1 writes " << path << " anew");
+  CHECK(expected.str() == text);
+}
+
+}  // namespace
+
+TEST_CASE("every row prints as it did") {
+  for (const AlgorithmRow& row : catalog()) {
+    std::string text;
+    for (const std::uint32_t p : {4U, 5U}) {
+      const std::uint32_t root = is_rooted(row.collective) ? 1 : 0;
+      const Instance instance{p, root, false, default_params(row)};
+      if (!is_legal(row, instance)) continue;
+      const auto ranks = emit_all(row, instance);
+      INFO(ranks.status().message());
+      REQUIRE(ranks.is_ok());
+      for (const Schedule& s : *ranks) text += print_schedule(s, TextForm::rolled);
+    }
+    compare(fmt::format("{}_{}", to_string(row.collective), row.name), text);
+  }
+}
+
+TEST_CASE("passes print as they did") {
+  auto ring = emit_row(Collective::allreduce, "ring", 4);
+  for (Schedule& s : ring) {
+    auto cut = segment(s, 2, 1);
+    REQUIRE(cut.is_ok());
+    s = *std::move(cut);
+  }
+  compare("pass_segment_allreduce_ring", print_schedule(ring[0]));
+  const auto lowered = lower_for_shared_memory(emit_row(Collective::allreduce, "two_shot", 4));
+  REQUIRE(lowered.is_ok());
+  std::string text;
+  for (const Schedule& s : *lowered) text += print_schedule(s);
+  compare("pass_lower_allreduce_two_shot", text);
+}

@@ -1,0 +1,190 @@
+// Segmentation, fusion and the lowering for shared memory: what they promise beyond being right. That their
+// results are right for every row is shown in catalog_test.cpp.
+#include "runtime/schedule/passes/fuse.hpp"
+#include "runtime/schedule/passes/lower.hpp"
+#include "runtime/schedule/passes/segment.hpp"
+
+#include <algorithm>
+
+#include "tests/schedule/support.hpp"
+
+using namespace tutti;
+using namespace tutti::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Schedule segmented(const Schedule& s, std::uint32_t segments, std::uint32_t channels) {
+  auto result = segment(s, segments, channels);
+  INFO(result.status().message());
+  REQUIRE(result.is_ok());
+  return *std::move(result);
+}
+
+std::vector<std::string> lines_of(const Schedule& s) {
+  std::vector<std::string> lines;
+  for (Step step : s.steps) {
+    step.dependency_count = 0;
+    lines.push_back(to_text(s, step));
+  }
+  return lines;
+}
+
+// Loads and stores of one rank, in atoms: a step fused behind another loads nothing.
+struct Traffic {
+  std::uint64_t loads = 0, stores = 0;
+};
+Traffic traffic(const Schedule& s) {
+  std::vector<bool> is_behind(s.steps.size());
+  Traffic t;
+  for (std::size_t i = 0; i < s.steps.size(); ++i) {
+    const Step& step = s.steps[i];
+    if (step.fused_with != kNotFused) is_behind[step.fused_with] = true;
+    if (step.verb != Verb::copy && step.verb != Verb::reduce) continue;
+    t.stores += step.dst.count;
+    if (!is_behind[i]) t.loads += std::uint64_t{step.source_count} * step.dst.count;
+  }
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("segmenting a ring sends segment 0 of the next round before reducing segment 1 of this one") {
+  const auto ring = emit_row(Collective::allreduce, "ring", 4);
+  const Schedule s = segmented(ring[1], 2, 1);
+  CHECK(s.atoms() == 8);
+  CHECK(s.segments == 2);
+  CHECK(s.scratch_slots == 2 * ring[1].scratch_slots);
+  const auto lines = lines_of(s);
+  const auto place = [&](std::string_view line) { return std::find(lines.begin(), lines.end(), line) - lines.begin(); };
+  const auto first = place("reduce output[0] = scratch.0[0] + input[0]");
+  const auto send = place("send output[0] to 2"), second = place("reduce output[1] = scratch.2[1] + input[1]");
+  REQUIRE(second < static_cast<long>(lines.size()));
+  CHECK(first < send);
+  CHECK(send < second);
+}
+
+TEST_CASE("segments spread over channels, rounds and blocks sent stay") {
+  auto ranks = emit_row(Collective::allreduce, "ring", 5);
+  for (Schedule& s : ranks) s = segmented(s, 6, 3);
+  CHECK(ranks[0].channels == 3);
+  for (const Step& step : ranks[0].steps) {
+    const Slice& any = step.verb == Verb::send ? ranks[0].sources_of(step)[0] : step.dst;
+    CHECK(step.channel == any.first % 6 % 3);
+  }
+  const auto report = verify(ranks, Algebra::multiset);
+  INFO(report.status().message());
+  REQUIRE(report.is_ok());
+  CHECK(report->rounds == 8);
+  CHECK(report->max_sent_atoms == 8 * 6);
+}
+
+TEST_CASE("segment refuses what it cannot cut") {
+  const Schedule ring = emit_row(Collective::allreduce, "ring", 3)[0];
+  CHECK_THAT(segment(ring, 0).status().message(), Contains("at least one segment"));
+  CHECK_THAT(segment(segmented(ring, 2, 1), 2).status().message(), Contains("segmented already"));
+  CHECK_THAT(segment(ring, 1U << 30).status().message(), Contains("too many"));
+  CHECK(segmented(ring, 1, 4) == ring);
+}
+
+TEST_CASE("fuse marks arrivals that one reduce consumes, and the send behind a reduce") {
+  const Schedule s = fuse(emit_row(Collective::allreduce, "ring", 5)[2]);
+  int arrivals = 0, results = 0;
+  for (std::size_t i = 0; i < s.steps.size(); ++i) {
+    const Step& step = s.steps[i];
+    if (step.fused_with == kNotFused) continue;
+    const Verb next = s.steps[step.fused_with].verb;
+    arrivals += step.verb == Verb::recv && next == Verb::reduce ? 1 : 0;
+    results += step.verb == Verb::reduce && next == Verb::send ? 1 : 0;
+  }
+  CHECK(arrivals == 4);
+  CHECK(results == 4);
+  Schedule plain = s;
+  for (Step& step : plain.steps) step.fused_with = kNotFused;
+  CHECK(plain == emit_row(Collective::allreduce, "ring", 5)[2]);
+}
+
+TEST_CASE("fuse leaves alone what waits for the rank's own send") {
+  // In place the sum replaces what the peer is still taking: consuming the message only then would deadlock.
+  const Schedule s = fuse(emit_row(Collective::allreduce, "recursive_doubling", 2, true)[0]);
+  for (const Step& step : s.steps)
+    if (step.verb == Verb::recv) CHECK(step.fused_with == kNotFused);
+}
+
+TEST_CASE("lowered two_shot: load q inputs, add once, store q outputs, two synchronisations, no scratch") {
+  for (const bool in_place : {false, true}) {
+    for (const std::uint32_t q : {2U, 3U, 5U, 8U}) {
+      const auto ranks = emit_row(Collective::allreduce, "two_shot", q, in_place);
+      const auto lowered = lower_for_shared_memory(ranks);
+      INFO(lowered.status().message());
+      REQUIRE(lowered.is_ok());
+      CHECK(verdict(*lowered).empty());
+      for (const Schedule& s : *lowered) {
+        INFO(print_schedule(s));
+        CHECK(traffic(s).loads == q);   // of m / q each: m in all
+        CHECK(traffic(s).stores == q);  // so all ranks together move 2qm, the bound of shared memory
+        CHECK(s.scratch_slots == 0);
+        const auto count = [&](Verb verb) {
+          return std::count_if(s.steps.begin(), s.steps.end(), [&](const Step& x) { return x.verb == verb; });
+        };
+        CHECK(count(Verb::reduce) == 1);
+        CHECK(count(Verb::publish) == 2);  // fanout: one line serves all peers
+        CHECK(count(Verb::await) == 2 * (static_cast<long>(q) - 1));
+        CHECK(count(Verb::send) + count(Verb::recv) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("lowered broadcast: one publish serves every peer that copies from the root") {
+  const auto ranks = build(Collective::broadcast, 4, 1, true, [](Builder& b) {
+    if (b.rank() != 0) return b.recv(0, b.output(0));
+    for (std::uint32_t peer = 1; peer < 4; ++peer) b.send(peer, b.output(0));
+  });
+  const auto lowered = lower_for_shared_memory(ranks);
+  REQUIRE(lowered.is_ok());
+  CHECK(verdict(*lowered).empty());
+  const auto root = lines_of((*lowered)[0]);
+  CHECK(root == std::vector<std::string>{"publish 1", "await 1 of 3", "await 1 of 2", "await 1 of 1"});
+  CHECK(lines_of((*lowered)[2]) ==
+        std::vector<std::string>{"await 1 of 0", "copy output[0] = output@0[0]", "publish 1"});
+}
+
+TEST_CASE("lowering keeps the sums as they are and never deadlocks, with several channels too") {
+  for (const char* name : {"ring", "two_shot", "recursive_doubling"}) {
+    for (const std::uint32_t p : {2U, 3U, 4U, 7U}) {
+      for (const std::uint32_t channels : {1U, 3U}) {
+        auto ranks = emit_row(Collective::allreduce, name, p);
+        for (Schedule& s : ranks) s = segmented(s, 3, channels);
+        const auto lowered = lower_for_shared_memory(ranks);
+        INFO(name << " p " << p << " channels " << channels << ": " << lowered.status().message());
+        REQUIRE(lowered.is_ok());
+        CHECK(verdict(*lowered).empty());
+        const auto trees = verify(*lowered, Algebra::expression);
+        REQUIRE(trees.is_ok());
+        CHECK(trees->same_bits);
+      }
+    }
+  }
+}
+
+TEST_CASE("a message from one channel that another channel uses is ordered by a dependency") {
+  const auto ranks = build(Collective::broadcast, 2, 1, true, [](Builder& b) {
+    if (b.rank() == 0) return b.send(1, b.output(0), 1);
+    b.recv(0, b.scratch(0, 0), 1);
+    b.copy(b.output(0), b.scratch(0, 0), 0);
+  });
+  REQUIRE(verdict(ranks).empty());
+  const auto lowered = lower_for_shared_memory(ranks);
+  REQUIRE(lowered.is_ok());
+  CHECK(verdict(*lowered).empty());
+}
+
+TEST_CASE("lowering says what is wrong with its input") {
+  auto ranks = emit_row(Collective::allreduce, "ring", 4);
+  ranks[1].steps.pop_back();
+  CHECK_THAT(lower_for_shared_memory(ranks).status().message(), Contains("messages"));
+  const auto lowered = lower_for_shared_memory(emit_row(Collective::allreduce, "ring", 4));
+  REQUIRE(lowered.is_ok());
+  CHECK_THAT(lower_for_shared_memory(*lowered).status().message(), Contains("lowered already"));
+}
