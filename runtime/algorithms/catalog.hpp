@@ -1,0 +1,75 @@
+// The catalogue: the one list of algorithms that exist, when each is legal, what it costs and what it
+// promises. Knows no transport, no clock and no environment. Selection, `tutti info`, tests, tuner and
+// documentation all read it.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "runtime/base/status.hpp"
+#include "runtime/schedule/builder.hpp"
+
+namespace tutti {
+
+// Emits one rank's schedule. Pure: equal arguments give an equal Schedule; no allocation but the result.
+// A function type, so that catalog.cpp declares an algorithm as `Emit allreduce_ring;`.
+using Emit = Result<Schedule>(const CollectiveSpec& spec, const GroupView& view,
+                              const AlgorithmParams& params);
+
+// What a row claims to cost, checked against what it emits: the longest chain of messages, and the most that
+// one rank sends, in blocks of a vector cut into `blocks` (so bytes sent = sent_blocks / blocks * m, m the
+// full vector).
+struct Claim {
+  std::uint64_t rounds = 0;
+  std::uint64_t sent_blocks = 0;
+  std::uint64_t blocks = 1;
+};
+using ClaimOf = Claim(std::uint32_t p, const AlgorithmParams& params);
+
+// When a row may run. Whatever is not excluded here is proved by the tests for every p, root and placement
+// they cover.
+struct Legality {
+  bool needs_commutative = false;  // combines contributions out of rank order
+  bool needs_power_of_two = false;
+  bool needs_even = false;         // p even (or 1)
+  bool equal_counts_only = false;  // not for v-variants
+  bool is_out_of_place_only = false;
+  std::uint32_t max_size = 0;  // largest p; 0 = no limit
+};
+
+// One knob of a row: the name used in rules ("radix"), the field it sets, and its default and limits.
+struct ParamRow {
+  std::string_view name;
+  std::uint32_t AlgorithmParams::*field = nullptr;
+  std::uint32_t default_value = 0;
+  std::uint32_t min_value = 0;
+  std::uint32_t max_value = 0;
+  bool is_pass =
+      false;  // carried out by a pass over the finished schedule (segment), not by the algorithm itself
+};
+
+struct AlgorithmRow {
+  Collective collective;
+  std::string_view name;
+  Emit* emit;
+  ClaimOf* claim;
+  Legality legality;
+  bool same_bits;            // every rank gets bitwise the same result (meaningful for reducing collectives)
+  std::string_view cost;     // "rounds 2(p-1); bytes sent 2(p-1)/p m", m the full vector
+  std::string_view summary;  // one line for people
+  std::span<const ParamRow> params = {};
+};
+
+std::span<const AlgorithmRow> catalog();
+// The row of that collective and name, or null.
+const AlgorithmRow* find_algorithm(Collective collective, std::string_view name);
+// The automatic choice of a collective, in the grammar of selection/rules.hpp; the first legal item that
+// matches is taken. Ends with an item that is always legal.
+std::string_view default_rules(Collective collective);
+// Why the row cannot run a group of p ranks with this op and placement; ok if it can.
+Status check_legality(const AlgorithmRow& row, std::uint32_t p, bool is_commutative, bool in_place,
+                      bool has_equal_counts);
+// The row's parameters at their defaults.
+AlgorithmParams default_params(const AlgorithmRow& row);
+
+}  // namespace tutti

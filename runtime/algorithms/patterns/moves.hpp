@@ -1,0 +1,41 @@
+// Moves: which blocks one rank receives and sends, in order, when something spreads from a root; and the four
+// collectives such a list can be read as. Knows no tree and no rank arithmetic (spread.hpp makes the lists).
+//
+// The duality this rests on: play the moves of a broadcast backwards, each receive as a send and each send as
+// a receive and an addition, and it is a reduce with the same rounds and bytes; scatter and gather alike. So
+// an algorithm is written once, as a spread, and reversed here and nowhere else.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/schedule/builder.hpp"
+
+namespace tutti {
+
+struct Move {
+  bool is_send = false;
+  std::uint32_t peer = 0;
+  std::int64_t first = 0;  // blocks first .. first + count - 1, modulo the grid
+  std::uint32_t count = 1;
+};
+using Moves = std::vector<Move>;
+
+// The blocks 0..blocks-1 of the root reach every rank; each rank receives each of them exactly once and sends
+// a block only after it received it.
+void emit_broadcast(Builder& b, const Moves& moves, std::uint32_t blocks);
+
+// The reversal: a rank adds what arrived for a block to its own contribution in one n-ary reduction, own
+// first, then in order of arrival, and hands it on. Moves must name one block each. Only the root's output
+// is written; partial sums lie in scratch, one slot per arrival, so that no receive waits for an addition.
+void emit_reduce(Builder& b, const Moves& moves, std::uint32_t blocks);
+
+// Block q of the root reaches rank q; a rank receives one range that starts with its own block and sends
+// sub-ranges of it.
+void emit_scatter(Builder& b, const Moves& moves);
+
+// The reversal: every rank's block reaches the root. `own` is where the rank has it (its input, or what it
+// has just computed); slots 0.. are used for a rank's subtree.
+void emit_gather(Builder& b, const Moves& moves, const Slice& own);
+
+}  // namespace tutti
