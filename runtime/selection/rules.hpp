@@ -1,0 +1,48 @@
+// The rule grammar of TUTTI_ADJUST_<COLLECTIVE>, as a value.
+//
+//   rules      = item { ";" item }
+//   item       = algorithm [ "(" name "=" value { "," name "=" value } ")" ] [ ":" condition { "," condition
+//   } ] algorithm  = name of the catalogue | number of I_MPI_ADJUST | "0" | "auto" condition  = size-range [
+//   "@" size-of-group-range ]        range = n | n "-" m | "-" m | n "-"
+// Bounds are inclusive; sizes take k, m, g (powers of 1024); the first item that matches wins; an item
+// without conditions matches everything; "0" and "auto" leave the choice to what comes next. Knows no
+// environment; the texts are handed in.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "runtime/algorithms/catalog.hpp"
+#include "runtime/base/status.hpp"
+
+namespace tutti {
+
+struct RuleCondition {
+  std::uint64_t min_bytes = 0;
+  std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();
+  std::uint32_t min_size = 0;
+  std::uint32_t max_size = std::numeric_limits<std::uint32_t>::max();
+  bool operator==(const RuleCondition&) const = default;
+};
+
+struct RuleItem {
+  const AlgorithmRow* row = nullptr;      // null: automatic choice
+  AlgorithmParams params;                 // defaults of the row, overridden by the item
+  std::uint64_t segment_bytes = 0;        // "segment=256k": pieces of about this size; 0 = not given
+  std::vector<RuleCondition> conditions;  // empty: everything
+  std::uint32_t column = 0;               // where the item starts in its text, from 1
+};
+using RuleList = std::vector<RuleItem>;
+
+// Parses one rule text of a collective.
+// Errors: invalid_argument; the message quotes the text, points at the column and lists what is right there.
+Result<RuleList> parse_rules(Collective collective, std::string_view text);
+
+// Whether the item's conditions admit a vector of that many bytes over that many ranks; the first item that
+// does, or null.
+bool match_item(const RuleItem& item, std::uint64_t bytes, std::uint32_t size);
+const RuleItem* match(const RuleList& rules, std::uint64_t bytes, std::uint32_t size);
+
+}  // namespace tutti

@@ -1,0 +1,119 @@
+// Precedence of rules, legality, and segment sizes turned into segment numbers.
+#include "runtime/selection/selection.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace tutti {
+namespace {
+
+const ParamRow* find_param(const AlgorithmRow& row, std::string_view name) {
+  for (const ParamRow& param : row.params) {
+    if (param.name == name) return &param;
+  }
+  return nullptr;
+}
+
+// Pieces of about `segment_bytes`, counted on the whole vector's blocks (the claim's grid), within the row's
+// limits.
+std::uint32_t segments_for(const AlgorithmRow& row, const AlgorithmParams& params,
+                           std::uint64_t segment_bytes, const Question& q) {
+  const ParamRow* param = find_param(row, "segments");
+  AlgorithmParams single = params;
+  single.segments = 1;
+  const std::uint64_t blocks = std::max<std::uint64_t>(1, row.claim(q.size, single).blocks);
+  const std::uint64_t block_bytes = (q.bytes + blocks - 1) / blocks;
+  const std::uint64_t wanted = (block_bytes + segment_bytes - 1) / segment_bytes;
+  // Rounded up to a power of two, so that calls of similar length share a plan.
+  std::uint64_t rounded = 1;
+  while (rounded < wanted && rounded < param->max_value) rounded *= 2;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rounded, param->min_value, param->max_value));
+}
+
+Selection select(const RuleItem& item, const Question& q) {
+  Selection s;
+  s.row = item.row;
+  s.params = item.params;
+  if (item.segment_bytes != 0)
+    s.params.segments = segments_for(*item.row, item.params, item.segment_bytes, q);
+  return s;
+}
+
+Status check(const AlgorithmRow& row, const Question& q) {
+  return check_legality(row, q.size, q.is_commutative, false, q.has_equal_counts);
+}
+
+}  // namespace
+
+Result<Selector> Selector::make(std::vector<RuleText> texts) {
+  Selector selector;
+  const auto add = [&](Collective collective, std::string name, std::string_view text) -> Status {
+    auto rules = parse_rules(collective, text);
+    if (!rules) return rules.status().with_context(name);
+    selector.sources_[static_cast<std::size_t>(collective)].push_back({std::move(name), *std::move(rules)});
+    return {};
+  };
+  for (RuleText& text : texts) TUTTI_RETURN_IF_ERROR(add(text.collective, std::move(text.source), text.text));
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    if (const std::string_view rules = default_rules(collective); !rules.empty())
+      TUTTI_RETURN_IF_ERROR(add(collective, "default", rules));
+  }
+  return selector;
+}
+
+Result<Selection> Selector::choose(const Question& q, std::string_view argument) const {
+  if (!argument.empty()) {
+    auto rules = parse_rules(q.collective, argument);
+    if (!rules) return rules.status().with_context("algorithm argument");
+    if (const RuleItem* item = match(*rules, q.bytes, q.size); item != nullptr && item->row != nullptr) {
+      if (Status legal = check(*item->row, q); !legal) return legal.with_context("algorithm argument");
+      Selection s = select(*item, q);
+      s.is_forced = true;
+      s.source = "argument";
+      return s;
+    }
+  }
+  const std::vector<Source>& sources = sources_[static_cast<std::size_t>(q.collective)];
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const Source& source = sources[i];
+    const bool is_default = i + 1 == sources.size();
+    for (const RuleItem& item : source.rules) {
+      if (match_item(item, q.has_known_bytes ? q.bytes : 0, q.size)) {
+        if (item.row == nullptr) break;  // the automatic choice: ask the next source
+        Status legal = check(*item.row, q);
+        if (!legal && is_default) continue;
+        if (!legal) return legal.with_context(source.name);
+        Selection s = select(item, q);
+        s.is_forced = !is_default;
+        s.source = source.name;
+        s.item = static_cast<std::uint32_t>(&item - source.rules.data()) + 1;
+        return s;
+      }
+    }
+  }
+  return unsupported(
+      fmt::format("no algorithm for {} over {} ranks of {} bytes", to_string(q.collective), q.size, q.bytes));
+}
+
+std::string Selector::canonical() const {
+  std::string text;
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    for (const Source& source : sources_[static_cast<std::size_t>(i)]) {
+      text += fmt::format("{}={};", to_string(static_cast<Collective>(i)), source.name);
+      for (const RuleItem& item : source.rules) {
+        text += fmt::format("{}:{}:{}:{}:{}:{}", item.row == nullptr ? "auto" : item.row->name,
+                            item.params.radix, item.params.segments, item.params.channels,
+                            item.params.aggregate, item.segment_bytes);
+        for (const RuleCondition& c : item.conditions) {
+          text += fmt::format(",{}-{}@{}-{}", c.min_bytes, c.max_bytes, c.min_size, c.max_size);
+        }
+        text += ';';
+      }
+    }
+  }
+  return text;
+}
+
+}  // namespace tutti

@@ -1,0 +1,68 @@
+// Choosing: from a call and the rules a group agreed on to one catalogue row with parameters.
+// Pure and in integer arithmetic, so that no two ranks can choose differently; knows no environment, clock,
+// transport or topology.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/algorithms/catalog.hpp"
+#include "runtime/base/status.hpp"
+#include "runtime/selection/rules.hpp"
+
+namespace tutti {
+
+// What a choice may depend on: values that are equal on all ranks of the group.
+struct Question {
+  Collective collective = Collective::allreduce;
+  std::uint64_t bytes = 0;  // of the full vector m (allgather: received; reduce_scatter: contributed;
+                            // alltoall: one rank's buffer)
+  std::uint32_t size = 1;   // p
+  bool is_commutative = true;
+  bool has_equal_counts = true;
+  // The size of a vector that v-variants of alltoall do not share: chosen by p only (bytes is ignored).
+  bool has_known_bytes = true;
+};
+
+struct Selection {
+  const AlgorithmRow* row = nullptr;
+  AlgorithmParams params;
+  bool is_forced = false;   // by an argument or a user's rule, rather than by the defaults
+  std::string_view source;  // "argument", "TUTTI_ADJUST_ALLREDUCE", "default"
+  std::uint32_t item = 0;   // number of the rule's item that matched, from 1
+};
+
+// A rule string and where it came from.
+struct RuleText {
+  Collective collective = Collective::allreduce;
+  std::string source;  // the variable's name
+  std::string text;
+};
+
+class Selector {
+ public:
+  // Parses every text; earlier ones win over later ones of the same collective; the catalogue's defaults come
+  // last. Errors: invalid_argument, with the source, the column and what would be right.
+  static Result<Selector> make(std::vector<RuleText> texts);
+
+  // The row to use. `argument` (may be empty) is a rule item without conditions that the caller passed for
+  // this call. A row named by an argument or a user's rule is used or the choice fails with the reason; among
+  // the defaults the first legal item wins. Does not allocate unless it fails.
+  Result<Selection> choose(const Question& question, std::string_view argument = {}) const;
+
+  // One canonical text of everything that influences choices, for the group's contract.
+  std::string canonical() const;
+
+ private:
+  struct Source {
+    std::string name;
+    RuleList rules;
+  };
+  std::array<std::vector<Source>, kCollectiveCount>
+      sources_;  // by collective, in order of precedence; the default is last
+};
+
+}  // namespace tutti
