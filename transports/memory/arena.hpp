@@ -1,0 +1,46 @@
+// Hands out aligned blocks of one segment. Knows offsets only: not who maps the segment or what lies in it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "runtime/base/status.hpp"
+
+namespace tutti::memory {
+
+// First fit with coalescing over a growing range. Not thread-safe, never on a data path.
+class Arena {
+ public:
+  struct Block {
+    std::uint64_t offset = 0;
+    bool is_fresh = false;  // never handed out before: still zero
+  };
+  // Makes [offset, offset + bytes) usable, before anybody touches it; an error leaves the arena unchanged.
+  using Back = std::function<Status(std::uint64_t offset, std::uint64_t bytes)>;
+
+  Arena() = default;
+  Arena(std::uint64_t begin, std::uint64_t end, Back back)
+      : top_(begin), backed_(begin), end_(end), back_(std::move(back)) {}
+
+  // 64-byte aligned. Errors: resource_exhausted when the segment is full, or what Back said.
+  Result<Block> allocate(std::size_t bytes);
+  // Returns the size of the block.
+  std::size_t release(std::uint64_t offset);
+  std::size_t used_bytes() const { return used_bytes_; }
+
+ private:
+  static constexpr std::uint64_t kBackGranule = std::uint64_t{256} << 10U;
+
+  std::map<std::uint64_t, std::uint64_t> free_;  // offset -> bytes
+  std::map<std::uint64_t, std::uint64_t> used_;
+  std::uint64_t top_ = 0;     // everything from here on is fresh
+  std::uint64_t backed_ = 0;  // everything below is usable
+  std::uint64_t end_ = 0;
+  std::size_t used_bytes_ = 0;
+  Back back_;
+};
+
+}  // namespace tutti::memory

@@ -1,0 +1,234 @@
+// Opening, linking, notifying and closing of a memory endpoint. Knows no protocol of messages: see send.cpp,
+// receive.cpp and read.cpp.
+#include "transports/memory/endpoint.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace tutti::memory {
+
+namespace {
+
+// How long close() waits for a peer in another process that is in the middle of reading a piece. Such a peer
+// looks again after each piece, so that giving up here loses no correctness: it only reads what nobody uses.
+constexpr std::chrono::milliseconds kLongestReader{500};
+
+}  // namespace
+
+MemoryEndpoint::~MemoryEndpoint() {
+  close(false);
+  for (std::size_t i = 0; i < lane_->waiting.count(); ++i) {
+    if (lane_->waiting[i].endpoint == this) lane_->waiting[i].endpoint = nullptr;
+  }
+}
+
+Status MemoryEndpoint::announce() {
+  Instance& instance = host_->instance();
+  Result<std::uint64_t> place = instance.allocate_link(sizeof(LinkBlock), false);
+  if (!place) return place.status();
+  block_place_ = *place;
+  block_ = new (instance.at<std::byte>(*place)) LinkBlock();
+  allocated_.push_back(*place);
+  if (peer_->access() == Peer::Access::none) block_->cannot_read.store(1, std::memory_order_relaxed);
+  const std::uint64_t lanes = (std::uint64_t{lane_->index} << 32U) | peer_lane_;
+  Result<std::uint32_t> entry = instance.announce(peer_nonce_, context_, lanes, *place);
+  if (!entry) {
+    instance.release_link(*place);
+    is_closed_ = true;
+    return entry.status();
+  }
+  entry_ = *entry;
+  return {};
+}
+
+Channel* MemoryEndpoint::channel(std::uint32_t index) {
+  TUTTI_ASSERT(index <= kControlChannel, "no such channel");
+  std::unique_ptr<Channel>& made = channels_[index];
+  if (!made) {
+    made = std::make_unique<Channel>();
+    made->index = index;
+  }
+  return made.get();
+}
+
+// Finds the peer's block once the peer has opened its side.
+bool MemoryEndpoint::try_link() {
+  if (peer_block_ != nullptr) return true;
+  ByteRange memory = peer_->segment(0);
+  if (peer_page_ == nullptr) {
+    if (memory.empty()) {
+      // Looking for new connections costs system calls; a peer that died may still have left its memory there.
+      constexpr std::uint32_t kAttemptsPerService = 64;
+      if (link_attempts_++ % kAttemptsPerService != 0 && !is_peer_gone_) return false;
+      host_->service();
+      memory = peer_->segment(0);
+      if (memory.empty()) return false;
+    }
+    peer_page_ = reinterpret_cast<InstancePage*>(memory.data());
+    peer_bell_ = &peer_page_->lanes[peer_lane_];
+  }
+  const std::uint64_t version = peer_page_->directory_version.load(std::memory_order_acquire);
+  if (version == seen_version_) return false;
+  seen_version_ = version;
+  const std::uint64_t lanes = (std::uint64_t{peer_lane_} << 32U) | lane_->index;
+  const Found found = find_link(*peer_page_, host_->instance().nonce(), context_, lanes);
+  if (found.entry == nullptr || found.place > memory.size() - sizeof(LinkBlock)) return false;
+  peer_link_ = found;
+  peer_block_ = reinterpret_cast<LinkBlock*>(memory.data() + found.place);
+  if (peer_page_->needs_fence.load(std::memory_order_relaxed) != 0) lane_->uses_fence = true;
+  if (owes_control_) {
+    owes_control_ = false;
+    peer_bell_->control_count.fetch_add(1, std::memory_order_release);
+  }
+  notify(false);  // what was sent so far could not wake anybody
+  return true;
+}
+
+// Loads with acquire: everything that the peer published before it closed is visible afterwards.
+bool MemoryEndpoint::is_peer_closed() const {
+  if (is_peer_gone_) return true;
+  if (peer_page_ == nullptr) return false;
+  if (peer_page_->is_alive.load(std::memory_order_acquire) == 0) return true;
+  return peer_link_.entry != nullptr && peer_link_.entry->state.load(std::memory_order_acquire) != peer_link_.state;
+}
+
+// Wakes the peer's lane if it sleeps. An ordinary message pays one load of a line that hardly ever changes; the
+// order between our publishing and this load is the sleeper's business (membarrier), unless it cannot.
+void MemoryEndpoint::notify(bool is_ack) {
+  if (peer_bell_ == nullptr) return;
+  const std::uint32_t is_sleeping = lane_->uses_fence
+                                        ? peer_bell_->is_sleeping.fetch_add(0, std::memory_order_acq_rel)
+                                        : peer_bell_->is_sleeping.load(std::memory_order_relaxed);
+  if (is_sleeping == 0) return;
+  if (is_ack && peer_block_ != nullptr && peer_block_->wants_acks.load(std::memory_order_relaxed) == 0) return;
+  host_->ring(peer_page_);
+}
+
+void MemoryEndpoint::activate() {
+  if (is_active) return;
+  is_active = true;
+  lane_->active.push_back(this);
+}
+
+void MemoryEndpoint::set_pending_send(Channel& c) {
+  pending_sends_ |= std::uint64_t{1} << c.index;
+  block_->wants_acks.store(1, std::memory_order_relaxed);
+  activate();
+}
+
+bool MemoryEndpoint::has_pending() const {
+  return (pending_sends_ | pending_recvs_) != 0 || owes_control_ || expects_control_;
+}
+
+Post MemoryEndpoint::post_failed(Token token) {
+  Event event;
+  event.kind = Event::Kind::failed;
+  event.token = token;
+  event.endpoint = this;
+  lane_->waiting.push_back(event);
+  return Post::pending;
+}
+
+Result<Post> MemoryEndpoint::rma(std::uint32_t, const RmaRequest&, Token) {
+  return unsupported("memory transports have no rma: peers map the shared heap instead (Endpoint::window)");
+}
+
+bool MemoryEndpoint::progress(EventSink& out) {
+  const bool was_closed = is_peer_closed();  // before looking at the data
+  bool has_moved = false;
+  const bool is_linked = try_link();
+  if (is_linked && expects_control_) {
+    expects_control_ = false;
+    lane_->control_seen -= 1;  // look once more
+  }
+  if (is_linked) {
+    for (std::uint64_t bits = pending_recvs_; bits != 0; bits &= bits - 1) {
+      has_moved |= progress_recvs(*channels_[__builtin_ctzll(bits)], out);
+    }
+  }
+  for (std::uint64_t bits = pending_sends_; bits != 0; bits &= bits - 1) {
+    has_moved |= progress_sends(*channels_[__builtin_ctzll(bits)], out);
+  }
+  if (was_closed && !has_moved && has_pending()) fail(out);
+  return has_pending();
+}
+
+bool MemoryEndpoint::has_news() {
+  if (is_peer_closed()) return has_pending();
+  if (!try_link()) return false;
+  if (expects_control_ || owes_control_) return true;
+  for (std::uint64_t bits = pending_recvs_; bits != 0; bits &= bits - 1) {
+    if (has_recv_news(*channels_[__builtin_ctzll(bits)])) return true;
+  }
+  for (std::uint64_t bits = pending_sends_; bits != 0; bits &= bits - 1) {
+    if (has_send_news(*channels_[__builtin_ctzll(bits)])) return true;
+  }
+  return false;
+}
+
+void MemoryEndpoint::fail(EventSink& out) {
+  is_failed_ = true;
+  auto complete = [&](Token token) {
+    Event event;
+    event.kind = Event::Kind::failed;
+    event.token = token;
+    event.endpoint = this;
+    out.push(event);
+  };
+  for (std::unique_ptr<Channel>& c : channels_) {
+    if (!c) continue;
+    for (; !c->recvs.empty(); c->recvs.pop_front()) complete(c->recvs.front().token);
+    for (; !c->reads.empty(); c->reads.pop_front()) complete(c->reads.front().token);
+    for (; !c->sends.empty(); c->sends.pop_front()) complete(c->sends.front().token);
+    c->arrival = {};
+  }
+  pending_sends_ = 0;
+  pending_recvs_ = 0;
+  owes_control_ = false;
+  expects_control_ = false;
+}
+
+// Afterwards no peer reads a buffer of ours.
+void MemoryEndpoint::stop_readers() {
+  block_->is_revoked.store(1, std::memory_order_seq_cst);
+  if (peer_block_ == nullptr) return;
+  const auto until = std::chrono::steady_clock::now() + kLongestReader;
+  for (const std::unique_ptr<Channel>& c : channels_) {
+    if (!c || c->reads.empty()) continue;
+    // The reader stores is_reading and then looks at is_revoked, both sequentially consistent: either we see
+    // that it reads, or it sees that it may not.
+    while (peer_block_->receivers[c->index].is_reading.load(std::memory_order_seq_cst) != 0) {
+      if (peer_->is_other_process() && (std::chrono::steady_clock::now() > until || peer_->is_gone())) return;
+      ::sched_yield();
+    }
+  }
+}
+
+void MemoryEndpoint::close(bool /*fence*/) {
+  // What was sent and completed lies in link memory, which outlives the endpoint until the peer has closed,
+  // too: so a close without fence is no different.
+  if (is_closed_) return;
+  is_closed_ = true;
+  host_->forget(this);
+  if (!host_->is_own_process()) return;
+  stop_readers();
+  EventSink later({}, &lane_->waiting);
+  fail(later);
+  host_->instance().set_closing(entry_);
+  notify(false);
+  Remains remains;
+  remains.peer = peer_;
+  remains.context = context_;
+  remains.lanes = (std::uint64_t{peer_lane_} << 32U) | lane_->index;
+  remains.entry = entry_;
+  remains.peer_link = peer_link_;
+  remains.blocks = std::move(allocated_);
+  host_->bury(std::move(remains));
+}
+
+}  // namespace tutti::memory

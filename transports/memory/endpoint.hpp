@@ -1,0 +1,217 @@
+// An endpoint over memory that both sides can see: cells, staged rings, and reading the peer's memory.
+// Knows neither how memory is shared nor who else is there; send.cpp and receive.cpp hold the two directions.
+//
+// Protocols of a message, chosen by the sender:
+//   in_line, in_cell  up to kCellBytes: copied into a cell; complete at once while a cell is free
+//   staged            copied piece by piece through the channel's ring, which stays in cache
+//   read              the receiver reads the sender's memory itself; it may ask for staging at any byte
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "transports/memory/instance.hpp"
+#include "transports/memory/lane.hpp"
+#include "transports/memory/layout.hpp"
+#include "transports/memory/peer.hpp"
+#include "transports/transport.hpp"
+
+namespace tutti::memory {
+
+struct SendOp {
+  std::uint64_t word = 0;
+  std::span<const ConstByteRange> ranges;
+  std::uint64_t total_bytes = 0;
+  Token token = 0;
+  std::uint64_t offset = 0;  // staged so far
+  std::size_t range_index = 0;  // where in the ranges `offset` is
+  std::size_t range_offset = 0;
+  std::uint64_t cell = 0;    // position of the header, once it is out
+  bool is_started = false;
+};
+
+struct RecvOp {
+  std::uint64_t word = 0;
+  Sink sink;
+  Token token = 0;
+};
+
+// The message that is arriving on a channel.
+struct Arrival {
+  enum class Kind : std::uint8_t { none, staged, read };
+  Kind kind = Kind::none;
+  bool is_discarded = false;       // it did not match: its bytes go nowhere
+  bool has_asked_to_stage = false;
+  std::uint64_t total_bytes = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t first_piece_bytes = 0;  // 0: look at the piece's line
+  std::size_t range_index = 0;          // where in the sink's ranges `offset` is
+  std::size_t range_offset = 0;
+};
+
+// One channel of an endpoint, both directions; made when it is first used.
+struct Channel {
+  std::uint32_t index = 0;
+  // sending
+  CellRing* cells = nullptr;
+  StagedRing* ring = nullptr;
+  std::uint64_t next_cell = 0;
+  std::uint64_t acked_cells = 0;
+  std::uint64_t next_piece = 0;
+  std::uint64_t acked_pieces = 0;
+  Fifo<SendOp> sends;  // waiting or being staged
+  Fifo<SendOp> reads;  // published as `read`, not yet consumed
+  // receiving
+  CellRing* peer_cells = nullptr;
+  StagedRing* peer_ring = nullptr;
+  std::uint64_t expected_cell = 0;
+  std::uint64_t expected_piece = 0;
+  Fifo<RecvOp> recvs;
+  Arrival arrival;
+};
+
+// What an endpoint needs of its transport.
+class Host {
+ public:
+  virtual ~Host() = default;
+  virtual Instance& instance() = 0;
+  // Looks after connections now and then: a peer's memory was not there yet.
+  virtual void service() = 0;
+  virtual void forget(MemoryEndpoint* endpoint) = 0;
+  // Wakes whoever sleeps on the bell of `page`.
+  virtual void ring(InstancePage* page) = 0;
+  // Takes over link memory that a peer may still look at.
+  virtual void bury(Remains&& remains) = 0;
+  // False in a child of fork(), which must not touch what it shares with its parent's peers.
+  virtual bool is_own_process() const = 0;
+};
+
+struct Remains {
+  std::shared_ptr<Peer> peer;
+  std::uint64_t context = 0;
+  std::uint64_t lanes = 0;  // as the peer's directory has them
+  std::uint32_t entry = 0;
+  Found peer_link;
+  std::vector<std::uint64_t> blocks;
+};
+
+class MemoryEndpoint final : public Endpoint {
+ public:
+  MemoryEndpoint(Host* host, Lane* lane, std::shared_ptr<Peer> peer, std::uint32_t peer_lane,
+                 std::uint64_t context, const Nonce& peer_nonce)
+      : host_(host),
+        lane_(lane),
+        peer_(std::move(peer)),
+        peer_nonce_(peer_nonce),
+        peer_lane_(peer_lane),
+        context_(context) {}
+  ~MemoryEndpoint() override;
+  MemoryEndpoint(const MemoryEndpoint&) = delete;
+  MemoryEndpoint& operator=(const MemoryEndpoint&) = delete;
+
+  // Allocates and announces the link. Errors: resource_exhausted.
+  Status announce();
+
+  Post send(std::uint32_t channel, std::uint64_t word, std::span<const ConstByteRange> ranges,
+            Token token) override;
+  Post recv(std::uint32_t channel, std::uint64_t expected_word, const Sink& sink, Token token) override;
+  Post control(ConstByteRange bytes) override;
+  Result<Post> rma(std::uint32_t channel, const RmaRequest& request, Token token) override;
+  ByteRange window(std::uint32_t segment) override { return peer_->segment(segment); }
+  void close(bool fence) override;
+
+  // Moves pending messages on; false when nothing is pending any more.
+  bool progress(EventSink& out);
+  // Would progress() do anything? Touches nothing.
+  bool has_news();
+  void poll_control(EventSink& out);
+  // Completes everything pending as failed; later posts fail as well.
+  void fail(EventSink& out);
+  // Has the peer died? Asks the system; rare.
+  void check_peer() { is_peer_gone_ = is_peer_gone_ || peer_->is_gone(); }
+
+  bool is_active = false;
+
+ private:
+  static constexpr std::size_t kBudgetBytes = std::size_t{128} << 10U;  // per call: bounds how long a lane is held
+  static constexpr std::size_t kMaxQueued = 1024;                        // beyond that send answers `again`
+
+  // endpoint.cpp
+  Channel* channel(std::uint32_t index);
+  bool try_link();
+  bool is_peer_closed() const;
+  void activate();
+  void notify(bool is_ack);
+  Post post_failed(Token token);
+  void stop_readers();
+  void set_pending_send(Channel& c);
+  bool has_pending() const;
+
+  // send.cpp
+  enum class Started : std::uint8_t { no, partly, complete, being_read };
+  bool prepare_cells(Channel& c);
+  void prepare_ring(Channel& c);
+  bool has_free_cell(Channel& c);
+  bool has_free_piece(Channel& c);
+  void publish_cell(Channel& c, const SendOp& op, CellKind kind);
+  void send_eager(Channel& c, SendOp& op);
+  bool try_publish_read(Channel& c, SendOp& op);
+  std::size_t put_piece(Channel& c, SendOp& op);
+  bool stage_pieces(Channel& c, SendOp& op, std::size_t* budget);
+  Started start(Channel& c, SendOp& op, std::size_t* budget);
+  bool progress_reads(Channel& c, EventSink& out, std::size_t* budget);
+  bool progress_sends(Channel& c, EventSink& out);
+  bool has_send_news(Channel& c);
+
+  // receive.cpp
+  enum class Received : std::uint8_t { nothing, partly, complete, mismatch };
+  const CellLine* arrived_line(Channel& c);
+  bool find_ring(Channel& c);
+  Received receive(Channel& c, std::size_t* budget, Event* mismatch);
+  Received begin(Channel& c, const CellLine& line, Event* mismatch);
+  Received receive_staged(Channel& c, std::size_t* budget);
+  Received receive_read(Channel& c, std::size_t* budget);
+  void put(Channel& c, ConstByteRange data);
+  void consume_cell(Channel& c);
+  bool progress_recvs(Channel& c, EventSink& out);
+  bool has_recv_news(Channel& c);
+
+  // read.cpp
+  enum class Piece : std::uint8_t { ok, revoked, must_stage };
+  Piece read_piece(Channel& c, std::size_t limit_bytes);
+  Piece read_mapped(Channel& c, std::span<const iovec> fragments, std::size_t bytes);
+  Piece read_copied(Channel& c, std::span<const iovec> fragments, std::size_t bytes);
+  void ask_to_stage(Channel& c);
+
+  Host* host_;
+  Lane* lane_;
+  std::shared_ptr<Peer> peer_;
+  Nonce peer_nonce_;
+  std::uint32_t peer_lane_;
+  std::uint64_t context_;
+
+  LinkBlock* block_ = nullptr;  // ours
+  std::uint64_t block_place_ = 0;
+  std::uint32_t entry_ = 0;
+  LinkBlock* peer_block_ = nullptr;  // null until the peer has opened its side
+  LaneBell* peer_bell_ = nullptr;
+  InstancePage* peer_page_ = nullptr;
+  Found peer_link_;
+  std::uint64_t seen_version_ = ~std::uint64_t{0};
+  std::uint32_t link_attempts_ = 0;
+
+  bool is_closed_ = false;
+  bool is_failed_ = false;
+  bool is_peer_gone_ = false;
+  bool owes_control_ = false;     // control was sent before the peer's bell was known
+  bool expects_control_ = false;  // control may have been sent before the peer was linked
+  std::uint64_t pending_sends_ = 0;  // bit per channel with queued sends or unconsumed reads
+  std::uint64_t pending_recvs_ = 0;  // bit per channel with posted receives or a discarded arrival
+  std::vector<std::uint64_t> allocated_;  // link memory to give back
+  std::array<std::unique_ptr<Channel>, kChannels + 1> channels_;
+};
+
+}  // namespace tutti::memory

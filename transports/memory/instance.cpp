@@ -1,0 +1,246 @@
+// Segments, directory and heap of one transport instance. Knows no endpoint and no peer; see instance.hpp.
+#include "transports/memory/instance.hpp"
+
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <utility>
+
+namespace tutti::memory {
+
+namespace {
+
+// Small messages must work even when staging memory is used up; so much goes beyond the bound.
+constexpr std::size_t kReserveBytes = std::size_t{256} << 20U;
+
+class PrivateSource final : public SegmentSource {
+ public:
+  Result<Segment> create(std::size_t bytes) override {
+    void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) {
+      return Status(StatusCode::resource_exhausted, "cannot map " + std::to_string(bytes) + " bytes: " +
+                                                        std::strerror(errno) +
+                                                        " (address space limit, ulimit -v, or overcommit)");
+    }
+    return Segment{static_cast<std::byte*>(base), bytes, -1};
+  }
+  Status back(const Segment&, std::uint64_t, std::uint64_t) override { return {}; }
+  void destroy(const Segment& segment) override { ::munmap(segment.base, segment.bytes); }
+};
+
+std::uint64_t hash_key(const Nonce& peer, std::uint64_t context, std::uint64_t lanes) {
+  std::uint64_t bits = peer.low ^ (context * 0x9e3779b97f4a7c15U) ^ (lanes << 17U);
+  bits = (bits ^ (bits >> 30U)) * 0xbf58476d1ce4e5b9U;
+  return bits ^ (bits >> 31U);
+}
+
+}  // namespace
+
+std::unique_ptr<SegmentSource> make_private_source() { return std::make_unique<PrivateSource>(); }
+
+Nonce make_nonce() {
+  Nonce nonce;
+  if (::getrandom(&nonce, sizeof(nonce), 0) != static_cast<ssize_t>(sizeof(nonce))) {
+    std::random_device device;  // a kernel or filter without getrandom
+    auto draw = [&device] { return (std::uint64_t{device()} << 32U) ^ device(); };
+    nonce = {draw(), draw()};
+  }
+  return nonce;
+}
+
+Result<std::shared_ptr<Instance>> Instance::make(std::unique_ptr<SegmentSource> source, const Nonce& nonce,
+                                                 const MemoryOptions& options) {
+  std::shared_ptr<Instance> instance(new Instance(std::move(source), nonce, options));
+  const std::size_t bytes = sizeof(InstancePage) + options.staging_bytes + kReserveBytes;
+  Result<std::uint32_t> index = instance->add_segment(bytes);
+  if (!index) return index.status();
+  TUTTI_RETURN_IF_ERROR(instance->back(0, 0, sizeof(InstancePage)));
+  Instance* raw = instance.get();
+  instance->link_arena_ = Arena(sizeof(InstancePage), bytes, [raw](std::uint64_t offset, std::uint64_t size) {
+    return raw->back(0, offset, size);
+  });
+  InstancePage* page = instance->page();
+  page->is_alive.store(1, std::memory_order_relaxed);
+  page->magic.store(kLayoutMagic, std::memory_order_release);
+  return instance;
+}
+
+Instance::~Instance() {
+  for (std::uint32_t i = 0; i < segment_count(); ++i) source_->destroy(segments_[i]);
+}
+
+Result<std::uint32_t> Instance::add_segment(std::size_t bytes) {
+  std::uint32_t index = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    index = segment_count_.load(std::memory_order_relaxed);
+    if (index == kMaxSegments) {
+      return Status(StatusCode::resource_exhausted,
+                    "all " + std::to_string(kMaxSegments) + " segments are in use");
+    }
+    Result<Segment> segment = source_->create(bytes);
+    if (!segment) return segment.status();
+    segments_[index] = *segment;
+    segment_count_.store(index + 1, std::memory_order_release);
+  }
+  if (segment_hook_) segment_hook_();
+  return index;
+}
+
+Result<std::uint64_t> Instance::allocate_link(std::size_t bytes, bool is_optional) {
+  const std::lock_guard lock(mutex_);
+  if (is_optional && link_arena_.used_bytes() + bytes > options_.staging_bytes) {
+    return Status(StatusCode::resource_exhausted, "the bound of " + std::to_string(options_.staging_bytes) +
+                                                      " bytes on staging memory (TUTTI_SHM_BYTES) is reached");
+  }
+  Result<Arena::Block> block = link_arena_.allocate(bytes);
+  if (!block) return block.status().with_context("link memory");
+  return block->offset;
+}
+
+void Instance::release_link(std::uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  link_arena_.release(offset);
+}
+
+Result<std::uint32_t> Instance::announce(const Nonce& peer, std::uint64_t context, std::uint64_t lanes,
+                                         std::uint64_t place) {
+  const std::lock_guard lock(mutex_);
+  InstancePage* p = page();
+  const std::uint64_t start = hash_key(peer, context, lanes);
+  for (std::uint64_t probe = 0; probe < kDirectoryEntries; ++probe) {
+    const auto index = static_cast<std::uint32_t>((start + probe) % kDirectoryEntries);
+    DirectoryEntry& entry = p->directory[index];
+    const std::uint64_t state = entry.state.load(std::memory_order_relaxed);
+    const std::uint64_t kind = state & DirectoryEntry::kStateMask;
+    if (kind == DirectoryEntry::kLive || kind == DirectoryEntry::kClosing) continue;
+    entry.peer_low.store(peer.low, std::memory_order_release);
+    entry.peer_high.store(peer.high, std::memory_order_release);
+    entry.context.store(context, std::memory_order_release);
+    entry.lanes.store(lanes, std::memory_order_release);
+    entry.place.store(place, std::memory_order_release);
+    const std::uint64_t generation = (state & ~DirectoryEntry::kStateMask) + DirectoryEntry::kStateMask + 1;
+    entry.state.store(generation | DirectoryEntry::kLive, std::memory_order_release);
+    p->directory_version.fetch_add(1, std::memory_order_release);
+    return index;
+  }
+  return Status(StatusCode::resource_exhausted,
+                "all " + std::to_string(kDirectoryEntries) + " endpoints of this transport are open");
+}
+
+void Instance::set_closing(std::uint32_t entry) {
+  std::atomic<std::uint64_t>& state = page()->directory[entry].state;
+  const std::uint64_t generation = state.load(std::memory_order_relaxed) & ~DirectoryEntry::kStateMask;
+  state.store(generation | DirectoryEntry::kClosing, std::memory_order_seq_cst);
+}
+
+void Instance::remove(std::uint32_t entry) {
+  const std::lock_guard lock(mutex_);
+  std::atomic<std::uint64_t>& state = page()->directory[entry].state;
+  state.store(state.load(std::memory_order_relaxed) | DirectoryEntry::kRemoved, std::memory_order_release);
+}
+
+Found find_link(const InstancePage& page, const Nonce& self, std::uint64_t context, std::uint64_t lanes) {
+  const std::uint64_t start = hash_key(self, context, lanes);
+  for (std::uint64_t probe = 0; probe < kDirectoryEntries; ++probe) {
+    const DirectoryEntry& entry = page.directory[(start + probe) % kDirectoryEntries];
+    const std::uint64_t state = entry.state.load(std::memory_order_acquire);
+    const std::uint64_t kind = state & DirectoryEntry::kStateMask;
+    if (kind == DirectoryEntry::kNever) return {};
+    if (kind == DirectoryEntry::kRemoved) continue;
+    const bool is_ours = entry.peer_low.load(std::memory_order_acquire) == self.low &&
+                         entry.peer_high.load(std::memory_order_acquire) == self.high &&
+                         entry.context.load(std::memory_order_acquire) == context &&
+                         entry.lanes.load(std::memory_order_acquire) == lanes;
+    const std::uint64_t place = entry.place.load(std::memory_order_acquire);
+    if (!is_ours) continue;
+    const std::uint64_t state_after = entry.state.load(std::memory_order_acquire);
+    // live -> closing keeps the generation, and what the entry says stays true.
+    if ((state_after ^ state) & ~DirectoryEntry::kStateMask) continue;
+    if ((state_after & DirectoryEntry::kStateMask) == DirectoryEntry::kRemoved) continue;
+    return {&entry, (state & ~DirectoryEntry::kStateMask) | DirectoryEntry::kLive, place};
+  }
+  return {};
+}
+
+// -- heap -------------------------------------------------------------------------------------------------
+
+Result<ByteRange> Heap::allocate(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const MemoryOptions& options = instance_->options();
+  if (bytes > options.heap_bytes - used_bytes_) {
+    return Status(StatusCode::resource_exhausted,
+                  "the shared heap is bounded to " + std::to_string(options.heap_bytes) + " bytes, " +
+                      std::to_string(used_bytes_) + " are in use, " + std::to_string(bytes) + " were asked for");
+  }
+  Status reason;
+  std::uint32_t index = 0;
+  Result<Arena::Block> block = Status(StatusCode::resource_exhausted, "no segment yet");
+  for (auto& [segment, arena] : arenas_) {
+    block = arena.allocate(bytes);
+    index = segment;
+    if (block) break;
+  }
+  if (!block) {
+    const std::size_t segment_bytes = std::max(options.heap_segment_bytes, (bytes + 4095U) & ~std::size_t{4095});
+    Result<std::uint32_t> added = instance_->add_segment(segment_bytes);
+    if (!added) return added.status().with_context("shared heap");
+    index = *added;
+    Instance* instance = instance_;
+    Arena arena(0, segment_bytes, [instance, index](std::uint64_t offset, std::uint64_t size) {
+      return instance->back(index, offset, size);
+    });
+    block = arenas_.emplace(index, std::move(arena)).first->second.allocate(bytes);
+    if (!block) return block.status().with_context("shared heap");
+  }
+  used_bytes_ += bytes;
+  const ByteRange memory(instance_->segment(index).base + block->offset, bytes);
+  if (!block->is_fresh) std::memset(memory.data(), 0, memory.size());
+  return memory;
+}
+
+void Heap::release(ByteRange memory) {
+  Place place;
+  const bool is_ours = locate(memory.data(), memory.size(), &place);
+  TUTTI_ASSERT(is_ours, "released memory that is not of this heap");
+  const std::lock_guard lock(mutex_);
+  arenas_.at(place.segment).release(place.offset);
+  used_bytes_ -= memory.size();
+}
+
+bool Heap::locate(const std::byte* address, std::size_t bytes, Place* place) const {
+  const std::uint32_t count = instance_->segment_count();
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  for (std::uint32_t i = 1; i < count; ++i) {
+    const Segment& segment = instance_->segment(i);
+    const auto base = reinterpret_cast<std::uintptr_t>(segment.base);
+    if (wanted < base || wanted - base >= segment.bytes || bytes > segment.bytes - (wanted - base)) continue;
+    *place = {i, wanted - base};
+    return true;
+  }
+  return false;
+}
+
+// -- registry ---------------------------------------------------------------------------------------------
+
+InstanceRegistry::InstanceRegistry() : id_(make_nonce()) {}
+
+void InstanceRegistry::add(const std::shared_ptr<Instance>& instance) {
+  const std::lock_guard lock(mutex_);
+  for (auto it = instances_.begin(); it != instances_.end();) {
+    it = it->second.expired() ? instances_.erase(it) : std::next(it);
+  }
+  instances_[instance->nonce()] = instance;
+}
+
+std::shared_ptr<Instance> InstanceRegistry::find(const Nonce& nonce) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = instances_.find(nonce);
+  return found == instances_.end() ? nullptr : found->second.lock();
+}
+
+}  // namespace tutti::memory

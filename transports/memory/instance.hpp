@@ -1,0 +1,151 @@
+// The memory of one transport instance: its segments, directory, link memory and shared heap.
+// Knows neither endpoints nor how peers obtain a mapping; a SegmentSource knows where memory comes from.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+#include "transports/memory/arena.hpp"
+#include "transports/memory/layout.hpp"
+#include "transports/options.hpp"
+#include "transports/transport.hpp"
+
+namespace tutti::memory {
+
+// 128 random bits that name an instance for ever.
+struct Nonce {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  auto operator<=>(const Nonce&) const = default;
+};
+
+struct Segment {
+  std::byte* base = nullptr;
+  std::size_t bytes = 0;
+  int fd = -1;  // shm only
+};
+
+// Where segments come from: anonymous memory or memfd.
+class SegmentSource {
+ public:
+  virtual ~SegmentSource() = default;
+  // Address space of `bytes`, mapped; not yet usable.
+  virtual Result<Segment> create(std::size_t bytes) = 0;
+  // Takes the memory, so that touching it later cannot fail.
+  virtual Status back(const Segment& segment, std::uint64_t offset, std::uint64_t bytes) = 0;
+  virtual void destroy(const Segment& segment) = 0;
+};
+
+// Anonymous memory of this process.
+std::unique_ptr<SegmentSource> make_private_source();
+
+class Instance;
+
+// Buffers that peers can map. Segments are added as needed.
+class Heap final : public SharedHeap {
+ public:
+  explicit Heap(Instance* instance) : instance_(instance) {}
+  Result<ByteRange> allocate(std::size_t bytes) override;
+  void release(ByteRange memory) override;
+  bool locate(const std::byte* address, std::size_t bytes, Place* place) const override;
+
+ private:
+  Instance* instance_;
+  std::mutex mutex_;
+  std::map<std::uint32_t, Arena> arenas_;  // by segment
+  std::size_t used_bytes_ = 0;
+};
+
+// Shared by its transport and, in one process, by the peers that look at it; freed with the last of them.
+// Threading: segments() and page() by any thread; allocate_link and the directory take a mutex.
+class Instance {
+ public:
+  static constexpr std::uint32_t kMaxSegments = 256;
+
+  static Result<std::shared_ptr<Instance>> make(std::unique_ptr<SegmentSource> source, const Nonce& nonce,
+                                                const MemoryOptions& options);
+  ~Instance();
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+
+  const Nonce& nonce() const { return nonce_; }
+  const MemoryOptions& options() const { return options_; }
+  InstancePage* page() const { return reinterpret_cast<InstancePage*>(segments_[0].base); }
+  Heap& heap() { return heap_; }
+
+  // Segments, in order of creation; number 0 holds the page and all link memory.
+  std::uint32_t segment_count() const { return segment_count_.load(std::memory_order_acquire); }
+  const Segment& segment(std::uint32_t index) const { return segments_[index]; }
+  Result<std::uint32_t> add_segment(std::size_t bytes);
+  // Called, without a lock, whenever a segment was added. Set before anybody else uses the instance.
+  void set_segment_hook(std::function<void()> hook) { segment_hook_ = std::move(hook); }
+  Status back(std::uint32_t segment, std::uint64_t offset, std::uint64_t bytes) {
+    return source_->back(segments_[segment], offset, bytes);
+  }
+
+  // Link memory, in segment 0. An optional block respects options().staging_bytes, others may go beyond it.
+  Result<std::uint64_t> allocate_link(std::size_t bytes, bool is_optional);
+  void release_link(std::uint64_t offset);
+  template <class T>
+  T* at(std::uint64_t offset) const {
+    return reinterpret_cast<T*>(segments_[0].base + offset);
+  }
+
+  // Announces a link block; returns the index of its entry.
+  Result<std::uint32_t> announce(const Nonce& peer, std::uint64_t context, std::uint64_t lanes,
+                                 std::uint64_t place);
+  void set_closing(std::uint32_t entry);
+  void remove(std::uint32_t entry);
+
+ private:
+  Instance(std::unique_ptr<SegmentSource> source, const Nonce& nonce, const MemoryOptions& options)
+      : source_(std::move(source)), nonce_(nonce), options_(options), heap_(this) {}
+
+  std::unique_ptr<SegmentSource> source_;
+  Nonce nonce_;
+  MemoryOptions options_;
+  Heap heap_;
+  std::mutex mutex_;
+  Arena link_arena_;
+  std::array<Segment, kMaxSegments> segments_{};
+  std::atomic<std::uint32_t> segment_count_{0};
+  std::function<void()> segment_hook_;
+};
+
+// A link block found in a peer's directory.
+struct Found {
+  const DirectoryEntry* entry = nullptr;
+  std::uint64_t state = 0;  // what entry->state was
+  std::uint64_t place = 0;
+};
+
+// Looks for the block that the owner of `page` announced towards `self`; entry is null if there is none yet.
+Found find_link(const InstancePage& page, const Nonce& self, std::uint64_t context, std::uint64_t lanes);
+
+// The instances of this process, so that they can use each other's mapping. Thread-safe.
+class InstanceRegistry {
+ public:
+  InstanceRegistry();
+  const Nonce& id() const { return id_; }
+  void add(const std::shared_ptr<Instance>& instance);
+  // Null if there is no such instance (any more).
+  std::shared_ptr<Instance> find(const Nonce& nonce) const;
+
+ private:
+  Nonce id_;
+  mutable std::mutex mutex_;
+  std::map<Nonce, std::weak_ptr<Instance>> instances_;
+};
+
+Nonce make_nonce();
+
+}  // namespace tutti::memory

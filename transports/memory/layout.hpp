@@ -1,0 +1,160 @@
+// What lies in memory that ranks share: bell, directory, links, cell rings, staged rings.
+// Knows no process, no mapping and no protocol decision; only the owner of a segment writes to it, but for the
+// bell.
+//
+// Every structure starts zeroed. Sequence numbers are 64 bits wide and never reset. A line is published by a
+// release store of its sequence and read after an acquire load of it; there are no standalone fences.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::memory {
+
+inline constexpr std::size_t kLineBytes = 64;
+inline constexpr std::uint32_t kChannels = 64;             // for messages
+inline constexpr std::uint32_t kControlChannel = kChannels;  // one more, for control()
+inline constexpr std::uint32_t kMaxLanes = 16;
+inline constexpr std::size_t kControlBytes = 256;
+
+// -- small messages ---------------------------------------------------------------------------------------
+
+inline constexpr std::uint32_t kCells = 16;
+inline constexpr std::size_t kInlineBytes = 40;
+inline constexpr std::size_t kCellBytes = 1024;
+
+enum class CellKind : std::uint8_t {
+  in_line,  // the payload is in the line itself
+  in_cell,  // the payload is in the cell that belongs to the line
+  staged,   // the payload comes through the channel's staged ring; the first piece is already there
+  read,     // the receiver reads the sender's memory: the ranges are listed in the line or the cell
+};
+
+// Payload and sequence in one line: one coherence miss for a small message.
+struct alignas(kLineBytes) CellLine {
+  std::atomic<std::uint64_t> sequence;  // position + 1 once the message is there
+  std::uint64_t word;
+  std::uint64_t meta;  // length << 8 | CellKind
+  std::array<std::byte, kInlineBytes> payload;
+};
+static_assert(sizeof(CellLine) == kLineBytes);
+
+// The ring of one channel in one direction. Lines and payloads lie apart so that tiny messages stay dense.
+struct CellRing {
+  std::array<CellLine, kCells> lines;
+  std::array<std::array<std::byte, kCellBytes>, kCells> cells;
+};
+
+// Payload of CellKind::staged.
+struct StagedHeader {
+  std::uint64_t first_piece_bytes;
+};
+
+// Payload of CellKind::read is a ReadHeader; if range_count > 1, all ranges lie in the cell.
+struct ReadRange {
+  std::uint64_t address;  // virtual address in the sender, or offset in its segment
+  std::uint64_t bytes;
+  std::uint64_t segment;  // kNoSegment: `address` is virtual
+};
+inline constexpr std::uint64_t kNoSegment = ~std::uint64_t{0};
+struct ReadHeader {
+  std::uint64_t range_count;
+  ReadRange first;
+};
+static_assert(sizeof(ReadHeader) <= kInlineBytes);
+inline constexpr std::size_t kMaxReadRanges = kCellBytes / sizeof(ReadRange);
+
+// -- large messages through a ring ------------------------------------------------------------------------
+
+struct alignas(kLineBytes) PieceLine {
+  std::atomic<std::uint64_t> sequence;  // piece position + 1
+  std::uint64_t bytes;
+};
+
+inline constexpr std::uint32_t kMaxPieces = 16;
+
+// Followed by piece_count pieces of piece_bytes each. The geometry never changes once it is published.
+struct StagedRing {
+  alignas(kLineBytes) std::uint32_t piece_count;
+  std::uint32_t piece_bytes;
+  std::array<PieceLine, kMaxPieces> lines;
+
+  std::byte* piece(std::uint64_t position) {
+    return reinterpret_cast<std::byte*>(this + 1) + (position % piece_count) * piece_bytes;
+  }
+  PieceLine& line(std::uint64_t position) { return lines[position % piece_count]; }
+  static std::size_t total_bytes(std::uint32_t count, std::size_t each) {
+    return sizeof(StagedRing) + count * each;
+  }
+};
+
+// Always there for a channel, so that a large message can move when no memory is left for a real ring.
+inline constexpr std::uint32_t kMinimalPieces = 2;
+inline constexpr std::size_t kMinimalPieceBytes = 4096;
+
+// -- one direction of one endpoint ------------------------------------------------------------------------
+
+// What its owner says about messages that it RECEIVES on one channel.
+struct alignas(kLineBytes) ReceiverLine {
+  std::atomic<std::uint64_t> consumed_cells;   // cells that the sender may use again
+  std::atomic<std::uint64_t> consumed_pieces;  // pieces that the sender may use again
+  std::atomic<std::uint64_t> stage_request;    // cell position + 1 of a `read` message that must be staged ...
+  std::atomic<std::uint64_t> stage_offset;     // ... from this byte on
+  std::atomic<std::uint32_t> is_reading;       // a piece of the sender's memory is being read now
+};
+
+// Lies in the memory of the endpoint's owner; places are offsets in the owner's segment 0, 0 meaning none yet.
+struct LinkBlock {
+  alignas(kLineBytes) std::atomic<std::uint32_t> is_revoked;  // peers may no longer read buffers of this endpoint
+  std::atomic<std::uint32_t> wants_acks;  // sends are pending: ring the bell when something is consumed
+  std::atomic<std::uint32_t> cannot_read;  // the owner may not read ordinary memory of the peer: stage
+  alignas(kLineBytes) std::array<std::atomic<std::uint64_t>, kChannels + 1> cell_places;
+  std::array<std::atomic<std::uint64_t>, kChannels + 1> ring_places;
+  alignas(kLineBytes) std::array<ReceiverLine, kChannels + 1> receivers;
+};
+
+// -- finding each other -----------------------------------------------------------------------------------
+
+// An entry of the directory says where the link block towards one (peer, lanes, context) lies. Readers check
+// `state` before and after; fields are stored with release and loaded with acquire, so a reader that saw a
+// newer field also sees the newer state.
+struct alignas(kLineBytes) DirectoryEntry {
+  static constexpr std::uint64_t kNever = 0;
+  static constexpr std::uint64_t kLive = 1;
+  static constexpr std::uint64_t kClosing = 2;
+  static constexpr std::uint64_t kRemoved = 3;
+  static constexpr std::uint64_t kStateMask = 3;
+
+  std::atomic<std::uint64_t> state;  // generation << 2 | one of the above
+  std::atomic<std::uint64_t> peer_low, peer_high;  // nonce of the peer's instance
+  std::atomic<std::uint64_t> context;
+  std::atomic<std::uint64_t> lanes;  // own lane << 32 | peer's lane
+  std::atomic<std::uint64_t> place;  // of the LinkBlock
+};
+
+inline constexpr std::uint32_t kDirectoryEntries = 8192;  // a power of two: open addressing, linear probing
+
+// -- waiting ----------------------------------------------------------------------------------------------
+
+struct alignas(kLineBytes) LaneBell {
+  std::atomic<std::uint32_t> is_sleeping;    // written by the owner
+  std::atomic<std::uint32_t> control_count;  // written by peers: control messages sent to this lane
+};
+
+// Start of segment 0 of every instance.
+struct InstancePage {
+  alignas(kLineBytes) std::atomic<std::uint64_t> magic;
+  std::atomic<std::uint32_t> is_alive;
+  std::atomic<std::uint32_t> needs_fence;  // sleepers here cannot use membarrier(2): senders must order
+  alignas(kLineBytes) std::atomic<std::uint32_t> bell;  // futex word, written by peers
+  alignas(kLineBytes) std::atomic<std::uint64_t> directory_version;
+  std::array<LaneBell, kMaxLanes> lanes;
+  alignas(4096) std::array<DirectoryEntry, kDirectoryEntries> directory;
+};
+
+// Changes whenever anything above changes: peers of different builds must not share memory.
+inline constexpr std::uint64_t kLayoutMagic = 0x7475747469303100ULL + sizeof(LinkBlock) + sizeof(CellRing);
+
+}  // namespace tutti::memory

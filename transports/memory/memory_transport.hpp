@@ -1,0 +1,71 @@
+// What inproc and shm have in common: lanes, endpoints, progress, sleeping.
+// Knows not how memory is obtained or how a peer is found: the two transports derive that.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "transports/memory/card.hpp"
+#include "transports/memory/endpoint.hpp"
+#include "transports/memory/instance.hpp"
+#include "transports/memory/lane.hpp"
+#include "transports/memory/peer.hpp"
+#include "transports/transport.hpp"
+
+namespace tutti::memory {
+
+class MemoryTransport : public Transport, protected Host {
+ public:
+  ~MemoryTransport() override;
+
+  const TransportCaps& caps() const override { return caps_; }
+  std::vector<std::byte> address(std::uint32_t lane) const override;
+  Result<std::uint64_t> reach(std::span<const std::byte> mine, std::span<const std::byte> theirs) const override;
+  Result<std::unique_ptr<Endpoint>> open(std::uint32_t lane, std::span<const std::byte> peer_address,
+                                         std::uint64_t context) override;
+  Result<std::unique_ptr<Region>> expose(ByteRange memory) override;
+  std::size_t progress(std::uint32_t lane, std::span<Event> events) override;
+  Waitable waitable(std::uint32_t lane) const override;
+  ArmResult arm(std::uint32_t lane) override;
+
+ protected:
+  // `card` describes this instance; its lane is filled in by address().
+  MemoryTransport(std::shared_ptr<Instance> instance, const Card& card);
+
+  // The peer of a card that check_reach accepts; cached by whoever implements it. Thread-safe.
+  virtual Result<std::shared_ptr<Peer>> attach(const Card& card) = 0;
+
+  Instance& instance() override { return *instance_; }
+  const std::shared_ptr<Instance>& shared_instance() const { return instance_; }
+  const Card& card() const { return card_; }
+  void service() override {}
+  bool is_own_process() const override;
+  TransportCaps caps_;
+
+ private:
+  void forget(MemoryEndpoint* endpoint) override;
+  void ring(InstancePage* page) override;
+  void bury(Remains&& remains) override;
+  void housekeep(Lane& lane);
+  bool is_over(Remains& remains);
+  void release(const Remains& remains);
+
+  std::shared_ptr<Instance> instance_;
+  Card card_;
+  ::pid_t pid_;
+  bool has_membarrier_ = false;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::mutex remains_mutex_;
+  std::vector<Remains> remains_;
+};
+
+// Rounds and bounds what a caller asked for, so that every later use can rely on it.
+MemoryOptions sanitize(MemoryOptions options);
+
+}  // namespace tutti::memory

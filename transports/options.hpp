@@ -1,0 +1,53 @@
+// What a caller may set on the memory transports, and the two constructors' shared vocabulary.
+// Knows no configuration variable: whoever reads TUTTI_* fills these in.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace tutti {
+
+namespace memory {
+class InstanceRegistry;
+}
+
+// May a message be copied once, straight from the sender's ordinary buffer?
+enum class SingleCopy : std::uint8_t {
+  automatic,  // where the probe at start and every later attempt permit it
+  off,        // never: always through the staged ring (buffers of the shared heap are still read in place)
+  on,         // as automatic, and asks the kernel's Yama module to let peers of this user read us
+};
+
+struct MemoryOptions {
+  std::uint32_t lanes = 1;
+  // Bound on staging memory of this instance (TUTTI_SHM_BYTES). When it is near, rings get smaller; small
+  // messages and a minimal ring always work.
+  std::size_t staging_bytes = std::size_t{256} << 20U;
+  // The staged ring of one (peer, channel, direction): pieces of at most piece_bytes, piece_count of them.
+  std::size_t piece_bytes = std::size_t{32} << 10U;
+  std::uint32_t piece_count = 8;
+  SingleCopy single_copy = SingleCopy::automatic;
+  // Messages from here on are read by the receiver where they lie: in the shared heap or in one address space
+  // (mapped), or through the kernel (copied).
+  std::size_t mapped_read_bytes = std::size_t{8} << 10U;
+  std::size_t copied_read_bytes = std::size_t{1} << 20U;
+  // Address space of one heap segment; memory is only taken as it is allocated.
+  std::size_t heap_segment_bytes = std::size_t{1} << 30U;
+  // Bound on the shared heap of this instance.
+  std::size_t heap_bytes = std::size_t{64} << 30U;
+};
+
+// Ranks that are threads of one process meet through one fabric.
+using InprocFabric = memory::InstanceRegistry;
+
+struct ShmOptions {
+  MemoryOptions memory;
+  // Which ranks share memory: empty means boot id + network namespace; TUTTI_NODE_ID overrides.
+  std::string node_id;
+  // Ranks of one process that were given the same registry use one mapping of each other's memory.
+  std::shared_ptr<memory::InstanceRegistry> registry;
+};
+
+}  // namespace tutti

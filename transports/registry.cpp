@@ -1,0 +1,48 @@
+// Which transports are compiled in. Knows of each only how to make it.
+#include "transports/registry.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "tutti_config.hpp"
+
+#include "transports/inproc/plugin.hpp"
+#if TUTTI_HAVE_TRANSPORT_SHM
+#include "transports/shm/plugin.hpp"
+#endif
+
+namespace tutti {
+namespace {
+
+constexpr std::array kEntries = {
+    TransportEntry{"shm", TUTTI_REASON_TRANSPORT_SHM},
+    TransportEntry{"inproc", TUTTI_REASON_TRANSPORT_INPROC},
+};
+
+// Ranks that are threads of this process find each other here, whichever world they belong to.
+const std::shared_ptr<InprocFabric>& process_fabric() {
+  static const std::shared_ptr<InprocFabric> fabric = make_inproc_fabric();
+  return fabric;
+}
+
+}  // namespace
+
+std::span<const TransportEntry> transport_entries() { return kEntries; }
+
+Result<std::unique_ptr<Transport>> make_transport(std::string_view name, const TransportSettings& settings) {
+  std::string known;
+  for (const TransportEntry& entry : kEntries) {
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
+    if (entry.name == name && !entry.missing.empty()) {
+      return unsupported(fmt::format("transport {} is not in this build: {}", name, entry.missing));
+    }
+  }
+  if (name == "inproc") return make_inproc_transport(process_fabric(), settings.memory);
+#if TUTTI_HAVE_TRANSPORT_SHM
+  if (name == "shm") return make_shm_transport({settings.memory, settings.node_id, process_fabric()});
+#endif
+  return invalid_argument(fmt::format("there is no transport '{}'; known are {}", name, known));
+}
+
+}  // namespace tutti

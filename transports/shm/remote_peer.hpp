@@ -1,0 +1,66 @@
+// A peer instance in another process: its segments as mapped here, and reading its memory through the kernel.
+// Knows no endpoint and no message.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "transports/memory/local_peer.hpp"
+#include "transports/memory/peer.hpp"
+#include "transports/shm/mailbox.hpp"
+
+namespace tutti::shm {
+
+// process_vm_readv of one process, on data that both describe. `denied` if the system does not permit it.
+memory::Peer::Copied copy_from_process(int pid, std::span<const iovec> local, std::span<const iovec> remote);
+
+// Tries process_vm_readv on ourselves, which finds filters and missing system calls. Empty, or why not.
+std::string probe_single_copy();
+
+class RemotePeer final : public memory::Peer {
+ public:
+  // `may_copy`: the configuration and the probe permit single copies.
+  RemotePeer(const memory::Nonce& self, const memory::Nonce& peer, bool may_copy)
+      : may_copy_(may_copy), courier_(self, peer) {}
+  ~RemotePeer() override;
+
+  ByteRange segment(std::uint32_t index) override;
+  bool is_gone() override;
+  bool is_other_process() const override { return true; }
+  Access access() const override;
+  Copied copy(std::span<const iovec> local, std::span<const iovec> remote) override;
+
+  // A segment arrived.
+  void take(const SegmentNote& note, Fd fd);
+  // Tells the peer about our segments; true when it knows all.
+  bool push(const memory::Instance& instance);
+
+ private:
+  struct Mapped {
+    std::atomic<std::byte*> base{nullptr};  // set last
+    std::size_t bytes = 0;
+    Fd fd;  // until it is mapped
+  };
+
+  std::atomic<bool> may_copy_;
+  std::atomic<int> pid_{0};
+  std::mutex mutex_;
+  Courier courier_;
+  std::array<Mapped, memory::Instance::kMaxSegments> segments_;
+};
+
+// A peer in this process whose ordinary memory is nevertheless read through the kernel, as that of others.
+class SameProcessPeer final : public memory::LocalPeer {
+ public:
+  SameProcessPeer(std::shared_ptr<memory::Instance> instance, bool may_copy)
+      : LocalPeer(std::move(instance)), may_copy_(may_copy) {}
+  Access access() const override { return may_copy_ ? Access::copied : Access::none; }
+  Copied copy(std::span<const iovec> local, std::span<const iovec> remote) override;
+
+ private:
+  bool may_copy_;
+};
+
+}  // namespace tutti::shm

@@ -1,0 +1,207 @@
+// The transport seam: who moves bytes between ranks. Knows no collective, group, dtype or algorithm.
+//
+// Two families implement it. *Memory* transports (inproc, shm) reach the peer's memory and expose windows
+// onto it; *message* transports (ucx, ofi) post. Everything below holds for both; the conformance suite
+// checks every sentence on every transport, also through a decorator that delays, answers `again` and kills
+// peers. A capability that is claimed must work; one that is not claimed is refused with
+// StatusCode::unsupported.
+//
+// Threading. A *lane* is one independent set of contexts. All calls that name a lane, and all calls on an
+// endpoint opened on it, are made by one thread at a time (the lane's owner). Different lanes may run in
+// parallel. Nothing here blocks.
+//
+// Order and matching. An endpoint has channels 0 .. caps().channels - 1. Messages of one (endpoint,
+// direction, channel) match receives first in, first out; between channels there is no order. There are no
+// wildcards, and wire tags are the transport's own business. An unmatched message never keeps one of another
+// channel or endpoint from arriving.
+//
+// Completion. Each send or recv completes exactly once: by returning `done`, or later by one Event with its
+// token. `again` means that nothing was taken: the caller repeats the same call after progress(). After
+// completion of a send its memory may be written; a completed send does not say that the peer received it.
+// After completion of a recv its data is visible.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+
+namespace tutti {
+
+enum class Family : std::uint8_t { memory, message };
+
+using ByteRange = std::span<std::byte>;
+using ConstByteRange = std::span<const std::byte>;
+
+// Memory that peers on this node can map: buffers of tutti::alloc and the shared lines of a group live in it.
+// allocate and release may be called by any thread.
+class SharedHeap {
+ public:
+  struct Place {
+    std::uint32_t segment = 0;
+    std::uint64_t offset = 0;
+  };
+  virtual ~SharedHeap() = default;
+  // Zeroed, 64-byte aligned. Errors: resource_exhausted, naming the limit.
+  virtual Result<ByteRange> allocate(std::size_t bytes) = 0;
+  virtual void release(ByteRange memory) = 0;
+  // Where a byte lies, or false if it is not in this heap (an ordinary buffer).
+  virtual bool locate(const std::byte* address, std::size_t bytes, Place* place) const = 0;
+};
+
+// What a transport can do, fixed once it is made. Costs are integers so that every rank computes with equal
+// numbers.
+struct TransportCaps {
+  std::string_view name;  // "shm"
+  Family family = Family::message;
+  std::string unavailable;     // why it cannot be used here; empty if it can
+  std::string detail;          // one line for `tutti info`: device, provider, single copy or not and why
+  std::uint32_t channels = 1;  // per endpoint
+  std::uint32_t lanes = 1;
+  std::uint32_t rails = 1;
+  std::uint64_t alpha_ns = 0;  // an empty message
+  std::uint64_t beta_ps_per_byte = 0;
+  bool has_in_place_delivery = false;  // Sink::deliver is honoured; otherwise a Sink with deliver is refused
+  bool has_rma = false;                // Endpoint::rma works
+  SharedHeap* heap = nullptr;          // memory family: what peers can map; null otherwise
+};
+
+// Where an arriving message goes: into `ranges` in order, or, if `deliver` is set, through calls
+// deliver(context, offset, data) in ascending, gapless offsets that are multiples of 64 (the last piece may
+// be shorter), made from within recv() or progress() of the lane's owner. Delivery lets a reduction read the
+// message where it lies. The ranges and the context stay valid until completion.
+struct Sink {
+  std::span<const ByteRange> ranges;
+  std::size_t total_bytes = 0;  // exact length of the message expected
+  void (*deliver)(void* context, std::size_t offset, ConstByteRange data) = nullptr;
+  void* context = nullptr;
+};
+
+using Token = std::uint64_t;
+
+enum class Post : std::uint8_t {
+  done,     // complete; no event follows
+  pending,  // taken; one event with the token follows
+  again,    // nothing was taken: call again after progress()
+};
+
+class Endpoint;
+
+struct Event {
+  enum class Kind : std::uint8_t {
+    sent,      // send `token` is complete
+    received,  // recv `token` is complete
+    mismatch,  // the message for recv `token` had another word or length than expected; `word`, `bytes` are
+               // what it had; nothing was delivered, the message is consumed, and the recv is complete
+    control,  // control bytes arrived at `endpoint`; `data` is valid until the next progress() of the lane
+    failed,   // the endpoint's peer is gone; every pending token of the endpoint has completed with `failed`
+              // before or follows
+  };
+  Kind kind = Kind::sent;
+  Token token = 0;
+  std::uint64_t word = 0;
+  std::uint64_t bytes = 0;
+  Endpoint* endpoint = nullptr;
+  ConstByteRange data;
+};
+
+// What the owner of a lane sleeps on. Exactly one of the three is set.
+struct Waitable {
+  int fd = -1;                                // poll(2) for reading
+  const std::uint32_t* futex_word = nullptr;  // FUTEX_WAIT while it holds the value `arm` returned
+  std::chrono::microseconds longest_poll{0};  // no way to be woken: poll at least this often
+};
+
+struct ArmResult {
+  bool is_armed = false;          // false: events are pending, do not sleep
+  std::uint32_t futex_value = 0;  // for Waitable::futex_word
+};
+
+// Memory registered for remote access; destroying it revokes that access.
+class Region {
+ public:
+  virtual ~Region() = default;
+  virtual std::span<const std::byte> key() const = 0;  // what the peer passes to rma()
+};
+
+struct RmaRequest {
+  enum class Kind : std::uint8_t { put, get, put_signal };
+  Kind kind = Kind::put;
+  ByteRange local;
+  std::span<const std::byte> remote_key;
+  std::uint64_t remote_offset = 0;
+};
+
+// One peer in one context. Opened by Transport::open, owned by its caller.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  // Sends the concatenation of `ranges` with a 64-bit word. The range list and the memory stay valid until
+  // completion. The protocol of a message (inline, staged, read by the peer) is the sender's choice; a reader
+  // that may not read the sender's memory answers "stage it", also in the middle of a job.
+  virtual Post send(std::uint32_t channel, std::uint64_t word, std::span<const ConstByteRange> ranges,
+                    Token token) = 0;
+
+  // Receives the next message of the channel. If its word differs from `expected_word`, or its length from
+  // sink.total_bytes, it completes as Event::mismatch (never as `done`).
+  virtual Post recv(std::uint32_t channel, std::uint64_t expected_word, const Sink& sink, Token token) = 0;
+
+  // A few unsolicited bytes (at most 256), in order among control messages, outside all channels.
+  virtual Post control(ConstByteRange bytes) = 0;
+
+  // One-sided access; completes by Event::sent. Refused unless caps().has_rma.
+  virtual Result<Post> rma(std::uint32_t channel, const RmaRequest& request, Token token) = 0;
+
+  // Memory family: the peer's heap segment as mapped here (empty until it can be mapped); empty for message
+  // transports.
+  virtual ByteRange window(std::uint32_t segment) = 0;
+
+  // Completes everything pending exactly once (as `failed`); afterwards no peer touches any buffer of ours
+  // through this endpoint. With fence, first delivers what was sent and completed. Idempotent; the destructor
+  // closes without fence.
+  virtual void close(bool fence) = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual const TransportCaps& caps() const = 0;
+
+  // How peers find this lane: opaque bytes to hand to them by any means, valid as long as the transport
+  // lives. Also its *card*.
+  virtual std::vector<std::byte> address(std::uint32_t lane) const = 0;
+
+  // Whether the owner of `theirs` can be reached by the owner of `mine`: pure, no system call. The estimated
+  // cost of an empty message in ns, or unsupported with the reason ("another node", "another user").
+  virtual Result<std::uint64_t> reach(std::span<const std::byte> mine,
+                                      std::span<const std::byte> theirs) const = 0;
+
+  // Opens an endpoint to the peer with this address. `context` separates users of one pair: endpoints talk to
+  // each other only if both were opened with the same context; every (peer, context) is opened once per side
+  // and lane. Never waits for the peer: sends and recvs may be posted at once and proceed when the peer has
+  // opened its side.
+  virtual Result<std::unique_ptr<Endpoint>> open(std::uint32_t lane, std::span<const std::byte> peer_address,
+                                                 std::uint64_t context) = 0;
+
+  // Registers memory for rma by peers. Refused unless caps().has_rma.
+  virtual Result<std::unique_ptr<Region>> expose(ByteRange memory) = 0;
+
+  // Moves everything on; fills up to events.size() events, returns how many. Never calls up but for
+  // Sink::deliver.
+  virtual std::size_t progress(std::uint32_t lane, std::span<Event> events) = 0;
+
+  // Sleeping: w = waitable(lane); if arm(lane).is_armed, the owner may sleep on w and will be woken by the
+  // next event. arm() polls once more after making its intent visible, so that no event is missed.
+  virtual Waitable waitable(std::uint32_t lane) const = 0;
+  virtual ArmResult arm(std::uint32_t lane) = 0;
+};
+
+}  // namespace tutti
