@@ -1,0 +1,40 @@
+// The backend seam: who carries out a whole collective for one group (native schedules, later NCCL).
+// Knows no algorithm, no transport and no way of choosing; at most six methods.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/base/call.hpp"
+#include "runtime/base/status.hpp"
+#include "runtime/base/work.hpp"
+
+namespace tutti {
+
+struct BackendCaps {
+  std::string_view name;    // "native"
+  std::string unavailable;  // why it cannot be used; empty if it can
+};
+
+// How a call is to be carried out. `algorithm` is a backend's own word ("ring"); empty leaves the choice to
+// the backend, which applies rules and tuning. A named algorithm is used or the call fails with the reason.
+struct Choice {
+  std::string_view algorithm;
+};
+
+// Threading: calls of one backend object come from one thread at a time (the stream's submitter).
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const BackendCaps& caps() const = 0;
+  // ok, or why this backend cannot carry out the call.
+  virtual Status supports(const Call& call) const = 0;
+  // Starts the operation; it runs inline until it would block. The buffers belong to the operation until it
+  // is complete. Errors (nothing was started): invalid_argument, unsupported, aborted or peer_failed once the
+  // group has failed.
+  virtual Result<WorkRef> start(const Call& call, const Choice& choice) = 0;
+  // The algorithm that a call would get and why, in one line ("ring: rule TUTTI_ADJUST_ALLREDUCE item 2").
+  virtual Result<std::string> explain(const Call& call) const = 0;
+};
+
+}  // namespace tutti

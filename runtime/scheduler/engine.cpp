@@ -1,0 +1,210 @@
+// Progress and waiting: the lane, the events, the way from spinning over yielding to sleep.
+#include "runtime/scheduler/engine.hpp"
+
+#include <algorithm>
+#include <ctime>
+
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "runtime/scheduler/fingerprint.hpp"
+#include "runtime/scheduler/group_context.hpp"
+#include "runtime/scheduler/operation.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::uint32_t kPollsPerClock = 64;  // polls between two looks at the clock
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+void sleep_on(const Waitable& bell, std::uint32_t armed_value, std::chrono::microseconds at_most) {
+  if (bell.futex_word != nullptr) {
+    const timespec limit{at_most.count() / 1000000, (at_most.count() % 1000000) * 1000};
+    syscall(SYS_futex, bell.futex_word, FUTEX_WAIT, armed_value, &limit, nullptr, 0);
+  } else if (bell.fd >= 0) {
+    pollfd waiting{bell.fd, POLLIN, 0};
+    ::poll(&waiting, 1, static_cast<int>(std::max<std::int64_t>(1, at_most.count() / 1000)));
+  } else {
+    const auto pause = std::min(at_most, std::max(bell.longest_poll, std::chrono::microseconds(1)));
+    const timespec limit{0, pause.count() * 1000};
+    ::nanosleep(&limit, nullptr);
+  }
+}
+
+}  // namespace
+
+Engine::Engine(std::vector<std::unique_ptr<Transport>> transports, Options options)
+    : transports_(std::move(transports)), options_(std::move(options)), events_(64) {}
+
+Engine::~Engine() { TUTTI_ASSERT(active_.empty(), "an engine is destroyed after its groups"); }
+
+void Engine::acquire() {
+  while (!try_acquire()) ::sched_yield();
+}
+
+bool Engine::drive() {
+  if (!try_acquire()) return false;
+  bool has_moved = progress_once();
+  Operation* job = take_user_step();
+  release();
+  while (job != nullptr) {
+    job->run_user_step();
+    has_moved = true;
+    acquire();
+    job->finish_user_step();
+    progress_once();
+    job = take_user_step();
+    release();
+  }
+  return has_moved;
+}
+
+Operation* Engine::take_user_step() {
+  for (Operation* operation : active_) {
+    if (!operation->has_user_step_ || operation->is_user_step_taken_) continue;
+    operation->is_user_step_taken_ = true;
+    return operation;
+  }
+  return nullptr;
+}
+
+bool Engine::progress_once() {
+  bool has_moved = false;
+  for (const auto& transport : transports_) {
+    const std::size_t count = transport->progress(0, events_);
+    for (std::size_t i = 0; i < count; ++i) {
+      const Event& event = events_[i];
+      if (event.kind == Event::Kind::control) continue;
+      const auto id = static_cast<std::uint32_t>(event.token >> 32U);
+      if (Operation* operation = find(id); operation != nullptr) operation->on_event(event);
+    }
+    has_moved = has_moved || count > 0;
+  }
+  if (has_failures_.exchange(false, std::memory_order_acq_rel)) fail_operations();
+  // Advancing may complete an operation and thereby start the next of its slot, at the end of the list.
+  for (std::size_t i = 0; i < active_.size(); ++i) {
+    Operation& operation = *active_[i];
+    if (operation.is_dirty_) has_moved = operation.advance() || has_moved;
+    if (operation.is_finished()) finish(operation);
+  }
+  std::erase(active_, nullptr);
+  return has_moved;
+}
+
+void Engine::finish(Operation& operation) {
+  const auto at = std::find(active_.begin(), active_.end(), &operation);
+  if (at != active_.end()) *at = nullptr;
+  operation.group_->on_complete(operation);
+}
+
+void Engine::start(Operation& operation) {
+  if (operation.status_) operation.advance();
+  if (operation.is_finished()) return operation.group_->on_complete(operation);
+  active_.push_back(&operation);
+}
+
+void Engine::fail_operations() {
+  for (Operation* operation : active_) {
+    if (operation == nullptr || !operation->group_->has_failed()) continue;
+    operation->group_->close_endpoints();
+    operation->fail(operation->group_->failure());
+  }
+}
+
+template <class IsDone>
+bool Engine::wait_loop(IsDone is_done, const Operation* operation, Clock::time_point deadline) {
+  const WaitPolicy& policy = options_.waiting;
+  std::uint32_t idle_polls = 0;
+  for (std::uint32_t polls = 1; !is_done(); ++polls) {
+    idle_polls = drive() ? 0 : idle_polls + 1;
+    if (is_done()) return true;
+    if (polls % kPollsPerClock == 0 || idle_polls > policy.spin_polls) {
+      const Clock::time_point now = Clock::now();
+      if (now >= deadline) return false;
+      if (operation != nullptr) report_stall(*operation, now);
+    }
+    if (idle_polls <= policy.spin_polls) {
+      relax();
+    } else if (idle_polls <= policy.spin_polls + policy.yield_polls || !policy.may_sleep) {
+      ::sched_yield();
+    } else {
+      sleep_once(deadline);
+    }
+  }
+  return true;
+}
+
+bool Engine::wait_until(const std::function<bool()>& is_done, Clock::time_point deadline) {
+  return wait_loop(is_done, nullptr, deadline);
+}
+
+bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
+  return wait_loop([&] { return operation.is_complete(); }, &operation, deadline);
+}
+
+void Engine::sleep_once(Clock::time_point deadline) {
+  // Several bells cannot be waited for at once: sleep on the first, look at the others when it ends.
+  if (transports_.empty() || !try_acquire()) {
+    ::sched_yield();
+    return;
+  }
+  bool may_sleep = true;
+  ArmResult first;
+  for (std::size_t i = 0; i < transports_.size(); ++i) {
+    const ArmResult armed = transports_[i]->arm(0);
+    if (i == 0) first = armed;
+    may_sleep = may_sleep && armed.is_armed;
+  }
+  const Waitable bell = transports_[0]->waitable(0);
+  release();
+  if (!may_sleep) return;
+  const auto left = std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now());
+  if (left.count() > 0) sleep_on(bell, first.futex_value, std::min(left, options_.waiting.longest_sleep));
+}
+
+void Engine::report_stall(const Operation& waiting, Clock::time_point now) {
+  if (!options_.on_stall) return;
+  if (!try_acquire()) return;
+  Stall stall;
+  bool is_due = false;
+  Operation* operation = find(waiting.id_);
+  if (operation == &waiting && !operation->is_complete()) {
+    if (operation->first_stalled_ == Clock::time_point{}) {
+      operation->first_stalled_ = now;
+      operation->next_report_ = options_.stall_report;
+    }
+    const auto lasted =
+        std::chrono::duration_cast<std::chrono::milliseconds>(now - operation->first_stalled_);
+    if (lasted >= operation->next_report_) {
+      is_due = true;
+      operation->next_report_ *= 2;
+      stall.group = operation->group_;
+      stall.sequence = operation->sequence_;
+      stall.fingerprint = static_cast<std::uint32_t>(operation->word_);
+      stall.awaited_rank = operation->first_awaited_rank();
+      stall.lasted = lasted;
+      stall.call = describe_call(operation->call_);
+    }
+  }
+  release();
+  if (is_due) options_.on_stall(stall);
+}
+
+std::uint32_t Engine::add(Operation* operation) {
+  by_id_.push_back(operation);
+  return static_cast<std::uint32_t>(by_id_.size() - 1);
+}
+
+void Engine::forget(std::uint32_t id) { by_id_[id] = nullptr; }
+
+}  // namespace tutti

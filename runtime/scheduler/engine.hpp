@@ -1,0 +1,102 @@
+// The engine of one rank: its transports, the operations in flight and the one place where they make
+// progress. Knows no algorithm and no way of choosing; executes plans.
+//
+// Threading: submit, test and wait may be called by any thread. Whoever calls drives everything the engine
+// has under way (a thread blocked in one group must not starve another group that its peer waits for);
+// ownership is one compare-and-swap.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+#include "runtime/base/work.hpp"
+#include "transports/transport.hpp"
+
+namespace tutti {
+
+class Operation;
+class GroupContext;
+
+// How a waiting thread spends its time: poll, then yield the core between polls, then sleep on the
+// transport's bell.
+struct WaitPolicy {
+  std::uint32_t spin_polls = 20000;  // 2 when ranks outnumber the cores they may use
+  std::uint32_t yield_polls = 2000;
+  bool may_sleep = true;
+  std::chrono::microseconds longest_sleep{2000};
+};
+
+// What a stalled operation waits for; handed to the group layer, which asks the other ranks.
+struct Stall {
+  GroupContext* group = nullptr;
+  std::uint32_t sequence = 0;
+  std::uint32_t fingerprint = 0;
+  std::uint32_t awaited_rank = 0;  // first rank a message is awaited from or to
+  std::chrono::milliseconds lasted{0};
+  std::string call;  // "allreduce of 1024 f32, sum"
+};
+
+class Engine {
+ public:
+  struct Options {
+    WaitPolicy waiting;
+    std::chrono::milliseconds stall_report{
+        50};  // first report of a stalled operation; then at doubling intervals
+    std::function<void(const Stall&)> on_stall;  // called without any lock held, by a waiting thread
+  };
+  // Transports in order of preference; each must be available. One lane.
+  Engine(std::vector<std::unique_ptr<Transport>> transports, Options options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  std::size_t transport_count() const { return transports_.size(); }
+  Transport& transport(std::size_t i) { return *transports_[i]; }
+  const WaitPolicy& wait_policy() const { return options_.waiting; }
+
+  // Moves everything on once, if no other thread is at it. True if anything happened.
+  bool drive();
+  // Drives until `is_done()` or the deadline; false at the deadline. `operation` (may be null) is reported
+  // when it stalls.
+  bool wait_until(const std::function<bool()>& is_done, Clock::time_point deadline);
+  // Same for one operation, without the indirection; the common path.
+  bool wait_for(const Operation& operation, Clock::time_point deadline);
+
+ private:
+  friend class GroupContext;
+  friend class Operation;
+
+  template <class IsDone>
+  bool wait_loop(IsDone is_done, const Operation* operation, Clock::time_point deadline);
+  // With the lane held: adds an operation to those under way and runs it until it would block.
+  void start(Operation& operation);
+  // The rest with the lane held, but for sleep_once and report_stall, which take it themselves.
+  bool progress_once();
+  void finish(Operation& operation);
+  Operation* take_user_step();  // an operation whose user-defined op is due; the caller runs it without the lane
+  void fail_operations();  // those of failed groups; closes their endpoints first, so that no peer touches a
+                           // buffer afterwards
+  std::uint32_t add(Operation* operation);
+  void forget(std::uint32_t id);
+  Operation* find(std::uint32_t id) { return id < by_id_.size() ? by_id_[id] : nullptr; }
+  void sleep_once(Clock::time_point deadline);
+  void report_stall(const Operation& waiting, Clock::time_point now);
+
+  bool try_acquire() { return !is_held_.exchange(true, std::memory_order_acquire); }
+  void acquire();
+  void release() { is_held_.store(false, std::memory_order_release); }
+
+  std::vector<std::unique_ptr<Transport>> transports_;
+  Options options_;
+  std::atomic<bool> is_held_{false};
+  std::vector<Operation*> active_;  // under way, in order of submission; guarded by the lane
+  std::vector<Operation*> by_id_;   // tokens name operations by number; guarded by the lane
+  std::vector<Event> events_;
+  std::atomic<bool> has_failures_{false};  // some group has failed since the last look
+};
+
+}  // namespace tutti

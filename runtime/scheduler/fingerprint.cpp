@@ -1,0 +1,54 @@
+// Packing calls into fingerprints and reading them back for error messages.
+#include "runtime/scheduler/fingerprint.hpp"
+
+#include <fmt/format.h>
+
+namespace tutti {
+namespace {
+
+constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15ULL;  // odd constant of Fibonacci hashing
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) { return ((hash ^ value) * kMix) ^ (hash >> 29U); }
+
+}  // namespace
+
+std::uint32_t fingerprint_of(const Call& call, std::uint32_t contract) {
+  std::uint64_t hash = mix(contract, call.count);
+  const bool shares_counts = call.collective != Collective::alltoall;
+  if (shares_counts) {
+    for (std::uint64_t count : call.counts) hash = mix(hash, count);
+  }
+  const std::uint32_t root = is_rooted(call.collective) ? call.root : 0U;
+  const auto op = is_reducing(call.collective) ? static_cast<std::uint32_t>(call.op.op) : 0U;
+  hash = mix(hash, root);
+  return (static_cast<std::uint32_t>(call.collective) << 28U) |
+         (static_cast<std::uint32_t>(call.dtype) << 24U) | (op << 20U) | ((root & 63U) << 14U) |
+         static_cast<std::uint32_t>(hash >> 50U);
+}
+
+std::string describe_word(std::uint64_t word) {
+  const auto fingerprint = static_cast<std::uint32_t>(word);
+  const std::uint32_t collective = fingerprint >> 28U, dtype = (fingerprint >> 24U) & 15U,
+                      op = (fingerprint >> 20U) & 15U;
+  if (collective >= kCollectiveCount || dtype >= kDtypeCount || op >= kOpCount)
+    return fmt::format("a foreign message {:#x}", word);
+  const auto kind = static_cast<Collective>(collective);
+  std::string text = fmt::format("{} ({}", to_string(kind), to_string(static_cast<Dtype>(dtype)));
+  if (is_reducing(kind)) text += fmt::format(", {}", to_string(static_cast<Op>(op)));
+  if (is_rooted(kind)) text += fmt::format(", root {}", (fingerprint >> 14U) & 63U);
+  return text + fmt::format("), operation {}", word >> 32U);
+}
+
+std::string describe_call(const Call& call) {
+  if (call.collective == Collective::barrier) return "barrier";
+  std::uint64_t count = call.count;
+  for (std::uint64_t c : call.counts) count += c;
+  std::string text = fmt::format("{} of {} {}", to_string(call.collective), count, to_string(call.dtype));
+  if (is_reducing(call.collective)) text += fmt::format(", {}", to_string(call.op.op));
+  if (is_rooted(call.collective)) text += fmt::format(", root {}", call.root);
+  if (call.collective == Collective::send_recv)
+    text += fmt::format("{} {}", call.is_send ? " to" : " from", call.root);
+  return text;
+}
+
+}  // namespace tutti

@@ -1,0 +1,146 @@
+// Groups as the scheduler sees them: submission, slots, endpoints, failure.
+#include "runtime/scheduler/group_context.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "runtime/scheduler/fingerprint.hpp"
+
+namespace tutti {
+
+GroupContext::GroupContext(Engine& engine, Options options)
+    : engine_(engine),
+      options_(std::move(options)),
+      slots_(kSlots + 2 * options_.peers.size()),
+      pool_(std::make_shared<OperationPool>()) {
+  next_message_.assign(slots_.size(), 1);
+  endpoints_.resize(kSlots + 1);
+  for (auto& by_peer : endpoints_) by_peer.resize(options_.peers.size());
+}
+
+GroupContext::~GroupContext() {
+  fail(Status(StatusCode::aborted, "the group was destroyed while operations were under way"));
+  engine_.acquire();
+  engine_.fail_operations();
+  engine_.progress_once();
+  close_endpoints();
+  for (const auto& operation : pool_->all) engine_.forget(operation->id_);
+  engine_.release();
+}
+
+std::uint32_t GroupContext::slot_of(const Call& call, std::uint32_t sequence) const {
+  if (call.collective != Collective::send_recv) return sequence % kSlots;
+  return kSlots + 2 * call.root + (call.is_send ? 1U : 0U);
+}
+
+Result<WorkRef> GroupContext::submit(std::shared_ptr<const Plan> plan, const Call& call) {
+  if (is_submitting_.exchange(true, std::memory_order_acquire)) {
+    return invalid_argument(
+        "two threads submit to one group at the same time; give each thread a group of its own (split)");
+  }
+  Result<WorkRef> result = submit_exclusively(std::move(plan), call);
+  is_submitting_.store(false, std::memory_order_release);
+  return result;
+}
+
+Result<WorkRef> GroupContext::submit_exclusively(std::shared_ptr<const Plan> plan, const Call& call) {
+  if (has_failed()) return failure();
+  Operation* operation = take_operation();
+  WorkRef reference(operation);
+  const bool is_message = call.collective == Collective::send_recv;
+  const std::uint32_t slot = slot_of(call, next_sequence_);
+  const std::uint32_t sequence = is_message ? next_message_[slot]++ : next_sequence_++;
+  TUTTI_RETURN_IF_ERROR(operation->bind(*this, std::move(plan), call, sequence, slot));
+  operation->retain();  // the group's own reference, until on_complete
+  engine_.acquire();
+  enqueue(slots_[slot], *operation);
+  engine_.release();
+  if (call.op.op == Op::user) engine_.drive();
+  return reference;
+}
+
+Operation* GroupContext::take_operation() {
+  Operation* operation = nullptr;
+  {
+    const std::lock_guard lock(pool_->mutex);
+    if (!pool_->free.empty()) {
+      operation = pool_->free.back();
+      pool_->free.pop_back();
+    } else {
+      pool_->all.push_back(std::make_unique<Operation>());
+      pool_->free.reserve(pool_->all.size());
+      operation = pool_->all.back().get();
+    }
+  }
+  if (operation->engine_ == nullptr) {
+    engine_.acquire();
+    operation->id_ = engine_.add(operation);
+    engine_.release();
+  }
+  operation->pool_ = pool_;
+  return operation;
+}
+
+void GroupContext::enqueue(Slot& slot, Operation& operation) {
+  if (slot.head == nullptr) {
+    slot.head = slot.tail = &operation;
+    engine_.start(operation);
+  } else {
+    slot.tail->next_in_slot_ = &operation;
+    slot.tail = &operation;
+  }
+}
+
+void GroupContext::on_complete(Operation& operation) {
+  Slot& slot = slots_[operation.slot_];
+  Operation* next = operation.next_in_slot_;
+  slot.head = next;
+  if (next == nullptr) slot.tail = nullptr;
+  if (operation.status_ && has_failed()) operation.fail(failure());
+  operation.complete();
+  operation.release();
+  if (next == nullptr) return;
+  if (has_failed()) next->fail(failure());
+  engine_.start(*next);
+}
+
+Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status* status) {
+  const std::uint32_t context_slot = std::min(slot, kSlots);
+  std::unique_ptr<Endpoint>& endpoint = endpoints_[context_slot][peer];
+  if (endpoint == nullptr) {
+    const PeerAddress& address = options_.peers[peer];
+    auto opened = address.transport->open(0, address.address, options_.context * (kSlots + 1) + context_slot);
+    if (!opened) {
+      *status = opened.status().with_context(fmt::format("rank {} cannot reach rank {}", rank(), peer));
+      return nullptr;
+    }
+    endpoint = *std::move(opened);
+  }
+  return endpoint.get();
+}
+
+void GroupContext::close_endpoints() {
+  for (auto& by_peer : endpoints_) {
+    for (auto& endpoint : by_peer) {
+      if (endpoint != nullptr) endpoint->close(false);
+    }
+  }
+}
+
+void GroupContext::fail(const Status& cause) {
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (!failure_) return;
+    failure_ = cause;
+  }
+  has_failed_.store(true, std::memory_order_release);
+  engine_.has_failures_.store(true, std::memory_order_release);
+}
+
+Status GroupContext::failure() const {
+  const std::lock_guard lock(failure_mutex_);
+  return failure_;
+}
+
+}  // namespace tutti

@@ -1,0 +1,63 @@
+// Inputs, serial references and comparison for whole collectives: what every rank holds before, and must hold
+// after, a call.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/base/call.hpp"
+
+namespace tutti::test {
+
+// An element type and operation to test with. For floats results are compared within a stated bound, for
+// others bit for bit.
+struct Flavour {
+  const char* name;
+  Dtype dtype;
+  Op op;
+  bool is_commutative;
+};
+inline constexpr Flavour kFlavours[] = {
+    {"i32 sum", Dtype::i32, Op::sum, true}, {"affine maps (user op)", Dtype::u32, Op::user, false},
+    {"f32 sum", Dtype::f32, Op::sum, true}, {"bf16 sum", Dtype::bf16, Op::sum, true},
+    {"f64 sum", Dtype::f64, Op::sum, true}, {"i64 max", Dtype::i64, Op::max, true},
+};
+
+// Composition of affine maps x -> a x + b modulo 2^16, packed as a << 16 | b: associative, not commutative.
+const UserOp* affine_op();
+ReduceOp op_of(const Flavour& flavour);
+
+// The input of a rank: `count` elements starting with element `first` of an endless sequence that depends on
+// (rank, index).
+std::vector<std::byte> input_of(const Flavour& flavour, std::uint32_t rank, std::uint64_t first,
+                                std::uint64_t count);
+
+// Element-wise combination of ranks [0, ranks) in rank order, and the largest possible rounding error of each
+// element.
+struct Reference {
+  std::vector<std::byte> exact;   // integers: the result
+  std::vector<double> value;      // floats: the sum in f64
+  std::vector<double> tolerance;  // floats: bound on |result - value|, for any order of additions
+};
+Reference reduce_ranks(const Flavour& flavour, std::uint32_t ranks, std::uint64_t count);
+
+// "" if `count` elements at `found` are what the reference holds from element `first` on; else what differs.
+std::string compare(const Flavour& flavour, const Reference& expected, std::uint64_t first,
+                    const std::byte* found, std::uint64_t count);
+
+// References by (flavour, ranks, count), computed once by whoever asks first. Thread-safe.
+class ReferenceCache {
+ public:
+  const Reference& get(const Flavour& flavour, std::uint32_t ranks, std::uint64_t count);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::tuple<const Flavour*, std::uint32_t, std::uint64_t>, std::unique_ptr<Reference>> made_;
+};
+
+}  // namespace tutti::test

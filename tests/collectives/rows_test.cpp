@@ -1,0 +1,82 @@
+// Every catalogue row against the serial reference, on inproc and shm: counts, ranks, roots, in place, uneven
+// counts, element types.
+#include <algorithm>
+
+#include "tests/collectives/exercise.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/test_fraction.hpp"
+
+namespace tutti::test {
+namespace {
+
+constexpr std::uint64_t kLarge = 1ULL << 20U;
+
+// The cases of a row at one group size, in an order that all ranks share.
+std::vector<Case> cases_of(const AlgorithmRow& row, std::uint32_t p) {
+  std::vector<std::uint64_t> counts = {0, 1, p - 1, p, p + 1, 4097, kLarge};
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  std::vector<Case> cases;
+  for (const Flavour& flavour : kFlavours) {
+    const bool is_first = &flavour == &kFlavours[0];
+    if (!is_reducing(row.collective) && !is_first) continue;  // moving bytes is the same for every type
+    for (const std::uint64_t count : counts) {
+      if (row.collective == Collective::barrier && count != 0) continue;
+      const bool is_large = count == kLarge;
+      if (is_large && flavour.dtype != Dtype::i32 && flavour.dtype != Dtype::f32) continue;
+      for (std::uint32_t root = 0; root < (is_rooted(row.collective) ? p : 1U); ++root) {
+        if (is_large && root != p / 2) continue;
+        for (const bool in_place : {false, true}) {
+          for (const bool has_counts : {false, true}) {
+            if (has_counts && (!has_rank_blocks(row.collective) || is_large)) continue;
+            if (!check_legality(row, p, flavour.is_commutative, in_place, !has_counts)) continue;
+            Case c{&row, &flavour, count, root, in_place, has_counts};
+            if (is_large && has_rank_blocks(row.collective)) c.count = kLarge / p;
+            cases.push_back(c);
+          }
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+void run_all(WorldTransport transport) {
+  const std::uint32_t p = GENERATE(1U, 2U, 3U, 4U, 5U, 7U, 8U);
+  CAPTURE(p);
+  World world(transport, p);
+  ReferenceCache references;
+  std::uint64_t number = p * 1000003ULL;
+  for (const AlgorithmRow& row : catalog()) {
+    std::vector<Case> cases = cases_of(row, p);
+    std::erase_if(cases, [&](const Case&) { return !is_selected(number++); });
+    std::vector<std::vector<std::byte>> outputs(p);
+    const auto body = [&](Member& member) -> std::string {
+      for (const Case& c : cases) {
+        if (std::string wrong = exercise(member, c, references, &outputs[member.rank]); !wrong.empty())
+          return wrong;
+        if (row.collective != Collective::allreduce || !row.same_bits) continue;
+        // Outputs of all ranks are stable between these two barriers.
+        Call barrier;
+        barrier.collective = Collective::barrier;
+        if (Status s = member.run(barrier); !s) return s.to_string();
+        if (outputs[member.rank] != outputs[0]) return describe(c) + ": not the bits of rank 0";
+        if (Status s = member.run(barrier); !s) return s.to_string();
+      }
+      return {};
+    };
+    INFO(to_string(row.collective) << " " << row.name << ", " << cases.size() << " cases");
+    REQUIRE(world.run(body) == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("rows agree with the serial reference on inproc", "[collectives][inproc]") {
+  run_all(WorldTransport::inproc);
+}
+TEST_CASE("rows agree with the serial reference on shm", "[collectives][shm]") {
+  run_all(WorldTransport::shm);
+}
+
+}  // namespace tutti::test
