@@ -1,0 +1,242 @@
+// The life of a group: making it, submitting to it, its failure. Knows no argument checking; that is calls.cpp.
+#include "runtime/group/comm_group.hpp"
+
+#include <fmt/format.h>
+#include <sodium.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "backends/native/native_backend.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/group/fork_guard.hpp"
+#include "runtime/group/work_access.hpp"
+#include "runtime/scheduler/fingerprint.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kPlanCacheBytes = std::size_t{64} << 20U;
+// A transport often sees a death before the control channel does; then the better cause is worth a moment.
+constexpr std::chrono::milliseconds kVerdictTime{500};
+constexpr std::chrono::milliseconds kStampTime{1000};
+constexpr std::chrono::milliseconds kAnswerTime{300};
+constexpr std::chrono::seconds kUnwindTime{10};
+
+}  // namespace
+
+void throw_error(const Status& status) { throw Error(status.code(), status.peer(), status.message()); }
+
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make(std::shared_ptr<WorldState> world, std::vector<int> world_ranks,
+                                                       std::uint64_t context) {
+  const unsigned generation = fork_generation();
+  // In a child of fork() endpoints and threads belong to the parent: nothing may be closed on its behalf.
+  std::shared_ptr<Impl> impl(new Impl(std::move(world), std::move(world_ranks), context), [generation](Impl* made) {
+    if (generation == fork_generation()) delete made;
+  });
+  impl->world_->add(*impl);
+  return impl;
+}
+
+CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context)
+    : world_(std::move(world)), world_ranks_(std::move(world_ranks)) {
+  rank_ = group_rank_of(world_->info().rank);
+  GroupContext::Options options;
+  options.context = context;
+  options.rank = static_cast<std::uint32_t>(rank_);
+  for (const int world_rank : world_ranks_) options.peers.push_back(world_->peers()[static_cast<std::size_t>(world_rank)]);
+  options.contract = world_->contract_hash();
+  options.timeout = world_->settings().timeout;
+  group_ = std::make_unique<GroupContext>(world_->engine(), std::move(options));
+  backend_ = make_native_backend(*group_, *world_->settings().selector, kPlanCacheBytes);
+}
+
+CommGroup::Impl::~Impl() {
+  world_->remove(*this);
+  backend_.reset();  // its plans are used by operations, which the group ends
+  group_.reset();
+}
+
+void CommGroup::Impl::check_process() const {
+  if (world_->fork_generation() != fork_generation()) {
+    throw_error(unsupported("this process was forked from a rank and cannot use the rank's groups: start workers before "
+                            "init(), or let them exec a program of their own"));
+  }
+}
+
+int CommGroup::Impl::group_rank_of(int world_rank) const {
+  const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
+  return found == world_ranks_.end() ? -1 : static_cast<int>(found - world_ranks_.begin());
+}
+
+// -- submission ---------------------------------------------------------------------------------------------
+
+ReduceOp CommGroup::Impl::convert(const Reduction& reduction) {
+  const detail::ReductionValue value = ReductionAccess::value_of(reduction);
+  if (reduction.op() == Op::premul_sum) {
+    return value.has_integer_factor ? ReduceOp::premul_sum_integer(value.integer_factor) : ReduceOp::premul_sum(value.factor);
+  }
+  if (reduction.op() != Op::user) return reduction.op();
+  const std::lock_guard lock(ops_mutex_);
+  for (std::size_t id = 0; id < user_ops_.size(); ++id) {
+    const UserOp* known = user_ops_.find(static_cast<std::uint32_t>(id));
+    if (known->function == value.function && known->context == value.context &&
+        known->is_commutative == value.is_commutative) {
+      return ReduceOp::user_defined(known);
+    }
+  }
+  const auto added = user_ops_.add(value.function, value.context, value.is_commutative);
+  throw_if_error(added.status());
+  return ReduceOp::user_defined(*added);
+}
+
+Result<WorkRef> CommGroup::Impl::submit(const Call& call, std::string_view algorithm) {
+  Result<WorkRef> work = backend_->start(call, Choice{algorithm});
+  if (work && call.collective != Collective::send_recv) {
+    const std::uint64_t sequence = submitted_sequence() + std::uint64_t{1};
+    submitted_.store(sequence << 32U | std::uint64_t{static_cast<std::uint8_t>(call.collective)} << 16U |
+                         std::uint64_t{static_cast<std::uint8_t>(call.dtype)} << 8U |
+                         static_cast<std::uint8_t>(call.op.op),
+                     std::memory_order_relaxed);
+  }
+  return work;
+}
+
+Work CommGroup::Impl::start(const Call& call, std::string_view algorithm) {
+  if (world_->settings().check == CheckLevel::group && call.collective != Collective::send_recv && size() > 1) {
+    compare_with_others(call);
+  }
+  Result<WorkRef> work = submit(call, algorithm);
+  if (!work) throw_error(settle(work.status()));
+  const std::uint32_t sequence = call.collective == Collective::send_recv ? 0 : submitted_sequence();
+  return WorkAccess::make(shared_from_this(), *work, sequence);
+}
+
+void CommGroup::Impl::compare_with_others(const Call& call) {
+  constexpr std::size_t kTextBytes = 120;
+  struct Summary {
+    std::uint32_t fingerprint;
+    std::uint32_t reserved;
+    char text[kTextBytes];
+  };
+  Summary mine{};
+  mine.fingerprint = fingerprint_of(call, world_->contract_hash());
+  describe_call(call).copy(mine.text, kTextBytes - 1);
+  std::vector<Summary> all(world_ranks_.size());
+  Call swap;
+  swap.collective = Collective::allgather;
+  swap.dtype = Dtype::u8;
+  swap.input = &mine;
+  swap.output = all.data();
+  swap.count = sizeof(Summary);
+  Result<WorkRef> work = submit(swap, {});
+  if (!work) throw_error(settle(work.status()));
+  const Status status = (*work)->wait(Clock::now() + world_->settings().timeout);
+  if (!status) {
+    throw_error(status.code() == StatusCode::timeout && !group_->has_failed() ? time_out(submitted_sequence(), status)
+                                                                               : settle(status));
+  }
+  std::map<std::pair<std::uint32_t, std::string>, std::vector<int>> callers;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    callers[{all[rank].fingerprint, all[rank].text}].push_back(static_cast<int>(rank));
+  }
+  if (callers.size() == 1) return;
+  std::string text = "ranks of one group made different calls:";
+  const char* separator = " ";
+  for (const auto& [call_of, ranks] : callers) {
+    text += fmt::format("{}{} called {}", separator, name_ranks(ranks, size()), call_of.second);
+    separator = "; ";
+  }
+  throw_error(Status(StatusCode::mismatch, text));
+}
+
+std::uint32_t CommGroup::Impl::submitted_sequence() const {
+  return static_cast<std::uint32_t>(submitted_.load(std::memory_order_relaxed) >> 32U);
+}
+
+std::string CommGroup::Impl::describe_submitted() const {
+  const std::uint64_t last = submitted_.load(std::memory_order_relaxed);
+  const auto collective = static_cast<Collective>((last >> 16U) & 0xffU);
+  std::string text = fmt::format("{} ({}", to_string(collective), to_string(static_cast<Dtype>((last >> 8U) & 0xffU)));
+  if (is_reducing(collective)) text += fmt::format(", {}", to_string(static_cast<Op>(last & 0xffU)));
+  return fmt::format("{}), operation {}", text, last >> 32U);
+}
+
+// -- failure ------------------------------------------------------------------------------------------------
+
+void CommGroup::Impl::on_failure(const Status& cause) {
+  // Causes name world ranks; the code's peer is a rank of this group.
+  Status mine = cause;
+  if (cause.code() == StatusCode::peer_failed && cause.peer() >= 0 && world_ranks_.size() != world_->peers().size()) {
+    const int peer = group_rank_of(cause.peer());
+    if (peer >= 0) mine = Status(cause.code(), "of the world, " + cause.message(), peer);
+  }
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (stamped_) return;
+    stamped_ = mine;
+  }
+  group_->fail(mine);
+  failed_.notify_all();
+}
+
+std::optional<Status> CommGroup::Impl::wait_for_stamp(std::chrono::milliseconds at_most) {
+  std::unique_lock lock(failure_mutex_);
+  failed_.wait_for(lock, at_most, [&] { return stamped_.has_value(); });
+  return stamped_;
+}
+
+Status CommGroup::Impl::fail_everywhere(const Status& cause) {
+  if (!is_announced_.exchange(true, std::memory_order_relaxed)) world_->control().abort(context(), cause);
+  const std::optional<Status> stamped = wait_for_stamp(kStampTime);
+  if (!stamped) group_->fail(cause);
+  return stamped.value_or(cause);
+}
+
+Status CommGroup::Impl::settle(const Status& status) {
+  if (!group_->has_failed()) return status;  // the caller's mistake; the group goes on
+  if (const std::optional<Status> stamped = wait_for_stamp(std::chrono::milliseconds(0))) return *stamped;
+  if (status.code() == StatusCode::peer_failed) {
+    if (const std::optional<Status> stamped = wait_for_stamp(kVerdictTime)) return *stamped;
+  }
+  return fail_everywhere(group_->failure());
+}
+
+Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status) {
+  std::string text = fmt::format("{} within {}", status.message(), format_seconds(world_->settings().timeout));
+  int peer = Status::kNoPeer;
+  if (sequence > 0) {
+    const auto states = world_->ask_members(context(), kAnswerTime);
+    const std::string missing = describe_missing(states, sequence);
+    for (std::size_t rank = 0; rank < states.size() && peer < 0; ++rank) {
+      if (!states[rank] || !states[rank]->has_group || states[rank]->sequence < sequence) peer = static_cast<int>(rank);
+    }
+    text = fmt::format("operation {}: {}; {}", sequence, text,
+                       missing.empty() ? "all ranks have called it" : "did not arrive: " + missing);
+  }
+  return fail_everywhere(Status(StatusCode::timeout, text, peer));
+}
+
+// -- subgroups ----------------------------------------------------------------------------------------------
+
+std::uint64_t CommGroup::Impl::derive_context(const std::vector<int>& world_ranks) {
+  std::uint32_t number = 0;
+  {
+    const std::lock_guard lock(children_mutex_);
+    number = children_[world_ranks]++;
+  }
+  ByteWriter writer;
+  writer.put(context());
+  writer.put(number);
+  for (const int rank : world_ranks) writer.put(rank);
+  const std::string text = writer.take();
+  std::array<unsigned char, crypto_generichash_BYTES_MIN> digest{};
+  crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+                     nullptr, 0);
+  std::uint64_t derived = 0;
+  std::memcpy(&derived, digest.data(), sizeof derived);
+  return (derived >> 8U) | 2U;  // the scheduler multiplies it by small numbers; 0 and 1 are taken
+}
+
+}  // namespace tutti

@@ -1,0 +1,91 @@
+// A group: its members, the operations submitted to it, its failure, and the groups made from it.
+// Knows no bootstrap and no transport by name. CommGroup of tutti.hpp is a handle of this.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "runtime/group/world.hpp"
+#include "tutti/tutti.hpp"
+
+namespace tutti {
+
+struct CommGroup::Impl final : public GroupMember, public std::enable_shared_from_this<CommGroup::Impl> {
+  // A group of these world ranks (at least this one), in this order. `context` must be equal on all members and new.
+  static std::shared_ptr<Impl> make(std::shared_ptr<WorldState> world, std::vector<int> world_ranks,
+                                    std::uint64_t context);
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(world_ranks_.size()); }
+  WorldState& world() const { return *world_; }
+  GroupContext& group() const { return *group_; }
+  const Backend& backend() const { return *backend_; }
+  const std::vector<int>& world_ranks() const override { return world_ranks_; }
+
+  // Throws unless this process may use the group: a child of fork() may not.
+  void check_process() const;
+  // Submits a checked call. Throws what the backend says, or the group's failure.
+  Work start(const Call& call, std::string_view algorithm);
+  // The op as the scheduler wants it; registers a user's function at its first use in this group.
+  ReduceOp convert(const Reduction& reduction);
+
+  // Turns the failure of an operation into what is thrown: once the group has failed, the cause that rank 0 stamped, so
+  // that all ranks throw the same.
+  Status settle(const Status& status);
+  // An operation did not end before its deadline: finds out who is missing and fails the group.
+  Status time_out(std::uint32_t sequence, const Status& status);
+  // Stamps `cause` for all ranks and waits until it is known here.
+  Status fail_everywhere(const Status& cause);
+
+  // The context of a subgroup: the same on every member, without talking.
+  std::uint64_t derive_context(const std::vector<int>& world_ranks);
+
+  // GroupMember
+  std::uint64_t context() const override { return group_->context(); }
+  int group_rank_of(int world_rank) const override;
+  void on_failure(const Status& cause) override;
+  std::uint32_t submitted_sequence() const override;
+  std::string describe_submitted() const override;
+
+ private:
+  Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context);
+  // TUTTI_CHECK=group: swaps a summary of the call before it runs. Throws mismatch, on all ranks alike.
+  void compare_with_others(const Call& call);
+  Result<WorkRef> submit(const Call& call, std::string_view algorithm);
+  std::optional<Status> wait_for_stamp(std::chrono::milliseconds at_most);
+
+  std::shared_ptr<WorldState> world_;
+  std::vector<int> world_ranks_;
+  int rank_ = -1;
+  std::unique_ptr<GroupContext> group_;
+  std::unique_ptr<Backend> backend_;
+  // Sequence number and kind of the last collective: (sequence << 32) | collective << 16 | dtype << 8 | op. Read by the
+  // control thread when another rank asks.
+  std::atomic<std::uint64_t> submitted_{0};
+
+  std::mutex ops_mutex_;
+  UserOpTable user_ops_;
+  std::mutex children_mutex_;
+  std::map<std::vector<int>, std::uint32_t> children_;  // how often a subgroup of these world ranks was made
+
+  std::mutex failure_mutex_;
+  std::condition_variable failed_;
+  std::optional<Status> stamped_;
+  std::atomic<bool> is_announced_{false};
+};
+
+// Throws the status as tutti::Error.
+[[noreturn]] void throw_error(const Status& status);
+inline void throw_if_error(const Status& status) {
+  if (!status) throw_error(status);
+}
+
+}  // namespace tutti

@@ -1,0 +1,226 @@
+// What hub and members share: the thread, waiting for what it delivers, the listener. Knows no socket.
+#include "runtime/group/control_channel.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "runtime/group/fork_guard.hpp"
+
+namespace tutti {
+namespace {
+
+// The answer to "who is missing" must not lengthen a deadline by more than this.
+constexpr std::chrono::seconds kAnswerTime{1};
+
+// A world of one: nobody to talk to, no thread.
+class SoloChannel final : public ControlChannel {
+ public:
+  explicit SoloChannel(const ControlOptions& options) : ControlChannel(options) { finish_start({}); }
+  ~SoloChannel() override { stop_thread(); }
+
+ private:
+  void run() override {}
+  bool submit(Frame frame) override {
+    deliver(frame);
+    return true;
+  }
+};
+
+}  // namespace
+
+ControlChannel::ControlChannel(const ControlOptions& options)
+    : options_(options), deadline_(Clock::now() + options.timeout) {}
+
+Result<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlOptions& options) {
+  if (options.size == 1) return std::unique_ptr<ControlChannel>(std::make_unique<SoloChannel>(options));
+  std::unique_ptr<ControlChannel> channel =
+      options.rank == 0 ? make_control_hub(options) : make_control_member(options);
+  if (channel->wake_ < 0) return Status(StatusCode::resource_exhausted, "cannot make an eventfd for the control channel");
+  channel->start_thread();
+  std::unique_lock lock(channel->mutex_);
+  channel->changed_.wait(lock, [&] { return channel->start_.has_value(); });  // the thread keeps the deadline
+  const Status status = *channel->start_;
+  lock.unlock();
+  if (!status) return status;
+  return channel;
+}
+
+// -- thread -------------------------------------------------------------------------------------------------
+
+void ControlChannel::start_thread() {
+  // The program's signals are for the program's threads.
+  sigset_t all, previous;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &previous);
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "tutti-control");
+    run();
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    outbox_.clear();
+  });
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+}
+
+void ControlChannel::stop_thread() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  if (wake_ >= 0) {
+    eventfd_write(wake_, 1);
+    if (thread_.joinable()) thread_.join();
+    forget_on_fork(wake_);
+    ::close(wake_);
+    wake_ = -1;
+  }
+}
+
+void ControlChannel::drain_wake() {
+  eventfd_t count = 0;
+  eventfd_read(wake_, &count);
+}
+
+std::vector<Frame> ControlChannel::take_outbox() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(outbox_, {});
+}
+
+bool ControlChannel::is_stopping() {
+  const std::lock_guard lock(mutex_);
+  return is_stopping_;
+}
+
+bool ControlChannel::submit(Frame frame) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_over_) return false;
+    outbox_.push_back(std::move(frame));
+  }
+  eventfd_write(wake_, 1);
+  return true;
+}
+
+// -- for the program's threads ------------------------------------------------------------------------------
+
+Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine, Clock::time_point deadline) {
+  if (size() == 1) return std::vector<std::string>{std::string(mine)};
+  if (mine.size() > kMaxPayloadBytes / 2 / static_cast<std::size_t>(size())) {
+    return invalid_argument(fmt::format("exchange: {} bytes per rank are too many for {} ranks", mine.size(), size()));
+  }
+  const Clock::time_point start = Clock::now();
+  std::unique_lock lock(mutex_);
+  if (lost_) return *lost_;
+  const std::uint64_t number = ++gather_count_;
+  const auto is_over = [&] { return gathered_.count(number) > 0 || lost_.has_value(); };
+  lock.unlock();
+  submit(Frame{FrameType::gather, rank(), 0, encode(GatherPayload{number, {std::string(mine)}})});
+  lock.lock();
+  if (!changed_.wait_until(lock, deadline, is_over)) {
+    lock.unlock();
+    submit(Frame{FrameType::who, rank(), 0, encode(GatherPayload{number, {}})});
+    lock.lock();
+    changed_.wait_for(lock, kAnswerTime, [&] { return is_over() || missing_.count(number) > 0; });
+  }
+  if (const auto found = gathered_.find(number); found != gathered_.end()) {
+    Result<std::vector<std::string>> result = std::move(found->second);
+    gathered_.erase(found);
+    return result;
+  }
+  if (lost_) return *lost_;
+  const auto missing = missing_.find(number);
+  return Status(StatusCode::timeout, fmt::format("{} did not arrive within {}",
+                                                 missing == missing_.end() ? "some rank" : missing->second,
+                                                 format_seconds(deadline - start)));
+}
+
+void ControlChannel::set_listener(ControlListener* listener) {
+  const std::lock_guard lock(listener_mutex_);
+  listener_ = listener;
+  if (listener == nullptr) return;
+  for (const FailurePayload& failure : failures_) {
+    listener->on_failure(failure.group, failure.dead_rank, Status(failure.code, failure.message, failure.peer));
+  }
+}
+
+void ControlChannel::abort(std::uint64_t group, const Status& cause) {
+  const FailurePayload failure{group, -1, cause.peer(), cause.code(), cause.message()};
+  // Without rank 0 nobody can stamp: the cause holds here, and the others find out by their own deadlines.
+  if (!submit(Frame{FrameType::failure, rank(), 0, encode(failure)})) record_failure(failure);
+}
+
+void ControlChannel::tell(int target, std::string bytes) {
+  submit(Frame{FrameType::message, rank(), target, std::move(bytes)});
+}
+
+// -- for the control thread ---------------------------------------------------------------------------------
+
+void ControlChannel::finish_start(Status status) {
+  const std::lock_guard lock(mutex_);
+  if (!start_) start_ = std::move(status);
+  changed_.notify_all();
+}
+
+void ControlChannel::lose(const Status& cause) {
+  const std::lock_guard lock(mutex_);
+  if (!lost_) lost_ = cause;
+  changed_.notify_all();
+}
+
+void ControlChannel::record_failure(const FailurePayload& failure) {
+  const Status cause(failure.code, failure.message, failure.peer);
+  if (failure.group == 0) lose(cause);
+  const std::lock_guard lock(listener_mutex_);
+  failures_.push_back(failure);
+  if (listener_ != nullptr) listener_->on_failure(failure.group, failure.dead_rank, cause);
+}
+
+void ControlChannel::deliver(const Frame& frame) {
+  GatherPayload gather;
+  FailurePayload failure;
+  switch (frame.type) {
+    case FrameType::gathered:
+      if (decode(frame.payload, gather) && gather.values.size() == static_cast<std::size_t>(size())) {
+        const std::lock_guard lock(mutex_);
+        gathered_.emplace(gather.number, std::move(gather.values));
+      }
+      break;
+    case FrameType::gather_failed:
+      if (decode(frame.payload, gather) && gather.values.size() == 1) {
+        const std::lock_guard lock(mutex_);
+        gathered_.emplace(gather.number, Status(StatusCode::peer_failed, gather.values[0]));
+      }
+      break;
+    case FrameType::missing:
+      if (decode(frame.payload, gather) && gather.values.size() == 1) {
+        const std::lock_guard lock(mutex_);
+        missing_[gather.number] = gather.values[0];
+      }
+      break;
+    case FrameType::failure:
+      if (decode(frame.payload, failure)) record_failure(failure);
+      break;
+    case FrameType::message: {
+      const std::lock_guard lock(listener_mutex_);
+      if (listener_ != nullptr) listener_->on_message(frame.source, frame.payload);
+      break;
+    }
+    default:
+      break;  // the others belong to the handshake, which hub and member handle
+  }
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
+}
+
+std::string describe_death(int rank, int pid) {
+  return fmt::format("rank {} (pid {}) is gone: its connection closed without a goodbye, so it crashed, was killed or "
+                     "ended without leaving the group",
+                     rank, pid);
+}
+
+}  // namespace tutti

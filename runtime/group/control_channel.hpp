@@ -1,0 +1,117 @@
+// The control channel of a world: the bootstrap connections, kept open. It is the Exchange of the start, notices the
+// death of ranks, stamps one cause of failure for everybody and carries messages between the group layers of ranks.
+// Knows no transport and no collective.
+//
+// Rank 0 listens (the hub), the others are connected to it (members). One thread per process sleeps in poll(2) and does
+// everything; the methods below only leave frames for it or wait for what it delivers.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/group/control_frame.hpp"
+#include "runtime/group/exchange.hpp"
+
+namespace tutti {
+
+struct ControlOptions {
+  std::string meeting_point;  // name of the abstract unix socket
+  std::string secret;         // of the job; a process without it is refused and the job goes on
+  std::string build_id;       // a process of another build is refused
+  int rank = 0;
+  int size = 1;
+  std::chrono::milliseconds timeout{300000};       // for all ranks to arrive
+  std::function<void(const std::string&)> warn;  // called by the control thread: a process was refused
+};
+
+// Called by the control thread, one call at a time. Must not block and must not call set_listener.
+class ControlListener {
+ public:
+  // A stamped cause, equal on all ranks. group 0: world rank `dead_rank` is gone, whoever needs it has failed.
+  virtual void on_failure(std::uint64_t group, int dead_rank, const Status& cause) = 0;
+  virtual void on_message(int source, std::string_view bytes) = 0;
+
+ protected:
+  ~ControlListener() = default;
+};
+
+class ControlChannel : public Exchange {
+ public:
+  // Blocks until all ranks have joined. Errors: timeout naming who did not arrive; refused (secret, rank, size, build; on
+  // the refused process only, the job goes on); peer_failed.
+  static Result<std::unique_ptr<ControlChannel>> open(const ControlOptions& options);
+  // Says goodbye: for the others this rank has left and is not dead.
+  ~ControlChannel() override = default;
+  ControlChannel(const ControlChannel&) = delete;
+  ControlChannel& operator=(const ControlChannel&) = delete;
+
+  int rank() const override { return options_.rank; }
+  int size() const override { return options_.size; }
+  Result<std::vector<std::string>> allgather(std::string_view mine, Clock::time_point deadline) override;
+
+  // From now on `listener` hears everything; failures stamped before are told at once, by this thread. Null: after the
+  // return no call is under way and none follows.
+  void set_listener(ControlListener* listener);
+
+  // Asks for `cause` to be stamped as the failure of a group (not 0) on all ranks; the first cause wins. Returns at once,
+  // the listener hears of it. Any thread, also from the listener.
+  void abort(std::uint64_t group, const Status& cause);
+  // Sends a message to the listener of another rank (or our own). Lost if that rank is gone. Any thread.
+  void tell(int target, std::string bytes);
+
+ protected:
+  explicit ControlChannel(const ControlOptions& options);
+  void start_thread();
+  void stop_thread();  // to be called by the destructor of every final class
+  virtual void run() = 0;
+  // Hands a frame of this rank to the control thread; false if that has ended (rank 0 has left, or is dead).
+  virtual bool submit(Frame frame);
+
+  // For the control thread.
+  void deliver(const Frame& frame);  // what the hub sends to a member
+  void finish_start(Status status);  // ok: ready
+  void lose(const Status& cause);    // no allgather can succeed any more
+  void record_failure(const FailurePayload& failure);
+  void drain_wake();
+  std::vector<Frame> take_outbox();
+  bool is_stopping();
+  void warn(const std::string& text) const {
+    if (options_.warn) options_.warn(text);
+  }
+
+  const ControlOptions options_;
+  const Clock::time_point deadline_;
+  int wake_ = -1;  // eventfd
+
+ private:
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_stopping_ = false;
+  bool is_over_ = false;  // the thread has ended
+  std::optional<Status> start_;  // how joining ended
+  std::optional<Status> lost_;
+  std::vector<Frame> outbox_;
+  std::uint64_t gather_count_ = 0;
+  std::map<std::uint64_t, Result<std::vector<std::string>>> gathered_;
+  std::map<std::uint64_t, std::string> missing_;
+  std::mutex listener_mutex_;  // held during calls of the listener; taken before mutex_
+  ControlListener* listener_ = nullptr;
+  std::vector<FailurePayload> failures_;  // guarded by listener_mutex_
+};
+
+std::unique_ptr<ControlChannel> make_control_hub(const ControlOptions& options);
+std::unique_ptr<ControlChannel> make_control_member(const ControlOptions& options);
+
+// "rank 3 (pid 123) is gone: ..." as hub and members say it.
+std::string describe_death(int rank, int pid);
+
+}  // namespace tutti

@@ -1,0 +1,196 @@
+// Why an operation does not end: ranks compare the calls they are stuck in and ask each other how far they have come.
+// Part of WorldState; knows no transport.
+//
+// A stalled rank tells one other member (rank = sequence mod p) the fingerprint of its call. Whoever makes a different
+// call with the same number is stuck as well, or its message is found wrong where it arrives; in the first case both tell
+// the same rank, which sees the difference even if no message ever arrives.
+#include <fmt/format.h>
+
+#include "runtime/base/log.hpp"
+#include "runtime/group/world.hpp"
+
+namespace tutti {
+namespace {
+
+enum class Kind : std::uint8_t { report = 1, question, answer };
+
+constexpr std::size_t kMaxReports = 1024;
+constexpr std::chrono::milliseconds kAnswerTime{300};  // control threads answer at once unless frozen
+
+bool is_message(std::uint32_t fingerprint) {
+  // Point-to-point messages are numbered per pair, so their numbers say nothing about other ranks' calls.
+  return fingerprint >> 28U == static_cast<std::uint32_t>(Collective::send_recv);
+}
+
+}  // namespace
+
+void WorldState::on_stall(const Stall& stall) {
+  if (is_message(stall.fingerprint)) {
+    if (settings_.stall_warning.count() > 0 && stall.lasted >= settings_.stall_warning) warn_of_stall(stall);
+    return;
+  }
+  int target = -1;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    if (GroupMember* group = find(stall.group->context())) {
+      const std::vector<int>& ranks = group->world_ranks();
+      target = ranks[stall.sequence % ranks.size()];
+    }
+  }
+  if (target < 0) return;
+  ByteWriter writer;
+  writer.put(Kind::report);
+  writer.put(stall.group->context());
+  writer.put(stall.sequence);
+  writer.put(stall.fingerprint);
+  writer.put_text(stall.call);
+  control().tell(target, writer.take());
+  if (settings_.stall_warning.count() > 0 && stall.lasted >= settings_.stall_warning) warn_of_stall(stall);
+}
+
+void WorldState::warn_of_stall(const Stall& stall) {
+  const std::uint64_t context = stall.group->context();
+  {
+    const std::lock_guard lock(talk_mutex_);
+    std::uint32_t& warned = warned_[context];
+    if (warned == stall.sequence) return;
+    warned = stall.sequence;
+  }
+  const auto seconds = format_seconds(stall.lasted);
+  if (is_message(stall.fingerprint)) {
+    log_warn("{} has waited {} for rank {}", stall.call, seconds, stall.awaited_rank);
+    return;
+  }
+  const std::string missing = describe_missing(ask_members(context, kAnswerTime), stall.sequence);
+  log_warn("{} (operation {}) has waited {}; {}", stall.call, stall.sequence, seconds,
+           missing.empty() ? fmt::format("all ranks have called it, and it waits for rank {}", stall.awaited_rank)
+                           : "not there: " + missing);
+}
+
+void WorldState::on_message(int source, std::string_view bytes) {
+  ByteReader reader(bytes);
+  Kind kind{};
+  if (!reader.get(kind)) return;
+  switch (kind) {
+    case Kind::report:
+      return on_report(source, reader);
+    case Kind::question:
+      return on_question(source, reader);
+    case Kind::answer:
+      return on_answer(source, reader);
+  }
+}
+
+void WorldState::on_report(int source, ByteReader& reader) {
+  std::uint64_t context = 0;
+  std::uint32_t sequence = 0;
+  Report report;
+  if (!reader.get(context) || !reader.get(sequence) || !reader.get(report.fingerprint) || !reader.get_text(report.call)) {
+    return;
+  }
+  int other = -1;
+  std::string other_call;
+  {
+    const std::lock_guard lock(talk_mutex_);
+    if (reports_.size() >= kMaxReports) reports_.erase(reports_.begin());
+    auto& reports = reports_[{context, sequence}];
+    for (const auto& [rank, known] : reports) {
+      if (known.fingerprint == report.fingerprint) continue;
+      other = rank;
+      other_call = known.call;
+      break;
+    }
+    reports[source] = report;
+  }
+  if (other < 0) return;
+  const std::lock_guard lock(groups_mutex_);
+  GroupMember* group = find(context);
+  if (group == nullptr) return;
+  int first = group->group_rank_of(other), second = group->group_rank_of(source);
+  std::string first_call = other_call, second_call = report.call;
+  if (second < first) {
+    std::swap(first, second);
+    std::swap(first_call, second_call);
+  }
+  if (first_call == second_call) second_call += " with other counts or settings";
+  control().abort(context, Status(StatusCode::mismatch,
+                                  fmt::format("ranks of one group made different calls: as operation {} rank {} called {}, "
+                                              "rank {} called {}",
+                                              sequence, first, first_call, second, second_call),
+                                  second));
+}
+
+void WorldState::on_question(int source, ByteReader& reader) {
+  std::uint64_t inquiry = 0, context = 0;
+  if (!reader.get(inquiry) || !reader.get(context)) return;
+  ByteWriter writer;
+  writer.put(Kind::answer);
+  writer.put(inquiry);
+  {
+    const std::lock_guard lock(groups_mutex_);
+    const GroupMember* group = find(context);
+    writer.put(static_cast<std::uint8_t>(group != nullptr));
+    writer.put(group == nullptr ? std::uint32_t{0} : group->submitted_sequence());
+    writer.put_text(group == nullptr ? "" : group->describe_submitted());
+  }
+  control().tell(source, writer.take());
+}
+
+void WorldState::on_answer(int source, ByteReader& reader) {
+  std::uint64_t inquiry = 0;
+  std::uint8_t has_group = 0;
+  RankState state;
+  if (!reader.get(inquiry) || !reader.get(has_group) || !reader.get(state.sequence) || !reader.get_text(state.call)) return;
+  state.has_group = has_group != 0;
+  const std::lock_guard lock(talk_mutex_);
+  const auto found = inquiries_.find(inquiry);
+  if (found == inquiries_.end()) return;
+  found->second.answers[source] = std::move(state);
+  answered_.notify_all();
+}
+
+std::vector<std::optional<RankState>> WorldState::ask_members(std::uint64_t context, std::chrono::milliseconds at_most) {
+  std::vector<int> ranks;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    if (const GroupMember* group = find(context)) ranks = group->world_ranks();
+  }
+  std::unique_lock lock(talk_mutex_);
+  const std::uint64_t number = next_inquiry_++;
+  inquiries_[number];
+  lock.unlock();
+  for (const int rank : ranks) {
+    ByteWriter writer;
+    writer.put(Kind::question);
+    writer.put(number);
+    writer.put(context);
+    control().tell(rank, writer.take());
+  }
+  lock.lock();
+  answered_.wait_for(lock, at_most, [&] { return inquiries_[number].answers.size() == ranks.size(); });
+  const Inquiry inquiry = std::move(inquiries_[number]);
+  inquiries_.erase(number);
+  std::vector<std::optional<RankState>> states;
+  for (const int rank : ranks) {
+    const auto found = inquiry.answers.find(rank);
+    states.push_back(found == inquiry.answers.end() ? std::nullopt : std::optional<RankState>(found->second));
+  }
+  return states;
+}
+
+std::string describe_missing(const std::vector<std::optional<RankState>>& states, std::uint32_t sequence) {
+  std::string text;
+  for (std::size_t rank = 0; rank < states.size(); ++rank) {
+    const std::optional<RankState>& state = states[rank];
+    if (state && state->has_group && state->sequence >= sequence) continue;
+    std::string why = "does not answer: frozen, or its node is unreachable";
+    if (state && !state->has_group) why = "is alive but has left the group or not made it yet";
+    if (state && state->has_group) {
+      why = state->sequence == 0 ? "is alive but has called nothing yet" : "is alive; its last call was " + state->call;
+    }
+    text += fmt::format("{}rank {} ({})", text.empty() ? "" : ", ", rank, why);
+  }
+  return text;
+}
+
+}  // namespace tutti

@@ -1,0 +1,56 @@
+// Fork handlers. Knows no group.
+#include "runtime/group/fork_guard.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+std::atomic<unsigned> generation{0};
+
+// Never destroyed: fork may happen while the process exits.
+struct Registry {
+  std::mutex mutex;
+  std::vector<int> fds;
+};
+
+Registry& registry() {
+  static Registry& the_registry = []() -> Registry& {
+    auto* made = new Registry;  // NOLINT: lives as long as the process
+    pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
+                   [] {
+                     for (const int fd : registry().fds) ::close(fd);
+                     registry().fds.clear();
+                     generation.fetch_add(1, std::memory_order_relaxed);
+                     registry().mutex.unlock();
+                   });
+    return *made;
+  }();
+  return the_registry;
+}
+
+}  // namespace
+
+void close_on_fork(int fd) {
+  const std::lock_guard lock(registry().mutex);
+  registry().fds.push_back(fd);
+}
+
+void forget_on_fork(int fd) {
+  const std::lock_guard lock(registry().mutex);
+  auto& fds = registry().fds;
+  const auto found = std::find(fds.begin(), fds.end(), fd);
+  if (found == fds.end()) return;
+  *found = fds.back();
+  fds.pop_back();
+}
+
+unsigned fork_generation() { return generation.load(std::memory_order_relaxed); }
+
+}  // namespace tutti

@@ -1,0 +1,48 @@
+// One control connection: a non-blocking unix socket that speaks frames. Knows no rank and no protocol state.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/group/control_frame.hpp"
+
+namespace tutti {
+
+// Owns its descriptor, which a child of fork() closes at once. Used by one thread at a time.
+class Link {
+ public:
+  Link() = default;
+  explicit Link(int fd);
+  Link(Link&& other) noexcept;
+  Link& operator=(Link&& other) noexcept;
+  ~Link() { close(); }
+
+  bool is_open() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+  bool has_output() const { return sent_ < out_.size(); }
+  void set_limit(std::size_t max_payload_bytes) { parser_.set_limit(max_payload_bytes); }
+
+  void send(const Frame& frame) { append_frame(out_, frame); }
+  // Writes what the socket takes. Errors: peer_failed when the connection is gone.
+  Status flush();
+  // Appends the frames that have arrived. Errors, after what had arrived before them: peer_failed at end of file,
+  // refused for bytes that are no frame.
+  Status receive(std::vector<Frame>& frames);
+  void close();
+
+ private:
+  int fd_ = -1;
+  FrameParser parser_;
+  std::string out_;
+  std::size_t sent_ = 0;
+};
+
+// An abstract unix socket of this name, listening, or connected to; non-blocking and closed on exec.
+// Errors: resource_exhausted when the name is taken, internal with the system's reason.
+Result<int> listen_at(const std::string& name);
+// The connected descriptor, -1 while nobody listens there, or an error; refused if the listener is another user.
+Result<int> try_connect(const std::string& name);
+// Is the process at the other end of the same user?
+bool is_same_user(int fd, int* pid);
+
+}  // namespace tutti

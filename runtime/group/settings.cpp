@@ -1,0 +1,139 @@
+// Reads the settings of a world. Knows no rank.
+#include "runtime/group/settings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "runtime/base/log.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::uint32_t kOutnumberedSpins = 2;
+
+std::string variable_of(std::string_view prefix, Collective collective) {
+  std::string name(prefix);
+  for (const char c : to_string(collective)) name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+Status read_duration(const Environment& environment, std::string_view name, std::chrono::milliseconds& value) {
+  const auto duration = get_duration(environment, name);
+  if (!duration) return duration.status();
+  if (*duration) value = std::chrono::ceil<std::chrono::milliseconds>(**duration);
+  return {};
+}
+
+// Intel MPI's variables are for another library: one that we cannot follow is worth a warning, not a failed start.
+void add_intel_rule(const Environment& environment, Collective collective, std::vector<RuleText>& texts) {
+  std::string name = variable_of("I_MPI_ADJUST_", collective);
+  auto text = environment.find(name);
+  if (!text && collective == Collective::broadcast) text = environment.find(name = "I_MPI_ADJUST_BCAST");
+  if (!text) return;
+  RuleText rule{collective, std::move(name), std::string(*text)};
+  const Result<Selector> probe = Selector::make({rule});
+  if (probe) {
+    texts.push_back(std::move(rule));
+  } else {
+    log_warn("ignored: {}", probe.status().message());
+  }
+}
+
+// Every rule text that is in force goes into the contract: two ranks with different rules would choose differently.
+Result<std::unique_ptr<const Selector>> read_rules(const Environment& environment, WorldSettings& settings) {
+  std::vector<RuleText> texts;
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    if (collective == Collective::send_recv) continue;
+    const std::string name = variable_of("TUTTI_ADJUST_", collective);
+    const auto text = get_text(environment, name);
+    if (!text) return text.status();
+    settings.contract.emplace_back(name, text->value_or("auto"));
+    if (*text) texts.push_back(RuleText{collective, name, **text});
+    add_intel_rule(environment, collective, texts);
+    if (!texts.empty() && texts.back().collective == collective && texts.back().source != name) {
+      settings.contract.emplace_back(variable_of("I_MPI_ADJUST_", collective), texts.back().text);
+    }
+  }
+  Result<Selector> selector = Selector::make(std::move(texts));
+  if (!selector) return selector.status();
+  return std::unique_ptr<const Selector>(std::make_unique<Selector>(*std::move(selector)));
+}
+
+Result<std::vector<std::string>> read_transports(const Environment& environment) {
+  std::vector<std::string> names;
+  const auto text = get_text(environment, "TUTTI_TRANSPORTS");
+  if (!text) return text.status();
+  if (!*text || **text == "auto") return names;
+  std::string known;
+  for (const TransportEntry& entry : transport_entries()) known += fmt::format(" {}", entry.name);
+  std::string_view rest = **text;
+  for (;;) {
+    const std::size_t comma = rest.find(',');
+    const std::string name(rest.substr(0, comma));
+    const auto entries = transport_entries();
+    if (std::none_of(entries.begin(), entries.end(), [&](const TransportEntry& e) { return e.name == name; })) {
+      return invalid_argument(fmt::format("TUTTI_TRANSPORTS='{}': there is no transport '{}'; expected auto or some of{}, "
+                                          "separated by commas",
+                                          **text, name, known));
+    }
+    names.push_back(name);
+    if (comma == std::string_view::npos) return names;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+Status read_transport_settings(const Environment& environment, TransportSettings& settings) {
+  const auto bytes = get_size(environment, "TUTTI_SHM_BYTES");
+  if (!bytes) return bytes.status();
+  if (*bytes) settings.memory.staging_bytes = **bytes;
+  const auto single_copy = get_enum(environment, "TUTTI_SINGLE_COPY");
+  if (!single_copy) return single_copy.status();
+  settings.memory.single_copy = *single_copy == "on"    ? SingleCopy::on
+                                : *single_copy == "off" ? SingleCopy::off
+                                                        : SingleCopy::automatic;
+  settings.node_id = std::string(environment.find("TUTTI_NODE_ID").value_or(""));
+  return {};
+}
+
+}  // namespace
+
+Result<WorldSettings> read_settings(const Environment& environment) {
+  TUTTI_RETURN_IF_ERROR(check_values(environment));
+  WorldSettings settings;
+  TUTTI_RETURN_IF_ERROR(read_duration(environment, "TUTTI_TIMEOUT", settings.timeout));
+  TUTTI_RETURN_IF_ERROR(read_duration(environment, "TUTTI_STALL_WARNING", settings.stall_warning));
+  const auto check = get_enum(environment, "TUTTI_CHECK");
+  if (!check) return check.status();
+  settings.check = *check == "off" ? CheckLevel::off : *check == "group" ? CheckLevel::group : CheckLevel::local;
+  settings.contract.emplace_back("TUTTI_CHECK", *check);
+  settings.contract.emplace_back("TUTTI_TRANSPORTS", environment.find("TUTTI_TRANSPORTS").value_or("auto"));
+  auto transports = read_transports(environment);
+  if (!transports) return transports.status();
+  settings.transports = *std::move(transports);
+  TUTTI_RETURN_IF_ERROR(read_transport_settings(environment, settings.transport));
+  const auto wait_mode = get_enum(environment, "TUTTI_WAIT");
+  if (!wait_mode) return wait_mode.status();
+  settings.wait_mode = *wait_mode;
+  const auto spins = get_integer(environment, "TUTTI_SPIN");
+  if (!spins) return spins.status();
+  settings.spin_polls = *spins;
+  auto selector = read_rules(environment, settings);
+  if (!selector) return selector.status();
+  settings.selector = *std::move(selector);
+  return settings;
+}
+
+WaitPolicy WorldSettings::wait_policy(int local_size, int cpu_count) const {
+  WaitPolicy policy;
+  if (local_size > cpu_count) policy.spin_polls = kOutnumberedSpins;
+  if (wait_mode == "spin") policy = {~0U, 0, false};
+  if (wait_mode == "yield") policy = {0, ~0U, false};
+  if (wait_mode == "sleep") policy = {0, 0, true};
+  if (spin_polls) policy.spin_polls = static_cast<std::uint32_t>(std::clamp<std::int64_t>(*spin_polls, 0, 1 << 30));
+  return policy;
+}
+
+}  // namespace tutti

@@ -1,0 +1,45 @@
+// What the environment says about a world: deadlines, checks, waiting, transports and rules, read once at its start.
+// Knows no socket and no rank.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/config.hpp"
+#include "runtime/base/status.hpp"
+#include "runtime/scheduler/engine.hpp"
+#include "runtime/selection/selection.hpp"
+#include "transports/registry.hpp"
+
+namespace tutti {
+
+enum class CheckLevel : std::uint8_t {
+  off,    // arguments are believed
+  local,  // arguments are checked against what this rank knows
+  group,  // and every call is compared with those of the other ranks before it runs
+};
+
+struct WorldSettings {
+  std::chrono::milliseconds timeout{300000};
+  std::chrono::milliseconds stall_warning{60000};  // 0: never
+  CheckLevel check = CheckLevel::local;
+  std::vector<std::string> transports;  // in order of preference; empty: automatic
+  TransportSettings transport;
+  std::string wait_mode;  // auto, spin, yield or sleep
+  std::optional<std::int64_t> spin_polls;
+  std::unique_ptr<const Selector> selector;
+  // What all ranks must have equal, as (variable, text): compared when a world is made.
+  std::vector<std::pair<std::string, std::string>> contract;
+
+  // How a thread waits when `local_size` ranks share `cpu_count` CPUs: without spinning if they outnumber them.
+  WaitPolicy wait_policy(int local_size, int cpu_count) const;
+};
+
+// Errors: invalid_argument naming the variable, what it was given and what was expected.
+Result<WorldSettings> read_settings(const Environment& environment);
+
+}  // namespace tutti

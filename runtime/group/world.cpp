@@ -1,0 +1,252 @@
+// How a world comes to be and goes: bootstrap, agreement, transports, the registry of its groups.
+// Knows no public API.
+#include "runtime/group/world.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sodium.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "runtime/base/log.hpp"
+#include "runtime/group/fork_guard.hpp"
+
+namespace tutti {
+namespace {
+
+// What every rank tells the others before anything else.
+struct Card {
+  std::string process;  // equal for ranks that are threads of one process
+  cpu_set_t cpus;
+  std::vector<std::pair<std::string, std::string>> contract;
+};
+
+// A process id would not do: ranks in different containers may have the same one.
+const std::string& process_token() {
+  static const std::string token = [] {
+    std::string bytes(16, '\0');
+    randombytes_buf(bytes.data(), bytes.size());
+    return bytes;
+  }();
+  return token;
+}
+
+std::string encode(const Card& card) {
+  ByteWriter writer;
+  writer.put_text(card.process);
+  writer.put(card.cpus);
+  for (const auto& [name, value] : card.contract) {
+    writer.put_text(name);
+    writer.put_text(value);
+  }
+  return writer.take();
+}
+
+bool decode(std::string_view bytes, Card& card) {
+  ByteReader reader(bytes);
+  if (!reader.get_text(card.process) || !reader.get(card.cpus)) return false;
+  while (!reader.is_at_end()) {
+    auto& [name, value] = card.contract.emplace_back();
+    if (!reader.get_text(name) || !reader.get_text(value)) return false;
+  }
+  return true;
+}
+
+std::string value_of(const Card& card, const std::string& name) {
+  for (const auto& [key, value] : card.contract) {
+    if (key == name) return value;
+  }
+  return "not set";
+}
+
+// The first setting on which some rank differs from rank 0: who has which value.
+Status compare_contracts(const std::vector<Card>& cards) {
+  for (const Card& card : cards) {
+    for (const auto& [name, ignored] : card.contract) {
+      const std::string expected = value_of(cards[0], name);
+      std::map<std::string, std::vector<int>> holders;
+      for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+        holders[value_of(cards[rank], name)].push_back(static_cast<int>(rank));
+      }
+      if (holders.size() == 1) continue;
+      std::string text = fmt::format("{} must be equal on all ranks but is", name);
+      const char* separator = " ";
+      for (const auto& [value, ranks] : holders) {
+        text += fmt::format("{}'{}' on {}", separator, value, name_ranks(ranks, static_cast<int>(cards.size())));
+        separator = "; ";
+      }
+      return invalid_argument(text);
+    }
+  }
+  return {};
+}
+
+std::uint32_t hash_of(const std::vector<std::pair<std::string, std::string>>& contract) {
+  std::string text;
+  for (const auto& [name, value] : contract) text += name + "=" + value + "\n";
+  std::uint32_t hash = 0;
+  std::array<unsigned char, crypto_generichash_BYTES_MIN> digest{};
+  crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+                     nullptr, 0);
+  std::memcpy(&hash, digest.data(), sizeof hash);
+  return hash;
+}
+
+}  // namespace
+
+WorldState::WorldState(World world, WorldSettings settings)
+    : world_(std::move(world)), settings_(std::move(settings)), fork_generation_(tutti::fork_generation()) {}
+
+Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& options, WorldSettings settings) {
+  Result<World> joined = bootstrap(options);
+  if (!joined) return joined.status();
+  set_log_rank(joined->info.size > 1 ? joined->info.rank : -1);
+  // A child of fork() has no control thread and no peers: it must not tear down what belongs to the parent.
+  std::shared_ptr<WorldState> world(new WorldState(*std::move(joined), std::move(settings)), [](WorldState* state) {
+    if (state->fork_generation_ == tutti::fork_generation()) delete state;
+  });
+  TUTTI_RETURN_IF_ERROR(world->agree(options.build_id));
+  TUTTI_RETURN_IF_ERROR(world->open_transports(world->is_one_process_));
+  world->control().set_listener(world.get());
+  return world;
+}
+
+WorldState::~WorldState() {
+  world_.control->set_listener(nullptr);
+  engine_.reset();  // closes the transports while the peers still take us for alive
+}
+
+Status WorldState::agree(std::string_view build_id) {
+  const Clock::time_point deadline = Clock::now() + settings_.timeout;
+  Card mine;
+  mine.process = process_token();
+  CPU_ZERO(&mine.cpus);
+  ::sched_getaffinity(0, sizeof mine.cpus, &mine.cpus);
+  settings_.contract.emplace_back("the build", std::string(build_id));
+  mine.contract = settings_.contract;
+  const auto all = control().allgather(encode(mine), deadline);
+  if (!all) return all.status();
+  std::vector<Card> cards(all->size());
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  is_one_process_ = true;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    if (!decode((*all)[rank], cards[rank])) return internal_error(fmt::format("the card of rank {} is malformed", rank));
+    CPU_OR(&cpus, &cpus, &cards[rank].cpus);
+    is_one_process_ = is_one_process_ && cards[rank].process == mine.process;
+  }
+  cpu_count_ = std::max(1, CPU_COUNT(&cpus));
+  contract_hash_ = hash_of(mine.contract);
+  return compare_contracts(cards);
+}
+
+Status WorldState::open_transports(bool is_one_process) {
+  std::vector<std::string> names = settings_.transports;
+  const bool is_automatic = names.empty();
+  if (is_automatic) names = {is_one_process ? "inproc" : "shm"};
+  std::vector<std::unique_ptr<Transport>> transports;
+  std::string reasons;
+  for (const std::string& name : names) {
+    auto made = make_transport(name, settings_.transport);
+    const std::string reason = !made ? made.status().message() : (*made)->caps().unavailable;
+    if (reason.empty()) {
+      transports.push_back(*std::move(made));
+    } else {
+      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", name, reason);
+    }
+  }
+  // No early return: the others wait for our addresses, and an empty list tells them that we have none.
+  const Status swapped = swap_addresses(transports, Clock::now() + settings_.timeout);
+  if (transports.empty()) return unsupported(fmt::format("no transport can be used here ({})", reasons));
+  TUTTI_RETURN_IF_ERROR(swapped);
+  Engine::Options options;
+  options.waiting = settings_.wait_policy(info().local_size, cpu_count_);
+  options.on_stall = [this](const Stall& stall) { on_stall(stall); };
+  engine_ = std::make_unique<Engine>(std::move(transports), std::move(options));
+  return {};
+}
+
+// Both sides take the first transport of the common order of preference that both have and that reaches.
+Status WorldState::swap_addresses(std::vector<std::unique_ptr<Transport>>& transports, Clock::time_point deadline) {
+  ByteWriter writer;
+  for (const auto& transport : transports) {
+    const std::vector<std::byte> address = transport->address(0);
+    writer.put_text(transport->caps().name);
+    writer.put_text({reinterpret_cast<const char*>(address.data()), address.size()});
+  }
+  const auto all = control().allgather(writer.take(), deadline);
+  if (!all) return all.status();
+  peers_.resize(all->size());
+  for (std::size_t rank = 0; rank < all->size(); ++rank) {
+    if (static_cast<int>(rank) == info().rank) continue;
+    std::map<std::string, std::string> theirs;
+    ByteReader reader((*all)[rank]);
+    while (!reader.is_at_end()) {
+      std::string name, address;
+      if (!reader.get_text(name) || !reader.get_text(address)) {
+        return internal_error(fmt::format("the addresses of rank {} are malformed", rank));
+      }
+      theirs.emplace(std::move(name), std::move(address));
+    }
+    std::string reasons = theirs.empty() ? "it could not open any" : "";
+    for (const auto& transport : transports) {
+      const auto found = theirs.find(std::string(transport->caps().name));
+      if (found == theirs.end() || peers_[rank].transport != nullptr) continue;
+      const auto* first = reinterpret_cast<const std::byte*>(found->second.data());
+      const std::span<const std::byte> card(first, found->second.size());
+      const auto cost = transport->reach(transport->address(0), card);
+      if (cost) {
+        peers_[rank] = PeerAddress{transport.get(), {card.begin(), card.end()}};
+      } else {
+        reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", found->first, cost.status().message());
+      }
+    }
+    if (peers_[rank].transport == nullptr && !transports.empty()) {
+      return Status(StatusCode::unsupported, fmt::format("no transport reaches rank {} ({})", rank, reasons),
+                    static_cast<int>(rank));
+    }
+  }
+  return {};
+}
+
+// -- groups -------------------------------------------------------------------------------------------------
+
+void WorldState::add(GroupMember& group) {
+  const std::lock_guard lock(groups_mutex_);
+  groups_[group.context()] = &group;
+  for (std::size_t i = 0; i < dead_ranks_.size(); ++i) {
+    if (group.group_rank_of(dead_ranks_[i]) >= 0) group.on_failure(dead_causes_[i]);
+  }
+}
+
+void WorldState::remove(GroupMember& group) {
+  {
+    const std::lock_guard lock(groups_mutex_);
+    groups_.erase(group.context());
+  }
+  const std::lock_guard lock(talk_mutex_);
+  std::erase_if(reports_, [&](const auto& entry) { return entry.first.first == group.context(); });
+  warned_.erase(group.context());
+}
+
+GroupMember* WorldState::find(std::uint64_t context) {
+  const auto found = groups_.find(context);
+  return found == groups_.end() ? nullptr : found->second;
+}
+
+void WorldState::on_failure(std::uint64_t group, int dead_rank, const Status& cause) {
+  const std::lock_guard lock(groups_mutex_);
+  if (group != 0) {
+    if (GroupMember* member = find(group)) member->on_failure(cause);
+    return;
+  }
+  dead_ranks_.push_back(dead_rank);
+  dead_causes_.push_back(cause);
+  for (const auto& [context, member] : groups_) {
+    if (member->group_rank_of(dead_rank) >= 0) member->on_failure(cause);
+  }
+}
+
+}  // namespace tutti

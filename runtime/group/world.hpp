@@ -1,0 +1,121 @@
+// A world at run time: the ranks that joined, the engine of this rank, and the groups that live in it.
+// Knows no public API; of transports and collectives only their seams.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/group/bootstrap.hpp"
+#include "runtime/group/settings.hpp"
+#include "runtime/scheduler/engine.hpp"
+#include "runtime/scheduler/group_context.hpp"
+
+namespace tutti {
+
+// A group as its world sees it. Every method is called with the world's registry locked, so the object cannot go away
+// during the call; none may block or call back into the registry.
+class GroupMember {
+ public:
+  virtual std::uint64_t context() const = 0;
+  // This group's rank of a world rank, or -1.
+  virtual int group_rank_of(int world_rank) const = 0;
+  virtual const std::vector<int>& world_ranks() const = 0;
+  // The stamped cause: the same on all ranks. Control thread.
+  virtual void on_failure(const Status& cause) = 0;
+  // The last collective submitted, as (sequence, description). Any thread.
+  virtual std::uint32_t submitted_sequence() const = 0;
+  virtual std::string describe_submitted() const = 0;
+
+ protected:
+  ~GroupMember() = default;
+};
+
+// What a rank answers when it is asked how far it has come in a group.
+struct RankState {
+  bool has_group = false;
+  std::uint32_t sequence = 0;
+  std::string call;
+};
+
+class WorldState final : private ControlListener {
+ public:
+  // Joins the job, agrees with the others, opens the transports. Collective over all ranks; errors of bootstrap(), and
+  // invalid_argument if the ranks' settings differ, listing ranks and both values.
+  static Result<std::shared_ptr<WorldState>> make(const BootstrapOptions& options, WorldSettings settings);
+  ~WorldState();
+  WorldState(const WorldState&) = delete;
+  WorldState& operator=(const WorldState&) = delete;
+
+  const WorldInfo& info() const { return world_.info; }
+  const WorldSettings& settings() const { return settings_; }
+  Engine& engine() { return *engine_; }
+  ControlChannel& control() { return *world_.control; }
+  const std::vector<PeerAddress>& peers() const { return peers_; }  // by world rank
+  std::uint32_t contract_hash() const { return contract_hash_; }
+  unsigned fork_generation() const { return fork_generation_; }
+
+  void add(GroupMember& group);
+  void remove(GroupMember& group);
+
+  // Asks all other members how far they have come and waits up to `at_most` for answers; nullopt: no answer.
+  // By group rank, the own entry included. Not from the control thread.
+  std::vector<std::optional<RankState>> ask_members(std::uint64_t context, std::chrono::milliseconds at_most);
+
+ private:
+  WorldState(World world, WorldSettings settings);
+
+  Status agree(std::string_view build_id);
+  Status open_transports(bool is_one_process);
+  Status swap_addresses(std::vector<std::unique_ptr<Transport>>& transports, Clock::time_point deadline);
+
+  void on_failure(std::uint64_t group, int dead_rank, const Status& cause) override;
+  void on_message(int source, std::string_view bytes) override;
+  void on_stall(const Stall& stall);
+  // A member's call that makes no progress; compared with what other members reported of the same operation.
+  void on_report(int source, ByteReader& reader);
+  void on_question(int source, ByteReader& reader);
+  void on_answer(int source, ByteReader& reader);
+  void warn_of_stall(const Stall& stall);
+  GroupMember* find(std::uint64_t context);  // with groups_mutex_ held
+
+  struct Report {
+    std::uint32_t fingerprint = 0;
+    std::string call;
+  };
+  struct Inquiry {
+    std::map<int, RankState> answers;  // by world rank
+  };
+
+  World world_;
+  WorldSettings settings_;
+  unsigned fork_generation_;
+  std::uint32_t contract_hash_ = 0;
+  int cpu_count_ = 1;
+  bool is_one_process_ = false;
+  std::vector<PeerAddress> peers_;
+  std::unique_ptr<Engine> engine_;
+
+  std::mutex groups_mutex_;
+  std::map<std::uint64_t, GroupMember*> groups_;
+  std::vector<int> dead_ranks_;  // a group made after the death fails at once
+  std::vector<Status> dead_causes_;
+
+  std::mutex talk_mutex_;  // the following; never held together with groups_mutex_
+  std::condition_variable answered_;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::map<int, Report>> reports_;  // by (context, sequence), world rank
+  std::map<std::uint64_t, Inquiry> inquiries_;
+  std::uint64_t next_inquiry_ = 1;
+  std::map<std::uint64_t, std::uint32_t> warned_;  // last sequence per context that a stall warning was given for
+};
+
+// "rank 2 (last call: broadcast (f32), operation 6), rank 3 (does not answer)": who has not submitted operation
+// `sequence`; empty if all have. Index of `states` is the group rank.
+std::string describe_missing(const std::vector<std::optional<RankState>>& states, std::uint32_t sequence);
+
+}  // namespace tutti

@@ -1,0 +1,392 @@
+// Starts and supervises the ranks of `tutti run`. Knows nothing of what the ranks do.
+//
+// Nothing is left behind, whoever dies: each rank leads a process group of its own (so a signal reaches what it
+// started), dies with us (PR_SET_PDEATHSIG), and its orphans become our children (PR_SET_CHILD_SUBREAPER), which are
+// killed at the end.
+#include "tools/run/job.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sodium.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr std::array kPassedSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+constexpr int kNotFoundStatus = 127;
+constexpr int kNotExecutableStatus = 126;
+constexpr int kSignalStatusBase = 128;
+constexpr std::size_t kReadBytes = 65536;
+// How long output is still read once every process of the job is gone; a pipe may be held by a stranger.
+constexpr std::chrono::milliseconds kDrain{500};
+
+std::string random_hex(std::size_t bytes) {
+  std::string raw(bytes, '\0'), hex(2 * bytes + 1, '\0');
+  randombytes_buf(raw.data(), raw.size());
+  sodium_bin2hex(hex.data(), hex.size(), reinterpret_cast<const unsigned char*>(raw.data()), raw.size());
+  hex.pop_back();  // the terminating zero
+  return hex;
+}
+
+sigset_t supervised_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : kPassedSignals) sigaddset(&set, signal);
+  sigaddset(&set, SIGCHLD);
+  return set;
+}
+
+std::optional<std::pair<OwnedFd, OwnedFd>> make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
+  return std::pair(OwnedFd(ends[0]), OwnedFd(ends[1]));
+}
+
+// Children of this process, adopted orphans included; empty where the kernel does not list them.
+std::vector<pid_t> list_children() {
+  std::vector<pid_t> children;
+  std::ifstream list("/proc/self/task/" + std::to_string(::getpid()) + "/children");
+  for (pid_t pid = 0; list >> pid;) children.push_back(pid);
+  return children;
+}
+
+}  // namespace
+
+OwnedFd& OwnedFd::operator=(OwnedFd&& other) noexcept {
+  if (this != &other) {
+    reset();
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+int OwnedFd::release() { return std::exchange(fd_, -1); }
+
+void OwnedFd::reset() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+// -- start --------------------------------------------------------------------------------------------------
+
+// In the child. Between fork and exec only this thread exists, so ordinary functions may be used.
+void Job::exec_rank(int rank, pid_t parent, int in, int out, int err, int report) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(kSignalStatusBase + SIGKILL);  // it died before prctl could see it
+  if (in >= 0) ::dup2(in, STDIN_FILENO);
+  if (out >= 0) ::dup2(out, STDOUT_FILENO);
+  if (err >= 0) ::dup2(err, STDERR_FILENO);
+  const std::string rank_text = std::to_string(rank), count_text = std::to_string(options_.rank_count);
+  for (const char* name : {"RANK", "LOCAL_RANK", "TUTTI_RANK", "TUTTI_LOCAL_RANK"}) ::setenv(name, rank_text.c_str(), 1);
+  for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "TUTTI_SIZE", "TUTTI_LOCAL_SIZE"}) {
+    ::setenv(name, count_text.c_str(), 1);
+  }
+  ::setenv("TUTTI_JOB_ID", job_id_.c_str(), 1);
+  ::setenv("TUTTI_ADDRESS", "local", 1);
+  ::setenv("TUTTI_SECRET", secret_.c_str(), 1);
+  ::signal(SIGPIPE, SIG_DFL);
+  const sigset_t supervised = supervised_signals();
+  ::sigprocmask(SIG_UNBLOCK, &supervised, nullptr);
+  std::vector<char*> arguments;
+  for (const std::string& word : options_.program) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  const int error = errno;
+  if (::write(report, &error, sizeof error) != sizeof error) ::_exit(kNotExecutableStatus);
+  ::_exit(kNotFoundStatus);
+}
+
+std::optional<Job::SpawnError> Job::spawn(int rank) {
+  const auto failed = [](std::string what) { return SpawnError{errno, std::move(what)}; };
+  auto report = make_pipe();
+  std::optional<std::pair<OwnedFd, OwnedFd>> out, err, in;
+  if (options_.has_prefix) {
+    out = make_pipe();
+    err = make_pipe();
+  }
+  if (!report || (options_.has_prefix && (!out || !err))) return failed("cannot make a pipe");
+  OwnedFd null_input;
+  int input = -1;
+  if (rank == 0 && has_terminal_input_) {
+    in = make_pipe();
+    if (!in) return failed("cannot make a pipe");
+    input = in->first.get();
+  } else if (rank > 0 || ::isatty(STDIN_FILENO) == 1) {
+    null_input = OwnedFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!null_input.is_open()) return failed("cannot open /dev/null");
+    input = null_input.get();
+  }
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) return failed("cannot start a process");
+  if (pid == 0) {
+    exec_rank(rank, parent, input, out ? out->second.get() : -1, err ? err->second.get() : -1,
+              report->second.get());
+  }
+  ::setpgid(pid, pid);  // the child does it too: whoever comes first
+  ranks_[rank] = Rank{pid, true};
+  report->second.reset();
+  int error = 0;
+  ssize_t got = 0;
+  while ((got = ::read(report->first.get(), &error, sizeof error)) < 0 && errno == EINTR) {
+  }
+  if (got == sizeof error) {
+    ::waitpid(pid, nullptr, 0);
+    ranks_[rank].is_running = false;
+    return SpawnError{error, fmt::format("cannot run '{}'", options_.program[0])};
+  }
+  if (options_.has_prefix) {
+    const std::string prefix = fmt::format("[{}] ", rank);
+    streams_.push_back(Stream{std::move(out->first), LinePrefixer(prefix), 0});
+    streams_.push_back(Stream{std::move(err->first), LinePrefixer(prefix), 1});
+  }
+  if (in) {
+    terminal_pipe_ = std::move(in->second);
+    ::fcntl(terminal_pipe_.get(), F_SETFL, O_NONBLOCK);
+  }
+  return std::nullopt;
+}
+
+// Ranks are in process groups of their own, which may not read the terminal: then we read it for rank 0. In the
+// background we may not either, and rank 0 gets an empty input rather than a job that stops.
+void Job::choose_stdin() {
+  has_terminal_input_ = ::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
+}
+
+int Job::run() {
+  if (sodium_init() < 0) {
+    fmt::print(stderr, "tutti run: libsodium cannot get random numbers\n");
+    return 1;
+  }
+  job_id_ = random_hex(16);
+  secret_ = random_hex(32);
+  ranks_.resize(static_cast<std::size_t>(options_.rank_count));
+  std::fflush(nullptr);
+  choose_stdin();
+  strangers_ = list_children();
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const auto previous_pipe_handler = ::signal(SIGPIPE, SIG_IGN);
+  const sigset_t supervised = supervised_signals();
+  sigset_t previous_mask;
+  ::sigprocmask(SIG_BLOCK, &supervised, &previous_mask);
+  signals_ = OwnedFd(::signalfd(-1, &supervised, SFD_CLOEXEC | SFD_NONBLOCK));
+
+  for (int rank = 0; rank < options_.rank_count && !cause_; ++rank) {
+    if (const auto error = spawn(rank)) {
+      const bool is_missing = error->error == ENOENT || error->error == ENOTDIR;
+      cause_ = Cause{rank, is_missing ? kNotFoundStatus : kNotExecutableStatus, false,
+                     fmt::format("rank {}: {}: {}", rank, error->what, std::strerror(error->error))};
+      fmt::print(stderr, "tutti run: {}\n", cause_->text);
+      end_job();
+    }
+  }
+  loop();
+  kill_leftovers();
+  drain_output();
+
+  ::sigprocmask(SIG_SETMASK, &previous_mask, nullptr);
+  ::signal(SIGPIPE, previous_pipe_handler);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+  return cause_ ? cause_->exit_status : 0;
+}
+
+// -- while it runs ------------------------------------------------------------------------------------------
+
+bool Job::has_running_rank() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.is_running; });
+}
+
+int Job::poll_timeout() const {
+  if (!kill_at_) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*kill_at_ - Clock::now());
+  return static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+}
+
+void Job::loop() {
+  std::vector<pollfd> fds;
+  while (has_running_rank()) {
+    fds.clear();
+    fds.push_back({signals_.get(), POLLIN, 0});
+    fds.push_back({terminal_pipe_.is_open() ? STDIN_FILENO : -1, POLLIN, 0});
+    for (const Stream& stream : streams_) fds.push_back({stream.pipe.get(), POLLIN, 0});
+    if (::poll(fds.data(), fds.size(), poll_timeout()) < 0 && errno != EINTR) {
+      fmt::print(stderr, "tutti run: poll: {}\n", std::strerror(errno));
+      end_job();
+    }
+    // Output first: what a rank printed before it died belongs before the line that says so.
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      if (fds[i + 2].revents != 0) read_stream(streams_[i]);
+    }
+    flush();
+    if (fds[1].revents != 0) pump_stdin();
+    if (fds[0].revents != 0) handle_signals();
+    if (kill_at_ && Clock::now() >= *kill_at_) {
+      signal_ranks(SIGKILL);
+      kill_at_.reset();
+    }
+  }
+}
+
+void Job::read_stream(Stream& stream) {
+  std::array<char, kReadBytes> bytes;
+  const ssize_t got = ::read(stream.pipe.get(), bytes.data(), bytes.size());
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  std::string& out = pending_[stream.target];
+  if (got > 0) {
+    stream.lines.feed({bytes.data(), static_cast<std::size_t>(got)}, out);
+  } else {
+    stream.lines.finish(out);
+    stream.pipe.reset();
+  }
+}
+
+void Job::flush() {
+  for (const std::size_t target : {std::size_t{0}, std::size_t{1}}) {
+    if (pending_[target].empty()) continue;
+    if (!is_closed_[target] && !write_all(target == 0 ? STDOUT_FILENO : STDERR_FILENO, pending_[target])) {
+      is_closed_[target] = true;
+      if (target == 0 && !cause_) {  // as a pipeline does: nobody reads the result, so the job ends
+        cause_ = Cause{-1, kSignalStatusBase + SIGPIPE, true, "standard output was closed"};
+        end_job();
+      }
+    }
+    pending_[target].clear();
+  }
+}
+
+// Terminal input in pieces that the pipe takes at once; what rank 0 does not read in time is lost only when it
+// leaves a full pipe unread while a person types 64 KiB.
+void Job::pump_stdin() {
+  std::array<char, 4096> bytes;
+  const ssize_t got = ::read(STDIN_FILENO, bytes.data(), bytes.size());
+  if (got < 0 && errno == EINTR) return;
+  if (got <= 0 || (::write(terminal_pipe_.get(), bytes.data(), static_cast<std::size_t>(got)) < 0 && errno != EAGAIN)) {
+    terminal_pipe_.reset();
+  }
+}
+
+void Job::handle_signals() {
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) continue;
+    signal_ranks(signal);
+    // TERM, or INT for the second time, means the end even for ranks that ignore it.
+    const bool must_end = signal == SIGTERM || (signal == SIGINT && was_interrupted_);
+    was_interrupted_ = was_interrupted_ || signal == SIGINT;
+    if (must_end && !kill_at_) kill_at_ = Clock::now() + options_.grace;
+  }
+  reap();
+}
+
+// Of ranks that ended between two looks, one killed by a signal is the cause and the others its consequence: they
+// exit with an error because their peer is gone.
+void Job::note_end(int rank, int wait_status, std::optional<Cause>& worst) const {
+  const pid_t pid = ranks_[static_cast<std::size_t>(rank)].pid;
+  Cause cause{rank, 0, false, {}};
+  if (WIFSIGNALED(wait_status)) {
+    const int signal = WTERMSIG(wait_status);
+    cause.exit_status = kSignalStatusBase + signal;
+    cause.is_signal = true;
+    cause.text = fmt::format("rank {} (pid {}) killed by signal {} ({}){}", rank, pid, signal, ::strsignal(signal),
+                             WCOREDUMP(wait_status) ? ", core dumped" : "");
+  } else if (WEXITSTATUS(wait_status) != 0) {
+    cause.exit_status = WEXITSTATUS(wait_status);
+    cause.text = fmt::format("rank {} (pid {}) ended with exit status {}", rank, pid, cause.exit_status);
+  } else {
+    return;
+  }
+  if (!worst || (cause.is_signal && !worst->is_signal)) worst = std::move(cause);
+}
+
+void Job::reap() {
+  std::optional<Cause> worst;
+  int wait_status = 0;
+  for (pid_t pid = 0; (pid = ::waitpid(-1, &wait_status, WNOHANG)) > 0;) {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (ranks_[rank].pid != pid || !ranks_[rank].is_running) continue;
+      ranks_[rank].is_running = false;
+      note_end(static_cast<int>(rank), wait_status, worst);
+    }
+  }
+  if (!worst || cause_) return;
+  cause_ = std::move(worst);
+  // Everything the rank had printed is in its pipe by now: let it appear before the verdict.
+  for (Stream& stream : streams_) {
+    pollfd ready{stream.pipe.get(), POLLIN, 0};
+    while (stream.pipe.is_open() && ::poll(&ready, 1, 0) > 0) read_stream(stream);
+  }
+  flush();
+  const auto running = std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.is_running; });
+  write_all(STDERR_FILENO, fmt::format("tutti run: {}{}\n", cause_->text,
+                                       running > 0 ? fmt::format("; ending the other ranks ({} running)", running)
+                                                   : std::string()));
+  end_job();
+}
+
+// -- the end ------------------------------------------------------------------------------------------------
+
+void Job::signal_ranks(int signal) const {
+  for (const Rank& rank : ranks_) {
+    // The leader is not reaped yet, so neither its number nor its group can belong to anybody else.
+    if (rank.is_running) ::kill(-rank.pid, signal);
+  }
+}
+
+void Job::end_job() {
+  signal_ranks(SIGTERM);
+  signal_ranks(SIGCONT);  // a stopped rank cannot die of SIGTERM
+  if (!kill_at_) kill_at_ = Clock::now() + options_.grace;
+}
+
+// Everything the ranks started and left behind is our child by now. Children we had before the job (a shell may exec
+// us with some) are not ours to end.
+void Job::kill_leftovers() {
+  for (;;) {
+    std::vector<pid_t> children = list_children();
+    std::erase_if(children, [this](pid_t pid) {
+      return std::find(strangers_.begin(), strangers_.end(), pid) != strangers_.end();
+    });
+    if (children.empty()) return;
+    for (const pid_t pid : children) ::kill(pid, SIGKILL);
+    for (const pid_t pid : children) {
+      while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+      }
+    }
+  }
+}
+
+void Job::drain_output() {
+  const Clock::time_point until = Clock::now() + kDrain;
+  for (Stream& stream : streams_) {
+    while (stream.pipe.is_open()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+      pollfd ready{stream.pipe.get(), POLLIN, 0};
+      if (::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0))) <= 0) break;
+      read_stream(stream);
+      flush();
+    }
+    stream.lines.finish(pending_[stream.target]);
+  }
+  flush();
+}
+
+int run_job(const RunOptions& options) { return Job(options).run(); }
+
+}  // namespace tutti

@@ -1,0 +1,100 @@
+// The running job behind `tutti run`: rank processes, their output, signals and the end.
+// Knows nothing of what the ranks do; a rank is a process with an exit status.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+#include "tools/run/output.hpp"
+#include "tools/run/run.hpp"
+
+namespace tutti {
+
+// A file descriptor that closes itself.
+class OwnedFd {
+ public:
+  OwnedFd() = default;
+  explicit OwnedFd(int fd) : fd_(fd) {}
+  OwnedFd(OwnedFd&& other) noexcept : fd_(other.release()) {}
+  OwnedFd& operator=(OwnedFd&& other) noexcept;
+  ~OwnedFd() { reset(); }
+  int get() const { return fd_; }
+  bool is_open() const { return fd_ >= 0; }
+  int release();
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+// One thread, one poll loop: nothing here blocks but the write to our own stdout and stderr, which is how a slow
+// reader slows the ranks down as it would without us.
+class Job {
+ public:
+  explicit Job(const RunOptions& options) : options_(options) {}
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // One output stream of one rank: pipe, unfinished line, and which of our streams it goes to.
+  struct Stream {
+    OwnedFd pipe;
+    LinePrefixer lines;
+    std::size_t target;  // 0: stdout, 1: stderr
+  };
+  struct Rank {
+    pid_t pid = -1;
+    bool is_running = false;
+  };
+  // Why the job is being ended: the rank that failed first and the status we return.
+  struct Cause {
+    int rank = -1;
+    int exit_status = 0;
+    bool is_signal = false;
+    std::string text;
+  };
+  struct SpawnError {
+    int error = 0;
+    std::string what;
+  };
+
+  std::optional<SpawnError> spawn(int rank);
+  [[noreturn]] void exec_rank(int rank, pid_t parent, int in, int out, int err, int report);
+  void choose_stdin();
+  void loop();
+  void pump_stdin();
+  void read_stream(Stream& stream);
+  void flush();
+  void handle_signals();
+  void reap();
+  void note_end(int rank, int wait_status, std::optional<Cause>& worst) const;
+  void end_job();  // SIGTERM now, SIGKILL after the grace
+  void signal_ranks(int signal) const;
+  void kill_leftovers();
+  void drain_output();
+  bool has_running_rank() const;
+  int poll_timeout() const;
+
+  const RunOptions& options_;
+  std::string job_id_, secret_;
+  std::vector<Rank> ranks_;
+  std::vector<Stream> streams_;
+  std::array<std::string, 2> pending_;        // whole lines for our stdout and stderr
+  std::array<bool, 2> is_closed_{};           // the reader of our stdout or stderr is gone
+  std::vector<pid_t> strangers_;              // children we had before the job
+  OwnedFd signals_;
+  OwnedFd terminal_pipe_;                     // to rank 0's stdin, when ours is a terminal
+  bool has_terminal_input_ = false;
+  std::optional<Cause> cause_;
+  std::optional<Clock::time_point> kill_at_;
+  bool was_interrupted_ = false;
+};
+
+}  // namespace tutti
