@@ -1,0 +1,82 @@
+// Verifies calls and then times them: the common body of `tutti bench` and of the programs of bench/peers.
+// Knows no library under test: a call is memory, a shape and a function to run.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <span>
+
+#include "bench/harness/harness.hpp"
+#include "bench/harness/inputs.hpp"
+
+namespace tutti::bench {
+
+// One call of one rank. `output_memory` is all memory that the call writes (poisoned before it is checked);
+// the input may lie in it.
+struct CheckedCall {
+  Shape shape;
+  void* input = nullptr;
+  void* output = nullptr;
+  std::span<unsigned char> output_memory;
+  std::function<void()> run;
+};
+
+struct CheckedPlan {
+  LoopPlan loop;
+  bool in_place = false;
+  bool is_checked = true;
+};
+
+struct CheckedResult {
+  Measurement times;
+  std::uint64_t wrong_count = 0;  // elements whose bits differ, over all calls, checks and ranks
+};
+
+// Times the calls one after the other as ONE measurement (a list of one is the ordinary case; a backward
+// sweep has many). Verified with poisoned outputs before anything is timed, which is the library's first call
+// of the shape, and once after: in fresh mode the last timed call itself, else one more. Every rank calls it
+// with equal shapes and plan.
+template <Rendezvous R>
+CheckedResult check_and_measure(std::span<const CheckedCall> calls, Inputs& inputs, int rank,
+                                const CheckedPlan& plan, R& ranks) {
+  const auto run = [&] {
+    for (const CheckedCall& call : calls) call.run();
+  };
+  const auto rewrite = [&](std::uint64_t seed) {
+    for (const CheckedCall& call : calls) fill_input(inputs, call.shape, rank, seed, call.input);
+  };
+  const auto count_wrong = [&](std::uint64_t seed) {
+    std::uint64_t wrong = 0;
+    for (const CheckedCall& call : calls)
+      wrong += wrong_elements(inputs, call.shape, rank, seed, call.output);
+    return wrong;
+  };
+  const auto check_once = [&](std::uint64_t seed) {
+    for (const CheckedCall& call : calls) poison(call.output_memory.data(), call.output_memory.size());
+    rewrite(seed);
+    ranks.barrier();
+    run();
+    return count_wrong(seed);
+  };
+  constexpr std::uint64_t kFirstSeed = 1009, kLastSeed = 2027;  // not among those of the timed calls
+
+  std::uint64_t wrong = 0;
+  if (plan.is_checked) wrong += check_once(kFirstSeed);
+  if (!plan.is_checked || (plan.in_place && plan.loop.mode != Mode::fresh)) {
+    // Hot in-place runs are rewritten by nobody, so sums would grow without bound: zeros stay zeros.
+    // Unchecked ones start from zeros too, rather than from whatever a buffer held before.
+    for (const CheckedCall& call : calls) {
+      if (!call.output_memory.empty()) std::memset(call.output_memory.data(), 0, call.output_memory.size());
+    }
+  }
+  CheckedResult result;
+  result.times = measure(plan.loop, ranks, rewrite, run);
+  if (plan.is_checked) {
+    wrong += plan.loop.mode == Mode::fresh ? count_wrong(result.times.last_seed) : check_once(kLastSeed);
+    result.wrong_count = sum_over_ranks(ranks, wrong);
+  }
+  return result;
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,153 @@
+// The peer program of Open MPI and of MPICH: compiled once against each, it carries out the six collectives
+// with MPI. Knows nothing of the loop, the statistics and the protocol (peer_main.hpp), and nothing of
+// tutti's runtime.
+#include <mpi.h>
+#include <unistd.h>
+
+#include <climits>
+#include <exception>
+#include <functional>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+
+#include "bench/peers/peer_main.hpp"
+
+#ifndef TUTTI_PEER_LIBRARY
+#error "define TUTTI_PEER_LIBRARY as the name of the library, in quotes"
+#endif
+
+namespace tutti::bench {
+namespace {
+
+MPI_Datatype mpi_type(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::i8:
+      return MPI_INT8_T;
+    case Dtype::u8:
+      return MPI_UINT8_T;
+    case Dtype::i16:
+      return MPI_INT16_T;
+    case Dtype::u16:
+      return MPI_UINT16_T;
+    case Dtype::i32:
+      return MPI_INT32_T;
+    case Dtype::u32:
+      return MPI_UINT32_T;
+    case Dtype::i64:
+      return MPI_INT64_T;
+    case Dtype::u64:
+      return MPI_UINT64_T;
+    case Dtype::f32:
+      return MPI_FLOAT;
+    case Dtype::f64:
+      return MPI_DOUBLE;
+    default:
+      throw std::invalid_argument("MPI has no such dtype: " + std::string(to_string(dtype)));
+  }
+}
+
+MPI_Op mpi_op(Op op) {
+  switch (op) {
+    case Op::sum:
+      return MPI_SUM;
+    case Op::prod:
+      return MPI_PROD;
+    case Op::min:
+      return MPI_MIN;
+    case Op::max:
+      return MPI_MAX;
+    default:
+      throw std::invalid_argument("op not measured with MPI: " + std::string(to_string(op)));
+  }
+}
+
+class MpiLibrary final : public PeerLibrary {
+ public:
+  MpiLibrary() {
+    name = TUTTI_PEER_LIBRARY;
+    setting = "default";
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    // "Open MPI v4.1.4, package: ..." and "MPICH Version:\t4.0.2\nMPICH Release date: ..."
+    version = std::string(text, static_cast<std::size_t>(length));
+    version = version.substr(0, version.find_first_of(",\n"));
+    for (char& c : version) {
+      if (c == '\t') c = ' ';
+    }
+  }
+
+  std::function<void()> prepare(const Request& request, const CallBuffers& buffers) override {
+    const MPI_Datatype type = mpi_type(request.shape.dtype);
+    const MPI_Op op = mpi_op(request.op);
+    if (request.shape.count > INT_MAX) throw std::invalid_argument("more elements than an int counts");
+    const int count = static_cast<int>(request.shape.count);
+    const int block = static_cast<int>(request.shape.block_count());
+    const void* input = request.in_place ? MPI_IN_PLACE : buffers.input;
+    void* output = buffers.output;
+    const int root = request.shape.root;
+    // Errors end the job: MPI_ERRORS_ARE_FATAL is the default of the standard.
+    switch (request.shape.collective) {
+      case Collective::allreduce:
+        return [=] { MPI_Allreduce(input, output, count, type, op, MPI_COMM_WORLD); };
+      case Collective::broadcast:
+        return [=] { MPI_Bcast(output, count, type, root, MPI_COMM_WORLD); };
+      case Collective::allgather:
+        return [=] { MPI_Allgather(input, block, type, output, block, type, MPI_COMM_WORLD); };
+      case Collective::reduce_scatter:
+        return [=] { MPI_Reduce_scatter_block(input, output, block, type, op, MPI_COMM_WORLD); };
+      case Collective::alltoall:
+        return [=] { MPI_Alltoall(input, block, type, output, block, type, MPI_COMM_WORLD); };
+      default:
+        return [] { MPI_Barrier(MPI_COMM_WORLD); };
+    }
+  }
+};
+
+// The ranks' shared page: rank 0 creates it, MPI carries where it is.
+SharedPage make_page(int rank, int ranks) {
+  int where[2] = {0, 0};
+  if (rank == 0) {
+    SharedPage page = SharedPage::create(ranks);
+    where[0] = ::getpid();
+    where[1] = page.fd();
+    MPI_Bcast(where, 2, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return page;
+  }
+  MPI_Bcast(where, 2, MPI_INT, 0, MPI_COMM_WORLD);
+  SharedPage page = SharedPage::open(where[0], where[1], rank, ranks);
+  MPI_Barrier(MPI_COMM_WORLD);
+  return page;
+}
+
+void run(int argc, char** argv) {
+  int rank = 0;
+  int ranks = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MpiLibrary library;
+  for (int i = 1; i < argc; ++i) {
+    if (!parse_common_argument(library, argv[i])) {
+      throw std::invalid_argument(std::string("unknown argument: ") + argv[i]);
+    }
+  }
+  SharedPage page = make_page(rank, ranks);
+  serve(library, page);
+}
+
+}  // namespace
+}  // namespace tutti::bench
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  try {
+    tutti::bench::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << TUTTI_PEER_LIBRARY ": " << error.what() << std::endl;
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,180 @@
+// Measures a transport alone between two ranks: round trips of small messages, one-way bandwidth of large ones.
+// Knows the seam; not part of any test. usage: transport_pingpong [inproc|shm] [malloc|heap]
+//
+// Prints half the median round trip in us, and GB/s of messages sent one after the other. Receivers read what
+// arrives and senders rewrite what they send, as a training step does.
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "transports/inproc/plugin.hpp"
+#include "transports/shm/plugin.hpp"
+
+namespace {
+
+using namespace tutti;
+using Clock = std::chrono::steady_clock;
+
+struct Shared {
+  std::atomic<int> arrived{0};
+  std::size_t address_bytes[2]{};
+  std::byte address[2][512]{};
+};
+
+void check(const Status& status) {
+  if (status) return;
+  std::fprintf(stderr, "%s\n", status.to_string().c_str());
+  std::exit(1);
+}
+
+class Runner {
+ public:
+  Runner(Transport* transport, Endpoint* peer) : transport_(transport), peer_(peer) {}
+  void send(std::span<std::byte> data) {
+    const ConstByteRange range = data;
+    post([&] { return peer_->send(0, 1, {&range, 1}, 1); });
+  }
+  void recv(std::span<std::byte> data) {
+    const ByteRange range = data;
+    const Sink sink{{&range, 1}, data.size(), nullptr, nullptr};
+    post([&] { return peer_->recv(0, 1, sink, 1); });
+  }
+
+ private:
+  template <class F>
+  void post(F attempt) {
+    Event event;
+    Post answer = attempt();
+    while (answer == Post::again) {
+      transport_->progress(0, {&event, 1});
+      answer = attempt();
+    }
+    if (answer == Post::done) return;
+    while (transport_->progress(0, {&event, 1}) == 0) {
+    }
+  }
+  Transport* transport_;
+  Endpoint* peer_;
+};
+
+std::uint64_t touch(std::span<std::byte> data, bool is_writing) {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i + 8 <= data.size(); i += 64) {
+    std::uint64_t value = i;
+    if (is_writing) {
+      std::memcpy(data.data() + i, &value, 8);
+    } else {
+      std::memcpy(&value, data.data() + i, 8);
+      sum += value;
+    }
+  }
+  return sum;
+}
+
+void measure(int rank, Runner& run, std::span<std::byte> buffer) {
+  std::uint64_t sum = 0;
+  for (const std::size_t bytes : {8UL, 64UL, 1024UL, 4096UL, 16384UL}) {
+    const std::span<std::byte> data = buffer.first(bytes);
+    std::vector<double> times;
+    for (int i = 0; i < 20000; ++i) {
+      const auto start = Clock::now();
+      if (rank == 0) run.send(data);
+      run.recv(data);
+      if (rank == 1) run.send(data);
+      times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+    }
+    std::nth_element(times.begin(), times.begin() + 10000, times.end());
+    if (rank == 0) std::printf("%9zu bytes  latency %8.3f us\n", bytes, times[10000] / 2);
+  }
+  for (const std::size_t bytes : {16384UL, 65536UL, 262144UL, 1UL << 20U, 4UL << 20U, 16UL << 20U}) {
+    const std::span<std::byte> data = buffer.first(bytes);
+    const std::size_t count = std::max<std::size_t>(8, (512UL << 20U) / bytes / 4);
+    std::vector<double> rates;
+    for (int repeat = 0; repeat < 5; ++repeat) {
+      const auto start = Clock::now();
+      for (std::size_t i = 0; i < count; ++i) {
+        if (rank == 0) {
+          touch(data, true);
+          run.send(data);
+        } else {
+          run.recv(data);
+          sum += touch(data, false);
+        }
+      }
+      // One short answer, so that both sides are through.
+      if (rank == 0) {
+        run.recv(data.first(8));
+      } else {
+        run.send(data.first(8));
+      }
+      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      rates.push_back(static_cast<double>(bytes * count) / seconds / 1e9);
+    }
+    std::sort(rates.begin(), rates.end());
+    if (rank == 0) std::printf("%9zu bytes  one way %8.2f GB/s\n", bytes, rates[2]);
+  }
+  if (sum == 1) std::printf("\n");
+}
+
+void run_rank(int rank, Shared* shared, bool is_inproc, bool uses_heap, const std::shared_ptr<InprocFabric>& fabric) {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  CPU_SET(rank, &cpus);
+  ::sched_setaffinity(0, sizeof(cpus), &cpus);
+  auto made = is_inproc ? make_inproc_transport(fabric) : make_shm_transport({});
+  check(made.status());
+  Transport& transport = **made;
+  const std::vector<std::byte> address = transport.address(0);
+  shared->address_bytes[rank] = address.size();
+  std::memcpy(shared->address[rank], address.data(), address.size());
+  shared->arrived.fetch_add(1);
+  while (shared->arrived.load() < 2) ::sched_yield();
+  if (rank == 0) std::printf("%s: %s\n", std::string(transport.caps().name).c_str(), transport.caps().detail.c_str());
+  auto peer = transport.open(0, {shared->address[1 - rank], shared->address_bytes[1 - rank]}, 1);
+  check(peer.status());
+  Runner run(&transport, peer->get());
+  constexpr std::size_t kBytes = 16UL << 20U;
+  std::vector<std::byte> ordinary;
+  std::span<std::byte> buffer;
+  if (uses_heap) {
+    auto memory = transport.caps().heap->allocate(kBytes);
+    check(memory.status());
+    buffer = *memory;
+  } else {
+    ordinary.resize(kBytes);
+    buffer = ordinary;
+  }
+  measure(rank, run, buffer);
+}
+
+}  // namespace
+
+int main(int argc, char* argv[]) {
+  const bool is_inproc = argc > 1 && std::string(argv[1]) == "inproc";
+  const bool uses_heap = argc > 2 && std::string(argv[2]) == "heap";
+  void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto* shared = new (memory) Shared();
+  if (is_inproc) {
+    const auto fabric = make_inproc_fabric();
+    std::thread second([&] { run_rank(1, shared, true, uses_heap, fabric); });
+    run_rank(0, shared, true, uses_heap, fabric);
+    second.join();
+    return 0;
+  }
+  const pid_t child = ::fork();
+  run_rank(child == 0 ? 1 : 0, shared, false, uses_heap, nullptr);
+  if (child != 0) ::waitpid(child, nullptr, 0);
+  return 0;
+}
