@@ -1,5 +1,6 @@
-// Measures a transport alone between two ranks: round trips of small messages, one-way bandwidth of large ones.
-// Knows the seam; not part of any test. usage: transport_pingpong [inproc|shm] [malloc|heap]
+// Measures a transport alone between two ranks: round trips of small messages, one-way bandwidth of large
+// ones. Knows the seam; not part of any test. usage: transport_pingpong [inproc|shm] [malloc|heap]
+// [mapped_read_bytes] [copied_read_bytes] [piece_bytes] [offset]
 //
 // Prints half the median round trip in us, and GB/s of messages sent one after the other. Receivers read what
 // arrives and senders rewrite what they send, as a training step does.
@@ -13,6 +14,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -128,12 +130,13 @@ void measure(int rank, Runner& run, std::span<std::byte> buffer) {
   if (sum == 1) std::printf("\n");
 }
 
-void run_rank(int rank, Shared* shared, bool is_inproc, bool uses_heap, const std::shared_ptr<InprocFabric>& fabric) {
+void run_rank(int rank, Shared* shared, bool is_inproc, bool uses_heap, const ShmOptions& options,
+              std::size_t offset, const std::shared_ptr<InprocFabric>& fabric) {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
   CPU_SET(rank, &cpus);
   ::sched_setaffinity(0, sizeof(cpus), &cpus);
-  auto made = is_inproc ? make_inproc_transport(fabric) : make_shm_transport({});
+  auto made = is_inproc ? make_inproc_transport(fabric, options.memory) : make_shm_transport(options);
   check(made.status());
   Transport& transport = **made;
   const std::vector<std::byte> address = transport.address(0);
@@ -141,7 +144,8 @@ void run_rank(int rank, Shared* shared, bool is_inproc, bool uses_heap, const st
   std::memcpy(shared->address[rank], address.data(), address.size());
   shared->arrived.fetch_add(1);
   while (shared->arrived.load() < 2) ::sched_yield();
-  if (rank == 0) std::printf("%s: %s\n", std::string(transport.caps().name).c_str(), transport.caps().detail.c_str());
+  if (rank == 0)
+    std::printf("%s: %s\n", std::string(transport.caps().name).c_str(), transport.caps().detail.c_str());
   auto peer = transport.open(0, {shared->address[1 - rank], shared->address_bytes[1 - rank]}, 1);
   check(peer.status());
   Runner run(&transport, peer->get());
@@ -153,8 +157,10 @@ void run_rank(int rank, Shared* shared, bool is_inproc, bool uses_heap, const st
     check(memory.status());
     buffer = *memory;
   } else {
-    ordinary.resize(kBytes);
-    buffer = ordinary;
+    // Large blocks of malloc start 16 bytes into a page; allocators of frameworks align to 64.
+    ordinary.resize(kBytes + 4096);
+    const std::size_t start = -reinterpret_cast<std::uintptr_t>(ordinary.data()) % 4096;
+    buffer = std::span(ordinary).subspan((start + offset) % 4096, kBytes);
   }
   measure(rank, run, buffer);
 }
@@ -164,17 +170,22 @@ void run_rank(int rank, Shared* shared, bool is_inproc, bool uses_heap, const st
 int main(int argc, char* argv[]) {
   const bool is_inproc = argc > 1 && std::string(argv[1]) == "inproc";
   const bool uses_heap = argc > 2 && std::string(argv[2]) == "heap";
+  ShmOptions options;
+  if (argc > 3) options.memory.mapped_read_bytes = std::strtoull(argv[3], nullptr, 10);
+  if (argc > 4) options.memory.copied_read_bytes = std::strtoull(argv[4], nullptr, 10);
+  if (argc > 5) options.memory.piece_bytes = std::strtoull(argv[5], nullptr, 10);
+  const std::size_t offset = argc > 6 ? std::strtoull(argv[6], nullptr, 10) : 64;
   void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* shared = new (memory) Shared();
   if (is_inproc) {
     const auto fabric = make_inproc_fabric();
-    std::thread second([&] { run_rank(1, shared, true, uses_heap, fabric); });
-    run_rank(0, shared, true, uses_heap, fabric);
+    std::thread second([&] { run_rank(1, shared, true, uses_heap, options, offset, fabric); });
+    run_rank(0, shared, true, uses_heap, options, offset, fabric);
     second.join();
     return 0;
   }
   const pid_t child = ::fork();
-  run_rank(child == 0 ? 1 : 0, shared, false, uses_heap, nullptr);
+  run_rank(child == 0 ? 1 : 0, shared, false, uses_heap, options, offset, nullptr);
   if (child != 0) ::waitpid(child, nullptr, 0);
   return 0;
 }

@@ -32,7 +32,7 @@ struct MemoryOptions {
   // Messages from here on are read by the receiver where they lie: in the shared heap or in one address space
   // (mapped), or through the kernel (copied).
   std::size_t mapped_read_bytes = std::size_t{8} << 10U;
-  std::size_t copied_read_bytes = std::size_t{1} << 20U;
+  std::size_t copied_read_bytes = std::size_t{2} << 20U;
   // Address space of one heap segment; memory is only taken as it is allocated.
   std::size_t heap_segment_bytes = std::size_t{1} << 30U;
   // Bound on the shared heap of this instance.

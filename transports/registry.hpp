@@ -26,8 +26,9 @@ struct TransportEntry {
 // Every transport of this source tree, also those left out of this build.
 std::span<const TransportEntry> transport_entries();
 
-// Errors: invalid_argument for an unknown name, listing the known ones; unsupported with the reason if it is not in this
-// build or cannot work here; resource_exhausted. All inproc instances of a process belong to one fabric.
+// Errors: invalid_argument for an unknown name, listing the known ones; unsupported with the reason if it is
+// not in this build or cannot work here; resource_exhausted. All inproc instances of a process belong to one
+// fabric.
 Result<std::unique_ptr<Transport>> make_transport(std::string_view name, const TransportSettings& settings);
 
 }  // namespace tutti

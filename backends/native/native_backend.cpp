@@ -67,12 +67,15 @@ class NativeBackend final : public Backend {
   const BackendCaps& caps() const override { return caps_; }
 
   Status supports(const Call& call) const override {
+    const bool has_partner = is_rooted(call.collective) || call.collective == Collective::send_recv;
+    if (has_partner && call.root >= group_.size())
+      return invalid_argument(fmt::format("rank {} of a group of {}", call.root, group_.size()));
     return is_reducing(call.collective) ? check_op(call.op, call.dtype) : Status();
   }
 
   Result<WorkRef> start(const Call& call, const Choice& choice) override {
-    if (call.collective == Collective::send_recv) return start_message(call);
     TUTTI_RETURN_IF_ERROR(supports(call));
+    if (call.collective == Collective::send_recv) return start_message(call);
     const auto selection = selector_.choose(question(call), choice.algorithm);
     if (!selection) return selection.status();
     const PlanKey key = key_of(call, *selection);
@@ -110,8 +113,9 @@ class NativeBackend final : public Backend {
     const AlgorithmParams& p = s.params;
     PlanKey key;
     key.row = s.row;
+    // The catalogue's limits fit: radix 64, segments 1024, aggregate 2^20.
     key.params = std::uint64_t{p.radix} | (std::uint64_t{p.segments} << 16U) |
-                 (std::uint64_t{p.channels} << 40U) | (std::uint64_t{p.aggregate} << 48U);
+                 (std::uint64_t{p.channels} << 32U) | (std::uint64_t{p.aggregate} << 40U);
     key.root = is_rooted(call.collective) ? call.root : 0;
     key.flags = (is_in_place(call) ? std::uint32_t{in_place_plan} : 0U) |
                 (is_user_op(call) ? std::uint32_t{user_op_plan} : 0U);

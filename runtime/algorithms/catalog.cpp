@@ -1,5 +1,5 @@
 // The catalogue's rows, grouped by collective. A row's emit function is declared here, next to its use: an
-// algorithm is one new file, one row and one build line. Over 500 lines because it is one list.
+// algorithm is one new file, one row and one build line. It is longer than 500 lines because it is the one list.
 #include "runtime/algorithms/catalog.hpp"
 
 #include <algorithm>

@@ -13,8 +13,8 @@
 namespace tutti {
 namespace {
 
-// How often this process has joined that meeting point as that rank. Worlds that follow each other get names of their
-// own, so that a fast rank cannot run into the world that a slow one is still leaving.
+// How often this process has joined that meeting point as that rank. Worlds that follow each other get names
+// of their own, so that a fast rank cannot run into the world that a slow one is still leaving.
 std::uint64_t next_world_number(const std::string& meeting_point, int rank) {
   static std::mutex mutex;
   static std::map<std::pair<std::string, int>, std::uint64_t> numbers;
@@ -42,7 +42,8 @@ Result<LaunchInfo> launch_from_exchange(Exchange& exchange, const Environment& e
     ByteReader reader((*cards)[static_cast<std::size_t>(rank)]);
     std::string node, id;
     if (!reader.get_text(node) || !reader.get_text(id)) {
-      return invalid_argument(fmt::format("the program's exchange: the bytes of rank {} did not arrive unchanged", rank));
+      return invalid_argument(
+          fmt::format("the program's exchange: the bytes of rank {} did not arrive unchanged", rank));
     }
     if (rank == 0) {
       first_node = node;
@@ -52,9 +53,10 @@ Result<LaunchInfo> launch_from_exchange(Exchange& exchange, const Environment& e
     }
   }
   if (!strangers.empty()) {
-    return unsupported(fmt::format("{} are on other nodes than rank 0: a job on several nodes needs a transport between "
-                                   "nodes, which this build does not have",
-                                   name_ranks(strangers, exchange.size())));
+    return unsupported(
+        fmt::format("{} are on other nodes than rank 0: a job on several nodes needs a transport between "
+                    "nodes, which this build does not have",
+                    name_ranks(strangers, exchange.size())));
   }
   Result<LaunchInfo> launch = launch_from_unique_id(first_id, exchange.rank(), exchange.size());
   if (launch) launch->launcher = "exchange";
@@ -90,7 +92,8 @@ Result<World> bootstrap(const BootstrapOptions& options) {
   Result<std::unique_ptr<ControlChannel>> channel = ControlChannel::open(control);
   if (!channel) return channel.status();
   World world;
-  world.info = WorldInfo{launch->rank, launch->size, launch->local_rank, launch->local_size, {}, launch->launcher};
+  world.info =
+      WorldInfo{launch->rank, launch->size, launch->local_rank, launch->local_size, {}, launch->launcher};
   // An abstract unix socket reaches one network namespace of one machine: whoever has joined is on this node.
   world.info.node_of_rank.assign(static_cast<std::size_t>(launch->size), 0);
   world.control = *std::move(channel);

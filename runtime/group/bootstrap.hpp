@@ -1,5 +1,5 @@
-// Bootstrap: from a launcher's variables, a unique id or an exchange of the program to a world whose ranks can talk.
-// Knows no transport and no collective.
+// Bootstrap: from a launcher's variables, a unique id or an exchange of the program to a world whose ranks
+// can talk. Knows no transport and no collective.
 #pragma once
 
 #include <memory>
@@ -27,8 +27,9 @@ struct World {
 };
 
 struct BootstrapOptions {
-  Environment environment = Environment::of_process();  // who we are, if neither of the next two is given; TUTTI_NODE_ID
-  std::string unique_id;                            // of new_unique_id(), with rank and size
+  Environment environment =
+      Environment::of_process();  // who we are, if neither of the next two is given; TUTTI_NODE_ID
+  std::string unique_id;          // of new_unique_id(), with rank and size
   int rank = -1;
   int size = -1;
   Exchange* exchange = nullptr;  // used during the call only
@@ -37,14 +38,15 @@ struct BootstrapOptions {
   std::function<void(const std::string&)> warn;
 };
 
-// Collective over the ranks of the job; blocks until all have arrived or the timeout. Any number of worlds may be made
-// from one environment or unique id, one after the other or nested, as long as all ranks make them in the same order.
-// Threads may be ranks: each calls with the same unique id and a rank of its own.
-// Errors: invalid_argument naming the variable or option; timeout naming the absent; refused; unsupported (several nodes).
+// Collective over the ranks of the job; blocks until all have arrived or the timeout. Any number of worlds
+// may be made from one environment or unique id, one after the other or nested, as long as all ranks make
+// them in the same order. Threads may be ranks: each calls with the same unique id and a rank of its own.
+// Errors: invalid_argument naming the variable or option; timeout naming the absent; refused; unsupported
+// (several nodes).
 Result<World> bootstrap(const BootstrapOptions& options);
 
-// What identifies a node: processes with equal text share memory. TUTTI_NODE_ID, else boot id and network namespace (a
-// host name would be neither unique nor equal in containers that share memory).
+// What identifies a node: processes with equal text share memory. TUTTI_NODE_ID, else boot id and network
+// namespace (a host name would be neither unique nor equal in containers that share memory).
 std::string node_identity(const Environment& environment);
 
 }  // namespace tutti

@@ -1,4 +1,5 @@
-// The life of a group: making it, submitting to it, its failure. Knows no argument checking; that is calls.cpp.
+// The life of a group: making it, submitting to it, its failure. Knows no argument checking; that is
+// calls.cpp.
 #include "runtime/group/comm_group.hpp"
 
 #include <fmt/format.h>
@@ -9,7 +10,6 @@
 #include <cstring>
 
 #include "backends/native/native_backend.hpp"
-#include "runtime/base/log.hpp"
 #include "runtime/group/fork_guard.hpp"
 #include "runtime/group/work_access.hpp"
 #include "runtime/scheduler/fingerprint.hpp"
@@ -22,21 +22,28 @@ constexpr std::size_t kPlanCacheBytes = std::size_t{64} << 20U;
 constexpr std::chrono::milliseconds kVerdictTime{500};
 constexpr std::chrono::milliseconds kStampTime{1000};
 constexpr std::chrono::milliseconds kAnswerTime{300};
-constexpr std::chrono::seconds kUnwindTime{10};
 
 }  // namespace
 
 void throw_error(const Status& status) { throw Error(status.code(), status.peer(), status.message()); }
 
-std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make(std::shared_ptr<WorldState> world, std::vector<int> world_ranks,
-                                                       std::uint64_t context) {
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make(std::shared_ptr<WorldState> world,
+                                                       std::vector<int> world_ranks, std::uint64_t context) {
   const unsigned generation = fork_generation();
   // In a child of fork() endpoints and threads belong to the parent: nothing may be closed on its behalf.
-  std::shared_ptr<Impl> impl(new Impl(std::move(world), std::move(world_ranks), context), [generation](Impl* made) {
-    if (generation == fork_generation()) delete made;
-  });
+  std::shared_ptr<Impl> impl(new Impl(std::move(world), std::move(world_ranks), context),
+                             [generation](Impl* made) {
+                               if (generation == fork_generation()) delete made;
+                             });
   impl->world_->add(*impl);
   return impl;
+}
+
+CommGroup::Impl& CommGroup::Impl::of(const CommGroup& handle, const char* name) {
+  if (handle.impl_ == nullptr)
+    throw_error(invalid_argument(std::string(name) + ": this CommGroup is closed (it is no group)"));
+  handle.impl_->check_process();
+  return *handle.impl_;
 }
 
 CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context)
@@ -45,7 +52,8 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
   GroupContext::Options options;
   options.context = context;
   options.rank = static_cast<std::uint32_t>(rank_);
-  for (const int world_rank : world_ranks_) options.peers.push_back(world_->peers()[static_cast<std::size_t>(world_rank)]);
+  for (const int world_rank : world_ranks_)
+    options.peers.push_back(world_->peers()[static_cast<std::size_t>(world_rank)]);
   options.contract = world_->contract_hash();
   options.timeout = world_->settings().timeout;
   group_ = std::make_unique<GroupContext>(world_->engine(), std::move(options));
@@ -60,8 +68,9 @@ CommGroup::Impl::~Impl() {
 
 void CommGroup::Impl::check_process() const {
   if (world_->fork_generation() != fork_generation()) {
-    throw_error(unsupported("this process was forked from a rank and cannot use the rank's groups: start workers before "
-                            "init(), or let them exec a program of their own"));
+    throw_error(unsupported(
+        "this process was forked from a rank and cannot use the rank's groups: start workers before "
+        "init(), or let them exec a program of their own"));
   }
 }
 
@@ -75,7 +84,8 @@ int CommGroup::Impl::group_rank_of(int world_rank) const {
 ReduceOp CommGroup::Impl::convert(const Reduction& reduction) {
   const detail::ReductionValue value = ReductionAccess::value_of(reduction);
   if (reduction.op() == Op::premul_sum) {
-    return value.has_integer_factor ? ReduceOp::premul_sum_integer(value.integer_factor) : ReduceOp::premul_sum(value.factor);
+    return value.has_integer_factor ? ReduceOp::premul_sum_integer(value.integer_factor)
+                                    : ReduceOp::premul_sum(value.factor);
   }
   if (reduction.op() != Op::user) return reduction.op();
   const std::lock_guard lock(ops_mutex_);
@@ -104,7 +114,8 @@ Result<WorkRef> CommGroup::Impl::submit(const Call& call, std::string_view algor
 }
 
 Work CommGroup::Impl::start(const Call& call, std::string_view algorithm) {
-  if (world_->settings().check == CheckLevel::group && call.collective != Collective::send_recv && size() > 1) {
+  if (world_->settings().check == CheckLevel::group && call.collective != Collective::send_recv &&
+      size() > 1) {
     compare_with_others(call);
   }
   Result<WorkRef> work = submit(call, algorithm);
@@ -134,8 +145,9 @@ void CommGroup::Impl::compare_with_others(const Call& call) {
   if (!work) throw_error(settle(work.status()));
   const Status status = (*work)->wait(Clock::now() + world_->settings().timeout);
   if (!status) {
-    throw_error(status.code() == StatusCode::timeout && !group_->has_failed() ? time_out(submitted_sequence(), status)
-                                                                               : settle(status));
+    throw_error(status.code() == StatusCode::timeout && !group_->has_failed()
+                    ? time_out(submitted_sequence(), status)
+                    : settle(status));
   }
   std::map<std::pair<std::uint32_t, std::string>, std::vector<int>> callers;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -158,7 +170,8 @@ std::uint32_t CommGroup::Impl::submitted_sequence() const {
 std::string CommGroup::Impl::describe_submitted() const {
   const std::uint64_t last = submitted_.load(std::memory_order_relaxed);
   const auto collective = static_cast<Collective>((last >> 16U) & 0xffU);
-  std::string text = fmt::format("{} ({}", to_string(collective), to_string(static_cast<Dtype>((last >> 8U) & 0xffU)));
+  std::string text =
+      fmt::format("{} ({}", to_string(collective), to_string(static_cast<Dtype>((last >> 8U) & 0xffU)));
   if (is_reducing(collective)) text += fmt::format(", {}", to_string(static_cast<Op>(last & 0xffU)));
   return fmt::format("{}), operation {}", text, last >> 32U);
 }
@@ -168,7 +181,8 @@ std::string CommGroup::Impl::describe_submitted() const {
 void CommGroup::Impl::on_failure(const Status& cause) {
   // Causes name world ranks; the code's peer is a rank of this group.
   Status mine = cause;
-  if (cause.code() == StatusCode::peer_failed && cause.peer() >= 0 && world_ranks_.size() != world_->peers().size()) {
+  if (cause.code() == StatusCode::peer_failed && cause.peer() >= 0 &&
+      world_ranks_.size() != world_->peers().size()) {
     const int peer = group_rank_of(cause.peer());
     if (peer >= 0) mine = Status(cause.code(), "of the world, " + cause.message(), peer);
   }
@@ -204,13 +218,15 @@ Status CommGroup::Impl::settle(const Status& status) {
 }
 
 Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status) {
-  std::string text = fmt::format("{} within {}", status.message(), format_seconds(world_->settings().timeout));
+  std::string text =
+      fmt::format("{} within {}", status.message(), format_seconds(world_->settings().timeout));
   int peer = Status::kNoPeer;
   if (sequence > 0) {
     const auto states = world_->ask_members(context(), kAnswerTime);
     const std::string missing = describe_missing(states, sequence);
     for (std::size_t rank = 0; rank < states.size() && peer < 0; ++rank) {
-      if (!states[rank] || !states[rank]->has_group || states[rank]->sequence < sequence) peer = static_cast<int>(rank);
+      if (!states[rank] || !states[rank]->has_group || states[rank]->sequence < sequence)
+        peer = static_cast<int>(rank);
     }
     text = fmt::format("operation {}: {}; {}", sequence, text,
                        missing.empty() ? "all ranks have called it" : "did not arrive: " + missing);
@@ -232,8 +248,8 @@ std::uint64_t CommGroup::Impl::derive_context(const std::vector<int>& world_rank
   for (const int rank : world_ranks) writer.put(rank);
   const std::string text = writer.take();
   std::array<unsigned char, crypto_generichash_BYTES_MIN> digest{};
-  crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-                     nullptr, 0);
+  crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(text.data()),
+                     text.size(), nullptr, 0);
   std::uint64_t derived = 0;
   std::memcpy(&derived, digest.data(), sizeof derived);
   return (derived >> 8U) | 2U;  // the scheduler multiplies it by small numbers; 0 and 1 are taken

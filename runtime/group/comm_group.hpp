@@ -16,9 +16,12 @@
 namespace tutti {
 
 struct CommGroup::Impl final : public GroupMember, public std::enable_shared_from_this<CommGroup::Impl> {
-  // A group of these world ranks (at least this one), in this order. `context` must be equal on all members and new.
+  // A group of these world ranks (at least this one), in this order. `context` must be equal on all members
+  // and new.
   static std::shared_ptr<Impl> make(std::shared_ptr<WorldState> world, std::vector<int> world_ranks,
                                     std::uint64_t context);
+  // What a handle refers to, for the function `name`. Throws if it is closed or this process may not use it.
+  static Impl& of(const CommGroup& handle, const char* name);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -26,6 +29,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }
   WorldState& world() const { return *world_; }
+  const std::shared_ptr<WorldState>& world_handle() const { return world_; }
   GroupContext& group() const { return *group_; }
   const Backend& backend() const { return *backend_; }
   const std::vector<int>& world_ranks() const override { return world_ranks_; }
@@ -37,8 +41,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // The op as the scheduler wants it; registers a user's function at its first use in this group.
   ReduceOp convert(const Reduction& reduction);
 
-  // Turns the failure of an operation into what is thrown: once the group has failed, the cause that rank 0 stamped, so
-  // that all ranks throw the same.
+  // Turns the failure of an operation into what is thrown: once the group has failed, the cause that rank 0
+  // stamped, so that all ranks throw the same.
   Status settle(const Status& status);
   // An operation did not end before its deadline: finds out who is missing and fails the group.
   Status time_out(std::uint32_t sequence, const Status& status);
@@ -67,8 +71,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   int rank_ = -1;
   std::unique_ptr<GroupContext> group_;
   std::unique_ptr<Backend> backend_;
-  // Sequence number and kind of the last collective: (sequence << 32) | collective << 16 | dtype << 8 | op. Read by the
-  // control thread when another rank asks.
+  // Sequence number and kind of the last collective: (sequence << 32) | collective << 16 | dtype << 8 | op.
+  // Read by the control thread when another rank asks.
   std::atomic<std::uint64_t> submitted_{0};
 
   std::mutex ops_mutex_;

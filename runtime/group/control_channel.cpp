@@ -40,7 +40,8 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlOption
   if (options.size == 1) return std::unique_ptr<ControlChannel>(std::make_unique<SoloChannel>(options));
   std::unique_ptr<ControlChannel> channel =
       options.rank == 0 ? make_control_hub(options) : make_control_member(options);
-  if (channel->wake_ < 0) return Status(StatusCode::resource_exhausted, "cannot make an eventfd for the control channel");
+  if (channel->wake_ < 0)
+    return Status(StatusCode::resource_exhausted, "cannot make an eventfd for the control channel");
   channel->start_thread();
   std::unique_lock lock(channel->mutex_);
   channel->changed_.wait(lock, [&] { return channel->start_.has_value(); });  // the thread keeps the deadline
@@ -108,10 +109,12 @@ bool ControlChannel::submit(Frame frame) {
 
 // -- for the program's threads ------------------------------------------------------------------------------
 
-Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine, Clock::time_point deadline) {
+Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine,
+                                                           Clock::time_point deadline) {
   if (size() == 1) return std::vector<std::string>{std::string(mine)};
   if (mine.size() > kMaxPayloadBytes / 2 / static_cast<std::size_t>(size())) {
-    return invalid_argument(fmt::format("exchange: {} bytes per rank are too many for {} ranks", mine.size(), size()));
+    return invalid_argument(
+        fmt::format("exchange: {} bytes per rank are too many for {} ranks", mine.size(), size()));
   }
   const Clock::time_point start = Clock::now();
   std::unique_lock lock(mutex_);
@@ -144,7 +147,8 @@ void ControlChannel::set_listener(ControlListener* listener) {
   listener_ = listener;
   if (listener == nullptr) return;
   for (const FailurePayload& failure : failures_) {
-    listener->on_failure(failure.group, failure.dead_rank, Status(failure.code, failure.message, failure.peer));
+    listener->on_failure(failure.group, failure.dead_rank,
+                         Status(failure.code, failure.message, failure.peer));
   }
 }
 
@@ -218,9 +222,10 @@ void ControlChannel::deliver(const Frame& frame) {
 }
 
 std::string describe_death(int rank, int pid) {
-  return fmt::format("rank {} (pid {}) is gone: its connection closed without a goodbye, so it crashed, was killed or "
-                     "ended without leaving the group",
-                     rank, pid);
+  return fmt::format(
+      "rank {} (pid {}) is gone: its connection closed without a goodbye, so it crashed, was killed or "
+      "ended without leaving the group",
+      rank, pid);
 }
 
 }  // namespace tutti

@@ -1,9 +1,9 @@
-// The control channel of a world: the bootstrap connections, kept open. It is the Exchange of the start, notices the
-// death of ranks, stamps one cause of failure for everybody and carries messages between the group layers of ranks.
-// Knows no transport and no collective.
+// The control channel of a world: the bootstrap connections, kept open. It is the Exchange of the start,
+// notices the death of ranks, stamps one cause of failure for everybody and carries messages between the
+// group layers of ranks. Knows no transport and no collective.
 //
-// Rank 0 listens (the hub), the others are connected to it (members). One thread per process sleeps in poll(2) and does
-// everything; the methods below only leave frames for it or wait for what it delivers.
+// Rank 0 listens (the hub), the others are connected to it (members). One thread per process sleeps in
+// poll(2) and does everything; the methods below only leave frames for it or wait for what it delivers.
 #pragma once
 
 #include <condition_variable>
@@ -28,14 +28,15 @@ struct ControlOptions {
   std::string build_id;       // a process of another build is refused
   int rank = 0;
   int size = 1;
-  std::chrono::milliseconds timeout{300000};       // for all ranks to arrive
+  std::chrono::milliseconds timeout{300000};     // for all ranks to arrive
   std::function<void(const std::string&)> warn;  // called by the control thread: a process was refused
 };
 
 // Called by the control thread, one call at a time. Must not block and must not call set_listener.
 class ControlListener {
  public:
-  // A stamped cause, equal on all ranks. group 0: world rank `dead_rank` is gone, whoever needs it has failed.
+  // A stamped cause, equal on all ranks. group 0: world rank `dead_rank` is gone, whoever needs it has
+  // failed.
   virtual void on_failure(std::uint64_t group, int dead_rank, const Status& cause) = 0;
   virtual void on_message(int source, std::string_view bytes) = 0;
 
@@ -45,8 +46,8 @@ class ControlListener {
 
 class ControlChannel : public Exchange {
  public:
-  // Blocks until all ranks have joined. Errors: timeout naming who did not arrive; refused (secret, rank, size, build; on
-  // the refused process only, the job goes on); peer_failed.
+  // Blocks until all ranks have joined. Errors: timeout naming who did not arrive; refused (secret, rank,
+  // size, build; on the refused process only, the job goes on); peer_failed.
   static Result<std::unique_ptr<ControlChannel>> open(const ControlOptions& options);
   // Says goodbye: for the others this rank has left and is not dead.
   ~ControlChannel() override = default;
@@ -57,12 +58,12 @@ class ControlChannel : public Exchange {
   int size() const override { return options_.size; }
   Result<std::vector<std::string>> allgather(std::string_view mine, Clock::time_point deadline) override;
 
-  // From now on `listener` hears everything; failures stamped before are told at once, by this thread. Null: after the
-  // return no call is under way and none follows.
+  // From now on `listener` hears everything; failures stamped before are told at once, by this thread. Null:
+  // after the return no call is under way and none follows.
   void set_listener(ControlListener* listener);
 
-  // Asks for `cause` to be stamped as the failure of a group (not 0) on all ranks; the first cause wins. Returns at once,
-  // the listener hears of it. Any thread, also from the listener.
+  // Asks for `cause` to be stamped as the failure of a group (not 0) on all ranks; the first cause wins.
+  // Returns at once, the listener hears of it. Any thread, also from the listener.
   void abort(std::uint64_t group, const Status& cause);
   // Sends a message to the listener of another rank (or our own). Lost if that rank is gone. Any thread.
   void tell(int target, std::string bytes);
@@ -96,7 +97,7 @@ class ControlChannel : public Exchange {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool is_stopping_ = false;
-  bool is_over_ = false;  // the thread has ended
+  bool is_over_ = false;         // the thread has ended
   std::optional<Status> start_;  // how joining ended
   std::optional<Status> lost_;
   std::vector<Frame> outbox_;

@@ -46,10 +46,12 @@ Result<std::optional<Frame>> FrameParser::next() {
     return std::optional<Frame>();
   }
   if (magic != kMagic || zero != 0) return malformed("this is not tutti's protocol");
-  if (type < static_cast<std::uint8_t>(FrameType::hello) || type > static_cast<std::uint8_t>(kLastFrameType)) {
+  if (type < static_cast<std::uint8_t>(FrameType::hello) ||
+      type > static_cast<std::uint8_t>(kLastFrameType)) {
     return malformed(fmt::format("unknown type {}", type));
   }
-  if (payload_bytes > limit_) return malformed(fmt::format("{} bytes of payload, at most {} allowed", payload_bytes, limit_));
+  if (payload_bytes > limit_)
+    return malformed(fmt::format("{} bytes of payload, at most {} allowed", payload_bytes, limit_));
   if (reader.left_bytes() < payload_bytes) return std::optional<Frame>();
   frame.type = static_cast<FrameType>(type);
   frame.payload.assign(buffer_, consumed_ + kFrameHeaderBytes, payload_bytes);
@@ -142,8 +144,8 @@ std::string encode(const FailurePayload& payload) {
 bool decode(std::string_view bytes, FailurePayload& payload) {
   ByteReader reader(bytes);
   return reader.get(payload.group) && reader.get(payload.dead_rank) && reader.get(payload.peer) &&
-         get_code(reader, payload.code) && payload.code != StatusCode::ok && reader.get_text(payload.message) &&
-         reader.is_at_end();
+         get_code(reader, payload.code) && payload.code != StatusCode::ok &&
+         reader.get_text(payload.message) && reader.is_at_end();
 }
 
 }  // namespace tutti

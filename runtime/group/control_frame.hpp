@@ -1,5 +1,5 @@
-// The frames of control connections: header, incremental parser and the payloads, with limits on every length.
-// Knows no socket. Everything a stranger can send passes through here, so it is fuzzed.
+// The frames of control connections: header, incremental parser and the payloads, with limits on every
+// length. Knows no socket. Everything a stranger can send passes through here, so it is fuzzed.
 #pragma once
 
 #include <array>
@@ -16,19 +16,19 @@
 namespace tutti {
 
 enum class FrameType : std::uint8_t {
-  hello = 1,    // member -> hub: HelloPayload
-  challenge,    // hub -> member: ChallengePayload
-  proof,        // member -> hub: ProofPayload
-  refused,      // hub -> member: StatusPayload; the connection ends
-  ready,        // hub -> member: StatusPayload whose message says who rank 0 is; every rank has joined
-  goodbye,      // either way: this rank leaves and is not dead
-  gather,       // member -> hub: GatherPayload with one value
-  gathered,     // hub -> member: GatherPayload with all values in rank order
+  hello = 1,      // member -> hub: HelloPayload
+  challenge,      // hub -> member: ChallengePayload
+  proof,          // member -> hub: ProofPayload
+  refused,        // hub -> member: StatusPayload; the connection ends
+  ready,          // hub -> member: StatusPayload whose message says who rank 0 is; every rank has joined
+  goodbye,        // either way: this rank leaves and is not dead
+  gather,         // member -> hub: GatherPayload with one value
+  gathered,       // hub -> member: GatherPayload with all values in rank order
   gather_failed,  // hub -> member: GatherPayload without values, then why it can never complete
-  who,            // member -> hub: GatherPayload without values; who is missing? number 0 asks about the start
-  missing,        // hub -> member: GatherPayload with the names of the missing as one value
-  failure,        // member -> hub: please stamp; hub -> member: stamped: FailurePayload
-  message,        // member -> hub -> `target`: bytes of the layer above
+  who,      // member -> hub: GatherPayload without values; who is missing? number 0 asks about the start
+  missing,  // hub -> member: GatherPayload with the names of the missing as one value
+  failure,  // member -> hub: please stamp; hub -> member: stamped: FailurePayload
+  message,  // member -> hub -> `target`: bytes of the layer above
 };
 inline constexpr FrameType kLastFrameType = FrameType::message;
 
@@ -40,7 +40,7 @@ struct Frame {
 };
 
 inline constexpr std::size_t kFrameHeaderBytes = 16;
-inline constexpr std::size_t kMaxStrangerPayloadBytes = 4096;             // before the proof
+inline constexpr std::size_t kMaxStrangerPayloadBytes = 4096;            // before the proof
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{64} << 20U;  // after it
 
 // Appends header and payload.
@@ -51,8 +51,8 @@ class FrameParser {
  public:
   void set_limit(std::size_t max_payload_bytes) { limit_ = max_payload_bytes; }
   void feed(std::string_view bytes) { buffer_ += bytes; }
-  // The next frame; nullopt: more bytes are needed. Errors: refused (unknown type, a length over the limit), decided from
-  // the header alone, so a declared length never allocates.
+  // The next frame; nullopt: more bytes are needed. Errors: refused (unknown type, a length over the limit),
+  // decided from the header alone, so a declared length never allocates.
   Result<std::optional<Frame>> next();
 
  private:
@@ -93,9 +93,9 @@ struct GatherPayload {
   std::vector<std::string> values;
 };
 struct FailurePayload {
-  std::uint64_t group = 0;       // 0: `dead_rank` is gone
-  std::int32_t dead_rank = -1;   // world rank
-  std::int32_t peer = -1;        // Status::peer
+  std::uint64_t group = 0;      // 0: `dead_rank` is gone
+  std::int32_t dead_rank = -1;  // world rank
+  std::int32_t peer = -1;       // Status::peer
   StatusCode code = StatusCode::internal;
   std::string message;
 };
@@ -115,8 +115,8 @@ bool decode(std::string_view bytes, StatusPayload& payload);
 bool decode(std::string_view bytes, GatherPayload& payload);
 bool decode(std::string_view bytes, FailurePayload& payload);
 
-// Sequential writer and reader of integers (native byte order: control connections never leave the node) and strings
-// with a length in front. The layer above uses them for its messages.
+// Sequential writer and reader of integers (native byte order: control connections never leave the node) and
+// strings with a length in front. The layer above uses them for its messages.
 class ByteWriter {
  public:
   template <class T>

@@ -1,8 +1,9 @@
-// The control thread of rank 0: lets members in, refuses everybody else, relays, stamps the first cause of a failure.
-// Knows no transport and no meaning of the messages it relays.
+// The control thread of rank 0: lets members in, refuses everybody else, relays, stamps the first cause of a
+// failure. Knows no transport and no meaning of the messages it relays.
 //
-// Everything is non-blocking and bounded, for the socket can be reached by any process of the machine: another user's
-// connection is closed unread, a stranger has few bytes and seconds, and their number is limited.
+// Everything is non-blocking and bounded, for the socket can be reached by any process of the machine:
+// another user's connection is closed unread, a stranger has few bytes and seconds, and their number is
+// limited.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -21,7 +22,8 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::seconds kHandshakeTime{10};
-constexpr std::chrono::seconds kNameTakenTime{2};  // an earlier life of this job may still be closing its socket
+constexpr std::chrono::seconds kNameTakenTime{
+    2};  // an earlier life of this job may still be closing its socket
 constexpr std::chrono::seconds kGoodbyeTime{1};
 constexpr std::chrono::milliseconds kTick{100};  // while something has a time limit
 constexpr std::size_t kExtraStrangers = 64;
@@ -132,7 +134,8 @@ void ControlHub::poll_once() {
   fds.push_back({may_accept_ ? listener_.fd() : -1, POLLIN, 0});
   bool has_limit = !is_ready_ || !may_accept_;
   for (const auto& guest : guests_) {
-    static_cast<void>(guest->link.flush());  // if it is gone: what it wrote before is still to be read, to the end
+    static_cast<void>(
+        guest->link.flush());  // if it is gone: what it wrote before is still to be read, to the end
     const short events = static_cast<short>(guest->link.has_output() ? POLLIN | POLLOUT : POLLIN);
     fds.push_back({guest->link.fd(), events, 0});
     has_limit = has_limit || guest->stage != Stage::joined;
@@ -162,10 +165,13 @@ void ControlHub::accept_guests() {
     guest->link = Link(fd);
     if (!is_same_user(fd, &guest->pid)) continue;  // closes it
     guest->until = Clock::now() + kHandshakeTime;
-    const auto is_stranger = [](const auto& g) { return g->stage == Stage::hello || g->stage == Stage::proof; };
+    const auto is_stranger = [](const auto& g) {
+      return g->stage == Stage::hello || g->stage == Stage::proof;
+    };
     const auto strangers = std::count_if(guests_.begin(), guests_.end(), is_stranger);
     if (static_cast<std::size_t>(strangers) >= places_.size() + kExtraStrangers) {
-      (*std::find_if(guests_.begin(), guests_.end(), is_stranger))->link.close();  // the oldest; erased after this poll
+      (*std::find_if(guests_.begin(), guests_.end(), is_stranger))
+          ->link.close();  // the oldest; erased after this poll
     }
     guests_.push_back(std::move(guest));
   }
@@ -197,8 +203,8 @@ void ControlHub::on_stranger_frame(Guest& guest, const Frame& frame) {
   }
   if (hello.version != kControlProtocolVersion) {
     return refuse(guest, Status(StatusCode::refused,
-                                fmt::format("this process speaks control protocol {}, the job speaks {}", hello.version,
-                                            kControlProtocolVersion)));
+                                fmt::format("this process speaks control protocol {}, the job speaks {}",
+                                            hello.version, kControlProtocolVersion)));
   }
   const Result<Nonce> nonce = make_nonce();
   if (!nonce) return refuse(guest, nonce.status());
@@ -215,7 +221,8 @@ void ControlHub::on_proof(Guest& guest, const Frame& frame) {
   ProofPayload proof;
   if (!decode(frame.payload, proof)) return guest.link.close();
   if (!is_equal(proof.proof, prove_member(options_.secret, guest.member_nonce, guest.nonce, proof.claim))) {
-    return refuse(guest, Status(StatusCode::refused, "this process does not have the job's secret (TUTTI_SECRET)"));
+    return refuse(guest,
+                  Status(StatusCode::refused, "this process does not have the job's secret (TUTTI_SECRET)"));
   }
   if (const Status claim = check_claim(proof.claim); !claim) return refuse(guest, claim);
   admit(guest, proof.claim.rank);
@@ -225,20 +232,22 @@ void ControlHub::on_proof(Guest& guest, const Frame& frame) {
 Status ControlHub::check_claim(const MemberClaim& claim) const {
   const auto refused = [](std::string text) { return Status(StatusCode::refused, std::move(text)); };
   if (claim.build_id != options_.build_id) {
-    return refused(fmt::format("rank {} was built from '{}', rank 0 of the job from '{}'; all ranks need the same build",
-                               claim.rank, claim.build_id, options_.build_id));
+    return refused(
+        fmt::format("rank {} was built from '{}', rank 0 of the job from '{}'; all ranks need the same build",
+                    claim.rank, claim.build_id, options_.build_id));
   }
   if (claim.size != options_.size) {
-    return refused(fmt::format("rank {} expects {} ranks, rank 0 of the job expects {} (WORLD_SIZE)", claim.rank, claim.size,
-                               options_.size));
+    return refused(fmt::format("rank {} expects {} ranks, rank 0 of the job expects {} (WORLD_SIZE)",
+                               claim.rank, claim.size, options_.size));
   }
   if (claim.rank < 0 || claim.rank >= options_.size) {
     return refused(fmt::format("rank {} is not one of the job's {} ranks (RANK)", claim.rank, options_.size));
   }
   const Place& place = places_[static_cast<std::size_t>(claim.rank)];
   if (place.presence != Presence::absent) {
-    return refused(fmt::format("rank {} of this job has joined already (pid {}); every process needs a rank of its own (RANK)",
-                               claim.rank, claim.rank == 0 ? ::getpid() : place.pid));
+    return refused(fmt::format(
+        "rank {} of this job has joined already (pid {}); every process needs a rank of its own (RANK)",
+        claim.rank, claim.rank == 0 ? ::getpid() : place.pid));
   }
   return {};
 }
@@ -258,7 +267,8 @@ void ControlHub::admit(Guest& guest, int rank) {
   if (!is_complete()) return;
   is_ready_ = true;
   for (std::size_t other = 1; other < places_.size(); ++other) {
-    send_to(static_cast<int>(other), Frame{FrameType::ready, 0, static_cast<int>(other), encode(StatusPayload{})});
+    send_to(static_cast<int>(other),
+            Frame{FrameType::ready, 0, static_cast<int>(other), encode(StatusPayload{})});
   }
   finish_start({});
 }
@@ -317,8 +327,9 @@ void ControlHub::settle_gather(std::uint64_t number, Gather& gather) {
     const Presence presence = places_[static_cast<std::size_t>(rank)].presence;
     if (presence != Presence::departed && presence != Presence::dead) continue;
     gather.is_failed = true;
-    const std::string text = presence == Presence::dead ? describe_death(rank, places_[static_cast<std::size_t>(rank)].pid)
-                                                        : fmt::format("rank {} has left the world", rank);
+    const std::string text = presence == Presence::dead
+                                 ? describe_death(rank, places_[static_cast<std::size_t>(rank)].pid)
+                                 : fmt::format("rank {} has left the world", rank);
     return send_to_all(Frame{FrameType::gather_failed, 0, 0, encode(GatherPayload{number, {text}})});
   }
 }
@@ -343,11 +354,12 @@ void ControlHub::on_who(int source, const Frame& frame) {
   GatherPayload payload;
   if (!decode(frame.payload, payload)) return;
   const auto found = gathers_.find(payload.number);
-  const std::vector<int> missing = payload.number == 0          ? absent_ranks()
+  const std::vector<int> missing = payload.number == 0       ? absent_ranks()
                                    : found == gathers_.end() ? std::vector<int>()
                                                              : ranks_not_in(found->second);
   if (missing.empty()) return;  // complete by now: the answer is on its way
-  send_to(source, Frame{FrameType::missing, 0, source, encode(GatherPayload{payload.number, {name_ranks(missing, options_.size)}})});
+  send_to(source, Frame{FrameType::missing, 0, source,
+                        encode(GatherPayload{payload.number, {name_ranks(missing, options_.size)}})});
 }
 
 void ControlHub::on_failure_request(const Frame& frame) {
@@ -396,11 +408,13 @@ bool ControlHub::is_complete() const {
 
 void ControlHub::check_deadline() {
   if (Clock::now() < deadline_) return;
-  const Status status(StatusCode::timeout, fmt::format("{} did not arrive within {}", name_ranks(absent_ranks(), options_.size),
-                                                       format_seconds(options_.timeout)));
+  const Status status(StatusCode::timeout,
+                      fmt::format("{} did not arrive within {}", name_ranks(absent_ranks(), options_.size),
+                                  format_seconds(options_.timeout)));
   for (const auto& guest : guests_) {
     if (guest->stage == Stage::joined) {
-      guest->link.send(Frame{FrameType::refused, 0, guest->rank, encode(StatusPayload{status.code(), status.message()})});
+      guest->link.send(
+          Frame{FrameType::refused, 0, guest->rank, encode(StatusPayload{status.code(), status.message()})});
     }
   }
   is_over_ = true;

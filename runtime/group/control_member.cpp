@@ -43,7 +43,8 @@ class ControlMember final : public ControlChannel {
   Link link_;
   Stage stage_ = Stage::connecting;
   Nonce nonce_{};
-  std::optional<Clock::time_point> asked_until_;  // the deadline has passed and rank 0 was asked who is missing
+  std::optional<Clock::time_point>
+      asked_until_;  // the deadline has passed and rank 0 was asked who is missing
   std::string missing_;
   int hub_pid_ = 0;
   std::vector<Frame> frames_;
@@ -53,7 +54,8 @@ void ControlMember::run() {
   if (!connect()) return;
   while (stage_ != Stage::over && !is_stopping()) {
     for (Frame& frame : take_outbox()) link_.send(frame);
-    static_cast<void>(link_.flush());  // what the hub wrote before it went may still be readable; receive() finds the end
+    static_cast<void>(
+        link_.flush());  // what the hub wrote before it went may still be readable; receive() finds the end
     const bool is_starting = stage_ != Stage::ready;
     wait(is_starting ? asked_until_.value_or(deadline_) : Clock::time_point::max());
     drain_wake();
@@ -95,10 +97,11 @@ bool ControlMember::connect() {
     }
     const Clock::time_point now = Clock::now();
     if (now >= deadline_) {
-      give_up(Status(StatusCode::timeout,
-                     fmt::format("rank 0 of {} did not arrive within {}: nobody listens at abstract socket @{}",
-                                 options_.size, format_seconds(options_.timeout), options_.meeting_point),
-                     0));
+      give_up(
+          Status(StatusCode::timeout,
+                 fmt::format("rank 0 of {} did not arrive within {}: nobody listens at abstract socket @{}",
+                             options_.size, format_seconds(options_.timeout), options_.meeting_point),
+                 0));
       return false;
     }
     wait(std::min(now + pause, deadline_));
@@ -127,7 +130,8 @@ void ControlMember::on_frame(const Frame& frame) {
       on_challenge(frame);
       break;
     case FrameType::refused:
-      if (!decode(frame.payload, status) || status.code == StatusCode::ok) status = {StatusCode::refused, "no reason given"};
+      if (!decode(frame.payload, status) || status.code == StatusCode::ok)
+        status = {StatusCode::refused, "no reason given"};
       give_up(Status(status.code, status.message));
       break;
     case FrameType::ready:
@@ -143,8 +147,8 @@ void ControlMember::on_frame(const Frame& frame) {
       deliver(frame);
       break;
     case FrameType::goodbye:
-      // Rank 0 has left in peace. The others go on without a control channel: what it would tell us now comes from
-      // deadlines only.
+      // Rank 0 has left in peace. The others go on without a control channel: what it would tell us now comes
+      // from deadlines only.
       lose(Status(StatusCode::peer_failed, "rank 0 has left the world", 0));
       stage_ = Stage::over;
       break;
@@ -159,9 +163,10 @@ void ControlMember::on_challenge(const Frame& frame) {
     return give_up(Status(StatusCode::refused, "rank 0 answers in another protocol"));
   }
   if (!is_equal(challenge.proof, prove_hub(options_.secret, nonce_, challenge.nonce))) {
-    return give_up(Status(StatusCode::refused,
-                          fmt::format("the job at abstract socket @{} has another secret than this process (TUTTI_SECRET)",
-                                      options_.meeting_point)));
+    return give_up(Status(
+        StatusCode::refused,
+        fmt::format("the job at abstract socket @{} has another secret than this process (TUTTI_SECRET)",
+                    options_.meeting_point)));
   }
   ProofPayload proof;
   proof.claim = MemberClaim{options_.rank, options_.size, options_.build_id};

@@ -1,9 +1,9 @@
-// Why an operation does not end: ranks compare the calls they are stuck in and ask each other how far they have come.
-// Part of WorldState; knows no transport.
+// Why an operation does not end: ranks compare the calls they are stuck in and ask each other how far they
+// have come. Part of WorldState; knows no transport.
 //
-// A stalled rank tells one other member (rank = sequence mod p) the fingerprint of its call. Whoever makes a different
-// call with the same number is stuck as well, or its message is found wrong where it arrives; in the first case both tell
-// the same rank, which sees the difference even if no message ever arrives.
+// A stalled rank tells one other member (rank = sequence mod p) the fingerprint of its call. Whoever makes a
+// different call with the same number is stuck as well, or its message is found wrong where it arrives; in
+// the first case both tell the same rank, which sees the difference even if no message ever arrives.
 #include <fmt/format.h>
 
 #include "runtime/base/log.hpp"
@@ -63,8 +63,9 @@ void WorldState::warn_of_stall(const Stall& stall) {
   }
   const std::string missing = describe_missing(ask_members(context, kAnswerTime), stall.sequence);
   log_warn("{} (operation {}) has waited {}; {}", stall.call, stall.sequence, seconds,
-           missing.empty() ? fmt::format("all ranks have called it, and it waits for rank {}", stall.awaited_rank)
-                           : "not there: " + missing);
+           missing.empty()
+               ? fmt::format("all ranks have called it, and it waits for rank {}", stall.awaited_rank)
+               : "not there: " + missing);
 }
 
 void WorldState::on_message(int source, std::string_view bytes) {
@@ -85,7 +86,8 @@ void WorldState::on_report(int source, ByteReader& reader) {
   std::uint64_t context = 0;
   std::uint32_t sequence = 0;
   Report report;
-  if (!reader.get(context) || !reader.get(sequence) || !reader.get(report.fingerprint) || !reader.get_text(report.call)) {
+  if (!reader.get(context) || !reader.get(sequence) || !reader.get(report.fingerprint) ||
+      !reader.get_text(report.call)) {
     return;
   }
   int other = -1;
@@ -113,11 +115,13 @@ void WorldState::on_report(int source, ByteReader& reader) {
     std::swap(first_call, second_call);
   }
   if (first_call == second_call) second_call += " with other counts or settings";
-  control().abort(context, Status(StatusCode::mismatch,
-                                  fmt::format("ranks of one group made different calls: as operation {} rank {} called {}, "
-                                              "rank {} called {}",
-                                              sequence, first, first_call, second, second_call),
-                                  second));
+  control().abort(
+      context,
+      Status(StatusCode::mismatch,
+             fmt::format("ranks of one group made different calls: as operation {} rank {} called {}, "
+                         "rank {} called {}",
+                         sequence, first, first_call, second, second_call),
+             second));
 }
 
 void WorldState::on_question(int source, ByteReader& reader) {
@@ -140,7 +144,9 @@ void WorldState::on_answer(int source, ByteReader& reader) {
   std::uint64_t inquiry = 0;
   std::uint8_t has_group = 0;
   RankState state;
-  if (!reader.get(inquiry) || !reader.get(has_group) || !reader.get(state.sequence) || !reader.get_text(state.call)) return;
+  if (!reader.get(inquiry) || !reader.get(has_group) || !reader.get(state.sequence) ||
+      !reader.get_text(state.call))
+    return;
   state.has_group = has_group != 0;
   const std::lock_guard lock(talk_mutex_);
   const auto found = inquiries_.find(inquiry);
@@ -149,7 +155,8 @@ void WorldState::on_answer(int source, ByteReader& reader) {
   answered_.notify_all();
 }
 
-std::vector<std::optional<RankState>> WorldState::ask_members(std::uint64_t context, std::chrono::milliseconds at_most) {
+std::vector<std::optional<RankState>> WorldState::ask_members(std::uint64_t context,
+                                                              std::chrono::milliseconds at_most) {
   std::vector<int> ranks;
   {
     const std::lock_guard lock(groups_mutex_);
@@ -186,7 +193,8 @@ std::string describe_missing(const std::vector<std::optional<RankState>>& states
     std::string why = "does not answer: frozen, or its node is unreachable";
     if (state && !state->has_group) why = "is alive but has left the group or not made it yet";
     if (state && state->has_group) {
-      why = state->sequence == 0 ? "is alive but has called nothing yet" : "is alive; its last call was " + state->call;
+      why = state->sequence == 0 ? "is alive but has called nothing yet"
+                                 : "is alive; its last call was " + state->call;
     }
     text += fmt::format("{}rank {} ({})", text.empty() ? "" : ", ", rank, why);
   }

@@ -10,7 +10,8 @@ namespace tutti {
 namespace {
 
 Status program_failed(std::string_view what, const std::exception& error) {
-  return Status(StatusCode::internal, fmt::format("the program's exchange: {} threw: {}", what, error.what()));
+  return Status(StatusCode::internal,
+                fmt::format("the program's exchange: {} threw: {}", what, error.what()));
 }
 
 class FunctionExchange final : public Exchange {
@@ -25,12 +26,12 @@ class FunctionExchange final : public Exchange {
     try {
       std::vector<std::string> all = allgather_(mine);
       if (all.size() != static_cast<std::size_t>(size_)) {
-        return invalid_argument(fmt::format("the program's exchange: allgather returned {} values for {} ranks",
-                                            all.size(), size_));
+        return invalid_argument(fmt::format(
+            "the program's exchange: allgather returned {} values for {} ranks", all.size(), size_));
       }
       if (all[static_cast<std::size_t>(rank_)] != mine) {
-        return invalid_argument(
-            fmt::format("the program's exchange: allgather's value {} is not what rank {} gave", rank_, rank_));
+        return invalid_argument(fmt::format(
+            "the program's exchange: allgather's value {} is not what rank {} gave", rank_, rank_));
       }
       return all;
     } catch (const std::exception& error) {
@@ -59,7 +60,8 @@ class StoreExchange final : public Exchange {
       std::vector<std::string> all;
       for (int rank = 0; rank < size_; ++rank) {
         if (Clock::now() > deadline) {
-          return Status(StatusCode::timeout, fmt::format("the program's store: no value of rank {} in time", rank), rank);
+          return Status(StatusCode::timeout,
+                        fmt::format("the program's store: no value of rank {} in time", rank), rank);
         }
         all.push_back(get_(key(rank)));
       }
@@ -84,7 +86,8 @@ std::unique_ptr<Exchange> make_function_exchange(int rank, int size, AllgatherFu
   return std::make_unique<FunctionExchange>(rank, size, std::move(allgather));
 }
 
-std::unique_ptr<Exchange> make_store_exchange(int rank, int size, std::string prefix, PutFunction put, GetFunction get) {
+std::unique_ptr<Exchange> make_store_exchange(int rank, int size, std::string prefix, PutFunction put,
+                                              GetFunction get) {
   return std::make_unique<StoreExchange>(rank, size, std::move(prefix), std::move(put), std::move(get));
 }
 

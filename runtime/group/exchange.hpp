@@ -19,8 +19,9 @@ class Exchange {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Every member contributes bytes (of any length) and gets all contributions in rank order. All members make the
-  // same calls in the same order; one thread at a time. Errors: timeout naming who is missing, peer_failed.
+  // Every member contributes bytes (of any length) and gets all contributions in rank order. All members make
+  // the same calls in the same order; one thread at a time. Errors: timeout naming who is missing,
+  // peer_failed.
   virtual Result<std::vector<std::string>> allgather(std::string_view mine, Clock::time_point deadline) = 0;
 
   // Nobody returns before everybody has called.
@@ -31,11 +32,12 @@ class Exchange {
 using AllgatherFunction = std::function<std::vector<std::string>(std::string_view mine)>;
 std::unique_ptr<Exchange> make_function_exchange(int rank, int size, AllgatherFunction allgather);
 
-// A key-value store of the program, as torch's Store: `get` waits until the key exists. Keys start with `prefix`, which
-// must be new for every world that uses the same store. Both may throw.
+// A key-value store of the program, as torch's Store: `get` waits until the key exists. Keys start with
+// `prefix`, which must be new for every world that uses the same store. Both may throw.
 using PutFunction = std::function<void(const std::string& key, const std::string& value)>;
 using GetFunction = std::function<std::string(const std::string& key)>;
-std::unique_ptr<Exchange> make_store_exchange(int rank, int size, std::string prefix, PutFunction put, GetFunction get);
+std::unique_ptr<Exchange> make_store_exchange(int rank, int size, std::string prefix, PutFunction put,
+                                              GetFunction get);
 
 // "rank 2 of 8", "ranks 2, 5 of 8": the beginning of every message that names who is missing.
 std::string name_ranks(const std::vector<int>& ranks, int size);

@@ -9,8 +9,8 @@ namespace {
 // The secret is text of any length; BLAKE2b takes keys of 16 to 64 bytes.
 Proof derive_key(std::string_view secret) {
   Proof key{};
-  crypto_generichash(key.data(), key.size(), reinterpret_cast<const unsigned char*>(secret.data()), secret.size(),
-                     nullptr, 0);
+  crypto_generichash(key.data(), key.size(), reinterpret_cast<const unsigned char*>(secret.data()),
+                     secret.size(), nullptr, 0);
   return key;
 }
 
@@ -24,8 +24,8 @@ Proof authenticate(std::string_view secret, std::string_view role, const Nonce& 
   const std::string message = writer.take();
   Proof key = derive_key(secret);
   Proof mac{};
-  crypto_generichash(mac.data(), mac.size(), reinterpret_cast<const unsigned char*>(message.data()), message.size(),
-                     key.data(), key.size());
+  crypto_generichash(mac.data(), mac.size(), reinterpret_cast<const unsigned char*>(message.data()),
+                     message.size(), key.data(), key.size());
   sodium_memzero(key.data(), key.size());
   return mac;
 }

@@ -1,5 +1,5 @@
-// Proves to each other that two processes know the secret of one job, without sending it: challenge and response with
-// keyed BLAKE2b. Pure functions; knows no socket.
+// Proves to each other that two processes know the secret of one job, without sending it: challenge and
+// response with keyed BLAKE2b. Pure functions; knows no socket.
 //
 //   member                                hub
 //   hello     nonce_m              ->
@@ -7,7 +7,8 @@
 //   proof     MAC("member", nonce_m, nonce_h, claim), claim (rank, size, build)  ->
 //                                  <-     refused with a reason, or later ready
 //
-// The roles in the MAC keep a reflected message from being a proof; the nonces keep an old one from being one.
+// The roles in the MAC keep a reflected message from being a proof; the nonces keep an old one from being
+// one.
 #pragma once
 
 #include <string_view>

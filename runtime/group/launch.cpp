@@ -25,10 +25,12 @@ struct PlaceVariables {
   const char* local_rank;
   const char* local_size;
 };
-constexpr PlaceVariables kTuttiRun = {"tutti run", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE"};
+constexpr PlaceVariables kTuttiRun = {"tutti run", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_LOCAL_RANK",
+                                      "TUTTI_LOCAL_SIZE"};
 constexpr PlaceVariables kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 
-Result<int> parse_int(std::string_view name, std::string_view text, int low, int high, std::string_view meaning) {
+Result<int> parse_int(std::string_view name, std::string_view text, int low, int high,
+                      std::string_view meaning) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || value < low || value > high) {
@@ -41,9 +43,10 @@ Result<int> parse_int(std::string_view name, std::string_view text, int low, int
 Result<std::string> require(const Environment& environment, const char* name, std::string_view launcher) {
   const auto text = environment.find(name);
   if (!text) {
-    return invalid_argument(fmt::format("{} is not set, but other variables say that {} started this process; set it, "
-                                        "or unset RANK, WORLD_SIZE and TUTTI_JOB_ID for a world of one",
-                                        name, launcher));
+    return invalid_argument(
+        fmt::format("{} is not set, but other variables say that {} started this process; set it, "
+                    "or unset RANK, WORLD_SIZE and TUTTI_JOB_ID for a world of one",
+                    name, launcher));
   }
   return std::string(*text);
 }
@@ -75,34 +78,37 @@ Status read_place(const Environment& environment, const PlaceVariables& names, L
     info.local_rank = *value;
   }
   if (info.local_size != info.size) {
-    return unsupported(fmt::format("{}={} but {}={}: a job on several nodes needs a transport between nodes, which this "
-                                   "build does not have",
-                                   names.size, info.size, names.local_size, info.local_size));
+    return unsupported(
+        fmt::format("{}={} but {}={}: a job on several nodes needs a transport between nodes, which this "
+                    "build does not have",
+                    names.size, info.size, names.local_size, info.local_size));
   }
   return {};
 }
 
-// `tutti run` sets both families of names. If another launcher has changed one since, we cannot know whose job this is.
+// `tutti run` sets both families of names. If another launcher has changed one since, we cannot know whose
+// job this is.
 Status check_agreement(const Environment& environment) {
   constexpr std::pair<const char*, const char*> kPairs[] = {{kTuttiRun.rank, kTorchrun.rank},
                                                             {kTuttiRun.size, kTorchrun.size}};
   for (const auto& [ours, theirs] : kPairs) {
     const auto our_text = environment.find(ours), their_text = environment.find(theirs);
     if (our_text && their_text && *our_text != *their_text) {
-      return invalid_argument(fmt::format("{}={} but {}={}: two launchers disagree; unset TUTTI_JOB_ID to follow {}, or "
-                                          "{} to follow {}",
-                                          ours, *our_text, theirs, *their_text, theirs, theirs, ours));
+      return invalid_argument(
+          fmt::format("{}={} but {}={}: two launchers disagree; unset TUTTI_JOB_ID to follow {}, or "
+                      "{} to follow {}",
+                      ours, *our_text, theirs, *their_text, theirs, theirs, ours));
     }
   }
   return {};
 }
 
-// Abstract socket names are seen by every user, so they hold the user id; a name longer than the kernel takes, or one
-// with odd characters, is hashed.
+// Abstract socket names are seen by every user, so they hold the user id; a name longer than the kernel
+// takes, or one with odd characters, is hashed.
 std::string make_meeting_point(std::string_view kind, std::string_view text) {
   std::array<unsigned char, 16> hash{};
-  crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(text.data()), text.size(), nullptr,
-                     0);
+  crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(text.data()),
+                     text.size(), nullptr, 0);
   return fmt::format("tutti/{}/{}/{:02x}", ::getuid(), kind, fmt::join(hash, ""));
 }
 
@@ -138,9 +144,9 @@ Result<LaunchInfo> detect_launch(const Environment& environment) {
   if (!port) return port.status();
   info.secret = text_of("TUTTI_SECRET");
   // The restart count keeps a restarted job apart from ranks of its earlier life that are still dying.
-  info.meeting_point =
-      make_meeting_point("torchrun", fmt::format("{}|{}|{}|{}", *address, *port, text_of("TORCHELASTIC_RUN_ID"),
-                                                 text_of("TORCHELASTIC_RESTART_COUNT")));
+  info.meeting_point = make_meeting_point(
+      "torchrun", fmt::format("{}|{}|{}|{}", *address, *port, text_of("TORCHELASTIC_RUN_ID"),
+                              text_of("TORCHELASTIC_RESTART_COUNT")));
   return info;
 }
 
@@ -166,7 +172,8 @@ Result<LaunchInfo> launch_from_unique_id(std::string_view id, int rank, int size
   if (rank < 0 || rank >= size) {
     return invalid_argument(fmt::format("rank={}: expected a rank from 0 to {}", rank, size - 1));
   }
-  LaunchInfo info{rank, size, rank, size, {}, std::string(id.substr(id.size() - kIdSecretDigits)), "unique id"};
+  LaunchInfo info{rank,       size, rank, size, {}, std::string(id.substr(id.size() - kIdSecretDigits)),
+                  "unique id"};
   info.meeting_point = make_meeting_point("id", id.substr(kIdPrefix.size(), kIdNameDigits));
   return info;
 }

@@ -21,14 +21,14 @@ struct LaunchInfo {
   std::string launcher;       // "tutti run", "torchrun", "unique id", "exchange", "none"
 };
 
-// Recognises, in this order: `tutti run` (TUTTI_JOB_ID with TUTTI_RANK, TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE,
-// TUTTI_SECRET), torchrun and programs that set the same variables by hand (RANK or WORLD_SIZE), nothing: a world of
-// one. Errors: invalid_argument naming the variable that is missing, wrong or contradicts another, and what was
-// expected; unsupported for a job on several nodes.
+// Recognises, in this order: `tutti run` (TUTTI_JOB_ID with TUTTI_RANK, TUTTI_SIZE, TUTTI_LOCAL_RANK,
+// TUTTI_LOCAL_SIZE, TUTTI_SECRET), torchrun and programs that set the same variables by hand (RANK or
+// WORLD_SIZE), nothing: a world of one. Errors: invalid_argument naming the variable that is missing, wrong
+// or contradicts another, and what was expected; unsupported for a job on several nodes.
 Result<LaunchInfo> detect_launch(const Environment& environment);
 
-// A fresh identifier of a job: text without spaces that one process makes and hands to all others by any means. It holds
-// the secret of the job, so whoever reads it can join.
+// A fresh identifier of a job: text without spaces that one process makes and hands to all others by any
+// means. It holds the secret of the job, so whoever reads it can join.
 Result<std::string> new_unique_id();
 // The place of `rank` of `size` in the job of that id. Errors: invalid_argument.
 Result<LaunchInfo> launch_from_unique_id(std::string_view id, int rank, int size);

@@ -38,7 +38,10 @@ int make_socket() { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_N
 Link::Link(int fd) : fd_(fd) { close_on_fork(fd); }
 
 Link::Link(Link&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), parser_(std::move(other.parser_)), out_(std::move(other.out_)), sent_(other.sent_) {}
+    : fd_(std::exchange(other.fd_, -1)),
+      parser_(std::move(other.parser_)),
+      out_(std::move(other.out_)),
+      sent_(other.sent_) {}
 
 Link& Link::operator=(Link&& other) noexcept {
   if (this != &other) {
@@ -81,7 +84,8 @@ Status Link::receive(std::vector<Frame>& frames) {
   }
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return {};
   if (got == 0) return Status(StatusCode::peer_failed, "connection closed");
-  if (got < 0) return Status(StatusCode::peer_failed, fmt::format("connection lost ({})", std::strerror(errno)));
+  if (got < 0)
+    return Status(StatusCode::peer_failed, fmt::format("connection lost ({})", std::strerror(errno)));
   parser_.feed({bytes.data(), static_cast<std::size_t>(got)});
   for (;;) {
     Result<std::optional<Frame>> frame = parser_.next();
@@ -96,13 +100,15 @@ Result<int> listen_at(const std::string& name) {
   if (fd < 0) return system_error("socket", name);
   sockaddr_un address;
   const socklen_t address_bytes = fill_address(name, address);
-  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), address_bytes) != 0 || ::listen(fd, SOMAXCONN) != 0) {
+  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), address_bytes) != 0 ||
+      ::listen(fd, SOMAXCONN) != 0) {
     const bool is_taken = errno == EADDRINUSE;
-    const Status status = is_taken ? Status(StatusCode::resource_exhausted,
-                                            fmt::format("abstract socket @{} is taken: another process is rank 0 of a "
-                                                        "job with the same address, port and id",
-                                                        name))
-                                   : system_error("bind", name);
+    const Status status =
+        is_taken ? Status(StatusCode::resource_exhausted,
+                          fmt::format("abstract socket @{} is taken: another process is rank 0 of a "
+                                      "job with the same address, port and id",
+                                      name))
+                 : system_error("bind", name);
     ::close(fd);
     return status;
   }

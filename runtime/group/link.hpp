@@ -25,8 +25,8 @@ class Link {
   void send(const Frame& frame) { append_frame(out_, frame); }
   // Writes what the socket takes. Errors: peer_failed when the connection is gone.
   Status flush();
-  // Appends the frames that have arrived. Errors, after what had arrived before them: peer_failed at end of file,
-  // refused for bytes that are no frame.
+  // Appends the frames that have arrived. Errors, after what had arrived before them: peer_failed at end of
+  // file, refused for bytes that are no frame.
   Status receive(std::vector<Frame>& frames);
   void close();
 
@@ -40,7 +40,8 @@ class Link {
 // An abstract unix socket of this name, listening, or connected to; non-blocking and closed on exec.
 // Errors: resource_exhausted when the name is taken, internal with the system's reason.
 Result<int> listen_at(const std::string& name);
-// The connected descriptor, -1 while nobody listens there, or an error; refused if the listener is another user.
+// The connected descriptor, -1 while nobody listens there, or an error; refused if the listener is another
+// user.
 Result<int> try_connect(const std::string& name);
 // Is the process at the other end of the same user?
 bool is_same_user(int fd, int* pid);

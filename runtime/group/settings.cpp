@@ -15,18 +15,21 @@ constexpr std::uint32_t kOutnumberedSpins = 2;
 
 std::string variable_of(std::string_view prefix, Collective collective) {
   std::string name(prefix);
-  for (const char c : to_string(collective)) name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  for (const char c : to_string(collective))
+    name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return name;
 }
 
-Status read_duration(const Environment& environment, std::string_view name, std::chrono::milliseconds& value) {
+Status read_duration(const Environment& environment, std::string_view name,
+                     std::chrono::milliseconds& value) {
   const auto duration = get_duration(environment, name);
   if (!duration) return duration.status();
   if (*duration) value = std::chrono::ceil<std::chrono::milliseconds>(**duration);
   return {};
 }
 
-// Intel MPI's variables are for another library: one that we cannot follow is worth a warning, not a failed start.
+// Intel MPI's variables are for another library: one that we cannot follow is worth a warning, not a failed
+// start.
 void add_intel_rule(const Environment& environment, Collective collective, std::vector<RuleText>& texts) {
   std::string name = variable_of("I_MPI_ADJUST_", collective);
   auto text = environment.find(name);
@@ -41,7 +44,8 @@ void add_intel_rule(const Environment& environment, Collective collective, std::
   }
 }
 
-// Every rule text that is in force goes into the contract: two ranks with different rules would choose differently.
+// Every rule text that is in force goes into the contract: two ranks with different rules would choose
+// differently.
 Result<std::unique_ptr<const Selector>> read_rules(const Environment& environment, WorldSettings& settings) {
   std::vector<RuleText> texts;
   for (int i = 0; i < kCollectiveCount; ++i) {
@@ -74,10 +78,12 @@ Result<std::vector<std::string>> read_transports(const Environment& environment)
     const std::size_t comma = rest.find(',');
     const std::string name(rest.substr(0, comma));
     const auto entries = transport_entries();
-    if (std::none_of(entries.begin(), entries.end(), [&](const TransportEntry& e) { return e.name == name; })) {
-      return invalid_argument(fmt::format("TUTTI_TRANSPORTS='{}': there is no transport '{}'; expected auto or some of{}, "
-                                          "separated by commas",
-                                          **text, name, known));
+    if (std::none_of(entries.begin(), entries.end(),
+                     [&](const TransportEntry& e) { return e.name == name; })) {
+      return invalid_argument(
+          fmt::format("TUTTI_TRANSPORTS='{}': there is no transport '{}'; expected auto or some of{}, "
+                      "separated by commas",
+                      **text, name, known));
     }
     names.push_back(name);
     if (comma == std::string_view::npos) return names;
@@ -107,7 +113,9 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   TUTTI_RETURN_IF_ERROR(read_duration(environment, "TUTTI_STALL_WARNING", settings.stall_warning));
   const auto check = get_enum(environment, "TUTTI_CHECK");
   if (!check) return check.status();
-  settings.check = *check == "off" ? CheckLevel::off : *check == "group" ? CheckLevel::group : CheckLevel::local;
+  settings.check = *check == "off"     ? CheckLevel::off
+                   : *check == "group" ? CheckLevel::group
+                                       : CheckLevel::local;
   settings.contract.emplace_back("TUTTI_CHECK", *check);
   settings.contract.emplace_back("TUTTI_TRANSPORTS", environment.find("TUTTI_TRANSPORTS").value_or("auto"));
   auto transports = read_transports(environment);
@@ -132,7 +140,8 @@ WaitPolicy WorldSettings::wait_policy(int local_size, int cpu_count) const {
   if (wait_mode == "spin") policy = {~0U, 0, false};
   if (wait_mode == "yield") policy = {0, ~0U, false};
   if (wait_mode == "sleep") policy = {0, 0, true};
-  if (spin_polls) policy.spin_polls = static_cast<std::uint32_t>(std::clamp<std::int64_t>(*spin_polls, 0, 1 << 30));
+  if (spin_polls)
+    policy.spin_polls = static_cast<std::uint32_t>(std::clamp<std::int64_t>(*spin_polls, 0, 1 << 30));
   return policy;
 }
 

@@ -1,5 +1,5 @@
-// What the environment says about a world: deadlines, checks, waiting, transports and rules, read once at its start.
-// Knows no socket and no rank.
+// What the environment says about a world: deadlines, checks, waiting, transports and rules, read once at its
+// start. Knows no socket and no rank.
 #pragma once
 
 #include <chrono>
@@ -35,7 +35,8 @@ struct WorldSettings {
   // What all ranks must have equal, as (variable, text): compared when a world is made.
   std::vector<std::pair<std::string, std::string>> contract;
 
-  // How a thread waits when `local_size` ranks share `cpu_count` CPUs: without spinning if they outnumber them.
+  // How a thread waits when `local_size` ranks share `cpu_count` CPUs: without spinning if they outnumber
+  // them.
   WaitPolicy wait_policy(int local_size, int cpu_count) const;
 };
 

@@ -74,7 +74,8 @@ Status compare_contracts(const std::vector<Card>& cards) {
       std::string text = fmt::format("{} must be equal on all ranks but is", name);
       const char* separator = " ";
       for (const auto& [value, ranks] : holders) {
-        text += fmt::format("{}'{}' on {}", separator, value, name_ranks(ranks, static_cast<int>(cards.size())));
+        text +=
+            fmt::format("{}'{}' on {}", separator, value, name_ranks(ranks, static_cast<int>(cards.size())));
         separator = "; ";
       }
       return invalid_argument(text);
@@ -88,8 +89,8 @@ std::uint32_t hash_of(const std::vector<std::pair<std::string, std::string>>& co
   for (const auto& [name, value] : contract) text += name + "=" + value + "\n";
   std::uint32_t hash = 0;
   std::array<unsigned char, crypto_generichash_BYTES_MIN> digest{};
-  crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-                     nullptr, 0);
+  crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(text.data()),
+                     text.size(), nullptr, 0);
   std::memcpy(&hash, digest.data(), sizeof hash);
   return hash;
 }
@@ -99,14 +100,16 @@ std::uint32_t hash_of(const std::vector<std::pair<std::string, std::string>>& co
 WorldState::WorldState(World world, WorldSettings settings)
     : world_(std::move(world)), settings_(std::move(settings)), fork_generation_(tutti::fork_generation()) {}
 
-Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& options, WorldSettings settings) {
+Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& options,
+                                                     WorldSettings settings) {
   Result<World> joined = bootstrap(options);
   if (!joined) return joined.status();
   set_log_rank(joined->info.size > 1 ? joined->info.rank : -1);
   // A child of fork() has no control thread and no peers: it must not tear down what belongs to the parent.
-  std::shared_ptr<WorldState> world(new WorldState(*std::move(joined), std::move(settings)), [](WorldState* state) {
-    if (state->fork_generation_ == tutti::fork_generation()) delete state;
-  });
+  std::shared_ptr<WorldState> world(new WorldState(*std::move(joined), std::move(settings)),
+                                    [](WorldState* state) {
+                                      if (state->fork_generation_ == tutti::fork_generation()) delete state;
+                                    });
   TUTTI_RETURN_IF_ERROR(world->agree(options.build_id));
   TUTTI_RETURN_IF_ERROR(world->open_transports(world->is_one_process_));
   world->control().set_listener(world.get());
@@ -133,7 +136,8 @@ Status WorldState::agree(std::string_view build_id) {
   CPU_ZERO(&cpus);
   is_one_process_ = true;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-    if (!decode((*all)[rank], cards[rank])) return internal_error(fmt::format("the card of rank {} is malformed", rank));
+    if (!decode((*all)[rank], cards[rank]))
+      return internal_error(fmt::format("the card of rank {} is malformed", rank));
     CPU_OR(&cpus, &cpus, &cards[rank].cpus);
     is_one_process_ = is_one_process_ && cards[rank].process == mine.process;
   }
@@ -169,7 +173,8 @@ Status WorldState::open_transports(bool is_one_process) {
 }
 
 // Both sides take the first transport of the common order of preference that both have and that reaches.
-Status WorldState::swap_addresses(std::vector<std::unique_ptr<Transport>>& transports, Clock::time_point deadline) {
+Status WorldState::swap_addresses(std::vector<std::unique_ptr<Transport>>& transports,
+                                  Clock::time_point deadline) {
   ByteWriter writer;
   for (const auto& transport : transports) {
     const std::vector<std::byte> address = transport->address(0);
@@ -200,7 +205,8 @@ Status WorldState::swap_addresses(std::vector<std::unique_ptr<Transport>>& trans
       if (cost) {
         peers_[rank] = PeerAddress{transport.get(), {card.begin(), card.end()}};
       } else {
-        reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", found->first, cost.status().message());
+        reasons +=
+            fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", found->first, cost.status().message());
       }
     }
     if (peers_[rank].transport == nullptr && !transports.empty()) {

@@ -18,8 +18,8 @@
 
 namespace tutti {
 
-// A group as its world sees it. Every method is called with the world's registry locked, so the object cannot go away
-// during the call; none may block or call back into the registry.
+// A group as its world sees it. Every method is called with the world's registry locked, so the object cannot
+// go away during the call; none may block or call back into the registry.
 class GroupMember {
  public:
   virtual std::uint64_t context() const = 0;
@@ -45,8 +45,8 @@ struct RankState {
 
 class WorldState final : private ControlListener {
  public:
-  // Joins the job, agrees with the others, opens the transports. Collective over all ranks; errors of bootstrap(), and
-  // invalid_argument if the ranks' settings differ, listing ranks and both values.
+  // Joins the job, agrees with the others, opens the transports. Collective over all ranks; errors of
+  // bootstrap(), and invalid_argument if the ranks' settings differ, listing ranks and both values.
   static Result<std::shared_ptr<WorldState>> make(const BootstrapOptions& options, WorldSettings settings);
   ~WorldState();
   WorldState(const WorldState&) = delete;
@@ -108,14 +108,16 @@ class WorldState final : private ControlListener {
 
   std::mutex talk_mutex_;  // the following; never held together with groups_mutex_
   std::condition_variable answered_;
-  std::map<std::pair<std::uint64_t, std::uint32_t>, std::map<int, Report>> reports_;  // by (context, sequence), world rank
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::map<int, Report>>
+      reports_;  // by (context, sequence), world rank
   std::map<std::uint64_t, Inquiry> inquiries_;
   std::uint64_t next_inquiry_ = 1;
-  std::map<std::uint64_t, std::uint32_t> warned_;  // last sequence per context that a stall warning was given for
+  std::map<std::uint64_t, std::uint32_t>
+      warned_;  // last sequence per context that a stall warning was given for
 };
 
-// "rank 2 (last call: broadcast (f32), operation 6), rank 3 (does not answer)": who has not submitted operation
-// `sequence`; empty if all have. Index of `states` is the group rank.
+// "rank 2 (last call: broadcast (f32), operation 6), rank 3 (does not answer)": who has not submitted
+// operation `sequence`; empty if all have. Index of `states` is the group rank.
 std::string describe_missing(const std::vector<std::optional<RankState>>& states, std::uint32_t sequence);
 
 }  // namespace tutti

@@ -23,7 +23,8 @@ Status check_slice(std::span<const Schedule> ranks, const Schedule& s, std::uint
   if (slice.owner != kSelf && (slice.owner < 0 || static_cast<std::uint32_t>(slice.owner) >= s.size))
     return bad(s, step, fmt::format("names memory of rank {} of {}", slice.owner, s.size));
   if (slice.owner == static_cast<std::int32_t>(s.rank))
-    return bad(s, step, fmt::format("{} names its own memory as that of a rank: leave the rank out", to_text(slice)));
+    return bad(s, step,
+               fmt::format("{} names its own memory as that of a rank: leave the rank out", to_text(slice)));
   const Schedule& owner = slice.owner == kSelf ? s : ranks[static_cast<std::uint32_t>(slice.owner)];
   if (slice.count == 0) return bad(s, step, "touches a slice of no blocks");
   if (slice.count > s.atoms() || slice.first >= s.atoms())
@@ -117,8 +118,7 @@ std::string describe_step(const Schedule& s, std::uint32_t step) {
 std::string describe_location(const Schedule& s, std::uint32_t where) {
   if (where >= 2 * s.atoms()) return fmt::format("scratch slot {}", where - 2 * s.atoms());
   const std::uint32_t atom = where % s.atoms();
-  std::string text =
-      fmt::format("{} block {}", where < s.atoms() ? "input" : "output", atom / s.segments);
+  std::string text = fmt::format("{} block {}", where < s.atoms() ? "input" : "output", atom / s.segments);
   if (s.segments > 1) text += fmt::format(" segment {}", atom % s.segments);
   return text;
 }
@@ -222,9 +222,10 @@ Status check_local_order(const Schedule& s) {
     if (std::equal(given.begin(), given.end(), asked.begin(), asked.end())) continue;
     for (std::uint32_t d : asked) {
       if (std::find(given.begin(), given.end(), d) != given.end() || order.is_complete_before(d, i)) continue;
-      return bad(s, i,
-                 fmt::format("may run before step {} ({}) is complete, and both touch {}: a dependency is missing",
-                             d, to_text(s, s.steps[d]), shared_location(s, s.steps[d], s.steps[i])));
+      return bad(
+          s, i,
+          fmt::format("may run before step {} ({}) is complete, and both touch {}: a dependency is missing",
+                      d, to_text(s, s.steps[d]), shared_location(s, s.steps[d], s.steps[i])));
     }
   }
   return {};

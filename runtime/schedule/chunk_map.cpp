@@ -39,8 +39,15 @@ bool holds_own_block(const Schedule& s, Buffer buffer, bool is_root) {
 
 }  // namespace
 
-ChunkMap::ChunkMap(const Schedule& s)
-    : is_root_(s.rank == s.root), root_(s.root), blocks_(s.blocks), segments_(s.segments) {
+ChunkMap::ChunkMap(const Schedule& s) { reset(s); }
+
+void ChunkMap::reset(const Schedule& s) {
+  is_root_ = s.rank == s.root;
+  root_ = s.root;
+  blocks_ = s.blocks;
+  segments_ = s.segments;
+  bind(Kind::vector, 0, 1);
+  max_atom_count_ = 0;
   for (const Buffer buffer : {Buffer::input, Buffer::output}) {
     Side& at = buffer == Buffer::input ? input_ : output_;
     at.window = window(s, buffer);

@@ -33,6 +33,8 @@ class ChunkMap {
   ChunkMap() = default;
   // Takes the grid, windows and placement of a schedule; all counts are zero until one of the following.
   explicit ChunkMap(const Schedule& schedule);
+  // The same for an object that has been bound before: keeps its storage.
+  void reset(const Schedule& schedule);
 
   // allreduce, broadcast, reduce, scan, exscan: `count` elements cut into balanced blocks.
   void bind_vector(std::uint64_t count, std::uint64_t granule = 1);
@@ -67,7 +69,7 @@ class ChunkMap {
   enum class Kind : std::uint8_t { vector, equal, listed };
   struct Side {  // a user buffer
     Window window;
-    bool is_own_block[2] = {};           // by "is the owner the root": the owner's block alone, at offset 0
+    bool is_own_block[2] = {};         // by "is the owner the root": the owner's block alone, at offset 0
     std::vector<std::uint64_t> first;  // listed only
     std::vector<std::uint64_t> count;  // listed only
   };

@@ -52,7 +52,8 @@ Result<std::string> export_goal(std::span<const Schedule> ranks, const GoalOptio
     const std::vector<std::uint32_t> previous = previous_in_channel(s);
     for (std::uint32_t i = 0; i < s.steps.size(); ++i) {
       text += fmt::format("l{}: {}\n", i + 1, goal_action(s, s.steps[i], options));
-      for (const std::uint32_t d : s.dependencies_of(s.steps[i])) text += fmt::format("l{} requires l{}\n", i + 1, d + 1);
+      for (const std::uint32_t d : s.dependencies_of(s.steps[i]))
+        text += fmt::format("l{} requires l{}\n", i + 1, d + 1);
       const std::uint32_t before = previous[i];
       if (before == kNone) continue;
       const bool is_message = detail::is_message(s.steps[before].verb);
@@ -77,7 +78,8 @@ std::string export_dot(std::span<const Schedule> ranks) {
       Step shown = step;
       shown.dependency_count = 0;  // drawn as edges
       text += fmt::format("    {} [label=\"{}: {}\"];\n", name(s, i), i, to_text(s, shown));
-      for (const std::uint32_t d : s.dependencies_of(step)) edges += fmt::format("  {} -> {};\n", name(s, d), name(s, i));
+      for (const std::uint32_t d : s.dependencies_of(step))
+        edges += fmt::format("  {} -> {};\n", name(s, d), name(s, i));
       if (previous[i] != kNone)
         edges += fmt::format("  {} -> {} [style=dashed, color=gray];\n", name(s, previous[i]), name(s, i));
       if (step.verb == Verb::send) sends[{s.rank, step.peer, step.channel}].push_back(name(s, i));

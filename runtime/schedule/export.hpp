@@ -12,8 +12,8 @@
 namespace tutti {
 
 struct GoalOptions {
-  std::uint64_t atom_bytes = 1;          // every atom is this large
-  std::uint64_t reduce_ns_per_kib = 0;   // cost of combining 1024 bytes of two sources
+  std::uint64_t atom_bytes = 1;         // every atom is this large
+  std::uint64_t reduce_ns_per_kib = 0;  // cost of combining 1024 bytes of two sources
   std::uint64_t copy_ns_per_kib = 0;
 };
 

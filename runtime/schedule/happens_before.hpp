@@ -50,7 +50,9 @@ class HappensBefore {
   static constexpr std::uint32_t kNone = ~0U;
 
   std::uint32_t& clock(std::uint32_t thread, std::uint32_t of) { return clocks_[thread * threads_ + of]; }
-  std::uint32_t clock(std::uint32_t thread, std::uint32_t of) const { return clocks_[thread * threads_ + of]; }
+  std::uint32_t clock(std::uint32_t thread, std::uint32_t of) const {
+    return clocks_[thread * threads_ + of];
+  }
   bool is_ordered(const Epoch& earlier, std::uint32_t thread) const {
     return earlier.position <= clock(thread, earlier.thread);
   }

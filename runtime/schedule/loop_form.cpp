@@ -27,7 +27,7 @@ LoopStep plain_step(const Schedule& s, std::uint32_t number) {
   at.step = s.steps[number];
   at.dst.slice = at.step.dst;
   for (const Slice& source : s.sources_of(at.step)) at.sources.push_back({source, 0, 0, 0});
-  for (const std::uint32_t d : s.dependencies_of(at.step)) at.back.push_back(number - d);
+  for (const std::uint32_t d : s.dependencies_of(at.step)) at.dependencies.push_back({number - d, 0});
   if (at.step.fused_with != kNotFused) at.fused_ahead = at.step.fused_with - number;
   at.step.first_source = at.step.source_count = at.step.first_dependency = at.step.dependency_count = 0;
   at.step.fused_with = kNotFused;
@@ -43,14 +43,21 @@ void set_advance(LoopSlice& at, const Slice& next, const Schedule& s) {
                                   static_cast<std::uint32_t>(next.owner), s.size);
 }
 
-bool in_range(std::int64_t value) { return value >= 0 && value <= std::numeric_limits<std::uint32_t>::max(); }
+// A number that advances must stay one that may be written without a loop, too.
+bool in_range(std::int64_t value, std::int64_t advance, std::int64_t least, std::int64_t most) {
+  return advance == 0 || (value >= least && value <= most);
+}
+bool is_ticket(std::int64_t value, std::int64_t advance) {
+  return in_range(value, advance, 1, std::numeric_limits<std::uint32_t>::max());
+}
 
 // The slice in a turn; false if a number leaves its range.
 bool slice_in_turn(const LoopSlice& at, std::uint32_t turn, const Schedule& s, Slice& slice) {
   slice = at.slice;
   slice.first = advanced(slice.first, at.first_advance, turn, s.atoms());
   const std::int64_t slot = at.slice.slot + at.slot_advance * turn;
-  if (!in_range(slot)) return false;
+  const std::int64_t slots = slice.owner == kSelf ? std::int64_t{s.scratch_slots} : std::int64_t{kMaxGrid};
+  if (!in_range(slot, at.slot_advance, 0, slots - 1)) return false;
   slice.slot = static_cast<std::uint32_t>(slot);
   if (slice.owner != kSelf)
     slice.owner = static_cast<std::int32_t>(
@@ -65,7 +72,7 @@ bool append_turn(const LoopStep& at, std::uint32_t turn, Schedule& s, std::vecto
   Step step = at.step;
   step.peer = advanced(step.peer, at.peer_advance, turn, s.size);
   const std::int64_t ticket = at.step.ticket + at.ticket_advance * turn;
-  if (!in_range(ticket) || !slice_in_turn(at.dst, turn, s, step.dst)) return false;
+  if (!is_ticket(ticket, at.ticket_advance) || !slice_in_turn(at.dst, turn, s, step.dst)) return false;
   step.ticket = static_cast<std::uint32_t>(ticket);
   if (at.fused_ahead != 0) step.fused_with = number + at.fused_ahead;
   sources.clear();
@@ -74,9 +81,10 @@ bool append_turn(const LoopStep& at, std::uint32_t turn, Schedule& s, std::vecto
     sources.emplace_back();
     if (!slice_in_turn(source, turn, s, sources.back())) return false;
   }
-  for (const std::uint32_t back : at.back) {
-    if (back == 0 || back > number) return false;
-    dependencies.push_back(number - back);
+  for (const LoopDependency& d : at.dependencies) {
+    const std::int64_t back = d.back + d.advance * turn;
+    if (back <= 0 || back > number) return false;
+    dependencies.push_back(static_cast<std::uint32_t>(number - back));
   }
   s.append(step, sources, dependencies);
   return true;
@@ -84,12 +92,17 @@ bool append_turn(const LoopStep& at, std::uint32_t turn, Schedule& s, std::vecto
 
 // A step of the schedule as turn `turn` of a body's step?
 bool is_turn(const LoopStep& at, std::uint32_t turn, const LoopStep& found, const Schedule& s) {
-  if (at.back != found.back || at.fused_ahead != found.fused_ahead || at.sources.size() != found.sources.size())
+  if (at.dependencies.size() != found.dependencies.size() || at.fused_ahead != found.fused_ahead ||
+      at.sources.size() != found.sources.size())
     return false;
+  for (std::size_t k = 0; k < at.dependencies.size(); ++k) {
+    const LoopDependency& d = at.dependencies[k];
+    if (d.back + d.advance * turn != found.dependencies[k].back) return false;
+  }
   Step step = at.step;
   step.peer = advanced(step.peer, at.peer_advance, turn, s.size);
   const std::int64_t ticket = at.step.ticket + at.ticket_advance * turn;
-  if (!in_range(ticket)) return false;
+  if (!is_ticket(ticket, at.ticket_advance)) return false;
   step.ticket = static_cast<std::uint32_t>(ticket);
   if (step != found.step) return false;
   Slice slice;
@@ -105,6 +118,8 @@ LoopStep with_advance(LoopStep step, const LoopStep& next, const Schedule& s) {
   step.peer_advance = difference(step.step.peer, next.step.peer, s.size);
   step.ticket_advance = std::int64_t{next.step.ticket} - step.step.ticket;
   set_advance(step.dst, next.dst.slice, s);
+  for (std::size_t k = 0; k < std::min(step.dependencies.size(), next.dependencies.size()); ++k)
+    step.dependencies[k].advance = std::int64_t{next.dependencies[k].back} - step.dependencies[k].back;
   for (std::size_t k = 0; k < std::min(step.sources.size(), next.sources.size()); ++k)
     set_advance(step.sources[k], next.sources[k].slice, s);
   return step;
@@ -141,7 +156,8 @@ RolledSchedule roll(const Schedule& s, bool find_loops) {
     Loop best{1, {plain[at]}};
     std::size_t covered = 1;
     const std::uint32_t longest = find_loops ? kLongestBody : 0;
-    for (std::uint32_t length = 1; length <= longest && at + kFewestTurns * length <= plain.size(); ++length) {
+    for (std::uint32_t length = 1; length <= longest && at + kFewestTurns * length <= plain.size();
+         ++length) {
       const std::uint32_t turns = count_turns(plain, at, length, s, body);
       if (turns < kFewestTurns || std::size_t{turns} * length <= covered) continue;
       covered = std::size_t{turns} * length;
@@ -164,7 +180,8 @@ Result<Schedule> unroll(const RolledSchedule& rolled) {
   for (const Loop& loop : rolled.loops) {
     for (std::uint32_t turn = 0; turn < loop.turns; ++turn) {
       for (const LoopStep& step : loop.body) {
-        if (s.steps.size() >= kMaxSteps || s.sources.size() > 4 * kMaxSteps || s.dependencies.size() > 4 * kMaxSteps)
+        if (s.steps.size() >= kMaxSteps || s.sources.size() > 4 * kMaxSteps ||
+            s.dependencies.size() > 4 * kMaxSteps)
           return invalid_argument(fmt::format("more than {} steps", kMaxSteps));
         if (!append_turn(step, turn, s, sources, dependencies))
           return invalid_argument(

@@ -20,14 +20,22 @@ struct LoopSlice {
   bool operator==(const LoopSlice&) const = default;
 };
 
+// A dependency of a step in a loop: how many steps back, and what that grows by each turn (two loops of
+// unequal bodies drift apart).
+struct LoopDependency {
+  std::uint32_t back = 0;
+  std::int64_t advance = 0;
+  bool operator==(const LoopDependency&) const = default;
+};
+
 // A step of a loop body, as it is in the first turn. Its index ranges are not used.
 struct LoopStep {
   Step step;
   LoopSlice dst;
   std::vector<LoopSlice> sources;
-  std::vector<std::uint32_t> back;  // dependencies, as distances to earlier steps
-  std::uint32_t fused_ahead = 0;    // distance to the step it is fused with, 0: none
-  std::uint32_t peer_advance = 0;   // modulo the size of the group
+  std::vector<LoopDependency> dependencies;
+  std::uint32_t fused_ahead = 0;   // distance to the step it is fused with, 0: none
+  std::uint32_t peer_advance = 0;  // modulo the size of the group
   std::int64_t ticket_advance = 0;
   bool operator==(const LoopStep&) const = default;
 };
@@ -50,5 +58,7 @@ RolledSchedule roll(const Schedule& schedule, bool find_loops = true);
 // would be more than kMaxSteps (or their sources or dependencies more than four times that).
 Result<Schedule> unroll(const RolledSchedule& rolled);
 inline constexpr std::uint64_t kMaxSteps = 1ULL << 20;
+// The most atoms, slots and ranks that a schedule in text form may have.
+inline constexpr std::uint32_t kMaxGrid = 1U << 24;
 
 }  // namespace tutti

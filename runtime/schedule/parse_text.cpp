@@ -1,5 +1,5 @@
-// The parser of the text form: recursive descent over one line at a time. Every mistake names line, column and
-// what would have been right. Bounded in time and memory for any input: lines are read once, and unroll()
+// The parser of the text form: recursive descent over one line at a time. Every mistake names line, column
+// and what would have been right. Bounded in time and memory for any input: lines are read once, and unroll()
 // limits what loops expand to.
 #include <algorithm>
 #include <charconv>
@@ -15,7 +15,6 @@ namespace tutti {
 namespace {
 
 constexpr std::uint32_t kMaxNumber = std::numeric_limits<std::uint32_t>::max();
-constexpr std::uint32_t kMaxGrid = 1U << 24;  // blocks x segments, slots and ranks
 
 class Parser {
  public:
@@ -94,8 +93,8 @@ class Parser {
     if (status_ && !is_sign(wanted)) expected(fmt::format("'{}'", wanted));
   }
   std::uint32_t need_number(std::string_view what, std::uint32_t least = 0, std::uint32_t most = kMaxNumber) {
+    if (!status_) return least;  // behind a mistake the values only have to be harmless
     std::uint32_t value = 0;
-    if (!status_) return value;
     const char* const begin = line_.data() + at_;
     const auto [end, error] = std::from_chars(begin, line_.data() + line_.size(), value);
     if (!at_digit() || error != std::errc() || value < least || value > most) {
@@ -199,7 +198,7 @@ class Parser {
       at.step.channel = static_cast<std::uint16_t>(need_number("a channel", 0, last));
     }
     if (is_word("after")) {
-      do at.back.push_back(parse_dependency());
+      do at.dependencies.push_back(parse_dependency());
       while (status_ && !at_end() && (at_digit() || line_[at_] == '-'));
     }
     if (status_ && is_word("fused")) at.fused_ahead = parse_fusion();
@@ -265,7 +264,9 @@ class Parser {
     }
     if (at.slice.buffer == Buffer::scratch) {
       need_sign('.');
-      at.slice.slot = need_number("a scratch slot", 0, s.scratch_slots == 0 ? 0 : s.scratch_slots - 1);
+      const std::uint32_t slots = at.slice.owner == kSelf ? s.scratch_slots : kMaxGrid;
+      if (slots == 0) expected("no scratch: the schedule has 0 slots");
+      if (status_) at.slice.slot = need_number("a scratch slot", 0, slots - 1);
       at.slot_advance = advance();
     }
     need_sign('[');
@@ -280,24 +281,26 @@ class Parser {
   }
 
   // "3", the number of an earlier step, or "-3", the third step before this one; as a distance.
-  std::uint32_t parse_dependency() {
-    const std::uint64_t index = steps_;
-    if (is_sign('-')) return need_number("how many steps before", 1);
-    if (turns_ != 0) {
+  LoopDependency parse_dependency() {
+    LoopDependency d;
+    if (is_sign('-')) {
+      d.back = need_number("how many steps before", 1);
+      d.advance = advance();
+    } else if (turns_ != 0) {
       expected("'-' and a distance: steps of a loop have no number");
-      return 0;
-    }
-    if (index == 0) {
+    } else if (steps_ == 0) {
       expected("no dependency: this is the first step");
-      return 0;
+    } else {
+      const auto index = static_cast<std::uint32_t>(steps_);
+      d.back = index - need_number("an earlier step", 0, index - 1);
     }
-    const auto last = static_cast<std::uint32_t>(index - 1);
-    return static_cast<std::uint32_t>(index) - need_number("an earlier step", 0, last);
+    return d;
   }
   std::uint32_t parse_fusion() {
     if (is_sign('+')) return need_number("how many steps further", 1, static_cast<std::uint32_t>(kMaxSteps));
     const auto index = static_cast<std::uint32_t>(steps_);
-    return need_number("a later step or '+' and a distance", index + 1, index + static_cast<std::uint32_t>(kMaxSteps)) -
+    return need_number("a later step or '+' and a distance", index + 1,
+                       index + static_cast<std::uint32_t>(kMaxSteps)) -
            index;
   }
 
@@ -313,7 +316,8 @@ class Parser {
     }
     total_steps_ += schedule->steps.size();
     if (total_steps_ > 4 * kMaxSteps) {
-      status_ = invalid_argument(fmt::format("line {}: more than {} steps in all", line_number_, 4 * kMaxSteps));
+      status_ =
+          invalid_argument(fmt::format("line {}: more than {} steps in all", line_number_, 4 * kMaxSteps));
       return false;
     }
     schedules_.push_back(*std::move(schedule));

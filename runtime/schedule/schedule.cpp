@@ -67,7 +67,17 @@ struct Location {
 class DependencyTracker {
  public:
   explicit DependencyTracker(const Schedule& s)
-      : schedule_(s), input_(s.atoms()), output_(s.atoms()), scratch_(s.scratch_slots) {}
+      : schedule_(s), input_(s.atoms()), output_(s.atoms()), scratch_(s.scratch_slots) {
+    // Nothing may be assumed of a schedule that was not built but read: make room for what it names.
+    std::uint32_t slots = s.scratch_slots;
+    const auto reach = [&slots](const Slice& slice) {
+      if (slice.buffer == Buffer::scratch && slice.owner == kSelf)
+        slots = std::max(slots, slice.slot + slice.count);
+    };
+    for (const Step& step : s.steps) reach(step.dst);
+    for (const Slice& source : s.sources) reach(source);
+    scratch_.resize(slots);
+  }
 
   void visit(const Slice& slice, bool is_written, std::uint32_t step, std::vector<std::uint32_t>& found) {
     if (slice.owner != kSelf) return;  // another rank's memory is ordered by publish and await

@@ -109,10 +109,11 @@ Status SymbolicRun::match_messages() {
     if (!has_send || !has_recv || edge(sends[i]) != edge(recvs[i])) {
       const bool extra_send = has_send && (!has_recv || edge(sends[i]) < edge(recvs[i]));
       const End& odd = extra_send ? sends[i] : recvs[i];
-      return internal_error(fmt::format(
-          "channel {}: rank {} sends {} messages to rank {}, which receives {} from it; without a partner: {}",
-          odd.channel, odd.from, count(sends, odd), odd.to, count(recvs, odd),
-          describe_step(schedule_of(odd.id), number_of(odd.id))));
+      return internal_error(
+          fmt::format("channel {}: rank {} sends {} messages to rank {}, which receives {} from it; without "
+                      "a partner: {}",
+                      odd.channel, odd.from, count(sends, odd), odd.to, count(recvs, odd),
+                      describe_step(schedule_of(odd.id), number_of(odd.id))));
     }
     const StepId s = sends[i].id, r = recvs[i].id;
     const std::uint32_t sent = schedule_of(s).sources_of(step_of(s))[0].count, taken = step_of(r).dst.count;
@@ -142,8 +143,8 @@ Status SymbolicRun::match_tickets() {
     if (step.verb != Verb::await) continue;
     const auto& line = lines[step.peer * channels_ + step.channel];
     if (step.ticket == 0 || step.ticket > line.size())
-      return fail(id, fmt::format("awaits ticket {} of rank {}, which publishes {} on channel {}", step.ticket,
-                                  step.peer, line.size(), step.channel));
+      return fail(id, fmt::format("awaits ticket {} of rank {}, which publishes {} on channel {}",
+                                  step.ticket, step.peer, line.size(), step.channel));
     partner_[id] = line[step.ticket - 1];
   }
   for (const auto& line : lines) messages_ += line.size();
@@ -166,9 +167,10 @@ Status SymbolicRun::run() {
     for (std::uint32_t where = 0; where < location_count(s); ++where) {
       HappensBefore::Race race;
       if (!order_.outlives_owner(s.rank, memory_base_[s.rank] + where, race)) continue;
-      return fail(thread_steps_[thread_begin_[race.earlier.thread] + race.earlier.position - 1],
-                  fmt::format("may still {} {} of rank {} after rank {} has left the operation",
-                              race.earlier_writes ? "write" : "read", describe_location(s, where), s.rank, s.rank));
+      return fail(
+          thread_steps_[thread_begin_[race.earlier.thread] + race.earlier.position - 1],
+          fmt::format("may still {} {} of rank {} after rank {} has left the operation",
+                      race.earlier_writes ? "write" : "read", describe_location(s, where), s.rank, s.rank));
     }
   }
   return {};

@@ -27,7 +27,9 @@ class SymbolicRun {
   Value value(std::uint32_t rank, Buffer buffer, std::uint32_t atom) const;
   const ValueTable& values() const { return values_; }
   // After run(): the round in which a step completes, and the step number at the other end of a message.
-  std::uint32_t depth(std::uint32_t rank, std::uint32_t step) const { return depth_[first_step_[rank] + step]; }
+  std::uint32_t depth(std::uint32_t rank, std::uint32_t step) const {
+    return depth_[first_step_[rank] + step];
+  }
   std::uint32_t partner_step(std::uint32_t rank, std::uint32_t step) const {
     return number_of(partner_[first_step_[rank] + step]);
   }

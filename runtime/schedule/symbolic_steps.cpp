@@ -87,8 +87,8 @@ Status SymbolicRun::check_access(StepId id, std::uint32_t owner, std::uint32_t w
   if (is_write ? order_.write(thread, at, race) : order_.read(thread, at, race)) return {};
   const StepId other = thread_steps_[thread_begin_[race.earlier.thread] + race.earlier.position - 1];
   return fail(id, fmt::format("{} {} of rank {} while {} may still {} it: no publish and await order them",
-                              is_write ? "overwrites" : "reads", describe_location(ranks_[owner], where), owner,
-                              describe_step(schedule_of(other), number_of(other)),
+                              is_write ? "overwrites" : "reads", describe_location(ranks_[owner], where),
+                              owner, describe_step(schedule_of(other), number_of(other)),
                               race.earlier_writes ? "write" : "read"));
 }
 
@@ -102,8 +102,8 @@ Status SymbolicRun::load(StepId id, const Slice& slice, std::uint32_t k, Value& 
   if (value == kUnwritten)
     return fail(id, fmt::format("reads {}{}, which nobody has written", describe_location(s, where), of));
   if (!is_alltoall_ && values_.atom_of(value) != s.atom(slice, k))
-    return fail(id, fmt::format("takes {}{} for block {}, but it holds block {}", describe_location(s, where), of,
-                                s.atom(slice, k) / s.segments, values_.atom_of(value) / s.segments));
+    return fail(id, fmt::format("takes {}{} for block {}, but it holds block {}", describe_location(s, where),
+                                of, s.atom(slice, k) / s.segments, values_.atom_of(value) / s.segments));
   return {};
 }
 
@@ -141,7 +141,8 @@ Status SymbolicRun::check_shape(StepId id, const Slice& source, StepId to, const
                                 describe_step(from, number_of(id)), to_text(source));
     } else if (const std::uint32_t a = from.atom(source, k), b = into.atom(dst, k); a != b) {
       const std::string partner = id == to ? "" : " by " + describe_step(into, number_of(to));
-      return fail(id, fmt::format("block {} is taken as block {}{}", a / from.segments, b / into.segments, partner));
+      return fail(
+          id, fmt::format("block {} is taken as block {}{}", a / from.segments, b / into.segments, partner));
     }
   }
   return {};

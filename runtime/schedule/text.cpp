@@ -62,11 +62,12 @@ std::string step_text(const LoopStep& at, std::uint32_t atoms, std::uint32_t siz
                       std::uint32_t index) {
   std::string text = verb_text(at, atoms, size);
   if (at.step.channel != 0) text += fmt::format(" on {}", at.step.channel);
-  if (!at.back.empty()) text += " after";
-  for (const std::uint32_t back : at.back)
-    text += in_loop ? fmt::format(" -{}", back) : fmt::format(" {}", index - back);
+  if (!at.dependencies.empty()) text += " after";
+  for (const LoopDependency& d : at.dependencies)
+    text += in_loop ? " -" + number(d.back, d.advance) : fmt::format(" {}", index - d.back);
   if (at.fused_ahead != 0)
-    text += in_loop ? fmt::format(" fused +{}", at.fused_ahead) : fmt::format(" fused {}", index + at.fused_ahead);
+    text += in_loop ? fmt::format(" fused +{}", at.fused_ahead)
+                    : fmt::format(" fused {}", index + at.fused_ahead);
   return text;
 }
 

@@ -52,7 +52,8 @@ Value ValueTable::add_sets(Value left, Value right, std::string& why) {
     const std::uint64_t a = bits(left, w), b = bits(right, w);
     if ((a & b) != 0 && !is_idempotent_) {
       const int bit = __builtin_ctzll(a & b);
-      why = fmt::format("adds the contribution of rank {} a second time", w * 64 + static_cast<unsigned>(bit));
+      why =
+          fmt::format("adds the contribution of rank {} a second time", w * 64 + static_cast<unsigned>(bit));
       bits_.resize(at);
       return kUnwritten;
     }
@@ -91,7 +92,8 @@ bool ValueTable::is_range(Value v, std::uint32_t first, std::uint32_t last, std:
     std::uint64_t want = 0;
     if (first < (w + 1) * 64 && last > w * 64) {
       const std::uint32_t from = std::max(first, w * 64) - w * 64, to = std::min(last, (w + 1) * 64) - w * 64;
-      want = (to == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << to) - 1) & ~((std::uint64_t{1} << from) - 1);
+      want =
+          (to == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << to) - 1) & ~((std::uint64_t{1} << from) - 1);
     }
     if (have != want) return false;
   }

@@ -67,12 +67,11 @@ Status check_promises(std::span<const Schedule> ranks, const SymbolicRun& run) {
       const Promise want = promise(s, a);
       const detail::Value have = run.value(s.rank, Buffer::output, a);
       if (run.values().is_range(have, want.first, want.last, want.atom)) continue;
-      const std::string of_atom =
-          have == kUnwritten || run.values().atom_of(have) == want.atom
-              ? ""
-              : fmt::format(" to block {}", run.values().atom_of(have) / s.segments);
+      const std::string of_atom = have == kUnwritten || run.values().atom_of(have) == want.atom
+                                      ? ""
+                                      : fmt::format(" to block {}", run.values().atom_of(have) / s.segments);
       return internal_error(fmt::format(
-          "rank {} ends with {}{} in {}, where {} belongs", s.rank, run.values().describe(have), of_atom,
+          "rank {} ends with {}{} in {} instead of {}", s.rank, run.values().describe(have), of_atom,
           detail::describe_location(s, s.atoms() + a),
           want.last - want.first == 1
               ? fmt::format("the contribution of rank {} to block {}", want.first, want.atom / s.segments)

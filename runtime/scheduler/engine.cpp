@@ -94,7 +94,7 @@ bool Engine::progress_once() {
   // Advancing may complete an operation and thereby start the next of its slot, at the end of the list.
   for (std::size_t i = 0; i < active_.size(); ++i) {
     Operation& operation = *active_[i];
-    if (operation.is_dirty_) has_moved = operation.advance() || has_moved;
+    if (operation.is_dirty_ && operation.status_) has_moved = operation.advance() || has_moved;
     if (operation.is_finished()) finish(operation);
   }
   std::erase(active_, nullptr);
@@ -107,10 +107,11 @@ void Engine::finish(Operation& operation) {
   operation.group_->on_complete(operation);
 }
 
-void Engine::start(Operation& operation) {
+bool Engine::start(Operation& operation) {
   if (operation.status_) operation.advance();
-  if (operation.is_finished()) return operation.group_->on_complete(operation);
+  if (operation.is_finished()) return false;
   active_.push_back(&operation);
+  return true;
 }
 
 void Engine::fail_operations() {
@@ -158,7 +159,10 @@ void Engine::sleep_once(Clock::time_point deadline) {
     ::sched_yield();
     return;
   }
-  bool may_sleep = true;
+  // Nothing announces that a post which was told `again` may be repeated.
+  bool may_sleep = std::none_of(active_.begin(), active_.end(), [](const Operation* operation) {
+    return operation->is_dirty_ && !operation->has_user_step_;
+  });
   ArmResult first;
   for (std::size_t i = 0; i < transports_.size(); ++i) {
     const ArmResult armed = transports_[i]->arm(0);
@@ -167,7 +171,10 @@ void Engine::sleep_once(Clock::time_point deadline) {
   }
   const Waitable bell = transports_[0]->waitable(0);
   release();
-  if (!may_sleep) return;
+  if (!may_sleep) {
+    ::sched_yield();
+    return;
+  }
   const auto left = std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now());
   if (left.count() > 0) sleep_on(bell, first.futex_value, std::min(left, options_.waiting.longest_sleep));
 }

@@ -72,8 +72,9 @@ class Engine {
 
   template <class IsDone>
   bool wait_loop(IsDone is_done, const Operation* operation, Clock::time_point deadline);
-  // With the lane held: adds an operation to those under way and runs it until it would block.
-  void start(Operation& operation);
+  // With the lane held: runs an operation until it would block and adds it to those under way. False if it is
+  // finished already.
+  bool start(Operation& operation);
   // The rest with the lane held, but for sleep_once and report_stall, which take it themselves.
   bool progress_once();
   void finish(Operation& operation);

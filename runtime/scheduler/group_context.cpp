@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include "runtime/scheduler/fingerprint.hpp"
 
@@ -21,12 +22,20 @@ GroupContext::GroupContext(Engine& engine, Options options)
 
 GroupContext::~GroupContext() {
   fail(Status(StatusCode::aborted, "the group was destroyed while operations were under way"));
-  engine_.acquire();
-  engine_.fail_operations();
-  engine_.progress_once();
-  close_endpoints();
-  for (const auto& operation : pool_->all) engine_.forget(operation->id_);
-  engine_.release();
+  const auto is_idle = [](const Slot& slot) { return slot.head == nullptr; };
+  for (bool is_done = false; !is_done;) {
+    engine_.drive();
+    engine_.acquire();
+    is_done = std::all_of(slots_.begin(), slots_.end(), is_idle);
+    if (is_done) {
+      // Endpoints belong to the lane to their end.
+      close_endpoints();
+      endpoints_.clear();
+      for (const auto& operation : pool_->all) engine_.forget(operation->id_);
+    }
+    engine_.release();
+    if (!is_done) ::sched_yield();  // another thread runs a user's function for one of them
+  }
 }
 
 std::uint32_t GroupContext::slot_of(const Call& call, std::uint32_t sequence) const {
@@ -41,6 +50,8 @@ Result<WorkRef> GroupContext::submit(std::shared_ptr<const Plan> plan, const Cal
   }
   Result<WorkRef> result = submit_exclusively(std::move(plan), call);
   is_submitting_.store(false, std::memory_order_release);
+  // A user's function may itself submit to this group.
+  if (call.op.op == Op::user && result) engine_.drive();
   return result;
 }
 
@@ -56,7 +67,6 @@ Result<WorkRef> GroupContext::submit_exclusively(std::shared_ptr<const Plan> pla
   engine_.acquire();
   enqueue(slots_[slot], *operation);
   engine_.release();
-  if (call.op.op == Op::user) engine_.drive();
   return reference;
 }
 
@@ -85,7 +95,9 @@ Operation* GroupContext::take_operation() {
 void GroupContext::enqueue(Slot& slot, Operation& operation) {
   if (slot.head == nullptr) {
     slot.head = slot.tail = &operation;
-    engine_.start(operation);
+    // Failures that came before this look will not be reported again.
+    if (has_failed()) operation.fail(failure());
+    if (!engine_.start(operation)) on_complete(operation);
   } else {
     slot.tail->next_in_slot_ = &operation;
     slot.tail = &operation;
@@ -94,30 +106,40 @@ void GroupContext::enqueue(Slot& slot, Operation& operation) {
 
 void GroupContext::on_complete(Operation& operation) {
   Slot& slot = slots_[operation.slot_];
-  Operation* next = operation.next_in_slot_;
-  slot.head = next;
-  if (next == nullptr) slot.tail = nullptr;
-  if (operation.status_ && has_failed()) operation.fail(failure());
-  operation.complete();
-  operation.release();
-  if (next == nullptr) return;
-  if (has_failed()) next->fail(failure());
-  engine_.start(*next);
+  // A loop, since after a failure all that queue up complete at once.
+  for (Operation* done = &operation; done != nullptr;) {
+    Operation* const next = done->next_in_slot_;
+    slot.head = next;
+    if (next == nullptr) slot.tail = nullptr;
+    if (has_failed()) {
+      close_endpoints();  // no peer touches the buffers once the operation is complete
+      done->fail(failure());
+    }
+    done->complete();
+    done->release();
+    if (next == nullptr) return;
+    if (has_failed()) next->fail(failure());
+    done = engine_.start(*next) ? nullptr : next;
+  }
 }
 
 Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status* status) {
   const std::uint32_t context_slot = std::min(slot, kSlots);
-  std::unique_ptr<Endpoint>& endpoint = endpoints_[context_slot][peer];
-  if (endpoint == nullptr) {
-    const PeerAddress& address = options_.peers[peer];
-    auto opened = address.transport->open(0, address.address, options_.context * (kSlots + 1) + context_slot);
-    if (!opened) {
-      *status = opened.status().with_context(fmt::format("rank {} cannot reach rank {}", rank(), peer));
-      return nullptr;
+  if (endpoints_[context_slot][peer] == nullptr) {
+    // Those of all collective slots at once: the next calls of a signature use the other slots and must find
+    // everything in place.
+    const std::uint32_t first = context_slot == kSlots ? kSlots : 0, end = first == 0 ? kSlots : kSlots + 1;
+    for (std::uint32_t s = first; s < end; ++s) {
+      const PeerAddress& address = options_.peers[peer];
+      auto opened = address.transport->open(0, address.address, options_.context * (kSlots + 1) + s);
+      if (!opened) {
+        *status = opened.status().with_context(fmt::format("rank {} cannot reach rank {}", rank(), peer));
+        return nullptr;
+      }
+      endpoints_[s][peer] = *std::move(opened);
     }
-    endpoint = *std::move(opened);
   }
-  return endpoint.get();
+  return endpoints_[context_slot][peer].get();
 }
 
 void GroupContext::close_endpoints() {

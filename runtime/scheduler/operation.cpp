@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -57,6 +58,10 @@ Status Operation::bind(GroupContext& group, std::shared_ptr<const Plan> plan, co
   input_ = const_cast<std::byte*>(
       static_cast<const std::byte*>(call.input));  // never written: no step writes to the input
   output_ = static_cast<std::byte*>(call.output);
+  // The whole vector lies at the input; the caller's output is the own block in it.
+  const Schedule& shape = plan_->shape;
+  const bool is_scatter_root = shape.collective == Collective::scatter && shape.rank == shape.root;
+  if (shape.in_place && (shape.collective == Collective::reduce_scatter || is_scatter_root)) output_ = input_;
   if (has_prescale && input_window.count > 0) {
     std::byte* prescaled = scratch_ + plan_->shape.scratch_slots * slot_bytes_;
     scale(call.op, static_cast<int>(group.size()), call.dtype, prescaled, input_, input_count);
@@ -81,13 +86,14 @@ Status Operation::bind(GroupContext& group, std::shared_ptr<const Plan> plan, co
 Status Operation::bind_counts() {
   const Schedule& shape = plan_->shape;
   const std::uint64_t granule = std::max<std::uint64_t>(1, kCacheLineBytes / element_bytes_);
-  map_ = ChunkMap(shape);
+  map_.reset(shape);
   const auto check = [&](std::span<const std::uint64_t> list, const char* name, bool may_be_empty) -> Status {
     if (list.size() == shape.blocks || (may_be_empty && list.empty())) return {};
     return invalid_argument(
         fmt::format("{}: {} entries for {} ranks; one per rank is needed", name, list.size(), shape.blocks));
   };
   if (!call_.counts.empty()) {
+    call_.count = std::accumulate(call_.counts.begin(), call_.counts.end(), std::uint64_t{0});  // for messages
     TUTTI_RETURN_IF_ERROR(check(call_.counts, "counts", false));
     TUTTI_RETURN_IF_ERROR(check(call_.displacements, "displacements", true));
     if (call_.collective == Collective::alltoall) {

@@ -28,16 +28,30 @@ class Parser {
     return rules;
   }
 
+  Result<RuleItem> run_argument() {
+    skip_spaces();
+    RuleItem item;
+    TUTTI_RETURN_IF_ERROR(parse_choice(item));
+    skip_spaces();
+    if (at_ < text_.size()) return fail("the end: an argument is one item without conditions");
+    return item;
+  }
+
  private:
   Result<RuleItem> parse_item() {
     RuleItem item;
-    item.column = static_cast<std::uint32_t>(at_ + 1);
-    TUTTI_RETURN_IF_ERROR(parse_algorithm(item));
-    skip_spaces();
-    if (accept('(')) TUTTI_RETURN_IF_ERROR(parse_params(item));
+    TUTTI_RETURN_IF_ERROR(parse_choice(item));
     skip_spaces();
     if (accept(':')) TUTTI_RETURN_IF_ERROR(parse_conditions(item));
     return item;
+  }
+
+  // An algorithm with its parameters.
+  Status parse_choice(RuleItem& item) {
+    item.column = static_cast<std::uint32_t>(at_ + 1);
+    TUTTI_RETURN_IF_ERROR(parse_algorithm(item));
+    skip_spaces();
+    return accept('(') ? parse_params(item) : Status();
   }
 
   Status parse_algorithm(RuleItem& item) {
@@ -210,6 +224,10 @@ class Parser {
 
 Result<RuleList> parse_rules(Collective collective, std::string_view text) {
   return Parser(collective, text).run();
+}
+
+Result<RuleItem> parse_argument(Collective collective, std::string_view text) {
+  return Parser(collective, text).run_argument();
 }
 
 bool match_item(const RuleItem& item, std::uint64_t bytes, std::uint32_t size) {

@@ -63,11 +63,13 @@ Result<Selector> Selector::make(std::vector<RuleText> texts) {
   return selector;
 }
 
-Result<Selection> Selector::choose(const Question& q, std::string_view argument) const {
+Result<Selection> Selector::choose(const Question& question, std::string_view argument) const {
+  Question q = question;
+  if (!q.has_known_bytes) q.bytes = 0;  // nothing may depend on what ranks do not share
   if (!argument.empty()) {
-    auto rules = parse_rules(q.collective, argument);
-    if (!rules) return rules.status().with_context("algorithm argument");
-    if (const RuleItem* item = match(*rules, q.bytes, q.size); item != nullptr && item->row != nullptr) {
+    const auto item = parse_argument(q.collective, argument);
+    if (!item) return item.status().with_context("algorithm argument");
+    if (item->row != nullptr) {
       if (Status legal = check(*item->row, q); !legal) return legal.with_context("algorithm argument");
       Selection s = select(*item, q);
       s.is_forced = true;
@@ -80,7 +82,7 @@ Result<Selection> Selector::choose(const Question& q, std::string_view argument)
     const Source& source = sources[i];
     const bool is_default = i + 1 == sources.size();
     for (const RuleItem& item : source.rules) {
-      if (match_item(item, q.has_known_bytes ? q.bytes : 0, q.size)) {
+      if (match_item(item, q.bytes, q.size)) {
         if (item.row == nullptr) break;  // the automatic choice: ask the next source
         Status legal = check(*item.row, q);
         if (!legal && is_default) continue;

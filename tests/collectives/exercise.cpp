@@ -214,10 +214,12 @@ class Exercise {
     return same(elements(case_.root, blocks_.before(r_), own), output, "the output");
   }
 
-  // v-variant: rank s sends count + s * p + d elements to d, so that every message has a length of its own.
+  // v-variant: rank s sends count + s * p + d elements to d, so that every message has a length of its own. In
+  // place what goes to a rank must be as long as what comes from it.
   std::string alltoall() {
     const auto length = [&](std::uint32_t s, std::uint32_t d) {
-      return case_.has_counts ? case_.count + s * p_ + d : case_.count;
+      if (!case_.has_counts) return case_.count;
+      return case_.in_place ? case_.count + std::min(s, d) * p_ + std::max(s, d) : case_.count + s * p_ + d;
     };
     Bytes input, expected;
     std::vector<std::uint64_t> send(p_), receive(p_);

@@ -32,7 +32,8 @@ std::vector<std::uint32_t> roots(Collective collective, std::uint32_t p) {
 std::vector<AlgorithmParams> choices(const AlgorithmRow& row) {
   std::vector<AlgorithmParams> list = {default_params(row)};
   for (const ParamRow& param : row.params) {
-    for (const std::uint32_t value : {param.min_value, param.default_value + 1, param.default_value * 2 + 1, param.max_value}) {
+    for (const std::uint32_t value :
+         {param.min_value, param.default_value + 1, param.default_value * 2 + 1, param.max_value}) {
       if (value < param.min_value || value > std::min(param.max_value, 64U)) continue;
       AlgorithmParams params = default_params(row);
       params.*param.field = value;
@@ -43,9 +44,10 @@ std::vector<AlgorithmParams> choices(const AlgorithmRow& row) {
 }
 
 std::string describe(const AlgorithmRow& row, const Instance& i) {
-  return std::string(to_string(row.collective)) + " " + std::string(row.name) + " p " + std::to_string(i.size) + " root " +
-         std::to_string(i.root) + (i.in_place ? " in place" : "") + " radix " + std::to_string(i.params.radix) + " segments " +
-         std::to_string(i.params.segments) + " aggregate " + std::to_string(i.params.aggregate);
+  return std::string(to_string(row.collective)) + " " + std::string(row.name) + " p " +
+         std::to_string(i.size) + " root " + std::to_string(i.root) + (i.in_place ? " in place" : "") +
+         " radix " + std::to_string(i.params.radix) + " segments " + std::to_string(i.params.segments) +
+         " aggregate " + std::to_string(i.params.aggregate);
 }
 
 // Calls `visit` for every legal instance with p in `list`, or for the selected share under sanitizers.
@@ -92,28 +94,32 @@ TEST_CASE("every row is proved for every size, root and placement, and its claim
 }
 
 TEST_CASE("rows are proved for other values of their parameters") {
-  for_each_instance({1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 27, 33}, true, [](const AlgorithmRow& row, const Instance& instance) {
-    if (row.params.empty()) return;
-    const auto ranks = emit_all(row, instance);
-    const Status status = ranks ? prove(row, instance, *ranks) : ranks.status();
-    INFO(describe(row, instance) << ": " << status.message());
-    REQUIRE(status.is_ok());
-  });
+  for_each_instance({1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 27, 33}, true,
+                    [](const AlgorithmRow& row, const Instance& instance) {
+                      if (row.params.empty()) return;
+                      const auto ranks = emit_all(row, instance);
+                      const Status status = ranks ? prove(row, instance, *ranks) : ranks.status();
+                      INFO(describe(row, instance) << ": " << status.message());
+                      REQUIRE(status.is_ok());
+                    });
 }
 
-TEST_CASE("a row that does not claim equal bits does not have them, one that wants a commutative op needs it") {
+TEST_CASE(
+    "a row that does not claim equal bits does not have them, one that wants a commutative op needs it") {
   for (const AlgorithmRow& row : catalog()) {
     if (!is_reducing(row.collective)) continue;
     bool differs = false, is_unordered = false;
     for (std::uint32_t p = 2; p <= 17; ++p) {
-      const Instance instance{p, 0, false, default_params(row)};
-      if (!is_legal(row, instance)) continue;
-      const auto ranks = emit_all(row, instance);
-      REQUIRE(ranks.is_ok());
-      const auto trees = verify(*ranks, Algebra::expression);
-      REQUIRE(trees.is_ok());
-      differs = differs || !trees->same_bits;
-      is_unordered = is_unordered || !verify(*ranks, Algebra::word);
+      for (const std::uint32_t root : roots(row.collective, p)) {
+        const Instance instance{p, root, false, default_params(row)};
+        if (!is_legal(row, instance)) continue;
+        const auto ranks = emit_all(row, instance);
+        REQUIRE(ranks.is_ok());
+        const auto trees = verify(*ranks, Algebra::expression);
+        REQUIRE(trees.is_ok());
+        differs = differs || !trees->same_bits;
+        is_unordered = is_unordered || !verify(*ranks, Algebra::word);
+      }
     }
     INFO(to_string(row.collective) << " " << row.name);
     // Where every rank gets a result of its own there is nothing to compare.
@@ -133,38 +139,41 @@ TEST_CASE("emission is pure: equal arguments give equal schedules") {
 }
 
 TEST_CASE("every row stays proved when cut into segments and fused") {
-  for_each_instance({1, 2, 3, 4, 5, 7, 8, 12, 17}, false, [](const AlgorithmRow& row, const Instance& instance) {
-    const auto ranks = emit_all(row, instance);
-    REQUIRE(ranks.is_ok());
-    for (const auto& [segments, channels] : {std::pair{2U, 1U}, std::pair{5U, 2U}}) {
-      std::vector<Schedule> variant;
-      for (const Schedule& s : *ranks) {
-        auto cut = segment(s, segments, channels);
-        REQUIRE(cut.is_ok());
-        variant.push_back(fuse(*std::move(cut)));
-      }
-      const std::string why = check_variant(row, variant);
-      INFO(describe(row, instance) << ", " << segments << " segments on " << channels << " channels: " << why);
-      REQUIRE(why.empty());
-    }
-  });
+  for_each_instance({1, 2, 3, 4, 5, 7, 8, 12, 17}, false,
+                    [](const AlgorithmRow& row, const Instance& instance) {
+                      const auto ranks = emit_all(row, instance);
+                      REQUIRE(ranks.is_ok());
+                      for (const auto& [segments, channels] : {std::pair{2U, 1U}, std::pair{5U, 2U}}) {
+                        std::vector<Schedule> variant;
+                        for (const Schedule& s : *ranks) {
+                          auto cut = segment(s, segments, channels);
+                          REQUIRE(cut.is_ok());
+                          variant.push_back(fuse(*std::move(cut)));
+                        }
+                        const std::string why = check_variant(row, variant);
+                        INFO(describe(row, instance)
+                             << ", " << segments << " segments on " << channels << " channels: " << why);
+                        REQUIRE(why.empty());
+                      }
+                    });
 }
 
 TEST_CASE("every row stays proved when lowered for shared memory, whole and in segments") {
-  for_each_instance({1, 2, 3, 4, 5, 7, 8, 12, 16}, false, [](const AlgorithmRow& row, const Instance& instance) {
-    const auto ranks = emit_all(row, instance);
-    REQUIRE(ranks.is_ok());
-    for (const std::uint32_t segments : {1U, 3U}) {
-      std::vector<Schedule> variant;
-      for (const Schedule& s : *ranks) {
-        auto cut = segment(s, segments, 2);
-        REQUIRE(cut.is_ok());
-        variant.push_back(*std::move(cut));
-      }
-      const auto lowered = lower_for_shared_memory(variant);
-      const std::string why = lowered ? check_variant(row, *lowered) : lowered.status().message();
-      INFO(describe(row, instance) << ", " << segments << " segments, lowered: " << why);
-      REQUIRE(why.empty());
-    }
-  });
+  for_each_instance(
+      {1, 2, 3, 4, 5, 7, 8, 12, 16}, false, [](const AlgorithmRow& row, const Instance& instance) {
+        const auto ranks = emit_all(row, instance);
+        REQUIRE(ranks.is_ok());
+        for (const std::uint32_t segments : {1U, 3U}) {
+          std::vector<Schedule> variant;
+          for (const Schedule& s : *ranks) {
+            auto cut = segment(s, segments, 2);
+            REQUIRE(cut.is_ok());
+            variant.push_back(*std::move(cut));
+          }
+          const auto lowered = lower_for_shared_memory(variant);
+          const std::string why = lowered ? check_variant(row, *lowered) : lowered.status().message();
+          INFO(describe(row, instance) << ", " << segments << " segments, lowered: " << why);
+          REQUIRE(why.empty());
+        }
+      });
 }

@@ -7,8 +7,8 @@ using namespace tutti;
 
 namespace {
 
-Schedule grid(Collective collective, std::uint32_t rank, std::uint32_t p, std::uint32_t blocks, std::uint32_t segments = 1,
-              bool in_place = false, std::uint32_t root = 0) {
+Schedule grid(Collective collective, std::uint32_t rank, std::uint32_t p, std::uint32_t blocks,
+              std::uint32_t segments = 1, bool in_place = false, std::uint32_t root = 0) {
   Schedule s;
   s.collective = collective;
   s.rank = rank;
@@ -112,10 +112,12 @@ TEST_CASE("alltoallv has a map for each side") {
 TEST_CASE("segments agree on both ends of a message, whatever the place of the block") {
   const std::vector<std::uint64_t> counts = {33, 0, 5, 1000};
   for (std::uint32_t block = 0; block < 4; ++block) {
-    ChunkMap owner(grid(Collective::allgather, block, 4, 4, 3)), other(grid(Collective::allgather, 1, 4, 4, 3));
+    ChunkMap owner(grid(Collective::allgather, block, 4, 4, 3)),
+        other(grid(Collective::allgather, 1, 4, 4, 3));
     owner.bind_counts(counts, {}, 16);
     other.bind_counts(counts, {}, 16);
     for (std::uint32_t s = 0; s < 3; ++s)
-      CHECK(owner.range(Buffer::input, block * 3 + s).count == other.range(Buffer::output, block * 3 + s).count);
+      CHECK(owner.range(Buffer::input, block * 3 + s).count ==
+            other.range(Buffer::output, block * 3 + s).count);
   }
 }

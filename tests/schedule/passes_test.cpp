@@ -56,9 +56,12 @@ TEST_CASE("segmenting a ring sends segment 0 of the next round before reducing s
   CHECK(s.segments == 2);
   CHECK(s.scratch_slots == 2 * ring[1].scratch_slots);
   const auto lines = lines_of(s);
-  const auto place = [&](std::string_view line) { return std::find(lines.begin(), lines.end(), line) - lines.begin(); };
+  const auto place = [&](std::string_view line) {
+    return std::find(lines.begin(), lines.end(), line) - lines.begin();
+  };
   const auto first = place("reduce output[0] = scratch.0[0] + input[0]");
-  const auto send = place("send output[0] to 2"), second = place("reduce output[1] = scratch.2[1] + input[1]");
+  const auto send = place("send output[0] to 2"),
+             second = place("reduce output[1] = scratch.2[1] + input[1]");
   REQUIRE(second < static_cast<long>(lines.size()));
   CHECK(first < send);
   CHECK(send < second);

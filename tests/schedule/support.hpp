@@ -15,8 +15,8 @@
 namespace tutti::test {
 
 // A row of the catalogue over p ranks, parameters at their defaults.
-inline std::vector<Schedule> emit_row(Collective collective, std::string_view name, std::uint32_t p, bool in_place = false,
-                                      std::uint32_t root = 0) {
+inline std::vector<Schedule> emit_row(Collective collective, std::string_view name, std::uint32_t p,
+                                      bool in_place = false, std::uint32_t root = 0) {
   const AlgorithmRow* row = find_algorithm(collective, name);
   REQUIRE(row != nullptr);
   auto ranks = emit_all(*row, {p, root, in_place, default_params(*row)});
@@ -26,8 +26,8 @@ inline std::vector<Schedule> emit_row(Collective collective, std::string_view na
 }
 
 // Schedules of p ranks written by hand: `emit` adds the steps of one rank.
-inline std::vector<Schedule> build(Collective collective, std::uint32_t p, std::uint32_t blocks, bool in_place,
-                                   const std::function<void(Builder&)>& emit) {
+inline std::vector<Schedule> build(Collective collective, std::uint32_t p, std::uint32_t blocks,
+                                   bool in_place, const std::function<void(Builder&)>& emit) {
   std::vector<Schedule> ranks;
   for (std::uint32_t r = 0; r < p; ++r) {
     CollectiveSpec spec;

@@ -1,4 +1,5 @@
-// The text form survives round trips, rolled or not; mistakes are pointed at; exports look as other tools want.
+// The text form survives round trips, rolled or not; mistakes are pointed at; exports look as other tools
+// want.
 #include "runtime/schedule/export.hpp"
 #include "runtime/schedule/loop_form.hpp"
 #include "runtime/schedule/passes/lower.hpp"
@@ -30,7 +31,9 @@ void check_round_trips(const Schedule& s) {
 long line_count(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
 
 std::string mistake(const std::string& steps) {
-  return parse_schedule("schedule allreduce rank 0 of 4 blocks 4 segments 1 slots 2 channels 2\n" + steps).status().message();
+  return parse_schedule("schedule allreduce rank 0 of 4 blocks 4 segments 1 slots 2 channels 2\n" + steps)
+      .status()
+      .message();
 }
 
 }  // namespace
@@ -86,6 +89,12 @@ TEST_CASE("mistakes name line, column and what would have been right") {
   CHECK_THAT(mistake("send input[0] to 1 now"), Contains("column 20") && Contains("end of the line"));
   CHECK_THAT(mistake("3: send input[0] to 1"), Contains("step number 0"));
   CHECK_THAT(mistake("send input[0~1] to 1"), Contains("in no loop"));
+  CHECK_THAT(
+      parse_schedule(
+          "schedule barrier rank 0 of 1 blocks 1 segments 1 slots 0 channels 1\ncopy scratch.0[0] = input[0]")
+          .status()
+          .message(),
+      Contains("column 14") && Contains("0 slots"));
   CHECK_THAT(mistake("end"), Contains("no loop is open"));
   CHECK_THAT(mistake("repeat 3\nsend input[0] to 1"), Contains("'end' is missing"));
   CHECK_THAT(mistake("repeat 3\nrepeat 2"), Contains("do not nest"));
@@ -93,7 +102,8 @@ TEST_CASE("mistakes name line, column and what would have been right") {
   CHECK_THAT(mistake("repeat 3\nsend scratch.0~1[0] to 1 after -4\nend"), Contains("leaves its range"));
   CHECK_THAT(mistake("repeat 1000000\nsend input[0] to 1\nsend input[0] to 1\nend"), Contains("more than"));
   CHECK_THAT(mistake("send input[99999999999] to 1"), Contains("an atom (0-3)"));
-  CHECK_THAT(parse_schedule("schedule allreduces").status().message(), Contains("column 10") && Contains("a collective"));
+  CHECK_THAT(parse_schedule("schedule allreduces").status().message(),
+             Contains("column 10") && Contains("a collective"));
   CHECK_THAT(parse_schedule("").status().message(), Contains("expected one schedule, found 0"));
   CHECK_THAT(parse_schedule("send input[0] to 1").status().message(), Contains("'schedule'"));
 }
@@ -103,8 +113,11 @@ TEST_CASE("GOAL: labels, sizes, tags, dependencies and the order of a channel") 
   const auto goal = export_goal(ranks, {64, 1024, 0});
   REQUIRE(goal.is_ok());
   INFO(*goal);
-  CHECK_THAT(*goal, StartsWith("num_ranks 2\n\nrank 0 {\nl1: send 64b to 1 tag 0\nl2: recv 64b from 1 tag 0\nl2 irequires l1\n"
-                               "l3: calc 64\nl3 requires l2\n"));
+  CHECK_THAT(
+      *goal,
+      StartsWith(
+          "num_ranks 2\n\nrank 0 {\nl1: send 64b to 1 tag 0\nl2: recv 64b from 1 tag 0\nl2 irequires l1\n"
+          "l3: calc 64\nl3 requires l2\n"));
   CHECK_THAT(*goal, Contains("l4 requires l3") && Contains("rank 1 {"));
   const auto lowered = lower_for_shared_memory(ranks);
   REQUIRE(lowered.is_ok());
@@ -114,8 +127,10 @@ TEST_CASE("GOAL: labels, sizes, tags, dependencies and the order of a channel") 
 TEST_CASE("Graphviz: a cluster per rank and an edge per message") {
   const auto ranks = emit_row(Collective::allreduce, "ring", 3);
   const std::string dot = export_dot(ranks);
-  CHECK_THAT(dot, StartsWith("digraph schedule {") && Contains("cluster_2") && Contains("0: send input[0] to 1"));
+  CHECK_THAT(dot,
+             StartsWith("digraph schedule {") && Contains("cluster_2") && Contains("0: send input[0] to 1"));
   std::size_t messages = 0;
-  for (std::size_t at = dot.find("color=blue"); at != std::string::npos; at = dot.find("color=blue", at + 1)) ++messages;
+  for (std::size_t at = dot.find("color=blue"); at != std::string::npos; at = dot.find("color=blue", at + 1))
+    ++messages;
   CHECK(messages == 3 * 4);
 }

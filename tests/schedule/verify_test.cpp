@@ -64,8 +64,8 @@ TEST_CASE("a block must stay that block on its way, or uneven counts would not f
     b.recv(1 - b.rank(), b.output(b.rank() + 1));
   });
   CHECK(verdict(shifted).empty());
-  shifted[1] = edit(shifted[1], [](auto& lines) { lines[2] = "recv scratch.0[1] from 0"; });
   shifted[1].scratch_slots = 1;
+  shifted[1] = edit(shifted[1], [](auto& lines) { lines[2] = "recv scratch.0[1] from 0"; });
   CHECK_THAT(verdict(shifted), Contains("block 0 is taken as block 1"));
 }
 

@@ -1,8 +1,8 @@
 // Starts and supervises the ranks of `tutti run`. Knows nothing of what the ranks do.
 //
-// Nothing is left behind, whoever dies: each rank leads a process group of its own (so a signal reaches what it
-// started), dies with us (PR_SET_PDEATHSIG), and its orphans become our children (PR_SET_CHILD_SUBREAPER), which are
-// killed at the end.
+// Nothing is left behind, whoever dies: each rank leads a process group of its own (so a signal reaches what
+// it started), dies with us (PR_SET_PDEATHSIG), and its orphans become our children (PR_SET_CHILD_SUBREAPER),
+// which are killed at the end.
 #include "tools/run/job.hpp"
 
 #include <fcntl.h>
@@ -93,7 +93,8 @@ void Job::exec_rank(int rank, pid_t parent, int in, int out, int err, int report
   if (out >= 0) ::dup2(out, STDOUT_FILENO);
   if (err >= 0) ::dup2(err, STDERR_FILENO);
   const std::string rank_text = std::to_string(rank), count_text = std::to_string(options_.rank_count);
-  for (const char* name : {"RANK", "LOCAL_RANK", "TUTTI_RANK", "TUTTI_LOCAL_RANK"}) ::setenv(name, rank_text.c_str(), 1);
+  for (const char* name : {"RANK", "LOCAL_RANK", "TUTTI_RANK", "TUTTI_LOCAL_RANK"})
+    ::setenv(name, rank_text.c_str(), 1);
   for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "TUTTI_SIZE", "TUTTI_LOCAL_SIZE"}) {
     ::setenv(name, count_text.c_str(), 1);
   }
@@ -163,8 +164,8 @@ std::optional<Job::SpawnError> Job::spawn(int rank) {
   return std::nullopt;
 }
 
-// Ranks are in process groups of their own, which may not read the terminal: then we read it for rank 0. In the
-// background we may not either, and rank 0 gets an empty input rather than a job that stops.
+// Ranks are in process groups of their own, which may not read the terminal: then we read it for rank 0. In
+// the background we may not either, and rank 0 gets an empty input rather than a job that stops.
 void Job::choose_stdin() {
   has_terminal_input_ = ::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
 }
@@ -270,13 +271,14 @@ void Job::flush() {
   }
 }
 
-// Terminal input in pieces that the pipe takes at once; what rank 0 does not read in time is lost only when it
-// leaves a full pipe unread while a person types 64 KiB.
+// Terminal input in pieces that the pipe takes at once; what rank 0 does not read in time is lost only when
+// it leaves a full pipe unread while a person types 64 KiB.
 void Job::pump_stdin() {
   std::array<char, 4096> bytes;
   const ssize_t got = ::read(STDIN_FILENO, bytes.data(), bytes.size());
   if (got < 0 && errno == EINTR) return;
-  if (got <= 0 || (::write(terminal_pipe_.get(), bytes.data(), static_cast<std::size_t>(got)) < 0 && errno != EAGAIN)) {
+  if (got <= 0 ||
+      (::write(terminal_pipe_.get(), bytes.data(), static_cast<std::size_t>(got)) < 0 && errno != EAGAIN)) {
     terminal_pipe_.reset();
   }
 }
@@ -295,8 +297,8 @@ void Job::handle_signals() {
   reap();
 }
 
-// Of ranks that ended between two looks, one killed by a signal is the cause and the others its consequence: they
-// exit with an error because their peer is gone.
+// Of ranks that ended between two looks, one killed by a signal is the cause and the others its consequence:
+// they exit with an error because their peer is gone.
 void Job::note_end(int rank, int wait_status, std::optional<Cause>& worst) const {
   const pid_t pid = ranks_[static_cast<std::size_t>(rank)].pid;
   Cause cause{rank, 0, false, {}};
@@ -304,8 +306,8 @@ void Job::note_end(int rank, int wait_status, std::optional<Cause>& worst) const
     const int signal = WTERMSIG(wait_status);
     cause.exit_status = kSignalStatusBase + signal;
     cause.is_signal = true;
-    cause.text = fmt::format("rank {} (pid {}) killed by signal {} ({}){}", rank, pid, signal, ::strsignal(signal),
-                             WCOREDUMP(wait_status) ? ", core dumped" : "");
+    cause.text = fmt::format("rank {} (pid {}) killed by signal {} ({}){}", rank, pid, signal,
+                             ::strsignal(signal), WCOREDUMP(wait_status) ? ", core dumped" : "");
   } else if (WEXITSTATUS(wait_status) != 0) {
     cause.exit_status = WEXITSTATUS(wait_status);
     cause.text = fmt::format("rank {} (pid {}) ended with exit status {}", rank, pid, cause.exit_status);
@@ -333,10 +335,12 @@ void Job::reap() {
     while (stream.pipe.is_open() && ::poll(&ready, 1, 0) > 0) read_stream(stream);
   }
   flush();
-  const auto running = std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.is_running; });
-  write_all(STDERR_FILENO, fmt::format("tutti run: {}{}\n", cause_->text,
-                                       running > 0 ? fmt::format("; ending the other ranks ({} running)", running)
-                                                   : std::string()));
+  const auto running =
+      std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.is_running; });
+  write_all(STDERR_FILENO,
+            fmt::format(
+                "tutti run: {}{}\n", cause_->text,
+                running > 0 ? fmt::format("; ending the other ranks ({} running)", running) : std::string()));
   end_job();
 }
 
@@ -355,8 +359,8 @@ void Job::end_job() {
   if (!kill_at_) kill_at_ = Clock::now() + options_.grace;
 }
 
-// Everything the ranks started and left behind is our child by now. Children we had before the job (a shell may exec
-// us with some) are not ours to end.
+// Everything the ranks started and left behind is our child by now. Children we had before the job (a shell
+// may exec us with some) are not ours to end.
 void Job::kill_leftovers() {
   for (;;) {
     std::vector<pid_t> children = list_children();

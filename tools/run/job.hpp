@@ -33,8 +33,8 @@ class OwnedFd {
   int fd_ = -1;
 };
 
-// One thread, one poll loop: nothing here blocks but the write to our own stdout and stderr, which is how a slow
-// reader slows the ranks down as it would without us.
+// One thread, one poll loop: nothing here blocks but the write to our own stdout and stderr, which is how a
+// slow reader slows the ranks down as it would without us.
 class Job {
  public:
   explicit Job(const RunOptions& options) : options_(options) {}
@@ -86,11 +86,11 @@ class Job {
   std::string job_id_, secret_;
   std::vector<Rank> ranks_;
   std::vector<Stream> streams_;
-  std::array<std::string, 2> pending_;        // whole lines for our stdout and stderr
-  std::array<bool, 2> is_closed_{};           // the reader of our stdout or stderr is gone
-  std::vector<pid_t> strangers_;              // children we had before the job
+  std::array<std::string, 2> pending_;  // whole lines for our stdout and stderr
+  std::array<bool, 2> is_closed_{};     // the reader of our stdout or stderr is gone
+  std::vector<pid_t> strangers_;        // children we had before the job
   OwnedFd signals_;
-  OwnedFd terminal_pipe_;                     // to rank 0's stdin, when ours is a terminal
+  OwnedFd terminal_pipe_;  // to rank 0's stdin, when ours is a terminal
   bool has_terminal_input_ = false;
   std::optional<Cause> cause_;
   std::optional<Clock::time_point> kill_at_;

@@ -25,7 +25,8 @@ constexpr std::string_view kHelp =
     "\n"
     "Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and what tutti needs (TUTTI_*) in its\n"
     "environment. Standard input goes to rank 0. INT, TERM, HUP, USR1 and USR2 are passed on to every rank.\n"
-    "The first rank that fails ends the job; the exit status is its own, or 128 + the signal that killed it.\n";
+    "The first rank that fails ends the job; the exit status is its own, or 128 + the signal that killed "
+    "it.\n";
 
 std::optional<double> parse_number(std::string_view text) {
   double value = 0;
@@ -37,7 +38,8 @@ std::optional<double> parse_number(std::string_view text) {
 Status set_rank_count(RunOptions& options, std::string_view text) {
   const std::optional<double> value = parse_number(text);
   if (!value || *value < 1 || *value > kMaxRanks || *value != static_cast<int>(*value)) {
-    return invalid_argument(fmt::format("-n: expected a number of ranks from 1 to {}, got '{}'", kMaxRanks, text));
+    return invalid_argument(
+        fmt::format("-n: expected a number of ranks from 1 to {}, got '{}'", kMaxRanks, text));
   }
   options.rank_count = static_cast<int>(*value);
   return {};

@@ -21,7 +21,8 @@ struct RunOptions {
 };
 
 // Reads what follows the word `run`: options up to the first word that is none, then the program.
-// Without -n there are as many ranks as CPUs this process may use. Errors: invalid_argument naming the option.
+// Without -n there are as many ranks as CPUs this process may use. Errors: invalid_argument naming the
+// option.
 Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments);
 
 // Starts the ranks and returns the exit status of the job: 0 if every rank ended with 0, else what the first
@@ -29,9 +30,9 @@ Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments
 // executed. Prints one line with the cause to stderr. While it runs the process is a child subreaper, and on
 // return no process that the ranks started is left. Call it from a process with one thread.
 //
-// Environment of each rank: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, the same as TUTTI_RANK, TUTTI_SIZE,
-// TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE, and TUTTI_ADDRESS, TUTTI_JOB_ID (random), TUTTI_SECRET (random; never in an
-// argument, never printed).
+// Environment of each rank: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, the same as TUTTI_RANK,
+// TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE, and TUTTI_ADDRESS, TUTTI_JOB_ID (random), TUTTI_SECRET
+// (random; never in an argument, never printed).
 int run_job(const RunOptions& options);
 
 // The sub-command: argv[0] is "run". Returns the exit status of the process.

@@ -14,8 +14,8 @@ std::vector<std::byte> to_bytes(const Card& card) {
 
 Result<Card> parse_card(std::span<const std::byte> bytes) {
   if (bytes.size() != sizeof(Card)) {
-    return invalid_argument("a memory transport's address has " + std::to_string(sizeof(Card)) + " bytes, not " +
-                            std::to_string(bytes.size()));
+    return invalid_argument("a memory transport's address has " + std::to_string(sizeof(Card)) +
+                            " bytes, not " + std::to_string(bytes.size()));
   }
   Card card;
   std::memcpy(&card, bytes.data(), sizeof(Card));

@@ -62,7 +62,8 @@ bool MemoryEndpoint::try_link() {
   ByteRange memory = peer_->segment(0);
   if (peer_page_ == nullptr) {
     if (memory.empty()) {
-      // Looking for new connections costs system calls; a peer that died may still have left its memory there.
+      // Looking for new connections costs system calls; a peer that died may still have left its memory
+      // there.
       constexpr std::uint32_t kAttemptsPerService = 64;
       if (link_attempts_++ % kAttemptsPerService != 0 && !is_peer_gone_) return false;
       host_->service();
@@ -94,18 +95,20 @@ bool MemoryEndpoint::is_peer_closed() const {
   if (is_peer_gone_) return true;
   if (peer_page_ == nullptr) return false;
   if (peer_page_->is_alive.load(std::memory_order_acquire) == 0) return true;
-  return peer_link_.entry != nullptr && peer_link_.entry->state.load(std::memory_order_acquire) != peer_link_.state;
+  return peer_link_.entry != nullptr &&
+         peer_link_.entry->state.load(std::memory_order_acquire) != peer_link_.state;
 }
 
-// Wakes the peer's lane if it sleeps. An ordinary message pays one load of a line that hardly ever changes; the
-// order between our publishing and this load is the sleeper's business (membarrier), unless it cannot.
+// Wakes the peer's lane if it sleeps. An ordinary message pays one load of a line that hardly ever changes;
+// the order between our publishing and this load is the sleeper's business (membarrier), unless it cannot.
 void MemoryEndpoint::notify(bool is_ack) {
   if (peer_bell_ == nullptr) return;
   const std::uint32_t is_sleeping = lane_->uses_fence
                                         ? peer_bell_->is_sleeping.fetch_add(0, std::memory_order_acq_rel)
                                         : peer_bell_->is_sleeping.load(std::memory_order_relaxed);
   if (is_sleeping == 0) return;
-  if (is_ack && peer_block_ != nullptr && peer_block_->wants_acks.load(std::memory_order_relaxed) == 0) return;
+  if (is_ack && peer_block_ != nullptr && peer_block_->wants_acks.load(std::memory_order_relaxed) == 0)
+    return;
   host_->ring(peer_page_);
 }
 
@@ -136,6 +139,15 @@ Post MemoryEndpoint::post_failed(Token token) {
 
 Result<Post> MemoryEndpoint::rma(std::uint32_t, const RmaRequest&, Token) {
   return unsupported("memory transports have no rma: peers map the shared heap instead (Endpoint::window)");
+}
+
+ByteRange MemoryEndpoint::window(std::uint32_t segment) {
+  ByteRange memory = peer_->segment(segment);
+  if (memory.empty()) {
+    host_->service();  // its descriptor may be waiting
+    memory = peer_->segment(segment);
+  }
+  return memory;
 }
 
 bool MemoryEndpoint::progress(EventSink& out) {

@@ -26,10 +26,10 @@ struct SendOp {
   std::span<const ConstByteRange> ranges;
   std::uint64_t total_bytes = 0;
   Token token = 0;
-  std::uint64_t offset = 0;  // staged so far
+  std::uint64_t offset = 0;     // staged so far
   std::size_t range_index = 0;  // where in the ranges `offset` is
   std::size_t range_offset = 0;
-  std::uint64_t cell = 0;    // position of the header, once it is out
+  std::uint64_t cell = 0;  // position of the header, once it is out
   bool is_started = false;
 };
 
@@ -43,7 +43,7 @@ struct RecvOp {
 struct Arrival {
   enum class Kind : std::uint8_t { none, staged, read };
   Kind kind = Kind::none;
-  bool is_discarded = false;       // it did not match: its bytes go nowhere
+  bool is_discarded = false;  // it did not match: its bytes go nowhere
   bool has_asked_to_stage = false;
   std::uint64_t total_bytes = 0;
   std::uint64_t offset = 0;
@@ -120,7 +120,7 @@ class MemoryEndpoint final : public Endpoint {
   Post recv(std::uint32_t channel, std::uint64_t expected_word, const Sink& sink, Token token) override;
   Post control(ConstByteRange bytes) override;
   Result<Post> rma(std::uint32_t channel, const RmaRequest& request, Token token) override;
-  ByteRange window(std::uint32_t segment) override { return peer_->segment(segment); }
+  ByteRange window(std::uint32_t segment) override;
   void close(bool fence) override;
 
   // Moves pending messages on; false when nothing is pending any more.
@@ -136,8 +136,9 @@ class MemoryEndpoint final : public Endpoint {
   bool is_active = false;
 
  private:
-  static constexpr std::size_t kBudgetBytes = std::size_t{128} << 10U;  // per call: bounds how long a lane is held
-  static constexpr std::size_t kMaxQueued = 1024;                        // beyond that send answers `again`
+  static constexpr std::size_t kBudgetBytes = std::size_t{128}
+                                              << 10U;  // per call: bounds how long a lane is held
+  static constexpr std::size_t kMaxQueued = 1024;      // beyond that send answers `again`
 
   // endpoint.cpp
   Channel* channel(std::uint32_t index);
@@ -206,10 +207,10 @@ class MemoryEndpoint final : public Endpoint {
   bool is_closed_ = false;
   bool is_failed_ = false;
   bool is_peer_gone_ = false;
-  bool owes_control_ = false;     // control was sent before the peer's bell was known
-  bool expects_control_ = false;  // control may have been sent before the peer was linked
-  std::uint64_t pending_sends_ = 0;  // bit per channel with queued sends or unconsumed reads
-  std::uint64_t pending_recvs_ = 0;  // bit per channel with posted receives or a discarded arrival
+  bool owes_control_ = false;             // control was sent before the peer's bell was known
+  bool expects_control_ = false;          // control may have been sent before the peer was linked
+  std::uint64_t pending_sends_ = 0;       // bit per channel with queued sends or unconsumed reads
+  std::uint64_t pending_recvs_ = 0;       // bit per channel with posted receives or a discarded arrival
   std::vector<std::uint64_t> allocated_;  // link memory to give back
   std::array<std::unique_ptr<Channel>, kChannels + 1> channels_;
 };

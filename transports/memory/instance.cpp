@@ -20,10 +20,11 @@ constexpr std::size_t kReserveBytes = std::size_t{256} << 20U;
 class PrivateSource final : public SegmentSource {
  public:
   Result<Segment> create(std::size_t bytes) override {
-    void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* base =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) {
-      return Status(StatusCode::resource_exhausted, "cannot map " + std::to_string(bytes) + " bytes: " +
-                                                        std::strerror(errno) +
+      return Status(StatusCode::resource_exhausted, "cannot map " + std::to_string(bytes) +
+                                                        " bytes: " + std::strerror(errno) +
                                                         " (address space limit, ulimit -v, or overcommit)");
     }
     return Segment{static_cast<std::byte*>(base), bytes, -1};
@@ -94,8 +95,9 @@ Result<std::uint32_t> Instance::add_segment(std::size_t bytes) {
 Result<std::uint64_t> Instance::allocate_link(std::size_t bytes, bool is_optional) {
   const std::lock_guard lock(mutex_);
   if (is_optional && link_arena_.used_bytes() + bytes > options_.staging_bytes) {
-    return Status(StatusCode::resource_exhausted, "the bound of " + std::to_string(options_.staging_bytes) +
-                                                      " bytes on staging memory (TUTTI_SHM_BYTES) is reached");
+    return Status(StatusCode::resource_exhausted,
+                  "the bound of " + std::to_string(options_.staging_bytes) +
+                      " bytes on staging memory (TUTTI_SHM_BYTES) is reached");
   }
   Result<Arena::Block> block = link_arena_.allocate(bytes);
   if (!block) return block.status().with_context("link memory");
@@ -173,9 +175,10 @@ Result<ByteRange> Heap::allocate(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const MemoryOptions& options = instance_->options();
   if (bytes > options.heap_bytes - used_bytes_) {
-    return Status(StatusCode::resource_exhausted,
-                  "the shared heap is bounded to " + std::to_string(options.heap_bytes) + " bytes, " +
-                      std::to_string(used_bytes_) + " are in use, " + std::to_string(bytes) + " were asked for");
+    return Status(StatusCode::resource_exhausted, "the shared heap is bounded to " +
+                                                      std::to_string(options.heap_bytes) + " bytes, " +
+                                                      std::to_string(used_bytes_) + " are in use, " +
+                                                      std::to_string(bytes) + " were asked for");
   }
   Status reason;
   std::uint32_t index = 0;
@@ -186,7 +189,8 @@ Result<ByteRange> Heap::allocate(std::size_t bytes) {
     if (block) break;
   }
   if (!block) {
-    const std::size_t segment_bytes = std::max(options.heap_segment_bytes, (bytes + 4095U) & ~std::size_t{4095});
+    const std::size_t segment_bytes =
+        std::max(options.heap_segment_bytes, (bytes + 4095U) & ~std::size_t{4095});
     Result<std::uint32_t> added = instance_->add_segment(segment_bytes);
     if (!added) return added.status().with_context("shared heap");
     index = *added;

@@ -82,6 +82,7 @@ struct Lane {
   std::uint32_t control_seen = 0;
   std::uint32_t idle_count = 0;
   std::uint32_t arm_count = 0;
+  std::uint32_t open_count = 0;
   std::vector<MemoryEndpoint*> endpoints;  // all that are open
   std::vector<MemoryEndpoint*> active;     // those with something pending
   Fifo<Event> waiting;                     // events that found no room

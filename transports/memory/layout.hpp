@@ -1,6 +1,6 @@
 // What lies in memory that ranks share: bell, directory, links, cell rings, staged rings.
-// Knows no process, no mapping and no protocol decision; only the owner of a segment writes to it, but for the
-// bell.
+// Knows no process, no mapping and no protocol decision; only the owner of a segment writes to it, but for
+// the bell.
 //
 // Every structure starts zeroed. Sequence numbers are 64 bits wide and never reset. A line is published by a
 // release store of its sequence and read after an acquire load of it; there are no standalone fences.
@@ -14,7 +14,7 @@
 namespace tutti::memory {
 
 inline constexpr std::size_t kLineBytes = 64;
-inline constexpr std::uint32_t kChannels = 64;             // for messages
+inline constexpr std::uint32_t kChannels = 64;               // for messages
 inline constexpr std::uint32_t kControlChannel = kChannels;  // one more, for control()
 inline constexpr std::uint32_t kMaxLanes = 16;
 inline constexpr std::size_t kControlBytes = 256;
@@ -100,15 +100,17 @@ inline constexpr std::size_t kMinimalPieceBytes = 4096;
 struct alignas(kLineBytes) ReceiverLine {
   std::atomic<std::uint64_t> consumed_cells;   // cells that the sender may use again
   std::atomic<std::uint64_t> consumed_pieces;  // pieces that the sender may use again
-  std::atomic<std::uint64_t> stage_request;    // cell position + 1 of a `read` message that must be staged ...
-  std::atomic<std::uint64_t> stage_offset;     // ... from this byte on
-  std::atomic<std::uint32_t> is_reading;       // a piece of the sender's memory is being read now
+  std::atomic<std::uint64_t> stage_request;  // cell position + 1 of a `read` message that must be staged ...
+  std::atomic<std::uint64_t> stage_offset;   // ... from this byte on
+  std::atomic<std::uint32_t> is_reading;     // a piece of the sender's memory is being read now
 };
 
-// Lies in the memory of the endpoint's owner; places are offsets in the owner's segment 0, 0 meaning none yet.
+// Lies in the memory of the endpoint's owner; places are offsets in the owner's segment 0, 0 meaning none
+// yet.
 struct LinkBlock {
-  alignas(kLineBytes) std::atomic<std::uint32_t> is_revoked;  // peers may no longer read buffers of this endpoint
-  std::atomic<std::uint32_t> wants_acks;  // sends are pending: ring the bell when something is consumed
+  alignas(
+      kLineBytes) std::atomic<std::uint32_t> is_revoked;  // peers may no longer read buffers of this endpoint
+  std::atomic<std::uint32_t> wants_acks;   // sends are pending: ring the bell when something is consumed
   std::atomic<std::uint32_t> cannot_read;  // the owner may not read ordinary memory of the peer: stage
   alignas(kLineBytes) std::array<std::atomic<std::uint64_t>, kChannels + 1> cell_places;
   std::array<std::atomic<std::uint64_t>, kChannels + 1> ring_places;
@@ -127,7 +129,7 @@ struct alignas(kLineBytes) DirectoryEntry {
   static constexpr std::uint64_t kRemoved = 3;
   static constexpr std::uint64_t kStateMask = 3;
 
-  std::atomic<std::uint64_t> state;  // generation << 2 | one of the above
+  std::atomic<std::uint64_t> state;                // generation << 2 | one of the above
   std::atomic<std::uint64_t> peer_low, peer_high;  // nonce of the peer's instance
   std::atomic<std::uint64_t> context;
   std::atomic<std::uint64_t> lanes;  // own lane << 32 | peer's lane

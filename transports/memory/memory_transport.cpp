@@ -89,6 +89,9 @@ Result<std::unique_ptr<Endpoint>> MemoryTransport::open(std::uint32_t lane_index
   Result<std::shared_ptr<Peer>> peer = attach(*theirs);
   if (!peer) return peer.status();
   Lane& lane = *lanes_[lane_index];
+  // A program that opens and closes contexts without ever being idle must not run out of link memory.
+  constexpr std::uint32_t kOpensPerHousekeeping = 64;
+  if (++lane.open_count % kOpensPerHousekeeping == 0) housekeep(lane);
   auto endpoint = std::make_unique<MemoryEndpoint>(static_cast<Host*>(this), &lane, std::move(*peer),
                                                    theirs->lane, context, theirs->nonce);
   TUTTI_RETURN_IF_ERROR(endpoint->announce());
@@ -198,8 +201,8 @@ ArmResult MemoryTransport::arm(std::uint32_t lane_index) {
   result.futex_value = instance_->page()->bell.load(std::memory_order_acquire);
   constexpr std::uint32_t kArmsPerHousekeeping = 4;  // it makes a system call per waiting peer
   if (++lane.arm_count % kArmsPerHousekeeping == 0) housekeep(lane);
-  bool has_news = !lane.waiting.empty() ||
-                  bell.control_count.load(std::memory_order_acquire) != lane.control_seen;
+  bool has_news =
+      !lane.waiting.empty() || bell.control_count.load(std::memory_order_acquire) != lane.control_seen;
   for (std::size_t i = 0; i < lane.active.size() && !has_news; ++i) has_news = lane.active[i]->has_news();
   result.is_armed = !has_news;
   if (has_news) {

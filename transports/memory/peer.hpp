@@ -23,8 +23,8 @@ class Peer {
   };
   enum class Copied : std::uint8_t {
     ok,
-    denied,   // not permitted: do not try again
-    failed,   // this memory cannot be read
+    denied,  // not permitted: do not try again
+    failed,  // this memory cannot be read
   };
   virtual ~Peer() = default;
 

@@ -59,19 +59,21 @@ void MemoryEndpoint::ask_to_stage(Channel& c) {
 MemoryEndpoint::Piece MemoryEndpoint::read_piece(Channel& c, std::size_t limit_bytes) {
   const std::uint64_t at = c.expected_cell % kCells;
   // Pieces end at multiples of 64, whatever is left of the caller's budget.
-  const std::size_t piece_bytes = std::max(std::min(limit_bytes, Lane::kBounceBytes) & ~(kLineBytes - 1), kLineBytes);
+  const std::size_t piece_bytes =
+      std::max(std::min(limit_bytes, Lane::kBounceBytes) & ~(kLineBytes - 1), kLineBytes);
   Fragments found;
-  if (!find_fragments(c.peer_cells->lines[at], c.peer_cells->cells[at], c.arrival.offset, piece_bytes, &found)) {
+  if (!find_fragments(c.peer_cells->lines[at], c.peer_cells->cells[at], c.arrival.offset, piece_bytes,
+                      &found)) {
     return Piece::must_stage;
   }
   const bool is_in_heap = found.segment != kNoSegment;
   if (is_in_heap) {
-    const ByteRange window = peer_->segment(static_cast<std::uint32_t>(found.segment));
+    const ByteRange memory = window(static_cast<std::uint32_t>(found.segment));
     for (std::size_t i = 0; i < found.count; ++i) {
       iovec& part = found.list[i];
       const auto offset = reinterpret_cast<std::uintptr_t>(part.iov_base);
-      if (offset > window.size() || part.iov_len > window.size() - offset) return Piece::must_stage;
-      part.iov_base = window.data() + offset;
+      if (offset > memory.size() || part.iov_len > memory.size() - offset) return Piece::must_stage;
+      part.iov_base = memory.data() + offset;
     }
   }
   std::atomic<std::uint32_t>& is_reading = block_->receivers[c.index].is_reading;
@@ -92,14 +94,16 @@ MemoryEndpoint::Piece MemoryEndpoint::read_piece(Channel& c, std::size_t limit_b
   return piece;
 }
 
-MemoryEndpoint::Piece MemoryEndpoint::read_mapped(Channel& c, std::span<const iovec> fragments, std::size_t bytes) {
+MemoryEndpoint::Piece MemoryEndpoint::read_mapped(Channel& c, std::span<const iovec> fragments,
+                                                  std::size_t bytes) {
   const bool is_delivered = c.recvs.front().sink.deliver != nullptr;
   const bool is_last = c.arrival.offset + bytes == c.arrival.total_bytes;
   for (std::size_t i = 0; i < fragments.size(); ++i) {
     const auto* from = static_cast<const std::byte*>(fragments[i].iov_base);
     std::size_t n = fragments[i].iov_len;
     if (is_delivered && !(is_last && i + 1 == fragments.size())) {
-      // Deliveries end at multiples of 64. What crosses from one range to the next goes through the bounce buffer.
+      // Deliveries end at multiples of 64. What crosses from one range to the next goes through the bounce
+      // buffer.
       n &= ~std::size_t{63};
       if (n == 0) {
         if (i != 0) return Piece::ok;  // the next call starts here
@@ -121,7 +125,8 @@ MemoryEndpoint::Piece MemoryEndpoint::read_mapped(Channel& c, std::span<const io
   return Piece::ok;
 }
 
-MemoryEndpoint::Piece MemoryEndpoint::read_copied(Channel& c, std::span<const iovec> fragments, std::size_t bytes) {
+MemoryEndpoint::Piece MemoryEndpoint::read_copied(Channel& c, std::span<const iovec> fragments,
+                                                  std::size_t bytes) {
   const Sink& sink = c.recvs.front().sink;
   const bool is_delivered = sink.deliver != nullptr;
   std::array<iovec, 16> local{};
@@ -144,7 +149,8 @@ MemoryEndpoint::Piece MemoryEndpoint::read_copied(Channel& c, std::span<const io
   std::array<iovec, kMaxReadRanges> remote{};
   std::size_t remote_count = 0;
   for (std::size_t left = local_bytes; left != 0; ++remote_count) {
-    remote[remote_count] = {fragments[remote_count].iov_base, std::min(left, fragments[remote_count].iov_len)};
+    remote[remote_count] = {fragments[remote_count].iov_base,
+                            std::min(left, fragments[remote_count].iov_len)};
     left -= remote[remote_count].iov_len;
   }
   switch (peer_->copy({local.data(), local_count}, {remote.data(), remote_count})) {

@@ -25,8 +25,9 @@ bool MemoryEndpoint::find_ring(Channel& c) {
   const ByteRange memory = peer_->segment(0);
   if (place == 0 || place > memory.size() - sizeof(StagedRing)) return false;
   auto* ring = reinterpret_cast<StagedRing*>(memory.data() + place);
-  const bool is_sound = ring->piece_count != 0 && ring->piece_count <= kMaxPieces &&
-                        StagedRing::total_bytes(ring->piece_count, ring->piece_bytes) <= memory.size() - place;
+  const bool is_sound =
+      ring->piece_count != 0 && ring->piece_count <= kMaxPieces &&
+      StagedRing::total_bytes(ring->piece_count, ring->piece_bytes) <= memory.size() - place;
   if (is_sound) c.peer_ring = ring;
   return is_sound;
 }
@@ -117,8 +118,9 @@ MemoryEndpoint::Received MemoryEndpoint::receive_staged(Channel& c, std::size_t*
       bytes = line.bytes;
     }
     arrival.first_piece_bytes = 0;
-    TUTTI_ASSERT(bytes != 0 && bytes <= c.peer_ring->piece_bytes && bytes <= arrival.total_bytes - arrival.offset,
-                 "a peer wrote a piece that cannot be");
+    TUTTI_ASSERT(
+        bytes != 0 && bytes <= c.peer_ring->piece_bytes && bytes <= arrival.total_bytes - arrival.offset,
+        "a peer wrote a piece that cannot be");
     if (arrival.is_discarded) {
       arrival.offset += bytes;
     } else {
@@ -174,14 +176,16 @@ MemoryEndpoint::Received MemoryEndpoint::receive(Channel& c, std::size_t* budget
   return moved;
 }
 
-Post MemoryEndpoint::recv(std::uint32_t channel_index, std::uint64_t expected_word, const Sink& sink, Token token) {
+Post MemoryEndpoint::recv(std::uint32_t channel_index, std::uint64_t expected_word, const Sink& sink,
+                          Token token) {
   TUTTI_ASSERT(channel_index < kChannels, "no such channel");
   if (is_failed_) return post_failed(token);
   Channel& c = *channel(channel_index);
   if (c.recvs.count() >= kMaxQueued) return Post::again;
   c.recvs.push_back({expected_word, sink, token});
   // A message cannot overtake: only the oldest receive may be tried at once.
-  if (c.recvs.count() == 1 && c.arrival.kind == Arrival::Kind::none && (peer_block_ != nullptr || try_link())) {
+  if (c.recvs.count() == 1 && c.arrival.kind == Arrival::Kind::none &&
+      (peer_block_ != nullptr || try_link())) {
     std::size_t budget = kBudgetBytes;
     Event mismatch;
     switch (receive(c, &budget, &mismatch)) {

@@ -69,26 +69,31 @@ void MemoryEndpoint::prepare_ring(Channel& c) {
   const MemoryOptions& options = instance.options();
   std::size_t piece_bytes = options.piece_bytes;
   std::uint32_t piece_count = options.piece_count;
-  Result<std::uint64_t> place = Status(StatusCode::resource_exhausted, "");
-  while (!place && piece_bytes > kMinimalPieceBytes) {
-    place = instance.allocate_link(StagedRing::total_bytes(piece_count, piece_bytes), true);
-    if (!place) piece_bytes = (piece_bytes / 2) & ~std::size_t{63};
+  std::uint64_t place = 0;  // never the place of a block: segment 0 starts with its page
+  auto allocate = [&](bool is_optional) {
+    Result<std::uint64_t> got =
+        instance.allocate_link(StagedRing::total_bytes(piece_count, piece_bytes), is_optional);
+    if (got) place = *got;
+  };
+  while (place == 0 && piece_bytes > kMinimalPieceBytes) {
+    allocate(true);
+    if (place == 0) piece_bytes = (piece_bytes / 2) & ~std::size_t{63};
   }
-  if (!place) {
+  if (place == 0) {
     piece_bytes = std::min(piece_bytes, kMinimalPieceBytes);
     piece_count = std::min(piece_count, kMinimalPieces);
-    place = instance.allocate_link(StagedRing::total_bytes(piece_count, piece_bytes), false);
+    allocate(false);
   }
-  if (!place) {
+  if (place == 0) {
     is_peer_gone_ = true;
     return;
   }
-  allocated_.push_back(*place);
-  c.ring = new (instance.at<std::byte>(*place)) StagedRing;
+  allocated_.push_back(place);
+  c.ring = new (instance.at<std::byte>(place)) StagedRing;
   for (PieceLine& line : c.ring->lines) line.sequence.store(0, std::memory_order_relaxed);
   c.ring->piece_count = piece_count;
   c.ring->piece_bytes = static_cast<std::uint32_t>(piece_bytes);
-  block_->ring_places[c.index].store(*place, std::memory_order_release);
+  block_->ring_places[c.index].store(place, std::memory_order_release);
 }
 
 bool MemoryEndpoint::has_free_cell(Channel& c) {
@@ -141,7 +146,8 @@ bool MemoryEndpoint::try_publish_read(Channel& c, SendOp& op) {
     // Whether the peer can read us is for the peer to say; one address space needs no asking.
     if (peer_->access() != Peer::Access::direct) {
       if (options.single_copy == SingleCopy::off || op.total_bytes < options.copied_read_bytes) return false;
-      if (peer_block_ == nullptr || peer_block_->cannot_read.load(std::memory_order_relaxed) != 0) return false;
+      if (peer_block_ == nullptr || peer_block_->cannot_read.load(std::memory_order_relaxed) != 0)
+        return false;
     }
     range_count = 0;
     for (const ConstByteRange& range : op.ranges) {
@@ -160,9 +166,9 @@ bool MemoryEndpoint::try_publish_read(Channel& c, SendOp& op) {
 
 // Copies the next piece into the ring and returns its size; the caller makes it known.
 std::size_t MemoryEndpoint::put_piece(Channel& c, SendOp& op) {
-  const std::size_t bytes = std::min({static_cast<std::size_t>(c.ring->piece_bytes),
-                                      preferred_piece_bytes(op.total_bytes),
-                                      static_cast<std::size_t>(op.total_bytes - op.offset)});
+  const std::size_t bytes =
+      std::min({static_cast<std::size_t>(c.ring->piece_bytes), preferred_piece_bytes(op.total_bytes),
+                static_cast<std::size_t>(op.total_bytes - op.offset)});
   gather(op, c.ring->piece(c.next_piece), bytes);
   PieceLine& line = c.ring->line(c.next_piece);
   line.bytes = bytes;
@@ -201,8 +207,8 @@ MemoryEndpoint::Started MemoryEndpoint::start(Channel& c, SendOp& op, std::size_
   return stage_pieces(c, op, budget) ? Started::complete : Started::partly;
 }
 
-Post MemoryEndpoint::send(std::uint32_t channel_index, std::uint64_t word, std::span<const ConstByteRange> ranges,
-                          Token token) {
+Post MemoryEndpoint::send(std::uint32_t channel_index, std::uint64_t word,
+                          std::span<const ConstByteRange> ranges, Token token) {
   TUTTI_ASSERT(channel_index < kChannels, "no such channel");
   if (is_failed_) return post_failed(token);
   if (peer_block_ == nullptr) try_link();
@@ -307,7 +313,8 @@ bool MemoryEndpoint::progress_sends(Channel& c, EventSink& out) {
     } else if (stage_pieces(c, op, &budget)) {
       started = Started::complete;
     }
-    has_moved = has_moved || started == Started::complete || started == Started::being_read || op.offset != offset;
+    has_moved =
+        has_moved || started == Started::complete || started == Started::being_read || op.offset != offset;
     if (started == Started::no || started == Started::partly) break;
     if (started == Started::being_read) {
       c.reads.push_back(op);

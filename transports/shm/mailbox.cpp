@@ -26,8 +26,9 @@ socklen_t make_name(const Nonce& nonce, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
   // The first byte stays zero: the name lives in the kernel, not in the file system.
-  const int n = std::snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "tutti-%016llx%016llx",
-                              static_cast<unsigned long long>(nonce.high), static_cast<unsigned long long>(nonce.low));
+  const int n =
+      std::snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "tutti-%016llx%016llx",
+                    static_cast<unsigned long long>(nonce.high), static_cast<unsigned long long>(nonce.low));
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(n));
 }
 
@@ -54,8 +55,9 @@ Result<std::unique_ptr<Mailbox>> Mailbox::open(const Nonce& nonce) {
   if (!listener) {
     const StatusCode code =
         errno == EMFILE || errno == ENFILE ? StatusCode::resource_exhausted : StatusCode::unsupported;
-    return Status(code, std::string("unix socket: ") + std::strerror(errno) +
-                            (code == StatusCode::resource_exhausted ? " (limit: open files, ulimit -n)" : ""));
+    return Status(code,
+                  std::string("unix socket: ") + std::strerror(errno) +
+                      (code == StatusCode::resource_exhausted ? " (limit: open files, ulimit -n)" : ""));
   }
   sockaddr_un address{};
   const socklen_t bytes = make_name(nonce, &address);
@@ -110,9 +112,10 @@ void Mailbox::receive(const std::function<void(const SegmentNote&, Fd)>& take) {
     if (connections_.size() == kMaxConnections) connections_.erase(connections_.begin());
     connections_.push_back(std::move(connection));
   }
-  connections_.erase(std::remove_if(connections_.begin(), connections_.end(),
-                                    [&](const Fd& connection) { return !receive_from(connection.get(), take); }),
-                     connections_.end());
+  connections_.erase(
+      std::remove_if(connections_.begin(), connections_.end(),
+                     [&](const Fd& connection) { return !receive_from(connection.get(), take); }),
+      connections_.end());
 }
 
 bool Courier::connect() {

@@ -65,7 +65,8 @@ class Courier {
  public:
   Courier(const memory::Nonce& self, const memory::Nonce& peer) : self_(self), peer_(peer) {}
 
-  // Sends notes of all segments of `instance` that were not sent yet. Never waits; call again until it is true.
+  // Sends notes of all segments of `instance` that were not sent yet. Never waits; call again until it is
+  // true.
   bool push(const memory::Instance& instance);
   // The peer's process in our numbering; 0 while unknown.
   int pid() const { return pid_; }

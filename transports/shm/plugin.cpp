@@ -1,4 +1,5 @@
-// The shm transport: instances in memfd segments, peers met through their mailboxes. Knows no message protocol.
+// The shm transport: instances in memfd segments, peers met through their mailboxes. Knows no message
+// protocol.
 #include "transports/shm/plugin.hpp"
 
 #include <sys/prctl.h>
@@ -6,6 +7,7 @@
 
 #include <array>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -55,7 +57,8 @@ class ShmTransport final : public MemoryTransport {
     }
     const std::string why = probe_single_copy();
     may_copy_ = why.empty();
-    caps_.detail += may_copy_ ? "single copy by process_vm_readv" : "single copy unavailable (" + why + "): staged ring";
+    caps_.detail +=
+        may_copy_ ? "single copy by process_vm_readv" : "single copy unavailable (" + why + "): staged ring";
     if (may_copy_ && wanted == SingleCopy::on) ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   }
 
@@ -67,6 +70,7 @@ class ShmTransport final : public MemoryTransport {
     }
     const std::lock_guard lock(mutex_);
     std::shared_ptr<RemotePeer> peer = find_peer(theirs.nonce);
+    peer->set_opened();
     peer->push(instance());  // what does not go through now is repeated by service()
     return std::shared_ptr<Peer>(std::move(peer));
   }
@@ -81,9 +85,14 @@ class ShmTransport final : public MemoryTransport {
   void service() override {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || !is_own_process()) return;
-    mailbox_->receive([this](const SegmentNote& note, Fd fd) { find_peer(note.from)->take(note, std::move(fd)); });
-    for (const auto& [nonce, peer] : peers_) {
-      if (peer.use_count() > 1) peer->push(instance());
+    mailbox_->receive(
+        [this](const SegmentNote& note, Fd fd) { find_peer(note.from)->take(note, std::move(fd)); });
+    for (auto it = peers_.begin(); it != peers_.end();) {
+      const std::shared_ptr<RemotePeer>& peer = it->second;
+      const bool is_used = peer.use_count() > 1;
+      if (is_used) peer->push(instance());
+      // A dead peer that was never opened may have left messages for whoever opens it.
+      it = !is_used && peer->is_opened() && peer->is_gone() ? peers_.erase(it) : std::next(it);
     }
   }
 

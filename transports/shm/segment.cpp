@@ -84,7 +84,8 @@ Result<Segment> map_foreign_segment(int fd, std::size_t bytes) {
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd, &info) != 0 ||
       static_cast<std::uint64_t>(info.st_size) != bytes) {
-    return Status(StatusCode::refused, "a peer passed a file that is not a sealed segment of the stated size");
+    return Status(StatusCode::refused,
+                  "a peer passed a file that is not a sealed segment of the stated size");
   }
   return map(fd, bytes);
 }

@@ -10,8 +10,8 @@ namespace tutti::shm {
 
 std::unique_ptr<memory::SegmentSource> make_memfd_source();
 
-// Maps a segment that another process made. Errors: refused if the file is not what it is said to be (its size
-// could shrink under us), resource_exhausted.
+// Maps a segment that another process made. Errors: refused if the file is not what it is said to be (its
+// size could shrink under us), resource_exhausted.
 Result<memory::Segment> map_foreign_segment(int fd, std::size_t bytes);
 void unmap_segment(const memory::Segment& segment);
 

@@ -1,8 +1,7 @@
 // Ring allreduce: a reduce-scatter around the ring, then an allgather around the ring; fewest bytes, any p.
 // Knows nothing of transports, dtypes, time or memory.
 //
-// p = 4, blocks 0..3; after step s of the first phase, which ranks' contributions the just reduced block
-// holds:
+// p = 4, blocks 0..3; after step s of the first phase, whose contributions the just reduced block holds:
 //            rank 0        rank 1        rank 2        rank 3
 //   s = 0    3: 3,0        0: 0,1        1: 1,2        2: 2,3
 //   s = 1    2: 2,3,0      3: 3,0,1      0: 0,1,2      1: 1,2,3
@@ -10,9 +9,10 @@
 // Rank r then owns block r+1, and p-1 further steps hand the finished blocks around.
 //
 // Every block is added in one order (starting at its own rank), wherever it is needed later: all ranks get
-// the same bits. rounds 2(p-1); bytes sent per rank 2(p-1)/p m; order: rotated per block -> needs a
-// commutative op Source: Patarasuk, Yuan, JPDC 2009; facts checked by the verifier for every p the tests
-// cover.
+// the same bits.
+// rounds 2(p-1); bytes sent per rank 2(p-1)/p m; order: rotated per block -> needs a commutative op
+//
+// Source: Patarasuk, Yuan, JPDC 2009.
 #include "runtime/schedule/builder.hpp"
 
 namespace tutti {

@@ -28,7 +28,8 @@ class FusionRules {
     const Verb verb = s_.steps[first].verb, next = s_.steps[second].verb;
     if (s_.steps[first].channel != s_.steps[second].channel) return refuse("they run on different channels");
     if (verb == Verb::recv && next == Verb::reduce) return allow_arrival(first, second);
-    if (verb != Verb::copy && verb != Verb::reduce) return refuse("only recv, copy and reduce start a fusion");
+    if (verb != Verb::copy && verb != Verb::reduce)
+      return refuse("only recv, copy and reduce start a fusion");
     if (next_[first] != second) return refuse("another step of the channel lies between them");
     if (next != Verb::send && next != Verb::copy) return refuse("only send, copy and reduce end a fusion");
     return allow_result(head, first, second);
@@ -60,7 +61,8 @@ class FusionRules {
         if (source.owner != kSelf) continue;
         for (std::uint32_t k = 0; k < source.count; ++k) {
           const std::uint32_t from = writer[location(s_, source, k)];
-          if (from != kNotFused) reader_[from] = reader_[from] == kNotFused || reader_[from] == i ? i : kSeveral;
+          if (from != kNotFused)
+            reader_[from] = reader_[from] == kNotFused || reader_[from] == i ? i : kSeveral;
         }
       }
       if (!detail::writes(step.verb) || step.dst.owner != kSelf) continue;
@@ -106,7 +108,8 @@ class FusionRules {
       // All sources are loaded before anything is stored, element by element: a store may replace a source at
       // its own place, never at another.
       for (const Slice& source : s_.sources_of(s_.steps[head])) {
-        if (source != two.dst && overlap(source, two.dst)) return refuse("a store hits a source that is still read");
+        if (source != two.dst && overlap(source, two.dst))
+          return refuse("a store hits a source that is still read");
       }
       if (overlap(one.dst, two.dst)) return refuse("both write one place");
     }
@@ -160,8 +163,8 @@ Status check_fusion(const Schedule& s) {
     const std::uint32_t next = s.steps[i].fused_with;
     if (next == kNotFused) continue;
     if (const Status why = rules.allow(head[i], i, next); !why)
-      return internal_error(fmt::format("{}: fused with step {}, which is not safe: {}", detail::describe_step(s, i),
-                                        next, why.message()));
+      return internal_error(fmt::format("{}: fused with step {}, which is not safe: {}",
+                                        detail::describe_step(s, i), next, why.message()));
     extend_chain(head, s, i);
   }
   return {};

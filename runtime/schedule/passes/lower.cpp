@@ -126,7 +126,8 @@ class Synchroniser {
   void collect(std::uint32_t thread, const Slice& slice, bool is_write, std::vector<Epoch>& needed) {
     const std::uint32_t owner = owner_of(thread, slice);
     bool has_entered = owner == rank_of(thread);
-    for (std::uint32_t c = 0; c < channels_; ++c) has_entered = has_entered || knows(thread, {owner * channels_ + c, 1});
+    for (std::uint32_t c = 0; c < channels_; ++c)
+      has_entered = has_entered || knows(thread, {owner * channels_ + c, 1});
     if (!has_entered) needed.push_back({owner * channels_ + thread % channels_, 1});
     for (std::uint32_t k = 0; k < slice.count; ++k) {
       const Location& here = at(thread, slice, k);
@@ -198,7 +199,8 @@ class Synchroniser {
   }
   static bool continues_stores(const Item& one, const Item& next) {
     if (next.step.verb != Verb::copy || !next.after.empty() || one.sources.empty()) return false;
-    return next.sources[0] == one.step.dst || (one.step.verb == Verb::copy && next.sources[0] == one.sources[0]);
+    return next.sources[0] == one.step.dst ||
+           (one.step.verb == Verb::copy && next.sources[0] == one.sources[0]);
   }
 
   std::span<const Schedule> ranks_;

@@ -1,6 +1,6 @@
 // Borrow, place or pull: decided per message from what the schedules do with its two ends.
-// The global order is by rounds: messages of round d, then the local steps that needed them, then round d + 1.
-// Dependencies never point forward in it, so whoever keeps to it cannot deadlock.
+// The global order is by rounds: messages of round d, then the local steps that needed them, then round d
+// + 1. Dependencies never point forward in it, so whoever keeps to it cannot deadlock.
 #include "runtime/schedule/passes/lower_events.hpp"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ constexpr std::uint32_t kNever = ~0U;
 // What the steps of one rank have to do with each other through memory.
 struct Uses {
   std::vector<std::vector<std::uint32_t>> readers;  // by recv: the steps that read what it wrote
-  std::vector<std::uint32_t> next_write;            // by send: round in which a location it reads is written next
-  std::vector<std::uint32_t> producer;              // by send: the local step that wrote exactly its slice
+  std::vector<std::uint32_t> next_write;  // by send: round in which a location it reads is written next
+  std::vector<std::uint32_t> producer;    // by send: the local step that wrote exactly its slice
 };
 
 class EventMaker {
@@ -86,9 +86,11 @@ class EventMaker {
   }
 
   // A source that lies within what a recv wrote, as a slice of what was sent; false if it does not.
-  bool map_to_sender(const Schedule& s, const Slice& source, const Step& recv, const Slice& sent, Slice& mapped) const {
+  bool map_to_sender(const Schedule& s, const Slice& source, const Step& recv, const Slice& sent,
+                     Slice& mapped) const {
     const std::uint32_t offset = source.slot - recv.dst.slot;
-    if (source.buffer != Buffer::scratch || offset >= recv.dst.count || source.count > recv.dst.count - offset)
+    if (source.buffer != Buffer::scratch || offset >= recv.dst.count ||
+        source.count > recv.dst.count - offset)
       return false;
     mapped = sent;
     mapped.first = s.atom(sent, offset);
@@ -111,12 +113,11 @@ class EventMaker {
       // The sender must not write there again before the round after the last reader: else reader and writer
       // would take turns where a copy lets them run at once.
       const std::uint32_t next_write = uses_[recv.peer].next_write[run_.partner_step(s.rank, i)];
-      borrowed_[s.rank][i] = std::all_of(uses_[s.rank].readers[i].begin(), uses_[s.rank].readers[i].end(),
-                                         [&](std::uint32_t reader) {
-                                           return !is_message(s.steps[reader].verb) &&
-                                                  run_.depth(s.rank, reader) < next_write &&
-                                                  reads_whole_parts(s, reader, i);
-                                         });
+      borrowed_[s.rank][i] = std::all_of(
+          uses_[s.rank].readers[i].begin(), uses_[s.rank].readers[i].end(), [&](std::uint32_t reader) {
+            return !is_message(s.steps[reader].verb) && run_.depth(s.rank, reader) < next_write &&
+                   reads_whole_parts(s, reader, i);
+          });
     }
   }
 

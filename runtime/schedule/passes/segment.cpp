@@ -91,7 +91,8 @@ class Segmenter {
         }
       }
       if (is_message) {
-        const auto [last, is_first] = last_message.try_emplace({step.peer, step.verb == Verb::send, channel}, 0);
+        const auto [last, is_first] =
+            last_message.try_emplace({step.peer, step.verb == Verb::send, channel}, 0);
         if (!is_first) earliest = std::max(earliest, last->second);
         if (!waits) place_[part] = earliest;
         last->second = place_[part];
@@ -121,7 +122,8 @@ Result<Schedule> segment(const Schedule& s, std::uint32_t segments, std::uint32_
   constexpr std::uint64_t kMost = 1ULL << 28;
   if (std::uint64_t{s.blocks} * segments > kMost || std::uint64_t{s.scratch_slots} * segments > kMost ||
       std::uint64_t{s.channels} * channels > std::numeric_limits<std::uint16_t>::max())
-    return invalid_argument(fmt::format("segment: {} segments on {} channels are too many", segments, channels));
+    return invalid_argument(
+        fmt::format("segment: {} segments on {} channels are too many", segments, channels));
   if (segments == 1) return s;
   return Segmenter(s, segments, std::min(channels, segments)).run();
 }

@@ -1,0 +1,316 @@
+// The rest of the public interface: init, groups from groups, waiting, reductions, shared memory.
+// Knows no transport by name and no algorithm.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "runtime/base/log.hpp"
+#include "runtime/base/version.hpp"
+#include "runtime/group/comm_group.hpp"
+#include "runtime/group/work_access.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::uint64_t kWorldContext = 1;
+constexpr std::chrono::seconds kUnwindTime{10};
+
+// Calls a protected member of WorkState, as WorkRef does: a Work counts references itself because WorkRef is
+// not part of the public headers.
+struct WorkCount : WorkState {
+  static void retain_state(WorkState& state) { (state.*(&WorkCount::retain))(); }
+  static void release_state(WorkState& state) { (state.*(&WorkCount::release))(); }
+};
+
+CommGroup::Impl& impl_of(const Work& work) {
+  auto& impl = *static_cast<CommGroup::Impl*>(WorkAccess::group_of(work));
+  impl.check_process();
+  return impl;
+}
+
+void warn_of_unknown_variables(const Environment& environment) {
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    for (const std::string& warning : check_unknown(environment)) log_warn("{}", warning);
+  });
+}
+
+// The program's exchange, if it gave one. Errors: invalid_argument for options that do not go together.
+Result<std::unique_ptr<Exchange>> make_exchange(const InitOptions& options) {
+  const bool has_store = options.put != nullptr || options.get != nullptr;
+  const int ways = static_cast<int>(!options.unique_id.empty()) +
+                   static_cast<int>(options.allgather != nullptr) + static_cast<int>(has_store);
+  if (ways > 1) return invalid_argument("init: give only one of unique_id, allgather, and put with get");
+  if (has_store && (options.put == nullptr || options.get == nullptr)) {
+    return invalid_argument("init: put and get go together");
+  }
+  if (ways == 0) {
+    if (options.rank != -1 || options.size != -1) {
+      return invalid_argument("init: rank and size go with unique_id, allgather, or put and get");
+    }
+    return std::unique_ptr<Exchange>();
+  }
+  if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
+    return invalid_argument(
+        fmt::format("init: rank={} and size={}: expected a size of at least 1 and a rank below it",
+                    options.rank, options.size));
+  }
+  if (options.allgather != nullptr)
+    return make_function_exchange(options.rank, options.size, options.allgather);
+  if (has_store) {
+    return make_store_exchange(options.rank, options.size, options.store_prefix, options.put, options.get);
+  }
+  return std::unique_ptr<Exchange>();
+}
+
+Result<std::shared_ptr<WorldState>> make_world(const InitOptions& options) {
+  BootstrapOptions bootstrap;
+  warn_of_unknown_variables(bootstrap.environment);
+  Result<WorldSettings> settings = read_settings(bootstrap.environment);
+  if (!settings) return settings.status();
+  if (options.timeout.count() > 0) settings->timeout = options.timeout;
+  auto exchange = make_exchange(options);
+  if (!exchange) return exchange.status();
+  bootstrap.unique_id = options.unique_id;
+  bootstrap.rank = options.rank;
+  bootstrap.size = options.size;
+  bootstrap.exchange = exchange->get();
+  bootstrap.build_id = std::string(build_id());
+  bootstrap.timeout = settings->timeout;
+  bootstrap.warn = [](const std::string& text) { log_warn("{}", text); };
+  return WorldState::make(bootstrap, *std::move(settings));
+}
+
+}  // namespace
+
+// -- init ---------------------------------------------------------------------------------------------------
+
+CommGroup init(const InitOptions& options) {
+  Result<std::shared_ptr<WorldState>> world = make_world(options);
+  throw_if_error(world.status());
+  std::vector<int> everybody((*world)->peers().size());
+  for (std::size_t rank = 0; rank < everybody.size(); ++rank) everybody[rank] = static_cast<int>(rank);
+  return CommGroup(CommGroup::Impl::make(*world, std::move(everybody), kWorldContext));
+}
+
+std::string make_unique_id() {
+  Result<std::string> id = new_unique_id();
+  throw_if_error(id.status());
+  return *std::move(id);
+}
+
+std::string_view version() { return version_text(); }
+
+// -- groups -------------------------------------------------------------------------------------------------
+
+int CommGroup::rank() const { return Impl::of(*this, "rank").rank(); }
+int CommGroup::size() const { return Impl::of(*this, "size").size(); }
+
+int CommGroup::local_rank() const {
+  const Impl& group = Impl::of(*this, "local_rank");
+  const std::vector<int>& nodes = group.world().info().node_of_rank;
+  const auto& ranks = group.world_ranks();
+  const int node = nodes[static_cast<std::size_t>(ranks[static_cast<std::size_t>(group.rank())])];
+  return static_cast<int>(std::count_if(ranks.begin(), ranks.begin() + group.rank(), [&](int rank) {
+    return nodes[static_cast<std::size_t>(rank)] == node;
+  }));
+}
+
+int CommGroup::local_size() const {
+  const Impl& group = Impl::of(*this, "local_size");
+  const std::vector<int>& nodes = group.world().info().node_of_rank;
+  const auto& ranks = group.world_ranks();
+  const int node = nodes[static_cast<std::size_t>(ranks[static_cast<std::size_t>(group.rank())])];
+  return static_cast<int>(std::count_if(
+      ranks.begin(), ranks.end(), [&](int rank) { return nodes[static_cast<std::size_t>(rank)] == node; }));
+}
+
+CommGroup CommGroup::split(int colour, int key) const {
+  struct Wish {
+    std::int32_t colour, key;
+  };
+  const Impl& group = Impl::of(*this, "split");
+  const Wish mine{colour, key};
+  std::vector<Wish> wishes(static_cast<std::size_t>(group.size()));
+  allgather(&mine, wishes.data(), 2, Dtype::i32);
+  if (colour < 0) return {};
+  std::vector<int> members;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (wishes[static_cast<std::size_t>(rank)].colour == colour) members.push_back(rank);
+  }
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+    return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
+  });
+  return create(members);
+}
+
+CommGroup CommGroup::split_by_node() const {
+  const Impl& group = Impl::of(*this, "split_by_node");
+  const std::vector<int>& nodes = group.world().info().node_of_rank;
+  const auto node_of = [&](int rank) {
+    return nodes[static_cast<std::size_t>(group.world_ranks()[static_cast<std::size_t>(rank)])];
+  };
+  std::vector<int> members;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (node_of(rank) == node_of(group.rank())) members.push_back(rank);
+  }
+  return create(members);
+}
+
+CommGroup CommGroup::create(std::span<const int> ranks) const {
+  Impl& group = Impl::of(*this, "create");
+  std::vector<int> world_ranks;
+  bool is_member = false;
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= group.size()) {
+      throw_error(invalid_argument(fmt::format("create: ranks: {} is no rank of the group; expected 0 to {}",
+                                               rank, group.size() - 1)));
+    }
+    const int world_rank = group.world_ranks()[static_cast<std::size_t>(rank)];
+    if (std::find(world_ranks.begin(), world_ranks.end(), world_rank) != world_ranks.end()) {
+      throw_error(invalid_argument(fmt::format("create: ranks: {} is listed twice", rank)));
+    }
+    world_ranks.push_back(world_rank);
+    is_member = is_member || rank == group.rank();
+  }
+  if (!is_member) {
+    throw_error(invalid_argument(
+        fmt::format("create: ranks: this rank, {}, is not listed; only members call create", group.rank())));
+  }
+  if (group.group().has_failed()) throw_error(group.settle(group.group().failure()));
+  const std::uint64_t context = group.derive_context(world_ranks);
+  return CommGroup(Impl::make(group.world_handle(), std::move(world_ranks), context));
+}
+
+std::string CommGroup::explain_algorithm(Collective collective, std::size_t count, Dtype dtype,
+                                         Reduction op) const {
+  Impl& group = Impl::of(*this, "explain_algorithm");
+  Call call;
+  call.collective = collective;
+  call.dtype = dtype;
+  call.count = count;
+  if (is_reducing(collective)) call.op = group.convert(op);
+  Result<std::string> text = group.backend().explain(call);
+  throw_if_error(text.status());
+  return *std::move(text);
+}
+
+void CommGroup::abort(const std::string& why) const {
+  Impl& group = Impl::of(*this, "abort");
+  static_cast<void>(group.fail_everywhere(Status(
+      StatusCode::aborted, fmt::format("rank {} aborted the group: {}", group.rank(), why), group.rank())));
+}
+
+// -- waiting ------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+WorkHandle::WorkHandle(void* state) : state_(state) {
+  if (state_ != nullptr) WorkCount::retain_state(*static_cast<WorkState*>(state_));
+}
+
+WorkHandle::~WorkHandle() {
+  if (state_ != nullptr) WorkCount::release_state(*static_cast<WorkState*>(state_));
+}
+
+void check_count(const char* what, std::size_t got, std::size_t expected) {
+  if (got == expected) return;
+  throw_error(invalid_argument(fmt::format("{}: {} elements, expected {}", what, got, expected)));
+}
+
+std::size_t block_count(const char* what, std::size_t got, int ranks) {
+  const auto size = static_cast<std::size_t>(ranks);
+  if (got % size != 0) {
+    throw_error(invalid_argument(
+        fmt::format("{}: {} elements, expected a multiple of {}, the size of the group", what, got, size)));
+  }
+  return got / size;
+}
+
+}  // namespace detail
+
+bool Work::test() const {
+  WorkState* state = WorkAccess::state_of(*this);
+  if (state == nullptr) return true;
+  impl_of(*this);
+  return state->test();
+}
+
+void Work::wait() const {
+  WorkState* state = WorkAccess::state_of(*this);
+  if (state == nullptr) return;
+  CommGroup::Impl& group = impl_of(*this);
+  const Status status = state->wait(Clock::now() + group.group().timeout());
+  if (status) return;
+  if (status.code() != StatusCode::timeout || group.group().has_failed()) throw_error(group.settle(status));
+  const Status cause = group.time_out(sequence_, status);
+  // The buffers are the caller's again only when the failed operation has let go of them.
+  static_cast<void>(state->wait(Clock::now() + kUnwindTime));
+  throw_error(cause);
+}
+
+bool Work::wait_for(std::chrono::milliseconds at_most) const {
+  WorkState* state = WorkAccess::state_of(*this);
+  if (state == nullptr) return true;
+  CommGroup::Impl& group = impl_of(*this);
+  const Status status = state->wait(Clock::now() + at_most);
+  if (status) return true;
+  if (status.code() == StatusCode::timeout && !group.group().has_failed()) return false;
+  throw_error(group.settle(status));
+}
+
+// -- reductions and memory ----------------------------------------------------------------------------------
+
+Reduction Reduction::premul_sum(double factor) {
+  Reduction reduction(Op::premul_sum);
+  reduction.factor_ = factor;
+  return reduction;
+}
+
+Reduction Reduction::premul_sum_integer(std::int64_t factor) {
+  Reduction reduction(Op::premul_sum);
+  reduction.has_integer_factor_ = true;
+  reduction.integer_factor_ = factor;
+  return reduction;
+}
+
+Reduction Reduction::user(UserFunction function, void* context, bool is_commutative) {
+  Reduction reduction(Op::user);
+  reduction.function_ = function;
+  reduction.context_ = context;
+  reduction.is_commutative_ = is_commutative;
+  return reduction;
+}
+
+namespace {
+
+// The heap of the preferred transport that has one.
+SharedHeap& shared_heap_of(const CommGroup& group, const char* name) {
+  Engine& engine = CommGroup::Impl::of(group, name).world().engine();
+  for (std::size_t i = 0; i < engine.transport_count(); ++i) {
+    if (SharedHeap* heap = engine.transport(i).caps().heap) return *heap;
+  }
+  throw_error(unsupported(std::string(name) + ": no transport of this world has shared memory"));
+}
+
+}  // namespace
+
+void* alloc(const CommGroup& group, std::size_t bytes) {
+  Result<ByteRange> memory = shared_heap_of(group, "alloc").allocate(std::max<std::size_t>(bytes, 1));
+  throw_if_error(memory.status());
+  return memory->data();
+}
+
+void free(const CommGroup& group, void* memory) {
+  if (memory == nullptr) return;
+  SharedHeap& heap = shared_heap_of(group, "free");
+  SharedHeap::Place place;
+  const std::span<std::byte> first(static_cast<std::byte*>(memory), 1);
+  if (!heap.locate(first.data(), first.size(), &place)) {
+    throw_error(invalid_argument("free: memory: this is not from tutti::alloc of the same world"));
+  }
+  heap.release(first);
+}
+
+}  // namespace tutti

@@ -1,0 +1,157 @@
+// Definitions of the typed calls of CommGroup: spans to pointers, counts and dtypes, with their sizes
+// checked. Included by tutti.hpp.
+#pragma once
+
+#include "tutti/tutti.hpp"
+
+namespace tutti {
+
+namespace detail {
+// Throw invalid_argument, naming `what`, unless the sizes fit.
+#pragma GCC visibility push(default)
+void check_count(const char* what, std::size_t got, std::size_t expected);
+std::size_t block_count(const char* what, std::size_t got, int ranks);  // got / ranks, which must be exact
+#pragma GCC visibility pop
+
+template <class In, class T>
+constexpr void require_same_element() {
+  static_assert(std::is_same_v<std::remove_const_t<In>, T>,
+                "input and output must have the same element type");
+}
+}  // namespace detail
+
+template <class T>
+Work CommGroup::iallreduce(std::span<T> buffer, Reduction op, CallOptions options) const {
+  return iallreduce(buffer.data(), buffer.data(), buffer.size(), dtype_of<T>, op, options);
+}
+template <class In, class T>
+Work CommGroup::iallreduce(std::span<In> input, std::span<T> output, Reduction op,
+                           CallOptions options) const {
+  detail::require_same_element<In, T>();
+  detail::check_count("allreduce: output", output.size(), input.size());
+  return iallreduce(input.data(), output.data(), input.size(), dtype_of<T>, op, options);
+}
+template <class T>
+Work CommGroup::ibroadcast(std::span<T> buffer, int root, CallOptions options) const {
+  return ibroadcast(buffer.data(), buffer.size(), dtype_of<T>, root, options);
+}
+template <class In, class T>
+Work CommGroup::ireduce(std::span<In> input, std::span<T> output, Reduction op, int root,
+                        CallOptions options) const {
+  detail::require_same_element<In, T>();
+  if (rank() == root) detail::check_count("reduce: output", output.size(), input.size());
+  return ireduce(input.data(), output.data(), input.size(), dtype_of<T>, op, root, options);
+}
+template <class In, class T>
+Work CommGroup::iallgather(std::span<In> input, std::span<T> output, CallOptions options) const {
+  detail::require_same_element<In, T>();
+  detail::check_count("allgather: output", output.size(), input.size() * static_cast<std::size_t>(size()));
+  return iallgather(input.data(), output.data(), input.size(), dtype_of<T>, options);
+}
+template <class In, class T>
+Work CommGroup::ireduce_scatter(std::span<In> input, std::span<T> output, Reduction op,
+                                CallOptions options) const {
+  detail::require_same_element<In, T>();
+  detail::check_count("reduce_scatter: input", input.size(),
+                      output.size() * static_cast<std::size_t>(size()));
+  return ireduce_scatter(input.data(), output.data(), output.size(), dtype_of<T>, op, options);
+}
+template <class In, class T>
+Work CommGroup::ialltoall(std::span<In> input, std::span<T> output, CallOptions options) const {
+  detail::require_same_element<In, T>();
+  detail::check_count("alltoall: output", output.size(), input.size());
+  return ialltoall(input.data(), output.data(), detail::block_count("alltoall: input", input.size(), size()),
+                   dtype_of<T>, options);
+}
+template <class In, class T>
+Work CommGroup::igather(std::span<In> input, std::span<T> output, int root, CallOptions options) const {
+  detail::require_same_element<In, T>();
+  if (rank() == root) {
+    detail::check_count("gather: output", output.size(), input.size() * static_cast<std::size_t>(size()));
+  }
+  return igather(input.data(), output.data(), input.size(), dtype_of<T>, root, options);
+}
+template <class In, class T>
+Work CommGroup::iscatter(std::span<In> input, std::span<T> output, int root, CallOptions options) const {
+  detail::require_same_element<In, T>();
+  if (rank() == root) {
+    detail::check_count("scatter: input", input.size(), output.size() * static_cast<std::size_t>(size()));
+  }
+  return iscatter(input.data(), output.data(), output.size(), dtype_of<T>, root, options);
+}
+template <class In, class T>
+Work CommGroup::iscan(std::span<In> input, std::span<T> output, Reduction op, CallOptions options) const {
+  detail::require_same_element<In, T>();
+  detail::check_count("scan: output", output.size(), input.size());
+  return iscan(input.data(), output.data(), input.size(), dtype_of<T>, op, options);
+}
+template <class In, class T>
+Work CommGroup::iexscan(std::span<In> input, std::span<T> output, Reduction op, CallOptions options) const {
+  detail::require_same_element<In, T>();
+  detail::check_count("exscan: output", output.size(), input.size());
+  return iexscan(input.data(), output.data(), input.size(), dtype_of<T>, op, options);
+}
+template <class T>
+Work CommGroup::isend(std::span<T> buffer, int peer) const {
+  return isend(buffer.data(), buffer.size(), dtype_of<T>, peer);
+}
+template <class T>
+Work CommGroup::irecv(std::span<T> buffer, int peer) const {
+  return irecv(buffer.data(), buffer.size(), dtype_of<T>, peer);
+}
+template <class T>
+void CommGroup::allreduce(std::span<T> buffer, Reduction op, CallOptions options) const {
+  iallreduce(buffer, op, options).wait();
+}
+template <class In, class T>
+void CommGroup::allreduce(std::span<In> input, std::span<T> output, Reduction op, CallOptions options) const {
+  iallreduce(input, output, op, options).wait();
+}
+template <class T>
+void CommGroup::broadcast(std::span<T> buffer, int root, CallOptions options) const {
+  ibroadcast(buffer, root, options).wait();
+}
+template <class In, class T>
+void CommGroup::reduce(std::span<In> input, std::span<T> output, Reduction op, int root,
+                       CallOptions options) const {
+  ireduce(input, output, op, root, options).wait();
+}
+template <class In, class T>
+void CommGroup::allgather(std::span<In> input, std::span<T> output, CallOptions options) const {
+  iallgather(input, output, options).wait();
+}
+template <class In, class T>
+void CommGroup::reduce_scatter(std::span<In> input, std::span<T> output, Reduction op,
+                               CallOptions options) const {
+  ireduce_scatter(input, output, op, options).wait();
+}
+template <class In, class T>
+void CommGroup::alltoall(std::span<In> input, std::span<T> output, CallOptions options) const {
+  ialltoall(input, output, options).wait();
+}
+template <class In, class T>
+void CommGroup::gather(std::span<In> input, std::span<T> output, int root, CallOptions options) const {
+  igather(input, output, root, options).wait();
+}
+template <class In, class T>
+void CommGroup::scatter(std::span<In> input, std::span<T> output, int root, CallOptions options) const {
+  iscatter(input, output, root, options).wait();
+}
+template <class In, class T>
+void CommGroup::scan(std::span<In> input, std::span<T> output, Reduction op, CallOptions options) const {
+  iscan(input, output, op, options).wait();
+}
+template <class In, class T>
+void CommGroup::exscan(std::span<In> input, std::span<T> output, Reduction op, CallOptions options) const {
+  iexscan(input, output, op, options).wait();
+}
+template <class T>
+void CommGroup::send(std::span<T> buffer, int peer) const {
+  isend(buffer, peer).wait();
+}
+template <class T>
+void CommGroup::recv(std::span<T> buffer, int peer) const {
+  irecv(buffer, peer).wait();
+}
+
+}  // namespace tutti

@@ -1,0 +1,108 @@
+// What a call is made of besides its buffers, and what it returns: errors, reductions, options, operations
+// under way. Included by tutti.hpp.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tutti/types.hpp"
+
+#pragma GCC visibility push(default)
+namespace tutti {
+
+// Why an operation failed: the code to act on, the rank of the group it is about (-1: none), a message for
+// people.
+class Error : public std::runtime_error {
+ public:
+  Error(StatusCode code, int peer, const std::string& message)
+      : std::runtime_error(message), code_(code), peer_(peer) {}
+  StatusCode code() const { return code_; }
+  int peer() const { return peer_; }
+
+ private:
+  StatusCode code_;
+  int peer_;
+};
+
+// A user-defined operation: dst[i] = a[i] op b[i] for i < count, elements of the call's dtype. dst may be a
+// or b. Must not throw and must be associative; a non-commutative one is applied in rank order. Ranks use
+// their ops for the first time in the same order. The function must outlive every operation that uses it.
+using UserFunction = void (*)(void* context, void* dst, const void* a, const void* b,
+                              std::size_t count) noexcept;
+
+// What a reduction does with two elements. Converts from Op. docs/operations.md says what each op means on
+// each dtype.
+class Reduction {
+ public:
+  Reduction(Op op = Op::sum) : op_(op) {}      // NOLINT(google-explicit-constructor)
+  static Reduction premul_sum(double factor);  // each rank's input times its own factor, then added
+  static Reduction premul_sum_integer(std::int64_t factor);  // the same for integer dtypes
+  static Reduction user(UserFunction function, void* context, bool is_commutative);
+
+  Op op() const { return op_; }
+
+ private:
+  friend struct ReductionAccess;  // for the implementation
+  Op op_ = Op::sum;
+  bool has_integer_factor_ = false;
+  bool is_commutative_ = true;
+  double factor_ = 1;
+  std::int64_t integer_factor_ = 1;
+  UserFunction function_ = nullptr;
+  void* context_ = nullptr;
+};
+
+// How one call is carried out.
+struct CallOptions {
+  std::string_view
+      algorithm;  // an item of the rule grammar ("ring", "bruck(radix=4)"): used, or the call fails
+};
+
+namespace detail {
+// A counted reference to an operation under way; small, and copied without allocation.
+class WorkHandle {
+ public:
+  WorkHandle() = default;
+  explicit WorkHandle(void* state);
+  WorkHandle(const WorkHandle& other) : WorkHandle(other.state_) {}
+  WorkHandle(WorkHandle&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  WorkHandle& operator=(WorkHandle other) noexcept {
+    std::swap(state_, other.state_);
+    return *this;
+  }
+  ~WorkHandle();
+  void* get() const { return state_; }
+
+ private:
+  void* state_ = nullptr;
+};
+}  // namespace detail
+
+// A submitted operation. Copies refer to the same one; dropping it neither waits nor cancels. An empty one is
+// complete. Any one thread may wait; errors are thrown by wait and wait_for, each time they are called.
+class Work {
+ public:
+  Work() = default;
+  // Moves things on; true once complete, also by failure (wait() then throws it).
+  bool test() const;
+  // Blocks until complete. After the group's deadline the operation fails with timeout, naming who is
+  // missing, and so does the group.
+  void wait() const;
+  // True if complete within the time given. The operation goes on if not.
+  bool wait_for(std::chrono::milliseconds at_most) const;
+
+ private:
+  friend struct WorkAccess;  // for the implementation
+  std::shared_ptr<void> group_;
+  detail::WorkHandle handle_;
+  std::uint32_t sequence_ = 0;
+};
+
+}  // namespace tutti
+#pragma GCC visibility pop

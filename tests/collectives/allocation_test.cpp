@@ -1,0 +1,208 @@
+// From the second call of a signature on nothing is allocated: this executable counts operator new, by
+// thread.
+#include "tests/support/catch.hpp"
+
+#include <cstdlib>
+#include <new>
+
+#include "tests/support/world.hpp"
+
+namespace {
+
+thread_local std::uint64_t allocations = 0;
+
+void* count_and_allocate(std::size_t bytes, std::size_t alignment) {
+  ++allocations;
+  void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) std::abort();
+  return memory;
+}
+
+}  // namespace
+
+// The array and nothrow forms call these.
+void* operator new(std::size_t bytes) { return count_and_allocate(bytes == 0 ? 1 : bytes, 16); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return count_and_allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace tutti::test {
+namespace {
+
+constexpr std::size_t kCapacity = 1U << 16U;
+
+// Memory for any of the calls below, and the counts they point to.
+struct Buffers {
+  std::vector<std::int32_t> input = std::vector<std::int32_t>(kCapacity, 1);
+  std::vector<std::int32_t> output = std::vector<std::int32_t>(kCapacity, 1);
+  std::vector<std::uint64_t> counts, displacements;
+};
+
+struct Signature {
+  Collective collective;
+  const char* algorithm;
+  std::uint64_t count;
+  bool has_counts = false;
+  bool in_place = false;
+  Op op = Op::sum;
+};
+
+constexpr Signature kSignatures[] = {
+    {Collective::allreduce, "", 4},
+    {Collective::allreduce, "ring", 4},
+    {Collective::allreduce, "ring", 50000},
+    {Collective::allreduce, "ring", 50000, false, true},
+    {Collective::allreduce, "ring(segments=4)", 50000},
+    {Collective::allreduce, "rabenseifner", 20000, false, true},
+    {Collective::allreduce, "recursive_doubling", 100},
+    {Collective::allreduce, "one_shot", 10},
+    {Collective::allreduce, "two_shot", 30000},
+    {Collective::allreduce, "two_shot", 30000, false, false, Op::avg},
+    {Collective::allreduce, "8", 50000},
+    {Collective::broadcast, "", 40000},
+    {Collective::reduce, "", 40000},
+    {Collective::barrier, "", 0},
+    {Collective::allgather, "ring", 1000},
+    {Collective::allgather, "ring", 1000, true},
+    {Collective::allgather, "bruck", 1000, true, true},
+    {Collective::reduce_scatter, "ring", 1000, true},
+    {Collective::reduce_scatter, "direct", 1000, true, true},
+    {Collective::gather, "", 1000, true},
+    {Collective::scatter, "", 1000, true},
+    {Collective::alltoall, "", 1000},
+    {Collective::alltoall, "", 1000, true},
+    {Collective::alltoall, "pairwise", 1000, false, true},
+    {Collective::scan, "", 1000},
+};
+
+Call make_call(const Signature& s, const Member& member, Buffers& buffers) {
+  Call call;
+  call.collective = s.collective;
+  call.dtype = Dtype::i32;
+  call.op = s.op;
+  call.in_place = s.in_place;
+  call.count = s.count;
+  call.output = buffers.output.data();
+  call.input = s.in_place ? buffers.output.data() : buffers.input.data();
+  if (s.has_counts) {
+    call.counts = buffers.counts;
+    call.displacements = buffers.displacements;
+    const std::uint64_t own = buffers.displacements[member.rank];
+    if (s.in_place && s.collective == Collective::allgather) call.input = buffers.output.data() + own;
+    if (s.in_place && s.collective == Collective::reduce_scatter) call.output = buffers.output.data() + own;
+  }
+  return call;
+}
+
+// Uneven counts; of alltoallv every message has the same length in this test's eyes of both partners.
+void set_counts(const Signature& s, const Member& member, Buffers& buffers) {
+  buffers.counts.clear();
+  buffers.displacements.clear();
+  std::uint64_t next = 0;
+  for (std::uint32_t q = 0; q < member.size; ++q) {
+    const bool is_alltoall = s.collective == Collective::alltoall;
+    buffers.counts.push_back(s.count + 10 * q + (is_alltoall ? 10 * member.rank : 0));
+    buffers.displacements.push_back(next);
+    next += buffers.counts.back();
+  }
+}
+
+Status run_to_end(const Member& member, const Call& call, const char* algorithm) {
+  auto work = member.backend->start(call, {algorithm});
+  return work ? (*work)->wait(Clock::now() + std::chrono::seconds(60)) : work.status();
+}
+
+std::string exercise_signature(const Member& member, const Signature& s, Buffers& buffers, int calls) {
+  set_counts(s, member, buffers);
+  Call call = make_call(s, member, buffers);
+  if (s.collective == Collective::alltoall && s.has_counts) {
+    call.output_counts = buffers.counts;
+    call.output_displacements = buffers.displacements;
+  }
+  if (Status status = run_to_end(member, call, s.algorithm); !status) return status.to_string();
+  const std::uint64_t before = allocations;
+  bool is_right = true;
+  for (int i = 0; i < calls; ++i) is_right = run_to_end(member, call, s.algorithm).is_ok() && is_right;
+  const std::uint64_t made = allocations - before;
+  if (!is_right) return "a call failed";
+  if (made != 0) {
+    return fmt::format("{} {} of {}{}{}: {} allocations in {} calls", to_string(s.collective), s.algorithm,
+                       s.count, s.has_counts ? ", uneven" : "", s.in_place ? ", in place" : "", made, calls);
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("the counter counts", "[scheduler][allocation]") {
+  const std::uint64_t before = allocations;
+  delete new int(1);
+  delete[] new char[3];
+  CHECK(allocations == before + 2);
+}
+
+TEST_CASE("the second and later calls of a signature allocate nothing", "[scheduler][allocation]") {
+  const auto p = GENERATE(1U, 2U, 4U);
+  const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);
+  CAPTURE(p, static_cast<int>(kind));
+  World world(kind, p);
+  const std::string report = world.run([](Member& member) {
+    Buffers buffers;
+    std::string all;
+    for (const Signature& s : kSignatures) {
+      const std::string one = exercise_signature(member, s, buffers, 10);
+      if (!one.empty()) all += one + "\n";
+    }
+    return all;
+  });
+  CHECK(report == "");
+}
+
+TEST_CASE("counts and pointers are no part of a signature", "[scheduler][allocation]") {
+  World world(WorldTransport::inproc, 3);
+  const std::string report = world.run([](Member& member) -> std::string {
+    Buffers buffers;
+    Signature s{Collective::allreduce, "ring", 60000};
+    if (Status status = run_to_end(member, make_call(s, member, buffers), "ring"); !status)
+      return status.to_string();
+    const std::uint64_t before = allocations;
+    bool is_right = true;
+    for (std::uint64_t count = 1; count <= 50000; count = count * 3 + 1) {
+      s.count = count;
+      Call call = make_call(s, member, buffers);
+      call.output = buffers.output.data() + count % 7;
+      is_right = run_to_end(member, call, "ring").is_ok() && is_right;
+    }
+    const std::uint64_t made = allocations - before;
+    return is_right && made == 0 ? std::string() : fmt::format("{} allocations", made);
+  });
+  CHECK(report == "");
+}
+
+TEST_CASE("messages between two ranks allocate nothing from the second on", "[scheduler][allocation]") {
+  World world(WorldTransport::inproc, 2);
+  const std::string report = world.run([](Member& member) -> std::string {
+    std::vector<std::int32_t> data(30000, 5);
+    Call call;
+    call.collective = Collective::send_recv;
+    call.dtype = Dtype::i32;
+    call.root = 1 - member.rank;
+    call.is_send = member.rank == 0;
+    call.input = data.data();
+    call.output = data.data();
+    std::uint64_t before = 0;
+    for (int i = 0; i < 20; ++i) {
+      if (i == 1) before = allocations;
+      call.count = i % 2 == 0 ? 30000 : 10;
+      if (Status status = run_to_end(member, call, ""); !status) return status.to_string();
+    }
+    return allocations == before ? std::string() : fmt::format("{} allocations", allocations - before);
+  });
+  CHECK(report == "");
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,323 @@
+// What happens to the shm transport in bad company: refused system calls, tight limits, killed peers,
+// strangers. Knows the seam and the plug-in's constructor; ranks are forked processes.
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "tests/conformance/cases.hpp"
+#include "tests/conformance/world.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/test_fraction.hpp"
+#include "transports/shm/plugin.hpp"
+
+namespace {
+
+using namespace tutti;
+using namespace tutti::test;
+
+Setup processes() {
+  Setup setup;
+  setup.kind = Kind::shm_processes;
+  return setup;
+}
+
+// From now on this process gets EPERM from process_vm_readv, as in a container with a strict profile.
+bool refuse_single_copy() {
+  std::array<sock_filter, 4> code{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// Large messages both ways, several times; `between` is called after the first.
+std::string exchange(Rank& self, const std::function<std::string()>& between = {}) {
+  if (std::string why = self.open_all(); !why.empty()) return why;
+  Endpoint& other = self.peer(1 - self.rank);
+  for (std::uint64_t round = 0; round < 6; ++round) {
+    const std::vector<std::byte> out =
+        pattern((5U << 20U) + 13, round + static_cast<std::uint64_t>(self.rank));
+    std::vector<std::byte> in(out.size());
+    const ConstByteRange from = out;
+    const ByteRange to = in;
+    self.recv(other, 0, round, sink_of(&to), 1);
+    self.send(other, 0, round, {&from, 1}, 2);
+    if (!self.wait()) return "round " + std::to_string(round) + " does not complete";
+    if (!has_pattern(in, round + static_cast<std::uint64_t>(1 - self.rank))) return "wrong data";
+    if (round == 0 && between) {
+      if (std::string why = between(); !why.empty()) return why;
+    }
+  }
+  return self.barrier() ? "" : "barrier";
+}
+
+// Names of this library's sockets and of everything in /dev/shm.
+std::set<std::string> traces() {
+  std::set<std::string> found;
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);) {
+    if (const auto at = line.find("@tutti-"); at != std::string::npos) found.insert(line.substr(at));
+  }
+  const std::string command = "ls /dev/shm 2>/dev/null";
+  if (FILE* list = ::popen(command.c_str(), "r")) {
+    std::array<char, 256> name{};
+    while (std::fgets(name.data(), name.size(), list) != nullptr) found.insert(name.data());
+    ::pclose(list);
+  }
+  return found;
+}
+
+// The name under which a transport with this address listens: the nonce is the end of the address.
+sockaddr_un listener_of(const std::vector<std::byte>& address, socklen_t* bytes) {
+  std::array<unsigned long long, 2> nonce{};
+  std::memcpy(nonce.data(), address.data() + address.size() - sizeof(nonce), sizeof(nonce));
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  const int n =
+      std::snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "tutti-%016llx%016llx", nonce[1], nonce[0]);
+  *bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(n));
+  return name;
+}
+
+}  // namespace
+
+TEST_CASE("single copy refused on one side only is staged") {
+  for (const int refused : {0, 1}) {
+    Setup setup = processes();
+    setup.prepare = [refused](int rank) {
+      if (rank == refused && !refuse_single_copy()) ::_exit(77);
+    };
+    const std::string answer = run_ranks(setup, 2, [refused](Rank& self) -> std::string {
+      const bool says_so = self.transport->caps().detail.find("unavailable") != std::string_view::npos;
+      if (says_so != (self.rank == refused)) return "caps().detail: " + self.transport->caps().detail;
+      return exchange(self);
+    });
+    CHECK(answer == "");
+  }
+}
+
+TEST_CASE("single copy withdrawn in the middle of a job is staged") {
+  for (const int refused : {0, 1}) {
+    const std::string answer = run_ranks(processes(), 2, [refused](Rank& self) -> std::string {
+      return exchange(self, [&]() -> std::string {
+        return self.rank != refused || refuse_single_copy() ? "" : "no seccomp here";
+      });
+    });
+    CHECK(answer == "");
+  }
+}
+
+TEST_CASE("a killed peer is reported, its messages are still delivered, nothing is left behind") {
+  const std::set<std::string> before = traces();
+  const std::string answer =
+      run_ranks(processes(), 3,
+                [](Rank& self) -> std::string {
+                  if (std::string why = self.open_all(); !why.empty()) return why;
+                  const std::vector<std::byte> data = pattern(20000, 4);
+                  const ConstByteRange from = data;
+                  if (self.rank == 2) {
+                    for (int other = 0; other < 2; ++other) self.send(self.peer(other), 0, 1, {&from, 1}, 1);
+                    if (!self.wait()) return "does not complete";
+                    ::kill(::getpid(), SIGKILL);
+                  }
+                  Endpoint& dead = self.peer(2);
+                  std::vector<std::byte> in(data.size()), more(data.size());
+                  const ByteRange to = in, to_more = more;
+                  self.recv(dead, 0, 1, sink_of(&to), 1);
+                  self.recv(dead, 0, 2, sink_of(&to_more), 2);
+                  const std::vector<std::byte> large = pattern(50U << 20U, 1);
+                  const ConstByteRange large_from = large;
+                  self.send(dead, 1, 3, {&large_from, 1}, 3);
+                  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+                  // One rank spins, the other sleeps: both notice.
+                  while (self.pending != 0 && std::chrono::steady_clock::now() < until) {
+                    if (self.rank == 0) {
+                      self.progress();
+                    } else {
+                      self.sleep_once();
+                    }
+                  }
+                  if (self.pending != 0) return "the death is not noticed";
+                  if (in != data) return "what was sent before the death is lost";
+                  if (self.events.size() != 2) return "not two failures";
+                  // The survivors go on.
+                  std::uint64_t out = static_cast<std::uint64_t>(self.rank), back = 7;
+                  const ConstByteRange out_from{reinterpret_cast<std::byte*>(&out), sizeof(out)};
+                  const ByteRange back_to{reinterpret_cast<std::byte*>(&back), sizeof(back)};
+                  self.send(self.peer(1 - self.rank), 0, 9, {&out_from, 1}, 4);
+                  self.recv(self.peer(1 - self.rank), 0, 9, sink_of(&back_to), 5);
+                  return self.wait() && back == 1 - out ? "" : "survivors cannot talk";
+                },
+                {2});
+  CHECK(answer == "");
+  CHECK(traces() == before);
+}
+
+TEST_CASE("all ranks killed at any time leave nothing behind") {
+  const std::set<std::string> before = traces();
+  for (std::uint64_t round = 0; round < 20; ++round) {
+    if (!is_selected(round)) continue;
+    run_ranks(processes(), 3,
+              [round](Rank& self) -> std::string {
+                ::signal(SIGALRM, SIG_DFL);
+                itimerval when{};
+                when.it_value.tv_usec =
+                    static_cast<suseconds_t>(1 + round * 1500 + static_cast<std::uint64_t>(self.rank) * 300);
+                ::setitimer(ITIMER_REAL, &when,
+                            nullptr);  // ends the process, as SIGKILL does, without its help
+                if (!self.open_all().empty()) return "open";
+                const std::vector<std::byte> data = pattern(300000, 1);
+                const ConstByteRange from = data;
+                std::vector<std::byte> in(data.size());
+                const ByteRange to = in;
+                for (std::uint64_t i = 0; i < 100000; ++i) {
+                  for (int other = 0; other < self.size; ++other) {
+                    self.recv(self.peer(other), 0, 0, sink_of(&to), 1);
+                    self.send(self.peer(other), 0, 0, {&from, 1}, 2);
+                  }
+                  if (!self.wait()) break;
+                }
+                return "";
+              },
+              {0, 1, 2});
+  }
+  CHECK(traces() == before);
+}
+
+TEST_CASE("a process that sends and exits at once is heard") {
+  const std::string answer =
+      run_ranks(processes(), 2,
+                [](Rank& self) -> std::string {
+                  // Rank 1 opens only when rank 0 is gone: memory and messages wait in the socket.
+                  if (self.rank == 1) {
+                    ::timespec pause{0, 100000000};
+                    ::nanosleep(&pause, nullptr);
+                  }
+                  if (std::string why = self.open_all(); !why.empty()) return why;
+                  const std::vector<std::byte> data = pattern(3000, 4);
+                  const ConstByteRange from = data;
+                  std::vector<std::byte> in(data.size());
+                  const ByteRange to = in;
+                  if (self.rank == 0) {
+                    self.send(self.peer(1), 0, 1, {&from, 1}, 1);
+                    if (!self.wait()) return "does not complete";
+                    ::_exit(0);
+                  }
+                  self.recv(self.peer(0), 0, 1, sink_of(&to), 1);
+                  return self.wait() && self.events.empty() && in == data ? "" : "the message is lost";
+                },
+                {0});
+  CHECK(answer == "");
+}
+
+TEST_CASE("strangers and garbage at the socket are dropped and harm nobody") {
+  const std::string answer = run_ranks(processes(), 2, [](Rank& self) -> std::string {
+    std::vector<int> sockets;
+    socklen_t bytes = 0;
+    const sockaddr_un name = listener_of(self.addresses[static_cast<std::size_t>(1 - self.rank)], &bytes);
+    for (int i = 0; i < 60; ++i) {
+      const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+      if (::connect(fd, reinterpret_cast<const sockaddr*>(&name), bytes) != 0)
+        return "cannot reach the socket";
+      const std::vector<std::byte> junk =
+          pattern(static_cast<std::size_t>(i) * 3, static_cast<std::uint64_t>(i));
+      ::send(fd, junk.data(), junk.size(), MSG_NOSIGNAL);
+      sockets.push_back(fd);  // some stay silent, some are closed
+      if (i % 3 == 0) {
+        ::close(sockets.back());
+        sockets.pop_back();
+      }
+    }
+    std::string why = exchange(self);
+    for (const int fd : sockets) ::close(fd);
+    return why;
+  });
+  CHECK(answer == "");
+}
+
+TEST_CASE("another node, user, transport or build is refused with the reason") {
+  ShmOptions here, there;
+  there.node_id = "elsewhere";
+  auto a = make_shm_transport(here);
+  auto b = make_shm_transport(there);
+  auto c = make_shm_transport(here);
+  REQUIRE(a);
+  REQUIRE(b);
+  REQUIRE(c);
+  CHECK((*a)->reach((*a)->address(0), (*c)->address(0)));
+  const auto apart = (*a)->reach((*a)->address(0), (*b)->address(0));
+  REQUIRE_FALSE(apart);
+  CHECK(apart.status().code() == StatusCode::unsupported);
+  CHECK(apart.status().message().find("another node") != std::string::npos);
+  CHECK_FALSE((*a)->open(0, (*b)->address(0), 1));
+}
+
+TEST_CASE("tight limits are errors that name the limit") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit files{3, 3};
+    ::setrlimit(RLIMIT_NOFILE, &files);
+    const auto made = make_shm_transport({});
+    const bool is_named = !made && made.status().code() == StatusCode::resource_exhausted &&
+                          made.status().message().find("ulimit -n") != std::string::npos;
+    ::_exit(is_named ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  ShmOptions small;
+  small.memory.heap_bytes = 1U << 20U;
+  auto made = make_shm_transport(small);
+  REQUIRE(made);
+  const auto memory = (*made)->caps().heap->allocate(2U << 20U);
+  REQUIRE_FALSE(memory);
+  CHECK(memory.status().code() == StatusCode::resource_exhausted);
+  CHECK((*made)->caps().heap->allocate(1U << 19U));
+}
+
+TEST_CASE("a forked child that ends in any way does not disturb its parent") {
+  const std::string answer = run_ranks(processes(), 2, [](Rank& self) -> std::string {
+    return exchange(self, [&]() -> std::string {
+      std::vector<pid_t> children;
+      for (int how = 0; how < 3; ++how) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+          if (how == 0) ::_exit(0);
+          if (how == 1) ::kill(::getpid(), SIGKILL);
+          self.peers.clear();  // destructors run in the child
+          self.transport.reset();
+          ::_exit(0);
+        }
+        children.push_back(child);
+      }
+      for (const pid_t child : children) {
+        int status = 0;
+        ::waitpid(child, &status, 0);
+        if (child == children[2] && status != 0) return "destructors fail in a child";
+      }
+      return "";
+    });
+  });
+  CHECK(answer == "");
+}

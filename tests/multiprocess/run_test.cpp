@@ -1,0 +1,178 @@
+// `tutti run` with real processes: environment, output, input, failures, signals, and that nothing is left
+// behind.
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "tests/multiprocess/job.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tutti::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Outcome launch(std::vector<std::string> words, const std::string& input = {}) {
+  words.insert(words.begin(), TUTTI_RUN);
+  return run(std::move(words), input);
+}
+
+Outcome shell(int ranks, const std::string& script, std::vector<std::string> options = {}) {
+  std::vector<std::string> words{"-n", std::to_string(ranks)};
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), {"sh", "-c", script});
+  return launch(words);
+}
+
+std::multiset<std::string> lines_of(const std::string& text) {
+  std::multiset<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.insert(line);
+  return lines;
+}
+
+// A word that only this test's processes have in their command line.
+std::string mark(const char* name) {
+  return "tutti_mark_" + std::string(name) + "_" + std::to_string(::getpid());
+}
+
+}  // namespace
+
+TEST_CASE("each rank finds its place in the environment") {
+  const Outcome outcome =
+      shell(3,
+            "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $TUTTI_RANK/$TUTTI_SIZE; "
+            "test ${#TUTTI_JOB_ID} = 32 && test ${#TUTTI_SECRET} = 64");
+  CHECK(outcome.status == 0);
+  CHECK(outcome.err.empty());
+  CHECK(lines_of(outcome.out) ==
+        std::multiset<std::string>{"[0] 0/3 0/3 0/3", "[1] 1/3 1/3 1/3", "[2] 2/3 2/3 2/3"});
+}
+
+TEST_CASE("two jobs have different ids and secrets, equal within a job") {
+  std::set<std::string> seen;
+  for (int job = 0; job < 2; ++job) {
+    const Outcome outcome = shell(2, "echo $TUTTI_JOB_ID $TUTTI_SECRET", {"--no-prefix"});
+    const auto lines = lines_of(outcome.out);
+    REQUIRE(lines.size() == 2);
+    CHECK(*lines.begin() == *lines.rbegin());
+    seen.insert(*lines.begin());
+  }
+  CHECK(seen.size() == 2);
+}
+
+TEST_CASE("lines of ranks never mix, a last line without newline is kept, streams stay apart") {
+  const Outcome outcome =
+      shell(4,
+            "for i in 1 2 3 4 5 6 7 8 9; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa $RANK; "
+            "echo bbbbbbbbbbbbb >&2; done; printf end$RANK");
+  CHECK(outcome.status == 0);
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string number = std::to_string(rank);
+    CHECK(count(outcome.out, "[" + number + "] aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa " + number + "\n") == 9);
+    CHECK(count(outcome.out, "[" + number + "] end" + number + "\n") == 1);
+    CHECK(count(outcome.err, "[" + number + "] bbbbbbbbbbbbb\n") == 9);
+  }
+}
+
+TEST_CASE("much output arrives whole") {
+  const Outcome outcome = shell(
+      2,
+      "i=0; while [ $i -lt 20000 ]; do echo $i-0123456789012345678901234567890123456789; i=$((i+1)); done");
+  CHECK(outcome.status == 0);
+  CHECK(count(outcome.out, "\n") == 40000);
+  CHECK(count(outcome.out, "[1] 19999-0123456789012345678901234567890123456789\n") == 1);
+}
+
+TEST_CASE("standard input goes to rank 0 alone") {
+  const Outcome outcome = launch({"-n", "3", "cat"}, "one\ntwo\n");
+  CHECK(outcome.status == 0);
+  CHECK(outcome.out == "[0] one\n[0] two\n");
+}
+
+TEST_CASE("the first rank that exits with an error ends the job with its status") {
+  const Outcome outcome = shell(4, "if [ $RANK = 2 ]; then exit 3; fi; exec sleep 100");
+  CHECK(outcome.status == 3);
+  CHECK_THAT(outcome.err, Contains("rank 2") && Contains("exit status 3"));
+  CHECK(count(outcome.err, "\n") == 1);
+}
+
+TEST_CASE("a rank that is killed ends the job with 128 + the signal") {
+  const Outcome outcome =
+      shell(3, "if [ $RANK = 1 ]; then echo last words; kill -SEGV $$; fi; exec sleep 100");
+  CHECK(outcome.status == 128 + SIGSEGV);
+  CHECK_THAT(outcome.err, Contains("rank 1") && Contains("killed by signal 11 (Segmentation fault)"));
+  CHECK_THAT(outcome.out, Contains("[1] last words\n"));
+}
+
+TEST_CASE("ranks that ignore SIGTERM are killed after the grace, with all they have started") {
+  const std::string word = mark("stubborn");
+  const Outcome outcome = shell(3,
+                                "trap '' TERM; if [ $RANK = 0 ]; then sleep 0.3; exit 5; fi; "
+                                "sh -c 'trap \"\" TERM; while :; do sleep 1; done' " +
+                                    word + " & wait; wait",
+                                {"--grace", "0.2"});
+  CHECK(outcome.status == 5);
+  CHECK_FALSE(outcome.is_late);
+  CHECK(is_gone(word));
+}
+
+TEST_CASE("what a rank leaves in the background is ended with the job") {
+  const std::string word = mark("daemon");
+  const Outcome outcome = shell(2, "setsid sh -c 'sleep 100; :' " + word + " & sleep 0.2; echo done");
+  CHECK(outcome.status == 0);
+  CHECK_FALSE(outcome.is_late);
+  CHECK(is_gone(word));
+}
+
+TEST_CASE("a program that is not there or cannot be executed is said so") {
+  const Outcome missing = launch({"-n", "4", "/no/such/program"});
+  CHECK(missing.status == 127);
+  CHECK_THAT(missing.err, Contains("cannot run '/no/such/program': No such file or directory"));
+  const Outcome directory = launch({"-n", "2", "/tmp"});
+  CHECK(directory.status == 126);
+  CHECK_THAT(directory.err, Contains("cannot run '/tmp': Permission denied"));
+  const Outcome usage = launch({"-n", "zero", "true"});
+  CHECK(usage.status == 2);
+  CHECK_THAT(usage.err, Contains("-n: expected a number of ranks"));
+}
+
+TEST_CASE("signals are passed on to every rank") {
+  for (const auto& [signal, name] :
+       {std::pair(SIGUSR1, "USR1"), std::pair(SIGUSR2, "USR2"), std::pair(SIGHUP, "HUP"),
+        std::pair(SIGINT, "INT"), std::pair(SIGTERM, "TERM")}) {
+    Job job(
+        {TUTTI_RUN, "-n", "2", "sh", "-c",
+         std::string("trap 'echo got it; exit 0' ") + name + "; echo ready; while :; do sleep 0.02; done"});
+    REQUIRE(job.wait_for("[0] ready"));
+    REQUIRE(job.wait_for("[1] ready"));
+    ::kill(job.pid(), signal);
+    const Outcome outcome = job.finish();
+    CHECK(outcome.status == 0);
+    CHECK(count(outcome.out, "got it") == 2);
+  }
+}
+
+TEST_CASE("a rank that dies of a signal that was passed on ends the job with 128 + signal") {
+  Job job({TUTTI_RUN, "-n", "2", "sh", "-c", "echo ready; exec sleep 100"});
+  REQUIRE(job.wait_for("[0] ready"));
+  REQUIRE(job.wait_for("[1] ready"));
+  ::kill(job.pid(), SIGINT);
+  CHECK(job.finish().status == 128 + SIGINT);
+}
+
+TEST_CASE("kill -9 of tutti run ends the ranks") {
+  const std::string word = mark("orphan");
+  Job job({TUTTI_RUN, "-n", "3", "sh", "-c", "echo ready; while :; do sleep 0.05; done", word});
+  for (int rank = 0; rank < 3; ++rank) REQUIRE(job.wait_for("[" + std::to_string(rank) + "] ready"));
+  ::kill(job.pid(), SIGKILL);
+  CHECK(job.finish().status == 128 + SIGKILL);
+  CHECK(is_gone(word));
+}
+
+TEST_CASE("a reader that goes away ends the job as in a pipeline") {
+  const Outcome outcome =
+      run({"bash", "-c", std::string(TUTTI_RUN) + " -n 2 yes | head -1; exit ${PIPESTATUS[0]}"});
+  CHECK(outcome.status == 128 + SIGPIPE);
+  CHECK(count(outcome.out, "\n") == 1);
+}

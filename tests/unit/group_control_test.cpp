@@ -1,0 +1,359 @@
+// The control channel with threads as ranks: joining, refusing, allgather, messages, stamped causes, absence.
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <future>
+#include <set>
+#include <thread>
+
+#include "runtime/group/bootstrap.hpp"
+#include "runtime/group/link.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tutti;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string fresh_name() {
+  static std::atomic<int> count{0};
+  return "tutti-test/" + std::to_string(::getpid()) + "/" + std::to_string(count++);
+}
+
+ControlOptions options_of(const std::string& name, int rank, int size) {
+  ControlOptions options;
+  options.meeting_point = name;
+  options.secret = "the secret";
+  options.build_id = "build 1";
+  options.rank = rank;
+  options.size = size;
+  options.timeout = 20s;
+  return options;
+}
+
+using Channel = std::unique_ptr<ControlChannel>;
+
+std::future<Result<Channel>> open_async(ControlOptions options) {
+  return std::async(std::launch::async, [options] { return ControlChannel::open(options); });
+}
+
+std::vector<Channel> open_all(const std::string& name, int size) {
+  std::vector<std::future<Result<Channel>>> futures;
+  for (int rank = size - 1; rank >= 0; --rank) futures.push_back(open_async(options_of(name, rank, size)));
+  std::vector<Channel> channels(static_cast<std::size_t>(size));
+  for (auto& future : futures) {
+    Result<Channel> channel = future.get();
+    INFO(channel.status().to_string());
+    REQUIRE(channel);
+    const int rank = (*channel)->rank();
+    channels[static_cast<std::size_t>(rank)] = *std::move(channel);
+  }
+  return channels;
+}
+
+struct Recorder final : ControlListener {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::tuple<std::uint64_t, int, std::string>> failures;
+  std::vector<std::pair<int, std::string>> messages;
+  void on_failure(std::uint64_t group, int dead_rank, const Status& cause) override {
+    const std::lock_guard lock(mutex);
+    failures.emplace_back(group, dead_rank, cause.to_string());
+    changed.notify_all();
+  }
+  void on_message(int source, std::string_view bytes) override {
+    const std::lock_guard lock(mutex);
+    messages.emplace_back(source, bytes);
+    changed.notify_all();
+  }
+  template <class Condition>
+  bool wait(Condition condition) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, 20s, condition);
+  }
+};
+
+// A raw connection of this user that knows nothing.
+int connect_raw(const std::string& name) {
+  for (int i = 0; i < 2000; ++i) {
+    const Result<int> fd = try_connect(name);
+    if (fd && *fd >= 0) return *fd;
+    std::this_thread::sleep_for(1ms);
+  }
+  return -1;
+}
+
+}  // namespace
+
+TEST_CASE("ranks join in any order and swap bytes of any length") {
+  const int size = GENERATE(1, 2, 3, 8);
+  const std::vector<Channel> channels = open_all(fresh_name(), size);
+  std::vector<std::future<std::vector<std::vector<std::string>>>> results;
+  for (const Channel& channel : channels) {
+    results.push_back(std::async(std::launch::async, [&channel] {
+      std::vector<std::vector<std::string>> rounds;
+      for (int round = 0; round < 20; ++round) {
+        const std::string mine(static_cast<std::size_t>(channel->rank() * round * 100),
+                               static_cast<char>('a' + round));
+        auto all = channel->allgather(mine, Clock::now() + 20s);
+        rounds.push_back(all ? *all : std::vector<std::string>{all.status().to_string()});
+      }
+      return rounds;
+    }));
+  }
+  for (auto& future : results) {
+    const auto rounds = future.get();
+    for (int round = 0; round < 20; ++round) {
+      REQUIRE(rounds[round].size() == static_cast<std::size_t>(size));
+      for (int rank = 0; rank < size; ++rank) {
+        CHECK(rounds[round][rank] ==
+              std::string(static_cast<std::size_t>(rank * round * 100), static_cast<char>('a' + round)));
+      }
+    }
+  }
+}
+
+TEST_CASE("who does not belong is refused with the reason and the job goes on") {
+  const std::string name = fresh_name();
+  auto first = open_async(options_of(name, 0, 3));
+  auto second = open_async(options_of(name, 1, 3));
+  const auto reason = [&](auto change) {
+    ControlOptions options = options_of(name, 2, 3);
+    change(options);
+    const Status status = ControlChannel::open(options).status();
+    CHECK(status.code() == StatusCode::refused);
+    return status.message();
+  };
+  CHECK_THAT(reason([](ControlOptions& o) { o.secret = "guess"; }),
+             Contains("another secret") && Contains("TUTTI_SECRET"));
+  CHECK_THAT(reason([](ControlOptions& o) { o.secret = ""; }), Contains("another secret"));
+  CHECK_THAT(reason([](ControlOptions& o) { o.build_id = "build 2"; }),
+             Contains("'build 2'") && Contains("'build 1'"));
+  CHECK_THAT(reason([](ControlOptions& o) { o.size = 4; }),
+             Contains("expects 4 ranks") && Contains("expects 3"));
+  CHECK_THAT(reason([](ControlOptions& o) { o.rank = 7; }),
+             Contains("rank 7 is not one of the job's 3 ranks"));
+  // Rank 1 may still be on its way, so its double may be the one that is let in: only one of the two is.
+  auto third = open_async(options_of(name, 2, 3));
+  std::vector<Channel> channels;
+  for (auto* future : {&first, &second, &third}) {
+    auto channel = future->get();
+    INFO(channel.status().to_string());
+    REQUIRE(channel);
+    channels.push_back(*std::move(channel));
+  }
+  CHECK_THAT(reason([](ControlOptions& o) { o.rank = 1; }),
+             Contains("rank 1 of this job has joined already"));
+  CHECK_THAT(reason([](ControlOptions&) {}), Contains("rank 2 of this job has joined already"));
+}
+
+TEST_CASE("a second rank 0 finds the name taken") {
+  const std::string name = fresh_name();
+  const std::vector<Channel> channels = open_all(name, 2);
+  const Status status = ControlChannel::open(options_of(name, 0, 2)).status();
+  CHECK(status.code() == StatusCode::resource_exhausted);
+  CHECK_THAT(status.message(), Contains("another process is rank 0"));
+}
+
+TEST_CASE("strangers that write nonsense, nothing or half a frame do not disturb the job") {
+  const std::string name = fresh_name();
+  auto first = open_async(options_of(name, 0, 2));
+  std::vector<int> strangers;
+  std::string half;
+  append_frame(half, Frame{FrameType::hello, 1, 0, encode(HelloPayload{})});
+  std::string early_proof;
+  append_frame(early_proof, Frame{FrameType::proof, 1, 0, encode(ProofPayload{})});
+  std::string forged = half;
+  append_frame(forged, Frame{FrameType::proof, 1, 0, encode(ProofPayload{{}, MemberClaim{1, 2, "build 1"}})});
+  const std::string bomb = half.substr(0, 4) + std::string("\xff\xff\xff\xff", 4) + std::string(8, '\0');
+  for (const std::string& bytes : {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"), half.substr(0, 20),
+                                   early_proof, forged, bomb, std::string(5000, '\0')}) {
+    const int fd = connect_raw(name);
+    REQUIRE(fd >= 0);
+    if (!bytes.empty()) CHECK(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0);
+    strangers.push_back(fd);
+  }
+  for (int i = 0; i < 300; ++i) ::close(connect_raw(name));  // a scanner
+  auto second = open_async(options_of(name, 1, 2));
+  auto a = first.get(), b = second.get();
+  REQUIRE(a);
+  REQUIRE(b);
+  auto other = std::async(std::launch::async, [&] { return (*b)->barrier(Clock::now() + 20s); });
+  CHECK((*a)->barrier(Clock::now() + 20s));
+  CHECK(other.get());
+  for (const int fd : strangers) ::close(fd);
+}
+
+TEST_CASE("absent ranks are named at the deadline, on every rank that is there") {
+  const std::string name = fresh_name();
+  std::vector<std::future<Result<Channel>>> futures;
+  for (const int rank : {0, 1, 3}) {
+    ControlOptions options = options_of(name, rank, 5);
+    options.timeout = 300ms;
+    futures.push_back(open_async(options));
+  }
+  for (auto& future : futures) {
+    const Status status = future.get().status();
+    CHECK(status.code() == StatusCode::timeout);
+    CHECK(status.message() == "ranks 2, 4 of 5 did not arrive within 0.3 s");
+  }
+}
+
+TEST_CASE("an absent rank 0 is named too") {
+  ControlOptions options = options_of(fresh_name(), 1, 2);
+  options.timeout = 100ms;
+  const Status status = ControlChannel::open(options).status();
+  CHECK(status.code() == StatusCode::timeout);
+  CHECK_THAT(status.message(), Contains("rank 0 of 2 did not arrive within 0.1 s"));
+}
+
+TEST_CASE(
+    "a member that waits longer than rank 0 hears rank 0's verdict; one that waits less asks who is "
+    "missing") {
+  const std::string name = fresh_name();
+  ControlOptions hub = options_of(name, 0, 3), member = options_of(name, 1, 3);
+  hub.timeout = 1s;
+  member.timeout = 200ms;
+  auto first = open_async(hub), second = open_async(member);
+  CHECK(second.get().status().message() == "rank 2 of 3 did not arrive within 0.2 s");
+  CHECK_THAT(first.get().status().message(), Contains("did not arrive within 1 s"));
+}
+
+TEST_CASE("an allgather that somebody misses names them") {
+  const std::vector<Channel> channels = open_all(fresh_name(), 3);
+  auto other = std::async(std::launch::async, [&] { return channels[2]->barrier(Clock::now() + 100ms); });
+  const Status here = channels[0]->barrier(Clock::now() + 100ms);
+  CHECK(here.code() == StatusCode::timeout);
+  CHECK(here.message() == "rank 1 of 3 did not arrive within 0.1 s");
+  CHECK(other.get().message() == here.message());
+}
+
+TEST_CASE("messages reach the listener of the rank they are for, in order") {
+  const std::vector<Channel> channels = open_all(fresh_name(), 3);
+  std::vector<Recorder> recorders(3);
+  for (std::size_t i = 0; i < 3; ++i) channels[i]->set_listener(&recorders[i]);
+  for (int i = 0; i < 100; ++i) {
+    channels[1]->tell(2, "to 2: " + std::to_string(i));
+    channels[0]->tell(1, "to 1");
+    channels[2]->tell(2, "self");
+    channels[2]->tell(9, "nobody");
+  }
+  CHECK(recorders[2].wait([&] { return recorders[2].messages.size() == 200; }));
+  CHECK(recorders[1].wait([&] { return recorders[1].messages.size() == 100; }));
+  for (auto& channel : channels) channel->set_listener(nullptr);
+  int next = 0;
+  for (const auto& [source, text] : recorders[2].messages) {
+    if (source == 1) CHECK(text == "to 2: " + std::to_string(next++));
+  }
+  CHECK(next == 100);
+  CHECK(recorders[0].messages.empty());
+}
+
+TEST_CASE("two causes of one group: one is stamped, everybody hears that one") {
+  const std::vector<Channel> channels = open_all(fresh_name(), 4);
+  std::vector<Recorder> recorders(4);
+  for (std::size_t i = 1; i < 4; ++i) channels[i]->set_listener(&recorders[i]);
+  for (int rank = 0; rank < 4; ++rank) {
+    channels[rank]->abort(77, Status(StatusCode::mismatch, "cause of rank " + std::to_string(rank), rank));
+  }
+  channels[0]->abort(78, Status(StatusCode::aborted, "another group"));
+  channels[0]->set_listener(&recorders[0]);  // late: is told what was stamped before
+  for (auto& recorder : recorders) CHECK(recorder.wait([&] { return recorder.failures.size() == 2; }));
+  for (auto& channel : channels) channel->set_listener(nullptr);
+  for (auto& recorder : recorders) {
+    std::sort(recorder.failures.begin(), recorder.failures.end());
+    CHECK(recorder.failures == recorders[0].failures);
+    CHECK(std::get<0>(recorder.failures[0]) == 77);
+  }
+}
+
+TEST_CASE("who leaves in peace is not dead") {
+  std::vector<Channel> channels = open_all(fresh_name(), 3);
+  std::vector<Recorder> recorders(3);
+  for (std::size_t i = 0; i < 3; ++i) channels[i]->set_listener(&recorders[i]);
+  channels[1]->set_listener(nullptr);
+  channels[1].reset();
+  auto other = std::async(std::launch::async, [&] { return channels[2]->barrier(Clock::now() + 20s); });
+  const Status status = channels[0]->barrier(Clock::now() + 20s);  // fails at once, not at the deadline
+  CHECK(status.code() == StatusCode::peer_failed);
+  CHECK(status.message() == "rank 1 has left the world");
+  CHECK(other.get().message() == status.message());
+  channels[0]->set_listener(nullptr);
+  channels[0].reset();
+  CHECK(channels[2]->barrier(Clock::now() + 20s).message() == "rank 0 has left the world");
+  channels[2]->set_listener(nullptr);
+  for (auto& recorder : recorders) CHECK(recorder.failures.empty());
+}
+
+TEST_CASE("worlds from a unique id, one after the other and side by side") {
+  const std::string id = *new_unique_id();
+  std::vector<std::future<std::string>> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.push_back(std::async(std::launch::async, [&id, rank] {
+      BootstrapOptions options;
+      options.unique_id = id;
+      options.rank = rank;
+      options.size = 3;
+      std::string log;
+      for (int life = 0; life < 5; ++life) {
+        auto world = bootstrap(options);
+        auto second = bootstrap(options);
+        if (!world || !second)
+          return "bootstrap: " + world.status().to_string() + second.status().to_string();
+        for (auto* w : {&*world, &*second}) {
+          if (auto status = w->control->barrier(Clock::now() + 20s); !status) return status.to_string();
+        }
+        log += std::to_string(world->info.size) + world->info.launcher[0];
+      }
+      return log;
+    }));
+  }
+  for (auto& rank : ranks) CHECK(rank.get() == "3u3u3u3u3u");
+}
+
+TEST_CASE("worlds from an exchange of the program: an allgather or a store") {
+  struct Board {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::map<std::string, std::string> values;
+  } board;
+  const auto put = [&](const std::string& key, const std::string& value) {
+    const std::lock_guard lock(board.mutex);
+    board.values[key] = value;
+    board.changed.notify_all();
+  };
+  const auto get = [&](const std::string& key) {
+    std::unique_lock lock(board.mutex);
+    board.changed.wait(lock, [&] { return board.values.count(key) > 0; });
+    return board.values[key];
+  };
+  const bool use_store = GENERATE(true, false);
+  std::vector<std::future<std::string>> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.push_back(std::async(std::launch::async, [&, rank]() -> std::string {
+      const auto store = make_store_exchange(rank, 3, use_store ? "a" : "b", put, get);
+      const auto function = make_function_exchange(
+          rank, 3, [&](std::string_view mine) { return *store->allgather(mine, Clock::now() + 20s); });
+      BootstrapOptions options;
+      options.exchange = use_store ? store.get() : function.get();
+      auto world = bootstrap(options);
+      if (!world) return world.status().to_string();
+      auto all = world->control->allgather(std::to_string(rank), Clock::now() + 20s);
+      return all ? world->info.launcher + (*all)[0] + (*all)[1] + (*all)[2] : all.status().to_string();
+    }));
+  }
+  for (auto& rank : ranks) CHECK(rank.get() == "exchange012");
+}
+
+TEST_CASE("an exchange of the program that throws or lies is an error with its text") {
+  const auto thrower = make_function_exchange(0, 2, [](std::string_view) -> std::vector<std::string> {
+    throw std::runtime_error("the store is closed");
+  });
+  CHECK_THAT(thrower->barrier(Clock::now()).message(), Contains("the store is closed"));
+  const auto liar = make_function_exchange(
+      0, 2, [](std::string_view mine) { return std::vector<std::string>{std::string(mine)}; });
+  CHECK_THAT(liar->barrier(Clock::now()).message(), Contains("returned 1 values for 2 ranks"));
+}

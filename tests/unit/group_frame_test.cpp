@@ -1,0 +1,113 @@
+// Control frames and the handshake's proofs: round trips, split input, and everything malformed refused.
+#include "runtime/group/control_frame.hpp"
+#include "runtime/group/handshake.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tutti;
+
+namespace {
+
+std::vector<Frame> parse_in_pieces(const std::string& bytes, std::size_t piece_bytes) {
+  FrameParser parser;
+  std::vector<Frame> frames;
+  for (std::size_t at = 0; at < bytes.size(); at += piece_bytes) {
+    parser.feed(std::string_view(bytes).substr(at, piece_bytes));
+    for (auto frame = parser.next(); frame && frame->has_value(); frame = parser.next())
+      frames.push_back(**frame);
+  }
+  return frames;
+}
+
+template <class Payload>
+void check_every_truncation(const Payload& payload) {
+  const std::string bytes = encode(payload);
+  Payload out;
+  CHECK(decode(bytes, out));
+  CHECK(encode(out) == bytes);
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    CHECK_FALSE(decode(bytes.substr(0, length), out));
+  CHECK_FALSE(decode(bytes + "x", out));
+}
+
+}  // namespace
+
+TEST_CASE("frames survive any way of being cut") {
+  std::string bytes;
+  for (int i = 0; i < 5; ++i)
+    append_frame(bytes, Frame{FrameType::message, i, -i, std::string(i * 100, 'a')});
+  for (const std::size_t piece_bytes : {std::size_t{1}, std::size_t{7}, std::size_t{16}, bytes.size()}) {
+    const auto frames = parse_in_pieces(bytes, piece_bytes);
+    REQUIRE(frames.size() == 5);
+    CHECK(frames[3].source == 3);
+    CHECK(frames[3].target == -3);
+    CHECK(frames[3].payload == std::string(300, 'a'));
+  }
+}
+
+TEST_CASE("a long stream does not grow the parser") {
+  FrameParser parser;
+  std::string bytes;
+  append_frame(bytes, Frame{FrameType::message, 0, 0, std::string(1000, 'b')});
+  std::size_t parsed = 0;
+  for (int i = 0; i < 10000; ++i) {
+    parser.feed(bytes);
+    while (parser.next()->has_value()) ++parsed;
+  }
+  CHECK(parsed == 10000);
+}
+
+TEST_CASE("the header alone refuses what is no frame") {
+  std::string good;
+  append_frame(good, Frame{FrameType::hello, 0, 0, std::string(kMaxStrangerPayloadBytes + 1, 'x')});
+  const auto verdict = [](std::string bytes, std::size_t limit) {
+    FrameParser parser;
+    parser.set_limit(limit);
+    parser.feed(std::move(bytes));
+    return parser.next().status();
+  };
+  const std::string header = good.substr(0, kFrameHeaderBytes);
+  CHECK(verdict(header, kMaxStrangerPayloadBytes).code() ==
+        StatusCode::refused);  // before any payload arrives
+  CHECK(verdict(header, kMaxPayloadBytes));
+  for (const std::size_t position : {0, 1, 3}) {
+    std::string bad = header;
+    bad[position] = 'Z';
+    CHECK(verdict(bad, kMaxPayloadBytes).code() == StatusCode::refused);
+  }
+  for (const char type : {'\0', static_cast<char>(static_cast<int>(kLastFrameType) + 1), '\xff'}) {
+    std::string bad = header;
+    bad[2] = type;
+    CHECK(verdict(bad, kMaxPayloadBytes).code() == StatusCode::refused);
+  }
+  CHECK(verdict("GET / HTTP/1.1\r\n\r\n", kMaxPayloadBytes).code() == StatusCode::refused);
+  CHECK(verdict(std::string(kFrameHeaderBytes - 1, '\0'), kMaxPayloadBytes));  // not yet decidable
+}
+
+TEST_CASE("payloads take exactly what was encoded") {
+  check_every_truncation(HelloPayload{});
+  check_every_truncation(ChallengePayload{});
+  check_every_truncation(ProofPayload{{}, MemberClaim{2, 3, "build"}});
+  check_every_truncation(StatusPayload{StatusCode::timeout, "late"});
+  check_every_truncation(FailurePayload{1, 2, 3, StatusCode::peer_failed, "gone"});
+  GatherPayload gather;
+  REQUIRE(decode(encode(GatherPayload{7, {"a", "", "ccc"}}), gather));
+  CHECK(gather.number == 7);
+  CHECK(gather.values == std::vector<std::string>{"a", "", "ccc"});
+  CHECK_FALSE(decode(std::string(8, '\0') + std::string(4, '\xff'), gather));  // a length without bytes
+  StatusPayload status;
+  CHECK_FALSE(decode(std::string("\x63") + std::string(4, '\0'), status));  // no such code
+}
+
+TEST_CASE("a proof depends on secret, role, both nonces and the whole claim") {
+  const Nonce a = *make_nonce(), b = *make_nonce();
+  const MemberClaim claim{1, 2, "build"};
+  const Proof good = prove_member("secret", a, b, claim);
+  CHECK(is_equal(good, prove_member("secret", a, b, claim)));
+  CHECK_FALSE(is_equal(good, prove_member("Secret", a, b, claim)));
+  CHECK_FALSE(is_equal(good, prove_member("", a, b, claim)));
+  CHECK_FALSE(is_equal(good, prove_member("secret", b, a, claim)));
+  CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{0, 2, "build"})));
+  CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{1, 3, "build"})));
+  CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{1, 2, "other"})));
+  CHECK_FALSE(is_equal(prove_hub("secret", a, b), prove_member("secret", a, b, MemberClaim{})));
+}

@@ -1,0 +1,148 @@
+// Reading launchers' variables and unique ids: what is recognised, and that every error names the variable.
+#include <map>
+
+#include "runtime/group/launch.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tutti;
+
+namespace {
+
+Environment environment_of(const std::map<std::string, std::string>& values) {
+  Environment environment;
+  for (const auto& [name, value] : values) environment.set(name, value);
+  return environment;
+}
+
+std::map<std::string, std::string> torchrun() {
+  return {{"RANK", "3"},
+          {"WORLD_SIZE", "4"},
+          {"LOCAL_RANK", "3"},
+          {"LOCAL_WORLD_SIZE", "4"},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", "29500"},
+          {"TORCHELASTIC_RUN_ID", "none"}};
+}
+
+std::map<std::string, std::string> tutti_run() {
+  return {{"TUTTI_RANK", "1"},       {"TUTTI_SIZE", "2"},     {"TUTTI_LOCAL_RANK", "1"},
+          {"TUTTI_LOCAL_SIZE", "2"}, {"TUTTI_JOB_ID", "abc"}, {"TUTTI_SECRET", "s"}};
+}
+
+std::string error_of(const std::map<std::string, std::string>& values) {
+  return detect_launch(environment_of(values)).status().message();
+}
+
+}  // namespace
+
+TEST_CASE("without variables the world has one rank") {
+  const auto info = detect_launch(environment_of({{"MASTER_ADDR", "left over"}, {"LOCAL_RANK", "0"}}));
+  REQUIRE(info);
+  CHECK(info->rank == 0);
+  CHECK(info->size == 1);
+  CHECK(info->launcher == "none");
+}
+
+TEST_CASE("tutti run and torchrun are recognised") {
+  const auto run = detect_launch(environment_of(tutti_run()));
+  REQUIRE(run);
+  CHECK(run->launcher == "tutti run");
+  CHECK(run->rank == 1);
+  CHECK(run->local_size == 2);
+  CHECK(run->secret == "s");
+  const auto torch = detect_launch(environment_of(torchrun()));
+  REQUIRE(torch);
+  CHECK(torch->launcher == "torchrun");
+  CHECK(torch->rank == 3);
+  CHECK(torch->size == 4);
+  CHECK(torch->local_rank == 3);
+  CHECK(torch->meeting_point != run->meeting_point);
+}
+
+TEST_CASE("every part of torchrun's rendezvous separates jobs") {
+  const auto base = detect_launch(environment_of(torchrun()));
+  for (const char* name :
+       {"MASTER_ADDR", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"}) {
+    auto other = torchrun();
+    other[name] = "1234";
+    CHECK(detect_launch(environment_of(other))->meeting_point != base->meeting_point);
+  }
+}
+
+TEST_CASE("set by hand, the local variables may be missing") {
+  auto values = torchrun();
+  for (const char* name : {"LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"}) values.erase(name);
+  const auto info = detect_launch(environment_of(values));
+  REQUIRE(info);
+  CHECK(info->local_rank == 3);
+  CHECK(info->local_size == 4);
+}
+
+TEST_CASE("a missing or wrong variable is named, with what was expected") {
+  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+    auto values = torchrun();
+    values.erase(name);
+    CHECK_THAT(error_of(values), Catch::Matchers::StartsWith(std::string(name) + " is not set"));
+  }
+  for (const char* name : {"TUTTI_RANK", "TUTTI_SIZE"}) {
+    auto values = tutti_run();
+    values.erase(name);
+    CHECK_THAT(error_of(values), Catch::Matchers::StartsWith(std::string(name) + " is not set"));
+  }
+  auto no_secret = tutti_run();
+  no_secret.erase("TUTTI_SECRET");
+  CHECK_THAT(error_of(no_secret), Catch::Matchers::StartsWith("TUTTI_SECRET is not set"));
+  const std::map<std::string, std::pair<std::string, std::string>> wrong = {
+      {"RANK", {"4", "RANK='4': expected a rank below WORLD_SIZE, a number from 0 to 3"}},
+      {"WORLD_SIZE", {"4x", "WORLD_SIZE='4x': expected the number of ranks"}},
+      {"LOCAL_RANK", {"-1", "LOCAL_RANK='-1': expected a rank below LOCAL_WORLD_SIZE"}},
+      {"LOCAL_WORLD_SIZE",
+       {"5", "LOCAL_WORLD_SIZE='5': expected the ranks on this node, at most WORLD_SIZE"}},
+      {"MASTER_PORT", {"http", "MASTER_PORT='http': expected a port"}},
+  };
+  for (const auto& [name, expectation] : wrong) {
+    auto values = torchrun();
+    values[name] = expectation.first;
+    CHECK_THAT(error_of(values), Catch::Matchers::StartsWith(expectation.second));
+    CHECK(detect_launch(environment_of(values)).status().code() == StatusCode::invalid_argument);
+  }
+}
+
+TEST_CASE("two launchers that disagree are both named") {
+  auto values = tutti_run();
+  values["RANK"] = "1";
+  values["WORLD_SIZE"] = "2";
+  CHECK(detect_launch(environment_of(values)));
+  values["RANK"] = "0";
+  CHECK_THAT(error_of(values),
+             Catch::Matchers::StartsWith("TUTTI_RANK=1 but RANK=0: two launchers disagree"));
+}
+
+TEST_CASE("several nodes are refused with both numbers") {
+  auto values = torchrun();
+  values["LOCAL_WORLD_SIZE"] = "2";
+  values["LOCAL_RANK"] = "1";
+  const Status status = detect_launch(environment_of(values)).status();
+  CHECK(status.code() == StatusCode::unsupported);
+  CHECK_THAT(status.message(), Catch::Matchers::StartsWith("WORLD_SIZE=4 but LOCAL_WORLD_SIZE=2"));
+}
+
+TEST_CASE("unique ids differ, and only well-formed ones are taken") {
+  const auto id = new_unique_id();
+  REQUIRE(id);
+  CHECK(*id != *new_unique_id());
+  const auto info = launch_from_unique_id(*id, 2, 3);
+  REQUIRE(info);
+  CHECK(info->rank == 2);
+  CHECK(info->secret.size() == 64);
+  CHECK(info->meeting_point == launch_from_unique_id(*id, 0, 3)->meeting_point);
+  for (std::string bad : {std::string(), std::string("tutti-"), *id + "0", "x" + id->substr(1),
+                          id->substr(0, id->size() - 1) + "g"}) {
+    const Status status = launch_from_unique_id(bad, 0, 1).status();
+    CHECK(status.code() == StatusCode::invalid_argument);
+    if (!bad.empty()) CHECK(status.message().find(bad) == std::string::npos);  // it may hold a secret
+  }
+  CHECK_FALSE(launch_from_unique_id(*id, 3, 3));
+  CHECK_FALSE(launch_from_unique_id(*id, -1, 3));
+  CHECK_FALSE(launch_from_unique_id(*id, 0, 0));
+}

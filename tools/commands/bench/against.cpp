@@ -1,0 +1,297 @@
+// Drives a comparison: for every size each library in turn, several rounds, medians, ratios.
+// Knows the line protocol; every library, tutti included, is a process that answers it.
+#include "tools/commands/bench/against.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bench/harness/record.hpp"
+#include "tools/commands/arguments.hpp"
+#include "tools/commands/bench/peer_process.hpp"
+#include "tools/commands/bench/peer_settings.hpp"
+#include "tools/commands/bench/report.hpp"
+#include "tools/commands/files.hpp"
+#include "tools/run/run.hpp"
+#include "tutti/tutti.hpp"
+
+namespace tutti::tool {
+namespace {
+
+using bench::Record;
+using bench::Shape;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kStartLimit{60000};
+constexpr milliseconds kAnswerGrace{60000};  // beyond the budget: set-up, verification, a loaded machine
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+// What the rounds of one library at one size came to.
+class Rounds {
+ public:
+  void add(const nlohmann::json& answer) {
+    p50_.push_back(answer["p50_us"]);
+    p95_.push_back(answer["p95_us"]);
+    min_.push_back(answer["min_us"]);
+    mean_.push_back(answer["mean_us"]);
+    iteration_count_ += answer["iterations"].get<int>();
+    if (answer["wrong"].is_number()) wrong_count_ += answer["wrong"].get<std::uint64_t>();
+    last_ = answer;
+  }
+  bool is_empty() const { return p50_.empty(); }
+
+  Record record(const BenchOptions& options, const Shape& shape) const {
+    Record record;
+    record.library = last_["library"];
+    record.shape = shape;
+    record.op = options.op;
+    record.in_place = options.in_place;
+    record.algorithm = last_["algorithm"];
+    record.transport = last_["transport"];
+    record.backend = last_["backend"];
+    record.times = {iteration_count_, median(p50_),
+                    median(p95_),     *std::min_element(min_.begin(), min_.end()),
+                    median(mean_),    0};
+    record.wrong_count = wrong_count_;
+    return record;
+  }
+
+ private:
+  std::vector<double> p50_, p95_, min_, mean_;
+  int iteration_count_ = 0;
+  std::uint64_t wrong_count_ = 0;
+  nlohmann::json last_;
+};
+
+class Comparison {
+ public:
+  Comparison(const BenchOptions& options, PeerSettings settings, JsonLines json)
+      : options_(options),
+        settings_(std::move(settings)),
+        json_(std::move(json)),
+        fits_(options.rank_count <= count_allowed_cpus()) {}
+
+  int run() {
+    print_heading();
+    if (!start_tutti()) return 1;
+    const std::vector<Shape> shapes =
+        bench::sweep(options_.collective, options_.dtype, options_.rank_count, options_.first_bytes,
+                     options_.last_bytes, options_.factor, options_.root);
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      if (!compare(shapes[i], fmt::format("[{}/{}] {}", i + 1, shapes.size(), bytes_text(shapes[i].bytes()))))
+        return 1;
+    }
+    if (ratios_.empty()) return wrong_count_ == 0 ? 0 : 1;
+    double log_sum = 0;
+    for (const double ratio : ratios_) log_sum += std::log(ratio);
+    fmt::print("# geometric mean of the ratios: {:.2f} over {} sizes; lowest {:.2f}\n",
+               std::exp(log_sum / static_cast<double>(ratios_.size())), ratios_.size(),
+               *std::min_element(ratios_.begin(), ratios_.end()));
+    if (wrong_count_ > 0) fmt::print(stderr, "tutti bench: {} wrong elements from tutti\n", wrong_count_);
+    return wrong_count_ == 0 ? 0 : 1;
+  }
+
+ private:
+  void print_heading() {
+    fmt::print(
+        "# tutti {} against {}: {} over {} ranks on one node, {} calls{}, {} rounds in turn per size, median "
+        "p50\n",
+        version(), joined(options_.against, ", "), to_string(options_.collective), options_.rank_count,
+        bench::to_string(options_.loop.mode), options_.in_place ? ", in place" : "", options_.round_count);
+    if (!fits_ && options_.loop.mode != bench::Mode::b2b)
+      fmt::print(
+          "# note: more ranks than CPUs, so these times depend mostly on the system's scheduler; --b2b is "
+          "the "
+          "fair mode here\n");
+    for (const std::string& library : options_.against) {
+      const std::string why = settings_.why_unavailable(library);
+      if (why.empty()) {
+        libraries_.push_back(library);
+      } else {
+        fmt::print("# {}: not available ({})\n", library, why);
+      }
+    }
+    fmt::print("{:>10} {:<22} {:>10}", "size", "tutti's algorithm", "tutti us");
+    for (const std::string& library : libraries_) fmt::print(" {:>12}", library + " us");
+    fmt::print(" {:>9} {:>7} {:>7}  {}\n", "busbw", "ratio", "wrong", "best peer (its setting)");
+    std::fflush(stdout);
+  }
+
+  bool start_tutti() {
+    PeerProcess::Start start;
+    start.command = {own_path(),
+                     "bench",
+                     std::string(to_string(options_.collective)),
+                     "--serve",
+                     "--child",
+                     "-n",
+                     std::to_string(options_.rank_count),
+                     "--bind",
+                     options_.binding == Binding::core ? "core" : "none",
+                     "--alloc",
+                     options_.allocation == Allocation::tutti_heap ? "tutti" : "malloc"};
+    if (!options_.algorithm.empty())
+      start.command.insert(start.command.end(), {"--algorithm", options_.algorithm});
+    return start_process("tutti", start) != nullptr;
+  }
+
+  // The process for (library, setting), started when it is first needed; null (and said once) if it does not
+  // run.
+  PeerProcess* start_process(const std::string& key, const PeerProcess::Start& start) {
+    const auto found = processes_.find(key);
+    if (found != processes_.end()) return found->second ? &*found->second : nullptr;
+    auto started = PeerProcess::start(start, kStartLimit);
+    if (!started) {
+      progress_.clear();
+      fmt::print(stderr, "tutti bench: {} does not start: {}\n", key, started.status().message());
+      processes_.emplace(key, std::nullopt);
+      return nullptr;
+    }
+    return &*processes_.emplace(key, *std::move(started)).first->second;
+  }
+
+  // One turn of one library. False: it has no result at this size.
+  bool take_turn(const std::string& library, const Shape& shape, Rounds& rounds) {
+    std::string key = library;
+    std::string algorithm;
+    PeerProcess* process = nullptr;
+    if (library == "tutti") {
+      process = &*processes_.at(key);
+    } else {
+      const auto choice = settings_.choose(library, shape, options_.in_place, fits_);
+      if (!choice) return complain(library, choice.status().message());
+      key += ":" + choice->setting;
+      algorithm = choice->algorithm;
+      process = start_process(key, settings_.start_of(library, choice->setting, options_.rank_count, fits_));
+    }
+    if (process == nullptr || !process->is_running()) return false;
+    const auto answer = process->ask(request_line(shape, algorithm), answer_limit());
+    if (!answer) return complain(key, answer.status().message());
+    const auto json = nlohmann::json::parse(*answer, nullptr, false);
+    if (json.is_discarded()) return complain(key, "malformed answer: " + *answer);
+    if (json.contains("error")) return complain(library, json["error"].get<std::string>());
+    rounds.add(json);
+    return true;
+  }
+
+  bool complain(const std::string& who, const std::string& what) {
+    if (said_.insert(who + what).second) {
+      progress_.clear();
+      fmt::print(stderr, "tutti bench: {}: {}\n", who, what);
+    }
+    return false;
+  }
+
+  // A library's share of the time and of the calls is divided by the rounds.
+  std::string request_line(const Shape& shape, const std::string& algorithm) const {
+    const bench::LoopPlan& loop = options_.loop;
+    const auto share = [this](int count) { return std::max(1, count / options_.round_count); };
+    std::string line = fmt::format(
+        "run {} {} iters={} min_iters={} warmup={} budget_ms={} mode={} in_place={} dtype={} op={} pages={}",
+        to_string(shape.collective), shape.bytes(), share(loop.iteration_count), share(loop.minimum_count),
+        std::max(2, loop.warmup_count / options_.round_count),
+        std::max(1, static_cast<int>(loop.budget_seconds * 1000 / options_.round_count)),
+        bench::to_string(loop.mode), options_.in_place ? 1 : 0, to_string(options_.dtype),
+        to_string(options_.op), options_.pages == bench::Pages::huge ? "thp" : "4k");
+    if (!algorithm.empty()) line += " algorithm=" + algorithm;
+    return line;
+  }
+
+  milliseconds answer_limit() const {
+    return kAnswerGrace + milliseconds(static_cast<int>(options_.loop.budget_seconds * 1000));
+  }
+
+  // All rounds at one size, and its row. False: tutti itself gave no result.
+  bool compare(const Shape& shape, const std::string& what) {
+    std::map<std::string, Rounds> rounds;
+    std::vector<std::string> order = {"tutti"};
+    order.insert(order.end(), libraries_.begin(), libraries_.end());
+    for (int round = 0; round < options_.round_count; ++round) {
+      for (const std::string& library : order) {
+        progress_.show(fmt::format("{}, round {} of {}: {}", what, round + 1, options_.round_count, library));
+        const bool has_result = take_turn(library, shape, rounds[library]);
+        if (!has_result && library == "tutti") return false;
+      }
+    }
+    progress_.clear();
+    report(shape, rounds);
+    return true;
+  }
+
+  void report(const Shape& shape, const std::map<std::string, Rounds>& rounds) {
+    Record own = rounds.at("tutti").record(options_, shape);
+    std::vector<Record> peers;
+    for (const std::string& library : libraries_) {
+      if (!rounds.at(library).is_empty()) peers.push_back(rounds.at(library).record(options_, shape));
+    }
+    // A peer whose result is wrong is not faster.
+    const Record* best = nullptr;
+    for (const Record& peer : peers) {
+      if (peer.wrong_count == 0 && (best == nullptr || peer.times.p50_us < best->times.p50_us)) best = &peer;
+    }
+    if (best != nullptr && own.times.p50_us > 0) {
+      own.best_peer = best->library;
+      own.ratio = best->times.p50_us / own.times.p50_us;
+      ratios_.push_back(own.ratio);
+    }
+    wrong_count_ += own.wrong_count;
+    json_.write(bench::to_json(own));
+    for (const Record& peer : peers) json_.write(bench::to_json(peer));
+
+    const double busbw = bench::algorithm_bandwidth_gbs(shape.bytes(), own.times.p50_us) *
+                         bench::bus_factor(shape.collective, shape.ranks);
+    fmt::print("{:>10} {:<22} {:>10.2f}", bytes_text(shape.bytes()), own.algorithm, own.times.p50_us);
+    for (const std::string& library : libraries_) {
+      const auto peer =
+          std::find_if(peers.begin(), peers.end(), [&](const Record& r) { return r.library == library; });
+      fmt::print(" {:>12}", peer == peers.end()     ? "-"
+                            : peer->wrong_count > 0 ? "wrong"
+                                                    : fmt::format("{:.2f}", peer->times.p50_us));
+    }
+    fmt::print(" {:>9.3f} {:>7} {:>7}  {}\n", busbw, best == nullptr ? "-" : fmt::format("{:.2f}", own.ratio),
+               own.wrong_count,
+               best == nullptr ? "-" : fmt::format("{} ({})", best->library, best->algorithm));
+    std::fflush(stdout);
+  }
+
+  const BenchOptions& options_;
+  PeerSettings settings_;
+  JsonLines json_;
+  bool fits_;
+  std::vector<std::string> libraries_;  // those that can be measured
+  std::map<std::string, std::optional<PeerProcess>> processes_;
+  std::set<std::string> said_;
+  std::vector<double> ratios_;
+  std::uint64_t wrong_count_ = 0;
+  Progress progress_;
+};
+
+}  // namespace
+
+int run_comparison(const BenchOptions& options) {
+  std::string folder = options.peers_path;
+  if (folder.empty()) {
+    const auto found = find_data_file("../bench/peers/settings.json", "peers/settings.json");
+    if (!found) return usage_error("bench", found.status().with_context("--against"));
+    folder = found->substr(0, found->find_last_of('/'));
+  }
+  auto settings = PeerSettings::load(folder);
+  if (!settings) return usage_error("bench", settings.status().with_context("--against"));
+  auto json = JsonLines::open(options.json_path);
+  if (!json) return usage_error("bench", json.status());
+  return Comparison(options, *std::move(settings), *std::move(json)).run();
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,57 @@
+// What the arguments of `tutti bench` say, checked as far as one process can.
+// Knows no group and starts nothing.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/harness/buffer.hpp"
+#include "bench/harness/harness.hpp"
+#include "runtime/base/status.hpp"
+
+namespace tutti::tool {
+
+enum class Allocation : std::uint8_t { anonymous, tutti_heap };
+enum class Binding : std::uint8_t { automatic, none, core };
+
+struct BenchOptions {
+  Collective collective = Collective::allreduce;
+  Dtype dtype = Dtype::f32;
+  Op op = Op::sum;
+  int root = 0;
+  std::size_t first_bytes = 0, last_bytes = 0, factor = 0;
+  bench::LoopPlan loop;
+  bool is_checked = false;
+  bool in_place = false;
+  Allocation allocation = Allocation::anonymous;
+  bench::Pages pages = bench::Pages::small;
+  std::string algorithm;  // an item of the rule grammar; empty: the rules decide
+  std::string workload;   // a name or a CSV file; empty: sizes
+
+  int rank_count = 0;  // of the job that is started here
+  bool has_rank_count = false;
+  bool uses_threads = false;
+  Binding binding = Binding::automatic;
+
+  std::string json_path, plot_path;
+  std::vector<std::string> against;  // peers' libraries
+  int round_count = 5;               // of a comparison, per size
+  std::string peers_path;            // folder of the peers' programs; empty: beside this tool
+  bool is_server = false;            // obey the line protocol of bench/peers (hidden)
+  bool is_child = false;             // started by `tutti bench` itself (hidden)
+
+  bench::Shape shape_of(std::size_t bytes, int ranks) const {
+    return bench::make_shape(collective, dtype, ranks, bytes, root);
+  }
+};
+
+// Reads the arguments (argv[0] is "bench"). nullopt: the process is to end with *status, all is said already.
+std::optional<BenchOptions> parse_bench_options(int argc, char** argv, int* status);
+
+// "f32", and what people call it: float, float32, half, bfloat16, double, int32, ...
+std::optional<Dtype> parse_dtype_synonym(std::string_view name);
+
+}  // namespace tutti::tool

@@ -1,0 +1,130 @@
+// Reads settings.json. Knows its format (bench/peers/README.md) and nothing of what a setting means.
+#include "tools/commands/bench/peer_settings.hpp"
+#include "tools/commands/arguments.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace tutti::tool {
+namespace {
+
+using nlohmann::json;
+
+bool is_executable(const std::string& path) { return ::access(path.c_str(), X_OK) == 0; }
+
+bool is_in_path(const std::string& program) {
+  const char* variable = std::getenv("PATH");
+  std::string_view rest = variable != nullptr ? variable : "/usr/bin:/bin";
+  for (;;) {
+    const std::size_t colon = rest.find(':');
+    if (is_executable(fmt::format("{}/{}", rest.substr(0, colon), program))) return true;
+    if (colon == std::string_view::npos) return false;
+    rest.remove_prefix(colon + 1);
+  }
+}
+
+bool names_collective(const json& wanted, std::string_view collective) {
+  if (wanted.is_string()) return wanted.get<std::string>() == collective;
+  for (const json& name : wanted) {
+    if (name.get<std::string>() == collective) return true;
+  }
+  return false;
+}
+
+bool matches(const json& entry, const bench::Shape& shape, bool in_place, bool fits) {
+  const std::uint64_t bytes = shape.bytes();
+  const int p = shape.ranks;
+  const std::string placement = fits ? "fits" : "oversubscribed";
+  return (!entry.contains("collective") ||
+          names_collective(entry["collective"], to_string(shape.collective))) &&
+         entry.value("in_place", in_place) == in_place && entry.value("placement", placement) == placement &&
+         entry.value("min_ranks", 1) <= p && p <= entry.value("max_ranks", p) &&
+         (!entry.value("power_of_two", false) || (p & (p - 1)) == 0) &&
+         entry.value("from", std::uint64_t{0}) <= bytes && bytes <= entry.value("to", bytes);
+}
+
+std::string filled(std::string word, const std::vector<std::pair<std::string, std::string>>& values) {
+  for (const auto& [name, value] : values) {
+    const std::string key = "{" + name + "}";
+    for (std::size_t at = 0; (at = word.find(key, at)) != std::string::npos; at += value.size())
+      word.replace(at, key.size(), value);
+  }
+  return word;
+}
+
+}  // namespace
+
+PeerSettings::PeerSettings() : json_(std::make_unique<json>()) {}
+PeerSettings::~PeerSettings() = default;
+PeerSettings::PeerSettings(PeerSettings&&) noexcept = default;
+
+Result<PeerSettings> PeerSettings::load(const std::string& folder) {
+  const std::string path = folder + "/settings.json";
+  std::ifstream file(path);
+  if (!file)
+    return invalid_argument(
+        fmt::format("{} is missing; --peers-dir names the folder of the peers' programs", path));
+  PeerSettings settings;
+  settings.folder_ = folder;
+  *settings.json_ = json::parse(file, nullptr, false);
+  if (settings.json_->is_discarded() || !settings.json_->contains("libraries"))
+    return invalid_argument(fmt::format("{} is no settings file", path));
+  return settings;
+}
+
+std::string PeerSettings::why_unavailable(const std::string& library) const {
+  const json& libraries = (*json_)["libraries"];
+  if (!libraries.contains(library)) return "settings.json does not know it";
+  const json& entry = libraries[library];
+  const std::string program = folder_ + "/" + entry["program"].get<std::string>();
+  std::vector<std::string> packages = entry["packages"];
+  if (!is_executable(program)) {
+    return fmt::format("{} is not there; install {} and build again", program, joined(packages, " "));
+  }
+  const json& command = entry["launch"]["command"];
+  if (!command.empty() && !is_in_path(command[0].get<std::string>()))
+    return fmt::format("{} is not there; install {}", command[0].get<std::string>(), joined(packages, " "));
+  return "";
+}
+
+Result<PeerChoice> PeerSettings::choose(const std::string& library, const bench::Shape& shape, bool in_place,
+                                        bool fits) const {
+  for (const json& entry : (*json_)["libraries"][library]["choose"]) {
+    if (matches(entry, shape, in_place, fits))
+      return PeerChoice{entry["setting"].get<std::string>(), entry.value("algorithm", std::string())};
+  }
+  return invalid_argument(
+      fmt::format("settings.json chooses nothing for {} of {}", to_string(shape.collective), library));
+}
+
+PeerProcess::Start PeerSettings::start_of(const std::string& library, const std::string& setting_name,
+                                          int ranks, bool fits) const {
+  const json& entry = (*json_)["libraries"][library];
+  const json& launch = entry["launch"];
+  const json& setting = entry["settings"][setting_name];
+  const std::vector<std::pair<std::string, std::string>> values = {
+      {"program", folder_ + "/" + entry["program"].get<std::string>()},
+      {"ranks", std::to_string(ranks)},
+      {"setting", setting_name},
+      {"transport", setting["transport"].get<std::string>()}};
+  PeerProcess::Start start;
+  const auto append = [&](const json& words) {
+    for (const json& word : words) start.command.push_back(filled(word.get<std::string>(), values));
+  };
+  append(launch["command"]);
+  append(launch[fits ? "fits" : "oversubscribed"]);
+  append(setting["launch_arguments"]);
+  start.command.push_back(filled("{program}", values));
+  append(launch["program_arguments"]);
+  append(setting["program_arguments"]);
+  for (const auto& [name, value] : setting["environment"].items())
+    start.environment.emplace_back(name, value.get<std::string>());
+  return start;
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,44 @@
+// How each peer's program is started, and with which settings for a request: bench/peers/settings.json as
+// values. Knows no process.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "bench/harness/harness.hpp"
+#include "runtime/base/status.hpp"
+#include "tools/commands/bench/peer_process.hpp"
+
+namespace tutti::tool {
+
+struct PeerChoice {
+  std::string setting;
+  std::string algorithm;  // to pass in the request; may be empty
+};
+
+class PeerSettings {
+ public:
+  // Errors: invalid_argument, naming the file.
+  static Result<PeerSettings> load(const std::string& folder);
+  ~PeerSettings();
+  PeerSettings(PeerSettings&&) noexcept;
+
+  // Why the library cannot be measured here (its program or launcher is missing, with the packages to
+  // install); empty if it can.
+  std::string why_unavailable(const std::string& library) const;
+  // The first entry of "choose" that matches.
+  Result<PeerChoice> choose(const std::string& library, const bench::Shape& shape, bool in_place,
+                            bool fits) const;
+  PeerProcess::Start start_of(const std::string& library, const std::string& setting, int ranks,
+                              bool fits) const;
+
+ private:
+  PeerSettings();
+  std::string folder_;
+  std::unique_ptr<nlohmann::json> json_;
+};
+
+}  // namespace tutti::tool

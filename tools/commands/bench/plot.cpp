@@ -1,0 +1,90 @@
+// Runs the plot script in a python that has matplotlib. Knows where the script lies.
+#include "tools/commands/bench/plot.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tools/commands/files.hpp"
+
+namespace tutti::tool {
+namespace {
+
+// The script's own status for "this python has no matplotlib"; then another python may.
+constexpr int kNoMatplotlib = 3;
+constexpr int kNotStarted = 127;
+
+int run_and_wait(const std::vector<std::string>& words, bool is_quiet) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  std::fflush(nullptr);
+  const pid_t pid = ::fork();
+  if (pid < 0) return kNotStarted;
+  if (pid == 0) {
+    if (is_quiet) {
+      const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+      if (null >= 0) ::dup2(null, STDERR_FILENO);
+    }
+    ::execvp(arguments[0], arguments.data());
+    ::_exit(kNotStarted);
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+}  // namespace
+
+int draw_plot(const BenchOptions& options) {
+  if (options.plot_path.empty()) return 0;
+  const auto script = find_data_file("plot/plot_bench.py", "plot_bench.py");
+  if (!script) {
+    fmt::print(stderr, "tutti bench: --plot: {}\n", script.status().message());
+    return 1;
+  }
+  // The first python3 of PATH may be a bare one beside a system's that has the package.
+  constexpr std::array kPythons = {"python3", "/usr/bin/python3"};
+  for (const char* python : kPythons) {
+    const bool is_last = python == kPythons.back();
+    const int status = run_and_wait({python, *script, options.json_path, options.plot_path}, !is_last);
+    if (status == 0) {
+      fmt::print("# plot: {}\n", options.plot_path);
+      return 0;
+    }
+    if (status != kNoMatplotlib && status != kNotStarted && !is_last)
+      return run_and_wait({python, *script, options.json_path, options.plot_path}, false);
+  }
+  fmt::print(stderr,
+             "tutti bench: --plot: nothing was drawn; it needs python3 with matplotlib (Debian: apt install "
+             "python3-matplotlib). The results can be drawn later: {} RESULTS.json {}\n",
+             *script, options.plot_path);
+  return 1;
+}
+
+TemporaryLines::TemporaryLines(BenchOptions& options) {
+  if (options.plot_path.empty() || !options.json_path.empty()) return;
+  const char* folder = std::getenv("TMPDIR");
+  path_ = fmt::format("{}/tutti-bench-XXXXXX", folder != nullptr && *folder != '\0' ? folder : "/tmp");
+  const int fd = ::mkstemp(path_.data());
+  if (fd < 0) {
+    path_.clear();
+    return;
+  }
+  ::close(fd);
+  options.json_path = path_;
+}
+
+TemporaryLines::~TemporaryLines() {
+  if (!path_.empty()) ::unlink(path_.c_str());
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,290 @@
+// The rank's side of `tutti bench`. Knows groups, rows and the shared page; starts no process.
+#include "tools/commands/bench/rank.hpp"
+#include "tools/commands/arguments.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/harness/checked_call.hpp"
+#include "bench/harness/shared_page.hpp"
+#include "bench/peers/peer_main.hpp"
+#include "runtime/group/comm_group.hpp"
+#include "tools/commands/bench/report.hpp"
+#include "tools/commands/bench/tutti_library.hpp"
+#include "tools/commands/bench/workload.hpp"
+#include "tools/commands/files.hpp"
+
+namespace tutti::tool {
+namespace {
+
+using bench::Record;
+using bench::Request;
+using bench::Shape;
+using bench::SharedPage;
+
+int count_nodes(const CommGroup& group) {
+  std::int64_t leaders = group.local_rank() == 0 ? 1 : 0;
+  group.allreduce(std::span(&leaders, 1));
+  return static_cast<int>(leaders);
+}
+
+// The page of rank 0, opened by every rank of the node; nullopt on every rank if one of them cannot.
+std::optional<SharedPage> open_page(const CommGroup& group) {
+  std::optional<SharedPage> page;
+  std::array<std::int64_t, 2> place{};
+  if (group.rank() == 0) {
+    page.emplace(SharedPage::create(group.size()));
+    place = {::getpid(), page->fd()};
+  }
+  group.broadcast(std::span<std::int64_t>(place), 0);
+  std::int64_t has_page = 1;
+  try {
+    if (!page)
+      page.emplace(SharedPage::open(static_cast<int>(place[0]), static_cast<int>(place[1]), group.rank(),
+                                    group.size()));
+  } catch (const std::system_error&) {
+    has_page = 0;
+  }
+  group.allreduce(std::span(&has_page, 1), Op::min);  // also keeps rank 0's descriptor open until all have it
+  if (has_page == 0) return std::nullopt;
+  return page;
+}
+
+Request request_of(const BenchOptions& options, const Shape& shape) {
+  Request request;
+  request.shape = shape;
+  request.op = options.op;
+  request.in_place = options.in_place;
+  request.pages = options.pages;
+  request.plan = options.loop;
+  request.is_checked = options.is_checked;
+  return request;
+}
+
+void print_header(const BenchOptions& options, const CommGroup& group, int node_count, int cpu_count,
+                  const std::string& transport) {
+  const bool fits = group.local_size() <= cpu_count;
+  std::string placement = fmt::format(
+      "{} rank{} on {} CPU{} of a node{}", group.local_size(), group.local_size() == 1 ? "" : "s", cpu_count,
+      cpu_count == 1 ? "" : "s", options.binding == Binding::core ? ", bound one per CPU" : ", not bound");
+  if (options.uses_threads) placement += ", threads of one process";
+  fmt::print("# tutti {}, {} over {} rank{} on {} node{}, transport {}, {}, {} calls{}{}\n", version(),
+             to_string(options.collective), group.size(), group.size() == 1 ? "" : "s", node_count,
+             node_count == 1 ? "" : "s", transport, placement, bench::to_string(options.loop.mode),
+             options.in_place ? ", in place" : "",
+             options.workload.empty() ? "" : ", workload " + options.workload);
+  if (!fits && options.loop.mode != bench::Mode::b2b) {
+    fmt::print(
+        "# note: more ranks than CPUs, so these times depend mostly on the system's scheduler; --b2b is the "
+        "fair "
+        "mode here\n");
+  }
+}
+
+// Reports at rank 0, is silent elsewhere.
+class Reporter {
+ public:
+  Reporter(bool is_active, JsonLines json) : is_active_(is_active), json_(std::move(json)) {}
+
+  void progress(std::size_t row, std::size_t row_count, const std::string& what) {
+    if (is_active_) progress_.show(fmt::format("[{}/{}] {}", row, row_count, what));
+  }
+  // `workload` fields are appended where a row stands for tensors of a model.
+  void add(const Record& record, const std::string& workload = {}, std::size_t tensor_count = 0,
+           std::string_view label = {}) {
+    wrong_count_ += record.wrong_count;
+    if (!is_active_) return;
+    progress_.clear();
+    print_table_row(record, label);
+    std::string object = bench::to_json(record);
+    if (!workload.empty()) {
+      object.pop_back();
+      object += fmt::format(", \"workload\": {}, \"row\": \"{}\", \"tensors\": {}}}",
+                            bench::json_quoted(workload), label.empty() ? "size" : label, tensor_count);
+    }
+    json_.write(object);
+  }
+  std::uint64_t wrong_count() const { return wrong_count_; }
+
+ private:
+  bool is_active_;
+  JsonLines json_;
+  Progress progress_;
+  std::uint64_t wrong_count_ = 0;
+};
+
+template <bench::Rendezvous R>
+class Rows {
+ public:
+  Rows(const BenchOptions& options, const CommGroup& group, TuttiLibrary& library, R& ranks, int node_count,
+       Reporter& reporter)
+      : options_(options),
+        group_(group),
+        library_(library),
+        ranks_(ranks),
+        node_count_(node_count),
+        reporter_(reporter) {}
+
+  void sweep_sizes() {
+    const std::vector<Shape> shapes =
+        bench::sweep(options_.collective, options_.dtype, group_.size(), options_.first_bytes,
+                     options_.last_bytes, options_.factor, options_.root);
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      reporter_.progress(i + 1, shapes.size(), bytes_text(shapes[i].bytes()));
+      reporter_.add(measure(shapes[i]));
+    }
+  }
+
+  // A row for each distinct size, smallest first, then all gradients of one backward pass in a row.
+  void replay(const Workload& workload) {
+    std::multiset<std::uint64_t> counts(workload.element_counts.begin(), workload.element_counts.end());
+    const std::set<std::uint64_t> distinct(counts.begin(), counts.end());
+    std::size_t row = 0;
+    for (const std::uint64_t count : distinct) {
+      const Shape shape = shape_of(count);
+      reporter_.progress(++row, distinct.size() + 1, bytes_text(shape.bytes()));
+      reporter_.add(measure(shape), workload.name, counts.count(count));
+    }
+    reporter_.progress(++row, distinct.size() + 1, "one whole backward sweep");
+    reporter_.add(measure_all(workload), workload.name, workload.element_counts.size(), "total");
+  }
+
+ private:
+  Shape shape_of(std::uint64_t count) const {
+    return options_.shape_of(count * size_of(options_.dtype), group_.size());
+  }
+
+  Record measure(const Shape& shape) {
+    Record record = bench::run_request(library_, ranks_, group_.rank(), request_of(options_, shape));
+    return finished(std::move(record));
+  }
+
+  Record measure_all(const Workload& workload) {
+    std::vector<Request> requests;
+    for (const std::uint64_t count : workload.element_counts)
+      requests.push_back(request_of(options_, shape_of(count)));
+    std::shared_ptr<void> keeper;
+    const auto calls = library_.prepare_all(requests, group_.rank(), &keeper);
+    bench::Inputs inputs(options_.dtype, options_.op, group_.size());
+    const bench::CheckedPlan plan{options_.loop, options_.in_place, options_.is_checked};
+    const auto result = bench::check_and_measure(std::span(calls), inputs, group_.rank(), plan, ranks_);
+
+    Record record;
+    record.shape = requests.front().shape;
+    record.shape.count = 0;
+    std::set<std::string> algorithms;
+    for (const Request& request : requests) {
+      record.shape.count += request.shape.count;
+      algorithms.insert(library_.algorithm_of(request));
+    }
+    record.op = options_.op;
+    record.in_place = options_.in_place;
+    record.algorithm = joined(algorithms, "+");
+    record.transport = library_.transport;
+    record.backend = library_.version;
+    record.times = result.times;
+    record.is_checked = options_.is_checked;
+    record.wrong_count = result.wrong_count;
+    return finished(std::move(record));
+  }
+
+  Record finished(Record record) const {
+    record.library.clear();  // named in comparisons only
+    record.nodes = node_count_;
+    return record;
+  }
+
+  const BenchOptions& options_;
+  const CommGroup& group_;
+  TuttiLibrary& library_;
+  R& ranks_;
+  int node_count_;
+  Reporter& reporter_;
+};
+
+template <bench::Rendezvous R>
+void run_rows(const BenchOptions& options, const CommGroup& group, TuttiLibrary& library, R& ranks,
+              int node_count, const std::optional<Workload>& workload, Reporter& reporter) {
+  Rows<R> rows(options, group, library, ranks, node_count, reporter);
+  if (workload) {
+    rows.replay(*workload);
+  } else {
+    rows.sweep_sizes();
+  }
+}
+
+// How the members of the group reach each other: "shm", or "inproc+ofi" where it differs; "self" if there is
+// nobody. The public interface does not say it, so this is the one place of the benchmark that looks behind
+// it.
+std::string transports_of(const CommGroup& group) {
+  const CommGroup::Impl& impl = CommGroup::Impl::of(group, "bench");
+  std::set<std::string> names;
+  for (const int rank : impl.world_ranks()) {
+    const Transport* transport = impl.world().peers()[static_cast<std::size_t>(rank)].transport;
+    if (transport != nullptr) names.emplace(transport->caps().name);
+  }
+  return names.empty() ? "self" : joined(names, "+");
+}
+
+TuttiLibrary make_library(const BenchOptions& options, const CommGroup& group) {
+  TuttiLibrary library(group, options.allocation, options.algorithm);
+  library.version = CommGroup::Impl::of(group, "bench").backend().caps().name;
+  library.transport = transports_of(group);
+  return library;
+}
+
+}  // namespace
+
+int run_bench_rank(const BenchOptions& options, const CommGroup& group, int cpu_count) {
+  const bool is_first = group.rank() == 0;
+  if (options.root >= group.size() || options.root < 0) {
+    const Status status =
+        invalid_argument(fmt::format("--root {}: the ranks are 0 to {}", options.root, group.size() - 1));
+    if (is_first) fmt::print(stderr, "tutti bench: {}\n", status.message());
+    return is_first ? 2 : 0;
+  }
+  std::optional<Workload> workload;
+  if (!options.workload.empty()) {
+    auto loaded = load_workload(options.workload);
+    if (!loaded) throw Error(loaded.status().code(), -1, loaded.status().message());
+    workload = *std::move(loaded);
+  }
+  auto json = JsonLines::open(is_first ? options.json_path : "");
+  if (!json) throw Error(json.status().code(), -1, json.status().message());
+
+  const int node_count = count_nodes(group);
+  TuttiLibrary library = make_library(options, group);
+  if (is_first) {
+    print_header(options, group, node_count, cpu_count, library.transport);
+    print_table_header();
+  }
+  Reporter reporter(is_first, *std::move(json));
+  std::optional<SharedPage> page = node_count == 1 ? open_page(group) : std::nullopt;
+  if (page) {
+    run_rows(options, group, library, *page, node_count, workload, reporter);
+  } else {
+    GroupRendezvous ranks(group);
+    run_rows(options, group, library, ranks, node_count, workload, reporter);
+  }
+  if (is_first && reporter.wrong_count() > 0)
+    fmt::print(stderr, "tutti bench: {} wrong elements\n", reporter.wrong_count());
+  return is_first && reporter.wrong_count() > 0 ? 1 : 0;
+}
+
+int serve_bench_rank(const BenchOptions& options, const CommGroup& group) {
+  TuttiLibrary library = make_library(options, group);
+  std::optional<SharedPage> page = open_page(group);
+  if (!page) throw Error(StatusCode::unsupported, -1, "the ranks of a comparison must share memory");
+  bench::serve(library, *page);
+  return 0;
+}
+
+}  // namespace tutti::tool

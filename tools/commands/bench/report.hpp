@@ -1,0 +1,51 @@
+// What a benchmark says: a table for people, JSON lines for programs, progress on a terminal.
+// Knows no measurement.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "bench/harness/record.hpp"
+#include "runtime/base/status.hpp"
+
+namespace tutti::tool {
+
+// "4 B", "1764 B", "64 KiB", "1.5 MiB": exact where that is short, else three digits.
+std::string bytes_text(std::uint64_t bytes);
+
+// One line over the last one on a terminal's standard error; nothing elsewhere.
+class Progress {
+ public:
+  Progress();
+  ~Progress() { clear(); }
+  void show(std::string_view text);
+  void clear();
+
+ private:
+  bool has_terminal_;
+  bool is_shown_ = false;
+};
+
+// A file of JSON objects, one per line, flushed after each. Without a path it swallows them.
+class JsonLines {
+ public:
+  // Errors: invalid_argument if the file cannot be written.
+  static Result<JsonLines> open(const std::string& path);
+  void write(const std::string& object);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+// The table of one library.
+void print_table_header();
+// `label` stands in place of the size if given ("total").
+void print_table_row(const bench::Record& record, std::string_view label = {});
+
+}  // namespace tutti::tool

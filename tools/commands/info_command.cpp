@@ -1,0 +1,229 @@
+// `tutti info`: what this build and this machine have. Knows how to ask the registries, nothing of what they
+// hold.
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "runtime/algorithms/catalog.hpp"
+#include "runtime/base/config.hpp"
+#include "runtime/base/kernels.hpp"
+#include "runtime/base/version.hpp"
+#include "runtime/selection/impi_numbers.hpp"
+#include "tools/commands/arguments.hpp"
+#include "tools/commands/commands.hpp"
+#include "tools/run/run.hpp"
+#include "transports/registry.hpp"
+#include "tutti_config.hpp"
+
+namespace tutti::tool {
+namespace {
+
+using nlohmann::json;
+
+// A transport or backend: its name, why it is not available (empty: it is), and a line about it.
+struct Part {
+  std::string name, missing, detail;
+};
+
+std::vector<Part> list_transports() {
+  std::vector<Part> parts;
+  for (const TransportEntry& entry : transport_entries()) {
+    Part part{std::string(entry.name), std::string(entry.missing), ""};
+    if (part.missing.empty()) {
+      const auto transport = make_transport(entry.name, {});
+      if (transport) {
+        part.missing = (*transport)->caps().unavailable;
+        part.detail = (*transport)->caps().detail;
+      } else {
+        part.missing = transport.status().message();
+      }
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+std::vector<Part> list_backends() { return {{"native", TUTTI_REASON_BACKEND_NATIVE, ""}}; }
+
+std::string cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(std::min(line.find(": ") + 2, line.size()));
+  }
+  return "unknown";
+}
+
+// "any p, commutative op": when a row may run.
+std::string legality_text(const AlgorithmRow& row) {
+  const Legality& legality = row.legality;
+  std::string text = legality.needs_power_of_two ? "p a power of two"
+                     : legality.needs_even       ? "even p"
+                                                 : "any p";
+  if (legality.max_size > 0) text += fmt::format(" up to {}", legality.max_size);
+  if (legality.needs_commutative && is_reducing(row.collective)) text += ", commutative op";
+  if (legality.equal_counts_only) text += ", equal counts";
+  if (legality.is_out_of_place_only) text += ", not in place";
+  if (is_reducing(row.collective) && !row.same_bits) text += ", bits may differ between ranks";
+  return text;
+}
+
+std::string params_text(const AlgorithmRow& row) {
+  std::string text;
+  for (const ParamRow& param : row.params) {
+    text += fmt::format("{}{}={} ({}..{})", text.empty() ? "" : ", ", param.name, param.default_value,
+                        param.min_value, param.max_value);
+  }
+  return text;
+}
+
+void print_parts(std::string_view title, const std::vector<Part>& parts) {
+  fmt::print("{}:\n", title);
+  for (const Part& part : parts) {
+    if (part.missing.empty()) {
+      fmt::print("  {}: available{}{}\n", part.name, part.detail.empty() ? "" : ", ", part.detail);
+    } else {
+      fmt::print("  {}: not available ({})\n", part.name, part.missing);
+    }
+  }
+}
+
+void print_all() {
+  fmt::print("tutti {} ({}), built with {}, {}\n", version_text(), build_id(), TUTTI_COMPILER,
+             TUTTI_BUILD_TYPE);
+  std::vector<std::string_view> targets = supported_kernel_targets();
+  fmt::print("cpu: {}, {} allowed, kernels use {} of {}\n", cpu_model(), count_allowed_cpus(),
+             kernel_target(), joined(targets, " "));
+  print_parts("transports", list_transports());
+  print_parts("backends", list_backends());
+  fmt::print("algorithms:\n");
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    bool has_rows = false;
+    for (const AlgorithmRow& row : catalog()) {
+      if (row.collective != collective) continue;
+      if (!has_rows) fmt::print("  {} (default: {})\n", to_string(collective), default_rules(collective));
+      has_rows = true;
+      fmt::print("    {:<22} {}\n    {:<22} {}; {}\n", row.name, row.summary, "", row.cost,
+                 legality_text(row));
+      if (!row.params.empty()) fmt::print("    {:<22} parameters: {}\n", "", params_text(row));
+    }
+  }
+}
+
+json parts_json(const std::vector<Part>& parts) {
+  json list = json::array();
+  for (const Part& part : parts)
+    list.push_back({{"name", part.name},
+                    {"available", part.missing.empty()},
+                    {"reason", part.missing},
+                    {"detail", part.detail}});
+  return list;
+}
+
+json all_json() {
+  json rows = json::array();
+  for (const AlgorithmRow& row : catalog()) {
+    json params = json::array();
+    for (const ParamRow& p : row.params) {
+      params.push_back(
+          {{"name", p.name}, {"default", p.default_value}, {"min", p.min_value}, {"max", p.max_value}});
+    }
+    rows.push_back({{"collective", to_string(row.collective)},
+                    {"name", row.name},
+                    {"summary", row.summary},
+                    {"cost", row.cost},
+                    {"legality", legality_text(row)},
+                    {"same_bits", row.same_bits},
+                    {"params", params}});
+  }
+  json defaults;
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    if (const std::string_view rules = default_rules(collective); !rules.empty())
+      defaults[std::string(to_string(collective))] = rules;
+  }
+  return {{"version", version_text()},
+          {"build", build_id()},
+          {"compiler", TUTTI_COMPILER},
+          {"build_type", TUTTI_BUILD_TYPE},
+          {"cpu", cpu_model()},
+          {"allowed_cpus", count_allowed_cpus()},
+          {"kernel_target", kernel_target()},
+          {"transports", parts_json(list_transports())},
+          {"backends", parts_json(list_backends())},
+          {"algorithms", rows},
+          {"default_rules", defaults}};
+}
+
+json environment_json() {
+  json list = json::array();
+  const Environment environment = Environment::of_process();
+  for (const Variable& variable : kVariables) {
+    const auto value = environment.find(variable.name);
+    json entry = {{"name", variable.name},
+                  {"default", variable.default_text},
+                  {"help", variable.help},
+                  {"value", nullptr}};
+    if (value) entry["value"] = variable.is_secret ? "(set)" : std::string(*value);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+void print_numbers(bool is_json) {
+  json list = json::array();
+  if (!is_json) {
+    fmt::print(
+        "Numbers of I_MPI_ADJUST_<COLLECTIVE> and TUTTI_ADJUST_<COLLECTIVE>; 0 and auto are the automatic "
+        "choice.\n");
+  }
+  for (const ImpiNumber& row : impi_numbers()) {
+    if (is_json) {
+      list.push_back({{"collective", to_string(row.collective)},
+                      {"number", row.number},
+                      {"intel_name", row.intel_name},
+                      {"algorithm", row.algorithm},
+                      {"is_substitute", row.is_substitute}});
+    } else {
+      fmt::print("  {:<15} {:>3}  {:<44} {}{}\n", to_string(row.collective), row.number, row.intel_name,
+                 row.algorithm, row.is_substitute ? " (substitute)" : "");
+    }
+  }
+  if (is_json) fmt::print("{}\n", list.dump(1));
+}
+
+}  // namespace
+
+int info_command(int argc, char** argv) {
+  bool is_environment = false, is_rules = false, is_json = false;
+  CLI::App app(
+      "Says what this build and this machine have: version, CPU, transports and backends with the reason "
+      "where one\n"
+      "is missing, and every algorithm with its cost and when it may run.",
+      "tutti info");
+  auto* environment =
+      app.add_flag("--env", is_environment, "the configuration variables, their values here and meanings");
+  app.add_flag("--rules", is_rules, "the numbers of I_MPI_ADJUST_* and the algorithms they name")
+      ->excludes(environment);
+  app.add_flag("--json", is_json, "the same for programs");
+  int status = 0;
+  if (!parse_arguments(app, argc, argv, &status)) return status;
+  if (is_rules) {
+    print_numbers(is_json);
+  } else if (is_environment && is_json) {
+    fmt::print("{}\n", environment_json().dump(1));
+  } else if (is_environment) {
+    fmt::print("{}", describe_environment_text(Environment::of_process()));
+  } else if (is_json) {
+    fmt::print("{}\n", all_json().dump(1));
+  } else {
+    print_all();
+  }
+  return 0;
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Draws saved results of `tutti bench --json`: time and bus bandwidth over size, one line per library or algorithm.
+
+Knows the fields of the JSON lines, nothing of how they were measured.
+Usage: plot_bench.py RESULTS.json [MORE.json ...] OUTPUT.png|svg
+Exit status: 0 drawn, 2 wrong arguments or input, 3 matplotlib is not installed.
+"""
+import json
+import sys
+
+NO_MATPLOTLIB = 3
+
+
+def read_rows(paths):
+    """All rows that have a size; a `total` row of a workload is no point of a curve."""
+    rows = []
+    for path in paths:
+        with open(path, encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                try:
+                    row = json.loads(line)
+                    row["bytes"], row["p50_us"], row["busbw_GBs"]
+                except (ValueError, KeyError, TypeError) as error:
+                    sys.exit(f"plot_bench.py: {path}, line {number}: no result of tutti bench ({error})")
+                if row.get("row") != "total":
+                    rows.append(row)
+    return rows
+
+
+def label_of(row, has_libraries):
+    """A comparison has a curve per library; otherwise there is one per collective and run."""
+    if has_libraries:
+        return row.get("library") or "tutti"
+    return f'{row["collective"]}, {row["ranks"]} ranks, {row["transport"]}'
+
+
+def make_curves(rows):
+    has_libraries = any(row.get("library") for row in rows)
+    curves = {}
+    for row in rows:
+        curves.setdefault(label_of(row, has_libraries), []).append(row)
+    for points in curves.values():
+        points.sort(key=lambda row: row["bytes"])
+    return curves
+
+
+def size_text(value, _position=None):
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:g} {unit}"
+        value /= 1024
+    return f"{value:g} GiB"
+
+
+def draw(rows, output):
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    first = rows[0]
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.2))
+    for label, points in make_curves(rows).items():
+        is_own = label.startswith("tutti")
+        style = {"marker": "o", "markersize": 3, "linewidth": 2.2 if is_own else 1.3, "label": label, "zorder": 3 if is_own else 2}
+        sizes = [max(row["bytes"], 1) for row in points]
+        left.plot(sizes, [row["p50_us"] for row in points], **style)
+        right.plot(sizes, [row["busbw_GBs"] for row in points], **style)
+    for axes, title in ((left, "time of a call, median (us)"), (right, "bus bandwidth (GB/s)")):
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_locator(LogLocator(base=16))
+        axes.xaxis.set_major_formatter(FuncFormatter(size_text))
+        axes.set_xlabel("size of the full vector")
+        axes.set_title(title, fontsize=10)
+        axes.grid(alpha=0.3)
+    left.set_yscale("log")
+    right.set_ylim(bottom=0)
+    right.legend(fontsize=8, frameon=False)
+    place = ", in place" if first["in_place"] else ""
+    figure.suptitle(f'{first["collective"]} of {first["dtype"]}, {first["ranks"]} ranks on {first["nodes"]} node(s){place}', fontsize=11)
+    figure.tight_layout()
+    figure.savefig(output, dpi=150)
+
+
+def main(arguments):
+    if len(arguments) < 2 or not arguments[-1].endswith((".png", ".svg")):
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        print("plot_bench.py: this python3 has no matplotlib", file=sys.stderr)
+        return NO_MATPLOTLIB
+    rows = read_rows(arguments[:-1])
+    if not rows:
+        print("plot_bench.py: there are no results to draw", file=sys.stderr)
+        return 2
+    draw(rows, arguments[-1])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

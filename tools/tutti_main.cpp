@@ -1,0 +1,56 @@
+// The program `tutti`: hands over to a sub-command.
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "tools/commands/commands.hpp"
+#include "tools/run/run.hpp"
+#include "tutti_config.hpp"
+
+namespace {
+
+struct Command {
+  std::string_view name;
+  int (*run)(int argc, char** argv);
+  std::string_view help;
+};
+
+constexpr Command kCommands[] = {
+    {"run", tutti::run_command, "start the ranks of a job on this machine"},
+    {"bench", tutti::tool::bench_command, "measure a collective, checked, over local ranks or inside a job"},
+    {"info", tutti::tool::info_command,
+     "what this build and machine have: transports, backends, algorithms, variables"},
+    {"verify", tutti::tool::verify_command, "prove the algorithms' schedules for numbers of ranks"},
+    {"schedule", tutti::tool::schedule_command, "print the schedule of an algorithm"},
+};
+
+void print_help(std::FILE* to) {
+  std::fputs("Usage: tutti <command> [options]\n\nCommands:\n", to);
+  for (const Command& command : kCommands) {
+    std::fprintf(to, "  %-10s %s\n", command.name.data(), command.help.data());
+  }
+  std::fputs("\n`tutti <command> --help` says more about each; `tutti --version` prints the version.\n", to);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view word = argc > 1 ? argv[1] : "";
+  if (word == "--version") {
+    std::puts("tutti " TUTTI_VERSION);
+    return 0;
+  }
+  if (word == "--help" || word == "-h" || word == "help") {
+    print_help(stdout);
+    return 0;
+  }
+  for (const Command& command : kCommands) {
+    if (command.name == word) return command.run(argc - 1, argv + 1);
+  }
+  if (word.empty()) {
+    print_help(stderr);
+  } else {
+    std::fprintf(stderr, "tutti: there is no command '%s'; `tutti --help` lists them\n", argv[1]);
+  }
+  return 2;
+}
