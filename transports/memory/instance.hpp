@@ -25,7 +25,10 @@ namespace tutti::memory {
 struct Nonce {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
-  auto operator<=>(const Nonce&) const = default;
+  bool operator==(const Nonce&) const = default;
+  bool operator<(const Nonce& other) const {
+    return high != other.high ? high < other.high : low < other.low;
+  }
 };
 
 struct Segment {

@@ -33,14 +33,17 @@ class Fifo {
 
  private:
   void grow() {
-    std::vector<T> larger(items_.empty() ? 8 : items_.size() * 2);
+    std::vector<T> larger(items_.size() * 2);
     const std::size_t n = count();
     for (std::size_t i = 0; i < n; ++i) larger[i] = (*this)[i];
     items_ = std::move(larger);
     head_ = 0;
     tail_ = n;
   }
-  std::vector<T> items_;
+  // From the start as large as most collectives ever need: how long a queue gets depends on who is late, and a
+  // late call should not be the one that allocates.
+  static constexpr std::size_t kInitialItems = 32;
+  std::vector<T> items_ = std::vector<T>(kInitialItems);
   std::uint64_t head_ = 0;
   std::uint64_t tail_ = 0;
 };

@@ -96,6 +96,7 @@ Result<std::unique_ptr<Endpoint>> MemoryTransport::open(std::uint32_t lane_index
                                                    theirs->lane, context, theirs->nonce);
   TUTTI_RETURN_IF_ERROR(endpoint->announce());
   lane.endpoints.push_back(endpoint.get());
+  lane.active.reserve(lane.endpoints.capacity());  // endpoints become active on the data path
   return std::unique_ptr<Endpoint>(std::move(endpoint));
 }
 
