@@ -1,5 +1,6 @@
 // The catalogue's rows, grouped by collective. A row's emit function is declared here, next to its use: an
-// algorithm is one new file, one row and one build line. It is longer than 500 lines because it is the one list.
+// algorithm is one new file, one row and one build line. It is longer than 500 lines because it is the one
+// list.
 #include "runtime/algorithms/catalog.hpp"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ Emit reduce_scatter_ring, reduce_scatter_halving, reduce_scatter_direct, reduce_
     reduce_scatter_circulant, reduce_scatter_bine;
 Emit allgather_ring, allgather_recursive_doubling, allgather_bruck, allgather_direct, allgather_pat,
     allgather_circulant, allgather_bine;
-Emit broadcast_binomial, broadcast_knomial, broadcast_chain, broadcast_circulant,
+Emit broadcast_linear, broadcast_binomial, broadcast_knomial, broadcast_chain, broadcast_circulant,
     broadcast_double_binary_tree, broadcast_scatter_allgather;
 Emit reduce_binomial, reduce_knomial, reduce_chain, reduce_circulant, reduce_double_binary_tree,
     reduce_rabenseifner, reduce_linear, reduce_direct;
@@ -348,6 +349,17 @@ constexpr AlgorithmRow kRows[] = {
      true,
      "rounds ceil(log2 p); bytes sent (p-1)/p m",
      "a butterfly of shorter distances, even p; tapered networks and tori",
+     kSegments},
+    {Collective::broadcast,
+     "linear",
+     broadcast_linear,
+     [](std::uint32_t p, Params) {
+       return Claim{if_several(p, 1), p - 1ULL, 1};
+     },
+     {},
+     true,
+     "rounds 1; bytes sent by the root (p-1) m",
+     "from the root to every rank; shared memory, few ranks",
      kSegments},
     {Collective::broadcast,
      "binomial",
