@@ -35,7 +35,6 @@
 namespace tutti {
 
 enum class Family : std::uint8_t { memory, message };
-
 using ByteRange = std::span<std::byte>;
 using ConstByteRange = std::span<const std::byte>;
 
@@ -84,7 +83,6 @@ struct Sink {
 };
 
 using Token = std::uint64_t;
-
 enum class Post : std::uint8_t {
   done,     // complete; no event follows
   pending,  // taken; one event with the token follows
@@ -92,16 +90,14 @@ enum class Post : std::uint8_t {
 };
 
 class Endpoint;
-
 struct Event {
   enum class Kind : std::uint8_t {
     sent,      // send `token` is complete
     received,  // recv `token` is complete
     mismatch,  // the message for recv `token` had another word or length than expected; `word`, `bytes` are
                // what it had; nothing was delivered, the message is consumed, and the recv is complete
-    control,  // control bytes arrived at `endpoint`; `data` is valid until the next progress() of the lane
-    failed,   // the endpoint's peer is gone; every pending token of the endpoint has completed with `failed`
-              // before or follows
+    control,   // control bytes arrived at `endpoint`; `data` is valid until the next progress() of the lane
+    failed,    // the peer of `token` is gone: one event for each token that was pending, none otherwise
   };
   Kind kind = Kind::sent;
   Token token = 0;
@@ -114,10 +110,9 @@ struct Event {
 // What the owner of a lane sleeps on. Exactly one of the three is set.
 struct Waitable {
   int fd = -1;                                // poll(2) for reading
-  const std::uint32_t* futex_word = nullptr;  // FUTEX_WAIT while it holds the value `arm` returned
+  const std::uint32_t* futex_word = nullptr;  // FUTEX_WAIT (shared form) on the value of `arm`
   std::chrono::microseconds longest_poll{0};  // no way to be woken: poll at least this often
 };
-
 struct ArmResult {
   bool is_armed = false;          // false: events are pending, do not sleep
   std::uint32_t futex_value = 0;  // for Waitable::futex_word
@@ -159,8 +154,7 @@ class Endpoint {
   // One-sided access; completes by Event::sent. Refused unless caps().has_rma.
   virtual Result<Post> rma(std::uint32_t channel, const RmaRequest& request, Token token) = 0;
 
-  // Memory family: the peer's heap segment as mapped here (empty until it can be mapped); empty for message
-  // transports.
+  // Memory family: the peer's heap segment as mapped here, empty until it can be; message family: empty.
   virtual ByteRange window(std::uint32_t segment) = 0;
 
   // Completes everything pending exactly once (as `failed`); afterwards no peer touches any buffer of ours
@@ -194,8 +188,7 @@ class Transport {
   // Registers memory for rma by peers. Refused unless caps().has_rma.
   virtual Result<std::unique_ptr<Region>> expose(ByteRange memory) = 0;
 
-  // Moves everything on; fills up to events.size() events, returns how many. Never calls up but for
-  // Sink::deliver.
+  // Moves everything on; fills up to events.size() events, returns how many. Calls up only Sink::deliver.
   virtual std::size_t progress(std::uint32_t lane, std::span<Event> events) = 0;
 
   // Sleeping: w = waitable(lane); if arm(lane).is_armed, the owner may sleep on w and will be woken by the
