@@ -283,34 +283,16 @@ Reduction Reduction::user(UserFunction function, void* context, bool is_commutat
   return reduction;
 }
 
-namespace {
-
-// The heap of the preferred transport that has one.
-SharedHeap& shared_heap_of(const CommGroup& group, const char* name) {
-  Engine& engine = CommGroup::Impl::of(group, name).world().engine();
-  for (std::size_t i = 0; i < engine.transport_count(); ++i) {
-    if (SharedHeap* heap = engine.transport(i).caps().heap) return *heap;
-  }
-  throw_error(unsupported(std::string(name) + ": no transport of this world has shared memory"));
-}
-
-}  // namespace
-
 void* alloc(const CommGroup& group, std::size_t bytes) {
-  Result<ByteRange> memory = shared_heap_of(group, "alloc").allocate(std::max<std::size_t>(bytes, 1));
+  const Result<void*> memory = CommGroup::Impl::of(group, "alloc").world().allocate(bytes);
   throw_if_error(memory.status());
-  return memory->data();
+  return *memory;
 }
 
 void free(const CommGroup& group, void* memory) {
-  if (memory == nullptr) return;
-  SharedHeap& heap = shared_heap_of(group, "free");
-  SharedHeap::Place place;
-  const std::span<std::byte> first(static_cast<std::byte*>(memory), 1);
-  if (!heap.locate(first.data(), first.size(), &place)) {
-    throw_error(invalid_argument("free: memory: this is not from tutti::alloc of the same world"));
-  }
-  heap.release(first);
+  WorldState& world = CommGroup::Impl::of(group, "free").world();
+  if (memory == nullptr || world.release(memory)) return;
+  throw_error(invalid_argument("free: memory: this is not from tutti::alloc of the same world"));
 }
 
 }  // namespace tutti

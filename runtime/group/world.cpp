@@ -222,8 +222,12 @@ Status WorldState::swap_addresses(std::vector<std::unique_ptr<Transport>>& trans
 void WorldState::add(GroupMember& group) {
   const std::lock_guard lock(groups_mutex_);
   groups_[group.context()] = &group;
-  for (std::size_t i = 0; i < dead_ranks_.size(); ++i) {
-    if (group.group_rank_of(dead_ranks_[i]) >= 0) group.on_failure(dead_causes_[i]);
+  if (const auto early = early_failures_.find(group.context()); early != early_failures_.end()) {
+    group.on_failure(early->second);
+    early_failures_.erase(early);
+  }
+  for (const auto& [rank, cause] : deaths_) {
+    if (group.group_rank_of(rank) >= 0) group.on_failure(cause);
   }
 }
 
@@ -245,14 +249,41 @@ GroupMember* WorldState::find(std::uint64_t context) {
 void WorldState::on_failure(std::uint64_t group, int dead_rank, const Status& cause) {
   const std::lock_guard lock(groups_mutex_);
   if (group != 0) {
-    if (GroupMember* member = find(group)) member->on_failure(cause);
+    if (GroupMember* member = find(group)) {
+      member->on_failure(cause);
+    } else {
+      early_failures_.emplace(group, cause);  // bounded by what the hub is willing to stamp
+    }
     return;
   }
-  dead_ranks_.push_back(dead_rank);
-  dead_causes_.push_back(cause);
+  deaths_.emplace_back(dead_rank, cause);
   for (const auto& [context, member] : groups_) {
     if (member->group_rank_of(dead_rank) >= 0) member->on_failure(cause);
   }
+}
+
+// -- shared memory ------------------------------------------------------------------------------------------
+
+Result<void*> WorldState::allocate(std::size_t bytes) {
+  for (std::size_t i = 0; i < engine_->transport_count(); ++i) {
+    SharedHeap* heap = engine_->transport(i).caps().heap;
+    if (heap == nullptr) continue;
+    Result<ByteRange> memory = heap->allocate(std::max<std::size_t>(bytes, 1));
+    if (!memory) return memory.status();
+    const std::lock_guard lock(memory_mutex_);
+    memory_[memory->data()] = {heap, *memory};
+    return static_cast<void*>(memory->data());
+  }
+  return unsupported("no transport of this world has shared memory");
+}
+
+bool WorldState::release(void* memory) {
+  const std::lock_guard lock(memory_mutex_);
+  const auto found = memory_.find(memory);
+  if (found == memory_.end()) return false;
+  found->second.first->release(found->second.second);
+  memory_.erase(found);
+  return true;
 }
 
 }  // namespace tutti

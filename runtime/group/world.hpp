@@ -63,6 +63,10 @@ class WorldState final : private ControlListener {
   void add(GroupMember& group);
   void remove(GroupMember& group);
 
+  // Memory of the shared heap for the program; release says whether the memory was ours. Any thread.
+  Result<void*> allocate(std::size_t bytes);
+  bool release(void* memory);
+
   // Asks all other members how far they have come and waits up to `at_most` for answers; nullopt: no answer.
   // By group rank, the own entry included. Not from the control thread.
   std::vector<std::optional<RankState>> ask_members(std::uint64_t context, std::chrono::milliseconds at_most);
@@ -101,10 +105,14 @@ class WorldState final : private ControlListener {
   std::vector<PeerAddress> peers_;
   std::unique_ptr<Engine> engine_;
 
+  std::mutex memory_mutex_;
+  std::map<void*, std::pair<SharedHeap*, ByteRange>> memory_;  // what the program has allocated
+
   std::mutex groups_mutex_;
   std::map<std::uint64_t, GroupMember*> groups_;
-  std::vector<int> dead_ranks_;  // a group made after the death fails at once
-  std::vector<Status> dead_causes_;
+  // A group that is made only after its failure was stamped, or after the death of a member, fails at once.
+  std::map<std::uint64_t, Status> early_failures_;
+  std::vector<std::pair<int, Status>> deaths_;
 
   std::mutex talk_mutex_;  // the following; never held together with groups_mutex_
   std::condition_variable answered_;

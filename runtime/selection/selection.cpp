@@ -15,16 +15,31 @@ const ParamRow* find_param(const AlgorithmRow& row, std::string_view name) {
   return nullptr;
 }
 
+// How many blocks an unsegmented schedule of the row cuts the vector into. A claim may have to build a whole
+// pattern for it, so the last answer of each row is kept.
+std::uint64_t blocks_of(const AlgorithmRow& row, const AlgorithmParams& params, std::uint32_t size) {
+  struct Answer {
+    std::uint32_t size = 0;
+    std::uint64_t blocks = 0;
+  };
+  constexpr std::size_t kRows = 64;
+  thread_local std::array<Answer, kRows> known;
+  const auto index = static_cast<std::size_t>(&row - catalog().data());
+  AlgorithmParams single = params;
+  single.segments = 1;
+  if (index >= kRows) return std::max<std::uint64_t>(1, row.claim(size, single).blocks);
+  if (known[index].size != size) known[index] = {size, std::max<std::uint64_t>(1, row.claim(size, single).blocks)};
+  return known[index].blocks;
+}
+
 // Pieces of about `segment_bytes`, counted on the whole vector's blocks (the claim's grid), within the row's
 // limits.
 std::uint32_t segments_for(const AlgorithmRow& row, const AlgorithmParams& params,
                            std::uint64_t segment_bytes, const Question& q) {
   const ParamRow* param = find_param(row, "segments");
-  AlgorithmParams single = params;
-  single.segments = 1;
-  const std::uint64_t blocks = std::max<std::uint64_t>(1, row.claim(q.size, single).blocks);
-  const std::uint64_t block_bytes = (q.bytes + blocks - 1) / blocks;
-  const std::uint64_t wanted = (block_bytes + segment_bytes - 1) / segment_bytes;
+  const std::uint64_t blocks = blocks_of(row, params, q.size);
+  const auto divide_up = [](std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); };
+  const std::uint64_t wanted = divide_up(divide_up(q.bytes, blocks), segment_bytes);
   // Rounded up to a power of two, so that calls of similar length share a plan.
   std::uint64_t rounded = 1;
   while (rounded < wanted && rounded < param->max_value) rounded *= 2;

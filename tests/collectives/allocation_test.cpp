@@ -1,5 +1,5 @@
-// From the second call of a signature on nothing is allocated: this executable counts operator new, by
-// thread.
+// Repeated calls of a signature allocate nothing: this executable counts operator new, by thread.
+// Knows no transport's inside.
 #include "tests/support/catch.hpp"
 
 #include <cstdlib>
@@ -123,7 +123,10 @@ std::string exercise_signature(const Member& member, const Signature& s, Buffers
     call.output_counts = buffers.counts;
     call.output_displacements = buffers.displacements;
   }
-  if (Status status = run_to_end(member, call, s.algorithm); !status) return status.to_string();
+  // One call for each slot of the group: a transport connects two ranks when they first talk in it.
+  for (std::uint32_t i = 0; i < GroupContext::kSlots; ++i) {
+    if (Status status = run_to_end(member, call, s.algorithm); !status) return status.to_string();
+  }
   const std::uint64_t before = allocations;
   bool is_right = true;
   for (int i = 0; i < calls; ++i) is_right = run_to_end(member, call, s.algorithm).is_ok() && is_right;
@@ -142,10 +145,11 @@ TEST_CASE("the counter counts", "[scheduler][allocation]") {
   const std::uint64_t before = allocations;
   delete new int(1);
   delete[] new char[3];
-  CHECK(allocations == before + 2);
+  const std::uint64_t made = allocations - before;
+  CHECK(made == 2);
 }
 
-TEST_CASE("the second and later calls of a signature allocate nothing", "[scheduler][allocation]") {
+TEST_CASE("repeated calls of a signature allocate nothing", "[scheduler][allocation]") {
   const auto p = GENERATE(1U, 2U, 4U);
   const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);
   CAPTURE(p, static_cast<int>(kind));
@@ -167,8 +171,12 @@ TEST_CASE("counts and pointers are no part of a signature", "[scheduler][allocat
   const std::string report = world.run([](Member& member) -> std::string {
     Buffers buffers;
     Signature s{Collective::allreduce, "ring", 60000};
-    if (Status status = run_to_end(member, make_call(s, member, buffers), "ring"); !status)
-      return status.to_string();
+    // Of long and of short messages a transport's first one may be special, in each slot.
+    for (std::uint32_t i = 0; i < 2 * GroupContext::kSlots; ++i) {
+      s.count = i < GroupContext::kSlots ? 60000 : 10;
+      if (Status status = run_to_end(member, make_call(s, member, buffers), "ring"); !status)
+        return status.to_string();
+    }
     const std::uint64_t before = allocations;
     bool is_right = true;
     for (std::uint64_t count = 1; count <= 50000; count = count * 3 + 1) {
@@ -183,7 +191,7 @@ TEST_CASE("counts and pointers are no part of a signature", "[scheduler][allocat
   CHECK(report == "");
 }
 
-TEST_CASE("messages between two ranks allocate nothing from the second on", "[scheduler][allocation]") {
+TEST_CASE("repeated messages between two ranks allocate nothing", "[scheduler][allocation]") {
   World world(WorldTransport::inproc, 2);
   const std::string report = world.run([](Member& member) -> std::string {
     std::vector<std::int32_t> data(30000, 5);
@@ -196,7 +204,7 @@ TEST_CASE("messages between two ranks allocate nothing from the second on", "[sc
     call.output = data.data();
     std::uint64_t before = 0;
     for (int i = 0; i < 20; ++i) {
-      if (i == 1) before = allocations;
+      if (i == 2) before = allocations;  // one of each length has passed
       call.count = i % 2 == 0 ? 30000 : 10;
       if (Status status = run_to_end(member, call, ""); !status) return status.to_string();
     }

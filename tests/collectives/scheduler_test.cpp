@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
 #include <numeric>
 #include <random>
 
@@ -62,10 +65,52 @@ std::vector<Group> make_groups(World& world, std::uint64_t number) {
   return groups;
 }
 
-// What the group layer does once ranks run in processes: a rank's failure is told to all.
-void tell_all(World& world, const Status& cause) {
-  for (std::uint32_t r = 0; r < world.size(); ++r) world.member(r).group->fail(cause);
-}
+// Stands in for the group layer's control channel: the first rank with a cause of its own tells it to all; a
+// rank that only saw its peer close waits for that cause; and stalled ranks compare their calls, for messages
+// that nobody ever posts a receive for.
+class Stamp {
+ public:
+  Engine::Options options() {
+    Engine::Options options = World::oversubscribed();
+    options.stall_report = milliseconds(20);
+    options.on_stall = [this](const Stall& stall) { compare(stall); };
+    return options;
+  }
+  void set_world(World& world) { world_ = &world; }
+
+  Status settle(const Status& own) {
+    std::unique_lock lock(mutex_);
+    if (own.code() != StatusCode::peer_failed) tell_all(own);
+    stamped_.wait_for(lock, kPatience, [&] { return !cause_; });
+    return cause_ ? own : cause_;
+  }
+
+ private:
+  void tell_all(const Status& cause) {
+    if (!cause_) return;
+    cause_ = cause;
+    for (std::uint32_t r = 0; r < world_->size(); ++r) world_->member(r).group->fail(cause);
+    stamped_.notify_all();
+  }
+
+  void compare(const Stall& stall) {
+    const std::lock_guard lock(mutex_);
+    const std::uint32_t rank = stall.group->rank();
+    for (const auto& [other, theirs] : stalls_) {
+      if (theirs.sequence != stall.sequence || theirs.fingerprint == stall.fingerprint) continue;
+      tell_all(Status(StatusCode::mismatch,
+                      fmt::format("ranks of one group made different calls: rank {} called {}, rank {} called {}",
+                                  rank, stall.call, other, theirs.call)));
+    }
+    stalls_[rank] = stall;
+  }
+
+  World* world_ = nullptr;
+  std::mutex mutex_;
+  std::condition_variable stamped_;
+  std::map<std::uint32_t, Stall> stalls_;  // the last of each rank
+  Status cause_;
+};
 
 // -- many operations ------------------------------------------------------------------------------------
 
@@ -210,22 +255,22 @@ TEST_CASE("mismatched calls are reported on every rank, naming both", "[schedule
   for (const Mismatch& mismatch : mismatches()) {
     for (std::uint32_t odd = 0; odd < p; ++odd) {
       INFO(mismatch.name << ", p = " << p << ", rank " << odd << " is the odd one");
-      World world(WorldTransport::inproc, p);
+      Stamp stamp;
+      World world(WorldTransport::inproc, p, stamp.options());
+      stamp.set_world(world);
       std::vector<Status> found(p);
       const std::string report = world.run([&](Member& member) -> std::string {
         std::vector<double> input(100000), output(100000);
         // Calls before, so that a number of the sequence is at stake and all slots are in use.
-        for (int i = 0; i < 5; ++i) {
-          if (Status s = member.run(barrier_call()); !s) return s.to_string();
-        }
+        Status s;
+        for (int i = 0; i < 5 && s; ++i) s = member.run(barrier_call());
         Call call = member.rank == odd ? mismatch.other : mismatch.usual;
         call.input = input.data();
         call.output = output.data();
-        Status s = member.run(call);
+        if (s) s = member.run(call);
         // A rank that only sends may be through before anybody notices; its later calls tell.
         for (std::uint32_t i = 0; i < 2 * GroupContext::kSlots && s; ++i) s = member.run(barrier_call());
-        found[member.rank] = s;
-        tell_all(world, s);
+        found[member.rank] = s ? s : stamp.settle(s);
         return {};
       });
       REQUIRE(report == "");

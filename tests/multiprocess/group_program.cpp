@@ -54,8 +54,8 @@ int die(int victim) {
   outlive_the_end();
   const CommGroup world = tutti::init();
   const CommGroup half = world.split(world.rank() % 2);
-  for (int i = 0; i < 5; ++i) add_up(world);
   if (world.rank() == victim) {
+    for (int i = 0; i < 5; ++i) add_up(world);
     // A child that outlives us must not keep the connection open.
     if (::fork() == 0) {
       ::sleep(20);
@@ -63,7 +63,9 @@ int die(int victim) {
     }
     ::raise(SIGKILL);
   }
-  caught([&] { add_up(world); });
+  caught([&] {
+    for (;;) add_up(world);
+  });
   caught([&] { world.barrier(); });  // the same cause again
   if (world.rank() % 2 == victim % 2) {
     caught([&] { add_up(half); });
@@ -76,10 +78,12 @@ int die(int victim) {
 
 int call_differently() {
   const CommGroup world = tutti::init();
-  add_up(world);
   std::vector<float> data(1000);
   const bool is_odd = world.rank() == 1;
-  caught([&] { world.allreduce(data.data(), data.data(), is_odd ? 998 : 1000, tutti::Dtype::f32); });
+  caught([&] {
+    add_up(world);  // a group that fails meanwhile takes even this one along where it is not complete yet
+    world.allreduce(data.data(), data.data(), is_odd ? 998 : 1000, tutti::Dtype::f32);
+  });
   caught([&] { world.barrier(); });
   return 0;
 }
@@ -87,9 +91,11 @@ int call_differently() {
 // Both ranks wait for the other one's broadcast: no message ever arrives that could be found wrong.
 int wait_for_each_other() {
   const CommGroup world = tutti::init();
-  add_up(world);
   std::vector<double> data(16);
-  caught([&] { world.broadcast(std::span(data), 1 - world.rank()); });
+  caught([&] {
+    add_up(world);
+    world.broadcast(std::span(data), 1 - world.rank());
+  });
   return 0;
 }
 

@@ -162,12 +162,16 @@ int schedule_command(int argc, char** argv) {
       return usage_error("schedule", invalid_argument("--check takes a file and no collective"));
     return check_file(options.check_path);
   }
-  if (options.collective.empty() || options.algorithm.empty()) {
-    const auto rows = select_rows(options.collective, options.collective.empty() ? "" : "?");
+  if (options.collective.empty())
     return usage_error("schedule",
-                       options.collective.empty()
-                           ? invalid_argument("name a collective and an algorithm (`tutti info` lists them)")
-                           : rows.status());
+                       invalid_argument("name a collective and an algorithm (`tutti info` lists them)"));
+  if (options.algorithm.empty()) {
+    const auto rows = select_rows(options.collective, "");
+    if (!rows) return usage_error("schedule", rows.status());
+    std::vector<std::string_view> names;
+    for (const AlgorithmRow* row : *rows) names.push_back(row->name);
+    return usage_error("schedule", invalid_argument(fmt::format("name an algorithm of {}; there are: {}",
+                                                                options.collective, joined(names, " "))));
   }
   if (options.rank_count < 1 || options.rank_count > kMostRanks)
     return usage_error("schedule", invalid_argument(fmt::format("-n: expected 1 to {} ranks", kMostRanks)));

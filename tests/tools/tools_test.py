@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""Tests of the tool's command line, through the built program.
+
+Knows what the help promises, nothing of how it is done. Usage: tools_test.py PART TUTTI; 77 is "skipped".
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+COLLECTIVES = "allreduce broadcast reduce allgather reduce_scatter alltoall gather scatter barrier scan exscan".split()
+FIELDS = ("collective bytes count dtype op in_place ranks nodes algorithm transport backend iterations p50_us p95_us min_us "
+          "mean_us algbw_GBs busbw_GBs wrong").split()
+QUICK = ["--budget", "0.02", "--iters", "3", "--warmup", "2"]
+SECONDS = 100
+SKIPPED = 77
+
+tutti = ""
+
+
+def clean_environment(**extra):
+    """Without what a launcher or a user may have set: a test must not depend on where it runs."""
+    kept = {k: v for k, v in os.environ.items()
+            if not k.startswith(("TUTTI_", "I_MPI_")) and k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
+    return {**kept, **extra}
+
+
+def run(*words, **environment):
+    return subprocess.run([tutti, *map(str, words)], capture_output=True, text=True, check=False, timeout=SECONDS,
+                          stdin=subprocess.DEVNULL, env=clean_environment(**environment))
+
+
+def expect(condition, what, result=None):
+    if condition:
+        return
+    print("FAILED: " + what)
+    if result is not None:
+        print(f"status {result.returncode}\n--- stdout\n{result.stdout}--- stderr\n{result.stderr}")
+    sys.exit(1)
+
+
+def expect_usage_error(words, *said, **environment):
+    """Exit status 2, nothing on standard output, and a message that holds all the words."""
+    result = run(*words, **environment)
+    command = " ".join(map(str, words))
+    expect(result.returncode == 2, f"'{command}' must be a usage error", result)
+    expect(not result.stdout, f"'{command}' must print nothing on standard output", result)
+    for text in said:
+        expect(text in result.stderr, f"'{command}' must say: {text}", result)
+
+
+def rows_of(path):
+    with open(path, encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def test_usage(_folder):
+    expect_usage_error([])
+    expect_usage_error(["nonsense"], "no command 'nonsense'")
+    for command in ("bench", "info", "verify", "schedule", "run"):
+        result = run(command, "--help")
+        expect(result.returncode == 0 and len(result.stdout) > 100, f"{command} --help", result)
+        expect(re.match(r"[A-Zu]\w+", result.stdout) is not None, f"{command} --help starts with what it does", result)
+        words = [command, "allreduce"] if command == "bench" else [command]
+        expect_usage_error([*words, "--no-such-option"], "--no-such-option")
+    expect_usage_error(["bench"], "collective")
+    expect_usage_error(["bench", "allredcue"], "allreduce", "exscan")
+    expect_usage_error(["bench", "send_recv"], "allreduce")
+    for words, said in ((["-b", "4q"], "-b"), (["-b", "8", "-e", "4"], "-b"), (["-f", "1"], "-f"), (["--dtype", "f33"], "--dtype"),
+                        (["--op", "plus"], "--op"), (["--op", "band"], "--op"), (["--op", "user"], "--op"), (["-n", "0"], "-n"),
+                        (["--root", "2", "-n", "2"], "--root"), (["--pages", "2m"], "--pages"), (["--alloc", "heap"], "--alloc"),
+                        (["--bind", "socket"], "--bind"), (["--b2b", "--hot"], "--b2b"), (["--plot", "a.pdf"], ".svg"),
+                        (["--iters", "-1"], "--iters"), (["--budget", "0"], "--budget"), (["--against", "nccl"], "openmpi"),
+                        (["--rounds", "0"], "--rounds"), (["--against", "mpich", "--workload", "vgg16"], "--workload")):
+        expect_usage_error(["bench", "allreduce", *words], said)
+    expect_usage_error(["bench", "gather", "--against", "mpich"], "gather is not compared")
+    # An unknown algorithm fails and lists the right ones, however it is asked for.
+    expect_usage_error(["bench", "allreduce", "--algorithm", "rong"], "--algorithm", "ring", "two_shot")
+    expect_usage_error(["bench", "allreduce"], "TUTTI_ADJUST_ALLREDUCE", "column 1", "ring", TUTTI_ADJUST_ALLREDUCE="rong")
+    expect_usage_error(["bench", "barrier", "--algorithm", "ring"], "dissemination")
+    expect_usage_error(["bench", "allreduce"], "TUTTI_TIMEOUT", TUTTI_TIMEOUT="soon")
+    expect_usage_error(["bench", "allreduce", "--threads"], "inside a job", RANK="0", WORLD_SIZE="2")
+    expect_usage_error(["verify", "allreduce", "rong"], "ring")
+    expect_usage_error(["verify", "--all", "-n", "4..2"], "4..2")
+
+
+def test_bench(folder):
+    path = os.path.join(folder, "rows.json")
+    for collective in COLLECTIVES:
+        for ranks, extra in ((2, []), (3, ["--in-place", "--dtype", "int64"])):
+            result = run("bench", collective, "-n", ranks, "-b", 4, "-e", "16k", "-f", 64, "--check", "--json", path, *QUICK, *extra)
+            expect(result.returncode == 0, f"{collective} over {ranks} ranks", result)
+            rows = rows_of(path)
+            expect(len(rows) == (1 if collective == "barrier" else 3), f"{collective}: rows", result)
+            for row in rows:
+                expect(list(row) == FIELDS, f"fields are {list(row)}", result)
+                expect(row["collective"] == collective and row["ranks"] == ranks and row["wrong"] == 0, f"row {row}", result)
+                expect(row["iterations"] == 3 and row["nodes"] == 1 and row["transport"] == "shm", f"row {row}", result)
+                expect(0 < row["min_us"] <= row["p50_us"] <= row["p95_us"] and row["algorithm"], f"row {row}", result)
+                expect(row["in_place"] == bool(extra) and row["dtype"] == ("i64" if extra else "f32"), f"row {row}", result)
+    small = ["-n", 2, "-b", "4k", "-e", "4k", "--json", path, *QUICK]
+    for words in (["--b2b"], ["--hot"], ["--hot", "--in-place"], ["--alloc", "tutti"], ["--pages", "thp"], ["--bind", "none"],
+                  ["--op", "premul_sum"], ["--op", "avg", "--dtype", "bf16"], ["--op", "max", "--dtype", "f8e4m3"]):
+        result = run("bench", "allreduce", "--check", *small, *words)
+        expect(result.returncode == 0 and rows_of(path)[0]["wrong"] == 0, f"allreduce {words}", result)
+    result = run("bench", "allreduce", *small)
+    expect(rows_of(path)[0]["wrong"] is None, "what was not checked has no number of wrong elements", result)
+    result = run("bench", "allreduce", "--check", "--threads", *small)
+    expect(result.returncode == 0 and rows_of(path)[0]["transport"] == "inproc", "ranks as threads", result)
+    result = run("bench", "reduce_scatter", "--check", "--algorithm", "halving", *small)
+    expect(result.returncode == 0 and rows_of(path)[0]["algorithm"] == "halving", "an algorithm by argument", result)
+    # Inside a job each process is a rank, and rank 0 reports.
+    result = run("run", "-n", 3, tutti, "bench", "allgather", "--check", "-b", 4, "-e", 4, "--json", path, *QUICK)
+    expect(result.returncode == 0 and rows_of(path)[0]["ranks"] == 3, "inside tutti run", result)
+    expect(all(line.startswith("[0] ") for line in result.stdout.splitlines()), "rank 0 alone reports", result)
+    result = run("bench", "broadcast", "--check", "--root", 1, "-b", 4, "-e", 4, "-n", 2, *QUICK)
+    expect(result.returncode == 0, "another root", result)
+    result = run("bench", "allreduce", "--json", folder, "-b", 4, "-e", 4, "-n", 2, *QUICK)
+    expect(result.returncode != 0 and "--json" in result.stderr, "a file that cannot be written", result)
+
+
+def test_workload(folder):
+    path = os.path.join(folder, "rows.json")
+    result = run("run", "-n", 4, tutti, "bench", "allreduce", "--workload", "resnet50", "--check", "--json", path, *QUICK,
+                 TUTTI_ADJUST_ALLREDUCE="ring")
+    expect(result.returncode == 0, "resnet50 over 4 ranks", result)
+    rows = rows_of(path)
+    expect(len(rows) == 23, "22 distinct sizes and a total", result)
+    expect(all(row["wrong"] == 0 and row["algorithm"] == "ring" for row in rows), "0 wrong, by ring", result)
+    total = rows[-1]
+    expect(total["row"] == "total" and total["tensors"] == 161 and total["count"] == 25559081, f"total {total}", result)
+    expect(sum(row["tensors"] * row["count"] for row in rows[:-1]) == total["count"], "the sizes make up the total", result)
+
+    csv = os.path.join(folder, "mine.csv")
+
+    def write(text):
+        with open(csv, "w", encoding="utf-8") as out:
+            out.write(text)
+
+    words = ["bench", "allreduce", "-n", 2, "--workload", csv]
+    write("tensor,elements\nembedding,5000\nbias,7\n\nhead,5000\n")
+    result = run(*words, "--check", "--in-place", "--json", path, *QUICK)
+    expect(result.returncode == 0, "a table of one's own", result)
+    expect([(r["count"], r["tensors"], r["wrong"]) for r in rows_of(path)] == [(7, 1, 0), (5000, 2, 0), (10007, 3, 0)], "its rows", result)
+    for text, *said in (("", "empty"), ("tensor,size\na,1\n", "line 1", "'elements'"), ("elements\n12x\n", "line 2", "12x"),
+                        ("elements\n0\n", "line 2"), ("tensor,elements\na,1\nb\n", "line 3", "fields"), ("elements\n", "no rows"),
+                        ("elements\n99999999999999999999\n", "line 2")):
+        write(text)
+        expect_usage_error(words, csv, *said)
+    expect_usage_error(["bench", "allreduce", "--workload", folder + "/none.csv"], "none.csv")
+    expect_usage_error(["bench", "allreduce", "--workload", "resnet49"], "resnet50", "inception3")
+    expect_usage_error(["bench", "barrier", "--workload", "resnet50"], "barrier")
+
+
+def test_info(_folder):
+    result = run("info")
+    expect(result.returncode == 0, "info", result)
+    for name in ("inproc", "shm", "native"):
+        pattern = rf"^  {name}: (available|not available \(.+\))"
+        expect(re.search(pattern, result.stdout, re.M), f"a line about {name}", result)
+    expect("inproc: available" in result.stdout and "recursive_doubling" in result.stdout, "info's content", result)
+    info = json.loads(run("info", "--json").stdout)
+    expect({"version", "build", "compiler", "cpu", "transports", "backends", "algorithms", "default_rules"} <= set(info), "info --json")
+    names = {(row["collective"], row["name"]) for row in info["algorithms"]}
+    expect(("allreduce", "ring") in names and set(c for c, _ in names) == set(COLLECTIVES), "every collective has an algorithm")
+    expect(all(row["cost"] and row["legality"] for row in info["algorithms"]), "every row has a cost and says when it may run")
+    text = run("info", "--env", TUTTI_TIMEOUT="7s", TUTTI_SECRET="hush").stdout
+    expect("TUTTI_TIMEOUT" in text and "7s" in text and "hush" not in text, "info --env: " + text)
+    variables = {v["name"]: v for v in json.loads(run("info", "--env", "--json", TUTTI_SECRET="hush").stdout)}
+    expect(variables["TUTTI_SECRET"]["value"] == "(set)" and variables["TUTTI_LOG"]["value"] is None, "info --env --json")
+    numbers = json.loads(run("info", "--rules", "--json").stdout)
+    expect(any(n["collective"] == "allreduce" and n["algorithm"] == "ring" for n in numbers), "info --rules")
+    expect(all((n["collective"], n["algorithm"]) in names for n in numbers), "every number names an algorithm that exists")
+
+
+def test_schedule(folder):
+    path = os.path.join(folder, "schedule.txt")
+
+    def check(text):
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(text)
+        return run("schedule", "--check", path)
+
+    for words in (["allreduce", "ring"], ["allreduce", "ring", "--in-place", "--loops"], ["allreduce", "two_shot", "--lowered"],
+                  ["allgather", "bruck(radix=3)"], ["allreduce", "ring", "--segments", 3, "--channels", 2, "--fused"],
+                  ["broadcast", "knomial", "--root", 2], ["barrier", "dissemination"]):
+        printed = run("schedule", *words, "-n", 5)
+        expect(printed.returncode == 0 and printed.stdout.count("schedule ") == 5, f"schedule {words}", printed)
+        checked = check(printed.stdout)
+        expect(checked.returncode == 0 and checked.stdout.startswith("proved"), f"proof of {words}", checked)
+    printed = run("schedule", "allreduce", "ring", "-n", 4)
+    checked = check(re.sub(r"send input\[\d\] to \d", lambda m: m.group(0)[:-1] + "0", printed.stdout, count=1))
+    expect(checked.returncode != 0, "a schedule with a wrong peer is refused", checked)
+    checked = check(printed.stdout.replace("scratch.0[", "scratch.9[", 1))
+    expect(checked.returncode != 0, "a schedule with a slot out of bounds is refused", checked)
+    one = run("schedule", "allreduce", "ring", "-n", 4, "--rank", 2)
+    expect(one.stdout.count("schedule ") == 1 and one.stdout in printed.stdout, "one rank of it", one)
+    goal = run("schedule", "allreduce", "ring", "-n", 4, "--goal")
+    expect(goal.returncode == 0 and goal.stdout.startswith("num_ranks 4"), "GOAL", goal)
+    dot = run("schedule", "allreduce", "ring", "-n", 4, "--dot")
+    expect(dot.returncode == 0 and dot.stdout.startswith("digraph"), "dot", dot)
+    expect_usage_error(["schedule", "allreduce"], "two_shot")
+    expect_usage_error(["schedule", "allreduce", "rong"], "two_shot")
+    expect_usage_error(["schedule", "sum", "ring"], "allreduce")
+    expect_usage_error(["schedule", "broadcast", "knomial", "--root", 4], "--root")
+    expect_usage_error(["schedule", "allreduce", "ring", "--root", 1], "no root")
+    expect_usage_error(["schedule", "allreduce", "ring", "--rank", 4], "--rank")
+    expect_usage_error(["schedule", "allreduce", "ring", "-n", 0], "-n")
+    expect_usage_error(["schedule", "allreduce", "two_shot", "--lowered", "--goal"], "lowered")
+    expect_usage_error(["schedule", "--check", folder + "/none"], "none")
+    with open(path, "w", encoding="utf-8") as out:
+        out.write("schedule allreduce rank zero\n")
+    expect_usage_error(["schedule", "--check", path], "line 1")
+
+
+FAKE_PEER = """#!/usr/bin/env python3
+import json, sys
+print("a launcher's own line")
+print("ready", flush=True)
+for line in sys.stdin:
+    words = line.split()
+    if words[0] == "quit":
+        break
+    if words[2] == "16" and sys.argv[1] == "frail":
+        sys.exit("out of luck")
+    keys = dict(word.split("=") for word in words[3:])
+    if keys["dtype"] == "i64":
+        print(json.dumps({"error": "no i64 here"}), flush=True)
+        continue
+    print(json.dumps({"library": "gloo" if sys.argv[1] == "good" else "mpich", "algorithm": sys.argv[1], "transport": "none",
+                      "backend": "fake", "iterations": int(keys["iters"]), "p50_us": 1e6, "p95_us": 1e6, "min_us": 1e6,
+                      "mean_us": 1e6, "wrong": 0}), flush=True)
+"""
+
+
+def test_against(folder):
+    """With peers that are scripts: a good one, one that dies, and one that is not installed."""
+    with open(folder + "/fake", "w", encoding="utf-8") as out:
+        out.write(FAKE_PEER)
+    os.chmod(folder + "/fake", 0o755)
+
+    def library(program, word):
+        return {"program": program, "packages": ["a-package"],
+                "launch": {"command": [], "fits": [], "oversubscribed": [], "program_arguments": [word, "{ranks}"]},
+                "settings": {"one": {"transport": "none", "environment": {}, "launch_arguments": [], "program_arguments": []}},
+                "choose": [{"from": 0, "to": 4, "setting": "one", "algorithm": "small"}, {"setting": "one"}]}
+
+    with open(folder + "/settings.json", "w", encoding="utf-8") as out:
+        json.dump({"libraries": {"gloo": library("fake", "good"), "mpich": library("fake", "frail"),
+                                 "openmpi": library("missing", "")}}, out)
+    path = folder + "/rows.json"
+    words = ["bench", "allreduce", "-n", 2, "-b", 4, "-e", 64, "--against", "openmpi,mpich,gloo", "--peers-dir", folder, "--rounds", 2,
+             "--json", path, "--check", *QUICK]
+    result = run(*words)
+    expect(result.returncode == 0, "a comparison", result)
+    expect("openmpi: not available" in result.stdout and "a-package" in result.stdout, "a peer that is not there is said", result)
+    expect("mpich:one: the program ended; it wrote: out of luck" in result.stderr, "a peer that dies is said", result)
+    rows = rows_of(path)
+    expect([(r["library"], r["bytes"]) for r in rows] == [("tutti", 4), ("mpich", 4), ("gloo", 4), ("tutti", 16), ("gloo", 16),
+                                                          ("tutti", 64), ("gloo", 64)], f"rows {rows}", result)
+    for row in rows:
+        own = row["library"] == "tutti"
+        expect(list(row) == ["library", *FIELDS, *(["best_peer", "ratio"] if own else [])], f"fields {row}", result)
+        if own:
+            expect(row["best_peer"] in ("gloo", "mpich") and row["wrong"] == 0, f"row {row}", result)
+            expect(abs(row["ratio"] - 1e6 / row["p50_us"]) < 1e-4 * row["ratio"], f"ratio of {row}", result)
+    result = run(*words, "--dtype", "i64")
+    expect(result.returncode == 0 and "no i64 here" in result.stderr, "a peer that refuses is said", result)
+    expect("best_peer" not in rows_of(path)[0], "no peer, no ratio", result)
+    expect_usage_error(["bench", "allreduce", "--against", "gloo", "--peers-dir", folder + "/none"], "settings.json")
+
+
+def test_plot(folder):
+    """Drawn where some python3 has matplotlib; a clear message where none has."""
+    words = ["bench", "allreduce", "-n", 2, "-b", 4, "-e", "4k", "-f", 32, "--plot"]
+    result = run(*words, folder + "/plot.svg", *QUICK)
+    if result.returncode != 0:
+        expect("python3-matplotlib" in result.stderr, "the message says what is missing", result)
+        sys.exit(SKIPPED)
+    for name, start in (("plot.svg", b"<?xml"), ("plot.png", b"\x89PNG")):
+        result = run(*words, os.path.join(folder, name), *QUICK)
+        with open(os.path.join(folder, name), "rb") as picture:
+            expect(picture.read(8).startswith(start), name, result)
+    expect(not [name for name in os.listdir(folder) if name.startswith("tutti-bench")], "no temporary file is left")
+
+
+def main():
+    global tutti
+    part, tutti = sys.argv[1], os.path.abspath(sys.argv[2])
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TMPDIR"] = folder
+        globals()["test_" + part](folder)
+    print("passed")
+
+
+if __name__ == "__main__":
+    main()
