@@ -22,8 +22,8 @@ constexpr std::array kEntries = {
 
 // Ranks that are threads of this process find each other here, whichever world they belong to.
 const std::shared_ptr<InprocFabric>& process_fabric() {
-  static const std::shared_ptr<InprocFabric> fabric = make_inproc_fabric();
-  return fabric;
+  static const std::shared_ptr<InprocFabric> kFabric = make_inproc_fabric();
+  return kFabric;
 }
 
 }  // namespace

@@ -91,6 +91,7 @@ bool run_pair(const Options& options, Dtype dtype, Op op) {
   std::vector<std::vector<std::byte>> inputs;
   std::vector<const void*> sources;
   for (std::size_t k = 0; k < options.source_count; ++k) inputs.push_back(make_input(dtype, count, random));
+  sources.reserve(inputs.size());
   for (const auto& input : inputs) sources.push_back(input.data());
   std::vector<std::byte> expected(count * element_bytes);
   std::vector<std::byte> actual(count * element_bytes, std::byte{0xA5});

@@ -8,7 +8,8 @@ namespace {
 
 std::string name_of(const AlgorithmRow& row, const Instance& i) {
   return fmt::format("{} {} over {} ranks{}{}", to_string(row.collective), row.name, i.size,
-                     is_rooted(row.collective) ? fmt::format(", root {}", i.root) : "", i.in_place ? ", in place" : "");
+                     is_rooted(row.collective) ? fmt::format(", root {}", i.root) : "",
+                     i.in_place ? ", in place" : "");
 }
 
 }  // namespace
@@ -36,27 +37,37 @@ Result<std::vector<Schedule>> emit_all(const AlgorithmRow& row, const Instance& 
 }
 
 Status prove(const AlgorithmRow& row, const Instance& i, const std::vector<Schedule>& ranks) {
-  const auto refuse = [&](const std::string& why) { return internal_error(fmt::format("{}: {}", name_of(row, i), why)); };
+  const auto refuse = [&](const std::string& why) {
+    return internal_error(fmt::format("{}: {}", name_of(row, i), why));
+  };
   auto found = verify(ranks, Algebra::multiset);
   if (!found) return found.status().with_context(name_of(row, i));
 
   const Claim claim = row.claim(i.size, i.params);
-  if (found->rounds != claim.rounds) return refuse(fmt::format("claims {} rounds, takes {}", claim.rounds, found->rounds));
+  if (found->rounds != claim.rounds) {
+    return refuse(fmt::format("claims {} rounds, takes {}", claim.rounds, found->rounds));
+  }
   // Blocks sent as a fraction of the vector: sent / grid must equal claimed / claimed grid.
   const std::uint64_t grid = ranks[0].atoms();
   if (found->max_sent_atoms * claim.blocks != claim.sent_blocks * grid) {
-    return refuse(fmt::format("claims {} of {} blocks sent by a rank, sends {} of {}", claim.sent_blocks, claim.blocks,
-                              found->max_sent_atoms, grid));
+    return refuse(fmt::format("claims {} of {} blocks sent by a rank, sends {} of {}", claim.sent_blocks,
+                              claim.blocks, found->max_sent_atoms, grid));
   }
-  if (!row.legality.equal_counts_only && !found->v_safe) return refuse("claims uneven counts: " + found->not_v_safe);
+  if (!row.legality.equal_counts_only && !found->v_safe) {
+    return refuse("claims uneven counts: " + found->not_v_safe);
+  }
   if (!is_reducing(row.collective)) return {};
 
   if (!row.legality.needs_commutative) {
-    if (auto ordered = verify(ranks, Algebra::word); !ordered) return ordered.status().with_context(name_of(row, i));
+    if (auto ordered = verify(ranks, Algebra::word); !ordered) {
+      return ordered.status().with_context(name_of(row, i));
+    }
   }
   auto trees = verify(ranks, Algebra::expression);
   if (!trees) return trees.status().with_context(name_of(row, i));
-  if (row.same_bits && !trees->same_bits) return refuse("claims the same bits on all ranks, but their sums are formed differently");
+  if (row.same_bits && !trees->same_bits) {
+    return refuse("claims the same bits on all ranks, but their sums are formed differently");
+  }
   return {};
 }
 

@@ -1,5 +1,5 @@
-// Proving catalogue rows: emits all ranks' schedules of a row, runs the verifier over them and compares what the row claims with
-// what was found. Used by `tutti verify` and the tests. Knows no transport.
+// Proving catalogue rows: emits all ranks' schedules of a row, runs the verifier over them and compares what
+// the row claims with what was found. Used by `tutti verify` and the tests. Knows no transport.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ struct Instance {
 // The schedules of all ranks. Errors: those of the emit function, with the rank.
 Result<std::vector<Schedule>> emit_all(const AlgorithmRow& row, const Instance& instance);
 
-// Proves the schedules of one instance against their row: what the collective promises, rank order where the row does not ask
-// for a commutative op, equal bits exactly where it claims them, rounds and blocks sent equal to its claim.
-// Errors: internal, naming row, instance and what was found instead.
+// Proves the schedules of one instance against their row: what the collective promises, rank order where the
+// row does not ask for a commutative op, equal bits exactly where it claims them, rounds and blocks sent
+// equal to its claim. Errors: internal, naming row, instance and what was found instead.
 Status prove(const AlgorithmRow& row, const Instance& instance, const std::vector<Schedule>& ranks);
 
 // May the row run this instance at all?

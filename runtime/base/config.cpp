@@ -2,14 +2,14 @@
 // Knows no variable by name; the pages for people are in config_text.cpp.
 #include "runtime/base/config.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <iterator>
 #include <limits>
 #include <numeric>
-
-extern char** environ;
 
 namespace tutti {
 namespace {

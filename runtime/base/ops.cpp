@@ -9,7 +9,7 @@ namespace {
 
 using Row = std::array<std::string_view, 3>;  // one cell per DtypeClass; empty means legal
 
-constexpr std::string_view kLegal = "";
+constexpr std::string_view kLegal;
 constexpr std::string_view kNoBits =
     "bitwise ops are defined on integers and bool, not on floating-point values";
 constexpr std::string_view kNoTruth =

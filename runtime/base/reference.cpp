@@ -139,21 +139,21 @@ template <class Use>
 void with_integer(Dtype dtype, Use use) {
   switch (dtype) {
     case Dtype::i8:
-      return use(std::int8_t());
+      return use(std::int8_t{0});
     case Dtype::u8:
-      return use(std::uint8_t());
+      return use(std::uint8_t{0});
     case Dtype::i16:
-      return use(std::int16_t());
+      return use(std::int16_t{0});
     case Dtype::u16:
-      return use(std::uint16_t());
+      return use(std::uint16_t{0});
     case Dtype::i32:
-      return use(std::int32_t());
+      return use(std::int32_t{0});
     case Dtype::u32:
-      return use(std::uint32_t());
+      return use(std::uint32_t{0});
     case Dtype::i64:
-      return use(std::int64_t());
+      return use(std::int64_t{0});
     default:
-      return use(std::uint64_t());
+      return use(std::uint64_t{0});
   }
 }
 

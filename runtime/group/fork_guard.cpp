@@ -22,7 +22,7 @@ struct Registry {
 
 Registry& registry() {
   static Registry& the_registry = []() -> Registry& {
-    auto* made = new Registry;  // NOLINT: lives as long as the process
+    auto* made = new Registry;  // lives as long as the process
     pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
                    [] {
                      for (const int fd : registry().fds) ::close(fd);

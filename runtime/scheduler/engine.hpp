@@ -78,7 +78,8 @@ class Engine {
   // The rest with the lane held, but for sleep_once and report_stall, which take it themselves.
   bool progress_once();
   void finish(Operation& operation);
-  Operation* take_user_step();  // an operation whose user-defined op is due; the caller runs it without the lane
+  Operation*
+  take_user_step();        // an operation whose user-defined op is due; the caller runs it without the lane
   void fail_operations();  // those of failed groups; closes their endpoints first, so that no peer touches a
                            // buffer afterwards
   std::uint32_t add(Operation* operation);

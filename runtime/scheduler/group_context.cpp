@@ -63,6 +63,8 @@ Result<WorkRef> GroupContext::submit_exclusively(std::shared_ptr<const Plan> pla
   const std::uint32_t slot = slot_of(call, next_sequence_);
   const std::uint32_t sequence = is_message ? next_message_[slot]++ : next_sequence_++;
   TUTTI_RETURN_IF_ERROR(operation->bind(*this, std::move(plan), call, sequence, slot));
+  if (!is_message)
+    submitted_words_[sequence % kRemembered].store(operation->word_, std::memory_order_release);
   operation->retain();  // the group's own reference, until on_complete
   engine_.acquire();
   enqueue(slots_[slot], *operation);
@@ -148,6 +150,11 @@ void GroupContext::close_endpoints() {
       if (endpoint != nullptr) endpoint->close(false);
     }
   }
+}
+
+std::uint64_t GroupContext::submitted_word(std::uint32_t sequence) const {
+  const std::uint64_t word = submitted_words_[sequence % kRemembered].load(std::memory_order_acquire);
+  return word >> 32U == sequence ? word : 0;
 }
 
 void GroupContext::fail(const Status& cause) {

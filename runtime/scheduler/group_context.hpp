@@ -52,6 +52,11 @@ class GroupContext {
   // invalid_argument when two threads submit to one group at once.
   Result<WorkRef> submit(std::shared_ptr<const Plan> plan, const Call& call);
 
+  // The word (fingerprint.hpp) of a collective that this rank has submitted, or 0 if it has not, or so many
+  // later ones that it is forgotten. A rank that got through a mismatched call can so be asked about it. Any
+  // thread.
+  std::uint64_t submitted_word(std::uint32_t sequence) const;
+
   // Fails the group: every pending and later operation completes with `cause`. The first cause wins. Any
   // thread.
   void fail(const Status& cause);
@@ -78,8 +83,11 @@ class GroupContext {
   // those.
   std::uint32_t slot_of(const Call& call, std::uint32_t sequence) const;
 
+  static constexpr std::size_t kRemembered = 64;
+
   Engine& engine_;
   Options options_;
+  std::array<std::atomic<std::uint64_t>, kRemembered> submitted_words_{};  // by sequence modulo kRemembered
   std::atomic<bool> is_submitting_{false};
   std::uint32_t next_sequence_ = 1;
   std::vector<std::uint32_t> next_message_;  // send_recv sequence numbers, by slot

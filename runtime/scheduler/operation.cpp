@@ -93,7 +93,8 @@ Status Operation::bind_counts() {
         fmt::format("{}: {} entries for {} ranks; one per rank is needed", name, list.size(), shape.blocks));
   };
   if (!call_.counts.empty()) {
-    call_.count = std::accumulate(call_.counts.begin(), call_.counts.end(), std::uint64_t{0});  // for messages
+    call_.count =
+        std::accumulate(call_.counts.begin(), call_.counts.end(), std::uint64_t{0});  // for messages
     TUTTI_RETURN_IF_ERROR(check(call_.counts, "counts", false));
     TUTTI_RETURN_IF_ERROR(check(call_.displacements, "displacements", true));
     if (call_.collective == Collective::alltoall) {
@@ -250,15 +251,11 @@ Operation::Issue Operation::issue_message(std::uint32_t index, const PlanStep& s
     fail(status);
     return Issue::pending;
   }
-  const auto channel = static_cast<std::uint32_t>(
-      std::upper_bound(plan_->channels.begin(), plan_->channels.end(), index,
-                       [](std::uint32_t i, const PlanChannel& c) { return i < c.end_step; }) -
-      plan_->channels.begin());
   const std::size_t total = gather_ranges(step);
   const Token token = (std::uint64_t{id_} << 32U) | index;
-  Post post;
+  Post post = Post::pending;
   if (step.kind == PlanStep::Kind::send) {
-    post = endpoint->send(channel, word_, {ranges_.data() + step.first_range, range_total_}, token);
+    post = endpoint->send(step.channel, word_, {ranges_.data() + step.first_range, range_total_}, token);
   } else {
     Sink sink;
     sink.total_bytes = total;
@@ -271,7 +268,7 @@ Operation::Issue Operation::issue_message(std::uint32_t index, const PlanStep& s
       // which only read.
       sink.ranges = {reinterpret_cast<const ByteRange*>(ranges_.data() + step.first_range), range_total_};
     }
-    post = endpoint->recv(channel, word_, sink, token);
+    post = endpoint->recv(step.channel, word_, sink, token);
   }
   if (post == Post::again) return Issue::again;
   return post == Post::done ? Issue::done : Issue::pending;

@@ -116,7 +116,7 @@ class Operation final : public WorkState {
   std::vector<Delivery> deliveries_;        // by step
   std::uint32_t remaining_ = 0;
   std::uint32_t range_total_ = 0;
-  bool is_dirty_ = false;  // an event came, or a post said `again`
+  bool is_dirty_ = false;       // an event came, or a post said `again`
   bool has_user_step_ = false;  // a user-defined op is due or running
   bool is_user_step_taken_ = false;
   std::uint32_t user_step_ = 0;

@@ -26,6 +26,7 @@ class Compiler {
   }
 
   Result<Plan> run() {
+    if (s_.channels > 256) return unsupported("a schedule of more than 256 channels");
     number_steps();
     for (std::uint32_t i : order_) {
       TUTTI_RETURN_IF_ERROR(emit(i));
@@ -65,6 +66,7 @@ class Compiler {
     const Step& work = is_fused ? s_.steps[fused_into_[i]] : step;
     PlanStep out;
     out.peer = step.peer;
+    out.channel = static_cast<std::uint8_t>(step.channel);
     switch (step.verb) {
       case Verb::send:
         out.kind = PlanStep::Kind::send;

@@ -17,7 +17,7 @@ struct PlanStep {
   Kind kind = Kind::copy;
   std::uint8_t source_count = 0;
   std::uint8_t arriving = 0;  // recv_reduce: which source of the reduction is the arriving message
-  std::uint8_t unused = 0;
+  std::uint8_t channel = 0;
   std::uint32_t peer = 0;
   std::uint32_t dst = 0;           // in Plan::slices; send: the slice sent
   std::uint32_t first_source = 0;  // in Plan::slices

@@ -40,7 +40,8 @@ using RuleList = std::vector<RuleItem>;
 // Errors: invalid_argument; the message quotes the text, points at the column and lists what is right there.
 Result<RuleList> parse_rules(Collective collective, std::string_view text);
 
-// Parses one item without conditions, as a call's argument has it. Allocates only what an error message needs.
+// Parses one item without conditions, as a call's argument has it. Allocates only what an error message
+// needs.
 Result<RuleItem> parse_argument(Collective collective, std::string_view text);
 
 // Whether the item's conditions admit a vector of that many bytes over that many ranks; the first item that

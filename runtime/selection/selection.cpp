@@ -28,7 +28,9 @@ std::uint64_t blocks_of(const AlgorithmRow& row, const AlgorithmParams& params, 
   AlgorithmParams single = params;
   single.segments = 1;
   if (index >= kRows) return std::max<std::uint64_t>(1, row.claim(size, single).blocks);
-  if (known[index].size != size) known[index] = {size, std::max<std::uint64_t>(1, row.claim(size, single).blocks)};
+  if (known[index].size != size) {
+    known[index] = {size, std::max<std::uint64_t>(1, row.claim(size, single).blocks)};
+  }
   return known[index].blocks;
 }
 

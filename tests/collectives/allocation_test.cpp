@@ -20,7 +20,10 @@ void* count_and_allocate(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
-// The array and nothrow forms call these.
+// The array and nothrow forms call these. (gcc compares the names of the functions, not what they do.)
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+#endif
 void* operator new(std::size_t bytes) { return count_and_allocate(bytes == 0 ? 1 : bytes, 16); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return count_and_allocate(bytes, static_cast<std::size_t>(alignment));
@@ -170,20 +173,18 @@ TEST_CASE("counts and pointers are no part of a signature", "[scheduler][allocat
   World world(WorldTransport::inproc, 3);
   const std::string report = world.run([](Member& member) -> std::string {
     Buffers buffers;
-    Signature s{Collective::allreduce, "ring", 60000};
-    // Of long and of short messages a transport's first one may be special, in each slot.
-    for (std::uint32_t i = 0; i < 2 * GroupContext::kSlots; ++i) {
-      s.count = i < GroupContext::kSlots ? 60000 : 10;
-      if (Status status = run_to_end(member, make_call(s, member, buffers), "ring"); !status)
-        return status.to_string();
-    }
-    const std::uint64_t before = allocations;
+    Signature s{Collective::allreduce, "ring", 0};
+    std::uint64_t before = 0;
     bool is_right = true;
-    for (std::uint64_t count = 1; count <= 50000; count = count * 3 + 1) {
-      s.count = count;
-      Call call = make_call(s, member, buffers);
-      call.output = buffers.output.data() + count % 7;
-      is_right = run_to_end(member, call, "ring").is_ok() && is_right;
+    // Lengths from one element on, in every slot; then others of the same magnitudes.
+    for (std::uint32_t pass = 0; pass <= GroupContext::kSlots; ++pass) {
+      if (pass == GroupContext::kSlots) before = allocations;
+      for (std::uint64_t length = 60000; length > 0; length /= 3) {
+        s.count = length - (pass == GroupContext::kSlots && length > 2 ? 1 : 0);
+        Call call = make_call(s, member, buffers);
+        call.output = buffers.output.data() + pass;
+        is_right = run_to_end(member, call, "ring").is_ok() && is_right;
+      }
     }
     const std::uint64_t made = allocations - before;
     return is_right && made == 0 ? std::string() : fmt::format("{} allocations", made);

@@ -214,8 +214,8 @@ class Exercise {
     return same(elements(case_.root, blocks_.before(r_), own), output, "the output");
   }
 
-  // v-variant: rank s sends count + s * p + d elements to d, so that every message has a length of its own. In
-  // place what goes to a rank must be as long as what comes from it.
+  // v-variant: rank s sends count + s * p + d elements to d, so that every message has a length of its own.
+  // In place what goes to a rank must be as long as what comes from it.
   std::string alltoall() {
     const auto length = [&](std::uint32_t s, std::uint32_t d) {
       if (!case_.has_counts) return case_.count;

@@ -62,7 +62,8 @@ std::vector<std::uint32_t> plan_steps_of(const Schedule& s, bool uses_marks) {
   std::vector<std::uint32_t> number(s.steps.size(), ~0U);
   std::vector<bool> is_absorbed(s.steps.size());
   for (const Step& step : s.steps) {
-    if (uses_marks && step.verb == Verb::recv && step.fused_with != kNotFused) is_absorbed[step.fused_with] = true;
+    if (uses_marks && step.verb == Verb::recv && step.fused_with != kNotFused)
+      is_absorbed[step.fused_with] = true;
   }
   std::uint32_t next = 0;
   for (std::uint32_t channel = 0; channel < s.channels; ++channel) {
@@ -76,7 +77,8 @@ std::vector<std::uint32_t> plan_steps_of(const Schedule& s, bool uses_marks) {
   return number;
 }
 
-// "" if the plan of this schedule orders everything the schedule orders, with no wait that its channel implies.
+// "" if the plan of this schedule orders everything the schedule orders, with no wait that its channel
+// implies.
 std::string check_plan(const Schedule& schedule) {
   const auto plan = compile(schedule);
   if (!plan) return plan.status().to_string();
@@ -144,8 +146,8 @@ TEST_CASE("plans wait for what the schedule orders, and for no more than they mu
           }
           for (std::size_t v = 0; v < variants.size(); ++v) {
             if (std::string report = check_plan(variants[v]); !report.empty())
-              wrong += fmt::format("{} {} p={} rank {} variant {}: {}\n", to_string(row.collective), row.name, p,
-                                   rank, v, report);
+              wrong += fmt::format("{} {} p={} rank {} variant {}: {}\n", to_string(row.collective), row.name,
+                                   p, rank, v, report);
           }
         }
       }

@@ -24,7 +24,8 @@ const tutti::RuleItem* first_matching(const tutti::RuleList& rules, std::uint64_
     bool matches = item.conditions.empty();
     for (const tutti::RuleCondition& c : item.conditions) {
       require(c.min_bytes <= c.max_bytes && c.min_size <= c.max_size);
-      matches = matches || (c.min_bytes <= bytes && bytes <= c.max_bytes && c.min_size <= size && size <= c.max_size);
+      matches = matches ||
+                (c.min_bytes <= bytes && bytes <= c.max_bytes && c.min_size <= size && size <= c.max_size);
     }
     if (matches) return &item;
   }

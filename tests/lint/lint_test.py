@@ -27,7 +27,8 @@ CLEAN = {
     "runtime/algorithms/catalog.hpp": '#include "runtime/schedule/schedule.hpp"\n',
     "runtime/selection/choose.cpp": '#include "runtime/algorithms/catalog.hpp"\n#include <vector>\n',
     "runtime/scheduler/run.hpp": '#include "transports/transport.hpp"\n',
-    "runtime/group/group.cpp": '#include "tutti/tutti.hpp"\n#include "backends/backend.hpp"\n#include "transports/registry.hpp"\n',
+    "runtime/group/group.cpp": '#include "tutti/tutti.hpp"\n#include "backends/backend.hpp"\n#include "transports/registry.hpp"\n'
+                               '#include "runtime/scheduler/run.hpp"\n#include "backends/native/native_backend.hpp"\n',
     "runtime/include/tutti/tutti.hpp": "",
     "transports/transport.hpp": '#include "runtime/base/status.hpp"\n',
     "transports/registry.hpp": '#include "transports/transport.hpp"\n',
@@ -36,6 +37,7 @@ CLEAN = {
     "transports/shm/wire/cell.cpp": '#include "transports/shm/plugin.hpp"\n#include <sys/mman.h>\n',
     "transports/inproc/plugin.hpp": '#include "transports/transport.hpp"\n',
     "backends/backend.hpp": '#include "runtime/base/status.hpp"\n',
+    "backends/native/native_backend.hpp": '#include "backends/backend.hpp"\n',
     "backends/native/native.cpp": '#include "runtime/scheduler/run.hpp"\n#include "runtime/algorithms/catalog.hpp"\n',
     "topology/topology.hpp": '#include "runtime/base/status.hpp"\n',
     "tests/unit/any_test.cpp": '#include "transports/shm/plugin.hpp"\n#include "runtime/group/group.hpp"\n',

@@ -1,4 +1,5 @@
-// Includes Catch2 version 2 (Debian 12) or 3, whichever is installed. The main function lives in the library `catch_main`.
+// Includes Catch2 version 2 (Debian 12) or 3, whichever is installed. The main function lives in the library
+// `catch_main`.
 #pragma once
 
 #if __has_include(<catch2/catch_all.hpp>)

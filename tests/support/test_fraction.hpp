@@ -1,5 +1,5 @@
-// Chooses the seeded share of heavy test cases that TUTTI_TEST_FRACTION asks for (0.1 under sanitizers, all by default).
-// Knows nothing of what a case is; the caller numbers its cases.
+// Chooses the seeded share of heavy test cases that TUTTI_TEST_FRACTION asks for (0.1 under sanitizers, all
+// by default). Knows nothing of what a case is; the caller numbers its cases.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace tutti::test {
 
-// Is case `case_index` in the share? Every process and every run with the same fraction gives the same answer, so ranks in
-// different processes agree. Case 0 always is, so that no test becomes empty.
+// Is case `case_index` in the share? Every process and every run with the same fraction gives the same
+// answer, so ranks in different processes agree. Case 0 always is, so that no test becomes empty.
 inline bool is_selected(std::uint64_t case_index) {
   static const double fraction = [] {
     const char* text = std::getenv("TUTTI_TEST_FRACTION");

@@ -127,8 +127,8 @@ TEST_CASE("any of several conditions matches; the first matching item wins; a ba
 
 TEST_CASE("spaces between words change nothing", "[selection]") {
   const RuleList tight = rules_of(Collective::allgather, "pat(aggregate=4,segments=2):-4k@2-8,64k-;ring");
-  const RuleList wide = rules_of(
-      Collective::allgather, "  pat ( aggregate = 4 , segments\t= 2 ) : -4k @ 2-8 , 64k- ;\tring  ");
+  const RuleList wide =
+      rules_of(Collective::allgather, "  pat ( aggregate = 4 , segments\t= 2 ) : -4k @ 2-8 , 64k- ;\tring  ");
   REQUIRE(tight.size() == wide.size());
   for (std::size_t i = 0; i < tight.size(); ++i) {
     CHECK(tight[i].row == wide[i].row);
@@ -382,9 +382,9 @@ TEST_CASE("of an alltoallv nothing but p matters", "[selection]") {
 
 TEST_CASE("the canonical text differs where choices may differ", "[selection]") {
   const char* const different[] = {
-      "ring",           "two_shot",       "ring:4k",         "ring:4k-",      "ring:-4k",
-      "ring:4k@4",      "ring:4k@4-",     "ring(segments=2)", "ring(segment=2)", "auto",
-      "ring;two_shot",  "two_shot;ring",  "ring:4k,8k",      "ring:4k;ring:8k"};
+      "ring",          "two_shot",      "ring:4k",          "ring:4k-",        "ring:-4k",
+      "ring:4k@4",     "ring:4k@4-",    "ring(segments=2)", "ring(segment=2)", "auto",
+      "ring;two_shot", "two_shot;ring", "ring:4k,8k",       "ring:4k;ring:8k"};
   std::vector<std::string> texts = {selector_of({}).canonical()};
   for (const char* rules : different) {
     texts.push_back(selector_of({{Collective::allreduce, "V", rules}}).canonical());
@@ -417,7 +417,7 @@ TEST_CASE("a segment size becomes a number of segments of the blocks", "[selecti
   CHECK(segments(4 << 16, 4, "ring(segment=64k)") == 1);
   CHECK(segments((4 << 16) + 1, 4, "ring(segment=64k)") == 2);
   CHECK(segments(4 << 20, 4, "ring(segment=64k)") == 16);
-  CHECK(segments(3 << 20, 4, "ring(segment=64k)") == 16);  // 12, rounded up to a power of two
+  CHECK(segments(3 << 20, 4, "ring(segment=64k)") == 16);                 // 12, rounded up to a power of two
   CHECK(segments(std::uint64_t{1} << 40U, 4, "ring(segment=1)") == 256);  // the row's limit
   CHECK(segments(kMaxBytes, 1, "ring(segment=1)") == 256);
   CHECK(segments(4 << 20, 4, "ring(segments=3)") == 3);

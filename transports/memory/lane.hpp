@@ -40,8 +40,8 @@ class Fifo {
     head_ = 0;
     tail_ = n;
   }
-  // From the start as large as most collectives ever need: how long a queue gets depends on who is late, and a
-  // late call should not be the one that allocates.
+  // From the start as large as most collectives ever need: how long a queue gets depends on who is late, and
+  // a late call should not be the one that allocates.
   static constexpr std::size_t kInitialItems = 32;
   std::vector<T> items_ = std::vector<T>(kInitialItems);
   std::uint64_t head_ = 0;

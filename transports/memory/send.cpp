@@ -132,7 +132,7 @@ bool MemoryEndpoint::try_publish_read(Channel& c, SendOp& op) {
   Instance& instance = host_->instance();
   const MemoryOptions& options = instance.options();
   if (op.total_bytes < options.mapped_read_bytes || op.ranges.size() > kMaxReadRanges) return false;
-  std::array<ReadRange, kMaxReadRanges> list;
+  std::array<ReadRange, kMaxReadRanges> list{};
   std::size_t range_count = 0;
   bool is_all_in_heap = true;
   for (const ConstByteRange& range : op.ranges) {

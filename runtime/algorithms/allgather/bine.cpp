@@ -6,8 +6,9 @@
 // Where p is no power of two a rank may be offered a block twice and takes the first.
 //
 // input: own block; output: p blocks; no scratch; a round's blocks are no single slice and go as several
-// messages to one partner
-// rounds ceil(log2 p); bytes sent per rank (p-1)/p m
+//   messages to one partner
+// rounds ceil(log2 p)
+// bytes sent per rank (p-1)/p m
 // For tapered networks and tori. Segments pay for large vectors.
 // Source: Bine, arXiv 2508.17311; Swing, arXiv 2401.09356 (the same partners).
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"

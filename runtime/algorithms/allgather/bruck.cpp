@@ -6,7 +6,8 @@
 // places, so there is no rotation at the end.
 //
 // input: own block; output: p blocks; no scratch
-// rounds up to ceil(log_radix p), radix-1 messages each; bytes sent per rank (p-1)/p m
+// rounds up to ceil(log_radix p), radix-1 messages each
+// bytes sent per rank (p-1)/p m
 // For small vectors; larger radices where messages are cheap. Segments do not pay.
 // Source: Bruck et al., IEEE TPDS 1997.
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"

@@ -9,7 +9,8 @@
 // rounds ceil(log2 p) (1 less where the windows pass through 3: those two need not wait for each other)
 // bytes sent per rank (p-1)/p m
 // For networks where all ranks are equally near: its last, largest messages go far. Segments pay for large
-// vectors. Source: Traeff, arXiv 2410.14234.
+// vectors.
+// Source: Traeff, arXiv 2410.14234.
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"
 
 namespace tutti {

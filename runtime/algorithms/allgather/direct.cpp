@@ -5,9 +5,11 @@
 // It is the Bruck exchange of radix p.
 //
 // input: own block; output: p blocks; no scratch
-// rounds 1, p-1 messages at once; bytes sent per rank (p-1)/p m
+// rounds 1, p-1 messages at once
+// bytes sent per rank (p-1)/p m
 // For shared memory and full crossbars, all sizes. Segments pay for large vectors over shared memory (pieces
-// stay in cache between writer and readers). Source: textbook.
+// stay in cache between writer and readers).
+// Source: textbook.
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"
 
 namespace tutti {

@@ -9,7 +9,8 @@
 //
 // input: own block; output: p blocks; no scratch; strided slices
 // rounds (longest chain) up to ceil(log2 p); log2 A + P/A - 1 messages, A = aggregate, P = p rounded up to a
-// power of two; bytes sent per rank (p-1)/p m
+//   power of two
+// bytes sent per rank (p-1)/p m
 // Any p with locality: for tapered networks. Segments pay for large vectors with few messages (large A).
 // Source: NCCL 2.23, arXiv 2506.20252.
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"

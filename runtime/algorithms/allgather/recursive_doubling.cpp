@@ -10,9 +10,11 @@
 //   unfold      0-4       0-4        0-4       0-4       0-4
 //
 // input: own block; output: p blocks; no scratch; every message but the last is one range of blocks
-// rounds floor(log2 p) (+ 1 or 2 unless a power of two); bytes sent per rank (p-1)/p m (folded: up to twice)
+// rounds floor(log2 p) (+ 1 or 2 unless a power of two)
+// bytes sent per rank (p-1)/p m (folded: up to twice)
 // The last messages are the largest and go farthest: for small and medium vectors; bruck needs no fold.
-// Segments do not pay. Source: Thakur, Rabenseifner, Gropp, IJHPCA 2005.
+// Segments do not pay.
+// Source: Thakur, Rabenseifner, Gropp, IJHPCA 2005.
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"
 
 namespace tutti {

@@ -9,9 +9,11 @@
 //   round 2  all       all       all       all
 //
 // input: own block; output: p blocks; no scratch
-// rounds p-1; bytes sent per rank (p-1)/p m
+// rounds p-1
+// bytes sent per rank (p-1)/p m
 // Neighbour links only: for large vectors, or networks on which only those are cheap. Segments shorten the
-// pipeline of a hop (receive and pass on overlap). Source: textbook.
+// pipeline of a hop (receive and pass on overlap).
+// Source: textbook.
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"
 
 namespace tutti {

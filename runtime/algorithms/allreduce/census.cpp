@@ -8,9 +8,11 @@
 //   n = 3 -> 5   B from r-2 (its r-4..r-3)     A: all
 //
 // input, output: count elements; scratch: 2 * count
-// rounds ceil(log2 p); bytes sent per rank m ceil(log2 p)
+// rounds ceil(log2 p)
+// bytes sent per rank m ceil(log2 p)
 // order: by distance, another on each rank -> needs a commutative op, and the ranks' results may differ in
-// their last bits. Segments do not pay (tiny vectors only).
+//   their last bits.
+// Segments do not pay (tiny vectors only).
 // Source: Bar-Noy, Kipnis, Schieber, 1993.
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"
 

@@ -8,9 +8,11 @@
 //
 // input, output: count elements; scratch: 3/4 count
 // rounds 2 ceil(log2 p) (2 less where the windows pass through 3: those two need not wait for each other)
-// bytes sent per rank 2(p-1)/p m; order: by distance -> needs commutative op
+// bytes sent per rank 2(p-1)/p m
+// order: by distance -> needs commutative op
 // Long-haul traffic is about that of far-first halving: for networks where all ranks are equally near.
-// Segments pay for large vectors. Source: Traeff, arXiv 2410.14234.
+// Segments pay for large vectors.
+// Source: Traeff, arXiv 2410.14234.
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"
 
 namespace tutti {

@@ -14,7 +14,9 @@
 //
 // input, output: count elements, 2 * segments blocks; scratch: up to 4 blocks
 // rounds 2 h + (segments-1)/2, h <= log2 p + 1 the larger height: a chain of additions passes through a
-// scratch slot every second block; bytes sent per rank 2 m; order: rank order (in-order trees) -> any op
+//   scratch slot every second block
+// bytes sent per rank 2 m
+// order: rank order (in-order trees) -> any op
 // The parameter segments is the pipeline; the segment pass has nothing to add.
 // Source: Sanders, Speck, Traeff 2009; NCCL's trees (patterns/trees.hpp says what differs).
 #include <algorithm>

@@ -5,7 +5,9 @@
 // line reaches all peers and the sum reads theirs in place.
 //
 // input, output: count elements; scratch: (p-1) * count
-// rounds 1; bytes sent per rank (p-1) m; order: rank order -> any op, same bits on all ranks
+// rounds 1
+// bytes sent per rank (p-1) m
+// order: rank order -> any op, same bits on all ranks
 // Segments do not pay (tiny vectors only).
 // Source: vLLM and TensorRT-LLM custom allreduce; faster than two_shot while alpha > m beta (p-1)(p-2)/p.
 #include "runtime/algorithms/patterns/recursive_exchange.hpp"

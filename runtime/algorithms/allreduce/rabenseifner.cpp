@@ -12,8 +12,11 @@
 // rank that finishes them, so every message is one range.
 //
 // input, output: count elements; scratch: 3/4 count
-// rounds 2 log2 P (+ 3 unless p = P); bytes sent per rank 2(P-1)/P m (+ 3/2 m); order: rank order
-// Segments pay for large vectors. Source: Rabenseifner, ICCS 2004, with its split fold; distances doubling.
+// rounds 2 log2 P (+ 3 unless p = P)
+// bytes sent per rank 2(P-1)/P m (+ 3/2 m)
+// order: rank order
+// Segments pay for large vectors.
+// Source: Rabenseifner, ICCS 2004, with its split fold; distances doubling.
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"
 #include "runtime/algorithms/patterns/groups.hpp"
 

@@ -9,7 +9,9 @@
 //   unfold      0-4       0-4       0-4       0-4       0-4
 //
 // input, output: count elements; scratch: count
-// rounds floor(log2 p) (+ 2 unless a power of two); bytes sent per rank m log2 p (+ m); order: rank order
+// rounds floor(log2 p) (+ 2 unless a power of two)
+// bytes sent per rank m log2 p (+ m)
+// order: rank order
 // Segments do not pay: with vectors long enough to cut, rabenseifner or ring move less.
 // Source: Thakur, Rabenseifner, Gropp, IJHPCA 2005; the fold keeps neighbours together.
 #include "runtime/algorithms/patterns/recursive_exchange.hpp"

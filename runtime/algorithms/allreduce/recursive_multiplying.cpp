@@ -6,8 +6,10 @@
 // the largest power of radix below: p = 11 into 9 groups, {0,1} {2,3} {4} ... {10}. A radix above p is p.
 //
 // input, output: count elements; scratch: (radix - 1) * count
-// rounds floor(log_radix p) (+ 2); bytes sent per rank (radix - 1) m floor(log_radix p) (+ m per folded rank)
-// order: rank order. Segments do not pay (small vectors only).
+// rounds floor(log_radix p) (+ 2)
+// bytes sent per rank (radix - 1) m floor(log_radix p) (+ m per folded rank)
+// order: rank order.
+// Segments do not pay (small vectors only).
 // Source: Ruefenacht, Bull, Booth, Parallel Computing 2017 (recursive multiplying); MPICH recexch.
 #include "runtime/algorithms/patterns/recursive_exchange.hpp"
 

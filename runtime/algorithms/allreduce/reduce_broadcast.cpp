@@ -5,10 +5,12 @@
 //          down  0 -> 4, 0 -> 2    then 2 -> 3    and 0 -> 1
 //
 // input, output: count elements; scratch: 2 * count (rank 0; leaves none)
-// rounds 2 * height of the tree (at most 2 ceil(log2 p)); bytes sent per rank up to m ceil(log2 p)
+// rounds 2 * height of the tree (at most 2 ceil(log2 p))
+// bytes sent per rank up to m ceil(log2 p)
 // order: rank order -> any op, same bits on all ranks
 // The fewest messages of all (2(p-1)): for tiny vectors, oversubscribed nodes and ranks that arrive at very
-// different times. Segments pay where it is forced for large vectors. Source: textbook.
+// different times. Segments pay where it is forced for large vectors.
+// Source: textbook.
 #include "runtime/algorithms/patterns/tree_steps.hpp"
 
 namespace tutti {

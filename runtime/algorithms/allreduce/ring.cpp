@@ -10,7 +10,9 @@
 //
 // Every block is added in one order (starting at its own rank), wherever it is needed later: all ranks get
 // the same bits.
-// rounds 2(p-1); bytes sent per rank 2(p-1)/p m; order: rotated per block -> needs a commutative op
+// rounds 2(p-1)
+// bytes sent per rank 2(p-1)/p m
+// order: rotated per block -> needs a commutative op
 //
 // Source: Patarasuk, Yuan, JPDC 2009.
 #include "runtime/schedule/builder.hpp"

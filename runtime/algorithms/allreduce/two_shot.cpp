@@ -7,10 +7,12 @@
 //   round 2   sends block 2 to all; receives blocks 0, 1, 3
 //
 // input, output: count elements; scratch: (p-1) * ceil(count/p)
-// rounds 2; bytes sent per rank 2(p-1)/p m; order: rank order -> any op, same bits on all ranks, whatever p's
-// blocks. Segments pay for large vectors: the additions of one hide behind the messages of the next.
+// rounds 2
+// bytes sent per rank 2(p-1)/p m
+// order: rank order -> any op, same bits on all ranks, whatever p's blocks.
+// Segments pay for large vectors: the additions of one hide behind the messages of the next.
 // Source: direct reduce-scatter and allgather (the circulant exchange with one window); lowered over shared
-// memory it is the slice-parallel reduction that reads q inputs and writes q outputs.
+//   memory it is the slice-parallel reduction that reads q inputs and writes q outputs.
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"
 
 namespace tutti {

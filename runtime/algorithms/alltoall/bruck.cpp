@@ -1,5 +1,6 @@
 // Bruck alltoall: blocks travel digit by digit of their distance, many in one message; few messages, more
-// bytes. Knows nothing of transports, dtypes, time or memory.
+// bytes.
+// Knows nothing of transports, dtypes, time or memory.
 //
 // Index i on rank r means the block that is i ranks away from its destination or origin: at first input block
 // r+i, in the end output block r-i. It moves by z * radix^j for each digit z at place j of i.
@@ -9,8 +10,9 @@
 // is needed at the end. The indices of one message are gathered in scratch.
 //
 // input, output: p blocks; scratch: about 2 ceil(p/radix) (radix-1) blocks, in place at least p.
-// rounds ceil(log_radix p) of up to radix-1 messages; bytes sent per rank: the sum of nonzero digits of
-// 1..p-1, blocks (radix 2: about m/2 log2 p). A slot takes blocks of several pairs of ranks -> equal counts.
+// rounds ceil(log_radix p) of up to radix-1 messages
+// bytes sent per rank: the sum of nonzero digits of 1..p-1, blocks (radix 2: about m/2 log2 p).
+// A slot takes blocks of several pairs of ranks -> equal counts.
 // Source: Bruck, Ho, Kipnis, Upfal, Weathersby, TPDS 1997.
 #include <algorithm>
 #include <vector>

@@ -1,12 +1,14 @@
 // Alltoall by direct messages, each block straight to its owner: all at once (linear) or in the order of a
-// tournament (pairwise). Knows nothing of transports, dtypes, time or memory.
+// tournament (pairwise).
+// Knows nothing of transports, dtypes, time or memory.
 //
 // input: p blocks, block d for rank d; output: p blocks, block s from rank s; scratch: none, in place p-1
-// blocks.
-// rounds 1 (no message waits for another); bytes sent per rank (p-1)/p m; counts may differ (alltoallv).
+//   blocks.
+// rounds 1 (no message waits for another)
+// bytes sent per rank (p-1)/p m; counts may differ (alltoallv).
 // linear posts every receive, then every send, nearest rank first: lowest latency while ranks are few.
-// pairwise posts exchange after exchange; in step d all ranks form disjoint pairs (p a power of two: r and
-// r xor d) or shifts, so that a transport that works off its queue in order loads each rank once per step.
+// pairwise posts exchange after exchange; in step d all ranks form disjoint pairs (p a power of two: r and r
+// xor d) or shifts, so that a transport that works off its queue in order loads each rank once per step.
 // In place, a block that arrives would overwrite one not yet sent: outgoing blocks are set aside first.
 // Source: pairwise exchange and "isend/irecv" of MPICH and Open MPI.
 #include "runtime/schedule/builder.hpp"

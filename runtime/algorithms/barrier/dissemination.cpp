@@ -1,5 +1,6 @@
 // Dissemination barrier: in step j every rank tells the ranks radix^j, 2 radix^j, ... places up what it
-// knows. Knows nothing of transports, dtypes, time or memory.
+// knows.
+// Knows nothing of transports, dtypes, time or memory.
 //
 // p = 5, radix 2; whose arrival each rank knows of after step j:
 //            rank 0       rank 1       rank 2       rank 3       rank 4
@@ -7,7 +8,8 @@
 //   j = 1    2-0          3-1          4-2          0-3          1-4
 //   j = 2    all          all          all          all          all
 //
-// One empty atom, so that a message is a flag. rounds ceil(log_radix p) of up to radix-1 messages; bytes 0.
+// One empty atom, so that a message is a flag.
+// rounds ceil(log_radix p) of up to radix-1 messages; bytes 0.
 // Source: Hensgen, Finkel, Manber, IJPP 1988; radix > 2 as in MPICH's k-way dissemination.
 #include <algorithm>
 #include <vector>

@@ -1,12 +1,12 @@
-// Recursive doubling barrier: in step j pairs of ranks 2^j apart tell each other what they know. Knows
-// nothing of transports, dtypes, time or memory.
+// Recursive doubling barrier: in step j pairs of ranks 2^j apart tell each other what they know.
+// Knows nothing of transports, dtypes, time or memory.
 //
 // p = 5 is folded into 4 groups, {0 1} {2} {3} {4}; rank 1 reports to rank 0 and waits for its word:
 //   1 -> 0      0 <-> 2, 3 <-> 4      0 <-> 3, 2 <-> 4      0 -> 1
 //
-// One empty atom, so that a message is a flag. rounds floor(log2 p), and 2 where p is no power of two; bytes
-// 0. Each rank talks to one partner per step, in both directions; dissemination needs fewer rounds for most
-// p.
+// One empty atom, so that a message is a flag.
+// rounds floor(log2 p), and 2 where p is no power of two; bytes 0.
+// Each rank talks to one partner per step, in both directions; dissemination needs fewer rounds for most p.
 #include "runtime/algorithms/patterns/groups.hpp"
 #include "runtime/schedule/builder.hpp"
 

@@ -1,4 +1,5 @@
-// Broadcast along a chain, block after block. Knows nothing of transports, dtypes, time or memory.
+// Broadcast along a chain, block after block.
+// Knows nothing of transports, dtypes, time or memory.
 //
 // p = 4, root 0, 3 blocks; which block crosses each edge in each step of the pipeline:
 //            0 -> 1   1 -> 2   2 -> 3
@@ -9,7 +10,8 @@
 //   step 4                     2
 //
 // input (root): count elements; output: count elements; scratch: none
-// rounds p-1 along the chain (blocks + p - 2 steps of the pipeline); bytes sent per rank m
+// rounds p-1 along the chain (blocks + p - 2 steps of the pipeline)
+// bytes sent per rank m
 // Source: textbook; best for huge vectors and few ranks.
 #include "runtime/algorithms/patterns/spread.hpp"
 

@@ -1,5 +1,5 @@
-// Broadcast of n blocks over a circulant graph in the fewest rounds possible, any p. Knows nothing of
-// transports, dtypes, time or memory.
+// Broadcast of n blocks over a circulant graph in the fewest rounds possible, any p.
+// Knows nothing of transports, dtypes, time or memory.
 //
 // p = 5, root 0, 3 blocks; the block that each rank receives in each round, from the rank `skip` places
 // below:
@@ -12,8 +12,9 @@
 //
 // input (root): count elements; output: count elements; scratch: none
 // rounds: a block is at most ceil(log2 p) + 1 hops from the root; the pipeline takes blocks - 1 + ceil(log2
-// p) steps of one send and one receive; bytes sent by the root (1 + (ceil(log2 p) - 1) / blocks) m Source:
-// Träff, arXiv 2312.11236 and ACM TOPC 3735139; see patterns/circulant_spread.cpp.
+//   p) steps of one send and one receive
+// bytes sent by the root (1 + (ceil(log2 p) - 1) / blocks) m
+// Source: Träff, arXiv 2312.11236 and ACM TOPC 3735139; see patterns/circulant_spread.cpp.
 #include "runtime/algorithms/patterns/spread.hpp"
 
 namespace tutti {

@@ -1,11 +1,12 @@
-// Broadcast down a k-nomial tree; the binomial tree is radix 2. Knows nothing of transports, dtypes, time or
-// memory.
+// Broadcast down a k-nomial tree; the binomial tree is radix 2.
+// Knows nothing of transports, dtypes, time or memory.
 //
 // p = 5, root 0, radix 2:   0 -> 4, 0 -> 2, 0 -> 1, 2 -> 3        radix 4:   0 -> 4, 0 -> 1, 2, 3
 //
 // input (root): count elements; output: count elements; scratch: none
-// rounds floor(log2 p) (radix k: the most nonzero digits, base k, of a number below p); bytes sent by the
-// root m per child, ceil(log2 p) children for radix 2. A high radix trades bytes at the root for depth.
+// rounds floor(log2 p) (radix k: the most nonzero digits, base k, of a number below p)
+// bytes sent by the root m per child, ceil(log2 p) children for radix 2.
+// A high radix trades bytes at the root for depth.
 // Source: textbook; ranks counted from the root, largest subtree first.
 #include "runtime/algorithms/patterns/tree_steps.hpp"
 

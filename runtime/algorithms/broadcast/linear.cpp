@@ -1,12 +1,13 @@
-// Linear broadcast: the root sends to every rank itself. Knows nothing of transports, dtypes, time or memory.
+// Linear broadcast: the root sends to every rank itself.
+// Knows nothing of transports, dtypes, time or memory.
 //
 // p = 4, root 0:   0 -> 1, 0 -> 2, 0 -> 3, all at once
 //
 // input (root): count elements; output: count elements; scratch: none
-//
-// rounds 1; bytes sent by the root (p-1) m. Where ranks read the root's memory themselves (shared memory)
-// they do so side by side, and the root only says where it lies.
-//
+// rounds 1
+// bytes sent by the root (p-1) m
+// Where ranks read the root's memory themselves (shared memory) they do so side by side, and the root only
+// says where it lies.
 // Source: textbook.
 #include "runtime/schedule/builder.hpp"
 

@@ -1,5 +1,5 @@
-// Broadcast as a scatter down a binomial tree and an allgather around a ring. Knows nothing of transports,
-// dtypes, time or memory.
+// Broadcast as a scatter down a binomial tree and an allgather around a ring.
+// Knows nothing of transports, dtypes, time or memory.
 //
 // p = 4, root 0; blocks held after the scatter, and what the ring still brings:
 //   rank 0   0 1 2 3     -
@@ -9,9 +9,10 @@
 // What a rank already holds from the scatter is not sent to it again, the root receives nothing.
 //
 // input (root): count elements; output: count elements; scratch: none
-// rounds p-1; bytes sent by the root 2(p-1)/p m, by others at most (p-1)/p m plus what they scatter
+// rounds p-1
+// bytes sent by the root 2(p-1)/p m, by others at most (p-1)/p m plus what they scatter
 // Source: Barnett, Shuler, van de Geijn, Gupta, Payne, Watts 1994; without the double deliveries, Zhou,
-// Marjanović, Niethammer, Gracia, ICPP workshops 2015.
+//   Marjanović, Niethammer, Gracia, ICPP workshops 2015.
 #include "runtime/algorithms/patterns/spread.hpp"
 #include "runtime/algorithms/patterns/trees.hpp"
 

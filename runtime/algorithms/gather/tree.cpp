@@ -1,5 +1,5 @@
-// Gather up a tree: binomial, or straight to the root (linear). Knows nothing of transports, dtypes, time or
-// memory.
+// Gather up a tree: binomial, or straight to the root (linear).
+// Knows nothing of transports, dtypes, time or memory.
 //
 // p = 5, root 0, binomial; blocks in each message:   1: 1 -> 0   3: 3 -> 2   2 3: 2 -> 0   4: 4 -> 0
 // The scatter's moves backwards. Subtrees are ranges of ranks counted from the root, so a message is one

@@ -6,7 +6,9 @@
 //   block 2 = (((x0 + x1) + x2) + x3), to rank 0
 //
 // input: count elements; output (root): count elements; scratch: (p-1) * ceil(count/p)
-// rounds 2; bytes sent per rank m; order: rank order for every root -> any op, same bits whatever the root.
+// rounds 2
+// bytes sent per rank m
+// order: rank order for every root -> any op, same bits whatever the root.
 // The linear reduce of large vectors: no rank receives more than 2 m, and every rank adds its share.
 // Source: the two-shot allreduce of shared-memory and NVLink libraries, its second half to one rank only.
 #include <vector>

@@ -1,11 +1,12 @@
-// Reduce up a k-nomial tree; the binomial tree is radix 2. Knows nothing of transports, dtypes, time or
-// memory.
+// Reduce up a k-nomial tree; the binomial tree is radix 2.
+// Knows nothing of transports, dtypes, time or memory.
 //
 // p = 5, root 0, radix 2:   1 -> 0, 3 -> 2, 2 -> 0, 4 -> 0: the broadcast's tree, backwards
 //
 // input: count elements; output (root): count elements; scratch: partial sums and one or two levels' arrivals
-// rounds floor(log2 p) (radix k: the most nonzero digits, base k, of a number below p); bytes sent per rank
-// m; order: from the root's rank upwards, around the end -> needs a commutative op unless the root is rank 0
+// rounds floor(log2 p) (radix k: the most nonzero digits, base k, of a number below p)
+// bytes sent per rank m
+// order: from the root's rank upwards, around the end -> needs a commutative op unless the root is rank 0
 #include "runtime/algorithms/patterns/tree_steps.hpp"
 
 namespace tutti {

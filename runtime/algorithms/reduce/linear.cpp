@@ -2,8 +2,10 @@
 // Knows nothing of transports, dtypes, time or memory.
 //
 // input: count elements; output (root): count elements; scratch (root): (p-1) * count
-// rounds 1; bytes sent per rank m, received by the root (p-1) m; order: rank order for every root, so the row
-// serves ops that do not commute and gives the same bits whatever the root.
+// rounds 1
+// bytes sent per rank m, received by the root (p-1) m
+// order: rank order for every root, so the row serves ops that do not commute and gives the same bits
+//   whatever the root.
 // Source: MPI implementations' linear reduce; here one n-ary addition instead of p-1 passes over the result.
 #include <vector>
 

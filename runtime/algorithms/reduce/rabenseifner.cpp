@@ -1,12 +1,13 @@
-// Rabenseifner's reduce: a reduce-scatter, then a gather of the finished blocks up a binomial tree. Knows
-// nothing of transports, dtypes, time or memory.
+// Rabenseifner's reduce: a reduce-scatter, then a gather of the finished blocks up a binomial tree.
+// Knows nothing of transports, dtypes, time or memory.
 //
 // p = 4, root 0:   every rank adds up its own block       ranks 0 1 2 3: block 0, 1, 2, 3
 //                  1 -> 0, 3 -> 2, then 2 and 3 -> 0      rank 0: all
 // The reduce-scatter is the circulant one, which needs no power of two.
 //
 // input: count elements; output (root): count elements; scratch: about 3/2 vectors
-// rounds at most 2 ceil(log2 p); bytes sent per rank at most about 3/2 m, received by the root 2(p-1)/p m;
+// rounds at most 2 ceil(log2 p)
+// bytes sent per rank at most about 3/2 m, received by the root 2(p-1)/p m
 // order: rotated per block -> needs a commutative op
 // Source: Thakur, Rabenseifner, Gropp, IJHPCA 2005; Träff, arXiv 2410.14234.
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"

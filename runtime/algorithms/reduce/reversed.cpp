@@ -1,5 +1,5 @@
-// Pipelined reduces: the pipelined broadcasts, played backwards. Knows nothing of transports, dtypes, time or
-// memory.
+// Pipelined reduces: the pipelined broadcasts, played backwards.
+// Knows nothing of transports, dtypes, time or memory.
 //
 // Every broadcast in which each rank receives each block once becomes a reduce when its moves are played from
 // last to first, receives as sends and sends as receives with an addition; same rounds and bytes, with sent

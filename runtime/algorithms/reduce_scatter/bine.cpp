@@ -5,7 +5,9 @@
 // first message has p/2 blocks, the last one.
 //
 // input: p blocks; output: own block; scratch: about 5/4 p blocks
-// rounds ceil(log2 p); bytes sent per rank (p-1)/p m; order: along the butterfly -> needs commutative op
+// rounds ceil(log2 p)
+// bytes sent per rank (p-1)/p m
+// order: along the butterfly -> needs commutative op
 // A round's blocks are no single slice and go as several messages to one partner. For tapered networks and
 // tori. Segments pay for large vectors.
 // Source: Bine, arXiv 2508.17311; Swing, arXiv 2401.09356 (the same partners).

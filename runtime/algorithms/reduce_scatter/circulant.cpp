@@ -7,9 +7,11 @@
 //
 // input: p blocks; output: own block; scratch: about 5/4 p blocks
 // rounds ceil(log2 p) (1 less where the windows pass through 3: those two need not wait for each other)
-// bytes sent per rank (p-1)/p m; order: by distance -> needs commutative op
+// bytes sent per rank (p-1)/p m
+// order: by distance -> needs commutative op
 // For networks where all ranks are equally near: its first, largest messages go far. Segments pay for large
-// vectors. Source: Traeff, arXiv 2410.14234.
+// vectors.
+// Source: Traeff, arXiv 2410.14234.
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"
 
 namespace tutti {

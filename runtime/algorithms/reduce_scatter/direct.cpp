@@ -5,9 +5,12 @@
 // data.
 //
 // input: p blocks; output: own block; scratch: p-1 blocks
-// rounds 1, p-1 messages at once; bytes sent per rank (p-1)/p m; order: rank order -> any op
+// rounds 1, p-1 messages at once
+// bytes sent per rank (p-1)/p m
+// order: rank order -> any op
 // For shared memory and full crossbars, all sizes. Segments pay for large vectors: the additions of one hide
-// behind the messages of the next. Source: textbook (the direct allgather backwards).
+// behind the messages of the next.
+// Source: textbook (the direct allgather backwards).
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"
 
 namespace tutti {

@@ -12,10 +12,13 @@
 //   distance 2  0 1: all        2: all         3: all         4: all
 //
 // input: p blocks; output: own block; scratch: about 5/4 p blocks (folded: up to 5/2)
-// strided slices, several per message where folded
-// rounds floor(log2 p) (+ 1 or 2 unless a power of two); bytes sent per rank (p-1)/p m (m folded)
-// order: rank order. For medium vectors; direct needs no chain of additions but p-1 messages.
-// Segments pay for large vectors. Source: Thakur, Rabenseifner, Gropp, IJHPCA 2005, distances reversed.
+// messages: strided slices, several per message where folded
+// rounds floor(log2 p) (+ 1 or 2 unless a power of two)
+// bytes sent per rank (p-1)/p m (m folded)
+// order: rank order.
+// For medium vectors; direct needs no chain of additions but p-1 messages.
+// Segments pay for large vectors.
+// Source: Thakur, Rabenseifner, Gropp, IJHPCA 2005, distances reversed.
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"
 
 namespace tutti {

@@ -7,11 +7,13 @@
 //   aggregate 2         3 7 to r+1 | 1 5 to r+1 | 2 6 to r+2 | 4 to r+4
 //
 // input: p blocks; output: own block; scratch: two messages' arrivals and the partial sums not yet sent,
-// about A (2 + log2(P/A)) blocks with A = aggregate, P = p rounded up to a power of two
-// rounds (longest chain) about log2 A + 3/4 P/A of log2 A + P/A - 1 messages; bytes sent per rank (p-1)/p m
+//   about A (2 + log2(P/A)) blocks with A = aggregate, P = p rounded up to a power of two
+// rounds (longest chain) about log2 A + 3/4 P/A of log2 A + P/A - 1 messages
+// bytes sent per rank (p-1)/p m
 // order: by distance -> needs commutative op
 // Any p with locality and bounded scratch: for tapered networks and large vectors. Segments pay with few
-// messages (large A). Source: NCCL 2.23, arXiv 2506.20252.
+// messages (large A).
+// Source: NCCL 2.23, arXiv 2506.20252.
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"
 
 namespace tutti {

@@ -8,8 +8,11 @@
 //   s = 2    0: all        1: all        2: all        3: all
 //
 // input: p blocks; output: own block; scratch: 3 blocks
-// rounds p-1; bytes sent per rank (p-1)/p m; order: rotated per block -> needs commutative op
-// Segments pay: the addition of one hides behind the message of the next. Source: Patarasuk, Yuan, JPDC 2009.
+// rounds p-1
+// bytes sent per rank (p-1)/p m
+// order: rotated per block -> needs commutative op
+// Segments pay: the addition of one hides behind the message of the next.
+// Source: Patarasuk, Yuan, JPDC 2009.
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"
 
 namespace tutti {

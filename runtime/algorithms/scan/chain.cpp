@@ -9,7 +9,9 @@
 // The vector travels in `segments` blocks, so that p ranks work at the same time.
 //
 // input, output: count elements; scratch: none to 2 * count
-// rounds p-1; bytes sent per rank m; order: rank order -> any op, same bits as a serial loop over the ranks.
+// rounds p-1
+// bytes sent per rank m
+// order: rank order -> any op, same bits as a serial loop over the ranks.
 #include "runtime/schedule/builder.hpp"
 
 namespace tutti {

@@ -1,5 +1,6 @@
 // Scan and exscan by recursive doubling (Hillis, Steele): in step d every rank hands the sum of the d ranks
-// that end with it to the rank d places up. Knows nothing of transports, dtypes, time or memory.
+// that end with it to the rank d places up.
+// Knows nothing of transports, dtypes, time or memory.
 //
 // p = 5; which ranks' contributions each rank has summed after step d:
 //            rank 0   rank 1   rank 2   rank 3   rank 4
@@ -10,8 +11,9 @@
 // Exscan adds what arrived, without the own contribution, in one pass at the end; rank 0 writes nothing.
 //
 // input, output: count elements; scratch: ceil(log2 p) * count, exscan twice that
-// rounds floor(log2 p) (the last step's message often needs no earlier one); bytes sent per rank
-// ceil(log2 p) m; order: rank order -> any op; the grouping of additions differs from rank to rank.
+// rounds floor(log2 p) (the last step's message often needs no earlier one)
+// bytes sent per rank ceil(log2 p) m
+// order: rank order -> any op; the grouping of additions differs from rank to rank.
 // Source: Hillis, Steele, CACM 1986.
 #include <vector>
 

@@ -1,5 +1,5 @@
-// Scatter down a tree: binomial, or straight from the root (linear). Knows nothing of transports, dtypes,
-// time or memory.
+// Scatter down a tree: binomial, or straight from the root (linear).
+// Knows nothing of transports, dtypes, time or memory.
 //
 // p = 5, root 0, binomial; blocks in each message:   4: 0 -> 4   2 3: 0 -> 2   1: 0 -> 1   3: 2 -> 3
 // Subtrees are ranges of ranks counted from the root, so a message is one range of blocks, which may wrap
