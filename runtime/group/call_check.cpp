@@ -67,9 +67,8 @@ Extent input_extent(const Call& call, std::uint32_t rank, std::uint32_t size) {
     case Collective::scatter:
       return {is_root(call, rank), full_count(call, size)};
     case Collective::barrier:
-      return {};
     case Collective::broadcast:
-      return {};  // one buffer, taken as the output
+      return {};  // broadcast: one buffer, taken as the output
     case Collective::send_recv:
       return {call.is_send, call.count};
     default:

@@ -58,6 +58,9 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   void on_failure(const Status& cause) override;
   std::uint32_t submitted_sequence() const override;
   std::string describe_submitted() const override;
+  std::uint64_t submitted_word(std::uint32_t sequence) const override {
+    return group_->submitted_word(sequence);
+  }
 
  private:
   Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context);

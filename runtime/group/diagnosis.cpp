@@ -1,13 +1,14 @@
 // Why an operation does not end: ranks compare the calls they are stuck in and ask each other how far they
 // have come. Part of WorldState; knows no transport.
 //
-// A stalled rank tells one other member (rank = sequence mod p) the fingerprint of its call. Whoever makes a
-// different call with the same number is stuck as well, or its message is found wrong where it arrives; in
-// the first case both tell the same rank, which sees the difference even if no message ever arrives.
+// A stalled rank tells one other member (rank = sequence mod p, later the next one) the fingerprint of its
+// call. That member compares it with what others told it and with its own call of that number, which may be
+// complete: ranks that broadcast from different roots can all be done but one.
 #include <fmt/format.h>
 
 #include "runtime/base/log.hpp"
 #include "runtime/group/world.hpp"
+#include "runtime/scheduler/fingerprint.hpp"
 
 namespace tutti {
 namespace {
@@ -34,7 +35,7 @@ void WorldState::on_stall(const Stall& stall) {
     const std::lock_guard lock(groups_mutex_);
     if (GroupMember* group = find(stall.group->context())) {
       const std::vector<int>& ranks = group->world_ranks();
-      target = ranks[stall.sequence % ranks.size()];
+      target = ranks[(stall.sequence + stall.number) % ranks.size()];
     }
   }
   if (target < 0) return;
@@ -104,10 +105,15 @@ void WorldState::on_report(int source, ByteReader& reader) {
     }
     reports[source] = report;
   }
-  if (other < 0) return;
   const std::lock_guard lock(groups_mutex_);
   GroupMember* group = find(context);
   if (group == nullptr) return;
+  if (other < 0) {
+    const std::uint64_t word = group->submitted_word(sequence);
+    if (word == 0 || static_cast<std::uint32_t>(word) == report.fingerprint) return;
+    other = info().rank;
+    other_call = describe_word(word);
+  }
   int first = group->group_rank_of(other), second = group->group_rank_of(source);
   std::string first_call = other_call, second_call = report.call;
   if (second < first) {

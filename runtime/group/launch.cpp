@@ -165,7 +165,9 @@ Result<LaunchInfo> launch_from_unique_id(std::string_view id, int rank, int size
                               is_hex(id.substr(kIdPrefix.size(), kIdNameDigits)) &&
                               is_hex(id.substr(id.size() - kIdSecretDigits));
   // The id is not repeated in the message: it holds the secret.
-  if (!is_well_formed) return invalid_argument("unique id: this is not a text that make_unique_id() returned");
+  if (!is_well_formed) {
+    return invalid_argument("unique id: this is not a text that make_unique_id() returned");
+  }
   if (size < 1 || size > kMaxSize) {
     return invalid_argument(fmt::format("size={}: expected a number of ranks from 1 to {}", size, kMaxSize));
   }

@@ -25,12 +25,12 @@ struct Card {
 
 // A process id would not do: ranks in different containers may have the same one.
 const std::string& process_token() {
-  static const std::string token = [] {
+  static const std::string kToken = [] {
     std::string bytes(16, '\0');
     randombytes_buf(bytes.data(), bytes.size());
     return bytes;
   }();
-  return token;
+  return kToken;
 }
 
 std::string encode(const Card& card) {
@@ -86,7 +86,7 @@ Status compare_contracts(const std::vector<Card>& cards) {
 
 std::uint32_t hash_of(const std::vector<std::pair<std::string, std::string>>& contract) {
   std::string text;
-  for (const auto& [name, value] : contract) text += name + "=" + value + "\n";
+  for (const auto& [name, value] : contract) text.append(name).append("=").append(value).append("\n");
   std::uint32_t hash = 0;
   std::array<unsigned char, crypto_generichash_BYTES_MIN> digest{};
   crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(text.data()),

@@ -31,6 +31,8 @@ class GroupMember {
   // The last collective submitted, as (sequence, description). Any thread.
   virtual std::uint32_t submitted_sequence() const = 0;
   virtual std::string describe_submitted() const = 0;
+  // The word of one of the last collectives, complete or not; 0: not submitted yet, or long ago. Any thread.
+  virtual std::uint64_t submitted_word(std::uint32_t sequence) const = 0;
 
  protected:
   ~GroupMember() = default;

@@ -189,6 +189,7 @@ void Engine::report_stall(const Operation& waiting, Clock::time_point now) {
     if (operation->first_stalled_ == Clock::time_point{}) {
       operation->first_stalled_ = now;
       operation->next_report_ = options_.stall_report;
+      operation->stall_reports_ = 0;
     }
     const auto lasted =
         std::chrono::duration_cast<std::chrono::milliseconds>(now - operation->first_stalled_);
@@ -200,6 +201,7 @@ void Engine::report_stall(const Operation& waiting, Clock::time_point now) {
       stall.fingerprint = static_cast<std::uint32_t>(operation->word_);
       stall.awaited_rank = operation->first_awaited_rank();
       stall.lasted = lasted;
+      stall.number = operation->stall_reports_++;
       stall.call = describe_call(operation->call_);
     }
   }

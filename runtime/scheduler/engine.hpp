@@ -37,7 +37,8 @@ struct Stall {
   std::uint32_t fingerprint = 0;
   std::uint32_t awaited_rank = 0;  // first rank a message is awaited from or to
   std::chrono::milliseconds lasted{0};
-  std::string call;  // "allreduce of 1024 f32, sum"
+  std::uint32_t number = 0;  // how many reports of this operation came before
+  std::string call;          // "allreduce of 1024 f32, sum"
 };
 
 class Engine {

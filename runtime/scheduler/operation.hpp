@@ -125,6 +125,7 @@ class Operation final : public WorkState {
 
   Clock::time_point first_stalled_{};
   std::chrono::milliseconds next_report_{0};
+  std::uint32_t stall_reports_ = 0;
   std::atomic<bool> is_complete_{false};
   Status status_;
 };
