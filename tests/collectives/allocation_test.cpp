@@ -20,18 +20,20 @@ void* count_and_allocate(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
-// The array and nothrow forms call these. (gcc compares the names of the functions, not what they do.)
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-#endif
-void* operator new(std::size_t bytes) { return count_and_allocate(bytes == 0 ? 1 : bytes, 16); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
+// The array and nothrow forms call these. Not inlined: gcc would see aligned_alloc next to operator delete,
+// and operator new next to free, and call each a mismatch.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  return count_and_allocate(bytes == 0 ? 1 : bytes, 16);
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return count_and_allocate(bytes, static_cast<std::size_t>(alignment));
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
 
 namespace tutti::test {
 namespace {

@@ -106,6 +106,7 @@ int run_threads(const BenchOptions& options, const Environment& environment) {
   ThreadExchange exchange(options.rank_count);
   std::vector<int> statuses(static_cast<std::size_t>(options.rank_count));
   std::vector<std::thread> threads;
+  threads.reserve(statuses.size());
   for (int rank = 0; rank < options.rank_count; ++rank) {
     threads.emplace_back([&, rank] {
       const int status = guarded(rank, [&] {

@@ -28,6 +28,7 @@ std::vector<int> allowed_cpus_by_core() {
   }
   std::sort(found.begin(), found.end());
   std::vector<int> cpus;
+  cpus.reserve(found.size());
   for (const auto& [order, cpu] : found) cpus.push_back(cpu);
   return cpus;
 }

@@ -23,6 +23,7 @@ constexpr int kNotStarted = 127;
 
 int run_and_wait(const std::vector<std::string>& words, bool is_quiet) {
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   std::fflush(nullptr);
