@@ -25,7 +25,10 @@ constexpr Command kCommands[] = {
 };
 
 void print_help(std::FILE* to) {
-  std::fputs("Usage: tutti <command> [options]\n\nCommands:\n", to);
+  std::fputs(
+      "Starts, measures, proves and explains collective communication between the ranks of a job.\n"
+      "Usage: tutti <command> [options]\n\nCommands:\n",
+      to);
   for (const Command& command : kCommands) {
     std::fprintf(to, "  %-10s %s\n", command.name.data(), command.help.data());
   }
