@@ -33,15 +33,15 @@ std::vector<std::uint32_t> roots_of(const AlgorithmRow& row, std::uint32_t size)
   return roots;
 }
 
-// Takes one source away from the first reduction, or redirects the first send: a mistake that a proof must
+// Makes the first reduction add its first source twice, or forgets the first send: mistakes that a proof must
 // find.
 void seed_fault(std::vector<Schedule>& ranks) {
   for (Schedule& schedule : ranks) {
-    for (Step& step : schedule.steps) {
-      if (step.verb == Verb::reduce && step.source_count > 1) {
-        step.source_count -= 1;
-        return;
-      }
+    for (const Step& step : schedule.steps) {
+      if (step.verb != Verb::reduce || step.source_count < 2) continue;
+      schedule.sources[step.first_source + 1] = schedule.sources[step.first_source];
+      infer_dependencies(schedule);
+      return;
     }
   }
   for (Schedule& schedule : ranks) {
