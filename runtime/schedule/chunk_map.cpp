@@ -12,6 +12,7 @@ namespace {
 // Part `index` of `parts` of `count` elements, cut in whole granules: the first parts get one granule more.
 // Counts go beyond 2^32 and no product here exceeds the count itself.
 Range cut(std::uint64_t count, std::uint64_t granule, std::uint32_t parts, std::uint32_t index) {
+  if (parts == 1) return {0, count};  // short vectors are one block: no division on their way
   const std::uint64_t units = count / granule + (count % granule != 0 ? 1 : 0);
   const std::uint64_t each = units / parts, longer = units % parts;
   const std::uint64_t begin = index * each + std::min<std::uint64_t>(index, longer);
@@ -128,9 +129,9 @@ Range ChunkMap::segment_of(const Range& block, std::uint32_t segment) const {
 
 Range ChunkMap::range(Buffer buffer, std::uint32_t atom, bool owner_is_root) const {
   const Side& at = side(buffer);
-  Range block = block_range(at, atom / segments_);
+  Range block = block_range(at, segments_ == 1 ? atom : atom / segments_);
   if (at.is_own_block[owner_is_root] && buffer != Buffer::scratch) block.first = 0;
-  Range found = segment_of(block, atom % segments_);
+  Range found = segments_ == 1 ? block : segment_of(block, atom % segments_);
   if (buffer == Buffer::scratch) found.first = 0;
   return found;
 }

@@ -100,7 +100,8 @@ struct Schedule {
   }
   // Atom number k of a slice.
   std::uint32_t atom(const Slice& s, std::uint32_t k) const {
-    return static_cast<std::uint32_t>((s.first + std::uint64_t{k} * s.stride) % atoms());
+    const std::uint64_t unwrapped = s.first + std::uint64_t{k} * s.stride;
+    return static_cast<std::uint32_t>(unwrapped < atoms() ? unwrapped : unwrapped % atoms());
   }
   // Appends a step with its sources and dependencies; keeps the index ranges right. For the builder and the
   // passes.

@@ -61,8 +61,11 @@ Result<WorkRef> GroupContext::submit_exclusively(std::shared_ptr<const Plan> pla
   WorkRef reference(operation);
   const bool is_message = call.collective == Collective::send_recv;
   const std::uint32_t slot = slot_of(call, next_sequence_);
-  const std::uint32_t sequence = is_message ? next_message_[slot]++ : next_sequence_++;
+  // A call that is refused takes no number: the other ranks, told the same, count on in step.
+  std::uint32_t& next = is_message ? next_message_[slot] : next_sequence_;
+  const std::uint32_t sequence = next;
   TUTTI_RETURN_IF_ERROR(operation->bind(*this, std::move(plan), call, sequence, slot));
+  ++next;
   if (!is_message)
     submitted_words_[sequence % kRemembered].store(operation->word_, std::memory_order_release);
   operation->retain();  // the group's own reference, until on_complete
