@@ -148,7 +148,7 @@ class Exercise {
     Bytes input = elements(r_, 0, own);
     output_ = poisoned(has_output ? blocks_.extent : 0);
     const bool in_place = case_.in_place && has_output;
-    std::byte* own_place = output_.data() + blocks_.displacements[r_] * width_;
+    std::byte* own_place = has_output ? output_.data() + blocks_.displacements[r_] * width_ : nullptr;
     if (in_place) std::copy(input.begin(), input.end(), own_place);
     call_.in_place = in_place;
     const Bytes before = input;
