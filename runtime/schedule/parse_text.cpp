@@ -118,8 +118,10 @@ class Parser {
     return is_negative ? -by : by;
   }
   std::uint32_t advance_modulo(std::uint32_t modulus) {
-    const std::int64_t by = advance() % std::int64_t{modulus};
-    return static_cast<std::uint32_t>(by < 0 ? by + modulus : by);
+    const std::int64_t by = advance();
+    if (modulus == 0) return 0;  // the header was refused and gave no grid
+    const std::int64_t rest = by % std::int64_t{modulus};
+    return static_cast<std::uint32_t>(rest < 0 ? rest + modulus : rest);
   }
 
   // ---- the grammar ----------------------------------------------------------------------------------------
