@@ -122,17 +122,16 @@ void Engine::fail_operations() {
   }
 }
 
-template <class IsDone>
-bool Engine::wait_loop(IsDone is_done, const Operation* operation, Clock::time_point deadline) {
+bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
   const WaitPolicy& policy = options_.waiting;
   std::uint32_t idle_polls = 0;
-  for (std::uint32_t polls = 1; !is_done(); ++polls) {
+  for (std::uint32_t polls = 1; !operation.is_complete(); ++polls) {
     idle_polls = drive() ? 0 : idle_polls + 1;
-    if (is_done()) return true;
+    if (operation.is_complete()) return true;
     if (polls % kPollsPerClock == 0 || idle_polls > policy.spin_polls) {
       const Clock::time_point now = Clock::now();
       if (now >= deadline) return false;
-      if (operation != nullptr) report_stall(*operation, now);
+      report_stall(operation, now);
     }
     if (idle_polls <= policy.spin_polls) {
       relax();
@@ -143,14 +142,6 @@ bool Engine::wait_loop(IsDone is_done, const Operation* operation, Clock::time_p
     }
   }
   return true;
-}
-
-bool Engine::wait_until(const std::function<bool()>& is_done, Clock::time_point deadline) {
-  return wait_loop(is_done, nullptr, deadline);
-}
-
-bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
-  return wait_loop([&] { return operation.is_complete(); }, &operation, deadline);
 }
 
 void Engine::sleep_once(Clock::time_point deadline) {

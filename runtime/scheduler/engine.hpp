@@ -61,18 +61,14 @@ class Engine {
 
   // Moves everything on once, if no other thread is at it. True if anything happened.
   bool drive();
-  // Drives until `is_done()` or the deadline; false at the deadline. `operation` (may be null) is reported
-  // when it stalls.
-  bool wait_until(const std::function<bool()>& is_done, Clock::time_point deadline);
-  // Same for one operation, without the indirection; the common path.
+  // Drives until the operation is complete or the deadline has passed; false at the deadline. Reports it when
+  // it stalls.
   bool wait_for(const Operation& operation, Clock::time_point deadline);
 
  private:
   friend class GroupContext;
   friend class Operation;
 
-  template <class IsDone>
-  bool wait_loop(IsDone is_done, const Operation* operation, Clock::time_point deadline);
   // With the lane held: runs an operation until it would block and adds it to those under way. False if it is
   // finished already.
   bool start(Operation& operation);
