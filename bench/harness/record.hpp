@@ -25,7 +25,14 @@ struct Record {
   std::uint64_t wrong_count = 0;  // wrong elements, summed over the ranks
   std::string best_peer;          // on tutti's lines of a comparison; empty: both fields are left out
   double ratio = 0;               // best peer's p50 / ours: above 1 we are faster
+  double bound_us = 0;            // the shortest possible time (bench/roofline); 0: these fields are left out
+  std::string bound;              // how it comes about
 };
+
+// How much of what is possible was reached.
+inline double roofline_percent(const Record& record) {
+  return record.times.p50_us > 0 ? 100 * record.bound_us / record.times.p50_us : 0;
+}
 
 // The text in double quotes, escaped as JSON wants it.
 inline std::string json_quoted(std::string_view text) {
@@ -85,6 +92,11 @@ inline std::string to_json(const Record& record) {
   if (!record.best_peer.empty()) {
     field("best_peer", json_quoted(record.best_peer));
     field("ratio", number(record.ratio));
+  }
+  if (record.bound_us > 0) {
+    field("bound_us", number(record.bound_us));
+    field("roofline_percent", number(roofline_percent(record)));
+    field("bound", json_quoted(record.bound));
   }
   return out + "}";
 }

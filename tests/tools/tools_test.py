@@ -66,7 +66,7 @@ def test_usage(_folder):
         words = [command, "allreduce"] if command == "bench" else [command]
         expect_usage_error([*words, "--no-such-option"], "--no-such-option")
     expect_usage_error(["bench"], "collective")
-    expect_usage_error(["bench", "allredcue"], "allreduce", "exscan")
+    expect_usage_error(["bench", "allredcue"], "allreduce", "exscan", "roofline")
     expect_usage_error(["bench", "send_recv"], "allreduce")
     for words, said in ((["-b", "4q"], "-b"), (["-b", "8", "-e", "4"], "-b"), (["-f", "1"], "-f"), (["--dtype", "f33"], "--dtype"),
                         (["--op", "plus"], "--op"), (["--op", "band"], "--op"), (["--op", "user"], "--op"), (["-n", "0"], "-n"),
@@ -154,6 +154,61 @@ def test_workload(folder):
     expect_usage_error(["bench", "barrier", "--workload", "resnet50"], "barrier")
 
 
+CEILINGS = "copy_fresh add_fresh vm_read copy copy_nt add add_nt".split()
+
+
+def test_roofline(folder):
+    path = os.path.join(folder, "rows.json")
+    quick = ["--budget", "0.003", "--json", path]
+    if len(os.sched_getaffinity(0)) < 2:
+        sys.exit(SKIPPED)
+    words = ["bench", "roofline", "-n", 2, "-e", "64k", "-f", 8, "--rounds", 1, *quick]
+    for extra in ([], ["--threads"]):
+        result = run(*words, *extra)
+        expect(result.returncode == 0, f"roofline {extra}", result)
+        rows = rows_of(path)
+        expect(rows[0]["ceiling"] == "line" and rows[0]["p50_us"] > 0, f"the first row {rows[0]}", result)
+        expect({row["ceiling"] for row in rows} - {"vm_read"} == {"line", *CEILINGS} - {"vm_read"}, "every ceiling", result)
+        expect("vm_read" in {row["ceiling"] for row in rows} or "vm_read: not measured" in result.stdout, "vm_read, or why not", result)
+        for row in rows:
+            expect(row["ranks"] == 2 and row["p50_us"] > 0 and row["GBs"] > 0, f"row {row}", result)
+        for kind in ("copy_fresh", "add_nt"):
+            points = [row for row in rows if row["ceiling"] == kind]
+            expect([row["bytes"] for row in points] == [1 << 10, 8 << 10, 64 << 10], f"sizes of {kind}", result)
+            expect(points[0]["p50_us"] <= points[2]["p50_us"], f"{kind} never gets faster", result)
+        for text in ("GB/s", "us", "copy_fresh", "64 KiB", "L2"):
+            expect(text in result.stdout, f"the table says {text}", result)
+    result = run(*words, "-n", 1)
+    expect(result.returncode == 0 and {row["ceiling"] for row in rows_of(path)} == {"copy", "copy_nt", "add", "add_nt"}, "one rank", result)
+    result = run("run", "-n", 2, "--no-prefix", tutti, "bench", "roofline", "-e", "4k", "--rounds", 1, *quick)
+    expect(result.returncode == 0 and rows_of(path)[0]["ceiling"] == "line", "inside a job", result)
+
+    for collective, extra in (("allreduce", []), ("barrier", []), ("allgather", ["--in-place"]), ("broadcast", ["--check"])):
+        result = run("bench", collective, "-n", 2, "-b", 64, "-e", "256k", "-f", 64, "--roofline", "--iters", 3, *quick, *extra)
+        expect(result.returncode == 0 and "bound us" in result.stdout, f"{collective} with bounds", result)
+        bounds = []
+        for row in rows_of(path):
+            expect(list(row) == [*FIELDS, "bound_us", "roofline_percent", "bound"], f"fields are {list(row)}", result)
+            expect(abs(row["roofline_percent"] - 100 * row["bound_us"] / row["p50_us"]) < 1e-3 * row["roofline_percent"], f"row {row}", result)
+            expect(row["bound"].startswith("line "), f"row {row}", result)
+            bounds.append(row["bound_us"])
+        expect(bounds == sorted(bounds) and bounds[0] > 0, f"bounds {bounds}", result)
+    with open(folder + "/mine.csv", "w", encoding="utf-8") as out:
+        out.write("tensor,elements\na,5000\nb,7\nc,5000\n")
+    result = run("bench", "allreduce", "-n", 2, "--workload", folder + "/mine.csv", "--roofline", "--iters", 3, *quick)
+    rows = rows_of(path)
+    expect(result.returncode == 0 and "sum" in rows[-1]["bound"], "a workload with bounds", result)
+    whole = sum(row["bound_us"] * row["tensors"] for row in rows[:-1])
+    expect(abs(whole - rows[-1]["bound_us"]) < 1e-3 * whole, "the total's bound is the sum", result)
+
+    for option in (["--dtype", "f32"], ["--check"], ["--hot"], ["--roofline"], ["--workload", "vgg16"], ["--against", "mpich"], ["--iters", 3]):
+        expect_usage_error(["bench", "roofline", *option], option[0], "roofline measures no call")
+    expect_usage_error(["bench", "roofline", "-b", 100], "multiples of 64")
+    expect_usage_error(["bench", "roofline", "-n", 4096], "a CPU of its own")
+    for option in (["--hot"], ["--b2b"], ["--against", "mpich"]):
+        expect_usage_error(["bench", "allreduce", "--roofline", *option], "--roofline")
+
+
 def test_info(_folder):
     result = run("info")
     expect(result.returncode == 0, "info", result)
@@ -161,7 +216,20 @@ def test_info(_folder):
         pattern = rf"^  {name}: (available|not available \(.+\))"
         expect(re.search(pattern, result.stdout, re.M), f"a line about {name}", result)
     expect("inproc: available" in result.stdout and "recursive_doubling" in result.stdout, "info's content", result)
+    expect(re.search(r"^topology: this machine \(.+\)\n  \d+ sockets? x .*\n.*NUMA node.*\n  caches: .*\n  allowed: \d+ of", result.stdout, re.M),
+           "the topology", result)
     info = json.loads(run("info", "--json").stdout)
+    topology = info["topology"]
+    expect(topology["available"] and topology["card"].startswith("topology1 ") and len(topology["allowed_cpus"]) == info["allowed_cpus"],
+           f"info --json: {topology}")
+    one = subprocess.run(["taskset", "-c", str(max(os.sched_getaffinity(0))), tutti, "info"], capture_output=True, text=True, check=False,
+                         env=clean_environment())
+    expect(re.search(rf"^  allowed: 1 of \d+ PUs?, CPUs {max(os.sched_getaffinity(0))}$", one.stdout, re.M), "a narrower affinity", one)
+    if "no hwloc" not in topology["detail"]:
+        other = run("info", TUTTI_TOPOLOGY="synthetic:pack:2 l3:2 core:3 pu:2")
+        expect("2 sockets x 6 cores x 2 PUs = 24 PUs" in other.stdout and "CPUs 0-23" in other.stdout, "another machine", other)
+    broken = run("info", TUTTI_TOPOLOGY="xml:/no/such/file")
+    expect("topology: not available (TUTTI_TOPOLOGY='xml:/no/such/file'" in broken.stdout and "No such file" in broken.stdout, "no file", broken)
     expect({"version", "build", "compiler", "cpu", "transports", "backends", "algorithms", "default_rules"} <= set(info), "info --json")
     names = {(row["collective"], row["name"]) for row in info["algorithms"]}
     expect(("allreduce", "ring") in names and set(c for c, _ in names) == set(COLLECTIVES), "every collective has an algorithm")
@@ -283,6 +351,12 @@ def test_plot(folder):
         result = run(*words, os.path.join(folder, name), *QUICK)
         with open(os.path.join(folder, name), "rb") as picture:
             expect(picture.read(8).startswith(start), name, result)
+    if len(os.sched_getaffinity(0)) > 1:
+        for words in (["roofline", "-e", "8k", "--rounds", 1], ["allreduce", "--roofline", "-b", "4k", "-e", "64k"]):
+            result = run("bench", *words, "-n", 2, "--budget", "0.003", "--plot", folder + "/roofline.svg")
+            with open(folder + "/roofline.svg", "rb") as picture:
+                expect(result.returncode == 0 and picture.read(8).startswith(b"<?xml"), f"a plot of {words}", result)
+            os.remove(folder + "/roofline.svg")
     expect(not [name for name in os.listdir(folder) if name.startswith("tutti-bench")], "no temporary file is left")
 
 

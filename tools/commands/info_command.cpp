@@ -15,7 +15,9 @@
 #include "runtime/selection/impi_numbers.hpp"
 #include "tools/commands/arguments.hpp"
 #include "tools/commands/commands.hpp"
+#include "tools/commands/topology_text.hpp"
 #include "tools/run/run.hpp"
+#include "topology/discovery.hpp"
 #include "transports/registry.hpp"
 #include "tutti_config.hpp"
 
@@ -97,6 +99,9 @@ void print_all() {
   std::vector<std::string_view> targets = supported_kernel_targets();
   fmt::print("cpu: {}, {} allowed, kernels use {} of {}\n", cpu_model(), count_allowed_cpus(),
              kernel_target(), joined(targets, " "));
+  const auto topology = discover_topology(Environment::of_process());
+  fmt::print("{}", topology ? describe(*topology)
+                            : fmt::format("topology: not available ({})\n", topology.status().message()));
   print_parts("transports", list_transports());
   print_parts("backends", list_backends());
   fmt::print("algorithms:\n");
@@ -122,6 +127,34 @@ json parts_json(const std::vector<Part>& parts) {
                     {"reason", part.missing},
                     {"detail", part.detail}});
   return list;
+}
+
+json topology_json() {
+  const auto found = discover_topology(Environment::of_process());
+  if (!found) return {{"available", false}, {"reason", found.status().message()}};
+  const Topology& topology = *found;
+  json caches = json::array(), nodes = json::array(), allowed = json::array();
+  for (const Cache& cache : topology.caches) {
+    caches.push_back({{"level", cache.level},
+                      {"bytes", cache.bytes},
+                      {"line_bytes", cache.line_bytes},
+                      {"cpus", cpus_of(topology, cache.pus)}});
+  }
+  for (const NumaNode& node : topology.numa_nodes) {
+    nodes.push_back(
+        {{"number", node.os_index}, {"bytes", node.bytes}, {"cpus", cpus_of(topology, node.pus)}});
+  }
+  for (const std::uint32_t pu : topology.allowed_pus()) allowed.push_back(topology.pus[pu].os_index);
+  return {{"available", true},
+          {"source", topology.source},
+          {"detail", topology.detail},
+          {"sockets", topology.sockets.size()},
+          {"cores", topology.cores.size()},
+          {"pus", topology.pus.size()},
+          {"allowed_cpus", allowed},
+          {"numa_nodes", nodes},
+          {"caches", caches},
+          {"card", to_card(topology)}};
 }
 
 json all_json() {
@@ -153,6 +186,7 @@ json all_json() {
           {"cpu", cpu_model()},
           {"allowed_cpus", count_allowed_cpus()},
           {"kernel_target", kernel_target()},
+          {"topology", topology_json()},
           {"transports", parts_json(list_transports())},
           {"backends", parts_json(list_backends())},
           {"algorithms", rows},

@@ -28,8 +28,8 @@ struct ScheduleOptions {
   std::string collective, algorithm, check_path;
   std::uint32_t rank_count = 4, root = 0, segments = 0, channels = 1;
   int rank = -1;
-  bool in_place = false, is_lowered = false, is_fused = false, is_rolled = false, is_goal = false,
-       is_dot = false;
+  bool in_place = false, is_lowered = false, is_staged = false, is_fused = false, is_rolled = false,
+       is_goal = false, is_dot = false;
 };
 
 constexpr std::uint32_t kMostRanks = 4096;
@@ -66,7 +66,8 @@ Result<std::vector<Schedule>> make_schedules(const ScheduleOptions& options) {
       schedule = *std::move(cut);
     }
   }
-  if (options.is_lowered) return lower_for_shared_memory(*ranks);
+  if (options.is_lowered) return lower_for_shared_memory(*ranks, Sharing::buffers);
+  if (options.is_staged) return lower_for_shared_memory(*ranks, Sharing::scratch);
   if (options.is_fused) {
     for (Schedule& schedule : *ranks) schedule = fuse(std::move(schedule));
   }
@@ -147,8 +148,12 @@ int schedule_command(int argc, char** argv) {
       ->capture_default_str();
   auto* lowered =
       app.add_flag("--lowered", options.is_lowered, "lower to shared memory: loads, stores, publish, await");
+  auto* staged = app.add_flag("--staged", options.is_staged,
+                              "lower to ranks that share their scratch only: buffers lie anywhere");
+  staged->excludes(lowered);
   app.add_flag("--fused", options.is_fused, "mark the steps that may run in one pass over the data")
-      ->excludes(lowered);
+      ->excludes(lowered)
+      ->excludes(staged);
   auto* loops = app.add_flag("--loops", options.is_rolled, "write repetition as loops");
   auto* goal =
       app.add_flag("--goal", options.is_goal, "write GOAL, for LogGOPSim and ATLAHS")->excludes(loops);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws saved results of `tutti bench --json`: time and bus bandwidth over size, one line per library or algorithm.
+"""Draws saved results of `tutti bench --json`: time and bandwidth over size, one line per library, algorithm or ceiling.
 
 Knows the fields of the JSON lines, nothing of how they were measured.
 Usage: plot_bench.py RESULTS.json [MORE.json ...] OUTPUT.png|svg
@@ -12,7 +12,7 @@ NO_MATPLOTLIB = 3
 
 
 def read_rows(paths):
-    """All rows that have a size; a `total` row of a workload is no point of a curve."""
+    """All rows that have a size; a `total` row of a workload is no point of a curve, a `line` has one size only."""
     rows = []
     for path in paths:
         with open(path, encoding="utf-8") as lines:
@@ -21,16 +21,24 @@ def read_rows(paths):
                     continue
                 try:
                     row = json.loads(line)
-                    row["bytes"], row["p50_us"], row["busbw_GBs"]
+                    row["bytes"], row["p50_us"]
+                    row["rate"] = row["GBs"] if "ceiling" in row else row["busbw_GBs"]
                 except (ValueError, KeyError, TypeError) as error:
                     sys.exit(f"plot_bench.py: {path}, line {number}: no result of tutti bench ({error})")
-                if row.get("row") != "total":
+                if row.get("row") != "total" and row.get("ceiling") != "line":
                     rows.append(row)
     return rows
 
 
+def bound_of(row):
+    """The row as it would be if the bound were reached."""
+    return {**row, "ceiling": "bound", "p50_us": row["bound_us"], "rate": row["rate"] * row["p50_us"] / row["bound_us"]}
+
+
 def label_of(row, has_libraries):
     """A comparison has a curve per library; otherwise there is one per collective and run."""
+    if "ceiling" in row:
+        return row["ceiling"]
     if has_libraries:
         return row.get("library") or "tutti"
     return f'{row["collective"]}, {row["ranks"]} ranks, {row["transport"]}'
@@ -39,11 +47,18 @@ def label_of(row, has_libraries):
 def make_curves(rows):
     has_libraries = any(row.get("library") for row in rows)
     curves = {}
-    for row in rows:
+    for row in rows + [bound_of(row) for row in rows if row.get("bound_us")]:
         curves.setdefault(label_of(row, has_libraries), []).append(row)
     for points in curves.values():
         points.sort(key=lambda row: row["bytes"])
     return curves
+
+
+def title_of(row):
+    if "ceiling" in row:
+        return f'ceilings of {row["ranks"]} ranks at work on one node'
+    place = ", in place" if row["in_place"] else ""
+    return f'{row["collective"]} of {row["dtype"]}, {row["ranks"]} ranks on {row["nodes"]} node(s){place}'
 
 
 def size_text(value, _position=None):
@@ -60,26 +75,31 @@ def draw(rows, output):
     from matplotlib import pyplot
     from matplotlib.ticker import FuncFormatter, LogLocator
 
-    first = rows[0]
+    is_machine = "ceiling" in rows[0]
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.2))
     for label, points in make_curves(rows).items():
         is_own = label.startswith("tutti")
         style = {"marker": "o", "markersize": 3, "linewidth": 2.2 if is_own else 1.3, "label": label, "zorder": 3 if is_own else 2}
+        if label == "bound":
+            style.update(linestyle="--", color="black", marker=None)
         sizes = [max(row["bytes"], 1) for row in points]
         left.plot(sizes, [row["p50_us"] for row in points], **style)
-        right.plot(sizes, [row["busbw_GBs"] for row in points], **style)
-    for axes, title in ((left, "time of a call, median (us)"), (right, "bus bandwidth (GB/s)")):
+        right.plot(sizes, [row["rate"] for row in points], **style)
+    titles = ("time, median (us)", "bandwidth of each rank (GB/s)") if is_machine else ("time of a call, median (us)", "bus bandwidth (GB/s)")
+    for axes, title in zip((left, right), titles):
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_locator(LogLocator(base=16))
         axes.xaxis.set_major_formatter(FuncFormatter(size_text))
-        axes.set_xlabel("size of the full vector")
+        axes.set_xlabel("bytes moved by each rank" if is_machine else "size of the full vector")
         axes.set_title(title, fontsize=10)
         axes.grid(alpha=0.3)
     left.set_yscale("log")
-    right.set_ylim(bottom=0)
+    if is_machine:
+        right.set_yscale("log")
+    else:
+        right.set_ylim(bottom=0)
     right.legend(fontsize=8, frameon=False)
-    place = ", in place" if first["in_place"] else ""
-    figure.suptitle(f'{first["collective"]} of {first["dtype"]}, {first["ranks"]} ranks on {first["nodes"]} node(s){place}', fontsize=11)
+    figure.suptitle(title_of(rows[0]), fontsize=11)
     figure.tight_layout()
     figure.savefig(output, dpi=150)
 

@@ -146,6 +146,7 @@ int run_processes(const BenchOptions& options, int argc, char** argv) {
 // What every rank would complain about is said once, before there are ranks.
 Status check_before_start(const BenchOptions& options, const Environment& environment) {
   TUTTI_RETURN_IF_ERROR(check_values(environment));
+  if (options.is_roofline) return {};
   std::string variable = "TUTTI_ADJUST_";
   for (const char c : to_string(options.collective)) variable += static_cast<char>(std::toupper(c));
   const auto rules = get_text(environment, variable);
@@ -197,6 +198,11 @@ int bench_command(int argc, char** argv) {
   if (options.binding == Binding::core && !fits) {
     return usage_error("bench", invalid_argument(fmt::format("--bind core: {} ranks do not fit on {} CPUs",
                                                              options.rank_count, cpu_count)));
+  }
+  if ((options.is_roofline || options.has_bounds) && !fits) {
+    return usage_error(
+        "bench", unsupported(fmt::format("roofline: each rank needs a CPU of its own; {} ranks, {} CPUs",
+                                         options.rank_count, cpu_count)));
   }
   const Status checked = check_before_start(options, environment);
   if (!checked) return usage_error("bench", checked);

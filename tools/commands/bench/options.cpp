@@ -8,6 +8,7 @@
 #include <array>
 #include <utility>
 
+#include "bench/roofline/measure.hpp"
 #include "runtime/base/ops.hpp"
 #include "runtime/selection/rules.hpp"
 #include "tools/commands/arguments.hpp"
@@ -30,6 +31,21 @@ constexpr std::string_view kFooter =
     "  busbw   algbw times 2(p-1)/p (allreduce), (p-1)/p (allgather, reduce_scatter, alltoall, gather, "
     "scatter) or 1\n"
     "  wrong   elements whose bits differ from the exact result, over all ranks (with --check)\n"
+    "  bound   with --roofline: the shortest time possible with these cores and caches, how much of it is "
+    "reached, and\n"
+    "          which of its terms decides: what must cross between cores, or what must be loaded and stored\n"
+    "\n"
+    "Ceilings (roofline):\n"
+    "  line        one way of a cache line between the cores of ranks 0 and 1\n"
+    "  copy_fresh  copy of what another rank has just written, through shared memory; all ranks at once, as "
+    "below too\n"
+    "  add_fresh   the same, added to an own buffer (f32)\n"
+    "  vm_read     the same, copied by the kernel (process_vm_readv)\n"
+    "  copy        own memory only: memcpy\n"
+    "  copy_nt     the same with stores that pass the caches by\n"
+    "  add         own memory only: a += b\n"
+    "  add_nt      the same with stores that pass the caches by\n"
+    "  Unless given: -b 1k -e 64m, --budget 0.1 for each kind and size, --rounds 3.\n"
     "\n"
     "Exit status:\n"
     "  0       measured, nothing wrong\n"
@@ -39,6 +55,8 @@ constexpr std::string_view kFooter =
     "Examples:\n"
     "  tutti bench allreduce --workload resnet50 --check\n"
     "  TUTTI_ADJUST_ALLREDUCE='ring:1m-;recursive_doubling' tutti bench allreduce -n 4 --b2b\n"
+    "  tutti bench allreduce -n 2 --roofline\n"
+    "  tutti bench roofline -n 2 --json ceilings.json --plot ceilings.svg\n"
     "  tutti bench allgather -b 1k -e 64m --against openmpi,mpich --json a.json --plot a.svg";
 
 // Words as they were given, before they are checked.
@@ -54,7 +72,9 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
   for (const std::string_view name : kCollectiveNames) {
     if (name != to_string(Collective::send_recv)) collectives += fmt::format(" {}", name);
   }
-  app.add_option("collective", w.collective, "one of:" + collectives)->required();
+  app.add_option("collective", w.collective,
+                 "one of:" + collectives + "; or roofline: what this machine can do at best")
+      ->required();
   app.add_option("-b,--begin", w.first, "smallest size in bytes (k, m, g: powers of 1024)")
       ->capture_default_str();
   app.add_option("-e,--end", w.last, "largest size")->capture_default_str();
@@ -78,6 +98,12 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
   auto* b2b =
       app.add_flag("--b2b", w.is_b2b, "time a back-to-back loop: the fair mode when ranks outnumber CPUs");
   app.add_flag("--hot", w.is_hot, "leave buffers untouched between calls, as OSU does")->excludes(b2b);
+  app.add_flag(
+         "--roofline", o.has_bounds,
+         "measure the machine's ceilings first, and say for each row how near it comes to the bound that "
+         "follows")
+      ->excludes(b2b)
+      ->excludes(app.get_option("--hot"));
   app.add_option("--alloc", w.allocation, "memory of the buffers: malloc, or tutti (shared by the node)")
       ->capture_default_str();
   app.add_option("--pages", w.pages, "4k, or thp (transparent huge pages)")->capture_default_str();
@@ -90,8 +116,10 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
       ->capture_default_str();
   app.add_option("--against", w.against, "compare with other libraries in one run: openmpi,mpich,gloo")
       ->excludes(workload)
-      ->excludes(threads);
-  app.add_option("--rounds", o.round_count, "turns that each library takes at a size, with --against")
+      ->excludes(threads)
+      ->excludes(app.get_option("--roofline"));
+  app.add_option("--rounds", o.round_count,
+                 "turns that each library takes at a size, with --against; rounds of roofline")
       ->capture_default_str();
   app.add_option("--peers-dir", o.peers_path,
                  "where the programs of --against are (default: beside this build)");
@@ -111,6 +139,7 @@ Status take(std::optional<T> value, std::string_view option, std::string_view te
 }
 
 Status take_collective(const Words& w, BenchOptions& o) {
+  if (o.is_roofline) return {};
   const auto collective = parse_collective(w.collective);
   if (collective && *collective != Collective::send_recv) {
     o.collective = *collective;
@@ -120,7 +149,8 @@ Status take_collective(const Words& w, BenchOptions& o) {
   for (const std::string_view name : kCollectiveNames) {
     if (name != to_string(Collective::send_recv)) known += fmt::format(" {}", name);
   }
-  return invalid_argument(fmt::format("there is no collective '{}'; there are:{}", w.collective, known));
+  return invalid_argument(
+      fmt::format("there is no collective '{}'; there are:{}, and roofline", w.collective, known));
 }
 
 Status take_sizes(const Words& w, BenchOptions& o) {
@@ -208,6 +238,30 @@ Status check(const Words& w, BenchOptions& o) {
   return {};
 }
 
+// The ceilings have other defaults, and most options say something about a call.
+Status prepare_roofline(const CLI::App& app, Words& w, BenchOptions& o) {
+  for (const char* option :
+       {"--workload", "--dtype", "--op", "--root", "--algorithm", "--in-place", "--check", "--iters",
+        "--warmup", "--b2b", "--hot", "--roofline", "--alloc", "--pages", "--against", "--peers-dir"}) {
+    if (app.count(option) > 0)
+      return invalid_argument(fmt::format("{}: roofline measures no call, so it has no such option", option));
+  }
+  o.is_roofline = true;
+  const bench::CeilingsPlan plan;
+  if (app.count("-b") == 0) w.first = std::to_string(plan.first_bytes);
+  if (app.count("-e") == 0) w.last = std::to_string(plan.last_bytes);
+  if (app.count("--budget") == 0) o.loop.budget_seconds = plan.budget_seconds;
+  if (app.count("--rounds") == 0) o.round_count = plan.round_count;
+  return {};
+}
+
+// Sizes that vector kernels and lines are happy with.
+Status check_roofline(const BenchOptions& o) {
+  constexpr std::size_t kStep = 64;
+  if (!o.is_roofline || (o.first_bytes % kStep == 0 && o.first_bytes > 0)) return {};
+  return invalid_argument(fmt::format("-b: sizes of roofline are multiples of {}", kStep));
+}
+
 }  // namespace
 
 std::optional<Dtype> parse_dtype_synonym(std::string_view name) {
@@ -233,7 +287,10 @@ std::optional<BenchOptions> parse_bench_options(int argc, char** argv, int* stat
   add_options(app, options, words);
   if (!parse_arguments(app, argc, argv, status)) return std::nullopt;
   options.has_rank_count = app.count("-n") > 0;
-  Status checked = check(words, options);
+  Status checked;
+  if (words.collective == "roofline") checked = prepare_roofline(app, words, options);
+  if (checked) checked = check(words, options);
+  if (checked) checked = check_roofline(options);
   if (checked && options.has_rank_count && (options.rank_count < 1 || options.rank_count > 4096))
     checked =
         invalid_argument(fmt::format("-n: {} is not a number of ranks from 1 to 4096", options.rank_count));

@@ -28,8 +28,10 @@ struct BenchOptions {
   bool in_place = false;
   Allocation allocation = Allocation::anonymous;
   bench::Pages pages = bench::Pages::small;
-  std::string algorithm;  // an item of the rule grammar; empty: the rules decide
-  std::string workload;   // a name or a CSV file; empty: sizes
+  std::string algorithm;     // an item of the rule grammar; empty: the rules decide
+  std::string workload;      // a name or a CSV file; empty: sizes
+  bool is_roofline = false;  // measure the machine's ceilings instead of a collective
+  bool has_bounds = false;   // measure them first and say how near each row comes
 
   int rank_count = 0;  // of the job that is started here
   bool has_rank_count = false;

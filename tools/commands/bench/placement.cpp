@@ -1,4 +1,4 @@
-// Binds the calling thread. Knows /sys for which CPUs share a core.
+// Binds the calling thread. Knows the topology for which CPUs share a core.
 #include "tools/commands/bench/placement.hpp"
 
 #include <fmt/format.h>
@@ -7,29 +7,25 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <map>
 #include <utility>
+
+#include "topology/discovery.hpp"
 
 namespace tutti::tool {
 
 std::vector<int> allowed_cpus_by_core() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {};
-  std::vector<std::pair<int, int>> found;  // (how many of its core came before it, cpu)
-  std::map<std::string, int> seen_of_core;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
-    std::string siblings = fmt::format("cpu{}", cpu);  // where /sys says nothing each CPU is a core
-    std::ifstream(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu)) >>
-        siblings;
-    found.emplace_back(seen_of_core[siblings]++, cpu);
+  const Topology topology = discover_this_machine();
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> found;  // (how many of its core came before it, PU)
+  for (const PuRange& core : topology.cores) {
+    std::uint32_t seen = 0;
+    for (std::uint32_t pu = core.first; pu < core.end(); ++pu) {
+      if (topology.pus[pu].is_allowed) found.emplace_back(seen++, pu);
+    }
   }
   std::sort(found.begin(), found.end());
   std::vector<int> cpus;
   cpus.reserve(found.size());
-  for (const auto& [order, cpu] : found) cpus.push_back(cpu);
+  for (const auto& [order, pu] : found) cpus.push_back(static_cast<int>(topology.pus[pu].os_index));
   return cpus;
 }
 

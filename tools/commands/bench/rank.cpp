@@ -16,8 +16,10 @@
 #include "bench/harness/checked_call.hpp"
 #include "bench/harness/shared_page.hpp"
 #include "bench/peers/peer_main.hpp"
+#include "bench/roofline/bound.hpp"
 #include "runtime/group/comm_group.hpp"
 #include "tools/commands/bench/report.hpp"
+#include "tools/commands/bench/roofline.hpp"
 #include "tools/commands/bench/tutti_library.hpp"
 #include "tools/commands/bench/workload.hpp"
 #include "tools/commands/files.hpp"
@@ -76,9 +78,10 @@ void print_header(const BenchOptions& options, const CommGroup& group, int node_
       "{} rank{} on {} CPU{} of a node{}", group.local_size(), group.local_size() == 1 ? "" : "s", cpu_count,
       cpu_count == 1 ? "" : "s", options.binding == Binding::core ? ", bound one per CPU" : ", not bound");
   if (options.uses_threads) placement += ", threads of one process";
-  fmt::print("# tutti {}, {} over {} rank{} on {} node{}, transport {}, {}, {} calls{}{}\n", version(),
-             to_string(options.collective), group.size(), group.size() == 1 ? "" : "s", node_count,
-             node_count == 1 ? "" : "s", transport, placement, bench::to_string(options.loop.mode),
+  fmt::print("# tutti {}, {} over {} rank{} on {} node{}, transport {}, {}{}{}{}\n", version(),
+             options.is_roofline ? "roofline" : to_string(options.collective), group.size(),
+             group.size() == 1 ? "" : "s", node_count, node_count == 1 ? "" : "s", transport, placement,
+             options.is_roofline ? "" : fmt::format(", {} calls", bench::to_string(options.loop.mode)),
              options.in_place ? ", in place" : "",
              options.workload.empty() ? "" : ", workload " + options.workload);
   if (!fits && options.loop.mode != bench::Mode::b2b) {
@@ -124,13 +127,15 @@ class Reporter {
 template <bench::Rendezvous R>
 class Rows {
  public:
+  // `ceilings`: null if no bounds are asked for.
   Rows(const BenchOptions& options, const CommGroup& group, TuttiLibrary& library, R& ranks, int node_count,
-       Reporter& reporter)
+       const bench::Ceilings* ceilings, Reporter& reporter)
       : options_(options),
         group_(group),
         library_(library),
         ranks_(ranks),
         node_count_(node_count),
+        ceilings_(ceilings),
         reporter_(reporter) {}
 
   void sweep_sizes() {
@@ -164,6 +169,9 @@ class Rows {
 
   Record measure(const Shape& shape) {
     Record record = bench::run_request(library_, ranks_, group_.rank(), request_of(options_, shape));
+    const bench::Bound bound = bound_for(shape);
+    record.bound_us = bound.us;
+    record.bound = bound.formula;
     return finished(std::move(record));
   }
 
@@ -184,7 +192,9 @@ class Rows {
     for (const Request& request : requests) {
       record.shape.count += request.shape.count;
       algorithms.insert(library_.algorithm_of(request));
+      record.bound_us += bound_for(request.shape).us;
     }
+    record.bound = "sum of the bounds of its calls";
     record.op = options_.op;
     record.in_place = options_.in_place;
     record.algorithm = joined(algorithms, "+");
@@ -194,6 +204,11 @@ class Rows {
     record.is_checked = options_.is_checked;
     record.wrong_count = result.wrong_count;
     return finished(std::move(record));
+  }
+
+  bench::Bound bound_for(const Shape& shape) const {
+    if (ceilings_ == nullptr) return {};
+    return bench::bound_of(shape.collective, shape.ranks, shape.bytes(), *ceilings_, options_.in_place);
   }
 
   Record finished(Record record) const {
@@ -207,13 +222,15 @@ class Rows {
   TuttiLibrary& library_;
   R& ranks_;
   int node_count_;
+  const bench::Ceilings* ceilings_;
   Reporter& reporter_;
 };
 
 template <bench::Rendezvous R>
 void run_rows(const BenchOptions& options, const CommGroup& group, TuttiLibrary& library, R& ranks,
-              int node_count, const std::optional<Workload>& workload, Reporter& reporter) {
-  Rows<R> rows(options, group, library, ranks, node_count, reporter);
+              int node_count, const bench::Ceilings* ceilings, const std::optional<Workload>& workload,
+              Reporter& reporter) {
+  Rows<R> rows(options, group, library, ranks, node_count, ceilings, reporter);
   if (workload) {
     rows.replay(*workload);
   } else {
@@ -262,17 +279,29 @@ int run_bench_rank(const BenchOptions& options, const CommGroup& group, int cpu_
 
   const int node_count = count_nodes(group);
   TuttiLibrary library = make_library(options, group);
-  if (is_first) {
-    print_header(options, group, node_count, cpu_count, library.transport);
-    print_table_header();
-  }
-  Reporter reporter(is_first, *std::move(json));
+  if (is_first) print_header(options, group, node_count, cpu_count, library.transport);
   std::optional<SharedPage> page = node_count == 1 ? open_page(group) : std::nullopt;
+  std::optional<bench::Ceilings> ceilings;
+  if (options.is_roofline || options.has_bounds) {
+    if (!page || group.size() > cpu_count)
+      throw Error(StatusCode::unsupported, -1,
+                  "roofline: the ranks must share one node's memory and have a CPU each");
+    ceilings = find_ceilings(options, *page);
+  }
+  if (options.is_roofline) {
+    if (is_first) print_ceilings(*ceilings);
+    if (is_first) write_ceilings(*ceilings, *json);
+    return 0;
+  }
+  if (is_first && ceilings) print_ceilings_summary(*ceilings);
+  if (is_first) print_table_header(ceilings.has_value());
+  const bench::Ceilings* bounds = ceilings ? &*ceilings : nullptr;
+  Reporter reporter(is_first, *std::move(json));
   if (page) {
-    run_rows(options, group, library, *page, node_count, workload, reporter);
+    run_rows(options, group, library, *page, node_count, bounds, workload, reporter);
   } else {
     GroupRendezvous ranks(group);
-    run_rows(options, group, library, ranks, node_count, workload, reporter);
+    run_rows(options, group, library, ranks, node_count, bounds, workload, reporter);
   }
   if (is_first && reporter.wrong_count() > 0)
     fmt::print(stderr, "tutti bench: {} wrong elements\n", reporter.wrong_count());

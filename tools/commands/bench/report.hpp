@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "bench/harness/record.hpp"
+#include "bench/roofline/ceilings.hpp"
 #include "runtime/base/status.hpp"
 
 namespace tutti::tool {
@@ -44,8 +45,14 @@ class JsonLines {
 };
 
 // The table of one library.
-void print_table_header();
+void print_table_header(bool has_bounds);
 // `label` stands in place of the size if given ("total").
 void print_table_row(const bench::Record& record, std::string_view label = {});
+
+// What moves n bytes, in GB/s and in us, by size; and the same as JSON lines.
+void print_ceilings(const bench::Ceilings& ceilings);
+void write_ceilings(const bench::Ceilings& ceilings, JsonLines& json);
+// The sizes of caches and the way of a line, which every bound rests on, in one line.
+void print_ceilings_summary(const bench::Ceilings& ceilings);
 
 }  // namespace tutti::tool

@@ -1,0 +1,51 @@
+// The shortest time that a collective can take on a machine whose ceilings are known.
+// Knows no algorithm: only what any of them must move. Pure functions.
+//
+//   bound = line + max(crossing, traffic)
+//
+// - line: nobody can be ready before it knows that the last rank has arrived, which is one line's way. (p >
+// 1)
+// - crossing: bytes that the busiest rank's core must get from other cores, at the rate of fresh bytes: the
+//   best of copying, adding and the kernel's reading, at the size of the working set. What exceeds a core's
+//   cache does not come from a cache any more, so the term stops growing there.
+// - traffic: bytes that must be loaded and stored by somebody, spread evenly over the cores (every rank loads
+//   its share of the inputs and stores its share of the outputs), at the best rate of own copies and sums
+//   with all ranks at work, at the size of the working set.
+//
+// m is the full vector as everywhere in the benchmark (harness.hpp); inputs have just been written by their
+// owners. docs/performance.md holds the table of demands.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "bench/roofline/ceilings.hpp"
+#include "runtime/base/types.hpp"
+
+namespace tutti::bench {
+
+// What a rank must move, in bytes. The texts are the same as formulas in m and p.
+struct Demand {
+  double crossing = 0, load = 0, store = 0;
+  double working_set = 0;  // different bytes that it touches
+  std::string_view crossing_text, traffic_text;
+};
+// ranks >= 1. Zero for a barrier, and in place for one rank.
+Demand demand_of(Collective collective, int ranks, std::uint64_t bytes, bool in_place = false);
+
+struct Bound {
+  double us = 0;        // 0: nothing needs to be done
+  std::string formula;  // "line 0.06 us + 2m(p-1)/p crossing at 11.2 GB/s (L2)"
+};
+// The ceilings' number of ranks must be `ranks`. Never decreases with `bytes`.
+Bound bound_of(Collective collective, int ranks, std::uint64_t bytes, const Ceilings& ceilings,
+               bool in_place = false);
+inline double bound_us(Collective collective, int ranks, std::uint64_t bytes, const Ceilings& ceilings) {
+  return bound_of(collective, ranks, bytes, ceilings).us;
+}
+
+// "L2", "LLC" or "DRAM": where a working set of a rank fits, if the sizes are known.
+std::string_view level_of(double working_set_bytes, const Ceilings& ceilings);
+
+}  // namespace tutti::bench

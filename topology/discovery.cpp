@@ -1,0 +1,203 @@
+// Chooses the source of a topology, says what is wrong with one, and knows what is left without hwloc.
+// Knows nothing of hwloc but the notation of synthetic topologies.
+#include "topology/discovery.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <optional>
+
+namespace tutti {
+namespace {
+
+// A typing mistake must not make hwloc build a machine of millions of PUs: it would do so for minutes.
+constexpr std::uint64_t kMaxSyntheticPus = 1U << 14U;
+
+// The CPUs that the calling thread may run on; empty if the system does not tell.
+std::vector<std::uint32_t> affinity_of_this_thread() {
+  std::vector<std::uint32_t> cpus;
+  // The kernel refuses a set that is smaller than its own.
+  for (std::size_t count = 1024; count <= kMaxPus; count *= 2) {
+    cpu_set_t* set = CPU_ALLOC(count);
+    if (set == nullptr) return {};
+    const std::size_t bytes = CPU_ALLOC_SIZE(count);
+    CPU_ZERO_S(bytes, set);
+    const bool is_known = ::sched_getaffinity(0, bytes, set) == 0;
+    const int error = errno;
+    for (std::size_t cpu = 0; is_known && cpu < count; ++cpu) {
+      if (CPU_ISSET_S(cpu, bytes, set)) cpus.push_back(static_cast<std::uint32_t>(cpu));
+    }
+    CPU_FREE(set);
+    if (is_known || error != EINVAL) break;
+  }
+  return cpus;
+}
+
+std::uint64_t system_value(int name) {
+  const long value = ::sysconf(name);
+  return value > 0 ? static_cast<std::uint64_t>(value) : 0;
+}
+
+// A level is a name, a colon and a number, or a number alone; "[numa]" attaches memory to the level before
+// it. What hwloc itself says is only "invalid argument", so mistakes are looked for here.
+Status check_synthetic_level(std::string_view level, std::uint64_t* pu_count) {
+  if (level.front() == '[') {
+    return level.back() == ']' ? Status() : invalid_argument(fmt::format("'{}' has no ']'", level));
+  }
+  // Attributes stand behind the number (pu:2(indexes=...)) or behind the name (l3(size=1m):4).
+  std::string plain(level);
+  if (const std::size_t open = plain.find('('); open != std::string::npos) {
+    const std::size_t close = plain.find(')', open);
+    if (close == std::string::npos) return invalid_argument(fmt::format("'{}' has no ')'", level));
+    plain.erase(open, close + 1 - open);
+  }
+  const std::size_t colon = plain.find(':');
+  const std::string_view number = std::string_view(plain).substr(colon == std::string::npos ? 0 : colon + 1);
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (error != std::errc() || end != number.data() + number.size() || value == 0)
+    return invalid_argument(fmt::format("'{}' is not TYPE:NUMBER", level));
+  if (value > kMaxSyntheticPus / *pu_count)
+    return invalid_argument(fmt::format("'{}' makes more than {} PUs", level, kMaxSyntheticPus));
+  *pu_count *= value;
+  return {};
+}
+
+// Levels are separated by spaces, but for those inside of brackets.
+Status check_synthetic(std::string_view text) {
+  std::uint64_t pu_count = 1;
+  int depth = 0;
+  std::size_t start = std::string_view::npos;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    const char c = i < text.size() ? text[i] : ' ';
+    if (c == '(' || c == '[') ++depth;
+    if (c == ')' || c == ']') --depth;
+    const bool is_end = i == text.size() || (c == ' ' && depth == 0);
+    if (!is_end && start == std::string_view::npos) start = i;
+    if (!is_end || start == std::string_view::npos) continue;
+    TUTTI_RETURN_IF_ERROR(check_synthetic_level(text.substr(start, i - start), &pu_count));
+    start = std::string_view::npos;
+  }
+  return {};
+}
+
+// hwloc 2.9 dereferences null where an object of the hierarchy has a cpuset and no complete_cpuset, which it
+// always writes itself. An edited file must not end the program.
+Status check_xml(std::string_view text) {
+  for (std::size_t at = text.find("<object "); at != std::string_view::npos; at = text.find("<object ", at)) {
+    const std::string_view tag = text.substr(at, text.find('>', at) - at);
+    if (tag.find(" cpuset=") != std::string_view::npos &&
+        tag.find(" complete_cpuset=") == std::string_view::npos)
+      return invalid_argument(fmt::format("an object has a cpuset but no complete_cpuset: {}>", tag));
+    at += tag.size();
+  }
+  return {};
+}
+
+void restrict_to(const std::vector<std::uint32_t>& cpus, Topology* topology) {
+  if (cpus.empty()) return;
+  for (Pu& pu : topology->pus)
+    pu.is_allowed = pu.is_allowed && std::binary_search(cpus.begin(), cpus.end(), pu.os_index);
+}
+
+}  // namespace
+
+Result<Topology> discover_topology(const Environment& environment) {
+  const auto asked = get_text(environment, "TUTTI_TOPOLOGY");
+  if (!asked) return asked.status();
+  if (!*asked) return discover_this_machine();
+  const std::string& value = **asked;
+  constexpr std::string_view kXml = "xml:", kSynthetic = "synthetic:";
+  Result<Topology> found = invalid_argument("expected xml:FILE or synthetic:STRING");
+  if (value.rfind(kXml, 0) == 0) found = load_topology_xml(value.substr(kXml.size()));
+  if (value.rfind(kSynthetic, 0) == 0) found = make_synthetic_topology(value.substr(kSynthetic.size()));
+  if (!found) return found.status().with_context(fmt::format("TUTTI_TOPOLOGY='{}'", value));
+  return found;
+}
+
+Topology discover_this_machine() {
+  auto found = detail::discover_with_hwloc({});
+  if (found) {
+    found->source = "this machine";
+    if (found->is_this_machine) restrict_to(affinity_of_this_thread(), &*found);
+    return *std::move(found);
+  }
+  return make_flat_topology("flat: " + found.status().message());
+}
+
+Result<Topology> read_topology_xml(std::string_view text, std::string source) {
+  TUTTI_RETURN_IF_ERROR(check_xml(text).with_context(source));
+  auto found = detail::discover_with_hwloc({detail::HwlocSource::Kind::xml, std::string(text)});
+  if (!found) return found.status().with_context(source);
+  found->source = std::move(source);
+  found->is_this_machine = false;
+  return found;
+}
+
+Result<Topology> load_topology_xml(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file.is_open()) return invalid_argument(fmt::format("{}: {}", path, std::strerror(errno)));
+  std::string text;
+  std::array<char, 1U << 16U> piece{};
+  // read() catches what the buffer throws, for example at a folder, which can be opened all the same.
+  while (file.read(piece.data(), piece.size()), file.gcount() > 0)
+    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+  if (file.bad()) return invalid_argument(fmt::format("{}: {}", path, std::strerror(errno)));
+  return read_topology_xml(text, "xml:" + path);
+}
+
+Result<Topology> make_synthetic_topology(std::string_view description) {
+  const std::string source = fmt::format("synthetic:{}", description);
+  TUTTI_RETURN_IF_ERROR(check_synthetic(description).with_context(source));
+  auto found = detail::discover_with_hwloc({detail::HwlocSource::Kind::synthetic, std::string(description)});
+  if (!found) return found.status().with_context(source);
+  found->source = source;
+  found->is_this_machine = false;
+  return found;
+}
+
+Topology make_flat_topology(std::string detail) {
+  Topology topology;
+  topology.source = "this machine";
+  topology.detail = std::move(detail);
+  topology.is_this_machine = true;
+  const std::vector<std::uint32_t> allowed = affinity_of_this_thread();
+  // CPU numbers may have gaps, of which only the affinity tells.
+  std::vector<std::uint32_t> cpus = allowed;
+  for (std::uint32_t cpu = 0; cpu < std::min<std::uint64_t>(system_value(_SC_NPROCESSORS_ONLN), kMaxPus);
+       ++cpu) {
+    if (!std::binary_search(allowed.begin(), allowed.end(), cpu)) cpus.push_back(cpu);
+  }
+  if (cpus.empty()) cpus.push_back(0);
+  std::sort(cpus.begin(), cpus.end());
+  const auto count = static_cast<std::uint32_t>(cpus.size());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    topology.pus.push_back({cpus[i], true});
+    topology.cores.push_back({i, 1});
+  }
+  restrict_to(allowed, &topology);
+  topology.sockets.push_back({0, count});
+  topology.numa_nodes.push_back({0, system_value(_SC_PHYS_PAGES) * system_value(_SC_PAGESIZE), {0, count}});
+  const auto add_private = [&](std::uint32_t level, int bytes, int line) {
+    if (system_value(bytes) == 0) return;
+    for (std::uint32_t i = 0; i < count; ++i)
+      topology.caches.push_back(
+          {level, system_value(bytes), static_cast<std::uint32_t>(system_value(line)), {i, 1}});
+  };
+  add_private(1, _SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL1_DCACHE_LINESIZE);
+  add_private(2, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL2_CACHE_LINESIZE);
+  if (const std::uint64_t bytes = system_value(_SC_LEVEL3_CACHE_SIZE); bytes > 0) {
+    topology.caches.push_back(
+        {3, bytes, static_cast<std::uint32_t>(system_value(_SC_LEVEL3_CACHE_LINESIZE)), {0, count}});
+  }
+  return topology;
+}
+
+}  // namespace tutti

@@ -1,0 +1,47 @@
+// Where a topology comes from: this machine, an hwloc XML file, or a made-up description.
+// Knows no user of it. Only hwloc_discovery.cpp knows the library hwloc; a build may be without it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/base/config.hpp"
+#include "runtime/base/status.hpp"
+#include "topology/topology.hpp"
+
+namespace tutti {
+
+// What TUTTI_TOPOLOGY asks for: "" is this machine, else xml:FILE or synthetic:STRING.
+// Errors: invalid_argument and unsupported (a build without hwloc), naming the variable and its value.
+Result<Topology> discover_topology(const Environment& environment);
+
+// This machine. PUs are allowed where the affinity of the calling thread and the system's limits (cgroups)
+// permit it; the others are listed too. Never fails: where hwloc is missing or fails it is a flat topology
+// whose detail says why. Cost: some milliseconds.
+Topology discover_this_machine();
+
+// `text` is what `lstopo --of xml` writes; `source` names it in the result and in messages.
+// Errors: invalid_argument, unsupported (a build without hwloc).
+Result<Topology> read_topology_xml(std::string_view text, std::string source);
+Result<Topology> load_topology_xml(const std::string& path);
+
+// hwloc's notation, from the outermost level to the innermost: "pack:2 l3:4 core:8 pu:1" is 2 sockets with 4
+// L3 caches of 8 cores each. Errors: invalid_argument, naming the level; unsupported.
+Result<Topology> make_synthetic_topology(std::string_view description);
+
+// One socket in which every online CPU is a core with an L1 and an L2 of its own below one common L3, of the
+// sizes that sysconf() reports: all that is known without hwloc. `detail` says why.
+Topology make_flat_topology(std::string detail);
+
+namespace detail {
+
+// The part that needs hwloc. PUs are allowed as the source says, whatever this thread's affinity.
+struct HwlocSource {
+  enum class Kind { machine, xml, synthetic } kind = Kind::machine;
+  std::string text;  // the XML, or the synthetic description
+};
+// Errors: unsupported (this build has no hwloc), invalid_argument.
+Result<Topology> discover_with_hwloc(const HwlocSource& source);
+
+}  // namespace detail
+}  // namespace tutti
