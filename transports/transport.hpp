@@ -21,6 +21,7 @@
 // After completion of a recv its data is visible.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -133,6 +134,17 @@ struct RmaRequest {
   std::uint64_t remote_offset = 0;
 };
 
+// Memory family: one segment of a peer as mapped here, and what its owner needs who publishes in memory
+// instead of sending.
+struct PeerWindow {
+  ByteRange memory;  // empty until it can be mapped
+  // Not 0 while the peer's lane may sleep: whoever has published something for it then wakes it with
+  // control({}). `needs_fence`: read it by a read-modify-write, the sleeper cannot order its side.
+  std::atomic<std::uint32_t>* is_sleeping = nullptr;
+  bool needs_fence = false;
+  bool is_gone = false;  // the peer has closed its side or died; what it published before is visible
+};
+
 // One peer in one context. Opened by Transport::open, owned by its caller.
 class Endpoint {
  public:
@@ -154,8 +166,9 @@ class Endpoint {
   // One-sided access; completes by Event::sent. Refused unless caps().has_rma.
   virtual Result<Post> rma(std::uint32_t channel, const RmaRequest& request, Token token) = 0;
 
-  // Memory family: the peer's heap segment as mapped here, empty until it can be; message family: empty.
-  virtual ByteRange window(std::uint32_t segment) = 0;
+  // Memory family: a segment of the peer's heap; message family: empty. May cost system calls. The mapping
+  // stays as long as the endpoint.
+  virtual PeerWindow window(std::uint32_t segment) = 0;
 
   // Completes everything pending exactly once (as `failed`); afterwards no peer touches any buffer of ours
   // through this endpoint. With fence, first delivers what was sent and completed. Idempotent; the destructor

@@ -1,12 +1,14 @@
-// Repeated calls of a signature allocate nothing: this executable counts operator new, by thread.
-// Knows no transport's inside.
+// From its second call on a signature allocates nothing: this executable counts operator new, by thread.
+// Knows no transport's inside, but for what an arena promises.
 #include "tests/support/catch.hpp"
 
-#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <new>
+#include <string>
 
 #include "tests/support/world.hpp"
+#include "transports/memory/arena.hpp"
 
 namespace {
 
@@ -40,7 +42,7 @@ namespace tutti::test {
 namespace {
 
 constexpr std::size_t kCapacity = 1U << 16U;
-constexpr int kRounds = 4;
+constexpr int kCalls = 20;
 
 // Memory for any of the calls below, and the counts they point to.
 struct Buffers {
@@ -64,6 +66,7 @@ constexpr Signature kSignatures[] = {
     {Collective::allreduce, "ring", 50000},
     {Collective::allreduce, "ring", 50000, false, true},
     {Collective::allreduce, "ring(segments=4)", 50000},
+    {Collective::allreduce, "ring(segments=100)", 50000},
     {Collective::allreduce, "rabenseifner", 20000, false, true},
     {Collective::allreduce, "recursive_doubling", 100},
     {Collective::allreduce, "one_shot", 10},
@@ -123,32 +126,28 @@ Status run_to_end(const Member& member, const Call& call, const char* algorithm)
   return work ? (*work)->wait(Clock::now() + std::chrono::seconds(60)) : work.status();
 }
 
-std::string exercise_signature(const Member& member, const Signature& s, Buffers& buffers, int calls) {
+std::string exercise_signature(const Member& member, const Signature& s, Buffers& buffers) {
   set_counts(s, member, buffers);
   Call call = make_call(s, member, buffers);
   if (s.collective == Collective::alltoall && s.has_counts) {
     call.output_counts = buffers.counts;
     call.output_displacements = buffers.displacements;
   }
-  // One call for each slot of the group: a transport connects two ranks when they first talk in it.
-  for (std::uint32_t i = 0; i < GroupContext::kSlots; ++i) {
-    if (Status status = run_to_end(member, call, s.algorithm); !status) return status.to_string();
-  }
-  // A link to a peer may be completed some calls later, when the peer has got that far; so the quietest of a
-  // few equal rounds counts.
-  std::uint64_t made = ~std::uint64_t{0};
+  if (Status status = run_to_end(member, call, s.algorithm); !status) return status.to_string();
+  const std::uint64_t before = allocations;
   bool is_right = true;
-  for (int round = 0; round < kRounds; ++round) {
-    const std::uint64_t before = allocations;
-    for (int i = 0; i < calls; ++i) is_right = run_to_end(member, call, s.algorithm).is_ok() && is_right;
-    made = std::min(made, allocations - before);
+  std::uint64_t made = 0;
+  int first = 0;  // that allocated
+  for (int i = 2; i < 2 + kCalls; ++i) {
+    is_right = run_to_end(member, call, s.algorithm).is_ok() && is_right;
+    made = allocations - before;
+    if (made != 0 && first == 0) first = i;
   }
   if (!is_right) return "a call failed";
-  if (made != 0) {
-    return fmt::format("{} {} of {}{}{}: {} allocations in {} calls", to_string(s.collective), s.algorithm,
-                       s.count, s.has_counts ? ", uneven" : "", s.in_place ? ", in place" : "", made, calls);
-  }
-  return {};
+  if (made == 0) return {};
+  return fmt::format("{} {} of {}{}{}: {} allocations in {} calls, the first in call {}",
+                     to_string(s.collective), s.algorithm, s.count, s.has_counts ? ", uneven" : "",
+                     s.in_place ? ", in place" : "", made, kCalls, first);
 }
 
 }  // namespace
@@ -162,16 +161,26 @@ TEST_CASE("the counter counts", "[scheduler][allocation]") {
   CHECK(made == 2);
 }
 
-TEST_CASE("repeated calls of a signature allocate nothing", "[scheduler][allocation]") {
+// `inproc`, `shm` in one process, and `apart`: shm that meets its peers as if they were other processes.
+World make_world(const std::string& kind, std::uint32_t size) {
+  if (kind == "inproc") return World(WorldTransport::inproc, size);
+  World::Decorate instead;
+  if (kind == "apart") {
+    instead = [](std::unique_ptr<Transport>, std::uint32_t) { return *make_shm_transport(); };
+  }
+  return World(WorldTransport::shm, size, World::oversubscribed(), instead);
+}
+
+TEST_CASE("the second and later calls of a signature allocate nothing", "[scheduler][allocation]") {
   const auto p = GENERATE(1U, 2U, 4U);
-  const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);
-  CAPTURE(p, static_cast<int>(kind));
-  World world(kind, p);
+  const auto kind = GENERATE(as<std::string>(), "inproc", "shm", "apart");
+  CAPTURE(p, kind);
+  World world = make_world(kind, p);
   const std::string report = world.run([](Member& member) {
     Buffers buffers;
     std::string all;
     for (const Signature& s : kSignatures) {
-      const std::string one = exercise_signature(member, s, buffers, 10);
+      const std::string one = exercise_signature(member, s, buffers);
       if (!one.empty()) all += one + "\n";
     }
     return all;
@@ -180,17 +189,19 @@ TEST_CASE("repeated calls of a signature allocate nothing", "[scheduler][allocat
 }
 
 TEST_CASE("counts and pointers are no part of a signature", "[scheduler][allocation]") {
-  World world(WorldTransport::inproc, 3);
+  const auto kind = GENERATE(as<std::string>(), "inproc", "shm", "apart");
+  CAPTURE(kind);
+  World world = make_world(kind, 3);
   const std::string report = world.run([](Member& member) -> std::string {
     Buffers buffers;
     Signature s{Collective::allreduce, "ring", 0};
     std::uint64_t before = 0;
     bool is_right = true;
-    // Lengths from one element on, in every slot; then others of the same magnitudes.
-    for (std::uint32_t pass = 0; pass <= GroupContext::kSlots + kRounds; ++pass) {
-      if (pass >= GroupContext::kSlots) before = allocations;
+    // Lengths from one element on; then others of the same magnitudes, in every slot.
+    for (std::uint32_t pass = 0; pass <= GroupContext::kSlots; ++pass) {
+      if (pass == 1) before = allocations;
       for (std::uint64_t length = 60000; length > 0; length /= 3) {
-        s.count = length - (pass >= GroupContext::kSlots && length > 2 ? 1 : 0);
+        s.count = length - (pass > 0 && length > 2 ? 1 : 0);
         Call call = make_call(s, member, buffers);
         call.output = buffers.output.data() + pass;
         is_right = run_to_end(member, call, "ring").is_ok() && is_right;
@@ -202,8 +213,10 @@ TEST_CASE("counts and pointers are no part of a signature", "[scheduler][allocat
   CHECK(report == "");
 }
 
-TEST_CASE("repeated messages between two ranks allocate nothing", "[scheduler][allocation]") {
-  World world(WorldTransport::inproc, 2);
+TEST_CASE("messages between two ranks allocate nothing after the first", "[scheduler][allocation]") {
+  const auto kind = GENERATE(as<std::string>(), "inproc", "shm", "apart");
+  CAPTURE(kind);
+  World world = make_world(kind, 2);
   const std::string report = world.run([](Member& member) -> std::string {
     std::vector<std::int32_t> data(30000, 5);
     Call call;
@@ -214,16 +227,80 @@ TEST_CASE("repeated messages between two ranks allocate nothing", "[scheduler][a
     call.input = data.data();
     call.output = data.data();
     std::uint64_t before = 0;
-    std::uint64_t made = ~std::uint64_t{0};
-    for (int i = 0; i < 20 * kRounds; ++i) {
-      if (i % 20 == 2) before = allocations;  // one of each length has passed
+    for (int i = 0; i < 1 + kCalls; ++i) {
       call.count = i % 2 == 0 ? 30000 : 10;
       if (Status status = run_to_end(member, call, ""); !status) return status.to_string();
-      if (i % 20 == 19) made = std::min(made, allocations - before);
+      if (i == 0) before = allocations;
     }
+    const std::uint64_t made = allocations - before;
     return made == 0 ? std::string() : fmt::format("{} allocations", made);
   });
   CHECK(report == "");
+}
+
+TEST_CASE("a rank that is not talked to yet may link at any time", "[scheduler][allocation]") {
+  World world = make_world("apart", 3);
+  std::atomic<bool> has_begun{false}, has_linked{false};
+  const std::string report = world.run([&](Member& member) -> std::string {
+    std::int32_t data = 5;
+    const auto run_message = [&](std::uint32_t peer, bool is_send) {
+      Call call;
+      call.collective = Collective::send_recv;
+      call.dtype = Dtype::i32;
+      call.root = peer;
+      call.is_send = is_send;
+      call.input = &data;
+      call.output = &data;
+      call.count = 1;
+      return run_to_end(member, call, "");
+    };
+    const auto wait_for = [](const std::atomic<bool>& flag) {
+      while (!flag) std::this_thread::yield();
+    };
+    if (member.rank == 2) {
+      wait_for(has_begun);
+      data = 7;
+      const Status status = run_message(0, true);
+      has_linked = true;
+      return status.is_ok() ? "" : status.to_string();
+    }
+    // Rank 0 waits for the second message until it is bored enough to look for new peers.
+    if (member.rank == 1) {
+      Status status = run_message(0, true);
+      wait_for(has_linked);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      if (status) status = run_message(0, true);
+      return status.is_ok() ? "" : status.to_string();
+    }
+    Status status = run_message(1, false);
+    has_begun = true;
+    const std::uint64_t before = allocations;
+    if (status) status = run_message(1, false);
+    const std::uint64_t made = allocations - before;
+    if (status) status = run_message(2, false);
+    if (!status) return status.to_string();
+    if (data != 7) return "the message of the new peer is lost";
+    return made == 0 ? std::string() : fmt::format("{} allocations", made);
+  });
+  CHECK(report == "");
+}
+
+TEST_CASE("an arena takes no memory for promised blocks, nor for what is given back",
+          "[scheduler][allocation]") {
+  constexpr std::uint64_t kBlocks = 1000;
+  memory::Arena arena(0, kBlocks * 64, [](std::uint64_t, std::uint64_t) { return Status(); });
+  arena.promise(kBlocks);
+  const std::uint64_t before = allocations;
+  bool is_right = true;
+  for (int round = 0; round < 3; ++round) {
+    for (std::uint64_t i = 0; i < kBlocks; ++i) is_right = arena.allocate(64, round == 0).is_ok() && is_right;
+    // Every other one first, so that as many pieces are free as can be.
+    for (std::uint64_t i = 0; i < kBlocks; i += 2) arena.release(i * 64);
+    for (std::uint64_t i = 1; i < kBlocks; i += 2) arena.release(i * 64);
+  }
+  const std::uint64_t made = allocations - before;
+  CHECK(is_right);
+  CHECK(made == 0);
 }
 
 }  // namespace tutti::test

@@ -130,6 +130,41 @@ TEST_CASE("messages of every size and form arrive whatever protocol the options 
   }
 }
 
+TEST_CASE("contexts opened in a row and used in turn work, also where memory for rings is scarce") {
+  for (const std::size_t staging_bytes : {0UL, 200000UL, 1UL << 20U, 64UL << 20U}) {
+    CAPTURE(staging_bytes);
+    Setup setup = setup_from_environment();
+    setup.options.staging_bytes = staging_bytes;
+    setup.options.mapped_read_bytes = ~std::size_t{0};
+    const std::string answer = run_ranks(setup, 2, [](Rank& self) -> std::string {
+      std::vector<std::unique_ptr<Endpoint>> contexts;
+      for (std::uint64_t k = 0; k < 6; ++k) {
+        auto endpoint = self.transport->open(0, self.addresses[1 - self.rank], 100 + k);
+        if (!endpoint) return endpoint.status().to_string();
+        contexts.push_back(std::move(*endpoint));
+      }
+      const std::array<std::size_t, 3> sizes{30, 1000, 300000};
+      for (std::uint64_t turn = 0; turn < 40; ++turn) {
+        if (turn == 20) contexts[1].reset();  // the others go on
+        const std::size_t at = turn % contexts.size();
+        if (contexts[at] == nullptr) continue;
+        const std::size_t bytes = sizes[turn % 5 % sizes.size()];
+        const std::vector<std::byte> out = pattern(bytes, turn + static_cast<std::uint64_t>(self.rank));
+        std::vector<std::byte> in(bytes);
+        const ConstByteRange from = out;
+        const ByteRange to = in;
+        const auto channel = static_cast<std::uint32_t>(turn % 2);
+        self.recv(*contexts[at], channel, turn, sink_of(&to), 1);
+        self.send(*contexts[at], channel, turn, {&from, 1}, 2);
+        if (!self.wait()) return "turn " + std::to_string(turn) + " does not complete";
+        if (!has_pattern(in, turn + static_cast<std::uint64_t>(1 - self.rank))) return "wrong data";
+      }
+      return self.barrier() ? "" : "barrier";
+    });
+    CHECK(answer == "");
+  }
+}
+
 TEST_CASE("messages of every size arrive where buffers lie in the shared heap") {
   const std::string answer = run_ranks(setup_from_environment(), 2, [](Rank& self) -> std::string {
     SharedHeap* heap = self.transport->caps().heap;

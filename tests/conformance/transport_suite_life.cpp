@@ -330,13 +330,13 @@ TEST_CASE("heap memory is zeroed, aligned, found, and visible through the peer's
     self.send(other, 0, 1, {&from, 1}, 1);
     self.recv(other, 0, 1, sink_of(&to), 2);
     if (!self.wait()) return "places do not arrive";
-    if (!self.wait_until([&] { return !other.window(theirs.segment).empty(); }))
+    if (!self.wait_until([&] { return !other.window(theirs.segment).memory.empty(); }))
       return "the window stays empty";
-    const ByteRange window = other.window(theirs.segment);
+    const ByteRange window = other.window(theirs.segment).memory;
     const ByteRange seen = window.subspan(theirs.offset, 200);
     if (!has_pattern(seen, static_cast<std::uint64_t>(1 - self.rank), 50))
       return "the window shows something else";
-    if (!other.window(9999).empty()) return "a window without a segment";
+    if (!other.window(9999).memory.empty()) return "a window without a segment";
     if (!self.barrier()) return "barrier";
     // Only what was never asked for stays zero, so write through the window and look at the owner's side.
     seen[199] = std::byte{0xa5};

@@ -84,7 +84,7 @@ class FaultyEndpoint final : public Endpoint {
   Result<Post> rma(std::uint32_t channel, const RmaRequest& request, Token token) override {
     return inner_->rma(channel, request, token);
   }
-  ByteRange window(std::uint32_t segment) override { return inner_->window(segment); }
+  PeerWindow window(std::uint32_t segment) override { return inner_->window(segment); }
   void close(bool fence) override {
     if (is_closed_) return;
     is_closed_ = true;

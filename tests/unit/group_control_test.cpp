@@ -8,13 +8,17 @@
 #include <set>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "runtime/group/bootstrap.hpp"
+#include "runtime/group/exchange.hpp"
 #include "runtime/group/link.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace tutti;
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -188,17 +192,28 @@ TEST_CASE("strangers that write nonsense, nothing or half a frame do not disturb
 }
 
 TEST_CASE("absent ranks are named at the deadline, on every rank that is there") {
-  const std::string name = fresh_name();
-  std::vector<std::future<Result<Channel>>> futures;
-  for (const int rank : {0, 1, 3}) {
-    ControlOptions options = options_of(name, rank, 5);
-    options.timeout = 300ms;
-    futures.push_back(open_async(options));
+  // On a busy machine a rank that is there may be late, too: then once more with more time.
+  std::vector<Status> heard;
+  for (const auto timeout : {300ms, 3000ms, 20000ms}) {
+    const std::string name = fresh_name(), wanted = fmt::format("ranks 2, 4 of 5 did not arrive within {}",
+                                                                format_seconds(timeout));
+    std::vector<std::future<Result<Channel>>> futures;
+    for (const int rank : {0, 1, 3}) {
+      ControlOptions options = options_of(name, rank, 5);
+      options.timeout = timeout;
+      futures.push_back(open_async(options));
+    }
+    heard.clear();
+    bool is_named_by_all = true;
+    for (auto& future : futures) {
+      heard.push_back(future.get().status());
+      is_named_by_all = is_named_by_all && heard.back().message() == wanted;
+    }
+    if (is_named_by_all) break;
   }
-  for (auto& future : futures) {
-    const Status status = future.get().status();
+  for (const Status& status : heard) {
     CHECK(status.code() == StatusCode::timeout);
-    CHECK(status.message() == "ranks 2, 4 of 5 did not arrive within 0.3 s");
+    CHECK_THAT(status.message(), StartsWith("ranks 2, 4 of 5 did not arrive within "));
   }
 }
 

@@ -6,51 +6,87 @@
 
 namespace tutti::memory {
 
-Result<Arena::Block> Arena::allocate(std::size_t bytes) {
+namespace {
+
+// The place of `offset` in a list that is sorted by offset.
+template <class List>
+auto position(List& list, std::uint64_t offset) {
+  return std::lower_bound(list.begin(), list.end(), offset,
+                          [](const auto& stretch, std::uint64_t at) { return stretch.offset < at; });
+}
+
+}  // namespace
+
+void Arena::make_room(std::size_t block_count) {
+  if (block_count <= used_.capacity()) return;
+  used_.reserve(std::max(block_count, 2 * used_.capacity()));
+  free_.reserve(used_.capacity() + 1);
+}
+
+void Arena::promise(std::size_t block_count) {
+  promised_count_ += block_count;
+  make_room(used_.size() + promised_count_);
+}
+
+void Arena::withdraw(std::size_t block_count) {
+  TUTTI_ASSERT(block_count <= promised_count_, "withdrew more blocks than were promised");
+  promised_count_ -= block_count;
+}
+
+void Arena::add_used(const Stretch& block) {
+  used_.insert(position(used_, block.offset), block);
+  used_bytes_ += block.bytes;
+}
+
+Result<Arena::Block> Arena::allocate(std::size_t bytes, bool is_promised) {
+  TUTTI_ASSERT(!is_promised || promised_count_ != 0, "the block was not promised");
+  const std::size_t still_promised = promised_count_ - (is_promised ? 1 : 0);
   if (bytes > end_) return Status(StatusCode::resource_exhausted, "segment is full");
+  make_room(used_.size() + 1 + still_promised);
   const std::uint64_t rounded = std::max<std::uint64_t>((bytes + 63U) & ~std::uint64_t{63}, 64U);
-  for (auto it = free_.begin(); it != free_.end(); ++it) {
-    if (it->second < rounded) continue;
-    const std::uint64_t offset = it->first;
-    const std::uint64_t rest = it->second - rounded;
-    free_.erase(it);
-    if (rest != 0) free_.emplace(offset + rounded, rest);
-    used_.emplace(offset, rounded);
-    used_bytes_ += rounded;
-    return Block{offset, false};
+  const auto fit = std::find_if(free_.begin(), free_.end(),
+                                [rounded](const Stretch& stretch) { return stretch.bytes >= rounded; });
+  if (fit != free_.end()) {
+    const Block block{fit->offset, false};
+    fit->offset += rounded;
+    fit->bytes -= rounded;
+    if (fit->bytes == 0) free_.erase(fit);
+    add_used({block.offset, rounded});
+    promised_count_ = still_promised;
+    return block;
   }
   if (rounded > end_ - top_) return Status(StatusCode::resource_exhausted, "segment is full");
-  const std::uint64_t offset = top_;
-  if (offset + rounded > backed_) {
+  const Block block{top_, true};
+  if (block.offset + rounded > backed_) {
     // Back a little more than asked for, so that small blocks do not each cost a system call.
-    std::uint64_t until = (offset + rounded + kBackGranule - 1) / kBackGranule * kBackGranule;
+    std::uint64_t until = (block.offset + rounded + kBackGranule - 1) / kBackGranule * kBackGranule;
     until = std::min(until, end_);
     TUTTI_RETURN_IF_ERROR(back_(backed_, until - backed_));
     backed_ = until;
   }
   top_ += rounded;
-  used_.emplace(offset, rounded);
-  used_bytes_ += rounded;
-  return Block{offset, true};
+  add_used({block.offset, rounded});
+  promised_count_ = still_promised;
+  return block;
 }
 
 std::size_t Arena::release(std::uint64_t offset) {
-  const auto found = used_.find(offset);
-  TUTTI_ASSERT(found != used_.end(), "released a block that was not allocated");
-  const std::uint64_t bytes = found->second;
+  const auto found = position(used_, offset);
+  TUTTI_ASSERT(found != used_.end() && found->offset == offset, "released a block that was not allocated");
+  const std::uint64_t bytes = found->bytes;
   used_.erase(found);
   used_bytes_ -= bytes;
-  auto it = free_.emplace(offset, bytes).first;
-  if (const auto next = std::next(it); next != free_.end() && it->first + it->second == next->first) {
-    it->second += next->second;
-    free_.erase(next);
-  }
-  if (it != free_.begin()) {
-    const auto previous = std::prev(it);
-    if (previous->first + previous->second == it->first) {
-      previous->second += it->second;
-      free_.erase(it);
-    }
+  const auto next = position(free_, offset);
+  const bool adjoins_next = next != free_.end() && next->offset == offset + bytes;
+  const bool adjoins_previous =
+      next != free_.begin() && std::prev(next)->offset + std::prev(next)->bytes == offset;
+  if (adjoins_previous) {
+    std::prev(next)->bytes += bytes + (adjoins_next ? next->bytes : 0);
+    if (adjoins_next) free_.erase(next);
+  } else if (adjoins_next) {
+    *next = {offset, bytes + next->bytes};
+  } else {
+    free_.insert(next, {offset, bytes});
   }
   return bytes;
 }

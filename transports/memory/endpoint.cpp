@@ -29,11 +29,10 @@ MemoryEndpoint::~MemoryEndpoint() {
 
 Status MemoryEndpoint::announce() {
   Instance& instance = host_->instance();
-  Result<std::uint64_t> place = instance.allocate_link(sizeof(LinkBlock), false);
+  Result<std::uint64_t> place = instance.allocate_link(sizeof(LinkBlock));
   if (!place) return place.status();
   block_place_ = *place;
   block_ = new (instance.at<std::byte>(*place)) LinkBlock();
-  allocated_.push_back(*place);
   if (peer_->access() == Peer::Access::none) block_->cannot_read.store(1, std::memory_order_relaxed);
   const std::uint64_t lanes = (std::uint64_t{lane_->index} << 32U) | peer_lane_;
   Result<std::uint32_t> entry = instance.announce(peer_nonce_, context_, lanes, *place);
@@ -43,17 +42,8 @@ Status MemoryEndpoint::announce() {
     return entry.status();
   }
   entry_ = *entry;
+  join_siblings();
   return {};
-}
-
-Channel* MemoryEndpoint::channel(std::uint32_t index) {
-  TUTTI_ASSERT(index <= kControlChannel, "no such channel");
-  std::unique_ptr<Channel>& made = channels_[index];
-  if (!made) {
-    made = std::make_unique<Channel>();
-    made->index = index;
-  }
-  return made.get();
 }
 
 // Finds the peer's block once the peer has opened its side.
@@ -141,13 +131,29 @@ Result<Post> MemoryEndpoint::rma(std::uint32_t, const RmaRequest&, Token) {
   return unsupported("memory transports have no rma: peers map the shared heap instead (Endpoint::window)");
 }
 
-ByteRange MemoryEndpoint::window(std::uint32_t segment) {
+ByteRange MemoryEndpoint::peer_segment(std::uint32_t segment) {
   ByteRange memory = peer_->segment(segment);
   if (memory.empty()) {
     host_->service();  // its descriptor may be waiting
     memory = peer_->segment(segment);
   }
   return memory;
+}
+
+PeerWindow MemoryEndpoint::window(std::uint32_t segment) {
+  check_peer();
+  PeerWindow found;
+  found.is_gone = is_failed_ || is_peer_closed();
+  found.memory = peer_segment(segment);
+  if (peer_page_ == nullptr) try_link();
+  if (peer_page_ == nullptr) {
+    found.memory = {};  // publishing there could not wake anybody
+    return found;
+  }
+  found.is_sleeping = &peer_bell_->is_sleeping;
+  found.needs_fence = peer_page_->needs_fence.load(std::memory_order_relaxed) != 0;
+  prepare_control();  // waking is no time to make anything
+  return found;
 }
 
 bool MemoryEndpoint::progress(EventSink& out) {
@@ -226,6 +232,7 @@ void MemoryEndpoint::close(bool /*fence*/) {
   // too: so a close without fence is no different.
   if (is_closed_) return;
   is_closed_ = true;
+  leave_siblings();
   host_->forget(this);
   if (!host_->is_own_process()) return;
   stop_readers();
@@ -239,7 +246,7 @@ void MemoryEndpoint::close(bool /*fence*/) {
   remains.lanes = (std::uint64_t{peer_lane_} << 32U) | lane_->index;
   remains.entry = entry_;
   remains.peer_link = peer_link_;
-  remains.blocks = std::move(allocated_);
+  remains.blocks = take_blocks();
   host_->bury(std::move(remains));
 }
 

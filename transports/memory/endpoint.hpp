@@ -1,5 +1,6 @@
 // An endpoint over memory that both sides can see: cells, staged rings, and reading the peer's memory.
-// Knows neither how memory is shared nor who else is there; send.cpp and receive.cpp hold the two directions.
+// Knows neither how memory is shared nor who else is there; send.cpp and receive.cpp hold the two directions,
+// siblings.cpp what is made when a channel is first used.
 //
 // Protocols of a message, chosen by the sender:
 //   in_line, in_cell  up to kCellBytes: copied into a cell; complete at once while a cell is free
@@ -52,9 +53,23 @@ struct Arrival {
   std::size_t range_offset = 0;
 };
 
-// One channel of an endpoint, both directions; made when it is first used.
+// How many messages in a row were posted with one word: whoever calls again posts as many again, and all of
+// them may have to wait, though none of the first ones had to.
+struct Run {
+  std::uint64_t word = 0;
+  std::size_t count = 0;
+
+  std::size_t add(std::uint64_t next_word) {
+    count = next_word == word ? count + 1 : 1;
+    word = next_word;
+    return count;
+  }
+};
+
+// One channel of an endpoint, both directions; made when it, or that of a sibling, is first used.
 struct Channel {
   std::uint32_t index = 0;
+  Run sent, received;
   // sending
   CellRing* cells = nullptr;
   StagedRing* ring = nullptr;
@@ -95,7 +110,7 @@ struct Remains {
   std::uint64_t lanes = 0;  // as the peer's directory has them
   std::uint32_t entry = 0;
   Found peer_link;
-  std::vector<std::uint64_t> blocks;
+  std::vector<std::uint64_t> blocks;  // link memory
 };
 
 class MemoryEndpoint final : public Endpoint {
@@ -112,7 +127,7 @@ class MemoryEndpoint final : public Endpoint {
   MemoryEndpoint(const MemoryEndpoint&) = delete;
   MemoryEndpoint& operator=(const MemoryEndpoint&) = delete;
 
-  // Allocates and announces the link. Errors: resource_exhausted.
+  // Allocates and announces the link, and finds its siblings. Errors: resource_exhausted.
   Status announce();
 
   Post send(std::uint32_t channel, std::uint64_t word, std::span<const ConstByteRange> ranges,
@@ -120,7 +135,7 @@ class MemoryEndpoint final : public Endpoint {
   Post recv(std::uint32_t channel, std::uint64_t expected_word, const Sink& sink, Token token) override;
   Post control(ConstByteRange bytes) override;
   Result<Post> rma(std::uint32_t channel, const RmaRequest& request, Token token) override;
-  ByteRange window(std::uint32_t segment) override;
+  PeerWindow window(std::uint32_t segment) override;
   void close(bool fence) override;
 
   // Moves pending messages on; false when nothing is pending any more.
@@ -140,9 +155,28 @@ class MemoryEndpoint final : public Endpoint {
                                               << 10U;  // per call: bounds how long a lane is held
   static constexpr std::size_t kMaxQueued = 1024;      // beyond that send answers `again`
 
+  // siblings.cpp
+  Channel* channel(std::uint32_t index) {
+    TUTTI_ASSERT(index <= kControlChannel, "no such channel");
+    return channels_[index] ? channels_[index].get() : make_channel(index);
+  }
+  void join_siblings();
+  void leave_siblings();
+  template <class Work>
+  void for_siblings(std::uint32_t channel_index, const Work& work);
+  Channel* make_channel(std::uint32_t index);
+  void add_channel(std::uint32_t index);
+  void make_room(std::uint32_t index, std::size_t send_count, std::size_t recv_count);
+  bool prepare_cells(Channel& c);
+  void prepare_ring(Channel& c);
+  void prepare_control();
+  void make_cells(Channel& c);
+  void make_ring(Channel& c, std::size_t piece_bytes);
+  std::vector<std::uint64_t> take_blocks();
+
   // endpoint.cpp
-  Channel* channel(std::uint32_t index);
   bool try_link();
+  ByteRange peer_segment(std::uint32_t segment);
   bool is_peer_closed() const;
   void activate();
   void notify(bool is_ack);
@@ -153,8 +187,6 @@ class MemoryEndpoint final : public Endpoint {
 
   // send.cpp
   enum class Started : std::uint8_t { no, partly, complete, being_read };
-  bool prepare_cells(Channel& c);
-  void prepare_ring(Channel& c);
   bool has_free_cell(Channel& c);
   bool has_free_piece(Channel& c);
   void publish_cell(Channel& c, const SendOp& op, CellKind kind);
@@ -207,11 +239,11 @@ class MemoryEndpoint final : public Endpoint {
   bool is_closed_ = false;
   bool is_failed_ = false;
   bool is_peer_gone_ = false;
-  bool owes_control_ = false;             // control was sent before the peer's bell was known
-  bool expects_control_ = false;          // control may have been sent before the peer was linked
-  std::uint64_t pending_sends_ = 0;       // bit per channel with queued sends or unconsumed reads
-  std::uint64_t pending_recvs_ = 0;       // bit per channel with posted receives or a discarded arrival
-  std::vector<std::uint64_t> allocated_;  // link memory to give back
+  bool owes_control_ = false;           // control was sent before the peer's bell was known
+  bool expects_control_ = false;        // control may have been sent before the peer was linked
+  std::uint64_t pending_sends_ = 0;     // bit per channel with queued sends or unconsumed reads
+  std::uint64_t pending_recvs_ = 0;     // bit per channel with posted receives or a discarded arrival
+  std::shared_ptr<Siblings> siblings_;  // null before announce() and after close()
   std::array<std::unique_ptr<Channel>, kChannels + 1> channels_;
 };
 

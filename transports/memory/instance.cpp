@@ -92,16 +92,38 @@ Result<std::uint32_t> Instance::add_segment(std::size_t bytes) {
   return index;
 }
 
-Result<std::uint64_t> Instance::allocate_link(std::size_t bytes, bool is_optional) {
+Result<std::uint64_t> Instance::allocate_link(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (is_optional && link_arena_.used_bytes() + bytes > options_.staging_bytes) {
+  Result<Arena::Block> block = link_arena_.allocate(bytes);
+  if (!block) return block.status().with_context("link memory");
+  return block->offset;
+}
+
+Result<std::uint64_t> Instance::allocate_promised_link(std::size_t bytes, Need need) {
+  const std::lock_guard lock(mutex_);
+  if (need == Need::optional && link_arena_.used_bytes() + bytes > options_.staging_bytes) {
     return Status(StatusCode::resource_exhausted,
                   "the bound of " + std::to_string(options_.staging_bytes) +
                       " bytes on staging memory (TUTTI_SHM_BYTES) is reached");
   }
-  Result<Arena::Block> block = link_arena_.allocate(bytes);
+  Result<Arena::Block> block = link_arena_.allocate(bytes, true);
   if (!block) return block.status().with_context("link memory");
   return block->offset;
+}
+
+void Instance::promise_links(std::size_t count) {
+  const std::lock_guard lock(mutex_);
+  link_arena_.promise(count);
+}
+
+void Instance::withdraw_links(std::size_t count) {
+  const std::lock_guard lock(mutex_);
+  link_arena_.withdraw(count);
+}
+
+bool Instance::has_staging_room(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  return link_arena_.used_bytes() + bytes <= options_.staging_bytes;
 }
 
 void Instance::release_link(std::uint64_t offset) {

@@ -95,9 +95,16 @@ class Instance {
     return source_->back(segments_[segment], offset, bytes);
   }
 
-  // Link memory, in segment 0. An optional block respects options().staging_bytes, others may go beyond it.
-  Result<std::uint64_t> allocate_link(std::size_t bytes, bool is_optional);
+  // Link memory, in segment 0. A promised block takes nothing of this process's memory any more, see Arena.
+  // An optional block respects options().staging_bytes, others may go beyond it.
+  enum class Need : std::uint8_t { vital, optional };
+  Result<std::uint64_t> allocate_link(std::size_t bytes);
+  Result<std::uint64_t> allocate_promised_link(std::size_t bytes, Need need);
+  void promise_links(std::size_t count);
+  void withdraw_links(std::size_t count);
   void release_link(std::uint64_t offset);
+  // Would optional blocks of so many bytes in all respect the bound now?
+  bool has_staging_room(std::size_t bytes);
   template <class T>
   T* at(std::uint64_t offset) const {
     return reinterpret_cast<T*>(segments_[0].base + offset);

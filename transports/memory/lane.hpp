@@ -3,8 +3,10 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <span>
@@ -27,19 +29,22 @@ class Fifo {
   T& operator[](std::size_t i) { return items_[(head_ + i) & (items_.size() - 1)]; }
   void pop_front() { ++head_; }
   void push_back(const T& item) {
-    if (count() == items_.size()) grow();
+    if (is_full()) reserve(items_.size() + 1);
     items_[tail_++ & (items_.size() - 1)] = item;
   }
-
- private:
-  void grow() {
-    std::vector<T> larger(items_.size() * 2);
+  bool is_full() const { return count() == items_.size(); }
+  std::size_t capacity() const { return items_.size(); }
+  void reserve(std::size_t count_wanted) {
+    if (count_wanted <= items_.size()) return;
+    std::vector<T> larger(std::bit_ceil(count_wanted));
     const std::size_t n = count();
     for (std::size_t i = 0; i < n; ++i) larger[i] = (*this)[i];
     items_ = std::move(larger);
     head_ = 0;
     tail_ = n;
   }
+
+ private:
   // From the start as large as most collectives ever need: how long a queue gets depends on who is late, and
   // a late call should not be the one that allocates.
   static constexpr std::size_t kInitialItems = 32;
@@ -57,7 +62,10 @@ class EventSink {
       waiting_->pop_front();
     }
   }
+  // In the caller's span.
   bool has_room() const { return count_ < out_.size(); }
+  // Without an allocation. Whoever can put work off asks first; there is always room for what cannot wait.
+  bool can_push() const { return has_room() || !waiting_->is_full(); }
   void push(const Event& event) {
     if (has_room() && waiting_->empty()) {
       out_[count_++] = event;
@@ -76,8 +84,20 @@ class EventSink {
 // A closed endpoint whose memory a peer may still read.
 struct Remains;
 
+// Endpoints to one peer that were opened in a row, before any of them was used: contexts for the same kind of
+// traffic in turn, such as the slots of a group. What one of them turns out to need is prepared on all, so
+// that the traffic finds everything in place when its next turn comes.
+struct Siblings {
+  // More contexts than anybody takes turns with: what one context needs is not to be prepared a thousand
+  // times.
+  static constexpr std::size_t kMaxMembers = 8;
+  std::vector<MemoryEndpoint*> members;  // those that are open
+  bool is_used = false;                  // and complete
+};
+
 struct Lane {
   static constexpr std::size_t kBounceBytes = std::size_t{64} << 10U;
+  using Bounce = std::array<std::byte, kBounceBytes>;
 
   std::uint32_t index = 0;
   bool is_armed = false;
@@ -86,16 +106,23 @@ struct Lane {
   std::uint32_t idle_count = 0;
   std::uint32_t arm_count = 0;
   std::uint32_t open_count = 0;
-  std::vector<MemoryEndpoint*> endpoints;  // all that are open
-  std::vector<MemoryEndpoint*> active;     // those with something pending
-  Fifo<Event> waiting;                     // events that found no room
-  // Control bytes handed out by the last progress().
+  std::vector<MemoryEndpoint*> endpoints;   // all that are open
+  std::vector<MemoryEndpoint*> active;      // those with something pending
+  Fifo<Event> waiting;                      // events that found no room
+  std::size_t next_active = 0;              // where progress() goes on, so that everybody has a turn
+  std::shared_ptr<Siblings> last_siblings;  // of the endpoint that was opened last
+  // Control bytes handed out by the last progress(); entries are kept for later ones.
   std::deque<std::array<std::byte, kControlBytes>> control_bytes;
-  std::unique_ptr<std::array<std::byte, kBounceBytes>> bounce_buffer;
+  std::size_t control_bytes_count = 0;
+  // Made with the first endpoint.
+  std::unique_ptr<Bounce> bounce_buffer;
 
-  ByteRange bounce() {
-    if (!bounce_buffer) bounce_buffer = std::make_unique<std::array<std::byte, kBounceBytes>>();
-    return *bounce_buffer;
+  ByteRange bounce() { return *bounce_buffer; }
+  ConstByteRange keep_control(ConstByteRange bytes) {
+    if (control_bytes_count == control_bytes.size()) control_bytes.emplace_back();
+    std::byte* to = control_bytes[control_bytes_count++].data();
+    std::memcpy(to, bytes.data(), bytes.size());
+    return {to, bytes.size()};
   }
 };
 

@@ -89,6 +89,7 @@ Result<std::unique_ptr<Endpoint>> MemoryTransport::open(std::uint32_t lane_index
   Result<std::shared_ptr<Peer>> peer = attach(*theirs);
   if (!peer) return peer.status();
   Lane& lane = *lanes_[lane_index];
+  if (!lane.bounce_buffer) lane.bounce_buffer = std::make_unique_for_overwrite<Lane::Bounce>();
   // A program that opens and closes contexts without ever being idle must not run out of link memory.
   constexpr std::uint32_t kOpensPerHousekeeping = 64;
   if (++lane.open_count % kOpensPerHousekeeping == 0) housekeep(lane);
@@ -111,7 +112,7 @@ std::size_t MemoryTransport::progress(std::uint32_t lane_index, std::span<Event>
     lane.is_armed = false;
     bell.is_sleeping.store(0, std::memory_order_relaxed);
   }
-  lane.control_bytes.clear();
+  lane.control_bytes_count = 0;
   EventSink out(events, &lane.waiting);
   const std::uint32_t control_count = bell.control_count.load(std::memory_order_acquire);
   if (control_count != lane.control_seen && out.has_room()) {
@@ -119,14 +120,16 @@ std::size_t MemoryTransport::progress(std::uint32_t lane_index, std::span<Event>
     for (MemoryEndpoint* endpoint : lane.endpoints) endpoint->poll_control(out);
     if (!out.has_room()) --lane.control_seen;  // there may be more
   }
-  for (std::size_t i = 0; i < lane.active.size();) {
-    MemoryEndpoint* endpoint = lane.active[i];
+  // Each once, unless there is no room for more events: then the next call goes on here.
+  for (std::size_t left = lane.active.size(); left != 0 && out.can_push(); --left) {
+    if (lane.next_active >= lane.active.size()) lane.next_active = 0;
+    MemoryEndpoint*& endpoint = lane.active[lane.next_active];
     if (endpoint->progress(out)) {
-      ++i;
+      ++lane.next_active;
       continue;
     }
     endpoint->is_active = false;
-    lane.active[i] = lane.active.back();
+    endpoint = lane.active.back();
     lane.active.pop_back();
   }
   if (out.count() == 0 && ++lane.idle_count % kIdleCallsPerHousekeeping == 0) housekeep(lane);
@@ -136,15 +139,16 @@ std::size_t MemoryTransport::progress(std::uint32_t lane_index, std::span<Event>
 void MemoryTransport::housekeep(Lane& lane) {
   service();
   for (MemoryEndpoint* endpoint : lane.active) endpoint->check_peer();
-  std::vector<Remains> over;
-  {
-    const std::lock_guard lock(remains_mutex_);
-    const auto is_done = [this](Remains& remains) { return is_over(remains); };
-    const auto first = std::stable_partition(remains_.begin(), remains_.end(), std::not_fn(is_done));
-    std::move(first, remains_.end(), std::back_inserter(over));
-    remains_.erase(first, remains_.end());
+  const std::lock_guard lock(remains_mutex_);
+  for (std::size_t i = 0; i < remains_.size();) {
+    if (!is_over(remains_[i])) {
+      ++i;
+      continue;
+    }
+    release(remains_[i]);
+    std::swap(remains_[i], remains_.back());
+    remains_.pop_back();
   }
-  for (const Remains& remains : over) release(remains);
 }
 
 // Whether the peer no longer looks at a closed endpoint's memory.

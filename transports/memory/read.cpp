@@ -68,7 +68,7 @@ MemoryEndpoint::Piece MemoryEndpoint::read_piece(Channel& c, std::size_t limit_b
   }
   const bool is_in_heap = found.segment != kNoSegment;
   if (is_in_heap) {
-    const ByteRange memory = window(static_cast<std::uint32_t>(found.segment));
+    const ByteRange memory = peer_segment(static_cast<std::uint32_t>(found.segment));
     for (std::size_t i = 0; i < found.count; ++i) {
       iovec& part = found.list[i];
       const auto offset = reinterpret_cast<std::uintptr_t>(part.iov_base);

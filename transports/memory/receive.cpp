@@ -181,6 +181,7 @@ Post MemoryEndpoint::recv(std::uint32_t channel_index, std::uint64_t expected_wo
   TUTTI_ASSERT(channel_index < kChannels, "no such channel");
   if (is_failed_) return post_failed(token);
   Channel& c = *channel(channel_index);
+  if (c.received.add(expected_word) > c.recvs.capacity()) make_room(channel_index, 0, c.received.count);
   if (c.recvs.count() >= kMaxQueued) return Post::again;
   c.recvs.push_back({expected_word, sink, token});
   // A message cannot overtake: only the oldest receive may be tried at once.
@@ -210,6 +211,7 @@ bool MemoryEndpoint::progress_recvs(Channel& c, EventSink& out) {
   std::size_t budget = kBudgetBytes;
   bool has_moved = false;
   while (!c.recvs.empty() || c.arrival.kind != Arrival::Kind::none) {
+    if (!out.can_push()) return has_moved;
     Event event;
     const Received received = receive(c, &budget, &event);
     has_moved = has_moved || received != Received::nothing;
@@ -250,18 +252,22 @@ void MemoryEndpoint::poll_control(EventSink& out) {
     activate();
     return;
   }
+  // Every endpoint of the lane is asked, though hardly any has control messages.
+  const bool has_channel = channels_[kControlChannel] != nullptr;
+  if (!has_channel && peer_block_->cell_places[kControlChannel].load(std::memory_order_acquire) == 0) return;
   Channel& c = *channel(kControlChannel);
   while (out.has_room()) {
     const CellLine* line = arrived_line(c);
     if (line == nullptr) return;
     const std::size_t bytes = std::min<std::uint64_t>(line->meta >> 8U, kControlBytes);
-    std::array<std::byte, kControlBytes>& copy = lane_->control_bytes.emplace_back();
-    std::memcpy(copy.data(), c.peer_cells->cells[c.expected_cell % kCells].data(), bytes);
     Event event;
     event.kind = Event::Kind::control;
     event.endpoint = this;
     event.bytes = bytes;
-    event.data = ConstByteRange(copy).first(bytes);
+    if (bytes != 0) {  // an empty one only wakes
+      const std::byte* from = c.peer_cells->cells[c.expected_cell % kCells].data();
+      event.data = lane_->keep_control(ConstByteRange(from, bytes));
+    }
     out.push(event);
     consume_cell(c);
   }

@@ -2,7 +2,6 @@
 // memory is shared.
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "transports/memory/endpoint.hpp"
 
@@ -45,56 +44,6 @@ std::size_t preferred_piece_bytes(std::uint64_t total_bytes) {
 }
 
 }  // namespace
-
-// The cells of a channel are made when it first sends.
-bool MemoryEndpoint::prepare_cells(Channel& c) {
-  if (c.cells != nullptr) return true;
-  Instance& instance = host_->instance();
-  Result<std::uint64_t> place = instance.allocate_link(sizeof(CellRing), false);
-  if (!place) {
-    is_peer_gone_ = true;  // nothing can be sent: pending posts fail at the next progress
-    return false;
-  }
-  allocated_.push_back(*place);
-  c.cells = new (instance.at<std::byte>(*place)) CellRing;
-  for (CellLine& line : c.cells->lines) line.sequence.store(0, std::memory_order_relaxed);
-  block_->cell_places[c.index].store(*place, std::memory_order_release);
-  return true;
-}
-
-// The staged ring is made with the first large message: full size, else smaller, at last the minimal one.
-void MemoryEndpoint::prepare_ring(Channel& c) {
-  if (c.ring != nullptr || is_peer_gone_) return;
-  Instance& instance = host_->instance();
-  const MemoryOptions& options = instance.options();
-  std::size_t piece_bytes = options.piece_bytes;
-  std::uint32_t piece_count = options.piece_count;
-  std::uint64_t place = 0;  // never the place of a block: segment 0 starts with its page
-  auto allocate = [&](bool is_optional) {
-    Result<std::uint64_t> got =
-        instance.allocate_link(StagedRing::total_bytes(piece_count, piece_bytes), is_optional);
-    if (got) place = *got;
-  };
-  while (place == 0 && piece_bytes > kMinimalPieceBytes) {
-    allocate(true);
-    if (place == 0) piece_bytes = (piece_bytes / 2) & ~std::size_t{63};
-  }
-  if (place == 0) {
-    piece_bytes = std::min(piece_bytes, kMinimalPieceBytes);
-    piece_count = std::min(piece_count, kMinimalPieces);
-    allocate(false);
-  }
-  if (place == 0) {
-    is_peer_gone_ = true;
-    return;
-  }
-  allocated_.push_back(place);
-  c.ring = new (instance.at<std::byte>(place)) StagedRing;
-  for (PieceLine& line : c.ring->lines) line.sequence.store(0, std::memory_order_relaxed);
-  c.ring->piece_count = piece_count;
-  c.ring->piece_bytes = static_cast<std::uint32_t>(piece_bytes);
-  block_->ring_places[c.index].store(place, std::memory_order_release);
-}
 
 bool MemoryEndpoint::has_free_cell(Channel& c) {
   if (c.next_cell - c.acked_cells < kCells) return true;
@@ -213,6 +162,7 @@ Post MemoryEndpoint::send(std::uint32_t channel_index, std::uint64_t word,
   if (is_failed_) return post_failed(token);
   if (peer_block_ == nullptr) try_link();
   Channel& c = *channel(channel_index);
+  if (c.sent.add(word) > c.sends.capacity()) make_room(channel_index, c.sent.count, 0);
   SendOp op;
   op.word = word;
   op.ranges = ranges;
@@ -280,8 +230,8 @@ bool MemoryEndpoint::progress_reads(Channel& c, EventSink& out, std::size_t* bud
     has_moved = true;
   };
   const std::uint64_t consumed = receiver.consumed_cells.load(std::memory_order_acquire);
-  while (!c.reads.empty() && c.reads.front().cell < consumed) complete();
-  while (!c.reads.empty()) {
+  while (!c.reads.empty() && c.reads.front().cell < consumed && out.can_push()) complete();
+  while (!c.reads.empty() && out.can_push()) {
     SendOp& op = c.reads.front();
     if (receiver.stage_request.load(std::memory_order_acquire) != op.cell + 1) break;
     if (!op.is_started) {
@@ -304,7 +254,7 @@ bool MemoryEndpoint::progress_sends(Channel& c, EventSink& out) {
   std::size_t budget = kBudgetBytes;
   bool has_moved = false;
   if (!c.reads.empty()) has_moved = progress_reads(c, out, &budget);
-  while (!c.sends.empty()) {
+  while (!c.sends.empty() && out.can_push()) {
     SendOp& op = c.sends.front();
     const std::uint64_t offset = op.offset;
     Started started = Started::partly;

@@ -21,6 +21,8 @@ using memory::Nonce;
 
 // Connections of strangers that never say anything must not pile up.
 constexpr std::size_t kMaxConnections = 4096;
+// So many are taken out of a packet; one that has more than one is no note.
+constexpr std::size_t kMaxDescriptors = 8;
 
 socklen_t make_name(const Nonce& nonce, sockaddr_un* address) {
   *address = {};
@@ -41,7 +43,7 @@ bool is_same_user(int fd, ucred* who) { return get_credentials(fd, who) && who->
 
 union ControlBuffer {
   cmsghdr header;  // for its alignment
-  std::array<char, CMSG_SPACE(sizeof(int) * 8)> bytes;
+  std::array<char, CMSG_SPACE(sizeof(int) * kMaxDescriptors)> bytes;
 };
 
 }  // namespace
@@ -68,6 +70,10 @@ Result<std::unique_ptr<Mailbox>> Mailbox::open(const Nonce& nonce) {
   return std::unique_ptr<Mailbox>(new Mailbox(nonce, std::move(listener)));
 }
 
+Mailbox::Mailbox(const Nonce& nonce, Fd listener) : nonce_(nonce), listener_(std::move(listener)) {
+  connections_.reserve(kMaxConnections);  // peers connect when they like
+}
+
 // One packet after the other; false when the connection is to be dropped.
 bool Mailbox::receive_from(int connection, const std::function<void(const SegmentNote&, Fd)>& take) const {
   for (;;) {
@@ -82,21 +88,24 @@ bool Mailbox::receive_from(int connection, const std::function<void(const Segmen
     const ssize_t n = ::recvmsg(connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (n < 0) return errno == EAGAIN || errno == EINTR;
     // Own every descriptor first, whatever else the packet says, so that none is left behind.
-    std::vector<Fd> fds;
+    std::array<Fd, kMaxDescriptors> fds;
+    std::size_t fd_count = 0;
     for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
       if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
       for (std::size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
         int fd = -1;
         std::memcpy(&fd, CMSG_DATA(c) + at, sizeof(int));
-        fds.emplace_back(fd);
+        Fd owned(fd);
+        if (fd_count < fds.size()) fds[fd_count] = std::move(owned);
+        ++fd_count;
       }
     }
     if (n == 0) return false;
     const bool is_sound = n == sizeof(note) && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 &&
                           note.magic == memory::kLayoutMagic && note.to == nonce_ &&
-                          note.index < memory::Instance::kMaxSegments && fds.size() == 1;
+                          note.index < memory::Instance::kMaxSegments && fd_count == 1;
     if (!is_sound) return false;
-    take(note, std::move(fds.front()));
+    take(note, std::move(fds[0]));
   }
 }
 

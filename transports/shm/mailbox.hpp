@@ -48,11 +48,11 @@ class Mailbox {
   // Listens under a name made from `nonce`. Errors: unsupported, resource_exhausted.
   static Result<std::unique_ptr<Mailbox>> open(const memory::Nonce& nonce);
 
-  // Takes what has arrived and calls `take` for each valid note. Never waits.
+  // Takes what has arrived and calls `take` for each valid note. Never waits, allocates nothing.
   void receive(const std::function<void(const SegmentNote&, Fd)>& take);
 
  private:
-  Mailbox(const memory::Nonce& nonce, Fd listener) : nonce_(nonce), listener_(std::move(listener)) {}
+  Mailbox(const memory::Nonce& nonce, Fd listener);
   bool receive_from(int connection, const std::function<void(const SegmentNote&, Fd)>& take) const;
 
   memory::Nonce nonce_;

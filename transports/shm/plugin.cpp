@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "transports/memory/memory_transport.hpp"
 #include "transports/shm/mailbox.hpp"
@@ -34,6 +35,14 @@ std::string find_node_id() {
   return boot + " " + std::string(net.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
 }
 
+// A segment of a peer that we have not opened yet.
+struct Parcel {
+  SegmentNote note;
+  Fd fd;
+};
+// More than there are peers on a node as a rule.
+constexpr std::size_t kParcelsReserved = 1024;
+
 class ShmTransport final : public MemoryTransport {
  public:
   ShmTransport(const ShmOptions& options, std::shared_ptr<Instance> own, const Card& own_card,
@@ -44,6 +53,7 @@ class ShmTransport final : public MemoryTransport {
     caps_.alpha_ns = 200;
     caps_.beta_ps_per_byte = 150;
     choose_single_copy(options.memory.single_copy);
+    parcels_.reserve(kParcelsReserved);
     shared_instance()->set_segment_hook([this] { push_segments(); });
   }
   ~ShmTransport() override { shared_instance()->set_segment_hook({}); }
@@ -69,30 +79,36 @@ class ShmTransport final : public MemoryTransport {
       }
     }
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<RemotePeer> peer = find_peer(theirs.nonce);
-    peer->set_opened();
+    std::shared_ptr<RemotePeer>& peer = peers_[theirs.nonce];
+    if (!peer) {
+      peer = std::make_shared<RemotePeer>(instance().nonce(), theirs.nonce, may_copy_);
+      for (Parcel& parcel : parcels_) {
+        if (parcel.note.from == theirs.nonce) peer->take(parcel.note, std::move(parcel.fd));
+      }
+      std::erase_if(parcels_, [&](const Parcel& parcel) { return parcel.note.from == theirs.nonce; });
+    }
     peer->push(instance());  // what does not go through now is repeated by service()
-    return std::shared_ptr<Peer>(std::move(peer));
+    return std::shared_ptr<Peer>(peer);
   }
 
-  std::shared_ptr<RemotePeer> find_peer(const Nonce& nonce) {
-    std::shared_ptr<RemotePeer>& peer = peers_[nonce];
-    if (!peer) peer = std::make_shared<RemotePeer>(instance().nonce(), nonce, may_copy_);
-    return peer;
-  }
-
-  // Takes segments of peers, also of some that we have not opened yet, and sends what could not be sent.
+  // Takes segments of peers, also of some that we have not opened yet, and sends what could not be sent. Runs
+  // whenever a rank waits: allocates nothing.
   void service() override {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || !is_own_process()) return;
-    mailbox_->receive(
-        [this](const SegmentNote& note, Fd fd) { find_peer(note.from)->take(note, std::move(fd)); });
+    mailbox_->receive([this](const SegmentNote& note, Fd fd) {
+      const auto found = peers_.find(note.from);
+      if (found != peers_.end()) {
+        found->second->take(note, std::move(fd));
+      } else {
+        parcels_.push_back({note, std::move(fd)});
+      }
+    });
     for (auto it = peers_.begin(); it != peers_.end();) {
       const std::shared_ptr<RemotePeer>& peer = it->second;
       const bool is_used = peer.use_count() > 1;
       if (is_used) peer->push(instance());
-      // A dead peer that was never opened may have left messages for whoever opens it.
-      it = !is_used && peer->is_opened() && peer->is_gone() ? peers_.erase(it) : std::next(it);
+      it = !is_used && peer->is_gone() ? peers_.erase(it) : std::next(it);
     }
   }
 
@@ -107,7 +123,8 @@ class ShmTransport final : public MemoryTransport {
   bool may_copy_ = false;
   std::mutex mutex_;  // of everything below
   std::unique_ptr<Mailbox> mailbox_;
-  std::map<Nonce, std::shared_ptr<RemotePeer>> peers_;
+  std::map<Nonce, std::shared_ptr<RemotePeer>> peers_;  // that were opened here
+  std::vector<Parcel> parcels_;                         // of others, who may be dead when they are opened
 };
 
 }  // namespace

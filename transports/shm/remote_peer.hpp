@@ -34,9 +34,6 @@ class RemotePeer final : public memory::Peer {
 
   // A segment arrived.
   void take(const SegmentNote& note, Fd fd);
-  // From now on endpoints use it; before, it is only known from its notes.
-  void set_opened() { is_opened_.store(true, std::memory_order_relaxed); }
-  bool is_opened() const { return is_opened_.load(std::memory_order_relaxed); }
   // Tells the peer about our segments; true when it knows all.
   bool push(const memory::Instance& instance);
 
@@ -49,7 +46,6 @@ class RemotePeer final : public memory::Peer {
 
   std::atomic<bool> may_copy_;
   std::atomic<int> pid_{0};
-  std::atomic<bool> is_opened_{false};
   std::mutex mutex_;
   Courier courier_;
   std::array<Mapped, memory::Instance::kMaxSegments> segments_;
