@@ -7,14 +7,21 @@
 
 #include <fmt/format.h>
 
+#include "runtime/algorithms/prove.hpp"
 #include "runtime/schedule/passes/fuse.hpp"
+#include "runtime/schedule/passes/lower.hpp"
 #include "runtime/schedule/passes/segment.hpp"
+#include "runtime/scheduler/fingerprint.hpp"
 #include "runtime/scheduler/plan_cache.hpp"
 
 namespace tutti {
 namespace {
 
 enum PlanFlag : std::uint32_t { in_place_plan = 1, send_plan = 2, user_op_plan = 4 };
+
+// Lowering looks at all ranks' schedules at once; beyond so many ranks in one memory it takes too long for a
+// first call.
+constexpr std::uint32_t kMostLowered = 64;
 
 bool is_in_place(const Call& call) {
   // premul_sum first writes scaled inputs elsewhere, so its plan never reads the caller's output.
@@ -58,7 +65,7 @@ Schedule message_schedule(std::uint32_t rank, std::uint32_t size, std::uint32_t 
 class NativeBackend final : public Backend {
  public:
   NativeBackend(GroupContext& group, const Selector& selector, std::size_t cache_bytes)
-      : group_(group), selector_(selector), plans_(cache_bytes), can_fuse_(true) {
+      : group_(group), selector_(selector), plans_(cache_bytes), lowered_(cache_bytes), can_fuse_(true) {
     for (std::size_t i = 0; i < group.engine().transport_count(); ++i) {
       can_fuse_ = can_fuse_ && group.engine().transport(i).caps().has_in_place_delivery;
     }
@@ -74,22 +81,21 @@ class NativeBackend final : public Backend {
   }
 
   Result<WorkRef> start(const Call& call, const Choice& choice) override {
-    TUTTI_RETURN_IF_ERROR(supports(call));
-    if (call.collective == Collective::send_recv) return start_message(call);
     const bool is_simple = call.counts.empty() && choice.algorithm.empty();
-    std::shared_ptr<const Plan> plan;
-    if (is_simple && last_.plan != nullptr && last_.is_of(call)) {
-      plan = last_.plan;
-    } else {
-      auto found = plan_for(call, choice);
-      if (!found) return found.status();
-      plan = *std::move(found);
-      if (is_simple)
-        last_ = {call.collective, call.op, call.root, call.in_place, call.count * size_of(call.dtype), plan};
-    }
     Call bound = call;
     bound.in_place = is_in_place(call);
-    return group_.submit(std::move(plan), bound);
+    // What was supported a call ago still is.
+    const bool is_known = is_simple && last_.is_of(call);
+    if (!is_known) TUTTI_RETURN_IF_ERROR(supports(call));
+    if (call.collective == Collective::send_recv) return start_message(call);
+    if (is_known) return group_.submit(last_.prepared, bound, choice.is_blocking);
+    auto prepared = prepare(call, choice);
+    if (!prepared) return prepared.status();
+    Result<WorkRef> work = group_.submit(*prepared, bound, choice.is_blocking);
+    // Kept only once it needs no way back to messages: boards are swapped by the first operation.
+    if (is_simple && (prepared->lowered == nullptr || group_.has_boards(prepared->is_bulk)))
+      last_ = {true, call.collective, call.dtype, call.op, call.root, call.in_place, call.count, *prepared};
+    return work;
   }
 
   Result<std::string> explain(const Call& call) const override {
@@ -114,30 +120,106 @@ class NativeBackend final : public Backend {
   // What the choice and the plan of a call depend on, for the call that was made last: training repeats
   // itself.
   struct LastCall {
+    bool is_known = false;
     Collective collective = Collective::barrier;
+    Dtype dtype = Dtype::u8;
     ReduceOp op;
     std::uint32_t root = 0;
     bool in_place = false;
-    std::uint64_t bytes = 0;
-    std::shared_ptr<const Plan> plan;
+    std::uint64_t count = 0;
+    Prepared prepared;
 
     bool is_of(const Call& call) const {
-      return collective == call.collective && bytes == call.count * size_of(call.dtype) &&
+      return is_known && collective == call.collective && count == call.count && dtype == call.dtype &&
              op.op == call.op.op && op.user == call.op.user && root == call.root && in_place == call.in_place;
     }
   };
 
-  Result<std::shared_ptr<const Plan>> plan_for(const Call& call, const Choice& choice) {
-    const auto selection = selector_.choose(question(call), choice.algorithm);
+  Result<Prepared> prepare(const Call& call, const Choice& choice) {
+    const Question asked = question(call);
+    const auto selection = selector_.choose(asked, choice.algorithm);
     if (!selection) return selection.status();
+    Prepared prepared;
+    prepared.fingerprint = fingerprint_of(call, group_.contract());
+    prepared.vector_bytes = asked.bytes;
+    if (is_reducing(call.collective)) prepared.kernel = select_kernel(call.op.op, call.dtype);
     const PlanKey key = key_of(call, *selection);
-    std::shared_ptr<const Plan> plan = plans_.find(key);
-    if (plan == nullptr) {
+    // Ranks may differ in whether they call in place, and lowering sees the steps of all of them: so one form
+    // serves both.
+    if (may_lower(call)) {
+      auto lowered = lowered_plans_of(key, call, *selection);
+      if (!lowered) return lowered.status();
+      if ((*lowered)->staged != nullptr) prepared.lowered = *std::move(lowered);
+    }
+    if (prepared.lowered != nullptr) {
+      prepared.is_bulk = is_bulk(call, asked.bytes, *prepared.lowered->staged);
+      if (group_.has_boards(prepared.is_bulk)) return prepared;
+      auto exchange = exchange_plan();
+      if (!exchange) return exchange.status();
+      prepared.exchange = *std::move(exchange);
+    }
+    prepared.messages = plans_.find(key);
+    if (prepared.messages == nullptr) {
       auto made = make_plan(call, *selection);
       if (!made) return made.status();
-      plan = plans_.insert(key, *std::move(made));
+      prepared.messages = plans_.insert(key, *std::move(made));
     }
-    return plan;
+    return prepared;
+  }
+
+  // -- lowered plans --------------------------------------------------------------------------------------
+  // Uneven counts are each rank's own business in part, and a user's function must not run in the midst of a
+  // step that others wait for: messages carry both.
+  bool may_lower(const Call& call) const {
+    return group_.shares_memory() && call.counts.empty() && !is_user_op(call) &&
+           group_.size() <= kMostLowered;
+  }
+
+  bool is_bulk(const Call& call, std::size_t vector_bytes, const LoweredPlan& plan) const {
+    if (vector_bytes >= group_.lowered_limits().announce_bytes) return true;
+    const std::uint64_t blocks = has_rank_blocks(call.collective) ? 1 : plan.shape.blocks;
+    constexpr std::size_t kGranule = 64;  // what a block, and a slot, may be longer by
+    const std::size_t slot_bytes = call.count * size_of(call.dtype) / blocks + 2 * kGranule;
+    return plan.staging_slots * slot_bytes > group_.board_shape(false).staging_bytes;
+  }
+
+  // Both forms, made from the schedules of all ranks; empty where this algorithm has none.
+  Result<std::shared_ptr<const LoweredPlans>> lowered_plans_of(PlanKey key, const Call& call,
+                                                               const Selection& selection) {
+    key.flags &= ~std::uint32_t{in_place_plan};
+    if (auto known = lowered_.find(key)) return known;
+    LoweredPlans made;
+    Instance instance;
+    instance.size = group_.size();
+    instance.root = is_rooted(call.collective) ? call.root : 0;
+    instance.params = selection.params;
+    auto ranks = emit_all(*selection.row, instance);
+    if (!ranks) return ranks.status();
+    const auto lower = [&](Sharing sharing) -> std::shared_ptr<const LoweredPlan> {
+      auto lowered = lower_for_shared_memory(*ranks, sharing);
+      if (!lowered || !is_right_in_place(*lowered)) return nullptr;
+      auto plan = compile_lowered(*lowered, group_.rank(), group_.board_shape(false).lines);
+      return plan ? std::make_shared<const LoweredPlan>(*std::move(plan)) : nullptr;
+    };
+    made.staged = lower(Sharing::scratch);
+    // Scratch of a mapped plan would have to hold a part of the whole vector.
+    if (made.staged != nullptr) made.mapped = lower(Sharing::buffers);
+    if (made.mapped != nullptr && made.mapped->staging_slots > 0) made.mapped = nullptr;
+    return lowered_.insert(key, std::move(made));
+  }
+
+  Result<std::shared_ptr<const Plan>> exchange_plan() {
+    if (exchange_ != nullptr) return exchange_;
+    const AlgorithmRow* row = find_algorithm(Collective::allgather, "direct");
+    CollectiveSpec spec;
+    spec.collective = Collective::allgather;
+    spec.in_place = true;
+    auto schedule = row->emit(spec, {group_.rank(), group_.size()}, default_params(*row));
+    if (!schedule) return schedule.status();
+    auto made = compile(*std::move(schedule));
+    if (!made) return made.status();
+    exchange_ = std::make_shared<const Plan>(*std::move(made));
+    return exchange_;
   }
 
   static PlanKey key_of(const Call& call, const Selection& s) {
@@ -180,12 +262,17 @@ class NativeBackend final : public Backend {
       if (!made) return made.status();
       plan = plans_.insert(key, *std::move(made));
     }
-    return group_.submit(std::move(plan), call);
+    Prepared prepared;
+    prepared.messages = std::move(plan);
+    prepared.fingerprint = fingerprint_of(call, group_.contract());
+    return group_.submit(prepared, call);
   }
 
   GroupContext& group_;
   const Selector& selector_;
-  PlanCache plans_;
+  PlanCache<Plan> plans_;
+  PlanCache<LoweredPlans> lowered_;
+  std::shared_ptr<const Plan> exchange_;
   LastCall last_;
   BackendCaps caps_{"native", ""};
   bool can_fuse_;

@@ -68,6 +68,25 @@ struct PlainLanes {
   }
 };
 
+// memcpy of fewer bytes than a vector has, without a call: two moves that may overlap.
+template <std::size_t kBytes>
+HWY_INLINE void copy_ends(void* to, const void* from, std::size_t bytes) {
+  std::byte head[kBytes], tail[kBytes];
+  std::memcpy(head, from, kBytes);
+  std::memcpy(tail, static_cast<const std::byte*>(from) + bytes - kBytes, kBytes);
+  std::memcpy(to, head, kBytes);
+  std::memcpy(static_cast<std::byte*>(to) + bytes - kBytes, tail, kBytes);
+}
+HWY_INLINE void copy_few(void* to, const void* from, std::size_t bytes) {
+  if (bytes >= 64) return static_cast<void>(std::memcpy(to, from, bytes));
+  if (bytes >= 32) return copy_ends<32>(to, from, bytes);
+  if (bytes >= 16) return copy_ends<16>(to, from, bytes);
+  if (bytes >= 8) return copy_ends<8>(to, from, bytes);
+  if (bytes >= 4) return copy_ends<4>(to, from, bytes);
+  for (std::size_t i = 0; i < bytes; ++i)
+    static_cast<std::byte*>(to)[i] = static_cast<const std::byte*>(from)[i];
+}
+
 // The last, incomplete step of a fold. It goes through a small buffer so that no byte outside is read or
 // written.
 template <class Lanes, class Op>
@@ -76,14 +95,14 @@ HWY_INLINE void fold_rest(typename Lanes::Element* dst, const void* const* sourc
   using Element = typename Lanes::Element;
   alignas(64) Element buffer[Lanes::kMaxStep] = {};
   const std::size_t rest_bytes = (count - first) * sizeof(Element);
-  std::memcpy(buffer, static_cast<const Element*>(sources[0]) + first, rest_bytes);
+  copy_few(buffer, static_cast<const Element*>(sources[0]) + first, rest_bytes);
   auto sum = Lanes::load(buffer);
   for (std::size_t k = 1; k < source_count; ++k) {
-    std::memcpy(buffer, static_cast<const Element*>(sources[k]) + first, rest_bytes);
+    copy_few(buffer, static_cast<const Element*>(sources[k]) + first, rest_bytes);
     sum = Lanes::template combine<Op>(sum, Lanes::load(buffer));
   }
   Lanes::store(sum, buffer);
-  std::memcpy(dst + first, buffer, rest_bytes);
+  copy_few(dst + first, buffer, rest_bytes);
 }
 
 // Folds the steps [first, ...) that fit before `count`, kUnroll of them at a time; returns where it stopped.

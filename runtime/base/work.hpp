@@ -17,6 +17,8 @@ using Clock = std::chrono::steady_clock;
 class WorkState {
  public:
   virtual ~WorkState() = default;
+  // Also by failure. Whoever sees it true sees everything that the operation wrote.
+  bool is_complete() const { return is_complete_.load(std::memory_order_acquire); }
   // Moves operations on a little; true when this one is complete (also by failure). Any thread.
   virtual bool test() = 0;
   // Blocks until complete or `deadline`; the operation's status, or timeout (the operation then goes on). Any
@@ -33,6 +35,7 @@ class WorkState {
   }
   virtual void recycle() = 0;  // the last reference is gone
   std::atomic<std::uint32_t> references_{0};
+  std::atomic<bool> is_complete_{false};
 };
 
 // A counted reference. The operation itself holds one until it is complete, so dropping a WorkRef never
@@ -42,6 +45,12 @@ class WorkRef {
   WorkRef() = default;
   explicit WorkRef(WorkState* state) : state_(state) {
     if (state_ != nullptr) state_->retain();
+  }
+  // Takes over a reference that is counted already.
+  static WorkRef adopt(WorkState* state) {
+    WorkRef reference;
+    reference.state_ = state;
+    return reference;
   }
   WorkRef(const WorkRef& other) : WorkRef(other.state_) {}
   WorkRef(WorkRef&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}

@@ -14,7 +14,6 @@ namespace tutti {
 namespace {
 
 constexpr std::uint64_t kWorldContext = 1;
-constexpr std::chrono::seconds kUnwindTime{10};
 
 // Calls a protected member of WorkState, as WorkRef does: a Work counts references itself because WorkRef is
 // not part of the public headers.
@@ -240,14 +239,7 @@ bool Work::test() const {
 void Work::wait() const {
   WorkState* state = WorkAccess::state_of(*this);
   if (state == nullptr) return;
-  CommGroup::Impl& group = impl_of(*this);
-  const Status status = state->wait(Clock::now() + group.group().timeout());
-  if (status) return;
-  if (status.code() != StatusCode::timeout || group.group().has_failed()) throw_error(group.settle(status));
-  const Status cause = group.time_out(sequence_, status);
-  // The buffers are the caller's again only when the failed operation has let go of them.
-  static_cast<void>(state->wait(Clock::now() + kUnwindTime));
-  throw_error(cause);
+  impl_of(*this).wait(*state, sequence_);
 }
 
 bool Work::wait_for(std::chrono::milliseconds at_most) const {

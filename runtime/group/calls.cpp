@@ -6,14 +6,24 @@
 namespace tutti {
 namespace {
 
-Work start(const CommGroup& handle, const char* name, Call call, const CallOptions& options,
-           const Reduction* reduction = nullptr) {
+// A call as its caller describes it becomes one that may be submitted. Throws what is wrong with it.
+CommGroup::Impl& admit(const CommGroup& handle, const char* name, Call& call, const Reduction* reduction) {
   CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
   if (reduction != nullptr) call.op = group.convert(*reduction);
   const auto rank = static_cast<std::uint32_t>(group.rank()), size = static_cast<std::uint32_t>(group.size());
   if (group.world().settings().check != CheckLevel::off) throw_if_error(check_call(name, call, rank, size));
   normalise(call, rank, size);
-  return group.start(call, options.algorithm);
+  return group;
+}
+
+Work start(const CommGroup& handle, const char* name, Call call, const CallOptions& options,
+           const Reduction* reduction = nullptr) {
+  return admit(handle, name, call, reduction).start(call, options.algorithm);
+}
+
+void run(const CommGroup& handle, const char* name, Call call, const CallOptions& options,
+         const Reduction* reduction = nullptr) {
+  admit(handle, name, call, reduction).run(call, options.algorithm);
 }
 
 Call make_call(Collective collective, const void* input, void* output, std::size_t count, Dtype dtype,
@@ -139,76 +149,103 @@ Work CommGroup::irecv(void* buffer, std::size_t count, Dtype dtype, int peer) co
   return start(*this, "recv", make_call(Collective::send_recv, nullptr, buffer, count, dtype, peer), {});
 }
 
-// -- the same, waiting --------------------------------------------------------------------------------------
+// -- the same, to its end -----------------------------------------------------------------------------------
 
 void CommGroup::allreduce(const void* input, void* output, std::size_t count, Dtype dtype, Reduction op,
                           CallOptions options) const {
-  iallreduce(input, output, count, dtype, op, options).wait();
+  run(*this, "allreduce", make_call(Collective::allreduce, input, output, count, dtype), options, &op);
 }
+
 void CommGroup::broadcast(void* buffer, std::size_t count, Dtype dtype, int root, CallOptions options) const {
-  ibroadcast(buffer, count, dtype, root, options).wait();
+  run(*this, "broadcast", make_call(Collective::broadcast, nullptr, buffer, count, dtype, root), options);
 }
+
 void CommGroup::reduce(const void* input, void* output, std::size_t count, Dtype dtype, Reduction op,
                        int root, CallOptions options) const {
-  ireduce(input, output, count, dtype, op, root, options).wait();
+  run(*this, "reduce", make_call(Collective::reduce, input, output, count, dtype, root), options, &op);
 }
+
 void CommGroup::allgather(const void* input, void* output, std::size_t count, Dtype dtype,
                           CallOptions options) const {
-  iallgather(input, output, count, dtype, options).wait();
+  run(*this, "allgather", make_call(Collective::allgather, input, output, count, dtype), options);
 }
+
 void CommGroup::allgatherv(const void* input, void* output, Counts counts, Counts displacements, Dtype dtype,
                            CallOptions options) const {
-  iallgatherv(input, output, counts, displacements, dtype, options).wait();
+  run(*this, "allgatherv", make_call(Collective::allgather, input, output, counts, displacements, dtype),
+      options);
 }
+
 void CommGroup::reduce_scatter(const void* input, void* output, std::size_t count, Dtype dtype, Reduction op,
                                CallOptions options) const {
-  ireduce_scatter(input, output, count, dtype, op, options).wait();
+  run(*this, "reduce_scatter", make_call(Collective::reduce_scatter, input, output, count, dtype), options,
+      &op);
 }
+
 void CommGroup::reduce_scatterv(const void* input, void* output, Counts counts, Dtype dtype, Reduction op,
                                 CallOptions options) const {
-  ireduce_scatterv(input, output, counts, dtype, op, options).wait();
+  run(*this, "reduce_scatterv", make_call(Collective::reduce_scatter, input, output, counts, {}, dtype),
+      options, &op);
 }
+
 void CommGroup::alltoall(const void* input, void* output, std::size_t count, Dtype dtype,
                          CallOptions options) const {
-  ialltoall(input, output, count, dtype, options).wait();
+  run(*this, "alltoall", make_call(Collective::alltoall, input, output, count, dtype), options);
 }
+
 void CommGroup::alltoallv(const void* input, Counts input_counts, Counts input_displacements, void* output,
                           Counts output_counts, Counts output_displacements, Dtype dtype,
                           CallOptions options) const {
-  ialltoallv(input, input_counts, input_displacements, output, output_counts, output_displacements, dtype,
-             options)
-      .wait();
+  Call call = make_call(Collective::alltoall, input, output, input_counts, input_displacements, dtype);
+  call.output_counts = output_counts;
+  call.output_displacements = output_displacements;
+  run(*this, "alltoallv", call, options);
 }
+
 void CommGroup::gather(const void* input, void* output, std::size_t count, Dtype dtype, int root,
                        CallOptions options) const {
-  igather(input, output, count, dtype, root, options).wait();
+  run(*this, "gather", make_call(Collective::gather, input, output, count, dtype, root), options);
 }
+
 void CommGroup::gatherv(const void* input, void* output, Counts counts, Counts displacements, Dtype dtype,
                         int root, CallOptions options) const {
-  igatherv(input, output, counts, displacements, dtype, root, options).wait();
+  run(*this, "gatherv", make_call(Collective::gather, input, output, counts, displacements, dtype, root),
+      options);
 }
+
 void CommGroup::scatter(const void* input, void* output, std::size_t count, Dtype dtype, int root,
                         CallOptions options) const {
-  iscatter(input, output, count, dtype, root, options).wait();
+  run(*this, "scatter", make_call(Collective::scatter, input, output, count, dtype, root), options);
 }
+
 void CommGroup::scatterv(const void* input, void* output, Counts counts, Counts displacements, Dtype dtype,
                          int root, CallOptions options) const {
-  iscatterv(input, output, counts, displacements, dtype, root, options).wait();
+  run(*this, "scatterv", make_call(Collective::scatter, input, output, counts, displacements, dtype, root),
+      options);
 }
-void CommGroup::barrier(CallOptions options) const { ibarrier(options).wait(); }
+
+void CommGroup::barrier(CallOptions options) const {
+  run(*this, "barrier", make_call(Collective::barrier, nullptr, nullptr, 0, Dtype::u8), options);
+}
+
 void CommGroup::scan(const void* input, void* output, std::size_t count, Dtype dtype, Reduction op,
                      CallOptions options) const {
-  iscan(input, output, count, dtype, op, options).wait();
+  run(*this, "scan", make_call(Collective::scan, input, output, count, dtype), options, &op);
 }
+
 void CommGroup::exscan(const void* input, void* output, std::size_t count, Dtype dtype, Reduction op,
                        CallOptions options) const {
-  iexscan(input, output, count, dtype, op, options).wait();
+  run(*this, "exscan", make_call(Collective::exscan, input, output, count, dtype), options, &op);
 }
+
 void CommGroup::send(const void* buffer, std::size_t count, Dtype dtype, int peer) const {
-  isend(buffer, count, dtype, peer).wait();
+  Call call = make_call(Collective::send_recv, buffer, nullptr, count, dtype, peer);
+  call.is_send = true;
+  run(*this, "send", call, {});
 }
+
 void CommGroup::recv(void* buffer, std::size_t count, Dtype dtype, int peer) const {
-  irecv(buffer, count, dtype, peer).wait();
+  run(*this, "recv", make_call(Collective::send_recv, nullptr, buffer, count, dtype, peer), {});
 }
 
 }  // namespace tutti

@@ -22,6 +22,7 @@ constexpr std::size_t kPlanCacheBytes = std::size_t{64} << 20U;
 constexpr std::chrono::milliseconds kVerdictTime{500};
 constexpr std::chrono::milliseconds kStampTime{1000};
 constexpr std::chrono::milliseconds kAnswerTime{300};
+constexpr std::chrono::seconds kUnwindTime{10};
 
 }  // namespace
 
@@ -101,8 +102,8 @@ ReduceOp CommGroup::Impl::convert(const Reduction& reduction) {
   return ReduceOp::user_defined(*added);
 }
 
-Result<WorkRef> CommGroup::Impl::submit(const Call& call, std::string_view algorithm) {
-  Result<WorkRef> work = backend_->start(call, Choice{algorithm});
+Result<WorkRef> CommGroup::Impl::submit(const Call& call, const Choice& choice) {
+  Result<WorkRef> work = backend_->start(call, choice);
   if (work && call.collective != Collective::send_recv) {
     const std::uint64_t sequence = submitted_sequence() + std::uint64_t{1};
     submitted_.store(sequence << 32U | std::uint64_t{static_cast<std::uint8_t>(call.collective)} << 16U |
@@ -113,15 +114,36 @@ Result<WorkRef> CommGroup::Impl::submit(const Call& call, std::string_view algor
   return work;
 }
 
-Work CommGroup::Impl::start(const Call& call, std::string_view algorithm) {
+WorkRef CommGroup::Impl::submit_checked(const Call& call, const Choice& choice) {
   if (world_->settings().check == CheckLevel::group && call.collective != Collective::send_recv &&
       size() > 1) {
     compare_with_others(call);
   }
-  Result<WorkRef> work = submit(call, algorithm);
+  Result<WorkRef> work = submit(call, choice);
   if (!work) throw_error(settle(work.status()));
+  return *std::move(work);
+}
+
+Work CommGroup::Impl::start(const Call& call, std::string_view algorithm) {
+  const WorkRef work = submit_checked(call, {algorithm});
   const std::uint32_t sequence = call.collective == Collective::send_recv ? 0 : submitted_sequence();
-  return WorkAccess::make(shared_from_this(), *work, sequence);
+  return WorkAccess::make(shared_from_this(), work, sequence);
+}
+
+void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
+  const WorkRef work = submit_checked(call, {algorithm, true});
+  if (work) wait(*work.operator->(), call.collective == Collective::send_recv ? 0 : submitted_sequence());
+}
+
+void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence) {
+  // Most short operations are complete by now; those cost no look at the clock.
+  const Status status = state.is_complete() ? state.status() : state.wait(Clock::now() + group_->timeout());
+  if (status) return;
+  if (status.code() != StatusCode::timeout || group_->has_failed()) throw_error(settle(status));
+  const Status cause = time_out(sequence, status);
+  // The buffers are the caller's again only when the failed operation has let go of them.
+  static_cast<void>(state.wait(Clock::now() + kUnwindTime));
+  throw_error(cause);
 }
 
 void CommGroup::Impl::compare_with_others(const Call& call) {

@@ -38,6 +38,11 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   void check_process() const;
   // Submits a checked call. Throws what the backend says, or the group's failure.
   Work start(const Call& call, std::string_view algorithm);
+  // The same, to its end: what blocking calls do, without making a Work.
+  void run(const Call& call, std::string_view algorithm);
+  // Waits until the operation is complete. Throws its error; at the group's deadline finds out who is
+  // missing.
+  void wait(WorkState& state, std::uint32_t sequence);
   // The op as the scheduler wants it; registers a user's function at its first use in this group.
   ReduceOp convert(const Reduction& reduction);
 
@@ -66,7 +71,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context);
   // TUTTI_CHECK=group: swaps a summary of the call before it runs. Throws mismatch, on all ranks alike.
   void compare_with_others(const Call& call);
-  Result<WorkRef> submit(const Call& call, std::string_view algorithm);
+  Result<WorkRef> submit(const Call& call, const Choice& choice);
+  WorkRef submit_checked(const Call& call, const Choice& choice);  // throws; empty as Choice says
   std::optional<Status> wait_for_stamp(std::chrono::milliseconds at_most);
 
   std::shared_ptr<WorldState> world_;

@@ -136,7 +136,10 @@ Result<WorldSettings> read_settings(const Environment& environment) {
 
 WaitPolicy WorldSettings::wait_policy(int local_size, int cpu_count) const {
   WaitPolicy policy;
-  if (local_size > cpu_count) policy.spin_polls = kOutnumberedSpins;
+  if (local_size > cpu_count) {
+    policy.spin_polls = kOutnumberedSpins;
+    policy.line_polls = 1;
+  }
   if (wait_mode == "spin") policy = {~0U, 0, false};
   if (wait_mode == "yield") policy = {0, ~0U, false};
   if (wait_mode == "sleep") policy = {0, 0, true};

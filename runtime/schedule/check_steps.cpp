@@ -98,8 +98,9 @@ Status check_header(std::span<const Schedule> ranks, std::uint32_t r) {
     return internal_error(
         fmt::format("schedule {} of {} says it is rank {} of {}", r, ranks.size(), s.rank, s.size));
   if (s.collective != first.collective || s.root != first.root || s.in_place != first.in_place ||
-      s.blocks != first.blocks || s.segments != first.segments)
-    return internal_error(fmt::format("rank {} and rank 0 differ in collective, root, placement or grid", r));
+      s.blocks != first.blocks || s.segments != first.segments || s.is_staged != first.is_staged)
+    return internal_error(fmt::format(
+        "rank {} and rank 0 differ in collective, root, placement, grid or in what they share", r));
   if (s.blocks == 0 || s.segments == 0 || s.channels == 0)
     return internal_error(fmt::format("rank {}: a grid without blocks, segments or channels", r));
   if (std::uint64_t{s.blocks} * s.segments * 2 + s.scratch_slots > kMaxLocations)

@@ -67,9 +67,11 @@ void ChunkMap::bind_vector(std::uint64_t count, std::uint64_t granule) {
   max_atom_count_ = segment_of(block_range(output_, 0), 0).count;  // the first parts are the longest
 }
 
-void ChunkMap::bind_equal(std::uint64_t block_count, std::uint64_t granule) {
+void ChunkMap::bind_equal_part(std::uint64_t block_count, std::uint64_t first, std::uint64_t count,
+                               std::uint64_t granule) {
   bind(Kind::equal, block_count, granule);
-  max_atom_count_ = segment_of({0, block_count}, 0).count;
+  part_ = {first, count};
+  max_atom_count_ = segment_of({0, count}, 0).count;
 }
 
 void ChunkMap::list(Side& side, std::span<const std::uint64_t> counts,
@@ -114,7 +116,7 @@ Range ChunkMap::block_range(const Side& side, std::uint32_t block) const {
     case Kind::vector:
       return cut(count_, granule_, blocks_, block);
     case Kind::equal:
-      return {block * count_, count_};
+      return {block * count_ + part_.first, part_.count};
     case Kind::listed:
       return {side.first[block], side.count[block]};
   }
@@ -130,7 +132,8 @@ Range ChunkMap::segment_of(const Range& block, std::uint32_t segment) const {
 Range ChunkMap::range(Buffer buffer, std::uint32_t atom, bool owner_is_root) const {
   const Side& at = side(buffer);
   Range block = block_range(at, segments_ == 1 ? atom : atom / segments_);
-  if (at.is_own_block[owner_is_root] && buffer != Buffer::scratch) block.first = 0;
+  if (at.is_own_block[owner_is_root] && buffer != Buffer::scratch)
+    block.first = kind_ == Kind::equal ? part_.first : 0;
   Range found = segments_ == 1 ? block : segment_of(block, atom % segments_);
   if (buffer == Buffer::scratch) found.first = 0;
   return found;
@@ -142,7 +145,7 @@ std::uint64_t ChunkMap::extent(Buffer buffer) const {
   std::uint64_t end = 0;
   for (std::uint32_t a = at.window.first; a < at.window.first + at.window.count; a += segments_) {
     const Range block = block_range(at, a / segments_);
-    if (block.count != 0) end = std::max(end, block.count + (at.is_own_block[is_root_] ? 0 : block.first));
+    if (block.count != 0) end = std::max(end, range(buffer, a).first + block.count);
   }
   return end;
 }

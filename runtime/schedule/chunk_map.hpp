@@ -39,7 +39,12 @@ class ChunkMap {
   // allreduce, broadcast, reduce, scan, exscan: `count` elements cut into balanced blocks.
   void bind_vector(std::uint64_t count, std::uint64_t granule = 1);
   // allgather, gather, reduce_scatter, scatter, alltoall: every block has `block_count` elements.
-  void bind_equal(std::uint64_t block_count, std::uint64_t granule = 1);
+  void bind_equal(std::uint64_t block_count, std::uint64_t granule = 1) {
+    bind_equal_part(block_count, 0, block_count, granule);
+  }
+  // The same for elements [first, first + count) of every block: an operation that is carried out in parts.
+  void bind_equal_part(std::uint64_t block_count, std::uint64_t first, std::uint64_t count,
+                       std::uint64_t granule = 1);
   // allgatherv, gatherv, reduce_scatterv, scatterv: block b has counts[b] elements. Where the whole vector
   // lies, block b starts at displacements[b]; without displacements blocks follow each other.
   // counts.size() == blocks; displacements.size() == blocks or 0.
@@ -86,6 +91,7 @@ class ChunkMap {
   std::uint32_t root_ = 0;
   std::uint32_t blocks_ = 1, segments_ = 1;
   std::uint64_t count_ = 0;  // vector: elements in all; equal: of a block
+  Range part_;               // equal: what is bound of every block
   std::uint64_t granule_ = 1;
   std::uint64_t max_atom_count_ = 0;
   Side input_, output_;

@@ -65,6 +65,12 @@ bool HappensBefore::knows_entry(std::uint32_t thread, std::uint32_t rank) const 
   return false;
 }
 
+bool HappensBefore::knows_entry_at_end(std::uint32_t of, std::uint32_t rank) const {
+  for (std::uint32_t c = 0; c < channels_; ++c)
+    if (knows_entry(of * channels_ + c, rank)) return true;
+  return false;
+}
+
 bool HappensBefore::outlives_owner(std::uint32_t owner, std::size_t where, Race& race) const {
   const auto is_over = [&](const Epoch& access) {
     if (access.position == 0) return true;

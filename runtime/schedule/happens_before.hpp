@@ -35,6 +35,8 @@ class HappensBefore {
   bool write(std::uint32_t thread, std::size_t where, Race& race);
   // Has `rank` entered the operation, as far as the thread can know?
   bool knows_entry(std::uint32_t thread, std::uint32_t rank) const;
+  // The same for any thread of `of`, once all have ended.
+  bool knows_entry_at_end(std::uint32_t of, std::uint32_t rank) const;
   // An access to a location of `owner` that may still be running when all threads of `owner` have ended.
   bool outlives_owner(std::uint32_t owner, std::size_t where, Race& race) const;
 

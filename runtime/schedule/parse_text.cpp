@@ -145,6 +145,11 @@ class Parser {
       need_word("place");
       s.in_place = true;
     }
+    s.is_staged = is_word("staged");
+    if (is_word("hears")) {
+      need_word("all");
+      s.hears_from_all = true;
+    }
     need_word("blocks");
     s.blocks = need_number("the number of blocks", 1, kMaxGrid);
     need_word("segments");

@@ -85,6 +85,11 @@ struct Schedule {
   std::uint32_t segments = 1;
   std::uint32_t scratch_slots = 0;
   std::uint32_t channels = 1;
+  // Lowered schedules only (passes/lower.hpp). `is_staged`: ranks read each other's scratch and nothing else;
+  // scratch belongs to whoever runs the schedule and keeps what it holds after the rank has left.
+  // `hears_from_all`: the rank cannot end before every other rank has entered.
+  bool is_staged = false;
+  bool hears_from_all = false;
   std::vector<Step> steps;
   std::vector<Slice> sources;
   std::vector<std::uint32_t> dependencies;

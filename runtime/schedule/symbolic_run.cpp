@@ -164,7 +164,16 @@ Status SymbolicRun::run() {
   if (std::find(done_.begin(), done_.end(), 0) != done_.end()) return explain_deadlock();
   if (!is_lowered_) return {};
   for (const Schedule& s : ranks_) {
-    for (std::uint32_t where = 0; where < location_count(s); ++where) {
+    for (const Schedule& other : ranks_) {
+      if (!s.hears_from_all || other.rank == s.rank || order_.knows_entry_at_end(s.rank, other.rank))
+        continue;
+      return internal_error(
+          fmt::format("rank {} claims to hear from all ranks, but may end before rank {} has entered", s.rank,
+                      other.rank));
+    }
+    // Staged scratch outlives the operation: whoever runs the schedule keeps it until nobody reads it.
+    const std::uint32_t locations = s.is_staged ? 2 * s.atoms() : location_count(s);
+    for (std::uint32_t where = 0; where < locations; ++where) {
       HappensBefore::Race race;
       if (!order_.outlives_owner(s.rank, memory_base_[s.rank] + where, race)) continue;
       return fail(

@@ -79,6 +79,11 @@ void SymbolicRun::complete(StepId id, std::uint32_t depth) {
 Status SymbolicRun::check_access(StepId id, std::uint32_t owner, std::uint32_t where, bool is_write) {
   if (!is_lowered_) return {};
   const std::uint32_t thread = thread_of(id);
+  const bool is_scratch = where >= 2 * ranks_[owner].atoms();
+  if (ranks_[owner].is_staged && owner != rank_of_[id] && (is_write || !is_scratch))
+    return fail(id,
+                fmt::format("{} {} of rank {}: staged ranks read each other's scratch and nothing else",
+                            is_write ? "writes" : "reads", describe_location(ranks_[owner], where), owner));
   if (owner != rank_of_[id] && !order_.knows_entry(thread, owner))
     return fail(id, fmt::format("touches {} of rank {} before knowing that rank {} has entered the operation",
                                 describe_location(ranks_[owner], where), owner, owner));

@@ -75,6 +75,8 @@ std::string header_text(const Schedule& s) {
   std::string text = fmt::format("schedule {} rank {} of {}", to_string(s.collective), s.rank, s.size);
   if (s.root != 0) text += fmt::format(" root {}", s.root);
   if (s.in_place) text += " in place";
+  if (s.is_staged) text += " staged";
+  if (s.hears_from_all) text += " hears all";
   return text + fmt::format(" blocks {} segments {} slots {} channels {}\n", s.blocks, s.segments,
                             s.scratch_slots, s.channels);
 }

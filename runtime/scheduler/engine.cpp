@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "runtime/base/relax.hpp"
 #include "runtime/scheduler/fingerprint.hpp"
 #include "runtime/scheduler/group_context.hpp"
 #include "runtime/scheduler/operation.hpp"
@@ -18,14 +19,6 @@ namespace tutti {
 namespace {
 
 constexpr std::uint32_t kPollsPerClock = 64;  // polls between two looks at the clock
-
-void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 void sleep_on(const Waitable& bell, std::uint32_t armed_value, std::chrono::microseconds at_most) {
   if (bell.futex_word != nullptr) {
@@ -52,9 +45,11 @@ void Engine::acquire() {
   while (!try_acquire()) ::sched_yield();
 }
 
-bool Engine::drive() {
+bool Engine::drive(std::uint32_t* looks) {
   if (!try_acquire()) return false;
   bool has_moved = progress_once();
+  if (looks != nullptr)
+    *looks = !active_.empty() && active_.front()->is_lowered_ ? options_.waiting.line_polls : 1;
   Operation* job = take_user_step();
   release();
   while (job != nullptr) {
@@ -85,8 +80,7 @@ bool Engine::progress_once() {
     for (std::size_t i = 0; i < count; ++i) {
       const Event& event = events_[i];
       if (event.kind == Event::Kind::control) continue;
-      const auto id = static_cast<std::uint32_t>(event.token >> 32U);
-      if (Operation* operation = find(id); operation != nullptr) operation->on_event(event);
+      if (Operation* operation = find(event.token); operation != nullptr) operation->on_event(event);
     }
     has_moved = has_moved || count > 0;
   }
@@ -94,7 +88,8 @@ bool Engine::progress_once() {
   // Advancing may complete an operation and thereby start the next of its slot, at the end of the list.
   for (std::size_t i = 0; i < active_.size(); ++i) {
     Operation& operation = *active_[i];
-    if (operation.is_dirty_ && operation.status_) has_moved = operation.advance() || has_moved;
+    if ((operation.is_dirty_ || operation.is_lowered_) && operation.status_)
+      has_moved = operation.advance(options_.waiting.line_polls) || has_moved;
     if (operation.is_finished()) finish(operation);
   }
   std::erase(active_, nullptr);
@@ -108,7 +103,7 @@ void Engine::finish(Operation& operation) {
 }
 
 bool Engine::start(Operation& operation) {
-  if (operation.status_) operation.advance();
+  if (operation.status_) operation.advance(options_.waiting.line_polls);
   if (operation.is_finished()) return false;
   active_.push_back(&operation);
   return true;
@@ -126,7 +121,8 @@ bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
   const WaitPolicy& policy = options_.waiting;
   std::uint32_t idle_polls = 0;
   for (std::uint32_t polls = 1; !operation.is_complete(); ++polls) {
-    idle_polls = drive() ? 0 : idle_polls + 1;
+    std::uint32_t looks = 1;
+    idle_polls = drive(&looks) ? 0 : idle_polls + looks;
     if (operation.is_complete()) return true;
     if (polls % kPollsPerClock == 0 || idle_polls > policy.spin_polls) {
       const Clock::time_point now = Clock::now();
@@ -151,15 +147,17 @@ void Engine::sleep_once(Clock::time_point deadline) {
     return;
   }
   // Nothing announces that a post which was told `again` may be repeated.
-  bool may_sleep = std::none_of(active_.begin(), active_.end(), [](const Operation* operation) {
-    return operation->is_dirty_ && !operation->has_user_step_;
-  });
+  bool may_sleep = true;
   ArmResult first;
   for (std::size_t i = 0; i < transports_.size(); ++i) {
     const ArmResult armed = transports_[i]->arm(0);
     if (i == 0) first = armed;
     may_sleep = may_sleep && armed.is_armed;
   }
+  // Looked at after the intent to sleep is visible, so that no line is missed. Nothing at all announces that
+  // a post which was told `again` may be repeated.
+  may_sleep = may_sleep && std::none_of(active_.begin(), active_.end(),
+                                        [](const Operation* operation) { return operation->has_news(); });
   const Waitable bell = transports_[0]->waitable(0);
   release();
   if (!may_sleep) {
@@ -175,8 +173,9 @@ void Engine::report_stall(const Operation& waiting, Clock::time_point now) {
   if (!try_acquire()) return;
   Stall stall;
   bool is_due = false;
-  Operation* operation = find(waiting.id_);
-  if (operation == &waiting && !operation->is_complete()) {
+  // The waiting thread holds a reference, so the operation is still the one it waits for.
+  Operation* const operation = operations_[waiting.id_].get();
+  if (!operation->is_complete()) {
     if (operation->first_stalled_ == Clock::time_point{}) {
       operation->first_stalled_ = now;
       operation->next_report_ = options_.stall_report;
@@ -193,18 +192,64 @@ void Engine::report_stall(const Operation& waiting, Clock::time_point now) {
       stall.awaited_rank = operation->first_awaited_rank();
       stall.lasted = lasted;
       stall.number = operation->stall_reports_++;
-      stall.call = describe_call(operation->call_);
+      stall.call = describe_call(operation->shown_call());
     }
   }
   release();
   if (is_due) options_.on_stall(stall);
 }
 
-std::uint32_t Engine::add(Operation* operation) {
-  by_id_.push_back(operation);
-  return static_cast<std::uint32_t>(by_id_.size() - 1);
+// -- operations for reuse -----------------------------------------------------------------------------------
+
+Operation* Engine::take_operation() {
+  // The one that was given back last first: it has grown to what is called most, and is in the cache.
+  if (returned_.load(std::memory_order_relaxed) != nullptr) {
+    Operation* const newest = returned_.exchange(nullptr, std::memory_order_acquire);
+    Operation* oldest = newest;
+    while (oldest->next_free_ != nullptr) oldest = oldest->next_free_;
+    oldest->next_free_ = free_;
+    free_ = newest;
+  }
+  Operation* operation = free_;
+  if (operation != nullptr) {
+    free_ = operation->next_free_;
+  } else {
+    operations_.push_back(std::make_unique<Operation>());
+    active_.reserve(
+        operations_.capacity());  // a call that completed at once the first time may wait the next
+    operation = operations_.back().get();
+    operation->engine_ = this;
+    operation->id_ = static_cast<std::uint32_t>(operations_.size() - 1);
+  }
+  ++operation->generation_;
+  return operation;
 }
 
-void Engine::forget(std::uint32_t id) { by_id_[id] = nullptr; }
+void Engine::take_back(Operation& operation) {
+  operation.next_free_ = free_;
+  free_ = &operation;
+}
+
+void Engine::give_back(Operation& operation) {
+  operation.next_free_ = returned_.load(std::memory_order_relaxed);
+  while (!returned_.compare_exchange_weak(operation.next_free_, &operation, std::memory_order_release,
+                                          std::memory_order_relaxed)) {
+  }
+}
+
+Operation* Engine::find(Token token) const {
+  const std::size_t id = Operation::id_of(token);
+  if (id >= operations_.size()) return nullptr;
+  Operation* const operation = operations_[id].get();
+  return operation->token(0) == (token & ~Token{0xffffffffU}) ? operation : nullptr;
+}
+
+void Engine::reap_boards() {
+  std::erase_if(buried_, [](const BuriedBoard& board) {
+    if (!board.is_quiet()) return false;
+    board.heap->release(board.memory);
+    return true;
+  });
+}
 
 }  // namespace tutti

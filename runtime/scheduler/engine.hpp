@@ -14,6 +14,7 @@
 
 #include "runtime/base/status.hpp"
 #include "runtime/base/work.hpp"
+#include "runtime/scheduler/board.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti {
@@ -28,6 +29,7 @@ struct WaitPolicy {
   std::uint32_t yield_polls = 2000;
   bool may_sleep = true;
   std::chrono::microseconds longest_sleep{2000};
+  std::uint32_t line_polls = 64;  // looks at one line of a peer in a row; 1 when ranks outnumber their cores
 };
 
 // What a stalled operation waits for; handed to the group layer, which asks the other ranks.
@@ -59,8 +61,9 @@ class Engine {
   Transport& transport(std::size_t i) { return *transports_[i]; }
   const WaitPolicy& wait_policy() const { return options_.waiting; }
 
-  // Moves everything on once, if no other thread is at it. True if anything happened.
-  bool drive();
+  // Moves everything on once, if no other thread is at it. True if anything happened; else `looks` says at
+  // how many lines of peers it has looked in vain.
+  bool drive(std::uint32_t* looks = nullptr);
   // Drives until the operation is complete or the deadline has passed; false at the deadline. Reports it when
   // it stalls.
   bool wait_for(const Operation& operation, Clock::time_point deadline);
@@ -79,9 +82,14 @@ class Engine {
   take_user_step();        // an operation whose user-defined op is due; the caller runs it without the lane
   void fail_operations();  // those of failed groups; closes their endpoints first, so that no peer touches a
                            // buffer afterwards
-  std::uint32_t add(Operation* operation);
-  void forget(std::uint32_t id);
-  Operation* find(std::uint32_t id) { return id < by_id_.size() ? by_id_[id] : nullptr; }
+  // An operation to bind; the lane is held. It comes back from any thread, with or without the lane.
+  Operation* take_operation();
+  void give_back(Operation& operation);
+  void take_back(Operation& operation);  // the same with the lane held
+  Operation* find(Token token) const;
+  // Boards that peers may still look at.
+  void bury(const BuriedBoard& board) { buried_.push_back(board); }
+  void reap_boards();
   void sleep_once(Clock::time_point deadline);
   void report_stall(const Operation& waiting, Clock::time_point now);
 
@@ -93,7 +101,10 @@ class Engine {
   Options options_;
   std::atomic<bool> is_held_{false};
   std::vector<Operation*> active_;  // under way, in order of submission; guarded by the lane
-  std::vector<Operation*> by_id_;   // tokens name operations by number; guarded by the lane
+  std::vector<std::unique_ptr<Operation>> operations_;  // tokens name them by number; guarded by the lane
+  Operation* free_ = nullptr;                           // guarded by the lane
+  std::atomic<Operation*> returned_{nullptr};           // given back since the free list was last empty
+  std::vector<BuriedBoard> buried_;
   std::vector<Event> events_;
   std::atomic<bool> has_failures_{false};  // some group has failed since the last look
 };

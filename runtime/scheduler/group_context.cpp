@@ -13,11 +13,21 @@ namespace tutti {
 GroupContext::GroupContext(Engine& engine, Options options)
     : engine_(engine),
       options_(std::move(options)),
-      slots_(kSlots + 2 * options_.peers.size()),
-      pool_(std::make_shared<OperationPool>()) {
+      slots_(kMessageSlots + 2 * options_.peers.size()),
+      boards_{Boards(options_.small_boards, options_.rank, size()),
+              Boards(options_.bulk_boards, options_.rank, size())} {
   next_message_.assign(slots_.size(), 1);
-  endpoints_.resize(kSlots + 1);
+  endpoints_.resize(kContexts);
   for (auto& by_peer : endpoints_) by_peer.resize(options_.peers.size());
+  // Memory is shared where one transport with a heap reaches everybody.
+  const Transport* common = nullptr;
+  bool is_common = size() > 1;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (r == options_.rank) continue;
+    if (common == nullptr) common = options_.peers[r].transport;
+    is_common = is_common && common == options_.peers[r].transport;
+  }
+  if (is_common && common != nullptr) heap_ = common->caps().heap;
 }
 
 GroupContext::~GroupContext() {
@@ -28,73 +38,113 @@ GroupContext::~GroupContext() {
     engine_.acquire();
     is_done = std::all_of(slots_.begin(), slots_.end(), is_idle);
     if (is_done) {
+      BuriedBoard buried;
+      for (Boards& boards : boards_) {
+        if (boards.leave(&buried)) engine_.bury(buried);
+      }
       // Endpoints belong to the lane to their end.
       close_endpoints();
       endpoints_.clear();
-      for (const auto& operation : pool_->all) engine_.forget(operation->id_);
     }
     engine_.release();
     if (!is_done) ::sched_yield();  // another thread runs a user's function for one of them
   }
 }
 
-std::uint32_t GroupContext::slot_of(const Call& call, std::uint32_t sequence) const {
-  if (call.collective != Collective::send_recv) return sequence % kSlots;
-  return kSlots + 2 * call.root + (call.is_send ? 1U : 0U);
+std::uint32_t GroupContext::slot_of(const Prepared& prepared, const Call& call,
+                                    std::uint32_t sequence) const {
+  if (call.collective != Collective::send_recv) return prepared.is_bulk ? kBulkSlot : sequence % kSlots;
+  return kMessageSlots + 2 * call.root + (call.is_send ? 1U : 0U);
 }
 
-Result<WorkRef> GroupContext::submit(std::shared_ptr<const Plan> plan, const Call& call) {
+Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call, bool is_blocking) {
   if (is_submitting_.exchange(true, std::memory_order_acquire)) {
     return invalid_argument(
         "two threads submit to one group at the same time; give each thread a group of its own (split)");
   }
-  Result<WorkRef> result = submit_exclusively(std::move(plan), call);
+  engine_.acquire();
+  Result<WorkRef> result = submit_exclusively(prepared, call, is_blocking);
+  engine_.release();
   is_submitting_.store(false, std::memory_order_release);
   // A user's function may itself submit to this group.
   if (call.op.op == Op::user && result) engine_.drive();
   return result;
 }
 
-Result<WorkRef> GroupContext::submit_exclusively(std::shared_ptr<const Plan> plan, const Call& call) {
+Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const Call& call,
+                                                 bool is_blocking) {
   if (has_failed()) return failure();
-  Operation* operation = take_operation();
-  WorkRef reference(operation);
   const bool is_message = call.collective == Collective::send_recv;
-  const std::uint32_t slot = slot_of(call, next_sequence_);
-  // A call that is refused takes no number: the other ranks, told the same, count on in step.
+  const std::uint32_t slot = slot_of(prepared, call, next_sequence_);
   std::uint32_t& next = is_message ? next_message_[slot] : next_sequence_;
   const std::uint32_t sequence = next;
-  TUTTI_RETURN_IF_ERROR(operation->bind(*this, std::move(plan), call, sequence, slot));
+  if (prepared.lowered != nullptr && boards_[prepared.is_bulk].state() == Boards::State::absent) {
+    TUTTI_RETURN_IF_ERROR(swap_boards(prepared, call, sequence, slot));
+  }
+  Operation* operation = engine_.take_operation();
+  // A call that is refused takes no number: the other ranks, told the same, count on in step.
+  if (Status refused = operation->bind(*this, prepared, call, sequence, slot); !refused) {
+    engine_.take_back(*operation);
+    return refused;
+  }
   ++next;
   if (!is_message)
     submitted_words_[sequence % kRemembered].store(operation->word_, std::memory_order_release);
-  operation->retain();  // the group's own reference, until on_complete
-  engine_.acquire();
   enqueue(slots_[slot], *operation);
-  engine_.release();
-  return reference;
+  if (operation->is_complete()) {
+    // Nobody else has seen it.
+    if (is_blocking) {
+      Status status = std::move(operation->status_);
+      engine_.take_back(*operation);
+      if (!status) return status;
+      return WorkRef();
+    }
+    operation->references_.store(1, std::memory_order_relaxed);
+  } else {
+    operation->references_.store(2,
+                                 std::memory_order_relaxed);  // the other is the group's, until on_complete
+    operation->is_referenced_ = true;
+    operation->kept_lowered_ = prepared.lowered;
+  }
+  return WorkRef::adopt(operation);
 }
 
-Operation* GroupContext::take_operation() {
-  Operation* operation = nullptr;
-  {
-    const std::lock_guard lock(pool_->mutex);
-    if (!pool_->free.empty()) {
-      operation = pool_->free.back();
-      pool_->free.pop_back();
-    } else {
-      pool_->all.push_back(std::make_unique<Operation>());
-      pool_->free.reserve(pool_->all.size());
-      operation = pool_->all.back().get();
-    }
+Status GroupContext::swap_boards(const Prepared& prepared, const Call& call, std::uint32_t sequence,
+                                 std::uint32_t slot) {
+  Boards& boards = boards_[prepared.is_bulk];
+  engine_.reap_boards();
+  boards.make(heap_);
+  Call swap;
+  swap.collective = Collective::allgather;
+  swap.dtype = Dtype::u8;
+  swap.in_place = true;
+  swap.count = sizeof(BoardPlace);
+  swap.output = boards.places().data();
+  swap.input = boards.places().data() + options_.rank;
+  Prepared exchange;
+  exchange.messages = prepared.exchange;
+  Operation* operation = engine_.take_operation();
+  TUTTI_RETURN_IF_ERROR(operation->bind(*this, exchange, swap, sequence, slot));
+  operation->serve(boards, call, make_word(sequence, prepared.fingerprint));
+  enqueue(slots_[slot], *operation);
+  if (operation->is_complete()) {
+    engine_.take_back(*operation);
+  } else {
+    operation->references_.store(1, std::memory_order_relaxed);
+    operation->is_referenced_ = true;
   }
-  if (operation->engine_ == nullptr) {
-    engine_.acquire();
-    operation->id_ = engine_.add(operation);
-    engine_.release();
-  }
-  operation->pool_ = pool_;
-  return operation;
+  return {};
+}
+
+bool GroupContext::link(Boards& boards) {
+  if (boards.state() != Boards::State::exchanging) return true;
+  if (!boards.is_exchanged()) return false;
+  Status status;
+  const Boards::State state = boards.link([&](std::uint32_t r) { return endpoint(0, r, &status); });
+  if (!status) fail(status);
+  if (state == Boards::State::linked)
+    board_state_[&boards == &boards_[1]].store(kLinked, std::memory_order_release);
+  return state != Boards::State::exchanging;
 }
 
 void GroupContext::enqueue(Slot& slot, Operation& operation) {
@@ -121,7 +171,7 @@ void GroupContext::on_complete(Operation& operation) {
       done->fail(failure());
     }
     done->complete();
-    done->release();
+    if (done->is_referenced_) done->release();
     if (next == nullptr) return;
     if (has_failed()) next->fail(failure());
     done = engine_.start(*next) ? nullptr : next;
@@ -129,14 +179,15 @@ void GroupContext::on_complete(Operation& operation) {
 }
 
 Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status* status) {
-  const std::uint32_t context_slot = std::min(slot, kSlots);
+  const std::uint32_t context_slot = std::min(slot, kMessageSlots);
   if (endpoints_[context_slot][peer] == nullptr) {
     // Those of all collective slots at once: the next calls of a signature use the other slots and must find
     // everything in place.
-    const std::uint32_t first = context_slot == kSlots ? kSlots : 0, end = first == 0 ? kSlots : kSlots + 1;
+    const std::uint32_t first = context_slot < kSlots ? 0 : context_slot,
+                        end = context_slot < kSlots ? kSlots : context_slot + 1;
     for (std::uint32_t s = first; s < end; ++s) {
       const PeerAddress& address = options_.peers[peer];
-      auto opened = address.transport->open(0, address.address, options_.context * (kSlots + 1) + s);
+      auto opened = address.transport->open(0, address.address, options_.context * kContexts + s);
       if (!opened) {
         *status = opened.status().with_context(fmt::format("rank {} cannot reach rank {}", rank(), peer));
         return nullptr;
@@ -148,6 +199,7 @@ Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status*
 }
 
 void GroupContext::close_endpoints() {
+  for (Boards& boards : boards_) boards.revoke();
   for (auto& by_peer : endpoints_) {
     for (auto& endpoint : by_peer) {
       if (endpoint != nullptr) endpoint->close(false);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/base/call.hpp"
+#include "runtime/scheduler/board.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/operation.hpp"
 #include "runtime/scheduler/plan.hpp"
@@ -35,6 +36,9 @@ class GroupContext {
     std::vector<PeerAddress> peers;  // by rank; the own entry is unused
     std::uint32_t contract = 0;      // hash of what the group agreed on; part of every fingerprint
     std::chrono::milliseconds timeout{300000};
+    LoweredLimits lowered_limits;
+    BoardShape small_boards{kSlots, 128, std::size_t{16} << 10U};
+    BoardShape bulk_boards{1, 128, std::size_t{512} << 10U};
   };
   GroupContext(Engine& engine, Options options);
   ~GroupContext();  // fails what is still under way with StatusCode::aborted and closes all endpoints
@@ -45,12 +49,26 @@ class GroupContext {
   std::uint32_t rank() const { return options_.rank; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(options_.peers.size()); }
   std::uint64_t context() const { return options_.context; }
+  std::uint32_t contract() const { return options_.contract; }
   std::chrono::milliseconds timeout() const { return options_.timeout; }
 
-  // Starts an operation and runs it inline until it would block. The same plan object must be given for equal
-  // signatures and must outlive the operation (plan cache). Errors, nothing started: the group's failure;
-  // invalid_argument when two threads submit to one group at once.
-  Result<WorkRef> submit(std::shared_ptr<const Plan> plan, const Call& call);
+  // Do all members share memory, so that lowered plans may be given? The same answer on all of them, unless
+  // some rank later finds no memory for its board: then messages carry what was given as lowered.
+  bool shares_memory() const { return heap_ != nullptr; }
+  // What boards hold of one operation at a time, and from where on it goes to the bulk boards.
+  const BoardShape& board_shape(bool is_bulk) const {
+    return is_bulk ? options_.bulk_boards : options_.small_boards;
+  }
+  const LoweredLimits& lowered_limits() const { return options_.lowered_limits; }
+
+  // Starts an operation and runs it inline until it would block. Lowered plans come with the message plan
+  // that replaces them where boards are refused, unless has_boards(): it is not needed any more. Errors,
+  // nothing started: the group's failure; invalid_argument when two threads submit to one group at once.
+  // A blocking caller gets an empty reference, or the error, if the operation has ended by then.
+  Result<WorkRef> submit(const Prepared& prepared, const Call& call, bool is_blocking = false);
+  bool has_boards(bool is_bulk) const {
+    return board_state_[is_bulk].load(std::memory_order_acquire) == kLinked;
+  }
 
   // The word (fingerprint.hpp) of a collective that this rank has submitted, or 0 if it has not, or so many
   // later ones that it is forgotten. A rank that got through a mismatched call can so be asked about it. Any
@@ -74,16 +92,25 @@ class GroupContext {
   };
 
   Endpoint* endpoint(std::uint32_t slot, std::uint32_t peer, Status* status);
-  Result<WorkRef> submit_exclusively(std::shared_ptr<const Plan> plan, const Call& call);
-  Operation* take_operation();
+  Result<WorkRef> submit_exclusively(const Prepared& prepared, const Call& call, bool is_blocking);
+  // Submits the exchange of boards in front of the first operation that needs them.
+  Status swap_boards(const Prepared& prepared, const Call& call, std::uint32_t sequence, std::uint32_t slot);
+  Boards& boards(bool is_bulk) { return boards_[is_bulk]; }
+  bool link(Boards& boards);  // false while some rank's board is not known or not mapped yet
+  std::uint32_t board_slot(std::uint32_t slot) const { return slot < kSlots ? slot : 0; }
   void enqueue(Slot& slot, Operation& operation);
   void on_complete(Operation& operation);
   void close_endpoints();
-  // Slot index of an operation: collectives use 0..kSlots-1; send and recv to a peer their own two after
-  // those.
-  std::uint32_t slot_of(const Call& call, std::uint32_t sequence) const;
+  // Slot index of an operation: collectives use 0..kSlots-1, those on the bulk boards the one after them;
+  // send and recv to a peer their own two after that.
+  static constexpr std::uint32_t kBulkSlot = kSlots;
+  static constexpr std::uint32_t kMessageSlots = kSlots + 1;
+  // Contexts of endpoints: one for each slot of collectives, and one for send and recv.
+  static constexpr std::uint32_t kContexts = kSlots + 2;
+  std::uint32_t slot_of(const Prepared& prepared, const Call& call, std::uint32_t sequence) const;
 
   static constexpr std::size_t kRemembered = 64;
+  static constexpr std::uint8_t kLinked = 1;
 
   Engine& engine_;
   Options options_;
@@ -92,9 +119,10 @@ class GroupContext {
   std::uint32_t next_sequence_ = 1;
   std::vector<std::uint32_t> next_message_;  // send_recv sequence numbers, by slot
   std::vector<Slot> slots_;
-  std::vector<std::vector<std::unique_ptr<Endpoint>>>
-      endpoints_;  // by context slot (kSlots, then one for send_recv), peer
-  std::shared_ptr<OperationPool> pool_;
+  std::vector<std::vector<std::unique_ptr<Endpoint>>> endpoints_;  // by context, peer
+  SharedHeap* heap_ = nullptr;    // the own one, where all members share memory
+  std::array<Boards, 2> boards_;  // small, bulk; made when first needed
+  std::array<std::atomic<std::uint8_t>, 2> board_state_{};
   std::atomic<bool> has_failed_{false};
   mutable std::mutex failure_mutex_;
   Status failure_;

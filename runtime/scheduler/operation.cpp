@@ -1,11 +1,8 @@
-// Operations: binding a plan to memory, issuing its steps in order, local work, completion.
+// Operations: binding a call, moving it on, failure, completion and reuse.
 #include "runtime/scheduler/operation.hpp"
 
-#include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <new>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -17,7 +14,8 @@
 namespace tutti {
 namespace {
 
-constexpr std::uint64_t kCacheLineBytes = 64;
+// Between two looks whether the peer that is waited for is still there.
+constexpr std::uint32_t kBlockedPollsPerLook = 4096;
 
 }  // namespace
 
@@ -36,269 +34,150 @@ void ScratchMemory::release() {
   bytes_ = 0;
 }
 
-Status Operation::bind(GroupContext& group, std::shared_ptr<const Plan> plan, const Call& call,
+Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call& call,
                        std::uint32_t sequence, std::uint32_t slot) {
   group_ = &group;
-  engine_ = &group.engine();
-  plan_ = std::move(plan);
+  plan_ = prepared.messages;
+  lowered_ = prepared.lowered.get();
+  is_lowered_ = lowered_ != nullptr;
+  is_exchange_ = is_referenced_ = false;
   call_ = call;
   sequence_ = sequence;
   slot_ = slot;
   element_bytes_ = size_of(call.dtype);
-  word_ = make_word(sequence, fingerprint_of(call, group.options_.contract));
-  TUTTI_RETURN_IF_ERROR(bind_counts());
-  slot_bytes_ = (map_.max_atom_count() * element_bytes_ + 63) & ~std::size_t{63};
-
-  kernel_ = is_reducing(call.collective) ? select_kernel(call.op.op, call.dtype) : nullptr;
-  const bool has_prescale = is_reducing(call.collective) && scales_before(call.op.op);
-  const Window input_window = window(plan_->shape, Buffer::input);
-  const std::uint64_t input_count = has_prescale ? map_.extent(Buffer::input) : 0;
-  const std::size_t prescaled_bytes = (input_count * element_bytes_ + 63) & ~std::size_t{63};
-  scratch_ = scratch_memory_.reserve(plan_->shape.scratch_slots * slot_bytes_ + prescaled_bytes);
+  word_ = make_word(sequence, prepared.fingerprint);
+  kernel_ = prepared.kernel;
+  vector_bytes_ = prepared.vector_bytes;
   input_ = const_cast<std::byte*>(
       static_cast<const std::byte*>(call.input));  // never written: no step writes to the input
   output_ = static_cast<std::byte*>(call.output);
-  // The whole vector lies at the input; the caller's output is the own block in it.
-  const Schedule& shape = plan_->shape;
-  const bool is_scatter_root = shape.collective == Collective::scatter && shape.rank == shape.root;
-  if (shape.in_place && (shape.collective == Collective::reduce_scatter || is_scatter_root)) output_ = input_;
-  if (has_prescale && input_window.count > 0) {
-    std::byte* prescaled = scratch_ + plan_->shape.scratch_slots * slot_bytes_;
-    scale(call.op, static_cast<int>(group.size()), call.dtype, prescaled, input_, input_count);
-    input_ = prescaled;
-  }
-
-  cursor_.resize(plan_->channels.size());
-  for (std::size_t c = 0; c < cursor_.size(); ++c) cursor_[c] = plan_->channels[c].first_step;
-  is_step_done_.assign(plan_->steps.size(), 0);
-  if (ranges_.size() < plan_->range_count) ranges_.resize(plan_->range_count);
-  if (deliveries_.size() < plan_->steps.size()) deliveries_.resize(plan_->steps.size());
-  remaining_ = static_cast<std::uint32_t>(plan_->steps.size());
-  is_dirty_ = true;
   has_user_step_ = false;
   next_in_slot_ = nullptr;
   first_stalled_ = {};
   status_ = {};
   is_complete_.store(false, std::memory_order_relaxed);
+  if (!is_lowered_) return bind_messages();
+  boards_ = &group.boards(prepared.is_bulk);
+  is_run_started_ = false;
+  blocked_polls_ = 0;
+  remaining_ = 1;
+  is_dirty_ = false;
   return {};
 }
 
-Status Operation::bind_counts() {
-  const Schedule& shape = plan_->shape;
-  const std::uint64_t granule = std::max<std::uint64_t>(1, kCacheLineBytes / element_bytes_);
-  map_.reset(shape);
-  const auto check = [&](std::span<const std::uint64_t> list, const char* name, bool may_be_empty) -> Status {
-    if (list.size() == shape.blocks || (may_be_empty && list.empty())) return {};
-    return invalid_argument(
-        fmt::format("{}: {} entries for {} ranks; one per rank is needed", name, list.size(), shape.blocks));
-  };
-  if (!call_.counts.empty()) {
-    call_.count =
-        std::accumulate(call_.counts.begin(), call_.counts.end(), std::uint64_t{0});  // for messages
-    TUTTI_RETURN_IF_ERROR(check(call_.counts, "counts", false));
-    TUTTI_RETURN_IF_ERROR(check(call_.displacements, "displacements", true));
-    if (call_.collective == Collective::alltoall) {
-      TUTTI_RETURN_IF_ERROR(check(call_.output_counts, "output counts", false));
-      TUTTI_RETURN_IF_ERROR(check(call_.output_displacements, "output displacements", true));
-      map_.bind_alltoall(call_.counts, call_.displacements, call_.output_counts, call_.output_displacements,
-                         granule);
-    } else {
-      map_.bind_counts(call_.counts, call_.displacements, granule);
-    }
-  } else if (has_rank_blocks(shape.collective)) {
-    map_.bind_equal(call_.count, granule);
-  } else {
-    map_.bind_vector(call_.count, granule);
+void Operation::prescale(std::byte* to, std::uint64_t count) {
+  scale(call_.op, static_cast<int>(group_->size()), call_.dtype, to, input_, count);
+  input_ = to;
+}
+
+void Operation::serve(Boards& boards, const Call& shown, std::uint64_t word) {
+  is_exchange_ = true;
+  boards_ = &boards;
+  shown_call_ = shown;
+  shown_call_.counts = shown_call_.displacements = {};
+  word_ = word;
+}
+
+bool Operation::advance(std::uint32_t polls) {
+  return is_lowered_ ? advance_lowered(polls) : advance_messages();
+}
+
+bool Operation::start_lowered() {
+  if (!group_->link(*boards_)) return false;
+  if (boards_->state() == Boards::State::refused) {
+    // Some rank has no memory for a board: messages carry the operation, on every rank.
+    is_lowered_ = false;
+    if (const Status status = bind_messages(); !status) fail(status);
+    return true;
   }
-  call_.counts = call_.displacements = call_.output_counts =
-      call_.output_displacements = {};  // the caller's memory
-  return {};
-}
-
-std::byte* Operation::address(const Slice& slice, std::uint32_t k) const {
-  if (slice.buffer == Buffer::scratch) return scratch_ + (slice.slot + k) * slot_bytes_;
-  const Range range = map_.range(slice.buffer, plan_->shape.atom(slice, k));
-  return (slice.buffer == Buffer::input ? input_ : output_) + range.first * element_bytes_;
-}
-
-std::size_t Operation::atom_bytes(const Slice& slice, std::uint32_t k) const {
-  return map_.range(slice.buffer, plan_->shape.atom(slice, k)).count * element_bytes_;
-}
-
-std::size_t Operation::gather_ranges(const PlanStep& step) {
-  const Slice& slice = plan_->slices[step.dst];
-  ConstByteRange* const first = ranges_.data() + step.first_range;
-  std::uint32_t count = 0;
-  std::size_t total = 0;
-  for (std::uint32_t k = 0; k < slice.count; ++k) {
-    const std::size_t bytes = atom_bytes(slice, k);
-    const std::byte* at = address(slice, k);
-    total += bytes;
-    if (count > 0 && first[count - 1].data() + first[count - 1].size() == at) {
-      first[count - 1] = {first[count - 1].data(), first[count - 1].size() + bytes};
-    } else if (bytes > 0) {
-      first[count++] = {at, bytes};
-    }
+  const Schedule& shape = lowered_->staged->shape;
+  // Lowered plans are the same in place and not; see NativeBackend.
+  if (call_.in_place) {
+    if (input_ == nullptr || shape.collective == Collective::broadcast) input_ = output_;
+    const std::size_t own_bytes = call_.count * element_bytes_ * shape.rank;
+    if (shape.collective == Collective::allgather || shape.collective == Collective::gather)
+      input_ = output_ + own_bytes;
+    if (shape.collective == Collective::reduce_scatter || shape.collective == Collective::scatter)
+      output_ = input_ + own_bytes;
   }
-  range_total_ = count;
-  return total;
-}
-
-void Operation::compute(const PlanStep& step, std::size_t offset, std::size_t length,
-                        const std::byte* arriving) {
-  const Slice& dst = plan_->slices[step.dst];
-  const Slice* sources = plan_->slices.data() + step.first_source;
-  const std::uint32_t n = step.source_count;
-  std::array<const void*, 256> at;
-  std::size_t atom_start = 0;  // offset of atom k in the slice
-  const std::size_t end = offset + length;
-  for (std::uint32_t k = 0; k < dst.count && atom_start < end; ++k) {
-    const std::size_t bytes = atom_bytes(dst, k);
-    const std::size_t from = std::max(offset, atom_start), to = std::min(end, atom_start + bytes);
-    if (from < to) {
-      const std::size_t in_atom = from - atom_start;
-      for (std::uint32_t i = 0; i < n; ++i) {
-        const bool is_message = arriving != nullptr && i == step.arriving;
-        at[i] = is_message ? arriving + (from - offset) : address(sources[i], k) + in_atom;
-      }
-      std::byte* to_address = address(dst, k) + in_atom;
-      if (n == 1) {
-        copy_bytes(to_address, at[0], to - from);
-      } else {
-        kernel_(call_.op.user, to_address, at.data(), n, (to - from) / element_bytes_);
-      }
-    }
-    atom_start += bytes;
+  if (is_reducing(call_.collective) && scales_before(call_.op.op)) {
+    bind_whole(shape);
+    const std::uint64_t count = window(shape, Buffer::input).count > 0 ? map_.extent(Buffer::input) : 0;
+    if (count > 0) prescale(scratch_memory_.reserve(count * element_bytes_), count);
   }
-}
-
-void Operation::run_user_step() { compute(plan_->steps[user_step_], 0, ~std::size_t{0} >> 1U, nullptr); }
-
-void Operation::finish_user_step() {
-  has_user_step_ = false;
-  is_dirty_ = true;
-  finish_step(user_step_);
-}
-
-void Operation::deliver(void* context, std::size_t offset, ConstByteRange data) {
-  const auto& delivery = *static_cast<const Delivery*>(context);
-  Operation& operation = *delivery.operation;
-  operation.compute(operation.plan_->steps[delivery.step], offset, data.size(), data.data());
-}
-
-bool Operation::is_ready(const PlanStep& step) const {
-  const std::uint32_t* waits = plan_->waits.data() + step.first_wait;
-  for (std::uint32_t i = 0; i < step.wait_count; ++i) {
-    if (is_step_done_[waits[i]] == 0) return false;
-  }
+  LoweredRun::Work work;
+  work.call = &call_;
+  work.kernel = kernel_;
+  work.element_bytes = element_bytes_;
+  work.input = input_;
+  work.output = output_;
+  work.word = word_;
+  work.slot = group_->board_slot(slot_);
+  work.vector_bytes = vector_bytes_;
+  run_.start(*lowered_, *boards_, group_->lowered_limits(), work);
+  is_run_started_ = true;
   return true;
 }
 
-bool Operation::advance() {
-  bool has_moved = false;
-  if (has_user_step_) return false;  // goes on when the user's function has returned
-  is_dirty_ = false;
-  for (std::size_t c = 0; c < cursor_.size(); ++c) {
-    const std::uint32_t end = plan_->channels[c].end_step;
-    while (cursor_[c] < end) {
-      const std::uint32_t index = cursor_[c];
-      const PlanStep& step = plan_->steps[index];
-      if (!is_ready(step)) break;
-      const Issue result = issue(index, step);
-      if (result == Issue::again) {
-        is_dirty_ = true;
-        break;
-      }
-      if (result == Issue::user) {
-        has_user_step_ = true;
-        is_user_step_taken_ = false;
-        user_step_ = index;
-        ++cursor_[c];
-        return true;
-      }
-      if (!status_) return true;
-      ++cursor_[c];
-      has_moved = true;
-      // A local step or an immediate completion may let an earlier channel go on.
-      if (result == Issue::done) {
-        finish_step(index);
-        is_dirty_ = is_dirty_ || cursor_.size() > 1;
-      }
-    }
+bool Operation::advance_lowered(std::uint32_t polls) {
+  if (!is_run_started_) {
+    if (!start_lowered()) return false;
+    if (!is_lowered_) return advance_messages();
   }
-  return has_moved;
+  switch (run_.advance(polls)) {
+    case LoweredRun::Progress::complete:
+      remaining_ = 0;
+      return true;
+    case LoweredRun::Progress::mismatch:
+      fail_mismatch(run_.peer(), run_.own_word(), run_.peer_word());
+      return true;
+    case LoweredRun::Progress::revoked:
+      fail_gone(run_.peer());
+      return true;
+    case LoweredRun::Progress::blocked:
+      break;
+  }
+  if (run_.has_moved()) {
+    blocked_polls_ = 0;
+    return true;
+  }
+  if (++blocked_polls_ >= kBlockedPollsPerLook) {
+    blocked_polls_ = 0;
+    // What it published before it went is visible now.
+    if (boards_->is_gone(run_.peer()) && !run_.has_news()) fail_gone(run_.peer());
+  }
+  return false;
 }
 
-Operation::Issue Operation::issue(std::uint32_t index, const PlanStep& step) {
-  switch (step.kind) {
-    case PlanStep::Kind::copy:
-    case PlanStep::Kind::reduce: {
-      // A user's function may take its time, or call tutti: it never runs while the lane is held.
-      if (call_.op.op == Op::user && step.kind == PlanStep::Kind::reduce) return Issue::user;
-      compute(step, 0, ~std::size_t{0} >> 1U, nullptr);
-      return Issue::done;
-    }
-    default:
-      return issue_message(index, step);
-  }
+bool Operation::has_news() const {
+  if (!is_lowered_) return is_dirty_ && !has_user_step_;
+  return is_run_started_ ? run_.has_news() : boards_->state() != Boards::State::exchanging;
 }
 
-Operation::Issue Operation::issue_message(std::uint32_t index, const PlanStep& step) {
-  Status status;
-  Endpoint* endpoint = group_->endpoint(slot_, step.peer, &status);
-  if (endpoint == nullptr) {
-    group_->fail(status);
-    fail(status);
-    return Issue::pending;
-  }
-  const std::size_t total = gather_ranges(step);
-  const Token token = (std::uint64_t{id_} << 32U) | index;
-  Post post = Post::pending;
-  if (step.kind == PlanStep::Kind::send) {
-    post = endpoint->send(step.channel, word_, {ranges_.data() + step.first_range, range_total_}, token);
+void Operation::bind_whole(const Schedule& shape) {
+  map_.reset(shape);
+  if (has_rank_blocks(shape.collective)) {
+    map_.bind_equal(call_.count);
   } else {
-    Sink sink;
-    sink.total_bytes = total;
-    if (step.kind == PlanStep::Kind::recv_reduce) {
-      deliveries_[index] = {this, index};
-      sink.deliver = &Operation::deliver;
-      sink.context = &deliveries_[index];
-    } else {
-      // The ranges describe memory of this operation's output or scratch; the list is shared with sends,
-      // which only read.
-      sink.ranges = {reinterpret_cast<const ByteRange*>(ranges_.data() + step.first_range), range_total_};
-    }
-    post = endpoint->recv(step.channel, word_, sink, token);
+    map_.bind_vector(call_.count);
   }
-  if (post == Post::again) return Issue::again;
-  return post == Post::done ? Issue::done : Issue::pending;
 }
 
-void Operation::finish_step(std::uint32_t index) {
-  is_step_done_[index] = 1;
-  --remaining_;
+void Operation::fail_mismatch(std::uint32_t peer, std::uint64_t own_word, std::uint64_t peer_word) {
+  std::string own = describe_word(own_word), theirs = describe_word(peer_word);
+  if (own == theirs) theirs += " with another count, or after other settings";
+  if (own_word == word_) own += fmt::format(" [{}]", describe_call(shown_call()));
+  group_->fail(
+      Status(StatusCode::mismatch,
+             fmt::format("ranks of one group made different calls: rank {} called {}, rank {} called {}",
+                         group_->rank(), own, peer, theirs),
+             static_cast<int>(peer)));
 }
 
-void Operation::on_event(const Event& event) {
-  if (is_complete()) return;
-  const auto index = static_cast<std::uint32_t>(event.token);
-  is_dirty_ = true;
-  if (event.kind == Event::Kind::sent || event.kind == Event::Kind::received) return finish_step(index);
-  const std::uint32_t peer = plan_->steps[index].peer;
-  if (event.kind == Event::Kind::mismatch) {
-    const std::string own = describe_word(word_);
-    std::string theirs = describe_word(event.word);
-    if (own == theirs) theirs += " with another count, or after other settings";
-    group_->fail(Status(
-        StatusCode::mismatch,
-        fmt::format("ranks of one group made different calls: rank {} called {} [{}], rank {} called {}",
-                    group_->rank(), own, describe_call(call_), peer, theirs),
-        static_cast<int>(peer)));
-  } else {
-    group_->fail(Status(StatusCode::peer_failed,
-                        fmt::format("rank {} is gone during {}", peer, describe_call(call_)),
-                        static_cast<int>(peer)));
-  }
+void Operation::fail_gone(std::uint32_t peer) {
+  group_->fail(Status(StatusCode::peer_failed,
+                      fmt::format("rank {} is gone during {}", peer, describe_call(shown_call())),
+                      static_cast<int>(peer)));
 }
 
 void Operation::fail(const Status& status) {
@@ -308,8 +187,9 @@ void Operation::fail(const Status& status) {
 
 void Operation::complete() {
   if (status_ && is_reducing(call_.collective) && scales_after(call_.op.op)) {
-    const Window held = window(plan_->shape, Buffer::output);
-    const Schedule& shape = plan_->shape;
+    const Schedule& shape = is_lowered_ ? lowered_->staged->shape : plan_->shape;
+    if (is_lowered_) bind_whole(shape);
+    const Window held = window(shape, Buffer::output);
     const bool is_result_elsewhere = call_.collective == Collective::reduce && shape.rank != shape.root;
     const bool is_own_block_only = call_.collective == Collective::reduce_scatter;
     for (std::uint32_t i = 0; i < held.count && !is_result_elsewhere; ++i) {
@@ -320,17 +200,15 @@ void Operation::complete() {
       scale(call_.op, static_cast<int>(shape.size), call_.dtype, at, at, range.count);
     }
   }
-  plan_.reset();
+  if (is_exchange_ && status_) boards_->finish_exchange();
+  if (plan_ != nullptr) plan_.reset();
+  if (kept_lowered_ != nullptr) kept_lowered_.reset();
   is_complete_.store(true, std::memory_order_release);
 }
 
 std::uint32_t Operation::first_awaited_rank() const {
-  for (std::size_t c = 0; c < cursor_.size(); ++c) {
-    for (std::uint32_t i = plan_->channels[c].first_step; i < cursor_[c]; ++i) {
-      if (is_step_done_[i] == 0) return plan_->steps[i].peer;
-    }
-  }
-  return group_->rank();
+  if (!is_lowered_) return first_awaited_sender();
+  return is_run_started_ ? run_.peer() : boards_->first_unknown();
 }
 
 bool Operation::test() {
@@ -341,17 +219,13 @@ bool Operation::test() {
 
 Status Operation::wait(Clock::time_point deadline) {
   if (!is_complete() && !engine_->wait_for(*this, deadline)) {
-    return Status(StatusCode::timeout, fmt::format("{} is not complete yet", describe_call(call_)));
+    return Status(StatusCode::timeout, fmt::format("{} is not complete yet", describe_call(shown_call())));
   }
   return status_;
 }
 
 Status Operation::status() const { return is_complete() ? status_ : Status{}; }
 
-void Operation::recycle() {
-  const std::shared_ptr<OperationPool> pool = std::move(pool_);
-  const std::lock_guard lock(pool->mutex);
-  pool->free.push_back(this);
-}
+void Operation::recycle() { engine_->give_back(*this); }
 
 }  // namespace tutti

@@ -1,16 +1,16 @@
-// One operation under way: a plan bound to a call's memory, and how far it has come.
-// Knows no algorithm and no waiting; the engine drives it while it holds the lane.
+// One operation under way: a plan bound to a call's memory, and how far it has come. Its messages are steps
+// of a plan that this class issues (operation_messages.cpp); where ranks share memory a LoweredRun does the
+// work. Knows no algorithm and no waiting; the engine drives it while it holds the lane.
 #pragma once
 
-#include <array>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "runtime/base/call.hpp"
 #include "runtime/base/kernels.hpp"
 #include "runtime/base/work.hpp"
 #include "runtime/schedule/chunk_map.hpp"
+#include "runtime/scheduler/lowered_run.hpp"
 #include "runtime/scheduler/plan.hpp"
 #include "transports/transport.hpp"
 
@@ -20,11 +20,16 @@ class Engine;
 class GroupContext;
 class Operation;
 
-// Operations of one group for reuse. Outlives the group while somebody still holds a WorkRef.
-struct OperationPool {
-  std::mutex mutex;
-  std::vector<std::unique_ptr<Operation>> all;
-  std::vector<Operation*> free;
+// Everything that calls of one signature share.
+struct Prepared {
+  std::shared_ptr<const Plan> messages;         // null where boards alone carry it
+  std::shared_ptr<const LoweredPlans> lowered;  // null where messages carry it
+  std::shared_ptr<const Plan>
+      exchange;               // with `lowered`: an allgather of bytes in place, to swap boards with
+  KernelFn kernel = nullptr;  // null unless it reduces
+  std::uint32_t fingerprint = 0;
+  std::size_t vector_bytes = 0;  // of the full vector
+  bool is_bulk = false;          // with `lowered`: on the boards with large staging memory
 };
 
 // Memory that grows and is kept, 64-byte aligned.
@@ -48,28 +53,48 @@ class Operation final : public WorkState {
   Status wait(Clock::time_point deadline) override;
   Status status() const override;
 
-  bool is_complete() const { return is_complete_.load(std::memory_order_acquire); }
-
  private:
   friend class Engine;
   friend class GroupContext;
 
   enum class Issue : std::uint8_t { done, pending, again, user };
 
+  // Tokens: use, number of the operation, step.
+  static constexpr std::uint32_t kIdBits = 20;
+  static std::uint32_t id_of(Token token) {
+    return static_cast<std::uint32_t>(token >> 32U) & ((1U << kIdBits) - 1);
+  }
+  Token token(std::uint32_t step) const {
+    return (std::uint64_t{(generation_ << kIdBits) | id_} << 32U) | step;
+  }
+
   void recycle() override;
 
   // Binds plan and call; nothing is posted yet. No allocation once the vectors have grown to this plan.
-  Status bind(GroupContext& group, std::shared_ptr<const Plan> plan, const Call& call, std::uint32_t sequence,
+  Status bind(GroupContext& group, const Prepared& prepared, const Call& call, std::uint32_t sequence,
               std::uint32_t slot);
+  Status bind_messages();
   Status bind_counts();
-  // Issues what can be issued. True if anything was.
-  bool advance();
+  void bind_whole(const Schedule& shape);             // the map of a whole lowered operation
+  void prescale(std::byte* to, std::uint64_t count);  // the input from now on
+  // Makes this operation swap boards for others of the same word.
+  void serve(Boards& boards, const Call& shown, std::uint64_t word);
+  // Does what can be done; looks so often at a line that a peer has still to publish. True if anything was.
+  bool advance(std::uint32_t polls);
+  bool start_lowered();  // false while boards are being swapped
+  bool advance_lowered(std::uint32_t polls);
+  bool advance_messages();
+  // Might advance() get further, without an event having come?
+  bool has_news() const;
   bool is_ready(const PlanStep& step) const;
   Issue issue(std::uint32_t index, const PlanStep& step);
   Issue issue_message(std::uint32_t index, const PlanStep& step);
   void finish_step(std::uint32_t index);
   void on_event(const Event& event);
   void fail(const Status& status);
+  void fail_mismatch(std::uint32_t peer, std::uint64_t own_word, std::uint64_t peer_word);
+  void fail_gone(std::uint32_t peer);
+  const Call& shown_call() const { return is_exchange_ ? shown_call_ : call_; }
   // Last local work (avg divides), then completion becomes visible.
   void complete();
   // Nothing more to do: all steps are done, or it failed and no user's function is running on its memory.
@@ -87,19 +112,30 @@ class Operation final : public WorkState {
   void finish_user_step();
   static void deliver(void* context, std::size_t offset, ConstByteRange data);
   std::uint32_t first_awaited_rank() const;
+  std::uint32_t first_awaited_sender() const;
 
   struct Delivery {
     Operation* operation = nullptr;
     std::uint32_t step = 0;
   };
 
-  std::shared_ptr<OperationPool> pool_;  // set while in use
   GroupContext* group_ = nullptr;
   Engine* engine_ = nullptr;
-  std::shared_ptr<const Plan> plan_;
+  Operation* next_free_ = nullptr;    // in the engine's pool
+  std::shared_ptr<const Plan> plan_;  // messages
+  const LoweredPlans* lowered_ = nullptr;
+  std::shared_ptr<const LoweredPlans> kept_lowered_;  // once it outlives the call that submitted it
+  Boards* boards_ = nullptr;  // where `lowered_` runs, or those that this operation swaps
+  LoweredRun run_;
+  bool is_lowered_ = false, is_run_started_ = false, is_exchange_ = false;
+  bool is_referenced_ = false;  // the group holds a reference, which it drops on completion
+  std::uint32_t blocked_polls_ = 0;
+  std::size_t vector_bytes_ = 0;
   Call call_;
+  Call shown_call_;  // of an exchange: the call it is made for
   ChunkMap map_;
-  std::uint32_t id_ = 0;  // in the engine's table, high half of tokens
+  std::uint32_t id_ = 0;          // in the engine's table
+  std::uint32_t generation_ = 0;  // of uses: events of an earlier one must not be taken for this one's
   std::uint32_t sequence_ = 0;
   std::uint32_t slot_ = 0;
   std::uint64_t word_ = 0;
@@ -126,7 +162,6 @@ class Operation final : public WorkState {
   Clock::time_point first_stalled_{};
   std::chrono::milliseconds next_report_{0};
   std::uint32_t stall_reports_ = 0;
-  std::atomic<bool> is_complete_{false};
   Status status_;
 };
 

@@ -4,11 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <unordered_map>
-
-#include "runtime/scheduler/plan.hpp"
+#include <utility>
 
 namespace tutti {
 
@@ -22,28 +22,52 @@ struct PlanKey {
   bool operator==(const PlanKey&) const = default;
 };
 
+// T is any form of a plan; T::bytes() is what it counts against the limit.
+template <class T>
 class PlanCache {
  public:
   explicit PlanCache(std::size_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
   // The plan of this signature, or null. Amortised one hash look-up; none for the key asked last.
-  std::shared_ptr<const Plan> find(const PlanKey& key);
+  std::shared_ptr<const T> find(const PlanKey& key) {
+    if (!entries_.empty() && entries_.front().key == key) return entries_.front().plan;
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end()) return nullptr;
+    entries_.splice(entries_.begin(), entries_, found->second);
+    return entries_.front().plan;
+  }
+
   // Adds a plan, dropping the least recently used ones (never the new one) beyond the limit.
-  std::shared_ptr<const Plan> insert(const PlanKey& key, Plan plan);
+  std::shared_ptr<const T> insert(const PlanKey& key, T plan) {
+    bytes_ += plan.bytes();
+    entries_.push_front({key, std::make_shared<const T>(std::move(plan))});
+    by_key_[key] = entries_.begin();
+    while (bytes_ > limit_bytes_ && entries_.size() > 1) {
+      bytes_ -= entries_.back().plan->bytes();
+      by_key_.erase(entries_.back().key);
+      entries_.pop_back();
+    }
+    return entries_.front().plan;
+  }
+
   std::size_t size() const { return entries_.size(); }
 
  private:
   struct Entry {
     PlanKey key;
-    std::shared_ptr<const Plan> plan;
+    std::shared_ptr<const T> plan;
   };
   struct Hash {
-    std::size_t operator()(const PlanKey& key) const;
+    std::size_t operator()(const PlanKey& key) const {
+      std::uint64_t hash = key.params * 0x9E3779B97F4A7C15ULL;
+      hash ^= (std::uint64_t{key.root} << 32U) | key.flags;
+      return std::hash<std::uint64_t>()(hash) ^ (std::hash<const void*>()(key.row) >> 3U);
+    }
   };
   std::size_t limit_bytes_;
   std::size_t bytes_ = 0;
   std::list<Entry> entries_;  // most recently used first
-  std::unordered_map<PlanKey, std::list<Entry>::iterator, Hash> by_key_;
+  std::unordered_map<PlanKey, typename std::list<Entry>::iterator, Hash> by_key_;
 };
 
 }  // namespace tutti

@@ -180,7 +180,7 @@ TEST_CASE("the plan cache tells keys apart in every field", "[plan]") {
   const int rows[2] = {};
   const PlanKey keys[] = {{&rows[0], 0, 0, 0}, {&rows[1], 0, 0, 0}, {&rows[0], 1, 0, 0},
                           {&rows[0], 0, 1, 0}, {&rows[0], 0, 0, 1}, {nullptr, 0, 0, 0}};
-  PlanCache cache(1U << 20U);
+  PlanCache<Plan> cache(1U << 20U);
   for (std::size_t i = 0; i < std::size(keys); ++i) {
     CHECK(cache.find(keys[i]) == nullptr);
     cache.insert(keys[i], plan_of_size(i + 1));
@@ -198,7 +198,7 @@ TEST_CASE("the plan cache tells keys apart in every field", "[plan]") {
 
 TEST_CASE("the plan cache drops what was used least recently, beyond its limit", "[plan]") {
   const std::size_t each = plan_of_size(100).bytes();
-  PlanCache cache(3 * each);
+  PlanCache<Plan> cache(3 * each);
   const auto key = [](std::uint64_t n) { return PlanKey{nullptr, n, 0, 0}; };
   const auto first = cache.insert(key(1), plan_of_size(100));
   cache.insert(key(2), plan_of_size(100));

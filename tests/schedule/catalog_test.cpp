@@ -170,10 +170,13 @@ TEST_CASE("every row stays proved when lowered for shared memory, whole and in s
             REQUIRE(cut.is_ok());
             variant.push_back(*std::move(cut));
           }
-          const auto lowered = lower_for_shared_memory(variant);
-          const std::string why = lowered ? check_variant(row, *lowered) : lowered.status().message();
-          INFO(describe(row, instance) << ", " << segments << " segments, lowered: " << why);
-          REQUIRE(why.empty());
+          for (const Sharing sharing : {Sharing::buffers, Sharing::scratch}) {
+            const auto lowered = lower_for_shared_memory(variant, sharing);
+            const std::string why = lowered ? check_variant(row, *lowered) : lowered.status().message();
+            INFO(describe(row, instance) << ", " << segments << " segments, lowered"
+                                         << (sharing == Sharing::scratch ? ", staged: " : ": ") << why);
+            REQUIRE(why.empty());
+          }
         }
       });
 }

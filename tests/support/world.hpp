@@ -82,6 +82,7 @@ class World {
   static Engine::Options oversubscribed() {
     Engine::Options options;
     options.waiting.spin_polls = 2;
+    options.waiting.line_polls = 1;
     return options;
   }
 

@@ -10,6 +10,8 @@
 #include "runtime/schedule/check_steps.hpp"
 #include "runtime/schedule/passes/fuse.hpp"
 #include "runtime/schedule/passes/lower_events.hpp"
+#include "runtime/schedule/passes/stage.hpp"
+#include "runtime/schedule/verify.hpp"
 
 namespace tutti {
 
@@ -91,12 +93,27 @@ class Synchroniser {
     }
   }
 
+  // Does the rank know of every other that it has entered?
+  bool hears_from_all(std::uint32_t rank) const {
+    for (const Schedule& other : ranks_) {
+      bool is_known = other.rank == rank;
+      for (std::uint32_t c = 0; c < channels_ * channels_ && !is_known; ++c) {
+        const std::uint32_t thread = rank * channels_ + c / channels_;
+        is_known = knows(thread, {other.rank * channels_ + c % channels_, 1});
+      }
+      if (!is_known) return false;
+    }
+    return true;
+  }
+
   std::vector<Schedule> schedules();
 
  private:
   std::uint32_t rank_of(std::uint32_t thread) const { return thread / channels_; }
   Clock& clock(std::uint32_t thread) { return threads_[thread].back().clock; }
-  bool knows(std::uint32_t thread, const Epoch& x) { return clock(thread)[x.thread] >= x.position; }
+  bool knows(std::uint32_t thread, const Epoch& x) const {
+    return threads_[thread].back().clock[x.thread] >= x.position;
+  }
   const Item& item(const Epoch& x) const { return threads_[x.thread][x.position - 1]; }
   Location& at(std::uint32_t thread, const Slice& slice, std::uint32_t k) {
     const std::uint32_t owner = owner_of(thread, slice);
@@ -210,6 +227,33 @@ class Synchroniser {
   std::vector<std::vector<Item>> threads_;
 };
 
+// Numbers the scratch slots that somebody still uses anew, without gaps; a slice's slots stay neighbours.
+void keep_used_slots(std::vector<Schedule>& ranks) {
+  std::vector<std::vector<std::uint32_t>> number(ranks.size());  // by owner and old slot
+  const auto for_each_slice = [&](const auto& visit) {
+    for (Schedule& s : ranks) {
+      const auto look = [&](Slice& slice) {
+        if (slice.buffer == Buffer::scratch)
+          visit(slice.owner == kSelf ? s.rank : static_cast<std::uint32_t>(slice.owner), slice);
+      };
+      for (Slice& source : s.sources) look(source);
+      for (Step& step : s.steps)
+        if (detail::writes(step.verb)) look(step.dst);
+    }
+  };
+  for_each_slice([&](std::uint32_t owner, const Slice& slice) {
+    number[owner].resize(std::max<std::size_t>(number[owner].size(), slice.slot + slice.count), 0);
+    std::fill_n(number[owner].begin() + slice.slot, slice.count, 1U);
+  });
+  for (Schedule& s : ranks) {
+    s.scratch_slots = 0;
+    for (std::uint32_t& slot : number[s.rank]) {
+      if (slot != 0) slot = s.scratch_slots++;
+    }
+  }
+  for_each_slice([&](std::uint32_t owner, Slice& slice) { slice.slot = number[owner][slice.slot]; });
+}
+
 // Numbers tickets and steps and merges the threads of each rank in the global order.
 std::vector<Schedule> Synchroniser::schedules() {
   std::vector<std::vector<std::uint32_t>> ticket(threads_.size());  // by item: the ticket that covers it
@@ -249,30 +293,55 @@ std::vector<Schedule> Synchroniser::schedules() {
     }
     result.push_back(std::move(to));
   }
-  for (Schedule& s : result) {  // scratch that somebody still uses
-    const auto use = [&](const Slice& slice) {
-      if (slice.buffer != Buffer::scratch) return;
-      Schedule& owner = slice.owner == kSelf ? s : result[static_cast<std::uint32_t>(slice.owner)];
-      owner.scratch_slots = std::max(owner.scratch_slots, slice.slot + slice.count);
-    };
-    for (const Slice& source : s.sources) use(source);
-    for (const Step& step : s.steps)
-      if (detail::writes(step.verb)) use(step.dst);
-  }
+  keep_used_slots(result);
   return result;
 }
 
 }  // namespace
 
-Result<std::vector<Schedule>> lower_for_shared_memory(std::span<const Schedule> ranks) {
-  auto events = detail::lower_to_events(ranks);
+Result<std::vector<Schedule>> lower_for_shared_memory(std::span<const Schedule> ranks, Sharing sharing) {
+  const bool is_staged = sharing == Sharing::scratch;
+  std::vector<Schedule> staged;
+  if (is_staged) {
+    for (const Schedule& s : ranks) staged.push_back(stage(s));
+    ranks = staged;
+  }
+  auto events = detail::lower_to_events(ranks, !is_staged);
   if (!events) return events.status();
   Synchroniser synchroniser(ranks);
   for (const LoweredEvent& event : *events) synchroniser.add(event);
-  synchroniser.finish();
+  if (!is_staged) synchroniser.finish();
   std::vector<Schedule> lowered = synchroniser.schedules();
-  for (Schedule& s : lowered) s = fuse(std::move(s));
+  for (Schedule& s : lowered) {
+    s.is_staged = is_staged;
+    s.hears_from_all = synchroniser.hears_from_all(s.rank);
+    s = fuse(std::move(s));
+  }
   return lowered;
+}
+
+bool is_right_in_place(std::vector<Schedule> lowered) {
+  const auto alias = [](Slice& slice) {
+    if (slice.buffer == Buffer::input) slice.buffer = Buffer::output;
+  };
+  for (Schedule& s : lowered) {
+    Schedule to = s;
+    to.in_place = true;
+    to.steps.clear();
+    to.sources.clear();
+    to.dependencies.clear();
+    for (Step step : s.steps) {
+      std::vector<Slice> sources(s.sources_of(step).begin(), s.sources_of(step).end());
+      for (Slice& source : sources) alias(source);
+      if (detail::writes(step.verb)) alias(step.dst);
+      if (step.verb == Verb::copy && sources[0] == step.dst) continue;  // onto itself
+      step.fused_with = kNotFused;
+      to.append(step, sources, {});
+    }
+    infer_dependencies(to);
+    s = std::move(to);
+  }
+  return verify(lowered, Algebra::multiset).is_ok();
 }
 
 }  // namespace tutti

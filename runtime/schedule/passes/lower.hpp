@@ -10,6 +10,12 @@
 
 namespace tutti {
 
+// What of each other's memory ranks may touch.
+enum class Sharing : std::uint8_t {
+  buffers,  // input, output and scratch: all lie in shared memory
+  scratch,  // scratch alone: what is sent from elsewhere is first copied there (stage.hpp), nothing is placed
+};
+
 // The schedules of all ranks, which must all be lowered together. Each channel of the result is one
 // sequential thread of local steps, publishes and awaits.
 //   borrow  a recv into scratch that only local steps read vanishes: they read the sender's memory
@@ -18,9 +24,16 @@ namespace tutti {
 //   fanout  one publish serves every peer that waits for it
 //   elide   an await whose order another edge implies is never made, nor a publish that nobody awaits
 // Two-shot allreduce becomes "load q inputs, add once, store q outputs". No rank ends before the last access
-// of others to its memory. The expression trees stay what they were; the result is marked by fuse().
+// of others to its buffers; the scratch of a staged schedule (Schedule::is_staged) others may read until the
+// rank knows better. The expression trees stay what they were; the result is marked by fuse().
 // Errors: what is wrong with the given schedules, as the verifier would say it (matching, order, deadlock);
 // invalid_argument if they are lowered already.
-Result<std::vector<Schedule>> lower_for_shared_memory(std::span<const Schedule> ranks);
+Result<std::vector<Schedule>> lower_for_shared_memory(std::span<const Schedule> ranks,
+                                                      Sharing sharing = Sharing::buffers);
+
+// Do schedules lowered as "not in place" stay right on ranks where input and output are the same memory?
+// Lowering cannot tell ranks apart that call in place from those that do not, so what runs on both is this
+// form.
+bool is_right_in_place(std::vector<Schedule> lowered);
 
 }  // namespace tutti

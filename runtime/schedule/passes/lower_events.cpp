@@ -25,7 +25,8 @@ struct Uses {
 
 class EventMaker {
  public:
-  EventMaker(std::span<const Schedule> ranks, const SymbolicRun& run) : ranks_(ranks), run_(run) {
+  EventMaker(std::span<const Schedule> ranks, const SymbolicRun& run, bool may_place)
+      : ranks_(ranks), run_(run), may_place_(may_place) {
     for (const Schedule& s : ranks) uses_.push_back(find_uses(s));
     for (const Schedule& s : ranks) borrowed_.emplace_back(s.steps.size(), false);
     for (const Schedule& s : ranks) decide_borrows(s);
@@ -165,7 +166,7 @@ class EventMaker {
     // Place what was computed in the round before: it is in the sender's cache, and one pass can store it to
     // all who get it.
     const std::uint32_t producer = uses_[from.rank].producer[send];
-    const bool is_placed = producer != kNobody && dst.buffer == Buffer::output &&
+    const bool is_placed = may_place_ && producer != kNobody && dst.buffer == Buffer::output &&
                            run_.depth(from.rank, producer) + 1 == run_.depth(s.rank, recv);
     if (is_placed) {
       dst.owner = static_cast<std::int32_t>(s.rank);
@@ -177,13 +178,14 @@ class EventMaker {
 
   std::span<const Schedule> ranks_;
   const SymbolicRun& run_;
+  bool may_place_;
   std::vector<Uses> uses_;
   std::vector<std::vector<bool>> borrowed_;
 };
 
 }  // namespace
 
-Result<std::vector<LoweredEvent>> lower_to_events(std::span<const Schedule> given) {
+Result<std::vector<LoweredEvent>> lower_to_events(std::span<const Schedule> given, bool may_place) {
   TUTTI_RETURN_IF_ERROR(check_structure(given));
   std::vector<Schedule> ranks(given.begin(), given.end());
   for (Schedule& s : ranks) {
@@ -193,7 +195,7 @@ Result<std::vector<LoweredEvent>> lower_to_events(std::span<const Schedule> give
   }
   SymbolicRun run(ranks, Algebra::expression);
   TUTTI_RETURN_IF_ERROR(run.run());
-  return EventMaker(ranks, run).run();
+  return EventMaker(ranks, run, may_place).run();
 }
 
 }  // namespace tutti::detail

@@ -20,7 +20,8 @@ struct LoweredEvent {
 };
 
 // The loads and stores of all ranks in an order that respects every data dependency of the schedules: run one
-// after the other they compute what the schedules compute.
-Result<std::vector<LoweredEvent>> lower_to_events(std::span<const Schedule> ranks);
+// after the other they compute what the schedules compute. Without `may_place` nobody stores into another
+// rank's memory.
+Result<std::vector<LoweredEvent>> lower_to_events(std::span<const Schedule> ranks, bool may_place);
 
 }  // namespace tutti::detail

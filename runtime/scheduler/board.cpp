@@ -1,0 +1,89 @@
+// Making, finding and leaving boards. Knows no schedule and no call.
+#include "runtime/scheduler/board.hpp"
+
+#include <chrono>
+
+#include <sched.h>
+
+namespace tutti {
+namespace {
+
+// A peer that touches our memory is in the middle of one step; if it takes longer than this it was stopped.
+constexpr std::chrono::seconds kLongestTouch{10};
+
+}  // namespace
+
+void Boards::make(SharedHeap* heap) {
+  state_ = State::exchanging;
+  heap_ = heap;
+  SharedHeap::Place place;
+  if (heap == nullptr) return;
+  Result<ByteRange> memory = heap->allocate(shape_.total_bytes());
+  if (!memory || !heap->locate(memory->data(), memory->size(), &place)) return;
+  own_ = *memory;
+  base_[rank_] = own_.data();
+  places_[rank_] = {place.segment, place.offset, own_.size()};
+}
+
+bool Boards::attach(std::uint32_t peer, Endpoint* endpoint) {
+  if (endpoint == nullptr) return false;
+  const BoardPlace& place = places_[peer];
+  const PeerWindow window = endpoint->window(place.segment);
+  if (window.memory.empty()) return false;
+  if (place.bytes != shape_.total_bytes() || place.offset > window.memory.size() ||
+      place.bytes > window.memory.size() - place.offset) {
+    state_ = State::refused;  // not what a rank of this build would say
+    return false;
+  }
+  peers_[peer] = {endpoint, window.is_sleeping, window.needs_fence, {}};
+  base_[peer] = window.memory.data() + place.offset;
+  return true;
+}
+
+void Boards::wake_sleepers() {
+  for (PeerBell& peer : peers_) {
+    if (peer.is_sleeping == nullptr) continue;
+    // What orders our publishing before this load is the sleeper's business (membarrier), unless it cannot.
+    const std::uint32_t is_sleeping = peer.needs_fence
+                                          ? peer.is_sleeping->fetch_add(0, std::memory_order_acq_rel)
+                                          : peer.is_sleeping->load(std::memory_order_relaxed);
+    if (is_sleeping != 0) peer.endpoint->control({});
+  }
+}
+
+std::byte* Boards::map(std::uint32_t peer, const BoardPlace& place) {
+  std::vector<ByteRange>& known = peers_[peer].segments;
+  if (place.segment >= known.size()) known.resize(place.segment + std::size_t{1});
+  ByteRange& segment = known[place.segment];
+  if (segment.empty()) segment = peers_[peer].endpoint->window(place.segment).memory;
+  if (place.offset > segment.size() || place.bytes > segment.size() - place.offset) return nullptr;
+  return segment.data() + place.offset;
+}
+
+bool Boards::is_gone(std::uint32_t peer) const { return peers_[peer].endpoint->window(0).is_gone; }
+
+void Boards::revoke() {
+  if (state_ != State::linked) return;
+  head(rank_).is_revoked.store(1, std::memory_order_seq_cst);
+  const auto until = std::chrono::steady_clock::now() + kLongestTouch;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    // A peer stores is_touching and then looks at is_revoked, both sequentially consistent: either we see
+    // that it touches, or it sees that it may not.
+    while (r != rank_ && head(r).is_touching.load(std::memory_order_seq_cst) != 0) {
+      if (is_gone(r) || std::chrono::steady_clock::now() > until) break;
+      ::sched_yield();
+    }
+  }
+}
+
+bool Boards::leave(BuriedBoard* buried) {
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (r != rank_ && base_[r] != nullptr) head(r).left.fetch_add(1, std::memory_order_release);
+  }
+  if (own_.empty()) return false;
+  *buried = {heap_, own_, size() - 1};
+  own_ = {};
+  return true;
+}
+
+}  // namespace tutti

@@ -1,0 +1,183 @@
+// Boards: what the ranks of a group publish to each other in memory that they share. Every rank owns one
+// board (lines and staging memory) and sees those of the others. Knows no schedule, no call and no waiting.
+//
+// A board has areas by (slot, parity). Operations of one slot run one after the other; each takes one or more
+// *epochs* of the slot (1, 2, ...), and epoch e uses the areas of parity e mod 2. A rank may write an area
+// again two epochs later: by then no peer may read it any more, see LoweredRun.
+//
+// A line carries a stamp, (epoch << 32) | fingerprint of the call, and up to kPayloadBytes beside it: stamp
+// and payload of a small message are one coherence miss. It also carries the stamp of the owner's epoch
+// before, so that a rank that took part in no exchange of a mismatched call (the root of a broadcast) is
+// found out by the next one.
+//
+// Memory: owners write their own board only, but for `left`, which each peer raises once as its last access.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+#include "transports/transport.hpp"
+
+namespace tutti {
+
+struct alignas(64) BoardLine {
+  static constexpr std::size_t kPayloadBytes = 48;
+  std::atomic<std::uint64_t> stamp;
+  std::uint64_t previous_stamp;
+  std::array<std::byte, kPayloadBytes> payload;
+};
+static_assert(sizeof(BoardLine) == 64);
+
+// First on every board.
+struct BoardHead {
+  alignas(64) std::atomic<std::uint32_t> left;         // peers that will not look here any more
+  alignas(64) std::atomic<std::uint32_t> is_revoked;   // peers may no longer touch buffers of the owner
+  alignas(64) std::atomic<std::uint32_t> is_touching;  // the owner is touching buffers of others now
+};
+
+struct BoardShape {
+  std::uint32_t slots = 1;
+  std::uint32_t lines = 1;         // by area
+  std::size_t staging_bytes = 64;  // by area; a multiple of 64
+
+  std::size_t area_bytes() const { return lines * sizeof(BoardLine) + staging_bytes; }
+  std::size_t total_bytes() const {
+    return sizeof(BoardHead) + slots * sizeof(BoardLine) + 2 * slots * area_bytes();
+  }
+};
+
+// Where shared memory lies, as peers are told. No bytes: it is not shared, or there is none.
+struct BoardPlace {
+  std::uint32_t segment = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+// A board whose owner has left before all its peers had: memory to give back later.
+struct BuriedBoard {
+  SharedHeap* heap = nullptr;
+  ByteRange memory;
+  std::uint32_t awaited = 0;  // of BoardHead::left
+
+  bool is_quiet() const {
+    return reinterpret_cast<const BoardHead*>(memory.data())->left.load(std::memory_order_acquire) == awaited;
+  }
+};
+
+// The boards of all ranks of one group, as one rank sees them. Belongs to the lane's owner.
+class Boards {
+ public:
+  enum class State : std::uint8_t { absent, exchanging, linked, refused };
+
+  Boards(const BoardShape& shape, std::uint32_t rank, std::uint32_t size)
+      : shape_(shape), rank_(rank), base_(size, nullptr), peers_(size), places_(size), slots_(shape.slots) {}
+
+  const BoardShape& shape() const { return shape_; }
+  std::uint32_t rank() const { return rank_; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(base_.size()); }
+  State state() const { return state_; }
+
+  // Makes the own board. Where there is no memory for it the place says so, and all ranks do without boards.
+  void make(SharedHeap* heap);
+  // All places, by rank, for the exchange that follows make().
+  std::vector<BoardPlace>& places() { return places_; }
+  // All ranks' places are known.
+  void finish_exchange() { is_exchanged_ = true; }
+  bool is_exchanged() const { return is_exchanged_; }
+  // The first rank that has not told where its board is; the own rank if all have.
+  std::uint32_t first_unknown() const {
+    for (std::uint32_t r = 0; r < size(); ++r) {
+      if (r != rank_ && places_[r].bytes == 0) return r;
+    }
+    return rank_;
+  }
+  // After the exchange: linked, refused (some rank has no board), or still exchanging: a peer's segment is
+  // not mapped yet. `endpoint(rank)` gives endpoints that stay open as long as this object.
+  template <class EndpointOf>
+  State link(const EndpointOf& endpoint_of) {
+    for (std::uint32_t r = 0; r < size() && state_ == State::exchanging; ++r) {
+      if (places_[r].bytes == 0) state_ = State::refused;
+    }
+    for (std::uint32_t r = 0; r < size() && state_ == State::exchanging; ++r) {
+      if (r != rank_ && base_[r] == nullptr && !attach(r, endpoint_of(r))) return state_;
+    }
+    if (state_ == State::exchanging) state_ = State::linked;
+    return state_;
+  }
+
+  BoardHead& head(std::uint32_t rank) const { return *reinterpret_cast<BoardHead*>(base_[rank]); }
+  // The last epoch of the slot that the rank has ended.
+  std::atomic<std::uint64_t>& ended(std::uint32_t rank, std::uint32_t slot) const {
+    return reinterpret_cast<BoardLine*>(base_[rank] + sizeof(BoardHead))[slot].stamp;
+  }
+  BoardLine* lines(std::uint32_t rank, std::uint32_t slot, std::uint32_t parity) const {
+    return reinterpret_cast<BoardLine*>(area(rank, slot, parity));
+  }
+  std::size_t staging_offset() const { return shape_.lines * sizeof(BoardLine); }  // behind lines()
+
+  // Numbers epochs of a slot, from 1.
+  std::uint64_t next_epoch(std::uint32_t slot) { return ++slots_[slot].epoch; }
+  // `word` names the call to people.
+  void end_epoch(std::uint32_t slot, std::uint64_t stamp, std::uint64_t word, bool has_heard_from_all) {
+    slots_[slot].has_heard_from_all = has_heard_from_all;
+    slots_[slot].previous_stamp = stamp;
+    slots_[slot].previous_word = word;
+    ended(rank_, slot).store(slots_[slot].epoch, std::memory_order_release);
+    // The line that the next operation most likely publishes first: owning it by then hides that peers have
+    // looked at it eight operations ago.
+    const std::uint32_t next = slot + 1 < shape_.slots ? slot + 1 : 0;
+    __builtin_prefetch(lines(rank_, next, (slots_[next].epoch + 1) & 1U) + 1, 1);
+  }
+  std::uint64_t previous_stamp(std::uint32_t slot) const { return slots_[slot].previous_stamp; }
+  std::uint64_t previous_word(std::uint32_t slot) const { return slots_[slot].previous_word; }
+  // In the last epoch that ended.
+  bool heard_from_all(std::uint32_t slot) const { return slots_[slot].has_heard_from_all; }
+
+  // Wakes peers that sleep, so that they see what was just published.
+  void wake_sleepers();
+  SharedHeap* heap() const { return heap_; }
+  // Memory of a peer as mapped here; null while it is not.
+  std::byte* map(std::uint32_t peer, const BoardPlace& place);
+  // Has the peer closed or died? May cost a system call.
+  bool is_gone(std::uint32_t peer) const;
+  // No peer touches buffers of this rank afterwards; waits for those that do, while they live.
+  void revoke();
+
+  // Says goodbye to the peers' boards. True if the own one is to be given back later (`buried`).
+  bool leave(BuriedBoard* buried);
+
+ private:
+  struct PeerBell {
+    Endpoint* endpoint = nullptr;
+    std::atomic<std::uint32_t>* is_sleeping = nullptr;
+    bool needs_fence = false;
+    std::vector<ByteRange> segments;  // those mapped so far, by number
+  };
+  struct SlotState {
+    std::uint64_t epoch = 0;
+    std::uint64_t previous_stamp = 0, previous_word = 0;
+    bool has_heard_from_all = true;  // nothing was written before the first epoch
+  };
+  std::byte* area(std::uint32_t rank, std::uint32_t slot, std::uint32_t parity) const {
+    return base_[rank] + sizeof(BoardHead) + shape_.slots * sizeof(BoardLine) +
+           (2 * std::size_t{slot} + parity) * shape_.area_bytes();
+  }
+  bool attach(std::uint32_t peer, Endpoint* endpoint);
+
+  BoardShape shape_;
+  std::uint32_t rank_;
+  State state_ = State::absent;
+  bool is_exchanged_ = false;
+  SharedHeap* heap_ = nullptr;
+  ByteRange own_;
+  std::vector<std::byte*> base_;  // by rank
+  std::vector<PeerBell> peers_;   // by rank
+  std::vector<BoardPlace> places_;
+  std::vector<SlotState> slots_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,129 @@
+// Compiling lowered schedules: tickets become lines, chains of stores become one pass, and what a publish
+// makes known may travel in its line.
+#include "runtime/scheduler/lowered_plan.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+namespace tutti {
+namespace {
+
+bool is_store(Verb verb) { return verb == Verb::copy || verb == Verb::reduce; }
+
+// By scratch slot of one rank: the line of the publish that follows its only write at once, or kNoLine.
+std::vector<std::uint32_t> carriers(const Schedule& s) {
+  std::vector<std::uint32_t> line(s.scratch_slots, LoweredSlice::kNoLine), writes(s.scratch_slots, 0);
+  for (std::size_t i = 0; i < s.steps.size(); ++i) {
+    const Step& step = s.steps[i];
+    if (!is_store(step.verb) || step.dst.buffer != Buffer::scratch || step.dst.owner != kSelf) continue;
+    for (std::uint32_t k = 0; k < step.dst.count; ++k) ++writes[step.dst.slot + k];
+    const bool is_published = i + 1 < s.steps.size() && s.steps[i + 1].verb == Verb::publish;
+    if (is_published && step.dst.count == 1) line[step.dst.slot] = s.steps[i + 1].ticket;
+  }
+  for (std::uint32_t slot = 0; slot < s.scratch_slots; ++slot) {
+    if (writes[slot] != 1) line[slot] = LoweredSlice::kNoLine;
+  }
+  return line;
+}
+
+class LoweredCompiler {
+ public:
+  LoweredCompiler(std::span<const Schedule> ranks, std::uint32_t rank) : ranks_(ranks), s_(ranks[rank]) {
+    for (const Schedule& s : ranks) carriers_.push_back(carriers(s));
+    // What somebody takes together with its neighbours must lie beside them.
+    for (const Schedule& s : ranks) {
+      for (const Step& step : s.steps) {
+        if (is_store(step.verb)) keep_in_staging(s, step.dst);
+      }
+      for (const Slice& source : s.sources) keep_in_staging(s, source);
+    }
+  }
+
+  Result<LoweredPlan> run(std::uint32_t max_lines) {
+    for (const Schedule& s : ranks_) {
+      if (s.channels != 1) return unsupported("a lowered plan of several channels");
+      plan_.staging_slots = std::max(plan_.staging_slots, s.scratch_slots);
+      for (const Step& step : s.steps) plan_.line_count = std::max(plan_.line_count, step.ticket + 1);
+    }
+    if (plan_.line_count > max_lines) return unsupported("a lowered plan of too many lines");
+    for (std::size_t i = 0; i < s_.steps.size(); ++i) TUTTI_RETURN_IF_ERROR(emit(i));
+    static std::atomic<std::uint64_t> number{0};
+    plan_.number = number.fetch_add(1, std::memory_order_relaxed) + 1;
+    plan_.shape = s_;
+    plan_.shape.steps = {};
+    plan_.shape.sources = {};
+    plan_.shape.dependencies = {};
+    return std::move(plan_);
+  }
+
+ private:
+  void keep_in_staging(const Schedule& s, const Slice& slice) {
+    if (slice.buffer != Buffer::scratch || slice.count == 1) return;
+    auto& lines = carriers_[slice.owner == kSelf ? s.rank : static_cast<std::uint32_t>(slice.owner)];
+    std::fill_n(lines.begin() + slice.slot, slice.count, LoweredSlice::kNoLine);
+  }
+
+  std::uint32_t add_slice(const Slice& slice) {
+    LoweredSlice at{slice, s_.rank, LoweredSlice::kNoLine};
+    if (slice.owner != kSelf) at.owner = static_cast<std::uint32_t>(slice.owner);
+    if (slice.buffer == Buffer::scratch && slice.count == 1) at.line = carriers_[at.owner][slice.slot];
+    plan_.slices.push_back(at);
+    return static_cast<std::uint32_t>(plan_.slices.size() - 1);
+  }
+
+  // Steps behind this one that a chain of fusion marks ties to it: copies of the value it stores.
+  std::uint16_t stores_behind(std::size_t i) const {
+    std::uint16_t count = 0;
+    while (s_.steps[i].fused_with == i + 1 && s_.steps[i + 1].verb == Verb::copy && count < 255) {
+      ++count;
+      ++i;
+    }
+    return count;
+  }
+
+  Status emit(std::size_t i) {
+    const Step& step = s_.steps[i];
+    LoweredStep out;
+    switch (step.verb) {
+      case Verb::publish:
+        out.kind = LoweredStep::Kind::publish;
+        out.line = step.ticket;
+        break;
+      case Verb::await:
+        out.kind = LoweredStep::Kind::await;
+        out.line = step.ticket;
+        out.peer = step.peer;
+        break;
+      case Verb::copy:
+      case Verb::reduce: {
+        const auto sources = s_.sources_of(step);
+        if (sources.size() > 255) return unsupported("a reduction of more than 255 sources in one step");
+        out.kind = step.verb == Verb::copy ? LoweredStep::Kind::copy : LoweredStep::Kind::reduce;
+        out.source_count = static_cast<std::uint8_t>(sources.size());
+        out.more_stores = stores_behind(i);
+        out.dst = add_slice(step.dst);
+        out.first_source = static_cast<std::uint32_t>(plan_.slices.size());
+        for (const Slice& source : sources) add_slice(source);
+        break;
+      }
+      default:
+        return internal_error("an authored schedule is no lowered plan");
+    }
+    plan_.steps.push_back(out);
+    return {};
+  }
+
+  std::span<const Schedule> ranks_;
+  const Schedule& s_;
+  std::vector<std::vector<std::uint32_t>> carriers_;
+  LoweredPlan plan_;
+};
+
+}  // namespace
+
+Result<LoweredPlan> compile_lowered(std::span<const Schedule> ranks, std::uint32_t rank,
+                                    std::uint32_t max_lines) {
+  return LoweredCompiler(ranks, rank).run(max_lines);
+}
+
+}  // namespace tutti

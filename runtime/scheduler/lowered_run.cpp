@@ -1,0 +1,343 @@
+// The executor of lowered plans: epochs, announcements, local steps.
+#include "runtime/scheduler/lowered_run.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+
+#include "runtime/base/relax.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::uint64_t kLineBytes = 64;
+constexpr std::uint64_t kFingerprint = 0xffffffffU;  // in words and stamps
+// One pass over several sources and destinations goes piece by piece, so that what was computed is stored
+// everywhere while it is in the first cache.
+constexpr std::size_t kPieceBytes = std::size_t{8} << 10U;
+
+constexpr std::uint32_t kPollsWithoutPause = 32;
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
+
+}  // namespace
+
+void LoweredRun::start(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits,
+                       const Work& work) {
+  plans_ = &plans;
+  boards_ = &boards;
+  limits_ = limits;
+  work_ = work;
+  done_count_ = 0;
+  is_mismatch_ = false;
+  is_announcing_ = plans.mapped != nullptr && work.vector_bytes >= limits.announce_bytes;
+  begin_epoch();
+}
+
+void LoweredRun::begin_epoch() {
+  plan_ = is_announcing_ ? plans_->mapped.get() : plans_->staged.get();
+  is_mapped_ = is_announcing_;
+  epoch_ = boards_->next_epoch(work_.slot);
+  parity_ = static_cast<std::uint32_t>(epoch_ & 1U);
+  stamp_ = (epoch_ << 32U) | (work_.word & kFingerprint);
+  previous_stamp_ = boards_->previous_stamp(work_.slot);
+  pc_ = 0;
+  peer_ = 0;
+  phase_ = boards_->heard_from_all(work_.slot) ? Phase::announce : Phase::enter;
+  bind_window();
+}
+
+// The elements of this epoch: all of them if mapped, else as many as the staging memory holds.
+void LoweredRun::bind_window() {
+  streams_ = is_mapped_ && work_.vector_bytes >= limits_.stream_bytes;
+  const Window wanted{plan_->number, work_.call->count, done_count_, work_.element_bytes};
+  if (window_ == wanted) return;
+  window_ = wanted;
+  const Schedule& shape = plan_->shape;
+  const std::uint64_t granule = std::max<std::uint64_t>(1, kLineBytes / work_.element_bytes);
+  const std::uint64_t count = work_.call->count;
+  const bool has_blocks = has_rank_blocks(shape.collective);
+  window_count_ = count - done_count_;
+  if (plan_->staging_slots > 0) {
+    const std::size_t per_slot = (boards_->shape().staging_bytes / plan_->staging_slots) & ~(kLineBytes - 1);
+    std::uint64_t fits = per_slot / work_.element_bytes;
+    if (!has_blocks) fits *= shape.blocks;
+    if (count > fits) {
+      // Epochs of equal length: a short last one costs as many synchronisations as a long one.
+      const std::uint64_t epochs = (count + fits - 1) / fits;
+      const std::uint64_t unit = has_blocks ? granule : granule * shape.blocks;
+      window_count_ = std::min(window_count_, std::min(fits, round_up((count + epochs - 1) / epochs, unit)));
+    }
+  }
+  map_.reset(shape);
+  if (has_blocks) {
+    map_.bind_equal_part(count, done_count_, window_count_, granule);
+  } else {
+    map_.bind_vector(window_count_, granule);
+  }
+  const std::size_t atom_bytes = map_.max_atom_count() * work_.element_bytes;
+  slot_bytes_ = round_up(atom_bytes, kLineBytes);
+  carries_ = atom_bytes <= BoardLine::kPayloadBytes;
+  placed_.clear();
+  for (const LoweredSlice& slice : plan_->slices) placed_.push_back(place(slice, 0));
+}
+
+LoweredRun::Placed LoweredRun::place(const LoweredSlice& at, std::uint32_t k) const {
+  const Slice& slice = at.slice;
+  const std::uint32_t atom = plan_->shape.atom(slice, k);
+  const bool is_own = at.owner == boards_->rank();
+  Range range = is_own ? map_.range(slice.buffer, atom) : map_.range_at(at.owner, slice.buffer, atom);
+  const std::size_t bytes = range.count * work_.element_bytes;
+  if (slice.buffer == Buffer::scratch) {
+    if (carries_ && at.line != LoweredSlice::kNoLine)
+      return {at.line * sizeof(BoardLine) + offsetof(BoardLine, payload), bytes, true};
+    return {(slice.slot + k) * slot_bytes_, bytes, false};
+  }
+  // A window of a vector starts anew at 0; one of blocks keeps their places.
+  if (!has_rank_blocks(plan_->shape.collective)) range.first += done_count_;
+  return {range.first * work_.element_bytes, bytes, false};
+}
+
+bool LoweredRun::is_stamped(const BoardLine& line) {
+  const std::uint64_t found = line.stamp.load(std::memory_order_acquire);
+  if (found == stamp_) {
+    if (line.previous_stamp == previous_stamp_) return true;
+    own_word_ = boards_->previous_word(work_.slot);
+    peer_word_ = (own_word_ & ~kFingerprint) | (line.previous_stamp & kFingerprint);
+    is_mismatch_ = true;
+  } else if (is_reached(found)) {
+    // A line of this epoch, or a later one, with another stamp: the peer makes another call.
+    own_word_ = work_.word;
+    peer_word_ = (own_word_ & ~kFingerprint) | (found & kFingerprint);
+    is_mismatch_ = true;
+  }
+  return false;
+}
+
+bool LoweredRun::is_reached(std::uint64_t stamp) const {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(stamp >> 32U) -
+                                   static_cast<std::uint32_t>(epoch_)) >= 0;
+}
+
+void LoweredRun::publish(BoardLine& line) {
+  line.previous_stamp = previous_stamp_;
+  line.stamp.store(stamp_, std::memory_order_release);
+  boards_->wake_sleepers();
+}
+
+bool LoweredRun::may_enter() {
+  for (; peer_ < boards_->size(); ++peer_) {
+    if (peer_ == boards_->rank() || epoch_ <= 2) continue;
+    if (boards_->ended(peer_, work_.slot).load(std::memory_order_acquire) + 2 < epoch_) return false;
+  }
+  return true;
+}
+
+void LoweredRun::announce() {
+  Announcement said;
+  const auto place_of = [&](const std::byte* buffer, Buffer kind) -> BoardPlace {
+    const std::size_t bytes = map_.extent(kind) * work_.element_bytes;
+    SharedHeap::Place place;
+    if (buffer == nullptr || bytes == 0) return {0, 0, 1};
+    if (!boards_->heap()->locate(buffer, bytes, &place)) return {};
+    return {place.segment, place.offset, bytes};
+  };
+  said.input = place_of(work_.input, Buffer::input);
+  said.output = place_of(work_.output, Buffer::output);
+  all_mapped_ = said.input.bytes != 0 && said.output.bytes != 0;
+  BoardLine& line = boards_->lines(boards_->rank(), work_.slot, parity_)[0];
+  static_assert(sizeof said <= BoardLine::kPayloadBytes);
+  std::memcpy(line.payload.data(), &said, sizeof said);
+  publish(line);
+  peer_ = 0;
+}
+
+bool LoweredRun::find_buffers(std::uint32_t peer, const Announcement& said) {
+  const auto find = [&](const BoardPlace& place, std::byte** found) {
+    *found = nullptr;
+    if (place.segment == 0 && place.offset == 0) return true;  // the rank has no such buffer
+    *found = boards_->map(peer, place);
+    return *found != nullptr;
+  };
+  if (buffers_.size() < boards_->size()) buffers_.resize(boards_->size());
+  return find(said.input, &buffers_[peer].input) && find(said.output, &buffers_[peer].output);
+}
+
+// Have all ranks announced? False while one has not. The first that cannot be mapped ends the waiting.
+bool LoweredRun::collect() {
+  for (; peer_ < boards_->size() && all_mapped_; ++peer_) {
+    if (peer_ == boards_->rank()) continue;
+    const BoardLine& line = boards_->lines(peer_, work_.slot, parity_)[0];
+    if (!is_stamped(line)) return false;
+    Announcement said;
+    std::memcpy(&said, line.payload.data(), sizeof said);
+    if (said.input.bytes == 0 || said.output.bytes == 0) {
+      all_mapped_ = false;
+    } else if (!find_buffers(peer_, said)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
+  has_moved_ = false;
+  std::uint32_t left = polls;
+  const auto is_blocked = [&] {
+    if (is_mismatch_ || left == 0) return true;
+    // A pause may take as long as a line takes to come.
+    if (left-- + kPollsWithoutPause <= polls) relax();
+    return false;
+  };
+  const auto blocked = [&] { return is_mismatch_ ? Progress::mismatch : Progress::blocked; };
+  for (;;) {
+    switch (phase_) {
+      case Phase::enter:
+        while (!may_enter())
+          if (is_blocked()) return blocked();
+        phase_ = Phase::announce;
+        [[fallthrough]];
+      case Phase::announce:
+        if (!is_announcing_) {
+          phase_ = Phase::run;
+          break;
+        }
+        announce();
+        has_moved_ = true;
+        phase_ = Phase::collect;
+        [[fallthrough]];
+      case Phase::collect:
+        while (!collect())
+          if (is_blocked()) return blocked();
+        has_moved_ = true;
+        phase_ = all_mapped_ ? Phase::run : Phase::leave;
+        break;
+      case Phase::run:
+        while (pc_ < plan_->steps.size()) {
+          const LoweredStep& next = plan_->steps[pc_];
+          if (next.kind == LoweredStep::Kind::await) {
+            peer_ = next.peer;
+            const BoardLine& line = boards_->lines(peer_, work_.slot, parity_)[next.line];
+            while (!is_stamped(line))
+              if (is_blocked()) return blocked();
+            ++pc_;
+          } else if (!step(next)) {
+            return Progress::revoked;
+          }
+          has_moved_ = true;
+          left = polls;
+        }
+        done_count_ += window_count_;
+        phase_ = Phase::leave;
+        [[fallthrough]];
+      case Phase::leave: {
+        const bool has_run = !is_announcing_ || all_mapped_;
+        const bool has_heard = has_run ? plan_->shape.hears_from_all : peer_ == boards_->size();
+        boards_->end_epoch(work_.slot, stamp_, work_.word, has_heard || (is_announcing_ && all_mapped_));
+        has_moved_ = true;
+        if (has_run && done_count_ >= work_.call->count) {
+          plan_ = nullptr;
+          return Progress::complete;
+        }
+        is_announcing_ = false;
+        begin_epoch();
+        break;
+      }
+    }
+  }
+}
+
+bool LoweredRun::has_news() const {
+  if (boards_ == nullptr || plan_ == nullptr) return true;
+  if (phase_ == Phase::enter)
+    return boards_->ended(peer_, work_.slot).load(std::memory_order_acquire) + 2 >= epoch_;
+  const std::uint32_t line = phase_ == Phase::collect ? 0 : plan_->steps[pc_].line;
+  return is_reached(boards_->lines(peer_, work_.slot, parity_)[line].stamp.load(std::memory_order_acquire));
+}
+
+// A publish, or local work with all stores that belong to one pass.
+bool LoweredRun::step(const LoweredStep& step) {
+  if (step.kind == LoweredStep::Kind::publish) {
+    publish(boards_->lines(boards_->rank(), work_.slot, parity_)[step.line]);
+    ++pc_;
+    return true;
+  }
+  if (!is_mapped_) {
+    compute(step);
+  } else {
+    std::atomic<std::uint32_t>& is_touching = boards_->head(boards_->rank()).is_touching;
+    is_touching.store(1, std::memory_order_seq_cst);
+    const bool may = may_touch();
+    if (may) compute(step);
+    is_touching.store(0, std::memory_order_release);
+    if (!may) return false;
+  }
+  pc_ += 1U + step.more_stores;
+  return true;
+}
+
+bool LoweredRun::may_touch() {
+  for (std::uint32_t r = 0; r < boards_->size(); ++r) {
+    if (boards_->head(r).is_revoked.load(std::memory_order_seq_cst) == 0) continue;
+    peer_ = r;
+    return false;
+  }
+  return true;
+}
+
+std::byte* LoweredRun::address(std::uint32_t slice, std::uint32_t k) const {
+  const LoweredSlice& at = plan_->slices[slice];
+  const Placed placed = k == 0 ? placed_[slice] : place(at, k);
+  if (at.slice.buffer == Buffer::scratch) {
+    auto* const area = reinterpret_cast<std::byte*>(boards_->lines(at.owner, work_.slot, parity_));
+    return area + placed.offset_bytes + (placed.is_in_line ? 0 : boards_->staging_offset());
+  }
+  const bool is_input = at.slice.buffer == Buffer::input;
+  if (at.owner == boards_->rank()) return (is_input ? work_.input : work_.output) + placed.offset_bytes;
+  return (is_input ? buffers_[at.owner].input : buffers_[at.owner].output) + placed.offset_bytes;
+}
+
+void LoweredRun::compute(const LoweredStep& step) {
+  const LoweredSlice* slices = plan_->slices.data();
+  const std::uint32_t n = step.source_count, stores = 1U + step.more_stores;
+  std::array<const void*, 256> from;
+  std::array<std::byte*, 256> to;
+  for (std::uint32_t k = 0; k < slices[step.dst].slice.count; ++k) {
+    const std::size_t bytes = k == 0 ? placed_[step.dst].bytes : place(slices[step.dst], k).bytes;
+    if (bytes == 0) continue;
+    for (std::uint32_t i = 0; i < n; ++i) from[i] = address(step.first_source + i, k);
+    for (std::uint32_t j = 0; j < stores; ++j) to[j] = address(plan_->steps[pc_ + j].dst, k);
+    const auto* user = work_.call->op.user;
+    if (stores == 1 && !streams_) {
+      if (n == 1) {
+        copy_bytes(to[0], from[0], bytes);
+      } else {
+        work_.kernel(user, to[0], from.data(), n, bytes / work_.element_bytes);
+      }
+      continue;
+    }
+    alignas(64) std::array<std::byte, kPieceBytes> piece;
+    for (std::size_t offset = 0; offset < bytes; offset += kPieceBytes) {
+      const std::size_t length = std::min(kPieceBytes, bytes - offset);
+      const void* value = from[0];
+      std::uint32_t next = 0;
+      if (n > 1) {
+        std::byte* const sum = streams_ ? piece.data() : to[next++];
+        work_.kernel(user, sum, from.data(), n, length / work_.element_bytes);
+        value = sum;
+      }
+      for (std::uint32_t j = next; j < stores; ++j) {
+        if (streams_) {
+          copy_bytes_streaming(to[j], value, length);
+        } else {
+          copy_bytes(to[j], value, length);
+        }
+      }
+      for (std::uint32_t i = 0; i < n; ++i) from[i] = static_cast<const std::byte*>(from[i]) + length;
+      for (std::uint32_t j = 0; j < stores; ++j) to[j] += length;
+    }
+  }
+}
+
+}  // namespace tutti

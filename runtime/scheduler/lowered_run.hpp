@@ -1,0 +1,124 @@
+// Carries out the lowered form of one operation on the boards of its group: straight through the plan, in one
+// epoch of its slot, or in several where the vector is longer than the staging memory.
+// Knows no endpoint protocol, no selection and no way of waiting.
+//
+// Which form runs is found out by the ranks themselves. Where buffers may be mapped, every rank announces in
+// line 0 of an epoch where its buffers lie; if all lie in shared memory that epoch runs the mapped plan, else
+// the staged plan follows in further epochs. All ranks read the same announcements, so all decide alike; a
+// rank whose own buffers cannot be mapped knows the answer and does not wait for the others.
+//
+// An area is written again two epochs later. All peers have ended epoch e - 2 if this rank heard from all of
+// them in epoch e - 1 (Schedule::hears_from_all: they had entered it); otherwise it looks at the lines where
+// they say so.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/base/call.hpp"
+#include "runtime/base/kernels.hpp"
+#include "runtime/schedule/chunk_map.hpp"
+#include "runtime/scheduler/board.hpp"
+#include "runtime/scheduler/lowered_plan.hpp"
+
+namespace tutti {
+
+// From how many bytes on operations behave how; equal on all ranks of a group.
+struct LoweredLimits {
+  std::size_t announce_bytes = std::size_t{8} << 10U;  // buffers may be mapped: announce where they lie
+  std::size_t stream_bytes = std::size_t{8} << 20U;    // mapped stores pass the caches by
+};
+
+class LoweredRun {
+ public:
+  // An operation as far as a run needs it. Pointers stay valid until the run has ended.
+  struct Work {
+    const Call* call = nullptr;
+    KernelFn kernel = nullptr;
+    std::size_t element_bytes = 1;
+    std::byte* input = nullptr;
+    std::byte* output = nullptr;
+    std::uint64_t word = 0;  // fingerprint.hpp
+    std::uint32_t slot = 0;
+    std::size_t vector_bytes = 0;  // what LoweredLimits are compared with
+  };
+  enum class Progress : std::uint8_t {
+    complete,
+    blocked,   // waits for a peer
+    mismatch,  // `peer` made the call peer_word(), this rank own_word(): this one or the one before
+    revoked,   // `peer` has failed and no longer lets its buffers be touched
+  };
+
+  // Nothing is done yet. The boards are linked and `slot` is free. `plans` outlive the run.
+  void start(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits, const Work& work);
+  // Runs until the end or until a peer has not published for `polls` looks at its line.
+  Progress advance(std::uint32_t polls);
+  // Would advance() get any further? Touches nothing.
+  bool has_news() const;
+  // Whom it waits for, and what is known of that peer's call after a mismatch.
+  std::uint32_t peer() const { return peer_; }
+  std::uint64_t peer_word() const { return peer_word_; }
+  std::uint64_t own_word() const { return own_word_; }
+  bool has_moved() const { return has_moved_; }  // in the last advance()
+
+ private:
+  enum class Phase : std::uint8_t { enter, announce, collect, run, leave };
+
+  // What a rank tells in line 0.
+  struct Announcement {
+    BoardPlace input, output;
+  };
+  struct PeerBuffers {
+    std::byte* input = nullptr;
+    std::byte* output = nullptr;
+  };
+
+  void begin_epoch();
+  void bind_window();
+  bool is_stamped(const BoardLine& line);  // false also when the stamp is another call's: is_mismatch_
+  bool is_reached(std::uint64_t stamp) const;
+  void publish(BoardLine& line);
+  bool may_enter();
+  void announce();
+  bool collect();
+  bool find_buffers(std::uint32_t peer, const Announcement& said);
+  struct Placed {
+    std::size_t offset_bytes = 0;  // from the start of the buffer, of the staging memory, or of the lines
+    std::size_t bytes = 0;
+    bool is_in_line = false;
+  };
+  Placed place(const LoweredSlice& at, std::uint32_t k) const;
+
+  bool step(const LoweredStep& step);
+  void compute(const LoweredStep& step);
+  std::byte* address(std::uint32_t slice, std::uint32_t k) const;
+  bool may_touch();
+
+  const LoweredPlan* plan_ = nullptr;
+  const LoweredPlans* plans_ = nullptr;
+  Boards* boards_ = nullptr;
+  LoweredLimits limits_;
+  Work work_;
+  ChunkMap map_;
+  Phase phase_ = Phase::enter;
+  bool is_mapped_ = false, carries_ = false, streams_ = false, has_moved_ = false, is_mismatch_ = false,
+       is_announcing_ = false, all_mapped_ = false;
+  std::uint32_t parity_ = 0, peer_ = 0;
+  std::uint64_t epoch_ = 0, stamp_ = 0, previous_stamp_ = 0, own_word_ = 0, peer_word_ = 0;
+  std::size_t pc_ = 0;
+  std::size_t slot_bytes_ = 0;
+  std::uint64_t done_count_ = 0, window_count_ = 0, next_count_ = 0;  // elements (of a block)
+  std::vector<PeerBuffers> buffers_;                                  // by rank, mapped
+
+  // What a window looks like depends on the plan, the counts and the first element alone: kept for the next
+  // run of the same signature.
+  struct Window {
+    std::uint64_t plan_number = 0, count = 0, first = 0;
+    std::size_t element_bytes = 0;
+    bool operator==(const Window&) const = default;
+  };
+  Window window_;
+  std::vector<Placed> placed_;  // atom 0 of each slice of the plan
+};
+
+}  // namespace tutti
