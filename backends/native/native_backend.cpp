@@ -82,16 +82,13 @@ class NativeBackend final : public Backend {
 
   Result<WorkRef> start(const Call& call, const Choice& choice) override {
     const bool is_simple = call.counts.empty() && choice.algorithm.empty();
-    Call bound = call;
-    bound.in_place = is_in_place(call);
     // What was supported a call ago still is.
-    const bool is_known = is_simple && last_.is_of(call);
-    if (!is_known) TUTTI_RETURN_IF_ERROR(supports(call));
+    if (is_simple && last_.is_of(call)) return group_.submit(last_.prepared, call, choice.is_blocking);
+    TUTTI_RETURN_IF_ERROR(supports(call));
     if (call.collective == Collective::send_recv) return start_message(call);
-    if (is_known) return group_.submit(last_.prepared, bound, choice.is_blocking);
     auto prepared = prepare(call, choice);
     if (!prepared) return prepared.status();
-    Result<WorkRef> work = group_.submit(*prepared, bound, choice.is_blocking);
+    Result<WorkRef> work = group_.submit(*prepared, call, choice.is_blocking);
     // Kept only once it needs no way back to messages: boards are swapped by the first operation.
     if (is_simple && (prepared->lowered == nullptr || group_.has_boards(prepared->is_bulk)))
       last_ = {true, call.collective, call.dtype, call.op, call.root, call.in_place, call.count, *prepared};

@@ -154,10 +154,6 @@ void scale(const ReduceOp& op, int group_size, Dtype dtype, void* dst, const voi
   function(dst, src, count, factor);
 }
 
-void copy_bytes(void* dst, const void* src, std::size_t size_bytes) {
-  if (dst != src && size_bytes != 0) std::memcpy(dst, src, size_bytes);
-}
-
 void copy_bytes_streaming(void* dst, const void* src, std::size_t size_bytes) {
   if (dst == src) return;
   stream_bytes(static_cast<std::byte*>(dst), static_cast<const std::byte*>(src), size_bytes);

@@ -8,8 +8,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "runtime/base/ops.hpp"
@@ -40,8 +43,30 @@ void scale(const ReduceOp& op, int group_size, Dtype dtype, void* dst, const voi
 constexpr bool scales_before(Op op) { return op == Op::premul_sum; }
 constexpr bool scales_after(Op op) { return op == Op::avg; }
 
-// Copies; dst == src does nothing, other overlap is not allowed.
-void copy_bytes(void* dst, const void* src, std::size_t size_bytes);
+// Copies; dst == src does nothing, other overlap is not allowed. Few bytes go without a call.
+inline void copy_bytes(void* dst, const void* src, std::size_t size_bytes) {
+  const auto copy_ends = [&](auto* word) {
+    // Two moves that may overlap. All is read before anything is written.
+    std::remove_pointer_t<decltype(word)> head, tail;
+    const std::size_t at = size_bytes - sizeof head;
+    std::memcpy(&head, src, sizeof head);
+    std::memcpy(&tail, static_cast<const std::byte*>(src) + at, sizeof tail);
+    std::memcpy(dst, &head, sizeof head);
+    std::memcpy(static_cast<std::byte*>(dst) + at, &tail, sizeof tail);
+  };
+  struct Bytes16 {
+    std::uint64_t low, high;
+  };
+  if (size_bytes > 32 || size_bytes < 4) {
+    if (dst != src && size_bytes != 0) std::memcpy(dst, src, size_bytes);
+  } else if (size_bytes >= 16) {
+    copy_ends(static_cast<Bytes16*>(nullptr));
+  } else if (size_bytes >= 8) {
+    copy_ends(static_cast<std::uint64_t*>(nullptr));
+  } else {
+    copy_ends(static_cast<std::uint32_t*>(nullptr));
+  }
+}
 // The same with stores that pass the caches by: for copies larger than this core's share of the cache which
 // it will not read soon. The stores are ordered before every later store of this thread when the call
 // returns, so that a release store can publish them.

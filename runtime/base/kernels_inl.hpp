@@ -5,6 +5,7 @@
 // A Lanes type has
 //   Element           what memory holds; Group, the registers that hold one step of it
 //   step()            elements per Group; kMaxStep, an upper bound known at compile time
+//   kHasMasks         a part of a vector can be loaded and stored without touching the rest
 //   load, store       unaligned; store rounds if the accumulator is wider than the element
 //   combine<Op>       applies Op::apply(a, b) to the registers of two groups
 //
@@ -59,6 +60,8 @@ struct PlainLanes {
   using D = hn::ScalableTag<T>;
   using Group = hn::Vec<D>;
   static constexpr std::size_t kMaxStep = HWY_MAX_BYTES / sizeof(T);
+  // Is touching a part of a vector safe next to memory that is not ours?
+  static constexpr bool kHasMasks = HWY_TARGET != HWY_SCALAR && !HWY_MEM_OPS_MIGHT_FAULT && sizeof(T) >= 4;
   static HWY_INLINE std::size_t step() { return hn::Lanes(D()); }
   static HWY_INLINE Group load(const T* from) { return load_unaligned(D(), from); }
   static HWY_INLINE void store(Group group, T* to) { store_unaligned(group, D(), to); }
@@ -68,41 +71,36 @@ struct PlainLanes {
   }
 };
 
-// memcpy of fewer bytes than a vector has, without a call: two moves that may overlap.
-template <std::size_t kBytes>
-HWY_INLINE void copy_ends(void* to, const void* from, std::size_t bytes) {
-  std::byte head[kBytes], tail[kBytes];
-  std::memcpy(head, from, kBytes);
-  std::memcpy(tail, static_cast<const std::byte*>(from) + bytes - kBytes, kBytes);
-  std::memcpy(to, head, kBytes);
-  std::memcpy(static_cast<std::byte*>(to) + bytes - kBytes, tail, kBytes);
-}
-HWY_INLINE void copy_few(void* to, const void* from, std::size_t bytes) {
-  if (bytes >= 64) return static_cast<void>(std::memcpy(to, from, bytes));
-  if (bytes >= 32) return copy_ends<32>(to, from, bytes);
-  if (bytes >= 16) return copy_ends<16>(to, from, bytes);
-  if (bytes >= 8) return copy_ends<8>(to, from, bytes);
-  if (bytes >= 4) return copy_ends<4>(to, from, bytes);
-  for (std::size_t i = 0; i < bytes; ++i)
-    static_cast<std::byte*>(to)[i] = static_cast<const std::byte*>(from)[i];
+// The last, incomplete step of a fold, where the CPU loads and stores a part of a vector.
+template <class Lanes, class Op>
+HWY_INLINE void fold_masked(typename Lanes::Element* dst, const void* const* sources,
+                            std::size_t source_count, std::size_t first, std::size_t count) {
+  using Element = typename Lanes::Element;
+  const hn::ScalableTag<Element> d;
+  const auto mask = hn::FirstN(d, count - first);
+  auto sum = hn::MaskedLoad(mask, d, static_cast<const Element*>(sources[0]) + first);
+  for (std::size_t k = 1; k < source_count; ++k) {
+    const auto next = hn::MaskedLoad(mask, d, static_cast<const Element*>(sources[k]) + first);
+    sum = Lanes::template combine<Op>(sum, next);
+  }
+  hn::BlendedStore(sum, mask, d, dst + first);
 }
 
-// The last, incomplete step of a fold. It goes through a small buffer so that no byte outside is read or
-// written.
+// The same anywhere. It goes through a small buffer so that no byte outside is read or written.
 template <class Lanes, class Op>
 HWY_INLINE void fold_rest(typename Lanes::Element* dst, const void* const* sources, std::size_t source_count,
                           std::size_t first, std::size_t count) {
   using Element = typename Lanes::Element;
   alignas(64) Element buffer[Lanes::kMaxStep] = {};
   const std::size_t rest_bytes = (count - first) * sizeof(Element);
-  copy_few(buffer, static_cast<const Element*>(sources[0]) + first, rest_bytes);
+  std::memcpy(buffer, static_cast<const Element*>(sources[0]) + first, rest_bytes);
   auto sum = Lanes::load(buffer);
   for (std::size_t k = 1; k < source_count; ++k) {
-    copy_few(buffer, static_cast<const Element*>(sources[k]) + first, rest_bytes);
+    std::memcpy(buffer, static_cast<const Element*>(sources[k]) + first, rest_bytes);
     sum = Lanes::template combine<Op>(sum, Lanes::load(buffer));
   }
   Lanes::store(sum, buffer);
-  copy_few(dst + first, buffer, rest_bytes);
+  std::memcpy(dst + first, buffer, rest_bytes);
 }
 
 // Folds the steps [first, ...) that fit before `count`, kUnroll of them at a time; returns where it stopped.
@@ -143,7 +141,12 @@ void fold(const UserOp* /*user*/, void* dst_bytes, const void* const* sources, s
   std::size_t i = source_count == 2 ? fold_steps<Lanes, Op, 4, 2>(dst, sources, 2, 0, count)
                                     : fold_steps<Lanes, Op, 4, 0>(dst, sources, source_count, 0, count);
   i = fold_steps<Lanes, Op, 1, 0>(dst, sources, source_count, i, count);
-  if (i < count) fold_rest<Lanes, Op>(dst, sources, source_count, i, count);
+  if (i == count) return;
+  if constexpr (Lanes::kHasMasks) {
+    fold_masked<Lanes, Op>(dst, sources, source_count, i, count);
+  } else {
+    fold_rest<Lanes, Op>(dst, sources, source_count, i, count);
+  }
 }
 
 // dst[i] = src[i] Op factor, with `factor` a Group: the scaling form of the same loops.

@@ -83,6 +83,7 @@ struct SmallLanes {
   using Group = VF;
   using DStorage = hn::Rebind<Storage, DF>;
   static constexpr std::size_t kMaxStep = HWY_MAX_BYTES / sizeof(float);
+  static constexpr bool kHasMasks = false;
   static HWY_INLINE std::size_t step() { return hn::Lanes(DF()); }
   static HWY_INLINE Group load(const Storage* from) {
     return Format::decode(hn::BitCast(DU(), hn::PromoteTo(DI(), load_unaligned(DStorage(), from))));
@@ -126,6 +127,7 @@ struct BfloatLanes {
   };
   using DStorage = hn::ScalableTag<std::uint16_t>;
   static constexpr std::size_t kMaxStep = HWY_MAX_BYTES / sizeof(std::uint16_t);
+  static constexpr bool kHasMasks = false;
   static HWY_INLINE std::size_t step() { return hn::Lanes(DStorage()); }
   static HWY_INLINE Group load(const std::uint16_t* from) {
     const VU pair = hn::BitCast(DU(), load_unaligned(DStorage(), from));

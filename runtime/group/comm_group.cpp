@@ -49,6 +49,8 @@ CommGroup::Impl& CommGroup::Impl::of(const CommGroup& handle, const char* name) 
 
 CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context)
     : world_(std::move(world)), world_ranks_(std::move(world_ranks)) {
+  static std::atomic<std::uint64_t> last_number{0};
+  number_ = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
   rank_ = group_rank_of(world_->info().rank);
   GroupContext::Options options;
   options.context = context;

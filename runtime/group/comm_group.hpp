@@ -26,6 +26,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
+  std::uint64_t number() const { return number_; }  // from 1; of this group and no other of this process
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }
   WorldState& world() const { return *world_; }
@@ -77,6 +78,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
 
   std::shared_ptr<WorldState> world_;
   std::vector<int> world_ranks_;
+  std::uint64_t number_ = 0;
   int rank_ = -1;
   std::unique_ptr<GroupContext> group_;
   std::unique_ptr<Backend> backend_;

@@ -74,7 +74,13 @@ class Boards {
   enum class State : std::uint8_t { absent, exchanging, linked, refused };
 
   Boards(const BoardShape& shape, std::uint32_t rank, std::uint32_t size)
-      : shape_(shape), rank_(rank), base_(size, nullptr), peers_(size), places_(size), slots_(shape.slots) {}
+      : shape_(shape),
+        rank_(rank),
+        base_(size, nullptr),
+        peers_(size),
+        places_(size),
+        slots_(shape.slots),
+        seen_(std::size_t{shape.slots} * size) {}
 
   const BoardShape& shape() const { return shape_; }
   std::uint32_t rank() const { return rank_; }
@@ -114,8 +120,22 @@ class Boards {
   std::atomic<std::uint64_t>& ended(std::uint32_t rank, std::uint32_t slot) const {
     return reinterpret_cast<BoardLine*>(base_[rank] + sizeof(BoardHead))[slot].stamp;
   }
+  // Has the rank ended that epoch of the slot? Looks at its board only if it had not at the last look.
+  bool has_ended(std::uint32_t rank, std::uint32_t slot, std::uint64_t epoch) {
+    std::uint64_t& seen = seen_[std::size_t{slot} * size() + rank];
+    if (seen < epoch) seen = ended(rank, slot).load(std::memory_order_acquire);
+    return seen >= epoch;
+  }
   BoardLine* lines(std::uint32_t rank, std::uint32_t slot, std::uint32_t parity) const {
-    return reinterpret_cast<BoardLine*>(area(rank, slot, parity));
+    return lines_at(rank, area_offset(slot, parity));
+  }
+  // The same in two steps, for those who stay in one area: it lies at the same place on every board.
+  std::size_t area_offset(std::uint32_t slot, std::uint32_t parity) const {
+    return sizeof(BoardHead) + shape_.slots * sizeof(BoardLine) +
+           (2 * std::size_t{slot} + parity) * shape_.area_bytes();
+  }
+  BoardLine* lines_at(std::uint32_t rank, std::size_t area_offset) const {
+    return reinterpret_cast<BoardLine*>(base_[rank] + area_offset);
   }
   std::size_t staging_offset() const { return shape_.lines * sizeof(BoardLine); }  // behind lines()
 
@@ -162,10 +182,6 @@ class Boards {
     std::uint64_t previous_stamp = 0, previous_word = 0;
     bool has_heard_from_all = true;  // nothing was written before the first epoch
   };
-  std::byte* area(std::uint32_t rank, std::uint32_t slot, std::uint32_t parity) const {
-    return base_[rank] + sizeof(BoardHead) + shape_.slots * sizeof(BoardLine) +
-           (2 * std::size_t{slot} + parity) * shape_.area_bytes();
-  }
   bool attach(std::uint32_t peer, Endpoint* endpoint);
 
   BoardShape shape_;
@@ -178,6 +194,7 @@ class Boards {
   std::vector<PeerBell> peers_;   // by rank
   std::vector<BoardPlace> places_;
   std::vector<SlotState> slots_;
+  std::vector<std::uint64_t> seen_;  // of ended(), by slot and rank
 };
 
 }  // namespace tutti

@@ -120,9 +120,15 @@ void Engine::fail_operations() {
 bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
   const WaitPolicy& policy = options_.waiting;
   std::uint32_t idle_polls = 0;
+  std::chrono::microseconds at_most = policy.first_sleep;
   for (std::uint32_t polls = 1; !operation.is_complete(); ++polls) {
     std::uint32_t looks = 1;
-    idle_polls = drive(&looks) ? 0 : idle_polls + looks;
+    if (drive(&looks)) {
+      idle_polls = 0;
+      at_most = policy.first_sleep;
+    } else {
+      idle_polls += looks;
+    }
     if (operation.is_complete()) return true;
     if (polls % kPollsPerClock == 0 || idle_polls > policy.spin_polls) {
       const Clock::time_point now = Clock::now();
@@ -134,13 +140,14 @@ bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
     } else if (idle_polls <= policy.spin_polls + policy.yield_polls || !policy.may_sleep) {
       ::sched_yield();
     } else {
-      sleep_once(deadline);
+      sleep_once(deadline, at_most);
+      at_most = std::min(2 * at_most, policy.longest_sleep);
     }
   }
   return true;
 }
 
-void Engine::sleep_once(Clock::time_point deadline) {
+void Engine::sleep_once(Clock::time_point deadline, std::chrono::microseconds at_most) {
   // Several bells cannot be waited for at once: sleep on the first, look at the others when it ends.
   if (transports_.empty() || !try_acquire()) {
     ::sched_yield();
@@ -158,6 +165,8 @@ void Engine::sleep_once(Clock::time_point deadline) {
   // a post which was told `again` may be repeated.
   may_sleep = may_sleep && std::none_of(active_.begin(), active_.end(),
                                         [](const Operation* operation) { return operation->has_news(); });
+  // Who sleeps seldom polls, and still wants to hear soon that the peer it waits for is gone.
+  for (Operation* operation : active_) operation->note_sleep();
   const Waitable bell = transports_[0]->waitable(0);
   release();
   if (!may_sleep) {
@@ -165,7 +174,7 @@ void Engine::sleep_once(Clock::time_point deadline) {
     return;
   }
   const auto left = std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now());
-  if (left.count() > 0) sleep_on(bell, first.futex_value, std::min(left, options_.waiting.longest_sleep));
+  if (left.count() > 0) sleep_on(bell, first.futex_value, std::min(left, at_most));
 }
 
 void Engine::report_stall(const Operation& waiting, Clock::time_point now) {

@@ -28,8 +28,11 @@ struct WaitPolicy {
   std::uint32_t spin_polls = 20000;  // 2 when ranks outnumber the cores they may use
   std::uint32_t yield_polls = 2000;
   bool may_sleep = true;
-  std::chrono::microseconds longest_sleep{2000};
-  std::uint32_t line_polls = 64;  // looks at one line of a peer in a row; 1 when ranks outnumber their cores
+  // A sleep without a bell: the first, and the longest; each is twice as long as the one before. What has no
+  // bell (another thread's user-defined op, a failure told by the group) is seen so late.
+  std::chrono::microseconds first_sleep{2000};
+  std::chrono::microseconds longest_sleep{16000};
+  std::uint32_t line_polls = 256;  // looks at one line of a peer in a row; 1 when ranks outnumber their cores
 };
 
 // What a stalled operation waits for; handed to the group layer, which asks the other ranks.
@@ -90,7 +93,7 @@ class Engine {
   // Boards that peers may still look at.
   void bury(const BuriedBoard& board) { buried_.push_back(board); }
   void reap_boards();
-  void sleep_once(Clock::time_point deadline);
+  void sleep_once(Clock::time_point deadline, std::chrono::microseconds at_most);
   void report_stall(const Operation& waiting, Clock::time_point now);
 
   bool try_acquire() { return !is_held_.exchange(true, std::memory_order_acquire); }

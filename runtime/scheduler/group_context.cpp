@@ -58,14 +58,18 @@ std::uint32_t GroupContext::slot_of(const Prepared& prepared, const Call& call,
 }
 
 Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call, bool is_blocking) {
-  if (is_submitting_.exchange(true, std::memory_order_acquire)) {
-    return invalid_argument(
-        "two threads submit to one group at the same time; give each thread a group of its own (split)");
+  // Submissions hold the lane, so whoever gets it at once is alone.
+  while (!engine_.try_acquire()) {
+    if (is_submitting_.load(std::memory_order_relaxed)) {
+      return invalid_argument(
+          "two threads submit to one group at the same time; give each thread a group of its own (split)");
+    }
+    ::sched_yield();
   }
-  engine_.acquire();
+  is_submitting_.store(true, std::memory_order_relaxed);
   Result<WorkRef> result = submit_exclusively(prepared, call, is_blocking);
+  is_submitting_.store(false, std::memory_order_relaxed);
   engine_.release();
-  is_submitting_.store(false, std::memory_order_release);
   // A user's function may itself submit to this group.
   if (call.op.op == Op::user && result) engine_.drive();
   return result;

@@ -60,6 +60,8 @@ class GroupContext {
     return is_bulk ? options_.bulk_boards : options_.small_boards;
   }
   const LoweredLimits& lowered_limits() const { return options_.lowered_limits; }
+  // For those who look at how far operations have come; while nothing is under way, or from within the lane.
+  const Boards& shown_boards(bool is_bulk) const { return boards_[is_bulk]; }
 
   // Starts an operation and runs it inline until it would block. Lowered plans come with the message plan
   // that replaces them where boards are refused, unless has_boards(): it is not needed any more. Errors,

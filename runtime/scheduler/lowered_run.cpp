@@ -14,24 +14,22 @@ namespace {
 constexpr std::uint64_t kLineBytes = 64;
 constexpr std::uint64_t kFingerprint = 0xffffffffU;  // in words and stamps
 // One pass over several sources and destinations goes piece by piece, so that what was computed is stored
-// everywhere while it is in the first cache.
-constexpr std::size_t kPieceBytes = std::size_t{8} << 10U;
+// everywhere while it is in the first cache. After each streamed piece the store buffers drain.
+constexpr std::size_t kPieceBytes = std::size_t{16} << 10U, kStreamedPieceBytes = std::size_t{32} << 10U;
 
-constexpr std::uint32_t kPollsWithoutPause = 32;
+constexpr std::uint32_t kPollsWithoutPause = 128;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace
 
-void LoweredRun::start(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits,
-                       const Work& work) {
+void LoweredRun::start(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits) {
   plans_ = &plans;
   boards_ = &boards;
-  limits_ = limits;
-  work_ = work;
+  limits_ = &limits;
   done_count_ = 0;
   is_mismatch_ = false;
-  is_announcing_ = plans.mapped != nullptr && work.vector_bytes >= limits.announce_bytes;
+  is_announcing_ = plans.mapped != nullptr && work_.vector_bytes >= limits.announce_bytes;
   begin_epoch();
 }
 
@@ -39,18 +37,23 @@ void LoweredRun::begin_epoch() {
   plan_ = is_announcing_ ? plans_->mapped.get() : plans_->staged.get();
   is_mapped_ = is_announcing_;
   epoch_ = boards_->next_epoch(work_.slot);
-  parity_ = static_cast<std::uint32_t>(epoch_ & 1U);
+  area_ = boards_->area_offset(work_.slot, static_cast<std::uint32_t>(epoch_ & 1U));
   stamp_ = (epoch_ << 32U) | (work_.word & kFingerprint);
   previous_stamp_ = boards_->previous_stamp(work_.slot);
   pc_ = 0;
   peer_ = 0;
+  bases_.resize(first_area + 3 * std::size_t{boards_->size()});
+  bases_[own_input] = work_.input;
+  bases_[own_output] = work_.output;
+  for (std::uint32_t r = 0; r < boards_->size(); ++r)
+    bases_[first_area + r] = reinterpret_cast<std::byte*>(boards_->lines_at(r, area_));
   phase_ = boards_->heard_from_all(work_.slot) ? Phase::announce : Phase::enter;
   bind_window();
 }
 
 // The elements of this epoch: all of them if mapped, else as many as the staging memory holds.
 void LoweredRun::bind_window() {
-  streams_ = is_mapped_ && work_.vector_bytes >= limits_.stream_bytes;
+  streams_ = is_mapped_ && work_.vector_bytes >= limits_->stream_bytes;
   const Window wanted{plan_->number, work_.call->count, done_count_, work_.element_bytes};
   if (window_ == wanted) return;
   window_ = wanted;
@@ -90,13 +93,16 @@ LoweredRun::Placed LoweredRun::place(const LoweredSlice& at, std::uint32_t k) co
   Range range = is_own ? map_.range(slice.buffer, atom) : map_.range_at(at.owner, slice.buffer, atom);
   const std::size_t bytes = range.count * work_.element_bytes;
   if (slice.buffer == Buffer::scratch) {
-    if (carries_ && at.line != LoweredSlice::kNoLine)
-      return {at.line * sizeof(BoardLine) + offsetof(BoardLine, payload), bytes, true};
-    return {(slice.slot + k) * slot_bytes_, bytes, false};
+    const bool is_in_line = carries_ && at.line != LoweredSlice::kNoLine;
+    const std::size_t offset_bytes = is_in_line ? at.line * sizeof(BoardLine) + offsetof(BoardLine, payload)
+                                                : boards_->staging_offset() + (slice.slot + k) * slot_bytes_;
+    return {first_area + at.owner, offset_bytes, bytes};
   }
   // A window of a vector starts anew at 0; one of blocks keeps their places.
   if (!has_rank_blocks(plan_->shape.collective)) range.first += done_count_;
-  return {range.first * work_.element_bytes, bytes, false};
+  const std::uint32_t side = slice.buffer == Buffer::input ? own_input : own_output;
+  return {is_own ? side : first_area + boards_->size() + 2 * at.owner + side,
+          range.first * work_.element_bytes, bytes};
 }
 
 bool LoweredRun::is_stamped(const BoardLine& line) {
@@ -129,7 +135,7 @@ void LoweredRun::publish(BoardLine& line) {
 bool LoweredRun::may_enter() {
   for (; peer_ < boards_->size(); ++peer_) {
     if (peer_ == boards_->rank() || epoch_ <= 2) continue;
-    if (boards_->ended(peer_, work_.slot).load(std::memory_order_acquire) + 2 < epoch_) return false;
+    if (!boards_->has_ended(peer_, work_.slot, epoch_ - 2)) return false;
   }
   return true;
 }
@@ -146,7 +152,7 @@ void LoweredRun::announce() {
   said.input = place_of(work_.input, Buffer::input);
   said.output = place_of(work_.output, Buffer::output);
   all_mapped_ = said.input.bytes != 0 && said.output.bytes != 0;
-  BoardLine& line = boards_->lines(boards_->rank(), work_.slot, parity_)[0];
+  BoardLine& line = boards_->lines_at(boards_->rank(), area_)[0];
   static_assert(sizeof said <= BoardLine::kPayloadBytes);
   std::memcpy(line.payload.data(), &said, sizeof said);
   publish(line);
@@ -154,21 +160,21 @@ void LoweredRun::announce() {
 }
 
 bool LoweredRun::find_buffers(std::uint32_t peer, const Announcement& said) {
-  const auto find = [&](const BoardPlace& place, std::byte** found) {
-    *found = nullptr;
+  std::byte** const found = bases_.data() + first_area + boards_->size() + 2 * std::size_t{peer};
+  const auto find = [&](const BoardPlace& place, std::byte** base) {
+    *base = nullptr;
     if (place.segment == 0 && place.offset == 0) return true;  // the rank has no such buffer
-    *found = boards_->map(peer, place);
-    return *found != nullptr;
+    *base = boards_->map(peer, place);
+    return *base != nullptr;
   };
-  if (buffers_.size() < boards_->size()) buffers_.resize(boards_->size());
-  return find(said.input, &buffers_[peer].input) && find(said.output, &buffers_[peer].output);
+  return find(said.input, found) && find(said.output, found + 1);
 }
 
 // Have all ranks announced? False while one has not. The first that cannot be mapped ends the waiting.
 bool LoweredRun::collect() {
   for (; peer_ < boards_->size() && all_mapped_; ++peer_) {
     if (peer_ == boards_->rank()) continue;
-    const BoardLine& line = boards_->lines(peer_, work_.slot, parity_)[0];
+    const BoardLine& line = boards_->lines_at(peer_, area_)[0];
     if (!is_stamped(line)) return false;
     Announcement said;
     std::memcpy(&said, line.payload.data(), sizeof said);
@@ -218,7 +224,7 @@ LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
           const LoweredStep& next = plan_->steps[pc_];
           if (next.kind == LoweredStep::Kind::await) {
             peer_ = next.peer;
-            const BoardLine& line = boards_->lines(peer_, work_.slot, parity_)[next.line];
+            const BoardLine& line = boards_->lines_at(peer_, area_)[next.line];
             while (!is_stamped(line))
               if (is_blocked()) return blocked();
             ++pc_;
@@ -253,13 +259,13 @@ bool LoweredRun::has_news() const {
   if (phase_ == Phase::enter)
     return boards_->ended(peer_, work_.slot).load(std::memory_order_acquire) + 2 >= epoch_;
   const std::uint32_t line = phase_ == Phase::collect ? 0 : plan_->steps[pc_].line;
-  return is_reached(boards_->lines(peer_, work_.slot, parity_)[line].stamp.load(std::memory_order_acquire));
+  return is_reached(boards_->lines_at(peer_, area_)[line].stamp.load(std::memory_order_acquire));
 }
 
 // A publish, or local work with all stores that belong to one pass.
 bool LoweredRun::step(const LoweredStep& step) {
   if (step.kind == LoweredStep::Kind::publish) {
-    publish(boards_->lines(boards_->rank(), work_.slot, parity_)[step.line]);
+    publish(boards_->lines_at(boards_->rank(), area_)[step.line]);
     ++pc_;
     return true;
   }
@@ -286,56 +292,50 @@ bool LoweredRun::may_touch() {
   return true;
 }
 
-std::byte* LoweredRun::address(std::uint32_t slice, std::uint32_t k) const {
-  const LoweredSlice& at = plan_->slices[slice];
-  const Placed placed = k == 0 ? placed_[slice] : place(at, k);
-  if (at.slice.buffer == Buffer::scratch) {
-    auto* const area = reinterpret_cast<std::byte*>(boards_->lines(at.owner, work_.slot, parity_));
-    return area + placed.offset_bytes + (placed.is_in_line ? 0 : boards_->staging_offset());
+void LoweredRun::compute(const LoweredStep& step) {
+  std::array<const void*, 256> from;
+  for (std::uint32_t k = 0; k < plan_->slices[step.dst].slice.count; ++k) {
+    const Placed to = placed(step.dst, k);
+    if (to.bytes == 0) continue;
+    if (step.more_stores != 0 || streams_) {
+      compute_pieces(step, k, to.bytes);
+    } else if (step.source_count == 1) {
+      copy_bytes(address(to), address(placed(step.first_source, k)), to.bytes);
+    } else {
+      for (std::uint32_t i = 0; i < step.source_count; ++i)
+        from[i] = address(placed(step.first_source + i, k));
+      work_.kernel(work_.call->op.user, address(to), from.data(), step.source_count,
+                   to.bytes / work_.element_bytes);
+    }
   }
-  const bool is_input = at.slice.buffer == Buffer::input;
-  if (at.owner == boards_->rank()) return (is_input ? work_.input : work_.output) + placed.offset_bytes;
-  return (is_input ? buffers_[at.owner].input : buffers_[at.owner].output) + placed.offset_bytes;
 }
 
-void LoweredRun::compute(const LoweredStep& step) {
-  const LoweredSlice* slices = plan_->slices.data();
-  const std::uint32_t n = step.source_count, stores = 1U + step.more_stores;
-  std::array<const void*, 256> from;
+// Atom k of a step that stores to several places, or past the caches.
+void LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::size_t bytes) {
+  std::array<const std::byte*, 256> from;
   std::array<std::byte*, 256> to;
-  for (std::uint32_t k = 0; k < slices[step.dst].slice.count; ++k) {
-    const std::size_t bytes = k == 0 ? placed_[step.dst].bytes : place(slices[step.dst], k).bytes;
-    if (bytes == 0) continue;
-    for (std::uint32_t i = 0; i < n; ++i) from[i] = address(step.first_source + i, k);
-    for (std::uint32_t j = 0; j < stores; ++j) to[j] = address(plan_->steps[pc_ + j].dst, k);
-    const auto* user = work_.call->op.user;
-    if (stores == 1 && !streams_) {
-      if (n == 1) {
-        copy_bytes(to[0], from[0], bytes);
-      } else {
-        work_.kernel(user, to[0], from.data(), n, bytes / work_.element_bytes);
-      }
-      continue;
+  std::array<const void*, 256> sources;
+  const std::uint32_t n = step.source_count, stores = 1U + step.more_stores;
+  for (std::uint32_t i = 0; i < n; ++i) from[i] = address(placed(step.first_source + i, k));
+  for (std::uint32_t j = 0; j < stores; ++j) to[j] = address(placed(plan_->steps[pc_ + j].dst, k));
+  alignas(64) std::array<std::byte, kStreamedPieceBytes> piece;
+  const std::size_t piece_bytes = streams_ ? kStreamedPieceBytes : kPieceBytes;
+  for (std::size_t offset = 0; offset < bytes; offset += piece_bytes) {
+    const std::size_t length = std::min(piece_bytes, bytes - offset);
+    const std::byte* value = from[0] + offset;
+    std::uint32_t next = 0;
+    if (n > 1) {
+      for (std::uint32_t i = 0; i < n; ++i) sources[i] = from[i] + offset;
+      std::byte* const sum = streams_ ? piece.data() : to[next++] + offset;
+      work_.kernel(work_.call->op.user, sum, sources.data(), n, length / work_.element_bytes);
+      value = sum;
     }
-    alignas(64) std::array<std::byte, kPieceBytes> piece;
-    for (std::size_t offset = 0; offset < bytes; offset += kPieceBytes) {
-      const std::size_t length = std::min(kPieceBytes, bytes - offset);
-      const void* value = from[0];
-      std::uint32_t next = 0;
-      if (n > 1) {
-        std::byte* const sum = streams_ ? piece.data() : to[next++];
-        work_.kernel(user, sum, from.data(), n, length / work_.element_bytes);
-        value = sum;
+    for (std::uint32_t j = next; j < stores; ++j) {
+      if (streams_) {
+        copy_bytes_streaming(to[j] + offset, value, length);
+      } else {
+        copy_bytes(to[j] + offset, value, length);
       }
-      for (std::uint32_t j = next; j < stores; ++j) {
-        if (streams_) {
-          copy_bytes_streaming(to[j], value, length);
-        } else {
-          copy_bytes(to[j], value, length);
-        }
-      }
-      for (std::uint32_t i = 0; i < n; ++i) from[i] = static_cast<const std::byte*>(from[i]) + length;
-      for (std::uint32_t j = 0; j < stores; ++j) to[j] += length;
     }
   }
 }

@@ -26,7 +26,7 @@ namespace tutti {
 // From how many bytes on operations behave how; equal on all ranks of a group.
 struct LoweredLimits {
   std::size_t announce_bytes = std::size_t{8} << 10U;  // buffers may be mapped: announce where they lie
-  std::size_t stream_bytes = std::size_t{8} << 20U;    // mapped stores pass the caches by
+  std::size_t stream_bytes = std::size_t{32} << 20U;   // mapped stores pass the caches by
 };
 
 class LoweredRun {
@@ -49,8 +49,10 @@ class LoweredRun {
     revoked,   // `peer` has failed and no longer lets its buffers be touched
   };
 
-  // Nothing is done yet. The boards are linked and `slot` is free. `plans` outlive the run.
-  void start(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits, const Work& work);
+  // To be filled in before start().
+  Work& work() { return work_; }
+  // Nothing is done yet. The boards are linked and the slot is free. The arguments outlive the run.
+  void start(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits);
   // Runs until the end or until a peer has not published for `polls` looks at its line.
   Progress advance(std::uint32_t polls);
   // Would advance() get any further? Touches nothing.
@@ -68,11 +70,6 @@ class LoweredRun {
   struct Announcement {
     BoardPlace input, output;
   };
-  struct PeerBuffers {
-    std::byte* input = nullptr;
-    std::byte* output = nullptr;
-  };
-
   void begin_epoch();
   void bind_window();
   bool is_stamped(const BoardLine& line);  // false also when the stamp is another call's: is_mismatch_
@@ -82,33 +79,41 @@ class LoweredRun {
   void announce();
   bool collect();
   bool find_buffers(std::uint32_t peer, const Announcement& said);
+  // Memory that steps work on is found by number: own input and output, then the area of each rank's board,
+  // then the mapped input and output of each rank.
+  enum Base : std::uint32_t { own_input, own_output, first_area };
   struct Placed {
-    std::size_t offset_bytes = 0;  // from the start of the buffer, of the staging memory, or of the lines
+    std::uint32_t base = 0;
+    std::size_t offset_bytes = 0;
     std::size_t bytes = 0;
-    bool is_in_line = false;
   };
   Placed place(const LoweredSlice& at, std::uint32_t k) const;
 
   bool step(const LoweredStep& step);
   void compute(const LoweredStep& step);
-  std::byte* address(std::uint32_t slice, std::uint32_t k) const;
+  void compute_pieces(const LoweredStep& step, std::uint32_t k, std::size_t bytes);
+  std::byte* address(const Placed& placed) const { return bases_[placed.base] + placed.offset_bytes; }
+  Placed placed(std::uint32_t slice, std::uint32_t k) const {
+    return k == 0 ? placed_[slice] : place(plan_->slices[slice], k);
+  }
   bool may_touch();
 
   const LoweredPlan* plan_ = nullptr;
   const LoweredPlans* plans_ = nullptr;
   Boards* boards_ = nullptr;
-  LoweredLimits limits_;
+  const LoweredLimits* limits_ = nullptr;
   Work work_;
   ChunkMap map_;
   Phase phase_ = Phase::enter;
   bool is_mapped_ = false, carries_ = false, streams_ = false, has_moved_ = false, is_mismatch_ = false,
        is_announcing_ = false, all_mapped_ = false;
-  std::uint32_t parity_ = 0, peer_ = 0;
+  std::uint32_t peer_ = 0;
+  std::size_t area_ = 0;  // of this epoch, from the start of any board
   std::uint64_t epoch_ = 0, stamp_ = 0, previous_stamp_ = 0, own_word_ = 0, peer_word_ = 0;
   std::size_t pc_ = 0;
   std::size_t slot_bytes_ = 0;
   std::uint64_t done_count_ = 0, window_count_ = 0, next_count_ = 0;  // elements (of a block)
-  std::vector<PeerBuffers> buffers_;                                  // by rank, mapped
+  std::vector<std::byte*> bases_;                                     // by Base
 
   // What a window looks like depends on the plan, the counts and the first element alone: kept for the next
   // run of the same signature.

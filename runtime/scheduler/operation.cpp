@@ -42,6 +42,8 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   is_lowered_ = lowered_ != nullptr;
   is_exchange_ = is_referenced_ = false;
   call_ = call;
+  // It first writes scaled inputs elsewhere, so its plan never reads the caller's output.
+  if (is_reducing(call.collective) && scales_before(call.op.op)) call_.in_place = false;
   sequence_ = sequence;
   slot_ = slot;
   element_bytes_ = size_of(call.dtype);
@@ -105,7 +107,7 @@ bool Operation::start_lowered() {
     const std::uint64_t count = window(shape, Buffer::input).count > 0 ? map_.extent(Buffer::input) : 0;
     if (count > 0) prescale(scratch_memory_.reserve(count * element_bytes_), count);
   }
-  LoweredRun::Work work;
+  LoweredRun::Work& work = run_.work();
   work.call = &call_;
   work.kernel = kernel_;
   work.element_bytes = element_bytes_;
@@ -114,7 +116,7 @@ bool Operation::start_lowered() {
   work.word = word_;
   work.slot = group_->board_slot(slot_);
   work.vector_bytes = vector_bytes_;
-  run_.start(*lowered_, *boards_, group_->lowered_limits(), work);
+  run_.start(*lowered_, *boards_, group_->lowered_limits());
   is_run_started_ = true;
   return true;
 }

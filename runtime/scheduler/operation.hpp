@@ -83,6 +83,8 @@ class Operation final : public WorkState {
   bool advance(std::uint32_t polls);
   bool start_lowered();  // false while boards are being swapped
   bool advance_lowered(std::uint32_t polls);
+  // The thread that drives it is about to sleep: as good as many polls in vain.
+  void note_sleep() { blocked_polls_ += kPollsPerSleep; }
   bool advance_messages();
   // Might advance() get further, without an event having come?
   bool has_news() const;
@@ -129,6 +131,7 @@ class Operation final : public WorkState {
   LoweredRun run_;
   bool is_lowered_ = false, is_run_started_ = false, is_exchange_ = false;
   bool is_referenced_ = false;  // the group holds a reference, which it drops on completion
+  static constexpr std::uint32_t kPollsPerSleep = 256;
   std::uint32_t blocked_polls_ = 0;
   std::size_t vector_bytes_ = 0;
   Call call_;
