@@ -1,24 +1,21 @@
 // The transport seam: who moves bytes between ranks. Knows no collective, group, dtype or algorithm.
 //
 // Two families implement it. *Memory* transports (inproc, shm) reach the peer's memory and expose windows
-// onto it; *message* transports (ucx, ofi) post. Everything below holds for both; the conformance suite
-// checks every sentence on every transport, also through a decorator that delays, answers `again` and kills
-// peers. A capability that is claimed must work; one that is not claimed is refused with
-// StatusCode::unsupported.
+// onto it; *message* transports (ucx, ofi) post. Everything below holds for both and is checked by the
+// conformance suite, also through a decorator that delays, answers `again` and kills peers. A capability that
+// is claimed must work; one that is not is refused with StatusCode::unsupported.
 //
 // Threading. A *lane* is one independent set of contexts. All calls that name a lane, and all calls on an
 // endpoint opened on it, are made by one thread at a time (the lane's owner). Different lanes may run in
 // parallel. Nothing here blocks.
 //
 // Order and matching. An endpoint has channels 0 .. caps().channels - 1. Messages of one (endpoint,
-// direction, channel) match receives first in, first out; between channels there is no order. There are no
-// wildcards, and wire tags are the transport's own business. An unmatched message never keeps one of another
-// channel or endpoint from arriving.
+// direction, channel) match receives first in, first out; between channels there is no order, and there are
+// no wildcards. An unmatched message never keeps one of another channel or endpoint from arriving.
 //
 // Completion. Each send or recv completes exactly once: by returning `done`, or later by one Event with its
-// token. `again` means that nothing was taken: the caller repeats the same call after progress(). After
-// completion of a send its memory may be written; a completed send does not say that the peer received it.
-// After completion of a recv its data is visible.
+// token. After completion of a send its memory may be written, which does not say that the peer received it;
+// after completion of a recv its data is visible.
 #pragma once
 
 #include <atomic>
@@ -39,8 +36,7 @@ enum class Family : std::uint8_t { memory, message };
 using ByteRange = std::span<std::byte>;
 using ConstByteRange = std::span<const std::byte>;
 
-// Memory that peers on this node can map: buffers of tutti::alloc and the shared lines of a group live in it.
-// allocate and release may be called by any thread.
+// Memory that peers on this node can map: buffers of tutti::alloc and the boards of groups. Any thread.
 class SharedHeap {
  public:
   struct Place {
@@ -55,16 +51,14 @@ class SharedHeap {
   virtual bool locate(const std::byte* address, std::size_t bytes, Place* place) const = 0;
 };
 
-// What a transport can do, fixed once it is made. Costs are integers so that every rank computes with equal
-// numbers.
+// What a transport can do, fixed once it is made. Costs are integers, equal on all ranks.
 struct TransportCaps {
   std::string_view name;  // "shm"
   Family family = Family::message;
   std::string unavailable;     // why it cannot be used here; empty if it can
   std::string detail;          // one line for `tutti info`: device, provider, single copy or not and why
   std::uint32_t channels = 1;  // per endpoint
-  std::uint32_t lanes = 1;
-  std::uint32_t rails = 1;
+  std::uint32_t lanes = 1, rails = 1;
   std::uint64_t alpha_ns = 0;  // an empty message
   std::uint64_t beta_ps_per_byte = 0;
   bool has_in_place_delivery = false;  // Sink::deliver is honoured; otherwise a Sink with deliver is refused
@@ -73,9 +67,8 @@ struct TransportCaps {
 };
 
 // Where an arriving message goes: into `ranges` in order, or, if `deliver` is set, through calls
-// deliver(context, offset, data) in ascending, gapless offsets that are multiples of 64 (the last piece may
-// be shorter), made from within recv() or progress() of the lane's owner. Delivery lets a reduction read the
-// message where it lies. The ranges and the context stay valid until completion.
+// deliver(context, offset, data) in ascending, gapless offsets that are multiples of 64, made from within
+// recv() or progress(): a reduction may read the message where it lies. All stays valid until completion.
 struct Sink {
   std::span<const ByteRange> ranges;
   std::size_t total_bytes = 0;  // exact length of the message expected
@@ -108,7 +101,7 @@ struct Event {
   ConstByteRange data;
 };
 
-// What the owner of a lane sleeps on. Exactly one of the three is set.
+// What the owner of a lane sleeps on: exactly one of the three.
 struct Waitable {
   int fd = -1;                                // poll(2) for reading
   const std::uint32_t* futex_word = nullptr;  // FUTEX_WAIT (shared form) on the value of `arm`
@@ -134,25 +127,22 @@ struct RmaRequest {
   std::uint64_t remote_offset = 0;
 };
 
-// Memory family: one segment of a peer as mapped here, and what its owner needs who publishes in memory
-// instead of sending.
+// Memory family: a segment of a peer as mapped here, for those who publish in memory instead of sending.
 struct PeerWindow {
-  ByteRange memory;  // empty until it can be mapped
-  // Not 0 while the peer's lane may sleep: whoever has published something for it then wakes it with
-  // control({}). `needs_fence`: read it by a read-modify-write, the sleeper cannot order its side.
-  std::atomic<std::uint32_t>* is_sleeping = nullptr;
-  bool needs_fence = false;
-  bool is_gone = false;  // the peer has closed its side or died; what it published before is visible
+  ByteRange memory;                                   // empty until it can be mapped
+  std::atomic<std::uint32_t>* is_sleeping = nullptr;  // not 0: after publishing, wake the peer by control({})
+  bool needs_fence = false;  // read it by a read-modify-write: the sleeper cannot order its side
+  bool is_gone = false;      // the peer has closed its side or died; what it published before is visible
 };
 
-// One peer in one context. Opened by Transport::open, owned by its caller.
+// One peer in one context.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
 
-  // Sends the concatenation of `ranges` with a 64-bit word. The range list and the memory stay valid until
-  // completion. The protocol of a message (inline, staged, read by the peer) is the sender's choice; a reader
-  // that may not read the sender's memory answers "stage it", also in the middle of a job.
+  // Sends the concatenation of `ranges` with a 64-bit word; list and memory stay valid until completion. The
+  // protocol (inline, staged, read by the peer) is the sender's choice; a reader that may not read the
+  // sender's memory answers "stage it", also in the middle of a job.
   virtual Post send(std::uint32_t channel, std::uint64_t word, std::span<const ConstByteRange> ranges,
                     Token token) = 0;
 
@@ -160,19 +150,17 @@ class Endpoint {
   // sink.total_bytes, it completes as Event::mismatch (never as `done`).
   virtual Post recv(std::uint32_t channel, std::uint64_t expected_word, const Sink& sink, Token token) = 0;
 
-  // A few unsolicited bytes (at most 256), in order among control messages, outside all channels.
+  // At most 256 unsolicited bytes, in order among control messages, outside all channels.
   virtual Post control(ConstByteRange bytes) = 0;
 
   // One-sided access; completes by Event::sent. Refused unless caps().has_rma.
   virtual Result<Post> rma(std::uint32_t channel, const RmaRequest& request, Token token) = 0;
 
-  // Memory family: a segment of the peer's heap; message family: empty. May cost system calls. The mapping
-  // stays as long as the endpoint.
+  // Memory family: a segment of the peer's heap, mapped as long as the endpoint. May cost system calls.
   virtual PeerWindow window(std::uint32_t segment) = 0;
 
-  // Completes everything pending exactly once (as `failed`); afterwards no peer touches any buffer of ours
-  // through this endpoint. With fence, first delivers what was sent and completed. Idempotent; the destructor
-  // closes without fence.
+  // Completes everything pending exactly once (as `failed`); afterwards no peer touches a buffer of ours.
+  // With fence, first delivers what was sent and completed. Idempotent; the destructor closes without fence.
   virtual void close(bool fence) = 0;
 };
 
@@ -182,8 +170,7 @@ class Transport {
 
   virtual const TransportCaps& caps() const = 0;
 
-  // How peers find this lane: opaque bytes to hand to them by any means, valid as long as the transport
-  // lives. Also its *card*.
+  // How peers find this lane (its *card*): opaque bytes, valid as long as the transport lives.
   virtual std::vector<std::byte> address(std::uint32_t lane) const = 0;
 
   // Whether the owner of `theirs` can be reached by the owner of `mine`: pure, no system call. The estimated
@@ -191,10 +178,9 @@ class Transport {
   virtual Result<std::uint64_t> reach(std::span<const std::byte> mine,
                                       std::span<const std::byte> theirs) const = 0;
 
-  // Opens an endpoint to the peer with this address. `context` separates users of one pair: endpoints talk to
-  // each other only if both were opened with the same context; every (peer, context) is opened once per side
-  // and lane. Never waits for the peer: sends and recvs may be posted at once and proceed when the peer has
-  // opened its side.
+  // Opens an endpoint to the peer with this address. Endpoints talk to each other only if both were opened
+  // with the same `context`; every (peer, context) is opened once per side and lane. Never waits for the
+  // peer: what is posted at once proceeds when the peer has opened its side.
   virtual Result<std::unique_ptr<Endpoint>> open(std::uint32_t lane, std::span<const std::byte> peer_address,
                                                  std::uint64_t context) = 0;
 

@@ -196,7 +196,10 @@ class NativeBackend final : public Backend {
       auto lowered = lower_for_shared_memory(*ranks, sharing);
       if (!lowered || !is_right_in_place(*lowered)) return nullptr;
       auto plan = compile_lowered(*lowered, group_.rank(), group_.board_shape(false).lines);
-      return plan ? std::make_shared<const LoweredPlan>(*std::move(plan)) : nullptr;
+      // Each slot of its scratch needs at least a line of the staging memory.
+      constexpr std::size_t kLineBytes = 64;
+      if (!plan || plan->staging_slots * kLineBytes > group_.board_shape(true).staging_bytes) return nullptr;
+      return std::make_shared<const LoweredPlan>(*std::move(plan));
     };
     made.staged = lower(Sharing::scratch);
     // Scratch of a mapped plan would have to hold a part of the whole vector.

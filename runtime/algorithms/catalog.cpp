@@ -647,26 +647,28 @@ Status check_legality(const AlgorithmRow& row, std::uint32_t p, bool is_commutat
   return {};
 }
 
+// Up to 8 ranks are few enough to share memory in one hop: there one round in which everybody reads from
+// everybody wins nearly everywhere, since one publish serves all readers.
 std::string_view default_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
-      return "one_shot:-4k@-8;recursive_doubling:-4k;two_shot:-1m;ring;two_shot";
+      return "one_shot:-4k@-2;one_shot:-16k@3-8;recursive_doubling:-4k;two_shot";
     case Collective::reduce_scatter:
-      return "direct:-1m;ring;direct";
+      return "direct";
     case Collective::allgather:
-      return "bruck:-1k@5-;direct:-1m;ring";
+      return "bruck:-1k@9-;direct";
     case Collective::broadcast:
-      return "binomial:-64k;circulant(segment=64k)";
+      return "linear:0-@-8;binomial:-64k;circulant(segment=64k)";
     // The later items of a size are for ops that do not commute.
     case Collective::reduce:
-      return "binomial:-32k;linear:-32k;rabenseifner;direct";
+      return "linear:-64k@-8;direct:0-@-8;binomial:-32k;linear:-32k;rabenseifner;direct";
     case Collective::gather:
     case Collective::scatter:
-      return "binomial:-64k;linear";
+      return "linear:0-@-8;binomial:-64k;linear";
     case Collective::alltoall:
-      return "bruck:-4k@8-;linear:-64k;pairwise";
+      return "bruck:-4k@16-;linear:0-@-8;linear:-64k;pairwise";
     case Collective::barrier:
-      return "dissemination";
+      return "dissemination(radix=16):0-@-16;dissemination";
     case Collective::scan:
     case Collective::exscan:
       return "recursive_doubling:-64k;chain(segment=64k)";

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/schedule/passes/lower.hpp"
+
 namespace tutti {
 namespace {
 
@@ -67,6 +69,29 @@ Status prove(const AlgorithmRow& row, const Instance& i, const std::vector<Sched
   if (!trees) return trees.status().with_context(name_of(row, i));
   if (row.same_bits && !trees->same_bits) {
     return refuse("claims the same bits on all ranks, but their sums are formed differently");
+  }
+  return {};
+}
+
+Status prove_lowered(const AlgorithmRow& row, const Instance& i, const std::vector<Schedule>& ranks) {
+  if (i.size == 1 || ranks[0].channels != 1) return {};
+  for (const Sharing sharing : {Sharing::scratch, Sharing::buffers}) {
+    const std::string name =
+        fmt::format("{}, lowered ({})", name_of(row, i), sharing == Sharing::scratch ? "staged" : "mapped");
+    const auto lowered = lower_for_shared_memory(ranks, sharing);
+    if (!lowered) return lowered.status().with_context(name);
+    if (const auto values = verify(*lowered, Algebra::multiset); !values)
+      return values.status().with_context(name);
+    if (!is_reducing(row.collective)) continue;
+    if (!row.legality.needs_commutative) {
+      if (const auto ordered = verify(*lowered, Algebra::word); !ordered)
+        return ordered.status().with_context(name);
+    }
+    const auto trees = verify(*lowered, Algebra::expression);
+    if (!trees) return trees.status().with_context(name);
+    if (row.same_bits && !trees->same_bits)
+      return internal_error(name +
+                            ": claims the same bits on all ranks, but their sums are formed differently");
   }
   return {};
 }

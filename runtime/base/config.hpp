@@ -69,6 +69,8 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_SHM_BYTES", VariableType::size, "256m", "", "bound of the shared memory that one process takes"},
     {"TUTTI_SINGLE_COPY", VariableType::enumeration, "auto", "auto|off|on",
      "read peers' memory directly (process_vm_readv); auto probes, on fails where it is not permitted"},
+    {"TUTTI_BOARDS", VariableType::flag, "on", "",
+     "carry collectives out in shared memory where all ranks of a group share it; off: by messages"},
     {"TUTTI_TOPOLOGY", VariableType::text, "", "",
      "take this for the machine: xml:FILE (of lstopo) or synthetic:STRING (pack:2 l3:1 core:8 pu:1)"},
     detail::rule_of("TUTTI_ADJUST_ALLREDUCE"),

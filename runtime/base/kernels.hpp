@@ -57,8 +57,9 @@ inline void copy_bytes(void* dst, const void* src, std::size_t size_bytes) {
   struct Bytes16 {
     std::uint64_t low, high;
   };
+  if (dst == src) return;  // others may be reading it
   if (size_bytes > 32 || size_bytes < 4) {
-    if (dst != src && size_bytes != 0) std::memcpy(dst, src, size_bytes);
+    if (size_bytes != 0) std::memcpy(dst, src, size_bytes);
   } else if (size_bytes >= 16) {
     copy_ends(static_cast<Bytes16*>(nullptr));
   } else if (size_bytes >= 8) {

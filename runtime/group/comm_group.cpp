@@ -59,6 +59,7 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
     options.peers.push_back(world_->peers()[static_cast<std::size_t>(world_rank)]);
   options.contract = world_->contract_hash();
   options.timeout = world_->settings().timeout;
+  options.uses_boards = world_->settings().uses_boards;
   group_ = std::make_unique<GroupContext>(world_->engine(), std::move(options));
   backend_ = make_native_backend(*group_, *world_->settings().selector, kPlanCacheBytes);
 }

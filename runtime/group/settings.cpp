@@ -122,6 +122,10 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   if (!transports) return transports.status();
   settings.transports = *std::move(transports);
   TUTTI_RETURN_IF_ERROR(read_transport_settings(environment, settings.transport));
+  const auto boards = get_flag(environment, "TUTTI_BOARDS");
+  if (!boards) return boards.status();
+  settings.uses_boards = *boards;
+  settings.contract.emplace_back("TUTTI_BOARDS", *boards ? "on" : "off");
   const auto wait_mode = get_enum(environment, "TUTTI_WAIT");
   if (!wait_mode) return wait_mode.status();
   settings.wait_mode = *wait_mode;
@@ -143,6 +147,7 @@ WaitPolicy WorldSettings::wait_policy(int local_size, int cpu_count) const {
   if (wait_mode == "spin") policy = {~0U, 0, false};
   if (wait_mode == "yield") policy = {0, ~0U, false};
   if (wait_mode == "sleep") policy = {0, 0, true};
+  if (wait_mode == "yield" || wait_mode == "sleep") policy.line_polls = 1;
   if (spin_polls)
     policy.spin_polls = static_cast<std::uint32_t>(std::clamp<std::int64_t>(*spin_polls, 0, 1 << 30));
   return policy;

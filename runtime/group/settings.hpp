@@ -29,7 +29,8 @@ struct WorldSettings {
   CheckLevel check = CheckLevel::local;
   std::vector<std::string> transports;  // in order of preference; empty: automatic
   TransportSettings transport;
-  std::string wait_mode;  // auto, spin, yield or sleep
+  bool uses_boards = true;  // collectives in shared memory, not by messages, where ranks share it
+  std::string wait_mode;    // auto, spin, yield or sleep
   std::optional<std::int64_t> spin_polls;
   std::unique_ptr<const Selector> selector;
   // What all ranks must have equal, as (variable, text): compared when a world is made.

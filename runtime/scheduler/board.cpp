@@ -81,8 +81,8 @@ bool Boards::leave(BuriedBoard* buried) {
   for (std::uint32_t r = 0; r < size(); ++r) {
     if (r != rank_ && base_[r] != nullptr) head(r).left.fetch_add(1, std::memory_order_release);
   }
-  // Whoever leaves in order has nothing to revoke: peers may still be at work on each other's buffers. And the
-  // heads of peers are not to be looked at from here on.
+  // Whoever leaves in order has nothing to revoke: peers may still be at work on each other's buffers. And
+  // the heads of peers are not to be looked at from here on.
   state_ = State::absent;
   if (own_.empty()) return false;
   const bool is_refused = is_exchanged_ && std::any_of(places_.begin(), places_.end(),

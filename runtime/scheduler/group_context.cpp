@@ -21,7 +21,7 @@ GroupContext::GroupContext(Engine& engine, Options options)
   for (auto& by_peer : endpoints_) by_peer.resize(options_.peers.size());
   // Memory is shared where one transport with a heap reaches everybody.
   const Transport* common = nullptr;
-  bool is_common = size() > 1;
+  bool is_common = size() > 1 && options_.uses_boards;
   for (std::uint32_t r = 0; r < size(); ++r) {
     if (r == options_.rank) continue;
     if (common == nullptr) common = options_.peers[r].transport;

@@ -36,6 +36,7 @@ class GroupContext {
     std::vector<PeerAddress> peers;  // by rank; the own entry is unused
     std::uint32_t contract = 0;      // hash of what the group agreed on; part of every fingerprint
     std::chrono::milliseconds timeout{300000};
+    bool uses_boards = true;  // equal on all members, as all that follows
     LoweredLimits lowered_limits;
     BoardShape small_boards{kSlots, 128, std::size_t{16} << 10U};
     BoardShape bulk_boards{1, 128, std::size_t{512} << 10U};

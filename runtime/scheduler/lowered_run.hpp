@@ -112,8 +112,8 @@ class LoweredRun {
   std::uint64_t epoch_ = 0, stamp_ = 0, previous_stamp_ = 0, own_word_ = 0, peer_word_ = 0;
   std::size_t pc_ = 0;
   std::size_t slot_bytes_ = 0;
-  std::uint64_t done_count_ = 0, window_count_ = 0, next_count_ = 0;  // elements (of a block)
-  std::vector<std::byte*> bases_;                                     // by Base
+  std::uint64_t done_count_ = 0, window_count_ = 0;  // elements (of a block)
+  std::vector<std::byte*> bases_;                    // by Base
 
   // What a window looks like depends on the plan, the counts and the first element alone: kept for the next
   // run of the same signature.

@@ -35,6 +35,38 @@ Blocks make_blocks(const Case& c, std::uint32_t p) {
   return blocks;
 }
 
+// Buffers of a test that spend one call in shared memory: copied there, and back at the end.
+class Lodgers {
+ public:
+  Lodgers(SharedHeap& heap, std::size_t element_bytes) : heap_(heap), element_bytes_(element_bytes) {}
+  Lodgers(const Lodgers&) = delete;
+  Lodgers& operator=(const Lodgers&) = delete;
+  ~Lodgers() {
+    for (const Lodger& one : lodgers_) {
+      if (!one.home.empty())
+        std::memcpy(one.home.data(), one.memory.data() + element_bytes_, one.home.size());
+      heap_.release(one.memory);
+    }
+  }
+  Status add(std::byte* home, std::size_t bytes, std::byte** moved) {
+    // Aligned as elements are, no better.
+    auto memory = heap_.allocate(bytes + element_bytes_);
+    if (!memory) return memory.status();
+    lodgers_.push_back({ByteRange(home, bytes), *memory});
+    *moved = memory->data() + element_bytes_;
+    if (bytes != 0) std::memcpy(*moved, home, bytes);
+    return {};
+  }
+
+ private:
+  struct Lodger {
+    ByteRange home, memory;
+  };
+  SharedHeap& heap_;
+  std::size_t element_bytes_;
+  std::vector<Lodger> lodgers_;
+};
+
 class Exercise {
  public:
   Exercise(const Member& member, const Case& c, ReferenceCache& references)
@@ -101,8 +133,54 @@ class Exercise {
   std::string start(const void* input, void* output) {
     call_.input = input;
     call_.output = output;
+    Lodgers lodgers(*member_.engine->transport(0).caps().heap, width_);
+    if (std::string wrong = move_buffers(lodgers); !wrong.empty()) return wrong;
     const Status status = member_.run(call_, case_.row->name);
     return status ? std::string() : status.to_string();
+  }
+  // Elements that this rank's input, or output, spans if it has one.
+  std::uint64_t extent(bool is_input) const {
+    switch (call_.collective) {
+      case Collective::allgather:
+      case Collective::gather:
+        return is_input ? case_.count : blocks_.extent;
+      case Collective::reduce_scatter:
+      case Collective::scatter:
+        return is_input ? blocks_.extent : case_.count;
+      case Collective::alltoall:
+        return case_.count * p_;
+      default:
+        return case_.count;
+    }
+  }
+  std::string move_buffers(Lodgers& lodgers) {
+    const auto* input = static_cast<const std::byte*>(call_.input);
+    auto* output = static_cast<std::byte*>(call_.output);
+    const std::size_t input_bytes = extent(true) * width_, output_bytes = extent(false) * width_;
+    std::byte* moved = nullptr;
+    Status status;
+    if (call_.in_place && input != nullptr && output != nullptr) {
+      // One lies within the other.
+      const bool is_input_larger = input_bytes > output_bytes;
+      std::byte* const larger = is_input_larger ? const_cast<std::byte*>(input) : output;
+      if (!(is_input_larger ? case_.maps_input : case_.maps_output)) return {};
+      status = lodgers.add(larger, std::max(input_bytes, output_bytes), &moved);
+      if (!status) return status.to_string();
+      call_.input = moved + (input - larger);
+      call_.output = moved + (output - larger);
+      return {};
+    }
+    if (case_.maps_input && input != nullptr) {
+      status = lodgers.add(const_cast<std::byte*>(input), input_bytes, &moved);
+      if (!status) return status.to_string();
+      call_.input = moved;
+    }
+    if (case_.maps_output && output != nullptr) {
+      status = lodgers.add(output, output_bytes, &moved);
+      if (!status) return status.to_string();
+      call_.output = moved;
+    }
+    return {};
   }
   std::string same(const Bytes& expected, const std::byte* found, const char* what) const {
     return std::equal(expected.begin(), expected.end(), found) ? std::string()
@@ -253,9 +331,10 @@ class Exercise {
 }  // namespace
 
 std::string describe(const Case& c) {
-  return fmt::format("{} {}, {}, count {}, root {}{}{}", to_string(c.row->collective), c.row->name,
+  return fmt::format("{} {}, {}, count {}, root {}{}{}{}{}", to_string(c.row->collective), c.row->name,
                      c.flavour->name, c.count, c.root, c.in_place ? ", in place" : "",
-                     c.has_counts ? ", uneven counts" : "");
+                     c.has_counts ? ", uneven counts" : "", c.maps_input ? ", input mapped" : "",
+                     c.maps_output ? ", output mapped" : "");
 }
 
 std::string exercise(const Member& member, const Case& c, ReferenceCache& references, Bytes* result) {

@@ -17,6 +17,10 @@ struct Case {
   bool in_place = false;
   bool has_counts =
       false;  // v-variant: block b has (count * (b + 1) / p + b) elements, with gaps between the blocks
+  // This rank's buffers lie in the transport's shared heap during the call; for equal counts only. In place
+  // what counts is the larger of the two.
+  bool maps_input = false;
+  bool maps_output = false;
 };
 std::string describe(const Case& c);
 

@@ -41,10 +41,14 @@ std::vector<Case> cases_of(const AlgorithmRow& row, std::uint32_t p) {
   return cases;
 }
 
-void run_all(WorldTransport transport) {
+void run_all(WorldTransport transport, bool uses_boards) {
   const std::uint32_t p = GENERATE(1U, 2U, 3U, 4U, 5U, 7U, 8U);
   CAPTURE(p);
-  World world(transport, p);
+  World::Adjust adjust;
+  adjust.group = [uses_boards](std::uint32_t, GroupContext::Options& group) {
+    group.uses_boards = uses_boards;
+  };
+  World world(transport, p, World::oversubscribed(), {}, adjust);
   ReferenceCache references;
   std::uint64_t number = p * 1000003ULL;
   for (const AlgorithmRow& row : catalog()) {
@@ -72,11 +76,17 @@ void run_all(WorldTransport transport) {
 
 }  // namespace
 
-TEST_CASE("rows agree with the serial reference on inproc", "[collectives][inproc]") {
-  run_all(WorldTransport::inproc);
+TEST_CASE("rows agree with the serial reference on boards, inproc", "[collectives][inproc]") {
+  run_all(WorldTransport::inproc, true);
 }
-TEST_CASE("rows agree with the serial reference on shm", "[collectives][shm]") {
-  run_all(WorldTransport::shm);
+TEST_CASE("rows agree with the serial reference on boards, shm", "[collectives][shm]") {
+  run_all(WorldTransport::shm, true);
+}
+TEST_CASE("rows agree with the serial reference as messages, inproc", "[collectives][inproc]") {
+  run_all(WorldTransport::inproc, false);
+}
+TEST_CASE("rows agree with the serial reference as messages, shm", "[collectives][shm]") {
+  run_all(WorldTransport::shm, false);
 }
 
 }  // namespace tutti::test

@@ -1,7 +1,13 @@
 // The conformance suite of the transport seam, second half: control messages, opening and closing, sleeping,
 // shared memory and traffic of many ranks. Knows no transport's inside.
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <deque>
@@ -342,6 +348,82 @@ TEST_CASE("heap memory is zeroed, aligned, found, and visible through the peer's
     seen[199] = std::byte{0xa5};
     if (!self.barrier()) return "barrier";
     if ((*memory)[249] != std::byte{0xa5}) return "a write through the window is not seen by the owner";
+    return self.barrier() ? "" : "barrier";
+  });
+  CHECK(answer == "");
+}
+
+TEST_CASE("a window tells whether its peer sleeps, control wakes it, and closing shows") {
+  const std::string answer = run_ranks(setup_from_environment(), 2, [](Rank& self) -> std::string {
+    SharedHeap* heap = self.transport->caps().heap;
+    if (heap == nullptr) return {};
+    const auto memory = heap->allocate(4096);
+    SharedHeap::Place place;
+    if (!memory || !heap->locate(memory->data(), memory->size(), &place)) return "no memory";
+    if (std::string why = self.open_all(); !why.empty()) return why;
+    Endpoint& other = self.peer(1 - self.rank);
+    // Both have allocated alike, so the place is the peer's, too.
+    if (!self.wait_until([&] { return !other.window(place.segment).memory.empty(); })) return "no window";
+    const PeerWindow window = other.window(place.segment);
+    if (window.is_sleeping == nullptr || window.is_gone) return "not as it is";
+    const auto is_asleep = [&] {  // read as PeerWindow wants it
+      return (window.needs_fence ? window.is_sleeping->fetch_add(0, std::memory_order_acq_rel)
+                                 : window.is_sleeping->load(std::memory_order_acquire)) != 0;
+    };
+    if (!self.barrier()) return "barrier";
+    auto* const flag = reinterpret_cast<std::atomic<std::uint32_t>*>(memory->data());
+    auto* const theirs = reinterpret_cast<std::atomic<std::uint32_t>*>(window.memory.data() + place.offset);
+    for (std::uint32_t round = 1; round <= 30; ++round) {
+      if (self.rank == 1) {
+        if (!self.wait_until(is_asleep)) return "the peer does not fall asleep";
+        theirs->store(round, std::memory_order_release);
+        if (is_asleep()) self.control(other, {});
+        continue;
+      }
+      // Sleeps until its memory says that somebody was there: no message brings what was published.
+      while (flag->load(std::memory_order_acquire) < round) {
+        const ArmResult armed = self.transport->arm(0);
+        const Waitable on = self.transport->waitable(0);
+        if (on.futex_word == nullptr) return "memory transports sleep on a futex";
+        if (armed.is_armed && flag->load(std::memory_order_acquire) < round) {
+          const timespec limit{60, 0};
+          const long woken =
+              ::syscall(SYS_futex, on.futex_word, FUTEX_WAIT, armed.futex_value, &limit, nullptr, 0);
+          if (woken != 0 && errno == ETIMEDOUT) return "not woken";
+        }
+        self.progress();
+      }
+    }
+    if (!self.barrier()) return "barrier";
+    if (!self.wait_until([&] { return !is_asleep(); }) || !self.barrier()) return "said to sleep";
+    if (self.rank == 0) {
+      other.close(false);
+      return other.window(place.segment).is_gone ? "" : "a closed endpoint shows a living peer";
+    }
+    return self.wait_until([&] { return other.window(place.segment).is_gone; }) ? "" : "still there";
+  });
+  CHECK(answer == "");
+}
+
+TEST_CASE("who only looks at windows, and did so before the peer opened its side, sees it close") {
+  const std::string answer = run_ranks(setup_from_environment(), 2, [](Rank& self) -> std::string {
+    if (self.transport->caps().heap == nullptr) return {};
+    if (self.rank == 1 && !self.barrier()) return "barrier";
+    if (std::string why = self.open_all(); !why.empty()) return why;
+    Endpoint& other = self.peer(1 - self.rank);
+    if (self.rank == 0) {
+      // Ranks of one process reach the peer's memory already now, others when it has opened its side.
+      for (int looks = 0; looks < 100; ++looks) {
+        other.window(0);
+        self.progress();
+      }
+      if (!self.barrier()) return "barrier";
+    }
+    if (other.window(0).is_gone) return "gone before it closed";
+    if (!self.barrier()) return "barrier";
+    if (self.rank == 1) other.close(false);
+    if (self.rank == 0 && !self.wait_until([&] { return other.window(0).is_gone; }))
+      return "the closed peer does not show";
     return self.barrier() ? "" : "barrier";
   });
   CHECK(answer == "");

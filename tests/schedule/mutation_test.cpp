@@ -20,6 +20,13 @@ std::vector<Schedule> lowered_two_shot(std::uint32_t p, bool in_place) {
   return *std::move(lowered);
 }
 
+std::vector<Schedule> staged_one_shot(std::uint32_t p) {
+  auto lowered = lower_for_shared_memory(emit_row(Collective::allreduce, "one_shot", p), Sharing::scratch);
+  INFO(lowered.status().message());
+  REQUIRE(lowered.is_ok());
+  return *std::move(lowered);
+}
+
 // The number of the first line that begins so.
 std::size_t find_line(const Lines& lines, std::string_view start) {
   for (std::size_t i = 0; i < lines.size(); ++i)
@@ -203,4 +210,63 @@ TEST_CASE("a false mark of fusion") {
     break;
   }
   CHECK_THAT(verdict(ranks), Contains("rank 0") && Contains("fused") && Contains("not safe"));
+}
+
+TEST_CASE("staged: touching more than another rank's scratch") {
+  const auto good = staged_one_shot(3);
+  REQUIRE(verdict(good).empty());
+  const auto last_of = [](const Lines& lines) { return lines.size() - 1; };
+  auto ranks = good;
+  ranks[1] = edit(good[1], [&](Lines& lines) {
+    lines[last_of(lines)] = "reduce output[0] = input@0[0] + input[0] + scratch@2.0[0]";
+  });
+  CHECK_THAT(verdict(ranks), Contains("rank 1") && Contains("reads input block 0 of rank 0") &&
+                                 Contains("staged ranks read each other's scratch and nothing else"));
+  ranks[1] = edit(good[1], [&](Lines& lines) {
+    lines[last_of(lines)] = "reduce output[0] = output@0[0] + input[0] + scratch@2.0[0]";
+  });
+  CHECK_THAT(verdict(ranks), Contains("rank 1") && Contains("reads output block 0 of rank 0") &&
+                                 Contains("staged ranks read each other's scratch and nothing else"));
+  ranks[1] = edit(good[1], [&](Lines& lines) { lines.push_back("copy scratch@0.0[0] = input[0]"); });
+  CHECK_THAT(verdict(ranks), Contains("rank 1") && Contains("writes scratch slot 0 of rank 0") &&
+                                 Contains("staged ranks read each other's scratch and nothing else"));
+}
+
+TEST_CASE("staged: hearing from all, claimed wrongly") {
+  // The last step of rank 0 no longer needs rank 2: without its await, nothing says that rank 2 has entered.
+  auto ranks = build(Collective::broadcast, 3, 1, false, [](Builder& b) {
+    if (b.rank() != 0) return b.recv(0, b.output(0));
+    for (const std::uint32_t peer : {1U, 2U}) b.send(peer, b.input(0));
+    b.copy(b.output(0), b.input(0));
+  });
+  auto lowered = lower_for_shared_memory(ranks, Sharing::scratch);
+  REQUIRE(lowered.is_ok());
+  REQUIRE(verdict(*lowered).empty());
+  for (const Schedule& s : *lowered) CHECK_FALSE(s.hears_from_all);
+  for (std::uint32_t r = 0; r < 3; ++r) {
+    auto claimed = *lowered;
+    claimed[r].hears_from_all = true;
+    CHECK_THAT(verdict(claimed), Contains("rank " + std::to_string(r) + " claims to hear from all ranks") &&
+                                     Contains("has entered"));
+  }
+  // An allreduce hears from all; not without the await.
+  auto reduced = staged_one_shot(3);
+  for (const Schedule& s : reduced) CHECK(s.hears_from_all);
+  reduced[1] = edit(reduced[1], [](Lines& lines) {
+    lines.erase(lines.begin() + static_cast<long>(find_line(lines, "await 1 of 2")));
+    lines.back() = "reduce output[0] = scratch@0.0[0] + input[0]";
+  });
+  CHECK_THAT(verdict(reduced), Contains("rank 1"));
+}
+
+TEST_CASE("staged: every await that is taken out is missed") {
+  const auto good = staged_one_shot(4);
+  for (std::uint32_t r = 0; r < 4; ++r) {
+    for (std::size_t i = 0; i < good[r].steps.size(); ++i) {
+      if (good[r].steps[i].verb != Verb::await) continue;
+      auto broken = good;
+      broken[r] = edit(good[r], [i](Lines& lines) { lines.erase(lines.begin() + static_cast<long>(i)); });
+      CHECK_THAT(verdict(broken), Contains("has entered") || Contains("order them"));
+    }
+  }
 }

@@ -43,16 +43,25 @@ class World {
   // Decorates each rank's transport, for fault injection; may be empty.
   using Decorate = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>, std::uint32_t rank)>;
 
+  // Changes what ranks are made with, by rank; each may be empty.
+  struct Adjust {
+    std::function<void(std::uint32_t rank, MemoryOptions&)> memory;
+    std::function<void(std::uint32_t rank, GroupContext::Options&)> group;
+  };
+
   World(WorldTransport kind, std::uint32_t size, const Engine::Options& options = oversubscribed(),
-        const Decorate& decorate = {}) {
+        const Decorate& decorate = {}, const Adjust& adjust = {}) {
     std::vector<std::unique_ptr<Transport>> transports;
     const auto fabric = make_inproc_fabric();
     for (std::uint32_t r = 0; r < size; ++r) {
       std::unique_ptr<Transport> made;
+      MemoryOptions memory;
+      if (adjust.memory) adjust.memory(r, memory);
       if (kind == WorldTransport::inproc) {
-        made = *make_inproc_transport(fabric);
+        made = *make_inproc_transport(fabric, memory);
       } else {
         ShmOptions shm;
+        shm.memory = memory;
         shm.registry = fabric;
         made = *make_shm_transport(shm);
       }
@@ -72,6 +81,7 @@ class World {
       group.context = 7;
       group.rank = r;
       for (std::uint32_t q = 0; q < size; ++q) group.peers.push_back({transport, addresses[q]});
+      if (adjust.group) adjust.group(r, group);
       member->group = std::make_unique<GroupContext>(*member->engine, std::move(group));
       member->selector = std::make_unique<Selector>(*Selector::make({}));
       member->backend = make_native_backend(*member->group, *member->selector, std::size_t{64} << 20U);

@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::uint32_t kAllRootsUpTo = 17;  // beyond, the first, the middle and the last rank stand for all
 
+constexpr std::uint32_t kMostLowered = 64, kAllRootsLowered = 17;
+
 struct Tally {
   std::uint64_t instances = 0;
   std::uint64_t steps = 0;
@@ -64,6 +66,11 @@ void prove_row(const AlgorithmRow& row, std::uint32_t size, bool has_fault, Tall
       if (ranks) {
         if (has_fault) seed_fault(*ranks);
         status = prove(row, instance, *ranks);
+        // Lowering looks at all ranks at once: one root of many is enough, as for all roots it is the same
+        // walk.
+        const bool is_lowered_too =
+            size <= kMostLowered && !in_place && (size <= kAllRootsLowered || root == 0);
+        if (status && is_lowered_too) status = prove_lowered(row, instance, *ranks);
         for (const Schedule& schedule : *ranks) tally.steps += schedule.steps.size();
       }
       ++tally.instances;

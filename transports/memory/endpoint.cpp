@@ -143,9 +143,11 @@ ByteRange MemoryEndpoint::peer_segment(std::uint32_t segment) {
 PeerWindow MemoryEndpoint::window(std::uint32_t segment) {
   check_peer();
   PeerWindow found;
-  found.is_gone = is_failed_ || is_peer_closed();
   found.memory = peer_segment(segment);
-  if (peer_page_ == nullptr) try_link();
+  // Nobody who only looks through windows ever links otherwise, and without a link a peer is not seen to
+  // close.
+  if (!is_closed_) try_link();
+  found.is_gone = is_failed_ || is_peer_closed();
   if (peer_page_ == nullptr) {
     found.memory = {};  // publishing there could not wake anybody
     return found;

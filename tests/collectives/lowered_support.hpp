@@ -1,0 +1,59 @@
+// What the tests of lowered operations share: which forms a row has, how many epochs a rank's boards have
+// seen. Knows no transport's inside.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/algorithms/prove.hpp"
+#include "runtime/schedule/passes/lower.hpp"
+#include "runtime/scheduler/lowered_plan.hpp"
+#include "tests/support/world.hpp"
+
+namespace tutti::test {
+
+// The forms in which the native backend runs an algorithm where memory is shared.
+struct Forms {
+  bool is_staged = false;
+  bool is_mapped = false;
+};
+
+inline std::vector<Schedule> lowered_row(const AlgorithmRow& row, std::uint32_t p, std::uint32_t root,
+                                         Sharing sharing) {
+  Instance instance;
+  instance.size = p;
+  instance.root = root;
+  instance.params = default_params(row);
+  auto ranks = emit_all(row, instance);
+  if (!ranks) return {};
+  auto lowered = lower_for_shared_memory(*ranks, sharing);
+  return lowered ? *std::move(lowered) : std::vector<Schedule>{};
+}
+
+inline Forms forms_of(const AlgorithmRow& row, std::uint32_t p, std::uint32_t root) {
+  const auto has_plan = [&](Sharing sharing) {
+    const auto lowered = lowered_row(row, p, root, sharing);
+    if (lowered.empty() || !is_right_in_place(lowered)) return false;
+    const auto plan = compile_lowered(lowered, 0, GroupContext::Options{}.small_boards.lines);
+    return plan.is_ok() && (sharing == Sharing::scratch || plan->staging_slots == 0);
+  };
+  Forms forms;
+  forms.is_staged = has_plan(Sharing::scratch);
+  forms.is_mapped = forms.is_staged && has_plan(Sharing::buffers);
+  return forms;
+}
+
+// Epochs that this rank has ended on its boards, of both kinds. A mapped operation takes one. Where some
+// rank's buffers cannot be mapped, finding that out takes one, and every window of the staged plan another.
+inline std::uint64_t epochs_of(const Member& member) {
+  std::uint64_t epochs = 0;
+  for (const bool is_bulk : {false, true}) {
+    const Boards& boards = member.group->shown_boards(is_bulk);
+    if (boards.state() != Boards::State::linked) continue;
+    for (std::uint32_t slot = 0; slot < boards.shape().slots; ++slot)
+      epochs += boards.ended(member.rank, slot).load(std::memory_order_acquire);
+  }
+  return epochs;
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,417 @@
+// Lowered operations under way: boards that are refused, left and reaped, many operations in flight, ranks
+// that leave or fail while others touch their buffers. Knows no algorithm but by name.
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "tests/collectives/lowered_support.hpp"
+#include "tests/collectives/scheduler_support.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/test_fraction.hpp"
+
+namespace tutti::test {
+namespace {
+
+using Words = std::vector<std::uint32_t>;
+
+// Words in the transport's shared heap, or ordinary ones.
+class WordBuffer {
+ public:
+  WordBuffer(const Member& member, bool is_mapped, std::size_t count) {
+    SharedHeap* heap = member.engine->transport(0).caps().heap;
+    if (is_mapped && count != 0) {
+      auto memory = heap->allocate(count * sizeof(std::uint32_t));
+      if (memory) {
+        heap_ = heap;
+        memory_ = *memory;
+        words_ = {reinterpret_cast<std::uint32_t*>(memory_.data()), count};
+        return;
+      }
+    }
+    ordinary_.resize(count);
+    words_ = ordinary_;
+  }
+  WordBuffer(WordBuffer&& other) noexcept
+      : heap_(std::exchange(other.heap_, nullptr)),
+        memory_(other.memory_),
+        ordinary_(std::move(other.ordinary_)),
+        words_(other.words_) {}
+  WordBuffer(const WordBuffer&) = delete;
+  WordBuffer& operator=(const WordBuffer&) = delete;
+  WordBuffer& operator=(WordBuffer&&) = delete;
+  ~WordBuffer() {
+    if (heap_ != nullptr) heap_->release(memory_);
+  }
+  std::span<std::uint32_t> words() const { return words_; }
+
+ private:
+  SharedHeap* heap_ = nullptr;
+  ByteRange memory_;
+  Words ordinary_;
+  std::span<std::uint32_t> words_;
+};
+
+// What rank r contributes as element i of operation n.
+std::uint32_t value_of(std::uint32_t rank, std::uint32_t n, std::size_t i) {
+  return (rank + 1) * 1000003U + n * 7919U + static_cast<std::uint32_t>(i) * 13U;
+}
+
+std::uint32_t sum_of(std::uint32_t ranks, std::uint32_t n, std::size_t i) {
+  std::uint32_t sum = 0;
+  for (std::uint32_t r = 0; r < ranks; ++r) sum += value_of(r, n, i);
+  return sum;
+}
+
+// One operation of a mixed sequence that all ranks draw alike: made, started, and judged when it is complete.
+class Mixed {
+ public:
+  Mixed(const Member& member, std::uint32_t number, std::mt19937& random)
+      : member_(member),
+        number_(number),
+        collective_(kKinds[random() % std::size(kKinds)]),
+        root_(static_cast<std::uint32_t>(random() % member.size)),
+        count_(kCounts[random() % std::size(kCounts)]),
+        is_mapped_(random() % 2 != 0),
+        input_(member, is_mapped_, blocks(true) * count_),
+        output_(member, is_mapped_, blocks(false) * count_) {
+    for (std::size_t i = 0; i < input_.words().size(); ++i)
+      input_.words()[i] = value_of(member.rank, number, i);
+    std::fill(output_.words().begin(), output_.words().end(), 0xdeadbeefU);
+  }
+
+  Status start() {
+    Call call;
+    call.collective = collective_;
+    call.dtype = Dtype::u32;
+    call.root = root_;
+    call.count = collective_ == Collective::barrier ? 0 : count_;
+    call.input = input_.words().data();
+    call.output = output_.words().data();
+    auto work = member_.backend->start(call, {});
+    if (!work) return work.status();
+    work_ = *std::move(work);
+    return {};
+  }
+
+  std::string finish() {
+    if (Status s = work_->wait(Clock::now() + kPatience); !s) return describe() + s.to_string();
+    for (std::size_t i = 0; i < output_.words().size(); ++i) {
+      if (output_.words()[i] != expected(i))
+        return fmt::format("{}element {} is {:#x}, expected {:#x}", describe(), i, output_.words()[i],
+                           expected(i));
+    }
+    return {};
+  }
+
+ private:
+  static constexpr Collective kKinds[] = {
+      Collective::allreduce, Collective::broadcast, Collective::broadcast, Collective::gather,
+      Collective::reduce,    Collective::barrier,   Collective::scatter,   Collective::reduce_scatter,
+      Collective::allgather, Collective::alltoall,  Collective::scan};
+  static constexpr std::size_t kCounts[] = {1, 2, 11, 12, 13, 100, 700, 3000, 20000};
+
+  // What this rank's buffer holds, in units of `count`.
+  std::size_t blocks(bool is_input) const {
+    const bool is_root = member_.rank == root_;
+    switch (collective_) {
+      case Collective::barrier:
+        return 0;
+      case Collective::broadcast:
+        return is_input && !is_root ? 0 : 1;
+      case Collective::reduce:
+        return is_input || is_root ? 1 : 0;
+      case Collective::gather:
+        return is_input ? 1 : is_root ? member_.size : 0;
+      case Collective::allgather:
+        return is_input ? 1 : member_.size;
+      case Collective::scatter:
+        return !is_input ? 1 : is_root ? member_.size : 0;
+      case Collective::reduce_scatter:
+        return is_input ? member_.size : 1;
+      case Collective::alltoall:
+        return member_.size;
+      default:
+        return 1;
+    }
+  }
+  std::uint32_t expected(std::size_t i) const {
+    const std::size_t block = i / count_, within = i % count_, own = member_.rank * count_;
+    switch (collective_) {
+      case Collective::broadcast:
+        return value_of(root_, number_, i);
+      case Collective::gather:
+      case Collective::allgather:
+        return value_of(static_cast<std::uint32_t>(block), number_, within);
+      case Collective::scatter:
+        return value_of(root_, number_, own + i);
+      case Collective::reduce_scatter:
+        return sum_of(member_.size, number_, own + i);
+      case Collective::alltoall:
+        return value_of(static_cast<std::uint32_t>(block), number_, own + within);
+      case Collective::scan:
+        return sum_of(member_.rank + 1, number_, i);
+      default:
+        return sum_of(member_.size, number_, i);
+    }
+  }
+  std::string describe() const {
+    return fmt::format("operation {}, {} of {}, root {}{}: ", number_, to_string(collective_), count_, root_,
+                       is_mapped_ ? ", mapped" : "");
+  }
+
+  const Member& member_;
+  std::uint32_t number_;
+  Collective collective_;
+  std::uint32_t root_;
+  std::size_t count_;
+  bool is_mapped_;
+  WordBuffer input_, output_;
+  WorkRef work_;
+};
+
+// Batches of mixed operations in flight, waited for in an order of this rank's own.
+std::string run_mixed(Member& member, std::uint32_t batches) {
+  std::mt19937 shared(4711), own(member.rank);
+  std::uint32_t number = 0;
+  for (std::uint32_t batch = 0; batch < batches; ++batch) {
+    std::vector<Mixed> operations;
+    const std::size_t in_flight = 1 + shared() % 24;
+    operations.reserve(in_flight);
+    for (std::size_t i = 0; i < in_flight; ++i) {
+      operations.emplace_back(member, number++, shared);
+      if (Status s = operations.back().start(); !s) return s.to_string();
+      if (own() % 16 == 0) std::this_thread::yield();
+    }
+    std::vector<Mixed*> order;
+    for (Mixed& operation : operations) order.push_back(&operation);
+    if (batch % 3 != 0) std::shuffle(order.begin(), order.end(), own);
+    std::string wrong;
+    for (Mixed* operation : order) {
+      // The others' buffers must outlive a failure, too: go on.
+      if (std::string report = operation->finish(); wrong.empty()) wrong = report;
+    }
+    if (!wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+// A big allreduce of words that are all shared; `limits` of the usual kind map it.
+constexpr std::size_t kBigCount = 200000;
+Call big_allreduce(const WordBuffer& input, const WordBuffer& output) {
+  Call call;
+  call.dtype = Dtype::u32;
+  call.input = input.words().data();
+  call.output = output.words().data();
+  call.count = input.words().size();
+  return call;
+}
+
+Boards::State state_of(const Member& member, bool is_bulk) {
+  return member.group->shown_boards(is_bulk).state();
+}
+
+}  // namespace
+
+TEST_CASE("mixed operations in flight keep their areas apart", "[lowered]") {
+  const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);
+  const auto p = GENERATE(2U, 3U, 4U);
+  CAPTURE(static_cast<int>(kind), p);
+  World world(kind, p);
+  REQUIRE(world.run([&](Member& member) { return run_mixed(member, is_selected(1) ? 250 : 25); }) == "");
+  for (std::uint32_t r = 0; r < p; ++r) {
+    for (const bool is_bulk : {false, true})
+      CHECK(state_of(world.member(r), is_bulk) == Boards::State::linked);
+  }
+}
+
+TEST_CASE("where one rank has no memory for a board all ranks fall back to messages", "[lowered]") {
+  const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);
+  const bool has_small = GENERATE(false, true);
+  const auto poor = GENERATE(0U, 2U);
+  CAPTURE(static_cast<int>(kind), has_small, poor);
+  const GroupContext::Options usual;
+  World::Adjust adjust;
+  adjust.memory = [&](std::uint32_t rank, MemoryOptions& options) {
+    // Room for no board, or for the small ones.
+    if (rank == poor) options.heap_bytes = has_small ? usual.small_boards.total_bytes() + 4096 : 4096;
+  };
+  World world(kind, 3, World::oversubscribed(), {}, adjust);
+  REQUIRE(world.run([&](Member& member) { return run_mixed(member, 20); }) == "");
+  for (std::uint32_t r = 0; r < 3; ++r) {
+    CHECK(state_of(world.member(r), false) == (has_small ? Boards::State::linked : Boards::State::refused));
+    CHECK(state_of(world.member(r), true) == Boards::State::refused);
+  }
+}
+
+TEST_CASE("boards are given back when all peers have left, also those that were refused", "[lowered]") {
+  const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);
+  const bool has_poor_rank = GENERATE(false, true);
+  CAPTURE(static_cast<int>(kind), has_poor_rank);
+  constexpr std::uint32_t kRanks = 3;
+  const GroupContext::Options usual;
+  World::Adjust adjust;
+  // The usual heap has room for the boards of two groups at once.
+  const std::size_t heap_bytes = 2 * usual.small_boards.total_bytes() + 8192;
+  adjust.memory = [&](std::uint32_t rank, MemoryOptions& options) {
+    options.heap_bytes = has_poor_rank && rank == 1 ? 4096 : heap_bytes;
+  };
+  World world(kind, kRanks, World::oversubscribed(), {}, adjust);
+  std::barrier<> all_gone(kRanks);
+  std::vector<std::vector<Group>> groups;
+  for (std::uint64_t n = 0; n < 12; ++n) groups.push_back(make_groups(world, 100 + n));
+  const auto wanted = has_poor_rank ? Boards::State::refused : Boards::State::linked;
+  CHECK(world.run([&](Member& member) -> std::string {
+    std::string wrong;
+    for (std::size_t n = 0; n < groups.size(); ++n) {
+      Group& group = groups[n][member.rank];
+      std::vector<std::int32_t> vector(8, static_cast<std::int32_t>(n));
+      Call call = allreduce_of(vector, vector);
+      call.collective = Collective::broadcast;  // its root may leave first
+      call.in_place = true;
+      call.root = static_cast<std::uint32_t>(n % kRanks);
+      if (Status s = group.run(call); !s && wrong.empty()) wrong = s.to_string();
+      if (group.context->shown_boards(false).state() != wanted && wrong.empty())
+        wrong = fmt::format("group {} has other boards than wanted", n);
+      group.backend.reset();
+      group.context.reset();
+      all_gone.arrive_and_wait();
+    }
+    // Boards that a peer of the last group may have seen are given back when the next is made; refused ones
+    // at once.
+    if (has_poor_rank && member.rank != 1) {
+      SharedHeap* heap = member.engine->transport(0).caps().heap;
+      const auto all = heap->allocate(heap_bytes);
+      if (!all) return wrong + all.status().to_string();
+      heap->release(*all);
+    }
+    return wrong;
+  }) == "");
+}
+
+TEST_CASE("who is through with a mapped operation may leave while others still finish it", "[lowered]") {
+  World world(WorldTransport::inproc, 4);
+  std::vector<WordBuffer> buffers;
+  std::vector<WorkRef> works;
+  const auto start_all = [&](std::initializer_list<std::uint32_t> order) {
+    for (const std::uint32_t r : order) {
+      Call call;
+      call.collective = Collective::broadcast;
+      call.dtype = Dtype::u32;
+      call.in_place = true;
+      call.input = call.output = buffers[r].words().data();
+      call.count = kBigCount;
+      auto work = world.member(r).backend->start(call, {"chain"});
+      REQUIRE(work.is_ok());
+      works[r] = *std::move(work);
+    }
+  };
+  for (std::uint32_t r = 0; r < 4; ++r) buffers.emplace_back(world.member(r), true, kBigCount);
+  works.resize(4);
+  // One thread plays all ranks. The first operation links the boards.
+  const auto drive = [&](std::initializer_list<std::uint32_t> ranks, std::uint32_t until) {
+    const auto deadline = Clock::now() + kPatience;
+    while (!works[until]->test() && Clock::now() < deadline)
+      for (const std::uint32_t r : ranks) works[r]->test();
+    return works[until]->test();
+  };
+  start_all({0, 1, 2, 3});
+  for (std::uint32_t r = 0; r < 4; ++r) REQUIRE(drive({0, 1, 2, 3}, r));
+  const std::uint64_t before = epochs_of(world.member(3));
+  // The last of the chain announces its buffers and then stays behind; the first is through and leaves.
+  std::fill(buffers[0].words().begin(), buffers[0].words().end(), 77U);
+  start_all({3, 2, 1, 0});
+  REQUIRE(drive({0, 1, 2}, 0));
+  CHECK(!works[3]->is_complete());
+  world.member(0).backend.reset();
+  world.member(0).group.reset();
+  for (const std::uint32_t r : {1U, 2U, 3U}) {
+    REQUIRE(drive({1, 2, 3}, r));
+    CHECK(works[r]->status().to_string() == Status().to_string());
+    CHECK(std::count(buffers[r].words().begin(), buffers[r].words().end(), 77U) == kBigCount);
+  }
+  CHECK(epochs_of(world.member(3)) == before + 1);  // it was the mapped form
+}
+
+TEST_CASE("a rank that leaves while others wait for it in a lowered operation is named", "[lowered]") {
+  const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);
+  const std::size_t count = GENERATE(std::size_t{4}, std::size_t{3000}, kBigCount);
+  const bool is_mapped = GENERATE(false, true);
+  CAPTURE(static_cast<int>(kind), count, is_mapped);
+  World world(kind, 2);
+  const std::string report = world.run([&](Member& member) -> std::string {
+    const WordBuffer input(member, is_mapped, count), output(member, is_mapped, count);
+    const Call call = big_allreduce(input, output);
+    if (Status s = member.run(call); !s) return s.to_string();
+    if (member.rank == 1) {
+      member.backend.reset();
+      member.group.reset();
+      return {};
+    }
+    const Status s = member.run(call);
+    if (s.code() != StatusCode::peer_failed || s.peer() != 1) return "not named: " + s.to_string();
+    return {};
+  });
+  CHECK(report == "");
+}
+
+TEST_CASE("a group that fails during mapped operations lets nobody touch its buffers", "[lowered]") {
+  const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);
+  const auto p = GENERATE(2U, 3U);
+  const std::uint32_t rounds = is_selected(1) ? 20 : 4;
+  for (std::uint32_t round = 0; round < rounds; ++round) {
+    CAPTURE(static_cast<int>(kind), p, round);
+    World world(kind, p);
+    std::atomic<bool> is_running{false};
+    std::atomic<std::uint32_t> survivors{p - 1};
+    const std::uint32_t victim = round % p;
+    const Status cause(StatusCode::aborted, "enough of this");
+    std::thread other([&] {
+      while (!is_running.load()) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::microseconds(round * 150));
+      world.member(victim).group->fail(cause);
+    });
+    const std::string report = world.run([&](Member& member) -> std::string {
+      const WordBuffer input(member, true, kBigCount), output(member, true, kBigCount);
+      std::fill(input.words().begin(), input.words().end(), 1U);
+      const Call call = big_allreduce(input, output);
+      Status s;
+      bool is_refused = false;  // the group had failed before the call: then nothing was under way
+      do {
+        const auto work = member.backend->start(call, {});
+        is_refused = !work;
+        s = work ? (*work)->wait(Clock::now() + kPatience) : work.status();
+        is_running.store(true);
+      } while (s);
+      std::string wrong;
+      if (member.rank == victim) {
+        if (s.message() != cause.message()) wrong = "another cause: " + s.to_string();
+        // The buffers are the caller's again, while its peers find out.
+        std::fill(input.words().begin(), input.words().end(), 0xabababU);
+        std::fill(output.words().begin(), output.words().end(), 0xcdcdcdU);
+        // A group with nothing under way has nothing to close; the group layer tells the others.
+        for (std::uint32_t r = 0; r < p && is_refused; ++r) world.member(r).group->fail(cause);
+        const auto patience = Clock::now() + kPatience;
+        while (survivors.load() != 0 && Clock::now() < patience) std::this_thread::yield();
+        const auto stay = [](const WordBuffer& buffer, std::uint32_t word) {
+          return std::count(buffer.words().begin(), buffer.words().end(), word) == kBigCount;
+        };
+        if (survivors.load() != 0) wrong += "; the others do not notice";
+        if (!stay(input, 0xabababU) || !stay(output, 0xcdcdcdU)) wrong += "; a buffer was touched";
+      } else {
+        if (s.code() != StatusCode::peer_failed && s.message() != cause.message())
+          wrong = "unexpected: " + s.to_string();
+        // Others wait for this one in their turn.
+        member.group->fail(s);
+        survivors.fetch_sub(1);
+      }
+      return wrong;
+    });
+    other.join();
+    REQUIRE(report == "");
+  }
+}
+
+}  // namespace tutti::test
