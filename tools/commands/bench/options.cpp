@@ -92,7 +92,7 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
   app.add_flag("--in-place", o.in_place, "the output is also the input");
   app.add_flag("--check", o.is_checked, "verify results bit by bit before and after timing");
   app.add_option("--iters", w.iterations,
-                 "timed calls of each size (default: at most 200, as many as fit into the budget)");
+                 "timed calls of each size (default: as many as fit into the budget, at most 200, with --b2b 20000)");
   app.add_option("--warmup", o.loop.warmup_count, "calls before timing")->capture_default_str();
   app.add_option("--budget", o.loop.budget_seconds, "seconds for each size, about")->capture_default_str();
   auto* b2b =
@@ -205,6 +205,9 @@ Status take_modes(const Words& w, BenchOptions& o) {
   if (w.is_hot) o.loop.mode = bench::Mode::hot;
   if (w.iterations < 0 || o.loop.warmup_count < 0)
     return invalid_argument("--iters and --warmup must not be negative");
+  // The ranks of a batch start when the system lets them, so batches of a loop must be long.
+  constexpr int kMostInLoop = 20000;
+  if (o.loop.mode == bench::Mode::b2b) o.loop.iteration_count = kMostInLoop;
   if (w.iterations > 0) o.loop.iteration_count = o.loop.minimum_count = w.iterations;
   if (!(o.loop.budget_seconds > 0)) return invalid_argument("--budget: must be more than 0 seconds");
   TUTTI_RETURN_IF_ERROR(take(bench::parse_pages(w.pages), "--pages", w.pages, "4k or thp", o.pages));
