@@ -91,8 +91,9 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
   app.add_option("--algorithm", o.algorithm, "use this algorithm or fail, e.g. ring or 'bruck(radix=4)'");
   app.add_flag("--in-place", o.in_place, "the output is also the input");
   app.add_flag("--check", o.is_checked, "verify results bit by bit before and after timing");
-  app.add_option("--iters", w.iterations,
-                 "timed calls of each size (default: as many as fit into the budget, at most 200, with --b2b 20000)");
+  app.add_option(
+      "--iters", w.iterations,
+      "timed calls of each size (default: as many as fit into the budget, at most 200, with --b2b 20000)");
   app.add_option("--warmup", o.loop.warmup_count, "calls before timing")->capture_default_str();
   app.add_option("--budget", o.loop.budget_seconds, "seconds for each size, about")->capture_default_str();
   auto* b2b =
