@@ -6,6 +6,7 @@ Knows what the help promises, nothing of how it is done. Usage: tools_test.py PA
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -27,9 +28,10 @@ def clean_environment(**extra):
     return {**kept, **extra}
 
 
-def run(*words, **environment):
+def run(*words, confine=None, **environment):
+    """`confine` is called in the child before the tool starts."""
     return subprocess.run([tutti, *map(str, words)], capture_output=True, text=True, check=False, timeout=SECONDS,
-                          stdin=subprocess.DEVNULL, env=clean_environment(**environment))
+                          stdin=subprocess.DEVNULL, env=clean_environment(**environment), preexec_fn=confine)
 
 
 def expect(condition, what, result=None):
@@ -119,6 +121,36 @@ def test_bench(folder):
     expect(result.returncode == 0, "another root", result)
     result = run("bench", "allreduce", "--json", folder, "-b", 4, "-e", 4, "-n", 2, *QUICK)
     expect(result.returncode != 0 and "--json" in result.stderr, "a file that cannot be written", result)
+
+
+def test_limits(folder):
+    """Right results, and at most one line about it, where the system gives little."""
+    def one_cpu():
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+    def little_locked_memory():
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (64 << 10, 64 << 10))
+
+    def few_files():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+    def little_address_space():
+        resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+
+    # A sanitizer takes terabytes of address space for itself.
+    is_sanitized = re.search(r"address|thread", run("info").stdout.splitlines()[0]) is not None
+    path = os.path.join(folder, "limits.json")
+    for name, confine, environment in (
+            ("one CPU", one_cpu, {}), ("64 KiB of locked memory", little_locked_memory, {}), ("64 files", few_files, {}),
+            ("2 GiB of address space", little_address_space, {}), ("no single copy", None, {"TUTTI_SINGLE_COPY": "off"}),
+            ("a megabyte of shared memory", None, {"TUTTI_SHM_BYTES": "1m"}), ("messages", None, {"TUTTI_BOARDS": "off"})):
+        if is_sanitized and confine is little_address_space:
+            continue
+        result = run("bench", "allreduce", "-n", 3, "-b", "4", "-e", "1m", "-f", "64", "--iters", 3, "--check", "--json", path,
+                     confine=confine, **environment)
+        rows = rows_of(path) if result.returncode == 0 else []
+        expect(len(rows) >= 3 and all(row["wrong"] == 0 for row in rows), f"allreduce with {name}", result)
+        expect(sum("warn" in line for line in result.stderr.splitlines()) <= 3, f"one line a rank about {name}", result)
 
 
 def test_workload(folder):

@@ -211,8 +211,10 @@ Result<ByteRange> Heap::allocate(std::size_t bytes) {
     if (block) break;
   }
   if (!block) {
-    const std::size_t segment_bytes =
-        std::max(options.heap_segment_bytes, (bytes + 4095U) & ~std::size_t{4095});
+    constexpr std::size_t kLargestSegment = std::size_t{1} << 30U;
+    std::size_t segment_bytes = options.heap_segment_bytes;
+    for (std::size_t i = 0; i < arenas_.size() && segment_bytes < kLargestSegment; ++i) segment_bytes *= 2;
+    segment_bytes = std::max(segment_bytes, (bytes + 4095U) & ~std::size_t{4095});
     Result<std::uint32_t> added = instance_->add_segment(segment_bytes);
     if (!added) return added.status().with_context("shared heap");
     index = *added;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "runtime/base/log.hpp"
 #include "transports/shm/segment.hpp"
 
 namespace tutti::shm {
@@ -47,7 +48,11 @@ ByteRange RemotePeer::segment(std::uint32_t index) {
   if (std::byte* base = mapped.base.load(std::memory_order_relaxed)) return {base, mapped.bytes};
   if (!mapped.fd) return {};
   Result<memory::Segment> made = map_foreign_segment(mapped.fd.get(), mapped.bytes);
-  if (!made) return {};
+  if (!made) {
+    if (!has_warned_) log_error("a peer on this node cannot be reached: {}", made.status().message());
+    has_warned_ = true;
+    return {};
+  }
   mapped.fd = Fd();
   mapped.base.store(made->base, std::memory_order_release);
   return {made->base, mapped.bytes};

@@ -47,6 +47,7 @@ class RemotePeer final : public memory::Peer {
   std::atomic<bool> may_copy_;
   std::atomic<int> pid_{0};
   std::mutex mutex_;
+  bool has_warned_ = false;  // that a segment cannot be mapped
   Courier courier_;
   std::array<Mapped, memory::Instance::kMaxSegments> segments_;
 };
