@@ -30,7 +30,10 @@ bool Boards::attach(std::uint32_t peer, Endpoint* endpoint) {
   if (endpoint == nullptr) return false;
   const BoardPlace& place = places_[peer];
   const PeerWindow window = endpoint->window(place.segment);
-  if (window.memory.empty()) return false;
+  if (window.memory.empty()) {
+    if (window.is_gone) lost_rank_ = peer;
+    return false;
+  }
   if (place.bytes != shape_.total_bytes() || place.offset > window.memory.size() ||
       place.bytes > window.memory.size() - place.offset) {
     state_ = State::refused;  // not what a rank of this build would say

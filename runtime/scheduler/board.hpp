@@ -101,6 +101,9 @@ class Boards {
     }
     return rank_;
   }
+  // A rank that was gone, or had memory that cannot be mapped, when its board was looked for; or kNoRank.
+  static constexpr std::uint32_t kNoRank = ~0U;
+  std::uint32_t lost_rank() const { return lost_rank_; }
   // After the exchange: linked, refused (some rank has no board), or still exchanging: a peer's segment is
   // not mapped yet. `endpoint(rank)` gives endpoints that stay open as long as this object.
   template <class EndpointOf>
@@ -188,6 +191,7 @@ class Boards {
   std::uint32_t rank_;
   State state_ = State::absent;
   bool is_exchanged_ = false;
+  std::uint32_t lost_rank_ = kNoRank;
   SharedHeap* heap_ = nullptr;
   ByteRange own_;
   std::vector<std::byte*> base_;  // by rank

@@ -146,6 +146,11 @@ bool GroupContext::link(Boards& boards) {
   Status status;
   const Boards::State state = boards.link([&](std::uint32_t r) { return endpoint(0, r, &status); });
   if (!status) fail(status);
+  if (const std::uint32_t peer = boards.lost_rank();
+      state == Boards::State::exchanging && peer != Boards::kNoRank) {
+    fail(Status(StatusCode::peer_failed, fmt::format("rank {} cannot be reached through shared memory", peer),
+                static_cast<int>(peer)));
+  }
   if (state == Boards::State::linked)
     board_state_[&boards == &boards_[1]].store(kLinked, std::memory_order_release);
   return state != Boards::State::exchanging;

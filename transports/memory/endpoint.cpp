@@ -58,6 +58,7 @@ bool MemoryEndpoint::try_link() {
       if (link_attempts_++ % kAttemptsPerService != 0 && !is_peer_gone_) return false;
       host_->service();
       memory = peer_->segment(0);
+      is_peer_gone_ = is_peer_gone_ || peer_->has_unmappable();  // as good as gone; a log line says why
       if (memory.empty()) return false;
     }
     peer_page_ = reinterpret_cast<InstancePage*>(memory.data());
@@ -147,7 +148,7 @@ PeerWindow MemoryEndpoint::window(std::uint32_t segment) {
   // Nobody who only looks through windows ever links otherwise, and without a link a peer is not seen to
   // close.
   if (!is_closed_) try_link();
-  found.is_gone = is_failed_ || is_peer_closed();
+  found.is_gone = is_failed_ || is_peer_closed() || (found.memory.empty() && peer_->has_unmappable());
   if (peer_page_ == nullptr) {
     found.memory = {};  // publishing there could not wake anybody
     return found;

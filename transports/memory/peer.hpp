@@ -30,6 +30,8 @@ class Peer {
 
   // The segment as mapped here; empty until it can be mapped.
   virtual ByteRange segment(std::uint32_t index) = 0;
+  // Was a segment there that this process has no room for?
+  virtual bool has_unmappable() { return false; }
   // Has the peer's instance ended or died? May make a system call.
   virtual bool is_gone() = 0;
   // Can the peer die while its memory stays (another process), so that waiting for it must be bounded?

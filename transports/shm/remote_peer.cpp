@@ -49,13 +49,18 @@ ByteRange RemotePeer::segment(std::uint32_t index) {
   if (!mapped.fd) return {};
   Result<memory::Segment> made = map_foreign_segment(mapped.fd.get(), mapped.bytes);
   if (!made) {
-    if (!has_warned_) log_error("a peer on this node cannot be reached: {}", made.status().message());
-    has_warned_ = true;
+    if (!has_unmappable_) log_error("a peer on this node cannot be reached: {}", made.status().message());
+    has_unmappable_ = true;
     return {};
   }
   mapped.fd = Fd();
   mapped.base.store(made->base, std::memory_order_release);
   return {made->base, mapped.bytes};
+}
+
+bool RemotePeer::has_unmappable() {
+  const std::lock_guard lock(mutex_);
+  return has_unmappable_;
 }
 
 bool RemotePeer::is_gone() {

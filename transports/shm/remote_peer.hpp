@@ -27,6 +27,7 @@ class RemotePeer final : public memory::Peer {
   ~RemotePeer() override;
 
   ByteRange segment(std::uint32_t index) override;
+  bool has_unmappable() override;
   bool is_gone() override;
   bool is_other_process() const override { return true; }
   Access access() const override;
@@ -47,7 +48,7 @@ class RemotePeer final : public memory::Peer {
   std::atomic<bool> may_copy_;
   std::atomic<int> pid_{0};
   std::mutex mutex_;
-  bool has_warned_ = false;  // that a segment cannot be mapped
+  bool has_unmappable_ = false;
   Courier courier_;
   std::array<Mapped, memory::Instance::kMaxSegments> segments_;
 };
