@@ -26,7 +26,7 @@ namespace tutti {
 // From how many bytes on operations behave how; equal on all ranks of a group.
 struct LoweredLimits {
   std::size_t announce_bytes = std::size_t{8} << 10U;  // buffers may be mapped: announce where they lie
-  std::size_t stream_bytes = std::size_t{32} << 20U;   // mapped stores pass the caches by
+  std::size_t stream_bytes = std::size_t{16} << 20U;   // mapped stores pass the caches by
 };
 
 class LoweredRun {
