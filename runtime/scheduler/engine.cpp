@@ -153,7 +153,6 @@ void Engine::sleep_once(Clock::time_point deadline, std::chrono::microseconds at
     ::sched_yield();
     return;
   }
-  // Nothing announces that a post which was told `again` may be repeated.
   bool may_sleep = true;
   ArmResult first;
   for (std::size_t i = 0; i < transports_.size(); ++i) {

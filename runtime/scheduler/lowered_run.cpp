@@ -241,8 +241,8 @@ LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
         [[fallthrough]];
       case Phase::leave: {
         const bool has_run = !is_announcing_ || all_mapped_;
-        const bool has_heard = has_run ? plan_->shape.hears_from_all : peer_ == boards_->size();
-        boards_->end_epoch(work_.slot, stamp_, work_.word, has_heard || (is_announcing_ && all_mapped_));
+        const bool has_heard = has_run && (is_announcing_ || plan_->shape.hears_from_all);
+        boards_->end_epoch(work_.slot, stamp_, work_.word, has_heard);
         has_moved_ = true;
         if (has_run && done_count_ >= work_.call->count) {
           plan_ = nullptr;
