@@ -56,6 +56,13 @@ void ChunkMap::reset(const Schedule& s) {
   }
 }
 
+void ChunkMap::reserve(std::uint32_t blocks) {
+  for (Side* side : {&input_, &output_}) {
+    side->first.reserve(blocks);
+    side->count.reserve(blocks);
+  }
+}
+
 void ChunkMap::bind(Kind kind, std::uint64_t count, std::uint64_t granule) {
   kind_ = kind;
   count_ = count;

@@ -36,6 +36,9 @@ class ChunkMap {
   // The same for an object that has been bound before: keeps its storage.
   void reset(const Schedule& schedule);
 
+  // Counts of so many blocks can be bound without allocating.
+  void reserve(std::uint32_t blocks);
+
   // allreduce, broadcast, reduce, scan, exscan: `count` elements cut into balanced blocks.
   void bind_vector(std::uint64_t count, std::uint64_t granule = 1);
   // allgather, gather, reduce_scatter, scatter, alltoall: every block has `block_count` elements.

@@ -18,7 +18,8 @@
 namespace tutti {
 namespace {
 
-constexpr std::uint32_t kPollsPerClock = 64;  // polls between two looks at the clock
+constexpr std::size_t kFewestOperations = 64;  // of an engine that has any
+constexpr std::uint32_t kPollsPerClock = 64;   // polls between two looks at the clock
 
 void sleep_on(const Waitable& bell, std::uint32_t armed_value, std::chrono::microseconds at_most) {
   if (bell.futex_word != nullptr) {
@@ -218,19 +219,32 @@ Operation* Engine::take_operation() {
     oldest->next_free_ = free_;
     free_ = newest;
   }
-  Operation* operation = free_;
-  if (operation != nullptr) {
-    free_ = operation->next_free_;
-  } else {
-    operations_.push_back(std::make_unique<Operation>());
-    active_.reserve(
-        operations_.capacity());  // a call that completed at once the first time may wait the next
-    operation = operations_.back().get();
-    operation->engine_ = this;
-    operation->id_ = static_cast<std::uint32_t>(operations_.size() - 1);
-  }
+  if (free_ == nullptr) make_operations();
+  Operation* const operation = free_;
+  free_ = operation->next_free_;
   ++operation->generation_;
   return operation;
+}
+
+// Many at a time, so that calls after the first find one whatever number of them is under way.
+void Engine::make_operations() {
+  const std::size_t made = operations_.size(), count = std::max(kFewestOperations, made);
+  operations_.reserve(made + count);
+  active_.reserve(made + count);
+  for (std::size_t i = 0; i < count; ++i) {
+    Operation& operation = *operations_.emplace_back(std::make_unique<Operation>());
+    operation.engine_ = this;
+    operation.id_ = static_cast<std::uint32_t>(made + i);
+    operation.map_.reserve(list_blocks_);
+    operation.next_free_ = free_;
+    free_ = &operation;
+  }
+}
+
+void Engine::reserve_lists(std::uint32_t blocks) {
+  if (blocks <= list_blocks_) return;
+  list_blocks_ = blocks;
+  for (const auto& operation : operations_) operation->map_.reserve(blocks);
 }
 
 void Engine::take_back(Operation& operation) {

@@ -87,6 +87,9 @@ class Engine {
                            // buffer afterwards
   // An operation to bind; the lane is held. It comes back from any thread, with or without the lane.
   Operation* take_operation();
+  void make_operations();
+  // Lists of counts of so many ranks will be bound.
+  void reserve_lists(std::uint32_t blocks);
   void give_back(Operation& operation);
   void take_back(Operation& operation);  // the same with the lane held
   Operation* find(Token token) const;
@@ -106,6 +109,7 @@ class Engine {
   std::vector<Operation*> active_;  // under way, in order of submission; guarded by the lane
   std::vector<std::unique_ptr<Operation>> operations_;  // tokens name them by number; guarded by the lane
   Operation* free_ = nullptr;                           // guarded by the lane
+  std::uint32_t list_blocks_ = 0;                       // every operation can bind lists of so many ranks
   std::atomic<Operation*> returned_{nullptr};           // given back since the free list was last empty
   std::vector<BuriedBoard> buried_;
   std::vector<Event> events_;

@@ -87,10 +87,12 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
   }
   Operation* operation = engine_.take_operation();
   // A call that is refused takes no number: the other ranks, told the same, count on in step.
-  if (Status refused = operation->bind(*this, prepared, call, sequence, slot); !refused) {
+  SlotNeeds needs;
+  if (Status refused = operation->bind(*this, prepared, call, sequence, slot, &needs); !refused) {
     engine_.take_back(*operation);
     return refused;
   }
+  reserve_frames(slot, needs);
   ++next;
   if (!is_message)
     submitted_words_[sequence % kRemembered].store(operation->word_, std::memory_order_release);
@@ -128,7 +130,9 @@ Status GroupContext::swap_boards(const Prepared& prepared, const Call& call, std
   Prepared exchange;
   exchange.messages = prepared.exchange;
   Operation* operation = engine_.take_operation();
-  TUTTI_RETURN_IF_ERROR(operation->bind(*this, exchange, swap, sequence, slot));
+  SlotNeeds needs;
+  TUTTI_RETURN_IF_ERROR(operation->bind(*this, exchange, swap, sequence, slot, &needs));
+  reserve_frames(slot, needs);
   operation->serve(boards, call, make_word(sequence, prepared.fingerprint));
   enqueue(slots_[slot], *operation);
   if (operation->is_complete()) {
@@ -161,11 +165,35 @@ void GroupContext::enqueue(Slot& slot, Operation& operation) {
     slot.head = slot.tail = &operation;
     // Failures that came before this look will not be reported again.
     if (has_failed()) operation.fail(failure());
-    if (!engine_.start(operation)) on_complete(operation);
+    if (!start(slot, operation)) on_complete(operation);
   } else {
     slot.tail->next_in_slot_ = &operation;
     slot.tail = &operation;
   }
+}
+
+void GroupContext::reserve_frames(std::uint32_t slot, const SlotNeeds& needs) {
+  const std::uint32_t first = slot < kSlots ? 0 : slot, end = slot < kSlots ? kSlots : slot + 1;
+  for (std::uint32_t s = first; s < end; ++s) {
+    Slot& at = slots_[s];
+    if (at.frame != nullptr && at.frame->size.covers(needs)) continue;
+    if (at.larger_frame != nullptr && at.larger_frame->size.covers(needs)) continue;
+    if (at.frame == nullptr || at.head != nullptr) {
+      // Transports hold addresses in the frame of an operation that runs.
+      std::unique_ptr<SlotFrame>& made = at.frame == nullptr ? at.frame : at.larger_frame;
+      const SlotNeeds before = made != nullptr ? made->size : at.frame != nullptr ? at.frame->size : needs;
+      made = std::make_unique<SlotFrame>();
+      made->grow(before.with(needs));
+    } else {
+      at.frame->grow(needs);
+    }
+  }
+}
+
+bool GroupContext::start(Slot& slot, Operation& operation) {
+  if (slot.larger_frame != nullptr) slot.frame = std::move(slot.larger_frame);
+  operation.enter(*slot.frame);
+  return engine_.start(operation);
 }
 
 void GroupContext::on_complete(Operation& operation) {
@@ -183,7 +211,7 @@ void GroupContext::on_complete(Operation& operation) {
     if (done->is_referenced_) done->release();
     if (next == nullptr) return;
     if (has_failed()) next->fail(failure());
-    done = engine_.start(*next) ? nullptr : next;
+    done = start(slot, *next) ? nullptr : next;
   }
 }
 

@@ -92,6 +92,8 @@ class GroupContext {
   struct Slot {
     Operation* head = nullptr;  // the one that runs; linked through Operation::next_in_slot
     Operation* tail = nullptr;
+    std::unique_ptr<SlotFrame> frame;
+    std::unique_ptr<SlotFrame> larger_frame;  // takes its place once the running operation has ended
   };
 
   Endpoint* endpoint(std::uint32_t slot, std::uint32_t peer, Status* status);
@@ -102,6 +104,9 @@ class GroupContext {
   bool link(Boards& boards);  // false while some rank's board is not known or not mapped yet
   std::uint32_t board_slot(std::uint32_t slot) const { return slot < kSlots ? slot : 0; }
   void enqueue(Slot& slot, Operation& operation);
+  // Gets the frames of all slots ready in which operations like the one of `slot` may run.
+  void reserve_frames(std::uint32_t slot, const SlotNeeds& needs);
+  bool start(Slot& slot, Operation& operation);  // at the head of its slot; false if it is finished
   void on_complete(Operation& operation);
   void close_endpoints();
   // Slot index of an operation: collectives use 0..kSlots-1, those on the bulk boards the one after them;

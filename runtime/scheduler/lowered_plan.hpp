@@ -2,6 +2,7 @@
 // Structure only: no counts, no pointers, so one plan serves every call of a signature. Knows no transport.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -56,6 +57,10 @@ struct LoweredPlans {
   std::shared_ptr<const LoweredPlan> staged;  // ranks read each other's boards
   std::shared_ptr<const LoweredPlan> mapped;  // ranks read and write each other's buffers
 
+  // Of the plan that has more.
+  std::size_t slice_count() const {
+    return std::max(staged ? staged->slices.size() : 0, mapped ? mapped->slices.size() : 0);
+  }
   std::size_t bytes() const {
     return sizeof *this + (staged ? staged->bytes() : 0) + (mapped ? mapped->bytes() : 0);
   }

@@ -49,6 +49,11 @@ class LoweredRun {
     revoked,   // `peer` has failed and no longer lets its buffers be touched
   };
 
+  // For plans of so many slices, on boards of so many ranks. While nothing runs.
+  void reserve(std::size_t boards, std::size_t slices) {
+    bases_.reserve(first_area + 3 * boards);
+    placed_.reserve(slices);
+  }
   // To be filled in before start().
   Work& work() { return work_; }
   // Nothing is done yet. The boards are linked and the slot is free. The arguments outlive the run.

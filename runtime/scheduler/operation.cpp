@@ -19,13 +19,11 @@ constexpr std::uint32_t kBlockedPollsPerLook = 4096;
 
 }  // namespace
 
-std::byte* ScratchMemory::reserve(std::size_t bytes) {
-  if (bytes > bytes_) {
-    release();
-    data_ = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64}));
-    bytes_ = bytes;
-  }
-  return data_;
+void ScratchMemory::reserve(std::size_t bytes) {
+  if (bytes <= bytes_) return;
+  release();
+  data_ = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64}));
+  bytes_ = bytes;
 }
 
 void ScratchMemory::release() {
@@ -35,7 +33,7 @@ void ScratchMemory::release() {
 }
 
 Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call& call,
-                       std::uint32_t sequence, std::uint32_t slot) {
+                       std::uint32_t sequence, std::uint32_t slot, SlotNeeds* needs) {
   group_ = &group;
   plan_ = prepared.messages;
   lowered_ = prepared.lowered.get();
@@ -58,13 +56,38 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   first_stalled_ = {};
   status_ = {};
   is_complete_.store(false, std::memory_order_relaxed);
-  if (!is_lowered_) return bind_messages();
-  boards_ = &group.boards(prepared.is_bulk);
-  is_run_started_ = false;
+  is_dirty_ = is_run_started_ = false;
   blocked_polls_ = 0;
   remaining_ = 1;
-  is_dirty_ = false;
+  if (plan_ != nullptr) {
+    TUTTI_RETURN_IF_ERROR(bind_counts());
+    const Schedule& shape = plan_->shape;
+    needs->channels = plan_->channels.size();
+    needs->steps = plan_->steps.size();
+    needs->ranges = plan_->range_count;
+    needs->scratch_bytes = shape.scratch_slots * slot_bytes_ + prescaled_count(shape) * element_bytes_;
+  }
+  if (is_lowered_) {
+    boards_ = &group.boards(prepared.is_bulk);
+    const Schedule& shape = lowered_->staged->shape;
+    if (is_reducing(call_.collective) && scales_before(call_.op.op)) {
+      bind_whole(shape);
+      needs->scratch_bytes = std::max(needs->scratch_bytes, prescaled_count(shape) * element_bytes_);
+    }
+    needs->boards = group.size();
+    needs->slices = lowered_->slice_count();
+  }
   return {};
+}
+
+void Operation::enter(SlotFrame& frame) {
+  frame_ = &frame;
+  if (!is_lowered_) enter_messages();
+}
+
+std::uint64_t Operation::prescaled_count(const Schedule& shape) const {
+  if (!is_reducing(call_.collective) || !scales_before(call_.op.op)) return 0;
+  return window(shape, Buffer::input).count > 0 ? map_.extent(Buffer::input) : 0;
 }
 
 void Operation::prescale(std::byte* to, std::uint64_t count) {
@@ -89,7 +112,8 @@ bool Operation::start_lowered() {
   if (boards_->state() == Boards::State::refused) {
     // Some rank has no memory for a board: messages carry the operation, on every rank.
     is_lowered_ = false;
-    if (const Status status = bind_messages(); !status) fail(status);
+    if (const Status status = bind_counts(); !status) fail(status);
+    enter_messages();
     return true;
   }
   const Schedule& shape = lowered_->staged->shape;
@@ -104,10 +128,10 @@ bool Operation::start_lowered() {
   }
   if (is_reducing(call_.collective) && scales_before(call_.op.op)) {
     bind_whole(shape);
-    const std::uint64_t count = window(shape, Buffer::input).count > 0 ? map_.extent(Buffer::input) : 0;
-    if (count > 0) prescale(scratch_memory_.reserve(count * element_bytes_), count);
+    if (const std::uint64_t count = prescaled_count(shape); count > 0)
+      prescale(frame_->scratch.data(), count);
   }
-  LoweredRun::Work& work = run_.work();
+  LoweredRun::Work& work = frame_->run.work();
   work.call = &call_;
   work.kernel = kernel_;
   work.element_bytes = element_bytes_;
@@ -116,7 +140,7 @@ bool Operation::start_lowered() {
   work.word = word_;
   work.slot = group_->board_slot(slot_);
   work.vector_bytes = vector_bytes_;
-  run_.start(*lowered_, *boards_, group_->lowered_limits());
+  frame_->run.start(*lowered_, *boards_, group_->lowered_limits());
   is_run_started_ = true;
   return true;
 }
@@ -126,34 +150,35 @@ bool Operation::advance_lowered(std::uint32_t polls) {
     if (!start_lowered()) return false;
     if (!is_lowered_) return advance_messages();
   }
-  switch (run_.advance(polls)) {
+  LoweredRun& run = frame_->run;
+  switch (run.advance(polls)) {
     case LoweredRun::Progress::complete:
       remaining_ = 0;
       return true;
     case LoweredRun::Progress::mismatch:
-      fail_mismatch(run_.peer(), run_.own_word(), run_.peer_word());
+      fail_mismatch(run.peer(), run.own_word(), run.peer_word());
       return true;
     case LoweredRun::Progress::revoked:
-      fail_gone(run_.peer());
+      fail_gone(run.peer());
       return true;
     case LoweredRun::Progress::blocked:
       break;
   }
-  if (run_.has_moved()) {
+  if (run.has_moved()) {
     blocked_polls_ = 0;
     return true;
   }
   if (++blocked_polls_ >= kBlockedPollsPerLook) {
     blocked_polls_ = 0;
     // What it published before it went is visible now.
-    if (boards_->is_gone(run_.peer()) && !run_.has_news()) fail_gone(run_.peer());
+    if (boards_->is_gone(run.peer()) && !run.has_news()) fail_gone(run.peer());
   }
   return false;
 }
 
 bool Operation::has_news() const {
   if (!is_lowered_) return is_dirty_ && !has_user_step_;
-  return is_run_started_ ? run_.has_news() : boards_->state() != Boards::State::exchanging;
+  return is_run_started_ ? frame_->run.has_news() : boards_->state() != Boards::State::exchanging;
 }
 
 void Operation::bind_whole(const Schedule& shape) {
@@ -205,12 +230,13 @@ void Operation::complete() {
   if (is_exchange_ && status_) boards_->finish_exchange();
   if (plan_ != nullptr) plan_.reset();
   if (kept_lowered_ != nullptr) kept_lowered_.reset();
+  frame_ = nullptr;
   is_complete_.store(true, std::memory_order_release);
 }
 
 std::uint32_t Operation::first_awaited_rank() const {
   if (!is_lowered_) return first_awaited_sender();
-  return is_run_started_ ? run_.peer() : boards_->first_unknown();
+  return is_run_started_ ? frame_->run.peer() : boards_->first_unknown();
 }
 
 bool Operation::test() {

@@ -10,8 +10,9 @@
 #include "runtime/base/kernels.hpp"
 #include "runtime/base/work.hpp"
 #include "runtime/schedule/chunk_map.hpp"
-#include "runtime/scheduler/lowered_run.hpp"
+#include "runtime/scheduler/lowered_plan.hpp"
 #include "runtime/scheduler/plan.hpp"
+#include "runtime/scheduler/slot_frame.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti {
@@ -30,21 +31,6 @@ struct Prepared {
   std::uint32_t fingerprint = 0;
   std::size_t vector_bytes = 0;  // of the full vector
   bool is_bulk = false;          // with `lowered`: on the boards with large staging memory
-};
-
-// Memory that grows and is kept, 64-byte aligned.
-class ScratchMemory {
- public:
-  std::byte* reserve(std::size_t bytes);
-  ~ScratchMemory() { release(); }
-  ScratchMemory() = default;
-  ScratchMemory(const ScratchMemory&) = delete;
-  ScratchMemory& operator=(const ScratchMemory&) = delete;
-
- private:
-  void release();
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0;
 };
 
 class Operation final : public WorkState {
@@ -70,13 +56,18 @@ class Operation final : public WorkState {
 
   void recycle() override;
 
-  // Binds plan and call; nothing is posted yet. No allocation once the vectors have grown to this plan.
+  // Binds plan and call; nothing is posted yet. What the caller's memory is needed for beside its buffers is
+  // over afterwards. `needs`: of the frame it will run in.
   Status bind(GroupContext& group, const Prepared& prepared, const Call& call, std::uint32_t sequence,
-              std::uint32_t slot);
-  Status bind_messages();
+              std::uint32_t slot, SlotNeeds* needs);
   Status bind_counts();
-  void bind_whole(const Schedule& shape);             // the map of a whole lowered operation
+  void bind_whole(const Schedule& shape);  // the map of a whole lowered operation
+  // Elements of the input that are scaled in front of a reduction, into scratch.
+  std::uint64_t prescaled_count(const Schedule& shape) const;
   void prescale(std::byte* to, std::uint64_t count);  // the input from now on
+  // It is the first of its slot now and may be advanced.
+  void enter(SlotFrame& frame);
+  void enter_messages();
   // Makes this operation swap boards for others of the same word.
   void serve(Boards& boards, const Call& shown, std::uint64_t word);
   // Does what can be done; looks so often at a line that a peer has still to publish. True if anything was.
@@ -105,7 +96,7 @@ class Operation final : public WorkState {
   std::byte* address(const Slice& slice, std::uint32_t k) const;
   std::size_t atom_bytes(const Slice& slice, std::uint32_t k) const;
   std::size_t gather_ranges(
-      const PlanStep& step);  // fills ranges_, returns total bytes; count in step_ranges_
+      const PlanStep& step);  // of the frame; returns total bytes, their number is in range_total_
   // The local work of a step on bytes [offset, offset + length) of its slice; `arriving` replaces that source
   // where not null.
   void compute(const PlanStep& step, std::size_t offset, std::size_t length, const std::byte* arriving);
@@ -116,19 +107,14 @@ class Operation final : public WorkState {
   std::uint32_t first_awaited_rank() const;
   std::uint32_t first_awaited_sender() const;
 
-  struct Delivery {
-    Operation* operation = nullptr;
-    std::uint32_t step = 0;
-  };
-
   GroupContext* group_ = nullptr;
   Engine* engine_ = nullptr;
   Operation* next_free_ = nullptr;    // in the engine's pool
   std::shared_ptr<const Plan> plan_;  // messages
   const LoweredPlans* lowered_ = nullptr;
   std::shared_ptr<const LoweredPlans> kept_lowered_;  // once it outlives the call that submitted it
-  Boards* boards_ = nullptr;  // where `lowered_` runs, or those that this operation swaps
-  LoweredRun run_;
+  Boards* boards_ = nullptr;    // where `lowered_` runs, or those that this operation swaps
+  SlotFrame* frame_ = nullptr;  // null but while it runs
   bool is_lowered_ = false, is_run_started_ = false, is_exchange_ = false;
   bool is_referenced_ = false;  // the group holds a reference, which it drops on completion
   static constexpr std::uint32_t kPollsPerSleep = 256;
@@ -148,11 +134,6 @@ class Operation final : public WorkState {
   std::byte* input_ = nullptr;
   std::byte* output_ = nullptr;
   std::byte* scratch_ = nullptr;
-
-  std::vector<std::uint32_t> cursor_;       // next step, by channel
-  std::vector<std::uint8_t> is_step_done_;  // by step
-  std::vector<ConstByteRange> ranges_;      // by PlanStep::first_range
-  std::vector<Delivery> deliveries_;        // by step
   std::uint32_t remaining_ = 0;
   std::uint32_t range_total_ = 0;
   bool is_dirty_ = false;       // an event came, or a post said `again`
@@ -160,7 +141,6 @@ class Operation final : public WorkState {
   bool is_user_step_taken_ = false;
   std::uint32_t user_step_ = 0;
   Operation* next_in_slot_ = nullptr;
-  ScratchMemory scratch_memory_;
 
   Clock::time_point first_stalled_{};
   std::chrono::milliseconds next_report_{0};

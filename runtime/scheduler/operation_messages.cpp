@@ -16,27 +16,20 @@ constexpr std::uint64_t kCacheLineBytes = 64;
 
 }  // namespace
 
-Status Operation::bind_messages() {
-  TUTTI_RETURN_IF_ERROR(bind_counts());
+void Operation::enter_messages() {
+  SlotFrame& frame = *frame_;
   const Schedule& shape = plan_->shape;
-  slot_bytes_ = (map_.max_atom_count() * element_bytes_ + 63) & ~std::size_t{63};
   // The whole vector lies at the input; the caller's output is the own block in it.
   const bool is_scatter_root = shape.collective == Collective::scatter && shape.rank == shape.root;
   if (shape.in_place && (shape.collective == Collective::reduce_scatter || is_scatter_root)) output_ = input_;
-  const bool has_prescale = is_reducing(call_.collective) && scales_before(call_.op.op);
-  const std::uint64_t input_count =
-      has_prescale && window(shape, Buffer::input).count > 0 ? map_.extent(Buffer::input) : 0;
-  scratch_ = scratch_memory_.reserve(shape.scratch_slots * slot_bytes_ + input_count * element_bytes_);
-  if (input_count > 0) prescale(scratch_ + shape.scratch_slots * slot_bytes_, input_count);
-
-  cursor_.resize(plan_->channels.size());
-  for (std::size_t c = 0; c < cursor_.size(); ++c) cursor_[c] = plan_->channels[c].first_step;
-  is_step_done_.assign(plan_->steps.size(), 0);
-  if (ranges_.size() < plan_->range_count) ranges_.resize(plan_->range_count);
-  if (deliveries_.size() < plan_->steps.size()) deliveries_.resize(plan_->steps.size());
+  scratch_ = frame.scratch.data();
+  if (const std::uint64_t count = prescaled_count(shape); count > 0)
+    prescale(scratch_ + shape.scratch_slots * slot_bytes_, count);
+  frame.cursor.resize(plan_->channels.size());
+  for (std::size_t c = 0; c < frame.cursor.size(); ++c) frame.cursor[c] = plan_->channels[c].first_step;
+  frame.is_step_done.assign(plan_->steps.size(), 0);
   remaining_ = static_cast<std::uint32_t>(plan_->steps.size());
   is_dirty_ = true;
-  return {};
 }
 
 Status Operation::bind_counts() {
@@ -49,6 +42,7 @@ Status Operation::bind_counts() {
         fmt::format("{}: {} entries for {} ranks; one per rank is needed", name, list.size(), shape.blocks));
   };
   if (!call_.counts.empty()) {
+    engine_->reserve_lists(shape.blocks);
     call_.count =
         std::accumulate(call_.counts.begin(), call_.counts.end(), std::uint64_t{0});  // for messages
     TUTTI_RETURN_IF_ERROR(check(call_.counts, "counts", false));
@@ -68,6 +62,7 @@ Status Operation::bind_counts() {
   }
   call_.counts = call_.displacements = call_.output_counts =
       call_.output_displacements = {};  // the caller's memory
+  slot_bytes_ = (map_.max_atom_count() * element_bytes_ + 63) & ~std::size_t{63};
   return {};
 }
 
@@ -83,7 +78,7 @@ std::size_t Operation::atom_bytes(const Slice& slice, std::uint32_t k) const {
 
 std::size_t Operation::gather_ranges(const PlanStep& step) {
   const Slice& slice = plan_->slices[step.dst];
-  ConstByteRange* const first = ranges_.data() + step.first_range;
+  ConstByteRange* const first = frame_->ranges.data() + step.first_range;
   std::uint32_t count = 0;
   std::size_t total = 0;
   for (std::uint32_t k = 0; k < slice.count; ++k) {
@@ -137,7 +132,7 @@ void Operation::finish_user_step() {
 }
 
 void Operation::deliver(void* context, std::size_t offset, ConstByteRange data) {
-  const auto& delivery = *static_cast<const Delivery*>(context);
+  const auto& delivery = *static_cast<const SlotFrame::Delivery*>(context);
   Operation& operation = *delivery.operation;
   operation.compute(operation.plan_->steps[delivery.step], offset, data.size(), data.data());
 }
@@ -145,7 +140,7 @@ void Operation::deliver(void* context, std::size_t offset, ConstByteRange data) 
 bool Operation::is_ready(const PlanStep& step) const {
   const std::uint32_t* waits = plan_->waits.data() + step.first_wait;
   for (std::uint32_t i = 0; i < step.wait_count; ++i) {
-    if (is_step_done_[waits[i]] == 0) return false;
+    if (frame_->is_step_done[waits[i]] == 0) return false;
   }
   return true;
 }
@@ -154,10 +149,11 @@ bool Operation::advance_messages() {
   bool has_moved = false;
   if (has_user_step_) return false;  // goes on when the user's function has returned
   is_dirty_ = false;
-  for (std::size_t c = 0; c < cursor_.size(); ++c) {
+  std::vector<std::uint32_t>& cursor = frame_->cursor;
+  for (std::size_t c = 0; c < cursor.size(); ++c) {
     const std::uint32_t end = plan_->channels[c].end_step;
-    while (cursor_[c] < end) {
-      const std::uint32_t index = cursor_[c];
+    while (cursor[c] < end) {
+      const std::uint32_t index = cursor[c];
       const PlanStep& step = plan_->steps[index];
       if (!is_ready(step)) break;
       const Issue result = issue(index, step);
@@ -169,16 +165,16 @@ bool Operation::advance_messages() {
         has_user_step_ = true;
         is_user_step_taken_ = false;
         user_step_ = index;
-        ++cursor_[c];
+        ++cursor[c];
         return true;
       }
       if (!status_) return true;
-      ++cursor_[c];
+      ++cursor[c];
       has_moved = true;
       // A local step or an immediate completion may let an earlier channel go on.
       if (result == Issue::done) {
         finish_step(index);
-        is_dirty_ = is_dirty_ || cursor_.size() > 1;
+        is_dirty_ = is_dirty_ || cursor.size() > 1;
       }
     }
   }
@@ -211,18 +207,20 @@ Operation::Issue Operation::issue_message(std::uint32_t index, const PlanStep& s
   const Token token = this->token(index);
   Post post = Post::pending;
   if (step.kind == PlanStep::Kind::send) {
-    post = endpoint->send(step.channel, word_, {ranges_.data() + step.first_range, range_total_}, token);
+    post =
+        endpoint->send(step.channel, word_, {frame_->ranges.data() + step.first_range, range_total_}, token);
   } else {
     Sink sink;
     sink.total_bytes = total;
     if (step.kind == PlanStep::Kind::recv_reduce) {
-      deliveries_[index] = {this, index};
+      frame_->deliveries[index] = {this, index};
       sink.deliver = &Operation::deliver;
-      sink.context = &deliveries_[index];
+      sink.context = &frame_->deliveries[index];
     } else {
       // The ranges describe memory of this operation's output or scratch; the list is shared with sends,
       // which only read.
-      sink.ranges = {reinterpret_cast<const ByteRange*>(ranges_.data() + step.first_range), range_total_};
+      sink.ranges = {reinterpret_cast<const ByteRange*>(frame_->ranges.data() + step.first_range),
+                     range_total_};
     }
     post = endpoint->recv(step.channel, word_, sink, token);
   }
@@ -231,7 +229,7 @@ Operation::Issue Operation::issue_message(std::uint32_t index, const PlanStep& s
 }
 
 void Operation::finish_step(std::uint32_t index) {
-  is_step_done_[index] = 1;
+  frame_->is_step_done[index] = 1;
   --remaining_;
 }
 
@@ -249,9 +247,10 @@ void Operation::on_event(const Event& event) {
 }
 
 std::uint32_t Operation::first_awaited_sender() const {
-  for (std::size_t c = 0; c < cursor_.size(); ++c) {
-    for (std::uint32_t i = plan_->channels[c].first_step; i < cursor_[c]; ++i) {
-      if (is_step_done_[i] == 0) return plan_->steps[i].peer;
+  if (frame_ == nullptr) return group_->rank();  // waits for the operation in front of it
+  for (std::size_t c = 0; c < frame_->cursor.size(); ++c) {
+    for (std::uint32_t i = plan_->channels[c].first_step; i < frame_->cursor[c]; ++i) {
+      if (frame_->is_step_done[i] == 0) return plan_->steps[i].peer;
     }
   }
   return group_->rank();

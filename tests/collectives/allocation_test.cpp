@@ -43,6 +43,7 @@ namespace {
 
 constexpr std::size_t kCapacity = 1U << 16U;
 constexpr int kCalls = 20;
+constexpr std::size_t kBurst = 30;  // calls under way at once: many times a group's slots
 
 // Memory for any of the calls below, and the counts they point to.
 struct Buffers {
@@ -126,13 +127,50 @@ Status run_to_end(const Member& member, const Call& call, const char* algorithm)
   return work ? (*work)->wait(Clock::now() + std::chrono::seconds(60)) : work.status();
 }
 
-std::string exercise_signature(const Member& member, const Signature& s, Buffers& buffers) {
+Call bind_call(const Member& member, const Signature& s, Buffers& buffers) {
   set_counts(s, member, buffers);
   Call call = make_call(s, member, buffers);
   if (s.collective == Collective::alltoall && s.has_counts) {
     call.output_counts = buffers.counts;
     call.output_displacements = buffers.displacements;
   }
+  return call;
+}
+
+// Starts as many calls as there are buffers, then waits for all of them.
+Status run_burst(const Member& member, const Signature& s, std::span<Buffers> buffers,
+                 std::span<WorkRef> works) {
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    auto work = member.backend->start(bind_call(member, s, buffers[i]), {s.algorithm});
+    if (!work) return work.status();
+    works[i] = *std::move(work);
+  }
+  for (WorkRef& work : works) {
+    TUTTI_RETURN_IF_ERROR(work->wait(Clock::now() + std::chrono::seconds(60)));
+    work = WorkRef();
+  }
+  return {};
+}
+
+// The first call is alone; those that follow are all under way at once.
+std::string exercise_burst(const Member& member, const Signature& s, std::span<Buffers> buffers,
+                           std::span<WorkRef> works) {
+  if (Status status = run_burst(member, s, buffers.first(1), works.first(1)); !status)
+    return status.to_string();
+  const std::uint64_t before = allocations;
+  std::uint64_t made[2] = {};
+  for (std::uint64_t& after : made) {
+    if (Status status = run_burst(member, s, buffers, works); !status) return status.to_string();
+    after = allocations - before;
+  }
+  if (made[1] == 0) return {};
+  return fmt::format("{} {} of {}{}{}: {} allocations in the first burst of {} calls, {} in the second",
+                     to_string(s.collective), s.algorithm, s.count, s.has_counts ? ", uneven" : "",
+                     s.in_place ? ", in place" : "", made[0], buffers.size(), made[1] - made[0]);
+}
+
+std::string exercise_signature(const Member& member, const Signature& s, Buffers& buffers) {
+  const Call call = bind_call(member, s, buffers);
   if (Status status = run_to_end(member, call, s.algorithm); !status) return status.to_string();
   const std::uint64_t before = allocations;
   bool is_right = true;
@@ -181,6 +219,29 @@ TEST_CASE("the second and later calls of a signature allocate nothing", "[schedu
     std::string all;
     for (const Signature& s : kSignatures) {
       const std::string one = exercise_signature(member, s, buffers);
+      if (!one.empty()) all += one + "\n";
+    }
+    return all;
+  });
+  CHECK(report == "");
+}
+
+TEST_CASE("calls of a known signature allocate nothing, however many are under way",
+          "[scheduler][allocation]") {
+  const auto p = GENERATE(1U, 2U, 4U);
+  const auto kind = GENERATE(as<std::string>(), "inproc", "shm", "apart");
+  CAPTURE(p, kind);
+  World world = make_world(kind, p);
+  const std::string report = world.run([](Member& member) {
+    std::vector<Buffers> buffers(kBurst);
+    for (Buffers& one : buffers) {
+      one.counts.reserve(member.size);
+      one.displacements.reserve(member.size);
+    }
+    std::vector<WorkRef> works(kBurst);
+    std::string all;
+    for (const Signature& s : kSignatures) {
+      const std::string one = exercise_burst(member, s, buffers, works);
       if (!one.empty()) all += one + "\n";
     }
     return all;
