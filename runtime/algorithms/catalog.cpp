@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"
+#include "runtime/algorithms/patterns/hierarchical_claims.hpp"
 #include "runtime/algorithms/patterns/recursive_exchange.hpp"
 #include "runtime/algorithms/patterns/spread.hpp"
 #include "runtime/algorithms/patterns/trees.hpp"
@@ -17,18 +18,18 @@ namespace tutti {
 
 Emit allreduce_ring, allreduce_recursive_doubling, allreduce_rabenseifner, allreduce_reduce_broadcast,
     allreduce_recursive_multiplying, allreduce_one_shot, allreduce_two_shot, allreduce_double_binary_tree,
-    allreduce_circulant, allreduce_census;
+    allreduce_circulant, allreduce_census, allreduce_hierarchical;
 Emit reduce_scatter_ring, reduce_scatter_halving, reduce_scatter_direct, reduce_scatter_pat,
-    reduce_scatter_circulant, reduce_scatter_bine;
+    reduce_scatter_circulant, reduce_scatter_bine, reduce_scatter_hierarchical;
 Emit allgather_ring, allgather_recursive_doubling, allgather_bruck, allgather_direct, allgather_pat,
-    allgather_circulant, allgather_bine;
+    allgather_circulant, allgather_bine, allgather_hierarchical;
 Emit broadcast_linear, broadcast_binomial, broadcast_knomial, broadcast_chain, broadcast_circulant,
-    broadcast_double_binary_tree, broadcast_scatter_allgather;
+    broadcast_double_binary_tree, broadcast_scatter_allgather, broadcast_hierarchical;
 Emit reduce_binomial, reduce_knomial, reduce_chain, reduce_circulant, reduce_double_binary_tree,
-    reduce_rabenseifner, reduce_linear, reduce_direct;
+    reduce_rabenseifner, reduce_linear, reduce_direct, reduce_hierarchical;
 Emit gather_binomial, gather_linear, scatter_binomial, scatter_linear;
 Emit alltoall_linear, alltoall_pairwise, alltoall_bruck;
-Emit barrier_dissemination, barrier_recursive_doubling;
+Emit barrier_dissemination, barrier_recursive_doubling, barrier_hierarchical;
 Emit scan_recursive_doubling, scan_chain;
 
 namespace {
@@ -84,6 +85,17 @@ constexpr ParamRow kExchangeRadix[] = {{"radix", &AlgorithmParams::radix, 4, 2, 
 constexpr ParamRow kBruckRadix[] = {{"radix", &AlgorithmParams::radix, 2, 2, 64}};
 constexpr ParamRow kAggregate[] = {{"aggregate", &AlgorithmParams::aggregate, 0, 0, 1U << 20},
                                    {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
+
+// Knobs of hierarchical rows. Columns: 1 is a leader for each domain, 0 (or more than the smallest domain has
+// members) no leaders. Across: as the row's summary numbers them (patterns/columns.cpp).
+constexpr ParamRow kColumnsAcross3[] = {{"columns", &AlgorithmParams::columns, 0, 0, 255},
+                                        {"across", &AlgorithmParams::across, 0, 0, 2},
+                                        {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
+constexpr ParamRow kColumnsAcross2[] = {{"columns", &AlgorithmParams::columns, 0, 0, 255},
+                                        {"across", &AlgorithmParams::across, 0, 0, 1},
+                                        {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
+constexpr ParamRow kColumns[] = {{"columns", &AlgorithmParams::columns, 0, 0, 255},
+                                 {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
 
 constexpr bool is_power_of_two(std::uint32_t p) { return std::has_single_bit(p); }
 // Every rank hands on each block but one: what a minimal allgather or reduce-scatter sends.
@@ -226,6 +238,16 @@ constexpr AlgorithmRow kRows[] = {
      false,
      "rounds ceil(log2 p); bytes sent m ceil(log2 p)",
      "fewest rounds, any p; tiny vectors; ranks may differ in the last bits of a floating-point sum"},
+    {Collective::allreduce,
+     "hierarchical",
+     allreduce_hierarchical,
+     nullptr,
+     {.needs_hierarchy = true},
+     true,
+     "rounds 2 + across; bytes sent about 2 m inside, leaving a domain what across sends of m",
+     "sums in each domain, each column across (0 recursive_doubling, 1 two_shot, 2 rabenseifner), and back",
+     kColumnsAcross3,
+     hierarchical_allreduce_claim},
     {Collective::reduce_scatter,
      "ring",
      reduce_scatter_ring,
@@ -284,6 +306,16 @@ constexpr AlgorithmRow kRows[] = {
      "rounds ceil(log2 p); bytes sent (p-1)/p m",
      "a butterfly of shorter distances, even p; tapered networks and tori",
      kSegments},
+    {Collective::reduce_scatter,
+     "hierarchical",
+     reduce_scatter_hierarchical,
+     nullptr,
+     {.needs_hierarchy = true},
+     true,
+     "rounds 2 (+1); bytes sent m, leaving a domain of n (p-n)/p m",
+     "sums in each domain, each column's across, to the owners",
+     kColumns,
+     hierarchical_reduce_scatter_claim},
     {Collective::allgather,
      "ring",
      allgather_ring,
@@ -350,6 +382,16 @@ constexpr AlgorithmRow kRows[] = {
      "rounds ceil(log2 p); bytes sent (p-1)/p m",
      "a butterfly of shorter distances, even p; tapered networks and tori",
      kSegments},
+    {Collective::allgather,
+     "hierarchical",
+     allgather_hierarchical,
+     nullptr,
+     {.needs_hierarchy = true},
+     true,
+     "rounds 1 (+1) + across; bytes leaving a domain of n n(D-1)/p m, D domains (direct)",
+     "blocks in each domain, each column's across (0 direct, 1 ring, 2 bruck), and to all mates",
+     kColumnsAcross3,
+     hierarchical_allgather_claim},
     {Collective::broadcast,
      "linear",
      broadcast_linear,
@@ -418,6 +460,16 @@ constexpr AlgorithmRow kRows[] = {
      true,
      "rounds p-1; bytes sent by the root 2(p-1)/p m",
      "binomial scatter and ring allgather (van de Geijn); long vectors"},
+    {Collective::broadcast,
+     "hierarchical",
+     broadcast_hierarchical,
+     nullptr,
+     {.needs_hierarchy = true},
+     true,
+     "rounds 2 (1 with one column) + across; bytes leaving the root's domain what across sends of m",
+     "columns to the mates, across (0 binomial, 1 linear, 2 circulant), and together again",
+     kColumnsAcross3,
+     hierarchical_broadcast_claim},
     {Collective::reduce,
      "binomial",
      reduce_binomial,
@@ -496,6 +548,16 @@ constexpr AlgorithmRow kRows[] = {
      true,
      "rounds 2; bytes sent m",
      "every rank adds one block in rank order, the root collects them; any op; long vectors"},
+    {Collective::reduce,
+     "hierarchical",
+     reduce_hierarchical,
+     nullptr,
+     {.needs_hierarchy = true},
+     true,
+     "rounds 2 (1 with one column) + across; bytes leaving a domain m",
+     "sums in each domain, each column across (0 linear, 1 direct), to the root",
+     kColumnsAcross2,
+     hierarchical_reduce_claim},
     {Collective::gather,
      "binomial",
      gather_binomial,
@@ -581,6 +643,16 @@ constexpr AlgorithmRow kRows[] = {
      true,
      "rounds floor(log2 p), 2 more unless p is a power of two; no data",
      "pairs of ranks at doubling distances"},
+    {Collective::barrier,
+     "hierarchical",
+     barrier_hierarchical,
+     nullptr,
+     {.needs_hierarchy = true},
+     true,
+     "rounds 2 + dissemination over the domains; no data",
+     "members report to the first of their domain; those meet",
+     {},
+     hierarchical_barrier_claim},
     {Collective::scan,
      "recursive_doubling",
      scan_recursive_doubling,
@@ -628,47 +700,108 @@ const AlgorithmRow* find_algorithm(Collective collective, std::string_view name)
   return nullptr;
 }
 
-Status check_legality(const AlgorithmRow& row, std::uint32_t p, bool is_commutative, bool in_place,
-                      bool has_equal_counts) {
+namespace {
+
+// What keeps a row from running; found without making a text of it.
+enum class Obstacle : std::uint8_t {
+  none,
+  order,
+  power_of_two,
+  evenness,
+  counts,
+  placement,
+  limit,
+  hierarchy,
+  domain_order
+};
+
+Obstacle find_obstacle(const AlgorithmRow& row, std::uint32_t p, bool is_commutative, bool in_place,
+                       bool has_equal_counts, const Hierarchy* hierarchy) {
   const Legality& need = row.legality;
-  const auto refuse = [&](std::string_view why) {
-    return unsupported(fmt::format("{} {}: {}", to_string(row.collective), row.name, why));
-  };
-  if (need.needs_commutative && !is_commutative)
-    return refuse("combines contributions out of rank order; the op is not commutative");
-  if (need.needs_power_of_two && (p & (p - 1)) != 0)
-    return refuse(fmt::format("needs a power of two of ranks, not {}", p));
-  if (need.needs_even && p > 1 && p % 2 != 0)
-    return refuse(fmt::format("needs an even number of ranks, not {}", p));
-  if (need.equal_counts_only && !has_equal_counts) return refuse("needs equal counts on all ranks");
-  if (need.is_out_of_place_only && in_place) return refuse("cannot run in place");
-  if (need.max_size != 0 && p > need.max_size)
-    return refuse(fmt::format("is limited to {} ranks, not {}", need.max_size, p));
+  if (need.needs_commutative && !is_commutative) return Obstacle::order;
+  if (need.needs_power_of_two && (p & (p - 1)) != 0) return Obstacle::power_of_two;
+  if (need.needs_even && p > 1 && p % 2 != 0) return Obstacle::evenness;
+  if (need.equal_counts_only && !has_equal_counts) return Obstacle::counts;
+  if (need.is_out_of_place_only && in_place) return Obstacle::placement;
+  if (need.max_size != 0 && p > need.max_size) return Obstacle::limit;
+  if (!need.needs_hierarchy) return Obstacle::none;
+  if (hierarchy == nullptr || hierarchy->size() != p || hierarchy->is_flat()) return Obstacle::hierarchy;
+  const bool has_order = is_commutative || !is_reducing(row.collective) || hierarchy->is_contiguous();
+  return has_order ? Obstacle::none : Obstacle::domain_order;
+}
+
+std::string describe(Obstacle obstacle, const Legality& need, std::uint32_t p) {
+  switch (obstacle) {
+    case Obstacle::order:
+      return "combines contributions out of rank order; the op is not commutative";
+    case Obstacle::power_of_two:
+      return fmt::format("needs a power of two of ranks, not {}", p);
+    case Obstacle::evenness:
+      return fmt::format("needs an even number of ranks, not {}", p);
+    case Obstacle::counts:
+      return "needs equal counts on all ranks";
+    case Obstacle::placement:
+      return "cannot run in place";
+    case Obstacle::limit:
+      return fmt::format("is limited to {} ranks, not {}", need.max_size, p);
+    case Obstacle::hierarchy:
+      return "needs a hierarchy: at least two domains (caches, sockets; TUTTI_HIERARCHY), not all of one "
+             "rank";
+    case Obstacle::domain_order:
+      return "combines domain by domain; the op is not commutative and the domains are no ranges of ranks";
+    case Obstacle::none:
+      break;
+  }
   return {};
 }
 
+}  // namespace
+
+bool may_run(const AlgorithmRow& row, std::uint32_t p, bool is_commutative, bool in_place,
+             bool has_equal_counts, const Hierarchy* hierarchy) {
+  return find_obstacle(row, p, is_commutative, in_place, has_equal_counts, hierarchy) == Obstacle::none;
+}
+
+Status check_legality(const AlgorithmRow& row, std::uint32_t p, bool is_commutative, bool in_place,
+                      bool has_equal_counts, const Hierarchy* hierarchy) {
+  const Obstacle found = find_obstacle(row, p, is_commutative, in_place, has_equal_counts, hierarchy);
+  if (found == Obstacle::none) return {};
+  return unsupported(
+      fmt::format("{} {}: {}", to_string(row.collective), row.name, describe(found, row.legality, p)));
+}
+
+Claim claim_of(const AlgorithmRow& row, std::uint32_t p, const AlgorithmParams& params,
+               const Hierarchy* hierarchy) {
+  return row.legality.needs_hierarchy ? row.hierarchy_claim(*hierarchy, params) : row.claim(p, params);
+}
+
 // Up to 8 ranks are few enough to share memory in one hop: there one round in which everybody reads from
-// everybody wins nearly everywhere, since one publish serves all readers.
+// everybody wins nearly everywhere, since one publish serves all readers. Beyond, where there are domains, by
+// domains: for short vectors in one column, since messages count there. Without domains those items are not
+// legal, and skipped.
 std::string_view default_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
-      return "one_shot:-4k@-2;one_shot:-16k@3-8;recursive_doubling:-4k;two_shot";
+      return "one_shot:-4k@-2;one_shot:-16k@3-8;hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;"
+             "recursive_doubling:-4k;two_shot";
     case Collective::reduce_scatter:
-      return "direct";
+      return "hierarchical:0-@9-;direct";
     case Collective::allgather:
-      return "bruck:-1k@9-;direct";
+      return "hierarchical:0-@9-;bruck:-1k@9-;direct";
     case Collective::broadcast:
-      return "linear:0-@-8;binomial:-64k;circulant(segment=64k)";
+      return "linear:0-@-8;hierarchical(columns=1,across=1):-16k@9-;hierarchical(across=1):0-@9-;binomial:-"
+             "64k;circulant(segment=64k)";
     // The later items of a size are for ops that do not commute.
     case Collective::reduce:
-      return "linear:-64k@-8;direct:0-@-8;binomial:-32k;linear:-32k;rabenseifner;direct";
+      return "linear:-64k@-8;direct:0-@-8;hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;"
+             "binomial:-32k;linear:-32k;rabenseifner;direct";
     case Collective::gather:
     case Collective::scatter:
       return "linear:0-@-8;binomial:-64k;linear";
     case Collective::alltoall:
       return "bruck:-4k@16-;linear:0-@-8;linear:-64k;pairwise";
     case Collective::barrier:
-      return "dissemination(radix=16):0-@-16;dissemination";
+      return "dissemination(radix=16):0-@-16;hierarchical;dissemination";
     case Collective::scan:
     case Collective::exscan:
       return "recursive_doubling:-64k;chain(segment=64k)";

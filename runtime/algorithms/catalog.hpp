@@ -23,8 +23,13 @@ struct Claim {
   std::uint64_t rounds = 0;
   std::uint64_t sent_blocks = 0;
   std::uint64_t blocks = 1;
+  // Hierarchical rows only. The most that leaves one domain for others, in blocks; and whether rounds and
+  // sent_blocks are upper bounds instead of exact.
+  std::uint64_t crossing_blocks = 0;
+  bool is_bound = false;
 };
 using ClaimOf = Claim(std::uint32_t p, const AlgorithmParams& params);
+using HierarchyClaim = Claim(const Hierarchy& hierarchy, const AlgorithmParams& params);
 
 // When a row may run. Whatever is not excluded here is proved by the tests for every p, root and placement
 // they cover.
@@ -35,6 +40,9 @@ struct Legality {
   bool equal_counts_only = false;  // not for v-variants
   bool is_out_of_place_only = false;
   std::uint32_t max_size = 0;  // largest p; 0 = no limit
+  // Runs over domains (a hierarchy that is not flat); combines domain by domain, so that an op that does not
+  // commute needs domains of neighbours.
+  bool needs_hierarchy = false;
 };
 
 // One knob of a row: the name used in rules ("radix"), the field it sets, and its default and limits.
@@ -52,12 +60,13 @@ struct AlgorithmRow {
   Collective collective;
   std::string_view name;
   Emit* emit;
-  ClaimOf* claim;
+  ClaimOf* claim;  // null where the row has a hierarchy_claim
   Legality legality;
   bool same_bits;            // every rank gets bitwise the same result (meaningful for reducing collectives)
   std::string_view cost;     // "rounds 2(p-1); bytes sent 2(p-1)/p m", m the full vector
   std::string_view summary;  // one line for people
   std::span<const ParamRow> params = {};
+  HierarchyClaim* hierarchy_claim = nullptr;  // exactly where legality.needs_hierarchy
 };
 
 std::span<const AlgorithmRow> catalog();
@@ -66,9 +75,15 @@ const AlgorithmRow* find_algorithm(Collective collective, std::string_view name)
 // The automatic choice of a collective, in the grammar of selection/rules.hpp; the first legal item that
 // matches is taken. Ends with an item that is always legal.
 std::string_view default_rules(Collective collective);
-// Why the row cannot run a group of p ranks with this op and placement; ok if it can.
+// Why the row cannot run a group of p ranks with this op, placement and hierarchy (null: flat); ok if it can.
 Status check_legality(const AlgorithmRow& row, std::uint32_t p, bool is_commutative, bool in_place,
-                      bool has_equal_counts);
+                      bool has_equal_counts, const Hierarchy* hierarchy = nullptr);
+// The same as a yes or no. Does not allocate.
+bool may_run(const AlgorithmRow& row, std::uint32_t p, bool is_commutative, bool in_place,
+             bool has_equal_counts, const Hierarchy* hierarchy = nullptr);
+// The row's claim, of whichever kind it is; the row is legal there.
+Claim claim_of(const AlgorithmRow& row, std::uint32_t p, const AlgorithmParams& params,
+               const Hierarchy* hierarchy);
 // The row's parameters at their defaults.
 AlgorithmParams default_params(const AlgorithmRow& row);
 

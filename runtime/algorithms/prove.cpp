@@ -1,6 +1,9 @@
 // Emission of all ranks, and the comparison of claims with the verifier's findings.
 #include "runtime/algorithms/prove.hpp"
 
+#include <algorithm>
+#include <bit>
+
 #include <fmt/format.h>
 
 #include "runtime/schedule/passes/lower.hpp"
@@ -9,15 +12,53 @@ namespace tutti {
 namespace {
 
 std::string name_of(const AlgorithmRow& row, const Instance& i) {
-  return fmt::format("{} {} over {} ranks{}{}", to_string(row.collective), row.name, i.size,
+  return fmt::format("{} {} over {} ranks{}{}{}", to_string(row.collective), row.name, i.size,
                      is_rooted(row.collective) ? fmt::format(", root {}", i.root) : "",
-                     i.in_place ? ", in place" : "");
+                     i.in_place ? ", in place" : "",
+                     row.legality.needs_hierarchy ? ", " + to_text(i.hierarchy) : "");
+}
+
+// The most atoms that the ranks of one domain send to ranks of others.
+std::uint64_t crossing_atoms(const Hierarchy& hierarchy, const std::vector<Schedule>& ranks) {
+  std::vector<std::uint64_t> leaving(hierarchy.domain_count(), 0);
+  for (const Schedule& s : ranks) {
+    const std::uint32_t domain = hierarchy.domain_of(s.rank);
+    for (const Step& step : s.steps) {
+      if (step.verb == Verb::send && hierarchy.domain_of(step.peer) != domain)
+        leaving[domain] += s.sources_of(step)[0].count;
+    }
+  }
+  return *std::max_element(leaving.begin(), leaving.end());
 }
 
 }  // namespace
 
 bool is_legal(const AlgorithmRow& row, const Instance& i) {
-  return check_legality(row, i.size, true, i.in_place, true).is_ok();
+  return may_run(row, i.size, true, i.in_place, true, &i.hierarchy);
+}
+
+bool keeps_rank_order(const AlgorithmRow& row, const Instance& i) {
+  return may_run(row, i.size, false, i.in_place, true, &i.hierarchy);
+}
+
+std::vector<Hierarchy> sample_hierarchies(std::uint32_t p) {
+  std::vector<Hierarchy> samples;
+  const auto add = [&](const auto& label_of) {
+    std::vector<std::uint32_t> labels;
+    for (std::uint32_t rank = 0; rank < p; ++rank) labels.push_back(label_of(rank));
+    Hierarchy hierarchy(labels);
+    if (!hierarchy.is_flat() && std::find(samples.begin(), samples.end(), hierarchy) == samples.end())
+      samples.push_back(std::move(hierarchy));
+  };
+  const auto width = static_cast<std::uint32_t>(std::bit_ceil(std::max(p, 1U)));
+  std::uint32_t root = 1;
+  while (root * root < width) root *= 2;
+  add([&](std::uint32_t rank) { return rank < (p + 1) / 2 ? 0U : 1U; });      // halves
+  add([](std::uint32_t rank) { return rank == 0 ? 0U : 1U; });                // a domain of one: 1 + 3
+  add([](std::uint32_t rank) { return rank / 6 * 3 + (rank % 6 + 1) / 3; });  // 2, 3, 1, 2, 3, 1, ...
+  add([](std::uint32_t rank) { return rank % 3; });                           // dealt out in turn
+  add([&](std::uint32_t rank) { return rank / root; });                       // as many domains as members
+  return samples;
 }
 
 Result<std::vector<Schedule>> emit_all(const AlgorithmRow& row, const Instance& i) {
@@ -31,6 +72,7 @@ Result<std::vector<Schedule>> emit_all(const AlgorithmRow& row, const Instance& 
     GroupView view;
     view.rank = r;
     view.size = i.size;
+    if (!i.hierarchy.is_flat()) view.hierarchy = &i.hierarchy;
     auto schedule = row.emit(spec, view, i.params);
     if (!schedule) return schedule.status().with_context(fmt::format("{}: rank {}", name_of(row, i), r));
     ranks.push_back(*std::move(schedule));
@@ -45,22 +87,30 @@ Status prove(const AlgorithmRow& row, const Instance& i, const std::vector<Sched
   auto found = verify(ranks, Algebra::multiset);
   if (!found) return found.status().with_context(name_of(row, i));
 
-  const Claim claim = row.claim(i.size, i.params);
-  if (found->rounds != claim.rounds) {
-    return refuse(fmt::format("claims {} rounds, takes {}", claim.rounds, found->rounds));
+  const Claim claim = claim_of(row, i.size, i.params, &i.hierarchy);
+  const std::string_view most = claim.is_bound ? "at most " : "";
+  if (claim.is_bound ? found->rounds > claim.rounds : found->rounds != claim.rounds) {
+    return refuse(fmt::format("claims {}{} rounds, takes {}", most, claim.rounds, found->rounds));
   }
   // Blocks sent as a fraction of the vector: sent / grid must equal claimed / claimed grid.
   const std::uint64_t grid = ranks[0].atoms();
-  if (found->max_sent_atoms * claim.blocks != claim.sent_blocks * grid) {
-    return refuse(fmt::format("claims {} of {} blocks sent by a rank, sends {} of {}", claim.sent_blocks,
-                              claim.blocks, found->max_sent_atoms, grid));
+  const std::uint64_t sent = found->max_sent_atoms * claim.blocks, claimed = claim.sent_blocks * grid;
+  if (claim.is_bound ? sent > claimed : sent != claimed) {
+    return refuse(fmt::format("claims {}{} of {} blocks sent by a rank, sends {} of {}", most,
+                              claim.sent_blocks, claim.blocks, found->max_sent_atoms, grid));
+  }
+  if (row.legality.needs_hierarchy) {
+    const std::uint64_t crossing = crossing_atoms(i.hierarchy, ranks);
+    if (crossing * claim.blocks != claim.crossing_blocks * grid)
+      return refuse(fmt::format("claims that {} of {} blocks leave a domain, {} of {} do",
+                                claim.crossing_blocks, claim.blocks, crossing, grid));
   }
   if (!row.legality.equal_counts_only && !found->v_safe) {
     return refuse("claims uneven counts: " + found->not_v_safe);
   }
   if (!is_reducing(row.collective)) return {};
 
-  if (!row.legality.needs_commutative) {
+  if (keeps_rank_order(row, i)) {
     if (auto ordered = verify(ranks, Algebra::word); !ordered) {
       return ordered.status().with_context(name_of(row, i));
     }
@@ -83,7 +133,7 @@ Status prove_lowered(const AlgorithmRow& row, const Instance& i, const std::vect
     if (const auto values = verify(*lowered, Algebra::multiset); !values)
       return values.status().with_context(name);
     if (!is_reducing(row.collective)) continue;
-    if (!row.legality.needs_commutative) {
+    if (keeps_rank_order(row, i)) {
       if (const auto ordered = verify(*lowered, Algebra::word); !ordered)
         return ordered.status().with_context(name);
     }

@@ -16,6 +16,7 @@ struct Instance {
   std::uint32_t root = 0;
   bool in_place = false;
   AlgorithmParams params;
+  Hierarchy hierarchy{};  // of no ranks: flat
 };
 
 // The schedules of all ranks. Errors: those of the emit function, with the rank.
@@ -23,7 +24,8 @@ Result<std::vector<Schedule>> emit_all(const AlgorithmRow& row, const Instance& 
 
 // Proves the schedules of one instance against their row: what the collective promises, rank order where the
 // row does not ask for a commutative op, equal bits exactly where it claims them, rounds and blocks sent
-// equal to its claim. Errors: internal, naming row, instance and what was found instead.
+// equal to its claim (or within it, where the claim is a bound), blocks that leave a domain. Errors:
+// internal, naming row, instance and what was found instead.
 Status prove(const AlgorithmRow& row, const Instance& instance, const std::vector<Schedule>& ranks);
 
 // Proves what runs where ranks share memory: the schedules (not in place) lowered in both forms, each also as
@@ -33,5 +35,11 @@ Status prove_lowered(const AlgorithmRow& row, const Instance& instance, const st
 
 // May the row run this instance at all?
 bool is_legal(const AlgorithmRow& row, const Instance& instance);
+// Does it combine in rank order, so that the op need not commute?
+bool keeps_rank_order(const AlgorithmRow& row, const Instance& instance);
+
+// Hierarchies of p ranks to prove rows with: even and uneven domains, a domain of one, interleaved ones.
+// Empty for p < 3, where all are flat.
+std::vector<Hierarchy> sample_hierarchies(std::uint32_t p);
 
 }  // namespace tutti

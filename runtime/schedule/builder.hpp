@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/base/status.hpp"
+#include "runtime/schedule/hierarchy.hpp"
 #include "runtime/schedule/schedule.hpp"
 
 namespace tutti {
@@ -20,13 +21,15 @@ struct CollectiveSpec {
 
 // The ranks an algorithm runs over: position `rank` among `size` members. Member i is rank first + i * stride
 // of the group that executes the schedule, or list[i] where a list is given. An algorithm sees members
-// 0..size-1 only.
+// 0..size-1 only. `hierarchy` (null: flat) is over these members and equal on all of them; flat algorithms do
+// not look at it.
 struct GroupView {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
   std::uint32_t first = 0;
   std::uint32_t stride = 1;
   const std::uint32_t* list = nullptr;
+  const Hierarchy* hierarchy = nullptr;
 
   std::uint32_t group_rank(std::uint32_t member) const {
     return list ? list[member] : first + member * stride;
@@ -39,6 +42,8 @@ struct AlgorithmParams {
   std::uint32_t segments = 1;   // pieces a block is cut into for pipelining; n of the n-block algorithms
   std::uint32_t channels = 1;   // channels that segments are spread over
   std::uint32_t aggregate = 0;  // PAT: subtrees per message, a power of two; 0 = all (fewest rounds)
+  std::uint32_t columns = 0;    // hierarchical: members of a domain that talk to other domains; 0 = all
+  std::uint32_t across = 0;     // hierarchical: what runs between domains, a number in the row's list
   bool operator==(const AlgorithmParams&) const = default;
 };
 
@@ -54,6 +59,7 @@ class Builder {
   std::uint32_t size() const { return view_.size; }
   std::uint32_t root() const { return schedule_.root; }
   bool in_place() const { return schedule_.in_place; }
+  std::uint32_t scratch_slots() const { return schedule_.scratch_slots; }  // used so far
 
   // Slices of blocks first, first + stride, ... ; in place, input(x) is output(x).
   Slice input(std::int64_t first, std::uint32_t count = 1, std::uint32_t stride = 1) const;

@@ -17,7 +17,8 @@ const ParamRow* find_param(const AlgorithmRow& row, std::string_view name) {
 
 // How many blocks an unsegmented schedule of the row cuts the vector into. A claim may have to build a whole
 // pattern for it, so the last answer of each row is kept.
-std::uint64_t blocks_of(const AlgorithmRow& row, const AlgorithmParams& params, std::uint32_t size) {
+std::uint64_t blocks_of(const AlgorithmRow& row, const AlgorithmParams& params, std::uint32_t size,
+                        const Hierarchy* hierarchy) {
   struct Answer {
     std::uint32_t size = 0;
     std::uint64_t blocks = 0;
@@ -27,9 +28,12 @@ std::uint64_t blocks_of(const AlgorithmRow& row, const AlgorithmParams& params, 
   const auto index = static_cast<std::size_t>(&row - catalog().data());
   AlgorithmParams single = params;
   single.segments = 1;
-  if (index >= kRows) return std::max<std::uint64_t>(1, row.claim(size, single).blocks);
+  const auto claimed = [&] {
+    return std::max<std::uint64_t>(1, claim_of(row, size, single, hierarchy).blocks);
+  };
+  if (index >= kRows || row.legality.needs_hierarchy) return claimed();
   if (known[index].size != size) {
-    known[index] = {size, std::max<std::uint64_t>(1, row.claim(size, single).blocks)};
+    known[index] = {size, claimed()};
   }
   return known[index].blocks;
 }
@@ -39,7 +43,7 @@ std::uint64_t blocks_of(const AlgorithmRow& row, const AlgorithmParams& params, 
 std::uint32_t segments_for(const AlgorithmRow& row, const AlgorithmParams& params,
                            std::uint64_t segment_bytes, const Question& q) {
   const ParamRow* param = find_param(row, "segments");
-  const std::uint64_t blocks = blocks_of(row, params, q.size);
+  const std::uint64_t blocks = blocks_of(row, params, q.size, q.hierarchy);
   const auto divide_up = [](std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); };
   const std::uint64_t wanted = divide_up(divide_up(q.bytes, blocks), segment_bytes);
   // Rounded up to a power of two, so that calls of similar length share a plan.
@@ -58,7 +62,11 @@ Selection select(const RuleItem& item, const Question& q) {
 }
 
 Status check(const AlgorithmRow& row, const Question& q) {
-  return check_legality(row, q.size, q.is_commutative, false, q.has_equal_counts);
+  return check_legality(row, q.size, q.is_commutative, false, q.has_equal_counts, q.hierarchy);
+}
+
+bool may_run(const AlgorithmRow& row, const Question& q) {
+  return tutti::may_run(row, q.size, q.is_commutative, false, q.has_equal_counts, q.hierarchy);
 }
 
 }  // namespace
@@ -101,9 +109,9 @@ Result<Selection> Selector::choose(const Question& question, std::string_view ar
     for (const RuleItem& item : source.rules) {
       if (match_item(item, q.bytes, q.size)) {
         if (item.row == nullptr) break;  // the automatic choice: ask the next source
-        Status legal = check(*item.row, q);
-        if (!legal && is_default) continue;
-        if (!legal) return legal.with_context(source.name);
+        // Among the defaults many an item may be passed over, on every call: no text is made of it.
+        if (is_default && !may_run(*item.row, q)) continue;
+        if (Status legal = check(*item.row, q); !legal) return legal.with_context(source.name);
         Selection s = select(item, q);
         s.is_forced = !is_default;
         s.source = source.name;
@@ -125,6 +133,8 @@ std::string Selector::canonical() const {
         text += fmt::format("{}:{}:{}:{}:{}:{}", item.row == nullptr ? "auto" : item.row->name,
                             item.params.radix, item.params.segments, item.params.channels,
                             item.params.aggregate, item.segment_bytes);
+        if (item.row != nullptr && item.row->legality.needs_hierarchy)
+          text += fmt::format(":{}:{}", item.params.columns, item.params.across);
         for (const RuleCondition& c : item.conditions) {
           text += fmt::format(",{}-{}@{}-{}", c.min_bytes, c.max_bytes, c.min_size, c.max_size);
         }

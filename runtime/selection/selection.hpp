@@ -25,6 +25,7 @@ struct Question {
   bool has_equal_counts = true;
   // The size of a vector that v-variants of alltoall do not share: chosen by p only (bytes is ignored).
   bool has_known_bytes = true;
+  const Hierarchy* hierarchy = nullptr;  // over the ranks of the group; null: flat
 };
 
 struct Selection {

@@ -25,6 +25,23 @@ inline std::vector<Schedule> emit_row(Collective collective, std::string_view na
   return *std::move(ranks);
 }
 
+// What a row runs over: all ranks alike, or domains.
+inline std::vector<Hierarchy> hierarchies_of(const AlgorithmRow& row, std::uint32_t p) {
+  return row.legality.needs_hierarchy ? sample_hierarchies(p) : std::vector<Hierarchy>{Hierarchy()};
+}
+
+// A row over p ranks, parameters at their defaults: nothing if it is not legal there, several if it needs a
+// hierarchy.
+inline std::vector<Instance> instances_of(const AlgorithmRow& row, std::uint32_t p, std::uint32_t root = 0,
+                                          bool in_place = false) {
+  std::vector<Instance> instances;
+  for (Hierarchy& hierarchy : hierarchies_of(row, p)) {
+    Instance instance{p, root, in_place, default_params(row), std::move(hierarchy)};
+    if (is_legal(row, instance)) instances.push_back(std::move(instance));
+  }
+  return instances;
+}
+
 // Schedules of p ranks written by hand: `emit` adds the steps of one rank.
 inline std::vector<Schedule> build(Collective collective, std::uint32_t p, std::uint32_t blocks,
                                    bool in_place, const std::function<void(Builder&)>& emit) {

@@ -349,6 +349,48 @@ TEST_CASE("the defaults end in something legal, whatever is asked", "[selection]
   CHECK(wrong == "");
 }
 
+TEST_CASE("hierarchical rows are the default of many ranks in domains, and of nobody else", "[selection]") {
+  const Selector selector = selector_of({});
+  const auto is_chosen = [&](Collective collective, const Hierarchy& h, std::uint64_t bytes, bool commutes) {
+    Question q = ask(collective, bytes, h.size());
+    q.is_commutative = commutes;
+    q.hierarchy = &h;
+    const auto chosen = selector.choose(q);
+    REQUIRE(chosen.is_ok());
+    return chosen->row->name == "hierarchical";
+  };
+  const auto sizes = [](const std::vector<std::uint32_t>& list) { return Hierarchy::of_sizes(list); };
+  std::vector<std::uint32_t> turns;
+  for (std::uint32_t rank = 0; rank < 20; ++rank) turns.push_back(rank % 2);
+  const Hierarchy dealt(turns);
+  for (const Collective collective :
+       {Collective::allreduce, Collective::broadcast, Collective::reduce, Collective::allgather,
+        Collective::reduce_scatter, Collective::barrier}) {
+    for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{1} << 16U, std::uint64_t{1} << 30U}) {
+      INFO(to_string(collective) << ", " << bytes << " bytes");
+      CHECK(is_chosen(collective, sizes({9, 11}), bytes, true));
+      CHECK(is_chosen(collective, sizes({9, 11}), bytes, false));
+      CHECK(is_chosen(collective, dealt, bytes, true));
+      CHECK(is_chosen(collective, dealt, bytes, false) == !is_reducing(collective));
+      CHECK_FALSE(is_chosen(collective, sizes({4, 4}), bytes, true));
+      CHECK_FALSE(is_chosen(collective, sizes({20}), bytes, true));
+      CHECK_FALSE(is_chosen(collective, sizes(std::vector<std::uint32_t>(20, 1)), bytes, true));
+    }
+  }
+  Question q = ask(Collective::allreduce, 8, 20);
+  q.is_commutative = false;
+  q.hierarchy = &dealt;
+  const auto forced = selector.choose(q, "hierarchical");
+  CHECK(forced.status().message().find("not commutative") != std::string::npos);
+  // Segments of about so many bytes are counted on the blocks of this hierarchy: 2 columns of 2.
+  const Hierarchy four = sizes({2, 2});
+  q = ask(Collective::allreduce, 64U << 10U, 4);
+  q.hierarchy = &four;
+  const auto cut = selector.choose(q, "hierarchical(across=1,segment=4k)");
+  REQUIRE(cut.is_ok());
+  CHECK(cut->params.segments == 4);
+}
+
 TEST_CASE("choosing is pure", "[selection]") {
   const Selector selector = selector_of({{Collective::allreduce, "V", "ring(segment=64k):1m-"}});
   for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{4096}, std::uint64_t{5} << 20U}) {

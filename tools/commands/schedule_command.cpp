@@ -25,7 +25,7 @@ namespace tutti::tool {
 namespace {
 
 struct ScheduleOptions {
-  std::string collective, algorithm, check_path;
+  std::string collective, algorithm, domains, check_path;
   std::uint32_t rank_count = 4, root = 0, segments = 0, channels = 1;
   int rank = -1;
   bool in_place = false, is_lowered = false, is_staged = false, is_fused = false, is_rolled = false,
@@ -33,6 +33,17 @@ struct ScheduleOptions {
 };
 
 constexpr std::uint32_t kMostRanks = 4096;
+
+// "2,2,3": domains of so many neighbours. Empty: flat.
+Result<Hierarchy> parse_domains(const ScheduleOptions& options) {
+  if (options.domains.empty()) return Hierarchy();
+  const auto sizes = parse_sizes(options.domains);
+  if (!sizes) return sizes.status().with_context("--domains");
+  Hierarchy hierarchy = Hierarchy::of_sizes(*sizes);
+  if (hierarchy.size() == options.rank_count) return hierarchy;
+  return invalid_argument(fmt::format("--domains {}: {} ranks; expected those of -n, {}", options.domains,
+                                      hierarchy.size(), options.rank_count));
+}
 
 // The row and parameters that "ring" or "bruck(radix=4)" means.
 Result<RuleItem> parse_algorithm(const ScheduleOptions& options) {
@@ -55,8 +66,12 @@ Result<std::vector<Schedule>> make_schedules(const ScheduleOptions& options) {
             ? fmt::format("--root {}: the ranks are 0 to {}", options.root, options.rank_count - 1)
             : fmt::format("--root: {} has no root", options.collective));
   }
-  const Instance instance{options.rank_count, options.root, options.in_place, item->params};
-  TUTTI_RETURN_IF_ERROR(check_legality(*item->row, options.rank_count, true, options.in_place, true));
+  auto hierarchy = parse_domains(options);
+  if (!hierarchy) return hierarchy.status();
+  const Instance instance{options.rank_count, options.root, options.in_place, item->params,
+                          *std::move(hierarchy)};
+  TUTTI_RETURN_IF_ERROR(
+      check_legality(*item->row, options.rank_count, true, options.in_place, true, &instance.hierarchy));
   auto ranks = emit_all(*item->row, instance);
   if (!ranks) return ranks.status();
   if (options.segments > 0) {
@@ -134,6 +149,7 @@ int schedule_command(int argc, char** argv) {
       "Examples:\n"
       "  tutti schedule allreduce ring -n 4 --loops\n"
       "  tutti schedule allgather 'bruck(radix=3)' -n 9 --rank 0\n"
+      "  tutti schedule allreduce 'hierarchical(columns=1)' -n 7 --domains 2,2,3\n"
       "  tutti schedule allreduce two_shot -n 4 --lowered > lowered.txt; tutti schedule --check lowered.txt\n"
       "  tutti schedule broadcast binomial -n 8 --dot | dot -Tsvg > tree.svg");
   app.add_option("collective", options.collective, "allreduce, allgather, ... (`tutti info` lists them)");
@@ -142,6 +158,8 @@ int schedule_command(int argc, char** argv) {
   app.add_option("-n,--ranks", options.rank_count, "number of ranks")->capture_default_str();
   app.add_option("--rank", options.rank, "this rank only");
   app.add_option("--root", options.root, "root of rooted collectives")->capture_default_str();
+  app.add_option("--domains", options.domains,
+                 "for hierarchical: sizes of domains of neighbouring ranks, such as 2,2,3");
   app.add_flag("--in-place", options.in_place, "the output is also the input");
   app.add_option("--segments", options.segments, "cut every block into so many segments");
   app.add_option("--channels", options.channels, "channels that the segments are spread over")

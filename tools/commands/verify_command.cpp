@@ -56,28 +56,51 @@ void seed_fault(std::vector<Schedule>& ranks) {
   }
 }
 
-void prove_row(const AlgorithmRow& row, std::uint32_t size, bool has_fault, Tally& tally) {
+// Defaults, in turn with other numbers of columns and every row that may run across.
+AlgorithmParams hierarchical_params(const AlgorithmRow& row, std::uint32_t turn) {
+  AlgorithmParams params = default_params(row);
+  for (const ParamRow& param : row.params) {
+    if (param.name == "columns") params.columns = turn % 4;
+    if (param.name == "across") params.across = turn % (param.max_value + 1);
+  }
+  return params;
+}
+
+// Flat rows see no hierarchy; the others run over some of each size.
+std::vector<Instance> instances_of(const AlgorithmRow& row, std::uint32_t size) {
+  std::vector<Instance> instances;
+  std::vector<Hierarchy> hierarchies = {Hierarchy()};
+  if (row.legality.needs_hierarchy) hierarchies = sample_hierarchies(size);
   for (const std::uint32_t root : roots_of(row, size)) {
     for (const bool in_place : {false, true}) {
-      const Instance instance{size, root, in_place, default_params(row)};
-      if (!is_legal(row, instance)) continue;
-      auto ranks = emit_all(row, instance);
-      Status status = ranks.status();
-      if (ranks) {
-        if (has_fault) seed_fault(*ranks);
-        status = prove(row, instance, *ranks);
-        // Lowering looks at all ranks at once: one root of many is enough, as for all roots it is the same
-        // walk.
-        const bool is_lowered_too =
-            size <= kMostLowered && !in_place && (size <= kAllRootsLowered || root == 0);
-        if (status && is_lowered_too) status = prove_lowered(row, instance, *ranks);
-        for (const Schedule& schedule : *ranks) tally.steps += schedule.steps.size();
+      for (std::uint32_t i = 0; i < hierarchies.size(); ++i) {
+        const Instance instance{size, root, in_place, hierarchical_params(row, size + root + i),
+                                hierarchies[i]};
+        if (is_legal(row, instance)) instances.push_back(instance);
       }
-      ++tally.instances;
-      if (!status) {
-        tally.failure = status.message();
-        return;
-      }
+    }
+  }
+  return instances;
+}
+
+void prove_row(const AlgorithmRow& row, std::uint32_t size, bool has_fault, Tally& tally) {
+  for (const Instance& instance : instances_of(row, size)) {
+    auto ranks = emit_all(row, instance);
+    Status status = ranks.status();
+    if (ranks) {
+      if (has_fault) seed_fault(*ranks);
+      status = prove(row, instance, *ranks);
+      // Lowering looks at all ranks at once: one root of many is enough, as for all roots it is the same
+      // walk.
+      const bool is_lowered_too =
+          size <= kMostLowered && !instance.in_place && (size <= kAllRootsLowered || instance.root == 0);
+      if (status && is_lowered_too) status = prove_lowered(row, instance, *ranks);
+      for (const Schedule& schedule : *ranks) tally.steps += schedule.steps.size();
+    }
+    ++tally.instances;
+    if (!status) {
+      tally.failure = status.message();
+      return;
     }
   }
 }

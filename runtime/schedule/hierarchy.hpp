@@ -1,0 +1,49 @@
+// A hierarchy: the ranks of a group in domains that share something (a cache, a socket, a node), as a value.
+// Knows no topology and no environment: whoever makes one says which ranks belong together.
+//
+// One level. A level more is a hierarchy over the first members of the domains, which is again a value of
+// this type.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+// Domains are numbered in the order of their smallest ranks; a domain's members are in ascending order.
+// Members need not be neighbours, nor domains equally large.
+class Hierarchy {
+ public:
+  // Of no ranks: flat for a group of any size.
+  Hierarchy() = default;
+  // Ranks with equal labels are one domain.
+  explicit Hierarchy(std::span<const std::uint32_t> label_of_rank);
+  // `sizes` domains of neighbours, in rank order.
+  static Hierarchy of_sizes(std::span<const std::uint32_t> sizes);
+
+  std::uint32_t size() const { return static_cast<std::uint32_t>(domain_of_.size()); }
+  std::uint32_t domain_count() const { return static_cast<std::uint32_t>(members_.size()); }
+  std::uint32_t domain_of(std::uint32_t rank) const { return domain_of_[rank]; }
+  const std::vector<std::uint32_t>& members(std::uint32_t domain) const { return members_[domain]; }
+  std::uint32_t smallest_domain() const;
+  std::uint32_t largest_domain() const;
+
+  // Is there anything between one domain of all and one domain for each?
+  bool is_flat() const { return domain_count() < 2 || domain_count() == size(); }
+  bool is_even() const { return smallest_domain() == largest_domain(); }
+  // Is every domain a range of neighbours? Then adding domain by domain keeps rank order.
+  bool is_contiguous() const;
+
+  bool operator==(const Hierarchy&) const = default;
+
+ private:
+  std::vector<std::uint32_t> domain_of_;             // by rank
+  std::vector<std::vector<std::uint32_t>> members_;  // by domain
+};
+
+// "2 domains: 0-3, 4-7"
+std::string to_text(const Hierarchy& hierarchy);
+
+}  // namespace tutti
