@@ -1,32 +1,40 @@
 #!/usr/bin/env python3
-"""Self-consistency of the collectives: none may be slower than others that could replace it.
+"""Self-consistency of the collectives: none may be slower than others that could replace it, and none may have cliffs.
 
 Runs `tutti bench` back to back over several numbers of ranks and sizes, several rounds in turn, and compares medians:
-    allreduce <= reduce + broadcast        allgather <= gather + broadcast
-    reduce_scatter <= reduce + scatter     barrier <= allreduce of 4 bytes
-and the time per byte of an allreduce may not rise more than twofold from one size to the next.
+    replacement   allreduce <= reduce + broadcast        allgather <= gather + broadcast
+                  reduce_scatter <= reduce + scatter     barrier <= allreduce of 4 bytes; each times --slack
+    size step     time per byte of an allreduce <= 2 x that of a quarter of the size
+    rank step     time of an allreduce over n + 1 ranks <= 2.5 x that over n, from 3 ranks on, size by size
+A rank more brings at most its share of work and one hand-over more to everybody (4/3 of either from 3 to 4 ranks, less later);
+the bound leaves as much again for a change of algorithm and for ranks that outnumber the CPUs. Below 3 ranks there is another
+step: one rank talks to nobody, and two may be the last that have a CPU each.
 Knows the tool's JSON only.
-Usage: guidelines.py TUTTI [--ranks 2..8] [--slack 1.1] [--rounds 3] [--budget 0.1]
-Exit status: 0 all hold, 1 some do not, 2 wrong arguments.
+Usage: guidelines.py TUTTI [--ranks 2..8] [--slack 1.1] [--rounds 3] [--budget 0.1] [--last 64m] [--json FILE]
+Prints a table; --json writes one object for each of its rows. Exit status: 0 all hold, 1 some do not, 2 wrong arguments.
 """
 import argparse
 import json
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 
-SIZES = (4, 64 << 10)  # first and last; factor 16
-COLLECTIVES = ("allreduce", "reduce", "broadcast", "allgather", "gather", "reduce_scatter", "scatter", "barrier")
+FIRST, SMALL_LAST = 4, 64 << 10  # bytes; collectives that are only compared end at the second
+SIZE_BOUND, RANK_BOUND = 2.0, 2.5
+FIRST_RANK_STEP = 3
 RULES = (("allreduce", ("reduce", "broadcast")), ("allgather", ("gather", "broadcast")),
          ("reduce_scatter", ("reduce", "scatter")))
+COLLECTIVES = ("allreduce", "reduce", "broadcast", "allgather", "gather", "reduce_scatter", "scatter", "barrier")
 
 
-def measure(tutti, collective, ranks, budget):
-    """p50 in us by size in bytes."""
+def measure(tutti, collective, ranks, budget, last):
+    """p50 in us by size in bytes: an allreduce at all powers of four, the others at every second one."""
+    is_stepped = collective == "allreduce"
     with tempfile.NamedTemporaryFile("r", suffix=".json") as result:
-        command = [tutti, "bench", collective, "-n", str(ranks), "-b", str(SIZES[0]), "-e", str(SIZES[1]), "-f", "16",
-                   "--b2b", "--budget", str(budget), "--json", result.name]
+        command = [tutti, "bench", collective, "-n", str(ranks), "-b", str(FIRST), "-e", str(last if is_stepped else SMALL_LAST),
+                   "-f", "4" if is_stepped else "16", "--b2b", "--budget", str(budget), "--json", result.name]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         return {row["bytes"]: row["p50_us"] for row in map(json.loads, result)}
 
@@ -36,40 +44,82 @@ def nearest(times, size):
     return times[min(times, key=lambda have: abs(have - size))]
 
 
-def check(times, ranks, slack):
-    """Yields (what, left, right, holds) for one number of ranks."""
-    for size in sorted(times["allreduce"]):
+def row(check, ranks, size, what, value, bound, unit="us"):
+    """`bound` is what `value` may be at most."""
+    return {"check": check, "ranks": ranks, "bytes": size, "what": what, "value": value, "bound": bound, "unit": unit,
+            "holds": value <= bound}
+
+
+def check_replacements(times, ranks, slack):
+    for size in sorted(times["reduce"]):
         for left, right in RULES:
-            mine, other = nearest(times[left], size), sum(nearest(times[c], size) for c in right)
-            yield f"{left} <= {' + '.join(right)}, {size} B", mine, other, mine <= slack * other
-    barrier, least = times["barrier"][0], times["allreduce"][min(times["allreduce"])]
-    yield "barrier <= allreduce of 4 B", barrier, least, barrier <= slack * least
+            least = sum(nearest(times[c], size) for c in right)
+            yield row("replacement", ranks, size, f"{left} <= {' + '.join(right)}", nearest(times[left], size), slack * least)
+    least = times["allreduce"][min(times["allreduce"])]
+    yield row("replacement", ranks, 0, f"barrier <= allreduce of {FIRST} B", times["barrier"][0], slack * least)
+
+
+def check_sizes(times, ranks):
     sizes = sorted(times["allreduce"])
     for smaller, larger in zip(sizes, sizes[1:]):
-        per_byte = [times["allreduce"][s] / s for s in (smaller, larger)]
-        yield f"time per byte, {smaller} to {larger} B", per_byte[1], per_byte[0], per_byte[1] <= 2 * per_byte[0]
+        before, after = (1000 * times["allreduce"][size] / size for size in (smaller, larger))
+        yield row("size step", ranks, larger, f"time per byte, from {smaller} B", after, SIZE_BOUND * before, "ns/B")
+
+
+def check_ranks(fewer, more, ranks):
+    """`ranks` is the larger number."""
+    if ranks - 1 < FIRST_RANK_STEP:
+        return
+    for size in sorted(fewer["allreduce"]):
+        yield row("rank step", ranks, size, f"allreduce, from {ranks - 1} ranks", nearest(more["allreduce"], size),
+                  RANK_BOUND * fewer["allreduce"][size])
+
+
+def measure_all(arguments, ranks):
+    """Medians over the rounds, by collective and size."""
+    rounds = []
+    for turn in range(arguments.rounds):
+        print(f"\r{ranks} ranks, round {turn + 1} of {arguments.rounds}   ", end="", file=sys.stderr, flush=True)
+        rounds.append({c: measure(arguments.tutti, c, ranks, arguments.budget, arguments.last) for c in COLLECTIVES})
+    return {c: {size: statistics.median(r[c][size] for r in rounds) for size in rounds[0][c]} for c in COLLECTIVES}
+
+
+def print_row(found):
+    size = f"{found['bytes']} B" if found["bytes"] else ""
+    print(f"{found['ranks']} ranks  {'ok' if found['holds'] else 'BROKEN':<7}{found['check']:<12} {size:>11}  "
+          f"{found['what']:<38}{found['value']:10.3g} {found['bound']:10.3g} {found['unit']}")
+
+
+def rank_range(text):
+    found = re.fullmatch(r"([1-9]\d*)(?:\.\.([1-9]\d*))?", text)
+    if not found or int(found[2] or found[1]) < int(found[1]):
+        raise argparse.ArgumentTypeError(f"'{text}' is neither a number nor a range such as 2..8")
+    return range(int(found[1]), int(found[2] or found[1]) + 1)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tutti", help="the tool")
-    parser.add_argument("--ranks", default="2..8")
-    parser.add_argument("--slack", type=float, default=1.1)
+    parser.add_argument("--ranks", type=rank_range, default=rank_range("2..8"))
+    parser.add_argument("--slack", type=float, default=1.1, help="of the replacements")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--budget", type=float, default=0.1, help="seconds for each size of each run")
+    parser.add_argument("--last", default="64m", help="largest allreduce, as `tutti bench -e` takes it")
+    parser.add_argument("--json", type=argparse.FileType("w"), help="one object for each row")
     arguments = parser.parse_args()
-    first, _, last = arguments.ranks.partition("..")
-    broken = 0
-    for ranks in range(int(first), int(last or first) + 1):
-        rounds = []
-        for turn in range(arguments.rounds):
-            print(f"\r{ranks} ranks, round {turn + 1} of {arguments.rounds}   ", end="", file=sys.stderr, flush=True)
-            rounds.append({c: measure(arguments.tutti, c, ranks, arguments.budget) for c in COLLECTIVES})
-        times = {c: {size: statistics.median(r[c][size] for r in rounds) for size in rounds[0][c]} for c in COLLECTIVES}
-        for what, left, right, holds in check(times, ranks, arguments.slack):
-            broken += not holds
-            print(f"{ranks} ranks  {'ok' if holds else 'BROKEN':<7} {what:<45} {left:10.3g} {right:10.3g}")
-    print("", file=sys.stderr)
+    broken, fewer = 0, None
+    for ranks in arguments.ranks:
+        times = measure_all(arguments, ranks)
+        rows = [*check_replacements(times, ranks, arguments.slack), *check_sizes(times, ranks)]
+        if fewer:
+            rows += check_ranks(fewer, times, ranks)
+        print("\r", end="", file=sys.stderr)
+        for found in rows:
+            broken += not found["holds"]
+            print_row(found)
+            if arguments.json:
+                arguments.json.write(json.dumps(found) + "\n")
+        fewer = times
     print(f"{broken} broken")
     return 1 if broken else 0
 

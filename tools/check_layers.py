@@ -22,6 +22,9 @@ GENERATED = {"tutti_config.hpp", "tutti_build_id.hpp"}
 # Layer -> patterns of project headers that it may include. "X/*" is the folder itself, "X/**" with what lies below.
 # The first matching layer of a file counts. A layer may always include itself, in the sense of its own pattern.
 SEAMS = ["transports/transport.hpp", "backends/backend.hpp"]
+GROUP_HEADERS = ["tutti/**", "runtime/base/**", "runtime/schedule/**", "runtime/selection/**", "runtime/scheduler/**",
+                 "runtime/group/**", "runtime/algorithms/catalog.hpp", "topology/topology.hpp", "transports/*", "backends/*",
+                 "backends/native/native_backend.hpp"]
 ALLOWED = [
     ("runtime/include/**", ["tutti/**"]),
     ("runtime/base/**", ["tutti/**"] + sorted(GENERATED)),
@@ -31,9 +34,9 @@ ALLOWED = [
     ("runtime/scheduler/**", ["runtime/base/**", "runtime/schedule/**", "transports/transport.hpp"]),
     # A group puts the parts together: it owns the engine that drives them, makes the native backend (which alone takes
     # that engine), and asks the registries for the rest. Of the algorithms it sees the catalogue only.
-    ("runtime/group/**", ["tutti/**", "runtime/base/**", "runtime/schedule/**", "runtime/selection/**",
-                          "runtime/scheduler/**", "runtime/algorithms/catalog.hpp", "topology/topology.hpp",
-                          "transports/*", "backends/*", "backends/native/native_backend.hpp"]),
+    # Where the topology comes from is asked by the one file that reads the settings.
+    ("runtime/group/settings.cpp", GROUP_HEADERS + ["topology/discovery.hpp"]),
+    ("runtime/group/**", GROUP_HEADERS),
     ("topology/**", ["runtime/base/**"]),
     # A registry is the one file that knows every plug-in, and it knows nothing of one but how to make it.
     ("transports/registry.*", ["runtime/base/**", "transports/*", "transports/*/plugin.hpp"] + sorted(GENERATED)),

@@ -36,7 +36,13 @@ Result<Handle> load(const HwlocSource& source) {
   if (hwloc_topology_init(&raw) != 0) return failure("cannot start");
   Handle handle(raw);
   // CPUs that this process may not use belong to the machine all the same.
-  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+  unsigned long flags = HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED;
+#if HWLOC_API_VERSION >= 0x00020500
+  // Else it binds the calling thread to one CPU after the other to ask each about itself, which takes long
+  // where they are busy and many; Linux knows the same.
+  flags |= HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING;
+#endif
+  hwloc_topology_set_flags(raw, flags);
   if (source.kind == HwlocSource::Kind::xml) {
     // The size counts the zero at the end.
     if (source.text.size() >= INT_MAX ||

@@ -68,11 +68,15 @@ inline constexpr Variable kVariables[] = {
      "transports to consider, in order of preference: shm,inproc"},
     {"TUTTI_SHM_BYTES", VariableType::size, "256m", "", "bound of the shared memory that one process takes"},
     {"TUTTI_SINGLE_COPY", VariableType::enumeration, "auto", "auto|off|on",
-     "read peers' memory directly (process_vm_readv); auto probes, on fails where it is not permitted"},
+     "read peers' memory directly (process_vm_readv) where permitted; on also asks the kernel to let peers "
+     "do so"},
     {"TUTTI_BOARDS", VariableType::flag, "on", "",
      "carry collectives out in shared memory where all ranks of a group share it; off: by messages"},
     {"TUTTI_TOPOLOGY", VariableType::text, "", "",
      "take this for the machine: xml:FILE (of lstopo) or synthetic:STRING (pack:2 l3:1 core:8 pu:1)"},
+    {"TUTTI_HIERARCHY", VariableType::text, "auto", "",
+     "domains for hierarchical algorithms: auto (shared caches, else sockets), off, or sizes in rank order "
+     "(2,2,3)"},
     detail::rule_of("TUTTI_ADJUST_ALLREDUCE"),
     detail::rule_of("TUTTI_ADJUST_BROADCAST"),
     {"TUTTI_ADJUST_BCAST", VariableType::rule, "", "", "another spelling of TUTTI_ADJUST_BROADCAST", 0,

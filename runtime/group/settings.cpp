@@ -7,6 +7,8 @@
 #include <cctype>
 
 #include "runtime/base/log.hpp"
+#include "runtime/group/cache_limits.hpp"
+#include "topology/discovery.hpp"
 
 namespace tutti {
 namespace {
@@ -104,6 +106,17 @@ Status read_transport_settings(const Environment& environment, TransportSettings
   return {};
 }
 
+Status read_hierarchy(const Environment& environment, WorldSettings& settings) {
+  const auto text = get_text(environment, "TUTTI_HIERARCHY");
+  if (!text) return text.status();
+  const std::string value = text->value_or("auto");
+  auto parsed = parse_hierarchy(value);
+  if (!parsed) return parsed.status().with_context(fmt::format("TUTTI_HIERARCHY='{}'", value));
+  settings.hierarchy = *std::move(parsed);
+  settings.contract.emplace_back("TUTTI_HIERARCHY", value);
+  return {};
+}
+
 }  // namespace
 
 Result<WorldSettings> read_settings(const Environment& environment) {
@@ -126,6 +139,12 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   if (!boards) return boards.status();
   settings.uses_boards = *boards;
   settings.contract.emplace_back("TUTTI_BOARDS", *boards ? "on" : "off");
+  auto topology = discover_topology(environment);
+  if (!topology) return topology.status();
+  settings.topology = *std::move(topology);
+  settings.contract.emplace_back("the table of caches (TUTTI_TOPOLOGY, else the machine's)",
+                                 describe(caches_of(settings.topology)));
+  TUTTI_RETURN_IF_ERROR(read_hierarchy(environment, settings));
   const auto wait_mode = get_enum(environment, "TUTTI_WAIT");
   if (!wait_mode) return wait_mode.status();
   settings.wait_mode = *wait_mode;

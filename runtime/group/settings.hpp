@@ -11,8 +11,10 @@
 
 #include "runtime/base/config.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/group/domains.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/selection/selection.hpp"
+#include "topology/topology.hpp"
 #include "transports/registry.hpp"
 
 namespace tutti {
@@ -33,6 +35,8 @@ struct WorldSettings {
   std::string wait_mode;    // auto, spin, yield or sleep
   std::optional<std::int64_t> spin_polls;
   std::unique_ptr<const Selector> selector;
+  Topology topology;  // of the node, as this rank sees it
+  HierarchySetting hierarchy;
   // What all ranks must have equal, as (variable, text): compared when a world is made.
   std::vector<std::pair<std::string, std::string>> contract;
 

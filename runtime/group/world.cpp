@@ -20,8 +20,17 @@ namespace {
 struct Card {
   std::string process;  // equal for ranks that are threads of one process
   cpu_set_t cpus;
+  RankDomains domains;
   std::vector<std::pair<std::string, std::string>> contract;
 };
+
+std::vector<std::uint32_t> list_cpus(const cpu_set_t& set) {
+  std::vector<std::uint32_t> cpus;
+  for (std::uint32_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
 
 // A process id would not do: ranks in different containers may have the same one.
 const std::string& process_token() {
@@ -37,6 +46,7 @@ std::string encode(const Card& card) {
   ByteWriter writer;
   writer.put_text(card.process);
   writer.put(card.cpus);
+  writer.put(card.domains);
   for (const auto& [name, value] : card.contract) {
     writer.put_text(name);
     writer.put_text(value);
@@ -46,7 +56,7 @@ std::string encode(const Card& card) {
 
 bool decode(std::string_view bytes, Card& card) {
   ByteReader reader(bytes);
-  if (!reader.get_text(card.process) || !reader.get(card.cpus)) return false;
+  if (!reader.get_text(card.process) || !reader.get(card.cpus) || !reader.get(card.domains)) return false;
   while (!reader.is_at_end()) {
     auto& [name, value] = card.contract.emplace_back();
     if (!reader.get_text(name) || !reader.get_text(value)) return false;
@@ -127,6 +137,9 @@ Status WorldState::agree(std::string_view build_id) {
   mine.process = process_token();
   CPU_ZERO(&mine.cpus);
   ::sched_getaffinity(0, sizeof mine.cpus, &mine.cpus);
+  mine.domains =
+      find_domains(settings_.topology, list_cpus(mine.cpus), static_cast<std::uint32_t>(info().local_rank),
+                   static_cast<std::uint32_t>(info().local_size));
   settings_.contract.emplace_back("the build", std::string(build_id));
   mine.contract = settings_.contract;
   const auto all = control().allgather(encode(mine), deadline);
@@ -140,10 +153,14 @@ Status WorldState::agree(std::string_view build_id) {
       return internal_error(fmt::format("the card of rank {} is malformed", rank));
     CPU_OR(&cpus, &cpus, &cards[rank].cpus);
     is_one_process_ = is_one_process_ && cards[rank].process == mine.process;
+    domains_.ranks.push_back(cards[rank].domains);
   }
+  domains_.setting = settings_.hierarchy;
+  domains_.nodes = info().node_of_rank;
   cpu_count_ = std::max(1, CPU_COUNT(&cpus));
   contract_hash_ = hash_of(mine.contract);
-  return compare_contracts(cards);
+  TUTTI_RETURN_IF_ERROR(compare_contracts(cards));
+  return domains_.check();
 }
 
 Status WorldState::open_transports(bool is_one_process) {

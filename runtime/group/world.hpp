@@ -60,6 +60,7 @@ class WorldState final : private ControlListener {
   ControlChannel& control() { return *world_.control; }
   const std::vector<PeerAddress>& peers() const { return peers_; }  // by world rank
   std::uint32_t contract_hash() const { return contract_hash_; }
+  const WorldDomains& domains() const { return domains_; }
   unsigned fork_generation() const { return fork_generation_; }
 
   void add(GroupMember& group);
@@ -102,6 +103,7 @@ class WorldState final : private ControlListener {
   WorldSettings settings_;
   unsigned fork_generation_;
   std::uint32_t contract_hash_ = 0;
+  WorldDomains domains_;
   int cpu_count_ = 1;
   bool is_one_process_ = false;
   std::vector<PeerAddress> peers_;

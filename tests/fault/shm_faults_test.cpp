@@ -1,13 +1,8 @@
 // What happens to the shm transport in bad company: refused system calls, tight limits, killed peers,
 // strangers. Knows the seam and the plug-in's constructor; ranks are forked processes.
 #include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -24,6 +19,7 @@
 #include "tests/conformance/cases.hpp"
 #include "tests/conformance/world.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/single_copy_filter.hpp"
 #include "tests/support/test_fraction.hpp"
 #include "transports/shm/plugin.hpp"
 
@@ -38,18 +34,7 @@ Setup processes() {
   return setup;
 }
 
-// From now on this process gets EPERM from process_vm_readv, as in a container with a strict profile.
-bool refuse_single_copy() {
-  std::array<sock_filter, 4> code{{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  }};
-  const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
+bool refuse_single_copy() { return filter_single_copy(SingleCopyFilter::refuse); }
 
 // Large messages both ways, several times; `between` is called after the first.
 std::string exchange(Rank& self, const std::function<std::string()>& between = {}) {

@@ -40,6 +40,8 @@ CLEAN = {
     "backends/native/native_backend.hpp": '#include "backends/backend.hpp"\n',
     "backends/native/native.cpp": '#include "runtime/scheduler/run.hpp"\n#include "runtime/algorithms/catalog.hpp"\n',
     "topology/topology.hpp": '#include "runtime/base/status.hpp"\n',
+    "topology/discovery.hpp": '#include "topology/topology.hpp"\n',
+    "runtime/group/settings.cpp": '#include "runtime/group/group.hpp"\n#include "topology/discovery.hpp"\n',
     "tests/unit/any_test.cpp": '#include "transports/shm/plugin.hpp"\n#include "runtime/group/group.hpp"\n',
     "runtime/group/group.hpp": "",
 }
@@ -90,6 +92,7 @@ class LayersTest(unittest.TestCase):
             "runtime/algorithms/bad.cpp": "transports/transport.hpp",
             "runtime/scheduler/bad.cpp": "backends/backend.hpp",
             "runtime/group/bad.cpp": "transports/shm/plugin.hpp",
+            "runtime/group/bad.hpp": "topology/discovery.hpp",
             "transports/shm/bad.cpp": "transports/inproc/plugin.hpp",
             "transports/inproc/bad.cpp": "runtime/scheduler/run.hpp",
             "transports/shm/bad.hpp": "transports/registry.hpp",

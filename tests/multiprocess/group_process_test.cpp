@@ -178,6 +178,25 @@ TEST_CASE("settings that differ are listed with ranks and values") {
   CHECK(*errors.begin() == *errors.rbegin());
 }
 
+TEST_CASE("ranks that take the node for different machines are told what they see") {
+  const Outcome outcome =
+      run({TUTTI_RUN, "-n", "3", "--grace", "10", "sh", "-c",
+           "if [ $RANK = 1 ]; then export TUTTI_TOPOLOGY='synthetic:l3:1(size=1000000) core:1 pu:1'; fi; "
+           "trap '' TERM; exec " GROUP_PROGRAM " join"});
+  INFO(outcome.out << outcome.err);
+  if (outcome.out.find("hwloc") != std::string::npos) return;  // a build without it knows no other machine
+  CHECK(outcome.status == 4);
+  const auto errors = caught(outcome.out);
+  REQUIRE(errors.size() == 3);
+  CHECK(*errors.begin() == *errors.rbegin());
+  CHECK_THAT(
+      *errors.begin(),
+      Contains("caught invalid argument peer -1: the table of caches (TUTTI_TOPOLOGY, else the machine's) "
+               "must be equal on all ranks but is '") &&
+          Contains("last level 1000000 for 1 cores, 1 of them' on rank 1 of 3") &&
+          Contains("' on ranks 0, 2 of 3"));
+}
+
 TEST_CASE("a process without the secret is refused and the job goes on") {
   const Outcome outcome = run({TUTTI_RUN, "-n", "3", "sh", "-c",
                                "if [ $RANK = 1 ]; then TUTTI_SECRET=guess " GROUP_PROGRAM

@@ -47,6 +47,7 @@ class World {
   struct Adjust {
     std::function<void(std::uint32_t rank, MemoryOptions&)> memory;
     std::function<void(std::uint32_t rank, GroupContext::Options&)> group;
+    Hierarchy hierarchy;  // of all ranks, or none: flat
   };
 
   World(WorldTransport kind, std::uint32_t size, const Engine::Options& options = oversubscribed(),
@@ -84,7 +85,8 @@ class World {
       if (adjust.group) adjust.group(r, group);
       member->group = std::make_unique<GroupContext>(*member->engine, std::move(group));
       member->selector = std::make_unique<Selector>(*Selector::make({}));
-      member->backend = make_native_backend(*member->group, *member->selector, std::size_t{64} << 20U);
+      member->backend =
+          make_native_backend(*member->group, *member->selector, std::size_t{64} << 20U, adjust.hierarchy);
       members_.push_back(std::move(member));
     }
   }

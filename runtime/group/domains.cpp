@@ -1,0 +1,114 @@
+// Ranks to CPUs to caches and sockets to domains. Knows values only.
+#include "runtime/group/domains.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tutti {
+namespace {
+
+// The system's number of the first PU in a range names the range on every rank of the node.
+std::int32_t name_of(const Topology& topology, const PuRange& range) {
+  std::uint32_t smallest = topology.pus[range.first].os_index;
+  for (std::uint32_t pu = range.first; pu < range.end(); ++pu)
+    smallest = std::min(smallest, topology.pus[pu].os_index);
+  return static_cast<std::int32_t>(smallest);
+}
+
+// A hierarchy that is worth going by: two domains with something to do inside.
+bool divides(const Hierarchy& hierarchy) {
+  std::uint32_t several = 0;
+  for (std::uint32_t d = 0; d < hierarchy.domain_count(); ++d)
+    several += hierarchy.members(d).size() > 1 ? 1 : 0;
+  return several >= 2;
+}
+
+}  // namespace
+
+Result<HierarchySetting> parse_hierarchy(std::string_view text) {
+  HierarchySetting setting;
+  if (text == "auto") return setting;
+  if (text == "off") {
+    setting.kind = HierarchySetting::Kind::off;
+    return setting;
+  }
+  setting.kind = HierarchySetting::Kind::sizes;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    std::uint32_t ranks = 0;
+    const auto [next, error] = std::from_chars(at, end, ranks);
+    const bool is_good = error == std::errc() && ranks > 0 && (next == end || *next == ',');
+    if (!is_good)
+      return invalid_argument("expected auto, off, or the sizes of domains in rank order, such as 2,2,3");
+    setting.sizes.push_back(ranks);
+    if (next == end) return setting;
+    at = next + 1;
+  }
+}
+
+RankDomains find_domains(const Topology& topology, std::span<const std::uint32_t> cpus,
+                         std::uint32_t local_rank, std::uint32_t local_size) {
+  std::vector<std::uint32_t> pus;
+  if (topology.is_this_machine) {
+    for (const std::uint32_t cpu : cpus) {
+      const auto pu = topology.find_pu(cpu);
+      if (!pu) return {};
+      pus.push_back(*pu);
+    }
+  } else if (local_size > 0) {
+    const std::uint64_t core = std::uint64_t{local_rank} * topology.cores.size() / local_size;
+    if (core < topology.cores.size()) pus.push_back(topology.cores[core].first);
+  }
+  if (pus.empty()) return {};
+  RankDomains domains;
+  const auto holds_all = [&](const PuRange& range) {
+    return std::all_of(pus.begin(), pus.end(), [&](std::uint32_t pu) { return range.contains(pu); });
+  };
+  const Cache* cache = topology.last_level_cache_of(pus[0]);
+  if (cache != nullptr && holds_all(cache->pus)) domains.cache = name_of(topology, cache->pus);
+  for (const PuRange& socket : topology.sockets) {
+    if (holds_all(socket)) domains.socket = name_of(topology, socket);
+  }
+  return domains;
+}
+
+Status WorldDomains::check() const {
+  if (setting.kind != HierarchySetting::Kind::sizes) return {};
+  const std::uint64_t sum = std::accumulate(setting.sizes.begin(), setting.sizes.end(), std::uint64_t{0});
+  if (sum == ranks.size()) return {};
+  return invalid_argument(
+      fmt::format("TUTTI_HIERARCHY='{}': the sizes add up to {}; expected the number of ranks, {}",
+                  fmt::join(setting.sizes, ","), sum, ranks.size()));
+}
+
+Hierarchy WorldDomains::hierarchy_of(std::span<const int> world_ranks) const {
+  if (setting.kind == HierarchySetting::Kind::off) return {};
+  if (setting.kind == HierarchySetting::Kind::sizes) {
+    const Hierarchy world = Hierarchy::of_sizes(setting.sizes);
+    std::vector<std::uint32_t> labels;
+    for (const int rank : world_ranks) labels.push_back(world.domain_of(static_cast<std::uint32_t>(rank)));
+    return Hierarchy(labels);
+  }
+  for (const auto kind : {&RankDomains::cache, &RankDomains::socket}) {
+    std::map<std::pair<int, std::int32_t>, std::uint32_t> label_of;
+    std::vector<std::uint32_t> labels;
+    for (const int rank : world_ranks) {
+      const auto at = static_cast<std::size_t>(rank);
+      if (ranks[at].*kind == RankDomains::kSeveral) break;
+      const auto label = static_cast<std::uint32_t>(label_of.size());
+      labels.push_back(label_of.try_emplace({nodes[at], ranks[at].*kind}, label).first->second);
+    }
+    if (labels.size() != world_ranks.size()) continue;
+    Hierarchy hierarchy(labels);
+    if (divides(hierarchy)) return hierarchy;
+  }
+  return {};
+}
+
+}  // namespace tutti
