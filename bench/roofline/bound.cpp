@@ -53,6 +53,20 @@ Term traffic_term(const Demand& demand, const Ceilings& ceilings) {
                  demand.load + demand.store, demand.working_set / 2, traffic_factor);
 }
 
+// No rank can be through before it has heard from every other.
+bool waits_for_all(Collective collective) {
+  switch (collective) {
+    case Collective::allreduce:
+    case Collective::reduce_scatter:
+    case Collective::allgather:
+    case Collective::alltoall:
+    case Collective::barrier:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 Demand demand_of(Collective collective, int ranks, std::uint64_t bytes, bool in_place) {
@@ -117,8 +131,9 @@ Bound bound_of(Collective collective, int ranks, std::uint64_t bytes, const Ceil
   const Term traffic = traffic_term(demand, ceilings);
   Bound bound;
   if (ranks > 1) {
-    bound.us = ceilings.line_us;
-    bound.formula = fmt::format("line {:.2f} us", ceilings.line_us);
+    const bool is_mutual = waits_for_all(collective) && ceilings.exchange_us > 0;
+    bound.us = is_mutual ? ceilings.exchange_us : ceilings.line_us;
+    bound.formula = fmt::format("{} {:.2f} us", is_mutual ? "exchange" : "line", bound.us);
   }
   const bool is_crossing = crossing.us >= traffic.us;
   const Term& larger = is_crossing ? crossing : traffic;

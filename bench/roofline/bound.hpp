@@ -36,7 +36,7 @@ Demand demand_of(Collective collective, int ranks, std::uint64_t bytes, bool in_
 
 struct Bound {
   double us = 0;        // 0: nothing needs to be done
-  std::string formula;  // "line 0.06 us + 2m(p-1)/p crossing at 11.2 GB/s (L2)"
+  std::string formula;  // "exchange 0.11 us + 2m(p-1)/p crossing at 11.2 GB/s (L2)"
 };
 // The ceilings' number of ranks must be `ranks`. Never decreases with `bytes`.
 Bound bound_of(Collective collective, int ranks, std::uint64_t bytes, const Ceilings& ceilings,

@@ -67,7 +67,10 @@ class Curve {
 // A value; equal on all ranks that measured it together.
 struct Ceilings {
   int ranks = 1;
-  double line_us = 0;                              // one way of a cache line between two cores
+  double line_us = 0;  // one way of a cache line between two cores
+  // A call in which every rank publishes a line and waits for all others', as the benchmark's loop times it:
+  // reading the clock and the ranks' different starts included.
+  double exchange_us = 0;
   std::array<Curve, kCeilingNames.size()> curves;  // empty: not measured here
   std::string vm_read_missing;                     // why, if that one was not
   std::uint64_t l2_bytes = 0;                      // of a core; 0: not known

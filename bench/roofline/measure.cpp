@@ -26,8 +26,7 @@
 namespace tutti::bench {
 namespace {
 
-// Memory of one rank that the others of the node can map: a line for the ping-pong, then data from the next
-// page on.
+// Memory of one rank that the others of the node can map: lines, then data from the next page on.
 class SharedMemory {
  public:
   static constexpr std::size_t kDataOffset = 4096;
@@ -52,7 +51,10 @@ class SharedMemory {
   }
 
   int fd() const { return fd_; }
-  std::atomic<std::uint32_t>& line() const { return *static_cast<std::atomic<std::uint32_t>*>(at_); }
+  static constexpr int kLineCount = kDataOffset / 64;
+  std::atomic<std::uint32_t>& line(int number = 0) const {
+    return *reinterpret_cast<std::atomic<std::uint32_t>*>(static_cast<std::byte*>(at_) + number * 64);
+  }
   std::byte* data() const { return static_cast<std::byte*>(at_) + kDataOffset; }
 
  private:
@@ -138,6 +140,34 @@ class Measuring {
                loop(500), ranks_, [&](std::uint64_t) { ranks_.barrier(); }, exchange)
                .p50_us /
            (2 * kTrips);
+  }
+
+  // All ranks hear from each other, once in each timed call.
+  double exchange_us() {
+    constexpr int kFirst = 1;  // behind the line of the ping-pong
+    const int count = std::min(ranks_.rank_count(), SharedMemory::kLineCount - kFirst);
+    // Lines in turn, as anybody would who wants to be fast: the one to be written was read some calls ago.
+    const int turns = std::min(8, (SharedMemory::kLineCount - kFirst) / count);
+    std::uint32_t epoch = 0;
+    const auto exchange = [&] {
+      ++epoch;
+      if (ranks_.rank() >= count) return;
+      const int first = kFirst + static_cast<int>(epoch % static_cast<std::uint32_t>(turns)) * count;
+      first_.line(first + ranks_.rank()).store(epoch, std::memory_order_release);
+      for (int r = 0; r < count; ++r) {
+        for (int polls = 0; first_.line(first + r).load(std::memory_order_acquire) != epoch; ++polls) {
+          if (polls > 50000) ::sched_yield();
+        }
+      }
+    };
+    const double us = measure(
+                          loop(20000), ranks_, [](std::uint64_t) {}, exchange)
+                          .p50_us;
+    ranks_.barrier();
+    for (int i = kFirst; i < SharedMemory::kLineCount; ++i)
+      first_.line(i).store(0, std::memory_order_relaxed);
+    ranks_.barrier();
+    return us;
   }
 
   double us_of(Ceiling kind, std::size_t bytes, double empty_us) {
@@ -268,19 +298,25 @@ Ceilings measure_ceilings(const CeilingsPlan& plan, SharedPage& ranks,
       entries.push_back({ceiling, bytes, {}});
   }
   // Rounds over everything: what disturbs the machine for a second spoils one round, not one curve.
-  std::vector<double> lines;
+  std::vector<double> lines, exchanges;
   const std::size_t total = entries.size() * static_cast<std::size_t>(plan.round_count);
   std::size_t done = 0;
   for (int round = 0; round < plan.round_count; ++round) {
     progress(done, total, "line");
-    if (ranks.rank_count() > 1) lines.push_back(measuring.line_us());
+    if (ranks.rank_count() > 1) {
+      lines.push_back(measuring.line_us());
+      exchanges.push_back(measuring.exchange_us());
+    }
     const double empty_us = measuring.empty_us();
     for (Entry& entry : entries) {
       progress(done++, total, std::string(to_string(entry.kind)));
       entry.us.push_back(measuring.us_of(entry.kind, entry.bytes, empty_us));
     }
   }
-  if (!lines.empty()) result.line_us = median(lines);
+  if (!lines.empty()) {
+    result.line_us = median(lines);
+    result.exchange_us = median(exchanges);
+  }
   for (const Entry& entry : entries) result.of(entry.kind).add(entry.bytes, median(entry.us));
   return result;
 }

@@ -115,6 +115,17 @@ TEST_CASE("bounds of two ranks, by hand") {
         std::string::npos);
 }
 
+TEST_CASE("who waits for everybody cannot be faster than an exchange") {
+  Ceilings c = flat(2, 10, 5);
+  c.exchange_us = 0.75;
+  CHECK(is_near(bound_us(Collective::barrier, 2, 0, c), 0.75));
+  CHECK(is_near(
+      bound_us(Collective::allreduce, 2, 1, c) - bound_us(Collective::allreduce, 2, 1, flat(2, 10, 5)),
+      0.25));
+  CHECK(bound_of(Collective::allgather, 2, 4096, c).formula.starts_with("exchange 0.75 us + "));
+  CHECK(bound_of(Collective::broadcast, 2, 4096, c).formula.starts_with("line 0.50 us + "));
+}
+
 TEST_CASE("one rank crosses nothing") {
   const Ceilings c = flat(1, 10, 20);
   CHECK(is_near(bound_us(Collective::allreduce, 1, 60000, c), 2));
@@ -197,6 +208,7 @@ TEST_CASE("ceilings are measured by ranks together") {
     const Ceilings& first = results[0];
     CHECK(first.ranks == rank_count);
     CHECK((first.line_us > 0) == (rank_count > 1));
+    CHECK((first.exchange_us > 0) == (rank_count > 1));
     CHECK(steps >= total);
     CHECK(total > 0);
     for (std::size_t kind = 0; kind < kCeilingNames.size(); ++kind) {

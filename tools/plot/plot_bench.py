@@ -25,7 +25,7 @@ def read_rows(paths):
                     row["rate"] = row["GBs"] if "ceiling" in row else row["busbw_GBs"]
                 except (ValueError, KeyError, TypeError) as error:
                     sys.exit(f"plot_bench.py: {path}, line {number}: no result of tutti bench ({error})")
-                if row.get("row") != "total" and row.get("ceiling") != "line":
+                if row.get("row") != "total" and row.get("ceiling") not in ("line", "exchange"):
                     rows.append(row)
     return rows
 

@@ -73,7 +73,9 @@ void print_table_row(const bench::Record& record, std::string_view label) {
 void print_ceilings_summary(const bench::Ceilings& ceilings) {
   const auto cache = [](std::uint64_t bytes) { return bytes == 0 ? "unknown" : bytes_text(bytes); };
   if (ceilings.ranks > 1)
-    fmt::print("# a line takes {:.0f} ns from core to core; ", ceilings.line_us * 1e3);
+    fmt::print(
+        "# a line takes {:.0f} ns from core to core, an exchange of lines in the timed loop {:.0f} ns; ",
+        ceilings.line_us * 1e3, ceilings.exchange_us * 1e3);
   else
     fmt::print("# ");
   fmt::print("L2 {} per core, last level {} per rank\n", cache(ceilings.l2_bytes),
@@ -113,7 +115,10 @@ void write_ceilings(const bench::Ceilings& ceilings, JsonLines& json) {
                     ceilings.l2_bytes, ceilings.last_level_bytes));
   };
   constexpr std::uint64_t kLineBytes = 64;
-  if (ceilings.ranks > 1) write("line", kLineBytes, ceilings.line_us);
+  if (ceilings.ranks > 1) {
+    write("line", kLineBytes, ceilings.line_us);
+    write("exchange", kLineBytes, ceilings.exchange_us);
+  }
   for (std::size_t kind = 0; kind < ceilings.curves.size(); ++kind) {
     const bench::Curve& curve = ceilings.curves[kind];
     for (std::size_t i = 0; i < curve.point_count(); ++i)
