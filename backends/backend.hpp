@@ -36,6 +36,10 @@ class Backend {
   // is complete. Errors (nothing was started): invalid_argument, unsupported, aborted or peer_failed once the
   // group has failed.
   virtual Result<WorkRef> start(const Call& call, const Choice& choice) = 0;
+  // The signature of the call that was started last, with no algorithm named and by now complete, worked out
+  // for those who make it again and again and wait at once; null where nothing is gained by it. Lives as long
+  // as the backend's group.
+  virtual PersistentCall* persistent(const Call& call) = 0;
   // The algorithm that a call would get and why, in one line ("ring: rule TUTTI_ADJUST_ALLREDUCE item 2").
   virtual Result<std::string> explain(const Call& call) const = 0;
 };

@@ -64,8 +64,13 @@ Schedule message_schedule(std::uint32_t rank, std::uint32_t size, std::uint32_t 
 
 class NativeBackend final : public Backend {
  public:
-  NativeBackend(GroupContext& group, const Selector& selector, std::size_t cache_bytes)
-      : group_(group), selector_(selector), plans_(cache_bytes), lowered_(cache_bytes), can_fuse_(true) {
+  NativeBackend(GroupContext& group, const Selector& selector, std::size_t cache_bytes, Hierarchy hierarchy)
+      : group_(group),
+        selector_(selector),
+        hierarchy_(std::move(hierarchy)),
+        plans_(cache_bytes),
+        lowered_(cache_bytes),
+        can_fuse_(true) {
     for (std::size_t i = 0; i < group.engine().transport_count(); ++i) {
       can_fuse_ = can_fuse_ && group.engine().transport(i).caps().has_in_place_delivery;
     }
@@ -90,9 +95,15 @@ class NativeBackend final : public Backend {
     if (!prepared) return prepared.status();
     Result<WorkRef> work = group_.submit(*prepared, call, choice.is_blocking);
     // Kept only once it needs no way back to messages: boards are swapped by the first operation.
-    if (is_simple && (prepared->lowered == nullptr || group_.has_boards(prepared->is_bulk)))
+    if (is_simple && (prepared->lowered == nullptr || group_.has_boards(prepared->is_bulk))) {
+      if (prepared->lowered != nullptr) prepared->messages = prepared->exchange = nullptr;
       last_ = {true, call.collective, call.dtype, call.op, call.root, call.in_place, call.count, *prepared};
+    }
     return work;
+  }
+
+  PersistentCall* persistent(const Call& call) override {
+    return call.counts.empty() && last_.is_of(call) ? group_.persistent(last_.prepared, call) : nullptr;
   }
 
   Result<std::string> explain(const Call& call) const override {
@@ -111,6 +122,7 @@ class NativeBackend final : public Backend {
     q.is_commutative = !is_reducing(call.collective) || call.op.is_commutative();
     q.has_equal_counts = call.counts.empty();
     q.has_known_bytes = call.collective != Collective::alltoall || call.counts.empty();
+    q.hierarchy = &hierarchy_;
     return q;
   }
 
@@ -190,6 +202,7 @@ class NativeBackend final : public Backend {
     instance.size = group_.size();
     instance.root = is_rooted(call.collective) ? call.root : 0;
     instance.params = selection.params;
+    instance.hierarchy = hierarchy_;
     auto ranks = emit_all(*selection.row, instance);
     if (!ranks) return ranks.status();
     const auto lower = [&](Sharing sharing) -> std::shared_ptr<const LoweredPlan> {
@@ -226,9 +239,10 @@ class NativeBackend final : public Backend {
     const AlgorithmParams& p = s.params;
     PlanKey key;
     key.row = s.row;
-    // The catalogue's limits fit: radix 64, segments 1024, aggregate 2^20.
-    key.params = std::uint64_t{p.radix} | (std::uint64_t{p.segments} << 16U) |
-                 (std::uint64_t{p.channels} << 32U) | (std::uint64_t{p.aggregate} << 40U);
+    // The catalogue's limits fit: radix 64, columns 255, segments 1024, aggregate 2^20, across 2.
+    key.params = std::uint64_t{p.radix} | (std::uint64_t{p.columns} << 8U) |
+                 (std::uint64_t{p.segments} << 16U) | (std::uint64_t{p.channels} << 32U) |
+                 (std::uint64_t{p.aggregate} << 40U) | (std::uint64_t{p.across} << 61U);
     key.root = is_rooted(call.collective) ? call.root : 0;
     key.flags = (is_in_place(call) ? std::uint32_t{in_place_plan} : 0U) |
                 (is_user_op(call) ? std::uint32_t{user_op_plan} : 0U);
@@ -240,7 +254,7 @@ class NativeBackend final : public Backend {
     spec.collective = call.collective;
     spec.root = is_rooted(call.collective) ? call.root : 0;
     spec.in_place = is_in_place(call);
-    const GroupView view{group_.rank(), group_.size()};
+    const GroupView view{group_.rank(), group_.size(), 0, 1, nullptr, &hierarchy_};
     auto schedule = s.row->emit(spec, view, s.params);
     if (!schedule) return schedule.status();
     if (s.params.segments > 1 && has_segment_pass(*s.row)) {
@@ -270,6 +284,7 @@ class NativeBackend final : public Backend {
 
   GroupContext& group_;
   const Selector& selector_;
+  const Hierarchy hierarchy_;
   PlanCache<Plan> plans_;
   PlanCache<LoweredPlans> lowered_;
   std::shared_ptr<const Plan> exchange_;
@@ -281,8 +296,8 @@ class NativeBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_native_backend(GroupContext& group, const Selector& selector,
-                                             std::size_t cache_bytes) {
-  return std::make_unique<NativeBackend>(group, selector, cache_bytes);
+                                             std::size_t cache_bytes, Hierarchy hierarchy) {
+  return std::make_unique<NativeBackend>(group, selector, cache_bytes, std::move(hierarchy));
 }
 
 }  // namespace tutti

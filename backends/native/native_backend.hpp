@@ -10,8 +10,9 @@
 
 namespace tutti {
 
-// `group` and `selector` outlive the backend. Plans are cached up to `cache_bytes`.
+// `group` and `selector` outlive the backend. Plans are cached up to `cache_bytes`. `hierarchy` is equal on
+// all members; of no ranks: flat.
 std::unique_ptr<Backend> make_native_backend(GroupContext& group, const Selector& selector,
-                                             std::size_t cache_bytes);
+                                             std::size_t cache_bytes, Hierarchy hierarchy = {});
 
 }  // namespace tutti

@@ -10,6 +10,8 @@
 
 namespace tutti {
 
+struct Call;
+
 using Clock = std::chrono::steady_clock;
 
 // Implemented by backends; reached only through WorkRef. Objects are pooled: release() may hand one to the
@@ -66,6 +68,16 @@ class WorkRef {
 
  private:
   WorkState* state_ = nullptr;
+};
+
+// Collective calls of one signature, worked out beforehand.
+class PersistentCall {
+ public:
+  virtual ~PersistentCall() = default;
+  // Makes a call of that signature, on any buffers, and runs it to its end, or until it has waited a while
+  // for a peer: `unfinished` is then its Work, else it stays empty. False: nothing was done, and it is to be
+  // started like any other call.
+  virtual bool run(const Call& call, WorkRef* unfinished) = 0;
 };
 
 }  // namespace tutti

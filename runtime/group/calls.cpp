@@ -1,5 +1,7 @@
 // The functions of CommGroup that communicate: each describes its call, which is then checked and submitted.
 // Knows no transport and no algorithm.
+#include <array>
+
 #include "runtime/group/call_check.hpp"
 #include "runtime/group/comm_group.hpp"
 
@@ -8,91 +10,121 @@ namespace {
 
 bool is_plain(Op op) { return op != Op::user && op != Op::premul_sum; }
 
-// A call that was found right, as its caller described it, and what it became.
-class Admitted {
- public:
-  bool is_of(const CommGroup::Impl& group, const Call& call) const {
-    return group_number_ == group.number() && collective_ == call.collective && dtype_ == call.dtype &&
-           op_ == call.op.op && root_ == call.root && is_send_ == call.is_send && count_ == call.count &&
-           input_ == call.input && output_ == call.output;
-  }
-  void apply(Call& call) const {
-    call.in_place = in_place_;
-    call.input = admitted_input_;
-    call.output = admitted_output_;
-  }
-  void remember(const CommGroup::Impl& group, const Call& asked, const Call& admitted) {
-    group_number_ = group.number();
-    collective_ = asked.collective;
-    dtype_ = asked.dtype;
-    op_ = asked.op.op;
-    root_ = asked.root;
-    is_send_ = asked.is_send;
-    count_ = asked.count;
-    input_ = asked.input;
-    output_ = asked.output;
-    in_place_ = admitted.in_place;
-    admitted_input_ = admitted.input;
-    admitted_output_ = admitted.output;
-  }
+// A call with one count for all ranks, as its caller describes it.
+struct SimpleCall {
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::uint64_t count = 0;
+  std::uint32_t root = 0;
+  Collective collective = Collective::barrier;
+  Dtype dtype = Dtype::u8;
+  Op op = Op::sum;
+  bool is_send = false;
+  bool operator==(const SimpleCall&) const = default;
 
- private:
-  std::uint64_t group_number_ = 0;
-  Collective collective_ = Collective::barrier;
-  Dtype dtype_ = Dtype::u8;
-  Op op_ = Op::sum;
-  bool is_send_ = false, in_place_ = false;
-  std::uint32_t root_ = 0;
-  std::uint64_t count_ = 0;
-  const void *input_ = nullptr, *admitted_input_ = nullptr;
-  void *output_ = nullptr, *admitted_output_ = nullptr;
+  Call described() const {
+    Call call;
+    call.collective = collective;
+    call.dtype = dtype;
+    call.root = root;
+    call.input = input;
+    call.output = output;
+    call.count = count;
+    call.is_send = is_send;
+    return call;
+  }
 };
 
-// A call as its caller describes it becomes one that may be submitted. Throws what is wrong with it.
-CommGroup::Impl& admit(const CommGroup& handle, const char* name, Call& call, const Reduction* reduction) {
-  CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
-  const bool is_simple = call.counts.empty() && (reduction == nullptr || is_plain(reduction->op()));
-  if (is_simple && reduction != nullptr) call.op = ReduceOp(reduction->op());
-  // Training repeats itself: the very call that this thread made last is right.
-  thread_local Admitted last;
-  if (is_simple && last.is_of(group, call)) {
-    last.apply(call);
-    return group;
+// One that was found right, and what it became.
+struct Admitted {
+  std::uint64_t group_number = 0;
+  SimpleCall asked;
+  PersistentCall* persistent = nullptr;  // the group's
+  std::uint32_t asked_for_persistent = 0;
+  static constexpr std::uint32_t kMostAsked = 4;  // by then boards are linked, if they ever are
+  Call call;
+
+  bool is_of(const CommGroup::Impl& group, const SimpleCall& other) const {
+    return group_number == group.number() && asked == other;
   }
-  const Call asked = call;
+};
+
+// Training repeats itself: where a call like this one is remembered that this thread has made lately.
+Admitted& remembered(const SimpleCall& call) {
+  thread_local std::array<Admitted, 16> last;
+  const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(call.input) ^ (call.count << 6U) ^
+                               static_cast<std::uint64_t>(call.collective)) *
+                              0x9E3779B97F4A7C15U;
+  return last[mixed >> 60U];
+}
+
+// A call as its caller describes it becomes one that may be submitted. Throws what is wrong with it.
+Call admit(CommGroup::Impl& group, const char* name, Call call, const Reduction* reduction) {
   if (reduction != nullptr) call.op = group.convert(*reduction);
   const auto rank = static_cast<std::uint32_t>(group.rank()), size = static_cast<std::uint32_t>(group.size());
   if (group.world().settings().check != CheckLevel::off) throw_if_error(check_call(name, call, rank, size));
   normalise(call, rank, size);
-  if (is_simple) last.remember(group, asked, call);
-  return group;
-}
-
-Work start(const CommGroup& handle, const char* name, Call call, const CallOptions& options,
-           const Reduction* reduction = nullptr) {
-  return admit(handle, name, call, reduction).start(call, options.algorithm);
-}
-
-void run(const CommGroup& handle, const char* name, Call call, const CallOptions& options,
-         const Reduction* reduction = nullptr) {
-  admit(handle, name, call, reduction).run(call, options.algorithm);
-}
-
-Call make_call(Collective collective, const void* input, void* output, std::size_t count, Dtype dtype,
-               int root = 0) {
-  Call call;
-  call.collective = collective;
-  call.dtype = dtype;
-  call.root = static_cast<std::uint32_t>(root);  // a negative one becomes too large and is reported
-  call.input = input;
-  call.output = output;
-  call.count = count;
   return call;
+}
+
+Work start(const CommGroup& handle, const char* name, const Call& call, const CallOptions& options,
+           const Reduction* reduction = nullptr) {
+  CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
+  return group.start(admit(group, name, call, reduction), options.algorithm);
+}
+
+void run(const CommGroup& handle, const char* name, const Call& call, const CallOptions& options,
+         const Reduction* reduction = nullptr) {
+  CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
+  group.run(admit(group, name, call, reduction), options.algorithm);
+}
+
+// The very call that this thread has made lately is right.
+Admitted& admit(CommGroup::Impl& group, const char* name, const SimpleCall& call,
+                const Reduction* reduction) {
+  Admitted& known = remembered(call);
+  if (known.is_of(group, call)) return known;
+  const Call admitted = admit(group, name, call.described(), reduction);
+  known = {group.number(), call, nullptr, 0, admitted};
+  return known;
+}
+
+Work start(const CommGroup& handle, const char* name, SimpleCall call, const CallOptions& options,
+           const Reduction* reduction = nullptr) {
+  CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
+  if (reduction != nullptr && !is_plain(reduction->op()))
+    return start(handle, name, call.described(), options, reduction);
+  if (reduction != nullptr) call.op = reduction->op();
+  return group.start(admit(group, name, call, reduction).call, options.algorithm);
+}
+
+void run(const CommGroup& handle, const char* name, SimpleCall call, const CallOptions& options,
+         const Reduction* reduction = nullptr) {
+  CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
+  if (reduction != nullptr && !is_plain(reduction->op()))
+    return run(handle, name, call.described(), options, reduction);
+  if (reduction != nullptr) call.op = reduction->op();
+  Admitted& known = admit(group, name, call, reduction);
+  if (!options.algorithm.empty()) return group.run(known.call, options.algorithm);
+  if (known.persistent != nullptr && group.run(known.call, *known.persistent)) return;
+  group.run(known.call, {});
+  // While it waited, a user's function may have made other calls.
+  if (known.persistent == nullptr && known.asked_for_persistent < Admitted::kMostAsked &&
+      known.is_of(group, call)) {
+    ++known.asked_for_persistent;
+    known.persistent = group.persistent(known.call);
+  }
+}
+
+SimpleCall make_call(Collective collective, const void* input, void* output, std::size_t count, Dtype dtype,
+                     int root = 0) {
+  // A negative root becomes too large and is reported.
+  return {input, output, count, static_cast<std::uint32_t>(root), collective, dtype, Op::sum, false};
 }
 
 Call make_call(Collective collective, const void* input, void* output, Counts counts, Counts displacements,
                Dtype dtype, int root = 0) {
-  Call call = make_call(collective, input, output, 0, dtype, root);
+  Call call = make_call(collective, input, output, std::size_t{0}, dtype, root).described();
   call.counts = counts;
   call.displacements = displacements;
   return call;
@@ -192,7 +224,7 @@ Work CommGroup::iexscan(const void* input, void* output, std::size_t count, Dtyp
 }
 
 Work CommGroup::isend(const void* buffer, std::size_t count, Dtype dtype, int peer) const {
-  Call call = make_call(Collective::send_recv, buffer, nullptr, count, dtype, peer);
+  SimpleCall call = make_call(Collective::send_recv, buffer, nullptr, count, dtype, peer);
   call.is_send = true;
   return start(*this, "send", call, {});
 }
@@ -291,7 +323,7 @@ void CommGroup::exscan(const void* input, void* output, std::size_t count, Dtype
 }
 
 void CommGroup::send(const void* buffer, std::size_t count, Dtype dtype, int peer) const {
-  Call call = make_call(Collective::send_recv, buffer, nullptr, count, dtype, peer);
+  SimpleCall call = make_call(Collective::send_recv, buffer, nullptr, count, dtype, peer);
   call.is_send = true;
   run(*this, "send", call, {});
 }

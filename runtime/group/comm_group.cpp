@@ -10,6 +10,8 @@
 #include <cstring>
 
 #include "backends/native/native_backend.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/group/cache_limits.hpp"
 #include "runtime/group/fork_guard.hpp"
 #include "runtime/group/work_access.hpp"
 #include "runtime/scheduler/fingerprint.hpp"
@@ -40,11 +42,8 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make(std::shared_ptr<WorldStat
   return impl;
 }
 
-CommGroup::Impl& CommGroup::Impl::of(const CommGroup& handle, const char* name) {
-  if (handle.impl_ == nullptr)
-    throw_error(invalid_argument(std::string(name) + ": this CommGroup is closed (it is no group)"));
-  handle.impl_->check_process();
-  return *handle.impl_;
+void CommGroup::Impl::refuse_closed(const char* name) {
+  throw_error(invalid_argument(std::string(name) + ": this CommGroup is closed (it is no group)"));
 }
 
 CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context)
@@ -60,8 +59,16 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
   options.contract = world_->contract_hash();
   options.timeout = world_->settings().timeout;
   options.uses_boards = world_->settings().uses_boards;
+  const CacheLimits limits =
+      limits_for(caches_of(world_->settings().topology), static_cast<std::uint32_t>(size()));
+  options.lowered_limits = limits.lowered;
+  options.small_boards.staging_bytes = limits.small_staging_bytes;
+  options.bulk_boards.staging_bytes = limits.bulk_staging_bytes;
   group_ = std::make_unique<GroupContext>(world_->engine(), std::move(options));
-  backend_ = make_native_backend(*group_, *world_->settings().selector, kPlanCacheBytes);
+  Hierarchy hierarchy = world_->domains().hierarchy_of(world_ranks_);
+  if (!hierarchy.is_flat() && rank_ == 0) log_info("group of {} ranks in {}", size(), to_text(hierarchy));
+  backend_ =
+      make_native_backend(*group_, *world_->settings().selector, kPlanCacheBytes, std::move(hierarchy));
 }
 
 CommGroup::Impl::~Impl() {
@@ -70,12 +77,10 @@ CommGroup::Impl::~Impl() {
   group_.reset();
 }
 
-void CommGroup::Impl::check_process() const {
-  if (world_->fork_generation() != fork_generation()) {
-    throw_error(unsupported(
-        "this process was forked from a rank and cannot use the rank's groups: start workers before "
-        "init(), or let them exec a program of their own"));
-  }
+void CommGroup::Impl::refuse_child() {
+  throw_error(unsupported(
+      "this process was forked from a rank and cannot use the rank's groups: start workers before "
+      "init(), or let them exec a program of their own"));
 }
 
 int CommGroup::Impl::group_rank_of(int world_rank) const {
@@ -105,24 +110,12 @@ ReduceOp CommGroup::Impl::convert(const Reduction& reduction) {
   return ReduceOp::user_defined(*added);
 }
 
-Result<WorkRef> CommGroup::Impl::submit(const Call& call, const Choice& choice) {
-  Result<WorkRef> work = backend_->start(call, choice);
-  if (work && call.collective != Collective::send_recv) {
-    const std::uint64_t sequence = submitted_sequence() + std::uint64_t{1};
-    submitted_.store(sequence << 32U | std::uint64_t{static_cast<std::uint8_t>(call.collective)} << 16U |
-                         std::uint64_t{static_cast<std::uint8_t>(call.dtype)} << 8U |
-                         static_cast<std::uint8_t>(call.op.op),
-                     std::memory_order_relaxed);
-  }
-  return work;
-}
-
 WorkRef CommGroup::Impl::submit_checked(const Call& call, const Choice& choice) {
   if (world_->settings().check == CheckLevel::group && call.collective != Collective::send_recv &&
       size() > 1) {
     compare_with_others(call);
   }
-  Result<WorkRef> work = submit(call, choice);
+  Result<WorkRef> work = backend_->start(call, choice);
   if (!work) throw_error(settle(work.status()));
   return *std::move(work);
 }
@@ -136,6 +129,19 @@ Work CommGroup::Impl::start(const Call& call, std::string_view algorithm) {
 void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
   const WorkRef work = submit_checked(call, {algorithm, true});
   if (work) wait(*work.operator->(), call.collective == Collective::send_recv ? 0 : submitted_sequence());
+}
+
+bool CommGroup::Impl::run(const Call& call, PersistentCall& persistent) {
+  WorkRef unfinished;
+  if (!persistent.run(call, &unfinished)) return false;
+  if (unfinished) wait(*unfinished.operator->(), submitted_sequence());
+  return true;
+}
+
+PersistentCall* CommGroup::Impl::persistent(const Call& call) {
+  const bool has_message_to_compare = world_->settings().check == CheckLevel::group;
+  if (has_message_to_compare || call.collective == Collective::send_recv) return nullptr;
+  return backend_->persistent(call);
 }
 
 void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence) {
@@ -166,7 +172,7 @@ void CommGroup::Impl::compare_with_others(const Call& call) {
   swap.input = &mine;
   swap.output = all.data();
   swap.count = sizeof(Summary);
-  Result<WorkRef> work = submit(swap, {});
+  Result<WorkRef> work = backend_->start(swap, {});
   if (!work) throw_error(settle(work.status()));
   const Status status = (*work)->wait(Clock::now() + world_->settings().timeout);
   if (!status) {
@@ -188,17 +194,9 @@ void CommGroup::Impl::compare_with_others(const Call& call) {
   throw_error(Status(StatusCode::mismatch, text));
 }
 
-std::uint32_t CommGroup::Impl::submitted_sequence() const {
-  return static_cast<std::uint32_t>(submitted_.load(std::memory_order_relaxed) >> 32U);
-}
-
 std::string CommGroup::Impl::describe_submitted() const {
-  const std::uint64_t last = submitted_.load(std::memory_order_relaxed);
-  const auto collective = static_cast<Collective>((last >> 16U) & 0xffU);
-  std::string text =
-      fmt::format("{} ({}", to_string(collective), to_string(static_cast<Dtype>((last >> 8U) & 0xffU)));
-  if (is_reducing(collective)) text += fmt::format(", {}", to_string(static_cast<Op>(last & 0xffU)));
-  return fmt::format("{}), operation {}", text, last >> 32U);
+  const std::uint64_t word = submitted_word(submitted_sequence());
+  return word == 0 ? "nothing" : describe_word(word);
 }
 
 // -- failure ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "runtime/group/fork_guard.hpp"
 #include "runtime/group/world.hpp"
 #include "tutti/tutti.hpp"
 
@@ -21,7 +22,11 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   static std::shared_ptr<Impl> make(std::shared_ptr<WorldState> world, std::vector<int> world_ranks,
                                     std::uint64_t context);
   // What a handle refers to, for the function `name`. Throws if it is closed or this process may not use it.
-  static Impl& of(const CommGroup& handle, const char* name);
+  static Impl& of(const CommGroup& handle, const char* name) {
+    if (handle.impl_ == nullptr) refuse_closed(name);
+    handle.impl_->check_process();
+    return *handle.impl_;
+  }
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -36,11 +41,17 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   const std::vector<int>& world_ranks() const override { return world_ranks_; }
 
   // Throws unless this process may use the group: a child of fork() may not.
-  void check_process() const;
+  void check_process() const {
+    if (world_->fork_generation() != fork_generation()) refuse_child();
+  }
   // Submits a checked call. Throws what the backend says, or the group's failure.
   Work start(const Call& call, std::string_view algorithm);
   // The same, to its end: what blocking calls do, without making a Work.
   void run(const Call& call, std::string_view algorithm);
+  // The same for a call that was worked out; false if it has to be run like any other.
+  bool run(const Call& call, PersistentCall& persistent);
+  // Of the call that run() has just carried out; null where nothing is gained. Lives as long as the group.
+  PersistentCall* persistent(const Call& call);
   // Waits until the operation is complete. Throws its error; at the group's deadline finds out who is
   // missing.
   void wait(WorkState& state, std::uint32_t sequence);
@@ -62,7 +73,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::uint64_t context() const override { return group_->context(); }
   int group_rank_of(int world_rank) const override;
   void on_failure(const Status& cause) override;
-  std::uint32_t submitted_sequence() const override;
+  std::uint32_t submitted_sequence() const override { return group_->last_sequence(); }
   std::string describe_submitted() const override;
   std::uint64_t submitted_word(std::uint32_t sequence) const override {
     return group_->submitted_word(sequence);
@@ -70,9 +81,10 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
 
  private:
   Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context);
+  [[noreturn]] static void refuse_closed(const char* name);
+  [[noreturn]] static void refuse_child();
   // TUTTI_CHECK=group: swaps a summary of the call before it runs. Throws mismatch, on all ranks alike.
   void compare_with_others(const Call& call);
-  Result<WorkRef> submit(const Call& call, const Choice& choice);
   WorkRef submit_checked(const Call& call, const Choice& choice);  // throws; empty as Choice says
   std::optional<Status> wait_for_stamp(std::chrono::milliseconds at_most);
 
@@ -82,10 +94,6 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   int rank_ = -1;
   std::unique_ptr<GroupContext> group_;
   std::unique_ptr<Backend> backend_;
-  // Sequence number and kind of the last collective: (sequence << 32) | collective << 16 | dtype << 8 | op.
-  // Read by the control thread when another rank asks.
-  std::atomic<std::uint64_t> submitted_{0};
-
   std::mutex ops_mutex_;
   UserOpTable user_ops_;
   std::mutex children_mutex_;

@@ -12,8 +12,6 @@
 namespace tutti {
 namespace {
 
-std::atomic<unsigned> generation{0};
-
 // Never destroyed: fork may happen while the process exits.
 struct Registry {
   std::mutex mutex;
@@ -27,7 +25,7 @@ Registry& registry() {
                    [] {
                      for (const int fd : registry().fds) ::close(fd);
                      registry().fds.clear();
-                     generation.fetch_add(1, std::memory_order_relaxed);
+                     fork_count.fetch_add(1, std::memory_order_relaxed);
                      registry().mutex.unlock();
                    });
     return *made;
@@ -50,7 +48,5 @@ void forget_on_fork(int fd) {
   *found = fds.back();
   fds.pop_back();
 }
-
-unsigned fork_generation() { return generation.load(std::memory_order_relaxed); }
 
 }  // namespace tutti

@@ -2,6 +2,8 @@
 // Knows no group.
 #pragma once
 
+#include <atomic>
+
 namespace tutti {
 
 // A child of fork() closes this descriptor at once; otherwise the connection of a dead rank would stay open
@@ -12,6 +14,7 @@ void forget_on_fork(int fd);
 
 // Increases by one in a child of fork(), never otherwise: what was made under another number belongs to the
 // parent. One relaxed load. (vfork and clone without fork handlers are not seen; they must exec.)
-unsigned fork_generation();
+inline std::atomic<unsigned> fork_count{0};
+inline unsigned fork_generation() { return fork_count.load(std::memory_order_relaxed); }
 
 }  // namespace tutti

@@ -142,6 +142,7 @@ class Boards {
   }
   std::size_t staging_offset() const { return shape_.lines * sizeof(BoardLine); }  // behind lines()
 
+  std::uint64_t epoch(std::uint32_t slot) const { return slots_[slot].epoch; }
   // Numbers epochs of a slot, from 1.
   std::uint64_t next_epoch(std::uint32_t slot) { return ++slots_[slot].epoch; }
   // `word` names the call to people.
@@ -155,6 +156,9 @@ class Boards {
     const std::uint32_t next = slot + 1 < shape_.slots ? slot + 1 : 0;
     __builtin_prefetch(lines(rank_, next, (slots_[next].epoch + 1) & 1U) + 1, 1);
   }
+  // How many of the epochs so far touched buffers of peers.
+  void count_mapped() { ++mapped_count_; }
+  std::uint64_t mapped_count() const { return mapped_count_; }
   std::uint64_t previous_stamp(std::uint32_t slot) const { return slots_[slot].previous_stamp; }
   std::uint64_t previous_word(std::uint32_t slot) const { return slots_[slot].previous_word; }
   // In the last epoch that ended.
@@ -192,6 +196,7 @@ class Boards {
   State state_ = State::absent;
   bool is_exchanged_ = false;
   std::uint32_t lost_rank_ = kNoRank;
+  std::uint64_t mapped_count_ = 0;
   SharedHeap* heap_ = nullptr;
   ByteRange own_;
   std::vector<std::byte*> base_;  // by rank

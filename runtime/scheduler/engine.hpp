@@ -73,6 +73,7 @@ class Engine {
 
  private:
   friend class GroupContext;
+  friend class LoweredCall;
   friend class Operation;
 
   // With the lane held: runs an operation until it would block and adds it to those under way. False if it is

@@ -79,9 +79,9 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
                                                  bool is_blocking) {
   if (has_failed()) return failure();
   const bool is_message = call.collective == Collective::send_recv;
-  const std::uint32_t slot = slot_of(prepared, call, next_sequence_);
-  std::uint32_t& next = is_message ? next_message_[slot] : next_sequence_;
-  const std::uint32_t sequence = next;
+  const std::uint32_t next = next_sequence_.load(std::memory_order_relaxed);
+  const std::uint32_t slot = slot_of(prepared, call, next);
+  const std::uint32_t sequence = is_message ? next_message_[slot] : next;
   if (prepared.lowered != nullptr && boards_[prepared.is_bulk].state() == Boards::State::absent) {
     TUTTI_RETURN_IF_ERROR(swap_boards(prepared, call, sequence, slot));
   }
@@ -93,26 +93,55 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
     return refused;
   }
   reserve_frames(slot, needs);
-  ++next;
-  if (!is_message)
-    submitted_words_[sequence % kRemembered].store(operation->word_, std::memory_order_release);
-  enqueue(slots_[slot], *operation);
-  if (operation->is_complete()) {
-    // Nobody else has seen it.
-    if (is_blocking) {
-      Status status = std::move(operation->status_);
-      engine_.take_back(*operation);
-      if (!status) return status;
-      return WorkRef();
-    }
-    operation->references_.store(1, std::memory_order_relaxed);
+  if (is_message) {
+    ++next_message_[slot];
   } else {
-    operation->references_.store(2,
-                                 std::memory_order_relaxed);  // the other is the group's, until on_complete
-    operation->is_referenced_ = true;
-    operation->kept_lowered_ = prepared.lowered;
+    remember(sequence, operation->word_);
   }
-  return WorkRef::adopt(operation);
+  enqueue(slots_[slot], *operation);
+  if (operation->is_complete() && is_blocking) {
+    // Nobody else has seen it.
+    Status status = std::move(operation->status_);
+    engine_.take_back(*operation);
+    if (!status) return status;
+    return WorkRef();
+  }
+  return hand_out(*operation, prepared);
+}
+
+WorkRef GroupContext::hand_out(Operation& operation, const Prepared& prepared) {
+  const bool is_under_way = !operation.is_complete();
+  // One reference is the group's, until on_complete.
+  operation.references_.store(is_under_way ? 2 : 1, std::memory_order_relaxed);
+  operation.is_referenced_ = is_under_way;
+  if (is_under_way) operation.kept_lowered_ = prepared.lowered;
+  return WorkRef::adopt(&operation);
+}
+
+WorkRef GroupContext::resume(const Prepared& prepared, const Call& call, std::uint32_t sequence,
+                             std::uint32_t slot, std::uint32_t step) {
+  Operation* const operation = engine_.take_operation();
+  SlotNeeds needs;
+  // Lowered operations have no counts that could be refused.
+  static_cast<void>(operation->bind(*this, prepared, call, sequence, slot, &needs));
+  reserve_frames(slot, needs);
+  operation->resumed_step_ = step;
+  enqueue(slots_[slot], *operation);
+  return hand_out(*operation, prepared);
+}
+
+PersistentCall* GroupContext::persistent(const Prepared& prepared, const Call& call) {
+  if (!engine_.try_acquire()) return nullptr;
+  const std::uint64_t signature = (call.count << 16U) ^ (std::uint64_t{call.root} << 40U) ^
+                                  (static_cast<std::uint64_t>(call.collective) << 12U) ^
+                                  (static_cast<std::uint64_t>(call.dtype) << 6U) ^
+                                  static_cast<std::uint64_t>(call.op.op);
+  static_assert(kPersistent == 64);
+  Persistent& known = persistent_[(signature * 0x9E3779B97F4A7C15U) >> 58U];
+  if (!known.is_taken) known = {true, LoweredCall::make(*this, prepared, call)};
+  LoweredCall* const found = known.call != nullptr && known.call->is_of(call) ? known.call.get() : nullptr;
+  engine_.release();
+  return found;
 }
 
 Status GroupContext::swap_boards(const Prepared& prepared, const Call& call, std::uint32_t sequence,
@@ -173,7 +202,9 @@ void GroupContext::enqueue(Slot& slot, Operation& operation) {
 }
 
 void GroupContext::reserve_frames(std::uint32_t slot, const SlotNeeds& needs) {
+  if (slot < kSlots && collective_needs_.covers(needs)) return;
   const std::uint32_t first = slot < kSlots ? 0 : slot, end = slot < kSlots ? kSlots : slot + 1;
+  if (slot < kSlots) collective_needs_ = collective_needs_.with(needs);
   for (std::uint32_t s = first; s < end; ++s) {
     Slot& at = slots_[s];
     if (at.frame != nullptr && at.frame->size.covers(needs)) continue;

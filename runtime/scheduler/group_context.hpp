@@ -17,6 +17,7 @@
 #include "runtime/scheduler/board.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/operation.hpp"
+#include "runtime/scheduler/persistent_call.hpp"
 #include "runtime/scheduler/plan.hpp"
 
 namespace tutti {
@@ -69,10 +70,15 @@ class GroupContext {
   // nothing started: the group's failure; invalid_argument when two threads submit to one group at once.
   // A blocking caller gets an empty reference, or the error, if the operation has ended by then.
   Result<WorkRef> submit(const Prepared& prepared, const Call& call, bool is_blocking = false);
+  // The call, of that preparation, for those who make it again and again; null where nothing is gained. Kept
+  // as long as the group, for the first signatures that come; any thread.
+  PersistentCall* persistent(const Prepared& prepared, const Call& call);
   bool has_boards(bool is_bulk) const {
     return board_state_[is_bulk].load(std::memory_order_acquire) == kLinked;
   }
 
+  // The number of the last collective that was submitted; 0 if none was. Any thread.
+  std::uint32_t last_sequence() const { return next_sequence_.load(std::memory_order_relaxed) - 1; }
   // The word (fingerprint.hpp) of a collective that this rank has submitted, or 0 if it has not, or so many
   // later ones that it is forgotten. A rank that got through a mismatched call can so be asked about it. Any
   // thread.
@@ -86,6 +92,7 @@ class GroupContext {
 
  private:
   friend class Engine;
+  friend class LoweredCall;
   friend class Operation;
 
   // Operations with these resources, one at a time in order of submission.
@@ -103,6 +110,15 @@ class GroupContext {
   Boards& boards(bool is_bulk) { return boards_[is_bulk]; }
   bool link(Boards& boards);  // false while some rank's board is not known or not mapped yet
   std::uint32_t board_slot(std::uint32_t slot) const { return slot < kSlots ? slot : 0; }
+  WorkRef hand_out(Operation& operation, const Prepared& prepared);  // just enqueued
+  // A lowered operation that has its number, has begun its epoch and is blocked at a step.
+  WorkRef resume(const Prepared& prepared, const Call& call, std::uint32_t sequence, std::uint32_t slot,
+                 std::uint32_t step);
+  // A collective has taken its number.
+  void remember(std::uint32_t sequence, std::uint64_t word) {
+    submitted_words_[sequence % kRemembered].store(word, std::memory_order_release);
+    next_sequence_.store(sequence + 1, std::memory_order_relaxed);
+  }
   void enqueue(Slot& slot, Operation& operation);
   // Gets the frames of all slots ready in which operations like the one of `slot` may run.
   void reserve_frames(std::uint32_t slot, const SlotNeeds& needs);
@@ -117,6 +133,13 @@ class GroupContext {
   static constexpr std::uint32_t kContexts = kSlots + 2;
   std::uint32_t slot_of(const Prepared& prepared, const Call& call, std::uint32_t sequence) const;
 
+  // By a hash of the signature. Nothing gives way: a signature is worked out once or never.
+  struct Persistent {
+    bool is_taken = false;
+    std::unique_ptr<LoweredCall> call;  // null: nothing is gained by it
+  };
+  static constexpr std::size_t kPersistent = 64;
+
   static constexpr std::size_t kRemembered = 64;
   static constexpr std::uint8_t kLinked = 1;
 
@@ -124,10 +147,12 @@ class GroupContext {
   Options options_;
   std::array<std::atomic<std::uint64_t>, kRemembered> submitted_words_{};  // by sequence modulo kRemembered
   std::atomic<bool> is_submitting_{false};
-  std::uint32_t next_sequence_ = 1;
-  std::vector<std::uint32_t> next_message_;  // send_recv sequence numbers, by slot
+  std::atomic<std::uint32_t> next_sequence_{1};  // changed with the lane held
+  std::vector<std::uint32_t> next_message_;      // send_recv sequence numbers, by slot
   std::vector<Slot> slots_;
+  SlotNeeds collective_needs_;  // the frames of slots 0..kSlots-1 cover them
   std::vector<std::vector<std::unique_ptr<Endpoint>>> endpoints_;  // by context, peer
+  std::array<Persistent, kPersistent> persistent_;
   SharedHeap* heap_ = nullptr;    // the own one, where all members share memory
   std::array<Boards, 2> boards_;  // small, bulk; made when first needed
   std::array<std::atomic<std::uint8_t>, 2> board_state_{};

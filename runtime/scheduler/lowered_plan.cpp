@@ -81,8 +81,18 @@ class LoweredCompiler {
     return count;
   }
 
+  // A rank that publishes before it does anything says that it has come. Where buffers are mapped that is
+  // known: every rank has announced them, and waited for all others' announcements, before its first step.
+  bool is_announced(std::uint32_t rank, std::uint32_t ticket) const {
+    const Schedule& s = ranks_[rank];
+    return !s.is_staged && !s.steps.empty() && s.steps[0].verb == Verb::publish &&
+           s.steps[0].ticket == ticket;
+  }
+
   Status emit(std::size_t i) {
     const Step& step = s_.steps[i];
+    if (step.verb == Verb::publish && is_announced(s_.rank, step.ticket)) return {};
+    if (step.verb == Verb::await && is_announced(step.peer, step.ticket)) return {};
     LoweredStep out;
     switch (step.verb) {
       case Verb::publish:

@@ -47,8 +47,10 @@ struct LoweredPlan {
   }
 };
 
-// The program of `ranks[rank]`; the others say which lines carry what. Errors: unsupported for schedules of
-// several channels, of reductions of more than 255 sources, or of more than `max_lines` lines.
+// The program of `ranks[rank]`; the others say which lines carry what. What a mapped plan publishes or awaits
+// in order to know that all ranks have come is left out: the executor's announcements tell. Errors:
+// unsupported for schedules of several channels, of reductions of more than 255 sources, or of more than
+// `max_lines` lines.
 Result<LoweredPlan> compile_lowered(std::span<const Schedule> ranks, std::uint32_t rank,
                                     std::uint32_t max_lines);
 

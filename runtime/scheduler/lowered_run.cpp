@@ -13,42 +13,104 @@ namespace {
 
 constexpr std::uint64_t kLineBytes = 64;
 constexpr std::uint64_t kFingerprint = 0xffffffffU;  // in words and stamps
-// One pass over several sources and destinations goes piece by piece, so that what was computed is stored
-// everywhere while it is in the first cache. After each streamed piece the store buffers drain.
-constexpr std::size_t kPieceBytes = std::size_t{16} << 10U, kStreamedPieceBytes = std::size_t{32} << 10U;
-
 constexpr std::uint32_t kPollsWithoutPause = 128;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace
 
-void LoweredRun::start(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits) {
+void LoweredRun::begin(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits) {
   plans_ = &plans;
   boards_ = &boards;
   limits_ = &limits;
   done_count_ = 0;
   is_mismatch_ = false;
   is_announcing_ = plans.mapped != nullptr && work_.vector_bytes >= limits.announce_bytes;
+}
+
+void LoweredRun::start(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits) {
+  begin(plans, boards, limits);
   begin_epoch();
 }
 
 void LoweredRun::begin_epoch() {
-  plan_ = is_announcing_ ? plans_->mapped.get() : plans_->staged.get();
-  is_mapped_ = is_announcing_;
-  epoch_ = boards_->next_epoch(work_.slot);
+  boards_->next_epoch(work_.slot);
+  bind_epoch();
+}
+
+void LoweredRun::resume(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits,
+                        std::uint32_t step) {
+  begin(plans, boards, limits);
+  bind_epoch();
+  bind_window();
+  pc_ = step;
+  peer_ = plan_->steps[step].peer;
+  phase_ = Phase::run;
+}
+
+bool LoweredRun::resolve(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits,
+                         ResolvedEpoch* found) {
+  begin(plans, boards, limits);
+  if (is_announcing_) return false;
+  plan_ = plans.staged.get();
+  is_mapped_ = false;
+  area_ = 0;
+  bind_bases();
+  bind_window();
+  if (window_count_ != work_.call->count) return false;
+  for (std::uint32_t index = 0; index < plan_->steps.size(); ++index) {
+    const LoweredStep& step = plan_->steps[index];
+    if (step.kind == LoweredStep::Kind::publish || step.kind == LoweredStep::Kind::await) {
+      const std::uint32_t owner = step.kind == LoweredStep::Kind::await ? step.peer : boards.rank();
+      const Placed line{first_area + owner, step.line * sizeof(BoardLine), sizeof(BoardLine)};
+      found->steps.push_back({step.kind, 0, index, 0, 0, resolve(line)});
+      continue;
+    }
+    for (std::uint32_t k = 0; k < plan_->slices[step.dst].slice.count; ++k)
+      resolve_atom(step, index, k, found);
+  }
+  return true;
+}
+
+ResolvedPlace LoweredRun::resolve(const Placed& placed) const {
+  if (placed.base == own_input) return {placed.offset_bytes, ResolvedPlace::input};
+  if (placed.base == own_output) return {placed.offset_bytes, ResolvedPlace::output};
+  return {reinterpret_cast<std::uintptr_t>(address(placed)), ResolvedPlace::area};
+}
+
+void LoweredRun::resolve_atom(const LoweredStep& step, std::uint32_t index, std::uint32_t k,
+                              ResolvedEpoch* found) const {
+  const Placed to = placed(step.dst, k);
+  if (to.bytes == 0) return;
+  const auto first_source = static_cast<std::uint32_t>(found->sources.size());
+  for (std::uint32_t i = 0; i < step.source_count; ++i)
+    found->sources.push_back(resolve(placed(step.first_source + i, k)));
+  // Each further store is a step of the plan by itself.
+  const bool is_reduction = step.source_count > 1;
+  found->steps.push_back({is_reduction ? LoweredStep::Kind::reduce : LoweredStep::Kind::copy,
+                          step.source_count, index, first_source,
+                          is_reduction ? to.bytes / work_.element_bytes : to.bytes, resolve(to)});
+}
+
+void LoweredRun::bind_epoch() {
+  plan_ = plans_->staged.get();
+  is_mapped_ = false;
+  epoch_ = boards_->epoch(work_.slot);
   area_ = boards_->area_offset(work_.slot, static_cast<std::uint32_t>(epoch_ & 1U));
   stamp_ = (epoch_ << 32U) | (work_.word & kFingerprint);
   previous_stamp_ = boards_->previous_stamp(work_.slot);
   pc_ = 0;
   peer_ = 0;
+  bind_bases();
+  phase_ = boards_->heard_from_all(work_.slot) ? Phase::announce : Phase::enter;
+}
+
+void LoweredRun::bind_bases() {
   bases_.resize(first_area + 3 * std::size_t{boards_->size()});
   bases_[own_input] = work_.input;
   bases_[own_output] = work_.output;
   for (std::uint32_t r = 0; r < boards_->size(); ++r)
     bases_[first_area + r] = reinterpret_cast<std::byte*>(boards_->lines_at(r, area_));
-  phase_ = boards_->heard_from_all(work_.slot) ? Phase::announce : Phase::enter;
-  bind_window();
 }
 
 // The elements of this epoch: all of them if mapped, else as many as the staging memory holds.
@@ -142,17 +204,31 @@ bool LoweredRun::may_enter() {
   return true;
 }
 
+const LoweredRun::Extents& LoweredRun::extents() {
+  const Window wanted{plans_->mapped->number, work_.call->count, 0, work_.element_bytes};
+  if (extents_.of == wanted) return extents_;
+  const Schedule& shape = plans_->mapped->shape;
+  ChunkMap whole(shape);
+  if (has_rank_blocks(shape.collective)) {
+    whole.bind_equal(work_.call->count);
+  } else {
+    whole.bind_vector(work_.call->count);
+  }
+  extents_ = {wanted, whole.extent(Buffer::input) * work_.element_bytes,
+              whole.extent(Buffer::output) * work_.element_bytes};
+  return extents_;
+}
+
 void LoweredRun::announce() {
   Announcement said;
-  const auto place_of = [&](const std::byte* buffer, Buffer kind) -> BoardPlace {
-    const std::size_t bytes = map_.extent(kind) * work_.element_bytes;
+  const auto place_of = [&](const std::byte* buffer, std::size_t bytes) -> BoardPlace {
     SharedHeap::Place place;
     if (buffer == nullptr || bytes == 0) return {0, 0, 1};
     if (!boards_->heap()->locate(buffer, bytes, &place)) return {};
     return {place.segment, place.offset, bytes};
   };
-  said.input = place_of(work_.input, Buffer::input);
-  said.output = place_of(work_.output, Buffer::output);
+  said.input = place_of(work_.input, extents().input_bytes);
+  said.output = place_of(work_.output, extents().output_bytes);
   all_mapped_ = said.input.bytes != 0 && said.output.bytes != 0;
   BoardLine& line = boards_->lines_at(boards_->rank(), area_)[0];
   static_assert(sizeof said <= BoardLine::kPayloadBytes);
@@ -208,6 +284,7 @@ LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
         [[fallthrough]];
       case Phase::announce:
         if (!is_announcing_) {
+          bind_window();
           phase_ = Phase::run;
           break;
         }
@@ -219,7 +296,13 @@ LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
         while (!collect())
           if (is_blocked()) return blocked();
         has_moved_ = true;
-        phase_ = all_mapped_ ? Phase::run : Phase::leave;
+        is_mapped_ = all_mapped_;
+        if (is_mapped_) {
+          plan_ = plans_->mapped.get();
+          boards_->count_mapped();
+        }
+        bind_window();
+        phase_ = Phase::run;
         break;
       case Phase::run:
         while (pc_ < plan_->steps.size()) {
@@ -240,11 +323,9 @@ LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
         phase_ = Phase::leave;
         [[fallthrough]];
       case Phase::leave: {
-        const bool has_run = !is_announcing_ || all_mapped_;
-        const bool has_heard = has_run && (is_announcing_ || plan_->shape.hears_from_all);
-        boards_->end_epoch(work_.slot, stamp_, work_.word, has_heard);
+        boards_->end_epoch(work_.slot, stamp_, work_.word, is_mapped_ || plan_->shape.hears_from_all);
         has_moved_ = true;
-        if (has_run && done_count_ >= work_.call->count) {
+        if (done_count_ >= work_.call->count) {
           plan_ = nullptr;
           return Progress::complete;
         }
@@ -320,8 +401,8 @@ void LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
   const std::uint32_t n = step.source_count, stores = 1U + step.more_stores;
   for (std::uint32_t i = 0; i < n; ++i) from[i] = address(placed(step.first_source + i, k));
   for (std::uint32_t j = 0; j < stores; ++j) to[j] = address(placed(plan_->steps[pc_ + j].dst, k));
-  alignas(64) std::array<std::byte, kStreamedPieceBytes> piece;
-  const std::size_t piece_bytes = streams_ ? kStreamedPieceBytes : kPieceBytes;
+  alignas(64) std::array<std::byte, LoweredLimits::kMostPieceBytes> piece;
+  const std::size_t piece_bytes = streams_ ? limits_->streamed_piece_bytes : limits_->piece_bytes;
   for (std::size_t offset = 0; offset < bytes; offset += piece_bytes) {
     const std::size_t length = std::min(piece_bytes, bytes - offset);
     const std::byte* value = from[0] + offset;

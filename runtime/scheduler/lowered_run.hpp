@@ -3,15 +3,16 @@
 // Knows no endpoint protocol, no selection and no way of waiting.
 //
 // Which form runs is found out by the ranks themselves. Where buffers may be mapped, every rank announces in
-// line 0 of an epoch where its buffers lie; if all lie in shared memory that epoch runs the mapped plan, else
-// the staged plan follows in further epochs. All ranks read the same announcements, so all decide alike; a
-// rank whose own buffers cannot be mapped knows the answer and does not wait for the others.
+// line 0 of the first epoch where its buffers lie; if all lie in shared memory that epoch runs the mapped
+// plan, else the staged plan. All ranks read the same announcements, so all decide alike; a rank whose own
+// buffers cannot be mapped knows the answer and does not wait for the others.
 //
 // An area is written again two epochs later. All peers have ended epoch e - 2 if this rank heard from all of
 // them in epoch e - 1 (Schedule::hears_from_all: they had entered it); otherwise it looks at the lines where
 // they say so.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -27,6 +28,40 @@ namespace tutti {
 struct LoweredLimits {
   std::size_t announce_bytes = std::size_t{8} << 10U;  // buffers may be mapped: announce where they lie
   std::size_t stream_bytes = std::size_t{16} << 20U;   // mapped stores pass the caches by
+  // One pass over several sources and destinations goes piece by piece, so that what was computed is stored
+  // everywhere while it is in the first cache. After each streamed piece the store buffers drain.
+  std::size_t piece_bytes = std::size_t{16} << 10U;
+  std::size_t streamed_piece_bytes = std::size_t{32} << 10U;
+  static constexpr std::size_t kMostPieceBytes = std::size_t{64} << 10U;
+
+  bool operator==(const LoweredLimits&) const = default;
+};
+
+// Where a step finds its memory, whatever the buffers of the call and the area of its epoch are.
+struct ResolvedPlace {
+  enum Origin : std::uint32_t { input, output, area };  // the area: its offset on any board
+  using Origins = std::array<std::uintptr_t, 3>;
+  std::uintptr_t distance = 0;
+  Origin origin = area;
+
+  std::byte* in(const Origins& origins) const {
+    return reinterpret_cast<std::byte*>(origins[origin] + distance);
+  }
+};
+
+// A step of a lowered plan for one count.
+struct ResolvedStep {
+  LoweredStep::Kind kind = LoweredStep::Kind::copy;
+  std::uint8_t source_count = 0;
+  std::uint32_t index = 0;  // of the plan's step
+  std::uint32_t first_source = 0;
+  std::size_t length = 0;  // copy: bytes; reduce: elements
+  ResolvedPlace at;        // copy, reduce: where to; publish, await: the line
+};
+
+struct ResolvedEpoch {
+  std::vector<ResolvedStep> steps;
+  std::vector<ResolvedPlace> sources;
 };
 
 class LoweredRun {
@@ -58,6 +93,10 @@ class LoweredRun {
   Work& work() { return work_; }
   // Nothing is done yet. The boards are linked and the slot is free. The arguments outlive the run.
   void start(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits);
+  // The current epoch of the slot has been begun, and its staged plan carried out up to that step.
+  void resume(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits, std::uint32_t step);
+  // Instead of start(): what the run would do, if that is one epoch of the staged plan. False if it is not.
+  bool resolve(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits, ResolvedEpoch* found);
   // Runs until the end or until a peer has not published for `polls` looks at its line.
   Progress advance(std::uint32_t polls);
   // Would advance() get any further? Touches nothing.
@@ -75,7 +114,10 @@ class LoweredRun {
   struct Announcement {
     BoardPlace input, output;
   };
+  void begin(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits);
   void begin_epoch();
+  void bind_epoch();
+  void bind_bases();
   void bind_window();
   bool is_stamped(const BoardLine& line);  // false also when the stamp is another call's: is_mismatch_
   bool is_reached(std::uint64_t stamp) const;
@@ -93,6 +135,9 @@ class LoweredRun {
     std::size_t bytes = 0;
   };
   Placed place(const LoweredSlice& at, std::uint32_t k) const;
+  ResolvedPlace resolve(const Placed& placed) const;
+  void resolve_atom(const LoweredStep& step, std::uint32_t index, std::uint32_t k,
+                    ResolvedEpoch* found) const;
 
   bool step(const LoweredStep& step);
   void compute(const LoweredStep& step);
@@ -128,6 +173,13 @@ class LoweredRun {
     bool operator==(const Window&) const = default;
   };
   Window window_;
+  // The memory that a call's buffers must span to be mapped.
+  struct Extents {
+    Window of;
+    std::size_t input_bytes = 0, output_bytes = 0;
+  };
+  Extents extents_;
+  const Extents& extents();
   std::vector<Placed> placed_;  // atom 0 of each slice of the plan
 };
 

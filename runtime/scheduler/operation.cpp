@@ -57,6 +57,7 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   status_ = {};
   is_complete_.store(false, std::memory_order_relaxed);
   is_dirty_ = is_run_started_ = false;
+  resumed_step_ = kFromStart;
   blocked_polls_ = 0;
   remaining_ = 1;
   if (plan_ != nullptr) {
@@ -107,6 +108,20 @@ bool Operation::advance(std::uint32_t polls) {
   return is_lowered_ ? advance_lowered(polls) : advance_messages();
 }
 
+// Lowered plans are the same in place and not; see NativeBackend.
+void Operation::place_buffers(const Call& call, const Schedule& shape, std::size_t element_bytes,
+                              std::byte** input, std::byte** output) {
+  *input = const_cast<std::byte*>(static_cast<const std::byte*>(call.input));  // no step writes to it
+  *output = static_cast<std::byte*>(call.output);
+  if (!call.in_place) return;
+  if (*input == nullptr || shape.collective == Collective::broadcast) *input = *output;
+  const std::size_t own_bytes = call.count * element_bytes * shape.rank;
+  if (shape.collective == Collective::allgather || shape.collective == Collective::gather)
+    *input = *output + own_bytes;
+  if (shape.collective == Collective::reduce_scatter || shape.collective == Collective::scatter)
+    *output = *input + own_bytes;
+}
+
 bool Operation::start_lowered() {
   if (!group_->link(*boards_)) return false;
   if (boards_->state() == Boards::State::refused) {
@@ -117,15 +132,7 @@ bool Operation::start_lowered() {
     return true;
   }
   const Schedule& shape = lowered_->staged->shape;
-  // Lowered plans are the same in place and not; see NativeBackend.
-  if (call_.in_place) {
-    if (input_ == nullptr || shape.collective == Collective::broadcast) input_ = output_;
-    const std::size_t own_bytes = call_.count * element_bytes_ * shape.rank;
-    if (shape.collective == Collective::allgather || shape.collective == Collective::gather)
-      input_ = output_ + own_bytes;
-    if (shape.collective == Collective::reduce_scatter || shape.collective == Collective::scatter)
-      output_ = input_ + own_bytes;
-  }
+  place_buffers(call_, shape, element_bytes_, &input_, &output_);
   if (is_reducing(call_.collective) && scales_before(call_.op.op)) {
     bind_whole(shape);
     if (const std::uint64_t count = prescaled_count(shape); count > 0)
@@ -140,7 +147,11 @@ bool Operation::start_lowered() {
   work.word = word_;
   work.slot = group_->board_slot(slot_);
   work.vector_bytes = vector_bytes_;
-  frame_->run.start(*lowered_, *boards_, group_->lowered_limits());
+  if (resumed_step_ == kFromStart) {
+    frame_->run.start(*lowered_, *boards_, group_->lowered_limits());
+  } else {
+    frame_->run.resume(*lowered_, *boards_, group_->lowered_limits(), resumed_step_);
+  }
   is_run_started_ = true;
   return true;
 }

@@ -42,6 +42,7 @@ class Operation final : public WorkState {
  private:
   friend class Engine;
   friend class GroupContext;
+  friend class LoweredCall;
 
   enum class Issue : std::uint8_t { done, pending, again, user };
 
@@ -65,6 +66,9 @@ class Operation final : public WorkState {
   // Elements of the input that are scaled in front of a reduction, into scratch.
   std::uint64_t prescaled_count(const Schedule& shape) const;
   void prescale(std::byte* to, std::uint64_t count);  // the input from now on
+  // Where a lowered operation finds the caller's buffers, in place or not.
+  static void place_buffers(const Call& call, const Schedule& shape, std::size_t element_bytes,
+                            std::byte** input, std::byte** output);
   // It is the first of its slot now and may be advanced.
   void enter(SlotFrame& frame);
   void enter_messages();
@@ -118,6 +122,8 @@ class Operation final : public WorkState {
   bool is_lowered_ = false, is_run_started_ = false, is_exchange_ = false;
   bool is_referenced_ = false;  // the group holds a reference, which it drops on completion
   static constexpr std::uint32_t kPollsPerSleep = 256;
+  static constexpr std::uint32_t kFromStart = ~0U;
+  std::uint32_t resumed_step_ = kFromStart;  // of a lowered plan whose first steps were done elsewhere
   std::uint32_t blocked_polls_ = 0;
   std::size_t vector_bytes_ = 0;
   Call call_;

@@ -1,6 +1,7 @@
 // Inputs and serial references.
 #include "tests/collectives/cases.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -154,6 +155,26 @@ const Reference& ReferenceCache::get(const Flavour& flavour, std::uint32_t ranks
   auto& made = made_[{&flavour, ranks, count}];
   if (made == nullptr) made = std::make_unique<Reference>(reduce_ranks(flavour, ranks, count));
   return *made;
+}
+
+Hierarchy domains_of(std::uint32_t p) {
+  std::vector<std::uint32_t> labels;
+  for (std::uint32_t rank = 0; rank < p; ++rank) {
+    switch (p) {
+      case 3:
+        labels.push_back(rank == 0 ? 0 : 1);  // 1, 2
+        break;
+      case 5:
+        labels.push_back(rank % 2);  // 0 2 4, 1 3
+        break;
+      case 7:
+        labels.push_back(rank / 2 == 3 ? 2 : rank / 2);  // 2, 2, 3
+        break;
+      default:
+        labels.push_back(rank * 2 / std::max(p, 1U));  // halves
+    }
+  }
+  return Hierarchy(labels);
 }
 
 }  // namespace tutti::test

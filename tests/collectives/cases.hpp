@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/base/call.hpp"
+#include "runtime/schedule/hierarchy.hpp"
 
 namespace tutti::test {
 
@@ -49,6 +50,10 @@ Reference reduce_ranks(const Flavour& flavour, std::uint32_t ranks, std::uint64_
 // "" if `count` elements at `found` are what the reference holds from element `first` on; else what differs.
 std::string compare(const Flavour& flavour, const Reference& expected, std::uint64_t first,
                     const std::byte* found, std::uint64_t count);
+
+// The domains of a world of p ranks, so that hierarchical rows are tried, too: even, uneven and with a domain
+// of one by p, and dealt out in turn for 5. Flat for 1 and 2.
+Hierarchy domains_of(std::uint32_t p);
 
 // References by (flavour, ranks, count), computed once by whoever asks first. Thread-safe.
 class ReferenceCache {

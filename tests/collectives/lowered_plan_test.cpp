@@ -132,6 +132,26 @@ TEST_CASE("a sum and its stores to all ranks are one pass", "[lowered]") {
   }
 }
 
+TEST_CASE("where buffers are mapped nobody publishes that it has come: announcements tell", "[lowered]") {
+  const auto count = [](const LoweredPlan& plan, Kind kind) {
+    return std::count_if(plan.steps.begin(), plan.steps.end(),
+                         [&](const LoweredStep& step) { return step.kind == kind; });
+  };
+  // Rank r: publish 1; await 1 of all; sum and store to all; publish 2; await 2 of all.
+  for (const std::uint32_t p : {2U, 3U, 8U}) {
+    const auto ranks = lowered(Collective::allreduce, "two_shot", p, Sharing::buffers);
+    REQUIRE(ranks[0].steps[0].verb == Verb::publish);
+    const LoweredPlan plan = plan_of(ranks, 0);
+    CHECK(plan.steps[0].kind == Kind::reduce);
+    CHECK(count(plan, Kind::publish) == 1);
+    CHECK(count(plan, Kind::await) == p - 1);
+  }
+  // Staged plans are not announced.
+  const LoweredPlan plan = plan_of(lowered(Collective::barrier, "dissemination", 2, Sharing::scratch), 0);
+  CHECK(count(plan, Kind::publish) == 1);
+  CHECK(count(plan, Kind::await) == 1);
+}
+
 TEST_CASE("numbers of plans are never used twice", "[lowered]") {
   const auto ranks = lowered(Collective::allreduce, "one_shot", 2, Sharing::scratch);
   const std::uint64_t first = plan_of(ranks, 0).number;

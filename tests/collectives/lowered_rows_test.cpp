@@ -44,16 +44,19 @@ std::string run_cases(World& world, const std::vector<LoweredCase>& cases, std::
   return world.run([&](Member& member) -> std::string {
     for (const LoweredCase& c : cases) {
       const Case own = c.of_rank(member.rank, member.size);
-      const std::uint64_t before = epochs_of(member);
+      const std::uint64_t before = epochs_of(member), mapped_before = mapped_epochs_of(member);
       std::string wrong = exercise(member, own, references, nullptr);
-      const std::uint64_t took = epochs_of(member) - before;
+      const std::uint64_t took = epochs_of(member) - before,
+                          mapped = mapped_epochs_of(member) - mapped_before;
       const std::uint64_t blocks = has_rank_blocks(own.row->collective) ? member.size : 1;
       const bool is_announced =
           c.forms.is_mapped && own.count * blocks * size_of(own.flavour->dtype) >= announce_bytes;
       if (wrong.empty() && c.forms.is_staged) {
-        if (is_announced && c.sharers == Sharers::all && took != 1)
-          wrong = fmt::format("{} epochs: not the mapped form", took);
-        if (is_announced && c.sharers != Sharers::all && took < 2) wrong = "one epoch: not the staged form";
+        const bool is_mapped = is_announced && c.sharers == Sharers::all;
+        if (mapped != (is_mapped ? 1 : 0))
+          wrong =
+              fmt::format("{} mapped epochs of {}, expected {}", mapped, took, is_mapped ? "one" : "none");
+        if (is_mapped && took != 1) wrong = fmt::format("{} epochs of a mapped operation", took);
         if (took == 0) wrong = "no epoch: nothing lowered ran";
       }
       if (!wrong.empty())
@@ -70,8 +73,9 @@ struct Limits {
   std::vector<std::uint64_t> counts;
 };
 
-World::Adjust with_limits(const Limits& limits) {
+World::Adjust with_limits(const Limits& limits, std::uint32_t p) {
   World::Adjust adjust;
+  adjust.hierarchy = domains_of(p);
   adjust.group = [&limits](std::uint32_t, GroupContext::Options& options) {
     options.lowered_limits = {limits.announce_bytes, limits.stream_bytes};
   };
@@ -79,7 +83,9 @@ World::Adjust with_limits(const Limits& limits) {
 }
 
 bool is_possible(const AlgorithmRow& row, const Flavour& flavour, std::uint32_t p) {
-  return flavour.op != Op::user && check_legality(row, p, flavour.is_commutative, false, true).is_ok();
+  const Hierarchy domains = domains_of(p);
+  return flavour.op != Op::user &&
+         check_legality(row, p, flavour.is_commutative, false, true, &domains).is_ok();
 }
 
 }  // namespace
@@ -94,12 +100,12 @@ TEST_CASE("rows on shared buffers: what all ranks share is used where it lies, e
   std::uint64_t number = p * 1000003ULL + (transport == WorldTransport::shm ? 1 : 0);
   for (const Limits& limit : limits) {
     INFO(limit.name << ", p " << p);
-    World world(transport, p, World::oversubscribed(), {}, with_limits(limit));
+    World world(transport, p, World::oversubscribed(), {}, with_limits(limit, p));
     std::set<std::string> mapped_rows;
     for (const AlgorithmRow& row : catalog()) {
       std::vector<LoweredCase> cases;
       for (std::uint32_t root = 0; root < (is_rooted(row.collective) ? p : 1U); ++root) {
-        const Forms forms = forms_of(row, p, root);
+        const Forms forms = forms_of(row, p, root, domains_of(p));
         if (!forms.is_staged) continue;
         if (forms.is_mapped) mapped_rows.insert(fmt::format("{} {}", to_string(row.collective), row.name));
         for (const Flavour& flavour : kFlavours) {
@@ -139,6 +145,7 @@ TEST_CASE("rows in several windows: vectors longer than the staging memory", "[l
   std::uint64_t number = p * 2000003ULL + (transport == WorldTransport::shm ? 1 : 0);
   constexpr std::size_t kStaging = 2048;
   World::Adjust adjust;
+  adjust.hierarchy = domains_of(p);
   adjust.group = [](std::uint32_t, GroupContext::Options& options) {
     options.lowered_limits = {kNever, kNever};
     options.small_boards.staging_bytes = 1024;
@@ -150,9 +157,9 @@ TEST_CASE("rows in several windows: vectors longer than the staging memory", "[l
     if (row.collective == Collective::barrier) continue;
     std::vector<std::pair<LoweredCase, std::uint64_t>> cases;  // with the least number of epochs
     for (std::uint32_t root = 0; root < (is_rooted(row.collective) ? p : 1U); root += p - 1) {
-      const Forms forms = forms_of(row, p, root);
+      const Forms forms = forms_of(row, p, root, domains_of(p));
       if (!forms.is_staged) continue;
-      const auto staged = lowered_row(row, p, root, Sharing::scratch);
+      const auto staged = lowered_row(row, p, root, Sharing::scratch, domains_of(p));
       std::uint32_t slots = 0;
       for (const Schedule& s : staged) slots = std::max(slots, s.scratch_slots);
       for (const Flavour& flavour : kFlavours) {

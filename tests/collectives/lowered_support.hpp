@@ -19,20 +19,22 @@ struct Forms {
 };
 
 inline std::vector<Schedule> lowered_row(const AlgorithmRow& row, std::uint32_t p, std::uint32_t root,
-                                         Sharing sharing) {
+                                         Sharing sharing, const Hierarchy& hierarchy = {}) {
   Instance instance;
   instance.size = p;
   instance.root = root;
   instance.params = default_params(row);
+  instance.hierarchy = hierarchy;
   auto ranks = emit_all(row, instance);
   if (!ranks) return {};
   auto lowered = lower_for_shared_memory(*ranks, sharing);
   return lowered ? *std::move(lowered) : std::vector<Schedule>{};
 }
 
-inline Forms forms_of(const AlgorithmRow& row, std::uint32_t p, std::uint32_t root) {
+inline Forms forms_of(const AlgorithmRow& row, std::uint32_t p, std::uint32_t root,
+                      const Hierarchy& hierarchy = {}) {
   const auto has_plan = [&](Sharing sharing) {
-    const auto lowered = lowered_row(row, p, root, sharing);
+    const auto lowered = lowered_row(row, p, root, sharing, hierarchy);
     if (lowered.empty() || !is_right_in_place(lowered)) return false;
     const auto plan = compile_lowered(lowered, 0, GroupContext::Options{}.small_boards.lines);
     return plan.is_ok() && (sharing == Sharing::scratch || plan->staging_slots == 0);
@@ -43,8 +45,8 @@ inline Forms forms_of(const AlgorithmRow& row, std::uint32_t p, std::uint32_t ro
   return forms;
 }
 
-// Epochs that this rank has ended on its boards, of both kinds. A mapped operation takes one. Where some
-// rank's buffers cannot be mapped, finding that out takes one, and every window of the staged plan another.
+// Epochs that this rank has ended on its boards, of both kinds: one for a mapped operation, one for each
+// window of a staged one.
 inline std::uint64_t epochs_of(const Member& member) {
   std::uint64_t epochs = 0;
   for (const bool is_bulk : {false, true}) {
@@ -54,6 +56,10 @@ inline std::uint64_t epochs_of(const Member& member) {
       epochs += boards.ended(member.rank, slot).load(std::memory_order_acquire);
   }
   return epochs;
+}
+// Those of mapped operations.
+inline std::uint64_t mapped_epochs_of(const Member& member) {
+  return member.group->shown_boards(false).mapped_count() + member.group->shown_boards(true).mapped_count();
 }
 
 }  // namespace tutti::test

@@ -17,6 +17,7 @@ std::vector<Case> cases_of(const AlgorithmRow& row, std::uint32_t p) {
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   std::vector<Case> cases;
+  const Hierarchy domains = domains_of(p);
   for (const Flavour& flavour : kFlavours) {
     const bool is_first = &flavour == &kFlavours[0];
     if (!is_reducing(row.collective) && !is_first) continue;  // moving bytes is the same for every type
@@ -29,7 +30,7 @@ std::vector<Case> cases_of(const AlgorithmRow& row, std::uint32_t p) {
         for (const bool in_place : {false, true}) {
           for (const bool has_counts : {false, true}) {
             if (has_counts && (!has_rank_blocks(row.collective) || is_large)) continue;
-            if (!check_legality(row, p, flavour.is_commutative, in_place, !has_counts)) continue;
+            if (!check_legality(row, p, flavour.is_commutative, in_place, !has_counts, &domains)) continue;
             Case c{&row, &flavour, count, root, in_place, has_counts};
             if (is_large && has_rank_blocks(row.collective)) c.count = kLarge / p;
             cases.push_back(c);
@@ -48,6 +49,7 @@ void run_all(WorldTransport transport, bool uses_boards) {
   adjust.group = [uses_boards](std::uint32_t, GroupContext::Options& group) {
     group.uses_boards = uses_boards;
   };
+  adjust.hierarchy = domains_of(p);
   World world(transport, p, World::oversubscribed(), {}, adjust);
   ReferenceCache references;
   std::uint64_t number = p * 1000003ULL;

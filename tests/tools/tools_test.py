@@ -153,6 +153,43 @@ def test_limits(folder):
         expect(sum("warn" in line for line in result.stderr.splitlines()) <= 3, f"one line a rank about {name}", result)
 
 
+def test_hierarchy(folder):
+    """Right results by domains: of a made-up machine, and of given sizes; on boards and by messages."""
+    path = os.path.join(folder, "hierarchy.json")
+    two_sockets = {"TUTTI_TOPOLOGY": "synthetic:pack:2 core:2 pu:1"}
+    collectives = ("allreduce", "broadcast", "reduce", "allgather", "reduce_scatter", "barrier")
+    for ranks, environment in ((4, two_sockets), (5, two_sockets), (5, {"TUTTI_HIERARCHY": "1,3,1"}),
+                               (12, {"TUTTI_HIERARCHY": "5,4,3"}), (12, {**two_sockets, "TUTTI_BOARDS": "off"})):
+        for collective in collectives if ranks < 12 else ("allreduce", "allgather"):
+            result = run("bench", collective, "-n", ranks, "-b", 4, "-e", "256k", "-f", 256, "--check", "--algorithm",
+                         "hierarchical", "--json", path, *QUICK, **environment)
+            rows = rows_of(path) if result.returncode == 0 else []
+            expect(rows and all(row["wrong"] == 0 and row["algorithm"] == "hierarchical" for row in rows),
+                   f"{collective} over {ranks} ranks with {environment}", result)
+    # With leaders, with other rows across, and on each other's buffers.
+    for collective, parameters in (("allreduce", "columns=1"), ("allreduce", "across=1"), ("allreduce", "across=2,columns=2"),
+                                   ("broadcast", "columns=1,across=1"), ("reduce", "across=1"), ("allgather", "across=2")):
+        for extra in ([], ["--alloc", "tutti", "--in-place"]):
+            result = run("bench", collective, "-n", 6, "-b", 4, "-e", "1m", "-f", 512, "--check", "--algorithm",
+                         f"hierarchical({parameters})", *extra, "--json", path, *QUICK, **two_sockets)
+            expect(result.returncode == 0 and all(row["wrong"] == 0 for row in rows_of(path)), f"{collective}, {parameters} {extra}", result)
+    words = ["run", "--no-prefix", "-n"]
+    small = [tutti, "bench", "allreduce", "-b", 4, "-e", 4, "--check", "--json", path, *QUICK]
+    # From 9 ranks on without being asked, where there are domains.
+    for environment, algorithm in ((two_sockets, "hierarchical"), ({"TUTTI_HIERARCHY": "off"}, "recursive_doubling")):
+        result = run(*words, 9, *small, **environment)
+        expect(result.returncode == 0 and rows_of(path)[0]["algorithm"] == algorithm, f"9 ranks with {environment}", result)
+    result = run(*words, 4, *small, TUTTI_LOG="info", **two_sockets)
+    expect("group of 4 ranks in 2 domains: 0-1, 2-3" in result.stderr, "the log says which", result)
+    result = run(*words, 4, *small, TUTTI_HIERARCHY="2,3")
+    expect(result.returncode != 0 and "TUTTI_HIERARCHY='2,3': the sizes add up to 5; expected the number of ranks, 4" in result.stderr,
+           "sizes that do not add up", result)
+    result = run(*words, 2, *small, TUTTI_HIERARCHY="two")
+    expect(result.returncode != 0 and "TUTTI_HIERARCHY='two': expected auto, off, or" in result.stderr, "no hierarchy at all", result)
+    result = run(*words, 2, *small, "--algorithm", "hierarchical", TUTTI_HIERARCHY="off")
+    expect(result.returncode != 0 and "needs a hierarchy" in result.stderr, "no domains", result)
+
+
 def test_workload(folder):
     path = os.path.join(folder, "rows.json")
     result = run("run", "-n", 4, tutti, "bench", "allreduce", "--workload", "resnet50", "--check", "--json", path, *QUICK,
@@ -200,7 +237,7 @@ def test_roofline(folder):
         expect(result.returncode == 0, f"roofline {extra}", result)
         rows = rows_of(path)
         expect(rows[0]["ceiling"] == "line" and rows[0]["p50_us"] > 0, f"the first row {rows[0]}", result)
-        expect({row["ceiling"] for row in rows} - {"vm_read"} == {"line", *CEILINGS} - {"vm_read"}, "every ceiling", result)
+        expect({row["ceiling"] for row in rows} - {"vm_read"} == {"line", "exchange", *CEILINGS} - {"vm_read"}, "every ceiling", result)
         expect("vm_read" in {row["ceiling"] for row in rows} or "vm_read: not measured" in result.stdout, "vm_read, or why not", result)
         for row in rows:
             expect(row["ranks"] == 2 and row["p50_us"] > 0 and row["GBs"] > 0, f"row {row}", result)
@@ -222,7 +259,7 @@ def test_roofline(folder):
         for row in rows_of(path):
             expect(list(row) == [*FIELDS, "bound_us", "roofline_percent", "bound"], f"fields are {list(row)}", result)
             expect(abs(row["roofline_percent"] - 100 * row["bound_us"] / row["p50_us"]) < 1e-3 * row["roofline_percent"], f"row {row}", result)
-            expect(row["bound"].startswith("line "), f"row {row}", result)
+            expect(row["bound"].startswith("line " if collective == "broadcast" else "exchange "), f"row {row}", result)
             bounds.append(row["bound_us"])
         expect(bounds == sorted(bounds) and bounds[0] > 0, f"bounds {bounds}", result)
     with open(folder + "/mine.csv", "w", encoding="utf-8") as out:

@@ -66,7 +66,10 @@ std::string legality_text(const AlgorithmRow& row) {
                      : legality.needs_even       ? "even p"
                                                  : "any p";
   if (legality.max_size > 0) text += fmt::format(" up to {}", legality.max_size);
+  if (legality.needs_hierarchy) text += ", at least two domains";
   if (legality.needs_commutative && is_reducing(row.collective)) text += ", commutative op";
+  if (legality.needs_hierarchy && is_reducing(row.collective))
+    text += ", commutative op or domains of neighbours";
   if (legality.equal_counts_only) text += ", equal counts";
   if (legality.is_out_of_place_only) text += ", not in place";
   if (is_reducing(row.collective) && !row.same_bits) text += ", bits may differ between ranks";

@@ -166,6 +166,10 @@ Status check_before_start(const BenchOptions& options, const Environment& enviro
   question.collective = options.collective;
   question.bytes = options.first_bytes;
   question.size = static_cast<std::uint32_t>(options.rank_count);
+  // Whether there are domains only the ranks find out: here it is enough that there could be.
+  const std::uint32_t domains[] = {1, question.size - 1};
+  const Hierarchy hierarchy = Hierarchy::of_sizes(domains);
+  question.hierarchy = &hierarchy;
   const auto choice = selector->choose(question, options.algorithm);
   if (!choice && !options.algorithm.empty()) return choice.status().with_context("--algorithm");
   return {};

@@ -1,0 +1,124 @@
+// Persistent calls: one epoch without an operation.
+#include "runtime/scheduler/persistent_call.hpp"
+
+#include <array>
+
+#include "runtime/base/relax.hpp"
+#include "runtime/scheduler/fingerprint.hpp"
+#include "runtime/scheduler/group_context.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::uint64_t kFingerprint = 0xffffffffU;  // in words and stamps
+constexpr std::uint32_t kPollsWithoutPause = 128;    // a pause may take as long as a line takes to come
+
+bool is_stamped(const BoardLine& line, std::uint64_t stamp, std::uint64_t previous) {
+  return line.stamp.load(std::memory_order_acquire) == stamp && line.previous_stamp == previous;
+}
+
+// Anything else that is found there is for the operation to judge.
+bool await(const BoardLine& line, std::uint64_t stamp, std::uint64_t previous, std::uint32_t polls) {
+  for (std::uint32_t i = 0; i < polls; ++i) {
+    if (is_stamped(line, stamp, previous)) return true;
+    if (i >= kPollsWithoutPause) relax();
+  }
+  return false;
+}
+
+}  // namespace
+
+std::unique_ptr<LoweredCall> LoweredCall::make(GroupContext& group, const Prepared& prepared,
+                                               const Call& call) {
+  const bool is_scaled =
+      is_reducing(call.collective) && (scales_before(call.op.op) || scales_after(call.op.op));
+  const bool is_bulk = prepared.is_bulk || prepared.vector_bytes >= group.lowered_limits().announce_bytes;
+  if (prepared.lowered == nullptr || is_scaled || is_bulk || !group.has_boards(false)) return nullptr;
+  std::unique_ptr<LoweredCall> made(new LoweredCall(group, prepared, call));
+  made->prepared_.messages = made->prepared_.exchange = nullptr;  // ways back that are not needed any more
+  LoweredRun run;
+  LoweredRun::Work& work = run.work();
+  work.call = &call;
+  work.kernel = prepared.kernel;
+  work.element_bytes = size_of(call.dtype);
+  work.vector_bytes = prepared.vector_bytes;
+  if (!run.resolve(*prepared.lowered, group.boards(false), group.lowered_limits(), &made->epoch_))
+    return nullptr;
+  return made;
+}
+
+bool LoweredCall::is_of(const Call& call) const {
+  return signature_.collective == call.collective && signature_.count == call.count &&
+         signature_.dtype == call.dtype && signature_.op.op == call.op.op && signature_.root == call.root;
+}
+
+bool LoweredCall::run(const Call& call, WorkRef* unfinished) {
+  Engine& engine = group_.engine_;
+  // Whoever is in the way is dealt with by submit().
+  if (!engine.try_acquire()) return false;
+  group_.is_submitting_.store(true, std::memory_order_relaxed);
+  const bool has_run = !group_.has_failed() && run_with_lane(call, unfinished);
+  group_.is_submitting_.store(false, std::memory_order_relaxed);
+  engine.release();
+  return has_run;
+}
+
+// See LoweredRun::may_enter.
+bool LoweredCall::may_enter(std::uint32_t slot) const {
+  Boards& boards = group_.boards(false);
+  const std::uint64_t next = boards.epoch(slot) + 1;
+  if (boards.heard_from_all(slot) || next <= 2) return true;
+  for (std::uint32_t r = 0; r < boards.size(); ++r) {
+    if (r != boards.rank() && !boards.has_ended(r, slot, next - 2)) return false;
+  }
+  return true;
+}
+
+bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
+  const std::uint32_t sequence = group_.next_sequence_.load(std::memory_order_relaxed);
+  const std::uint32_t slot = sequence % GroupContext::kSlots;
+  if (group_.slots_[slot].head != nullptr || !may_enter(slot)) return false;
+  Boards& boards = group_.boards(false);
+  const std::uint64_t word = make_word(sequence, prepared_.fingerprint);
+  group_.remember(sequence, word);
+  const std::uint64_t epoch = boards.next_epoch(slot);
+  std::byte *input = nullptr, *output = nullptr;
+  Operation::place_buffers(call, prepared_.lowered->staged->shape, size_of(call.dtype), &input, &output);
+  const ResolvedPlace::Origins origins{reinterpret_cast<std::uintptr_t>(input),
+                                       reinterpret_cast<std::uintptr_t>(output),
+                                       boards.area_offset(slot, static_cast<std::uint32_t>(epoch & 1U))};
+  const std::uint64_t stamp = (epoch << 32U) | (word & kFingerprint);
+  const std::uint64_t previous = boards.previous_stamp(slot);
+  std::array<const void*, 256> from;
+  for (const ResolvedStep& step : epoch_.steps) {
+    std::byte* const at = step.at.in(origins);
+    switch (step.kind) {
+      case LoweredStep::Kind::copy:
+        copy_bytes(at, epoch_.sources[step.first_source].in(origins), step.length);
+        break;
+      case LoweredStep::Kind::reduce:
+        for (std::uint32_t i = 0; i < step.source_count; ++i)
+          from[i] = epoch_.sources[step.first_source + i].in(origins);
+        prepared_.kernel(nullptr, at, from.data(), step.source_count, step.length);
+        break;
+      case LoweredStep::Kind::publish: {
+        auto& line = *reinterpret_cast<BoardLine*>(at);
+        line.previous_stamp = previous;
+        line.stamp.store(stamp, std::memory_order_release);
+        boards.wake_sleepers();
+        break;
+      }
+      case LoweredStep::Kind::await:
+        if (await(*reinterpret_cast<BoardLine*>(at), stamp, previous,
+                  group_.engine_.options_.waiting.line_polls)) {
+          break;
+        }
+        *unfinished = group_.resume(prepared_, call, sequence, slot, step.index);
+        return true;
+    }
+  }
+  boards.end_epoch(slot, stamp, word, prepared_.lowered->staged->shape.hears_from_all);
+  return true;
+}
+
+}  // namespace tutti

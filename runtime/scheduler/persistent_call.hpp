@@ -1,0 +1,40 @@
+// Small calls of one signature on the boards of their group, worked out once: every step with its addresses,
+// run straight through. Where a peer keeps a call waiting it becomes an ordinary operation that goes on at
+// that step. Knows no way of choosing and no way of waiting.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/base/call.hpp"
+#include "runtime/base/work.hpp"
+#include "runtime/scheduler/lowered_run.hpp"
+#include "runtime/scheduler/operation.hpp"
+
+namespace tutti {
+
+class GroupContext;
+
+class LoweredCall final : public PersistentCall {
+ public:
+  // With the lane held. Null for calls that are more than one epoch on the small boards, or not on linked
+  // boards. The group outlives it.
+  static std::unique_ptr<LoweredCall> make(GroupContext& group, const Prepared& prepared, const Call& call);
+  bool is_of(const Call& call) const;
+  // Threading: as GroupContext::submit().
+  bool run(const Call& call, WorkRef* unfinished) override;
+
+ private:
+  LoweredCall(GroupContext& group, const Prepared& prepared, const Call& call)
+      : group_(group), prepared_(prepared), signature_(call) {}
+  bool run_with_lane(const Call& call, WorkRef* unfinished);
+  bool may_enter(std::uint32_t slot) const;
+
+  GroupContext& group_;
+  Prepared prepared_;
+  Call signature_;  // its buffers mean nothing
+  ResolvedEpoch epoch_;
+};
+
+}  // namespace tutti

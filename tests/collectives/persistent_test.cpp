@@ -1,0 +1,92 @@
+// Persistent calls: mixed with all others, interrupted by late ranks, in groups that fail.
+// Knows no algorithm but by name.
+#include <map>
+#include <numeric>
+#include <random>
+#include <tuple>
+
+#include "tests/collectives/mixed_operation.hpp"
+#include "tests/collectives/scheduler_support.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/test_fraction.hpp"
+
+namespace tutti::test {
+namespace {
+
+// The signature of a mixed operation.
+using Signature = std::tuple<Collective, std::uint32_t, std::uint64_t>;
+Signature signature_of(const Call& call) { return {call.collective, call.root, call.count}; }
+
+// Batches in which every signature is a persistent call from its second operation on, wherever it can be one;
+// some ranks are late now and then, so that it becomes an ordinary operation half-way.
+std::string run_persistent(Member& member, std::uint32_t batches, std::uint32_t* run_at_once) {
+  std::mt19937 shared(815), own(member.rank);
+  std::map<Signature, PersistentCall*> known;
+  std::uint32_t number = 0;
+  for (std::uint32_t batch = 0; batch < batches; ++batch) {
+    std::vector<Mixed> operations;
+    const std::size_t in_flight = batch % 4 == 0 ? 1 + shared() % 6 : 1;
+    operations.reserve(in_flight);
+    for (std::size_t i = 0; i < in_flight; ++i) {
+      Mixed& operation = operations.emplace_back(member, number++, shared);
+      if (own() % 32 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+      const auto found = known.find(signature_of(operation.call()));
+      Status s = operation.start(found == known.end() ? nullptr : found->second);
+      if (!s) return s.to_string();
+      *run_at_once += operation.is_done_at_once() ? 1 : 0;
+    }
+    for (Mixed& operation : operations)
+      if (std::string report = operation.finish(); !report.empty()) return report;
+    const Call last = operations.back().call();
+    if (PersistentCall* call = member.backend->persistent(last)) known[signature_of(last)] = call;
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("persistent calls mix with all others", "[persistent]") {
+  const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);
+  const auto p = GENERATE(2U, 3U, 4U);
+  const bool is_patient = GENERATE(false, true);
+  CAPTURE(static_cast<int>(kind), p, is_patient);
+  Engine::Options options = World::oversubscribed();
+  if (is_patient) options.waiting.line_polls = 4096;
+  World world(kind, p, options);
+  std::vector<std::uint32_t> run_at_once(p);
+  REQUIRE(world.run([&](Member& member) {
+    return run_persistent(member, is_selected(1) ? 800 : 100, &run_at_once[member.rank]);
+  }) == "");
+  // The last rank that comes to a call finds all others' lines there.
+  CHECK(std::accumulate(run_at_once.begin(), run_at_once.end(), 0U) > 0);
+}
+
+TEST_CASE("a persistent call tells of ranks that call something else, and of the group's failure",
+          "[persistent]") {
+  World world(WorldTransport::inproc, 2);
+  CHECK(world.run([&](Member& member) -> std::string {
+    std::vector<std::int32_t> input(8, 1), output(8);
+    Call call = allreduce_of(input, output);
+    for (int i = 0; i < 2; ++i) {
+      if (Status s = member.run(call); !s) return s.to_string();
+    }
+    PersistentCall* const persistent = member.backend->persistent(call);
+    if (persistent == nullptr) return "an allreduce of 8 words is no persistent call";
+    if (member.rank == 1) call.collective = Collective::reduce;
+    WorkRef work;
+    Status status;
+    if (member.rank == 0) {
+      if (!persistent->run(call, &work)) return "not run";
+      status = work ? work->wait(Clock::now() + kPatience) : Status();
+    } else {
+      status = member.run(call);
+    }
+    // Rank 1 sends to the root and may be through before it hears of it.
+    if (member.rank == 0 && status.code() != StatusCode::mismatch)
+      return "no mismatch: " + status.to_string();
+    if (member.rank == 0 && persistent->run(call, &work)) return "run in a group that has failed";
+    return {};
+  }) == "");
+}
+
+}  // namespace tutti::test
