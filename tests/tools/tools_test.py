@@ -3,6 +3,7 @@
 
 Knows what the help promises, nothing of how it is done. Usage: tools_test.py PART TUTTI; 77 is "skipped".
 """
+import importlib.util
 import json
 import os
 import re
@@ -409,8 +410,23 @@ def test_against(folder):
     expect_usage_error(["bench", "allreduce", "--against", "gloo", "--peers-dir", folder + "/none"], "settings.json")
 
 
+def test_curves():
+    """A comparison and the bounds of another run in one picture."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "plot", "plot_bench.py")
+    spec = importlib.util.spec_from_file_location("plot_bench", path)
+    plot_bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(plot_bench)
+    compared = [{"library": library, "bytes": size, "p50_us": us, "rate": 1.0} for library, us in (("tutti", 2), ("openmpi", 3)) for size in (4, 64)]
+    bounds = [{"bytes": size, "p50_us": 4.0, "rate": 1.0, "bound_us": 1.0} for size in (4, 64)]
+    curves = plot_bench.make_curves(compared + bounds)
+    expect(set(curves) == {"tutti", "openmpi", "bound"}, f"curves are {list(curves)}")
+    expect([row["p50_us"] for row in curves["tutti"]] == [2, 2], "tutti's own curve is that of the comparison")
+    expect([(row["p50_us"], row["rate"]) for row in curves["bound"]] == [(1.0, 4.0)] * 2, "the bound's time and rate")
+
+
 def test_plot(folder):
     """Drawn where some python3 has matplotlib; a clear message where none has."""
+    test_curves()
     words = ["bench", "allreduce", "-n", 2, "-b", 4, "-e", "4k", "-f", 32, "--plot"]
     result = run(*words, folder + "/plot.svg", *QUICK)
     if result.returncode != 0:

@@ -3,6 +3,7 @@
 
 Knows the fields of the JSON lines, nothing of how they were measured.
 Usage: plot_bench.py RESULTS.json [MORE.json ...] OUTPUT.png|svg
+A comparison (--against) and the bounds of another run (--roofline) go into one picture when both files are given.
 Exit status: 0 drawn, 2 wrong arguments or input, 3 matplotlib is not installed.
 """
 import json
@@ -45,9 +46,11 @@ def label_of(row, has_libraries):
 
 
 def make_curves(rows):
+    """Beside a comparison, rows with bounds are another run: only their bounds are drawn."""
     has_libraries = any(row.get("library") for row in rows)
+    bounds = [bound_of(row) for row in rows if row.get("bound_us")]
     curves = {}
-    for row in rows + [bound_of(row) for row in rows if row.get("bound_us")]:
+    for row in [row for row in rows if row.get("library") or not (has_libraries and row.get("bound_us"))] + bounds:
         curves.setdefault(label_of(row, has_libraries), []).append(row)
     for points in curves.values():
         points.sort(key=lambda row: row["bytes"])
