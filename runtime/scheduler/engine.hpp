@@ -33,6 +33,7 @@ struct WaitPolicy {
   std::chrono::microseconds first_sleep{2000};
   std::chrono::microseconds longest_sleep{16000};
   std::uint32_t line_polls = 256;  // looks at one line of a peer in a row; 1 when ranks outnumber their cores
+  bool shares_cpus() const { return line_polls == 1; }
 };
 
 // What a stalled operation waits for; handed to the group layer, which asks the other ranks.

@@ -3,6 +3,8 @@
 
 #include <array>
 
+#include <sched.h>
+
 #include "runtime/base/relax.hpp"
 #include "runtime/scheduler/fingerprint.hpp"
 #include "runtime/scheduler/group_context.hpp"
@@ -74,6 +76,18 @@ bool LoweredCall::may_enter(std::uint32_t slot) const {
   return true;
 }
 
+// Where ranks share CPUs the peer most likely waits for this one's: let it have it, and look again. Cheaper
+// than becoming an operation, but nothing else of this engine gets on meanwhile, so not for long.
+bool LoweredCall::await_others_turn(const BoardLine& line, std::uint64_t stamp, std::uint64_t previous) {
+  constexpr std::uint32_t kMostTurns = 32;
+  if (!group_.engine_.options_.waiting.shares_cpus()) return false;
+  for (std::uint32_t i = 0; i < kMostTurns && !group_.has_failed(); ++i) {
+    ::sched_yield();
+    if (is_stamped(line, stamp, previous)) return true;
+  }
+  return false;
+}
+
 bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   const std::uint32_t sequence = group_.next_sequence_.load(std::memory_order_relaxed);
   const std::uint32_t slot = sequence % GroupContext::kSlots;
@@ -89,6 +103,7 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
                                        boards.area_offset(slot, static_cast<std::uint32_t>(epoch & 1U))};
   const std::uint64_t stamp = (epoch << 32U) | (word & kFingerprint);
   const std::uint64_t previous = boards.previous_stamp(slot);
+  const std::uint32_t polls = group_.engine_.options_.waiting.line_polls;
   std::array<const void*, 256> from;
   for (const ResolvedStep& step : epoch_.steps) {
     std::byte* const at = step.at.in(origins);
@@ -109,8 +124,8 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
         break;
       }
       case LoweredStep::Kind::await:
-        if (await(*reinterpret_cast<BoardLine*>(at), stamp, previous,
-                  group_.engine_.options_.waiting.line_polls)) {
+        if (await(*reinterpret_cast<BoardLine*>(at), stamp, previous, polls) ||
+            await_others_turn(*reinterpret_cast<BoardLine*>(at), stamp, previous)) {
           break;
         }
         *unfinished = group_.resume(prepared_, call, sequence, slot, step.index);

@@ -1,6 +1,6 @@
 // Small calls of one signature on the boards of their group, worked out once: every step with its addresses,
 // run straight through. Where a peer keeps a call waiting it becomes an ordinary operation that goes on at
-// that step. Knows no way of choosing and no way of waiting.
+// that step. Knows no way of choosing, and of waiting only a few turns of a shared CPU.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,7 @@ class LoweredCall final : public PersistentCall {
       : group_(group), prepared_(prepared), signature_(call) {}
   bool run_with_lane(const Call& call, WorkRef* unfinished);
   bool may_enter(std::uint32_t slot) const;
+  bool await_others_turn(const BoardLine& line, std::uint64_t stamp, std::uint64_t previous);
 
   GroupContext& group_;
   Prepared prepared_;
