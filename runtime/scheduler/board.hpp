@@ -151,10 +151,6 @@ class Boards {
     slots_[slot].previous_stamp = stamp;
     slots_[slot].previous_word = word;
     ended(rank_, slot).store(slots_[slot].epoch, std::memory_order_release);
-    // The line that the next operation most likely publishes first: owning it by then hides that peers have
-    // looked at it eight operations ago.
-    const std::uint32_t next = slot + 1 < shape_.slots ? slot + 1 : 0;
-    __builtin_prefetch(lines(rank_, next, (slots_[next].epoch + 1) & 1U) + 1, 1);
   }
   // How many of the epochs so far touched buffers of peers.
   void count_mapped() { ++mapped_count_; }
