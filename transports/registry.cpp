@@ -11,6 +11,9 @@
 #if TUTTI_HAVE_TRANSPORT_SHM
 #include "transports/shm/plugin.hpp"
 #endif
+#if TUTTI_HAVE_TRANSPORT_UCX
+#include "transports/ucx/plugin.hpp"
+#endif
 
 namespace tutti {
 namespace {
@@ -18,6 +21,7 @@ namespace {
 constexpr std::array kEntries = {
     TransportEntry{"shm", TUTTI_REASON_TRANSPORT_SHM},
     TransportEntry{"inproc", TUTTI_REASON_TRANSPORT_INPROC},
+    TransportEntry{"ucx", TUTTI_REASON_TRANSPORT_UCX},
 };
 
 // Ranks that are threads of this process find each other here, whichever world they belong to.
@@ -41,6 +45,9 @@ Result<std::unique_ptr<Transport>> make_transport(std::string_view name, const T
   if (name == "inproc") return make_inproc_transport(process_fabric(), settings.memory);
 #if TUTTI_HAVE_TRANSPORT_SHM
   if (name == "shm") return make_shm_transport({settings.memory, settings.node_id, process_fabric()});
+#endif
+#if TUTTI_HAVE_TRANSPORT_UCX
+  if (name == "ucx") return make_ucx_transport();
 #endif
   return invalid_argument(fmt::format("there is no transport '{}'; known are {}", name, known));
 }

@@ -65,7 +65,7 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_SPIN", VariableType::integer, "auto", "auto",
      "polls before a waiting thread yields; auto is 0 when ranks outnumber the CPUs"},
     {"TUTTI_TRANSPORTS", VariableType::text, "auto", "auto",
-     "transports to consider, in order of preference: shm,inproc"},
+     "transports to consider, in order of preference: shm,inproc,ucx"},
     {"TUTTI_SHM_BYTES", VariableType::size, "256m", "", "bound of the shared memory that one process takes"},
     {"TUTTI_SINGLE_COPY", VariableType::enumeration, "auto", "auto|off|on",
      "read peers' memory directly (process_vm_readv) where permitted; on also asks the kernel to let peers "

@@ -25,13 +25,16 @@
 #if TUTTI_HAVE_TRANSPORT_SHM
 #include "transports/shm/plugin.hpp"
 #endif
+#if TUTTI_HAVE_TRANSPORT_UCX
+#include "transports/ucx/plugin.hpp"
+#endif
 
 namespace tutti::test {
 
 namespace {
 
 constexpr std::size_t kMaxRanks = 32;
-constexpr std::size_t kMaxAddress = 512;
+constexpr std::size_t kMaxAddress = 4096;
 constexpr std::size_t kMaxAnswer = 4096;
 // Far beyond what a case takes on a busy machine with a sanitizer.
 constexpr std::chrono::seconds kDeadline{90};
@@ -53,6 +56,8 @@ Setup setup_from_environment() {
   const std::string name = kind == nullptr ? "inproc" : kind;
   if (name == "shm") setup.kind = Kind::shm_threads;
   if (name == "shm_processes") setup.kind = Kind::shm_processes;
+  if (name == "ucx") setup.kind = Kind::ucx_threads;
+  if (name == "ucx_processes") setup.kind = Kind::ucx_processes;
   const char* faulty = std::getenv("TUTTI_TEST_FAULTY");
   setup.is_faulty = faulty != nullptr && std::string(faulty) == "1";
   return setup;
@@ -172,24 +177,42 @@ void Rank::sleep_once() {
 
 namespace {
 
+bool has_processes(Kind kind) { return kind == Kind::shm_processes || kind == Kind::ucx_processes; }
+
+Result<std::unique_ptr<Transport>> make(const Setup& setup, const std::shared_ptr<InprocFabric>& fabric) {
+  switch (setup.kind) {
+    case Kind::inproc:
+      return make_inproc_transport(fabric, setup.options);
+    case Kind::shm_threads:
+    case Kind::shm_processes: {
+#if TUTTI_HAVE_TRANSPORT_SHM
+      ShmOptions options;
+      options.memory = setup.options;
+      options.node_id = setup.node_id;
+      options.registry = fabric;
+      return make_shm_transport(options);
+#else
+      break;
+#endif
+    }
+    case Kind::ucx_threads:
+    case Kind::ucx_processes:
+#if TUTTI_HAVE_TRANSPORT_UCX
+      return make_ucx_transport();
+#else
+      break;
+#endif
+  }
+  return Status(StatusCode::internal, "this build has no such transport");
+}
+
 std::string run_rank(const Setup& setup, int rank, int size, Rank::Shared* shared,
                      const std::shared_ptr<InprocFabric>& fabric, const Body& body) {
   Rank self;
   self.rank = rank;
   self.size = size;
   self.shared = shared;
-  Result<std::unique_ptr<Transport>> made = Status(StatusCode::internal, "no transport");
-  if (setup.kind == Kind::inproc) {
-    made = make_inproc_transport(fabric, setup.options);
-  } else {
-#if TUTTI_HAVE_TRANSPORT_SHM
-    ShmOptions options;
-    options.memory = setup.options;
-    options.node_id = setup.node_id;
-    options.registry = fabric;
-    made = make_shm_transport(options);
-#endif
-  }
+  Result<std::unique_ptr<Transport>> made = make(setup, fabric);
   if (made) {
     self.transport = std::move(*made);
     if (setup.is_faulty) {
@@ -237,7 +260,7 @@ std::string run_ranks(const Setup& setup, int size, const Body& body, const std:
   void* memory =
       ::mmap(nullptr, sizeof(Rank::Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* shared = new (memory) Rank::Shared();
-  if (setup.kind == Kind::shm_processes) {
+  if (has_processes(setup.kind)) {
     std::vector<pid_t> children;
     for (int rank = 0; rank < size; ++rank) {
       const pid_t child = ::fork();

@@ -14,10 +14,10 @@
 
 namespace tutti::test {
 
-enum class Kind { inproc, shm_threads, shm_processes };
+enum class Kind { inproc, shm_threads, shm_processes, ucx_threads, ucx_processes };
 
-// What this run of the suite is about, from the environment: TUTTI_TEST_TRANSPORT is inproc, shm or
-// shm_processes; TUTTI_TEST_FAULTY=1 puts FaultyTransport in between.
+// What this run of the suite is about, from the environment: TUTTI_TEST_TRANSPORT is inproc, shm,
+// shm_processes, ucx or ucx_processes; TUTTI_TEST_FAULTY=1 puts FaultyTransport in between.
 struct Setup {
   Kind kind = Kind::inproc;
   bool is_faulty = false;

@@ -1,0 +1,223 @@
+// What happens to the ucx transport in bad company: peers that are killed, that do not answer, that UCX
+// cannot serve. Knows the seam and the plug-in's parts; ranks are forked processes.
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <string>
+
+#include "tests/conformance/cases.hpp"
+#include "tests/conformance/world.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/test_fraction.hpp"
+#include "transports/ucx/card.hpp"
+#include "transports/ucx/lane.hpp"
+
+namespace {
+
+using namespace tutti;
+using namespace tutti::test;
+
+Setup processes() {
+  Setup setup;
+  setup.kind = Kind::ucx_processes;
+  return setup;
+}
+
+// True when nothing is pending any more. Odd ranks sleep meanwhile: both ways of waiting must notice.
+bool wait_until_quiet(Rank& self) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (self.pending != 0 && std::chrono::steady_clock::now() < until) {
+    if (self.rank % 2 == 0) {
+      self.progress();
+    } else {
+      self.sleep_once();
+    }
+  }
+  return self.pending == 0;
+}
+
+std::string talk(Rank& self, int other) {
+  std::uint64_t out = static_cast<std::uint64_t>(self.rank), back = 7;
+  const ConstByteRange from{reinterpret_cast<std::byte*>(&out), sizeof(out)};
+  const ByteRange to{reinterpret_cast<std::byte*>(&back), sizeof(back)};
+  self.send(self.peer(other), 0, 9, {&from, 1}, 4);
+  self.recv(self.peer(other), 0, 9, sink_of(&to), 5);
+  return self.wait() && back == static_cast<std::uint64_t>(other) ? "" : "survivors cannot talk";
+}
+
+void pause(long milliseconds) {
+  const ::timespec time{milliseconds / 1000, milliseconds % 1000 * 1000000};
+  ::nanosleep(&time, nullptr);
+}
+
+}  // namespace
+
+TEST_CASE("a killed peer is reported, nothing half arrives, and the survivors go on") {
+  const std::string answer = run_ranks(processes(), 3,
+                                       [](Rank& self) -> std::string {
+                                         if (std::string why = self.open_all(); !why.empty()) return why;
+                                         const std::vector<std::byte> data = pattern(20000, 4);
+                                         const ConstByteRange from = data;
+                                         if (self.rank == 2) {
+                                           for (int other = 0; other < 2; ++other)
+                                             self.send(self.peer(other), 0, 1, {&from, 1}, 1);
+                                           if (!self.wait()) return "does not complete";
+                                           ::kill(::getpid(), SIGKILL);
+                                         }
+                                         Endpoint& dead = self.peer(2);
+                                         std::vector<std::byte> in(data.size()), more(data.size());
+                                         const ByteRange to = in, to_more = more;
+                                         self.recv(dead, 0, 1, sink_of(&to), 1);
+                                         self.recv(dead, 0, 2, sink_of(&to_more), 2);
+                                         const std::vector<std::byte> large = pattern(50U << 20U, 1);
+                                         const ConstByteRange large_from = large;
+                                         self.send(dead, 1, 3, {&large_from, 1}, 3);
+                                         if (!wait_until_quiet(self)) return "the death is not noticed";
+                                         const bool has_first = !self.received.empty();
+                                         if (has_first && in != data) return "a message arrived in part";
+                                         // The large message may have been taken by the kernel as a whole.
+                                         const std::size_t complete = self.received.size() + self.sent.size();
+                                         if (self.events.size() + complete != 3)
+                                           return "a post completed twice or never";
+                                         return talk(self, 1 - self.rank);
+                                       },
+                                       {2});
+  CHECK(answer == "");
+}
+
+TEST_CASE("a peer killed in the middle of large messages both ways fails what was pending, once") {
+  for (std::uint64_t round = 0; round < 10; ++round) {
+    if (!is_selected(round)) continue;
+    const std::string answer =
+        run_ranks(processes(), 3,
+                  [round](Rank& self) -> std::string {
+                    if (std::string why = self.open_all(); !why.empty()) return why;
+                    const std::vector<std::byte> data = pattern(3000000, 1);
+                    const ConstByteRange from = data;
+                    std::array<std::vector<std::byte>, 3> in;
+                    std::array<ByteRange, 3> to;
+                    for (std::size_t i = 0; i < in.size(); ++i)
+                      to[i] = in[i] = std::vector<std::byte>(data.size());
+                    if (!self.barrier()) return "barrier";
+                    std::size_t failed = 0;
+                    // Until the death shows; then the survivors still exchange a round.
+                    for (std::uint64_t i = 0; failed == 0 && i < 2000; ++i) {
+                      const std::size_t complete = self.received.size() + self.sent.size();
+                      self.events.clear();
+                      std::size_t posted = 0;
+                      const std::array<int, 1> to_dead{2};
+                      const std::array<int, 2> to_all{0, 1};
+                      for (const int other :
+                           self.rank == 2 ? std::span<const int>(to_all) : std::span<const int>(to_dead)) {
+                        self.recv(self.peer(other), 0, i, sink_of(&to[static_cast<std::size_t>(other)]), 1);
+                        self.send(self.peer(other), 0, i, {&from, 1}, 2);
+                        posted += 2;
+                      }
+                      if (self.rank == 2) {
+                        for (std::uint64_t calls = 0; i == 3 && calls < round * 15; ++calls) self.progress();
+                        if (i == 3) ::kill(::getpid(), SIGKILL);
+                      }
+                      if (!wait_until_quiet(self)) return "something never completes";
+                      for (const Event& event : self.events) {
+                        if (event.kind != Event::Kind::failed) return "unexpected event";
+                        ++failed;
+                      }
+                      if (self.received.size() + self.sent.size() - complete + failed > posted)
+                        return "too many events";
+                    }
+                    if (failed == 0) return "the death is not noticed";
+                    return talk(self, 1 - self.rank);
+                  },
+                  {2});
+    CHECK(answer == "");
+  }
+}
+
+TEST_CASE("closing towards a peer that does not look ends, and gives all buffers back") {
+  const std::string answer = run_ranks(processes(), 2, [](Rank& self) -> std::string {
+    if (std::string why = self.open_all(); !why.empty()) return why;
+    std::vector<std::byte> data = pattern(6U << 20U, 1), in(data.size());
+    const ConstByteRange from = data;
+    const ByteRange to = in;
+    Endpoint& other = self.peer(1 - self.rank);
+    // A connection there must be, or nothing could be under way.
+    if (std::string why = talk(self, 1 - self.rank); !why.empty()) return why;
+    if (!self.barrier()) return "barrier";
+    if (self.rank == 0) {
+      self.send(other, 0, 1, {&from, 1}, 1);
+      self.send(other, 1, 1, {&from, 1}, 2);
+      self.recv(other, 2, 1, sink_of(&to), 3);
+      for (int i = 0; i < 30; ++i) self.progress();
+      other.close(false);
+      data.assign(data.size(), std::byte{0});  // a peer that still read here would get this
+      if (!wait_until_quiet(self) || self.events.size() != 3) return "not three failures";
+      return {};
+    }
+    pause(2000);
+    self.recv(other, 0, 1, sink_of(&to), 1);
+    if (!wait_until_quiet(self)) return "something never completes";
+    if (self.events.empty() && in != data) return "what the sender has taken back was delivered";
+    return {};
+  });
+  CHECK(answer == "");
+}
+
+TEST_CASE("where UCX has no device the transport is refused with UCX's reason") {
+  Setup setup = processes();
+  setup.prepare = [](int) { ::setenv("UCX_TLS", "nonsense", 1); };
+  const std::string answer = run_ranks(setup, 1, [](Rank&) -> std::string { return {}; });
+  CHECK_THAT(answer,
+             Catch::Matchers::Contains("no transport: unsupported: ucx: no UCX context: No such device") &&
+                 Catch::Matchers::Contains("asked nonsense"));
+}
+
+TEST_CASE("cards are read back, damaged ones are refused, and versions of UCX are compared") {
+  const ucx::Card card{17, 1, 13, std::vector<std::byte>(40, std::byte{5})};
+  const std::vector<std::byte> bytes = ucx::to_bytes(card);
+  const auto read = ucx::parse_card(bytes);
+  REQUIRE(read);
+  CHECK(read->instance == card.instance);
+  CHECK(read->worker_address == card.worker_address);
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
+    CHECK_FALSE(ucx::parse_card(std::span(bytes).first(length)));
+  }
+  std::vector<std::byte> other_build = bytes;
+  other_build[0] ^= std::byte{1};
+  CHECK_FALSE(ucx::parse_card(other_build));
+  ucx::Card newer = card;
+  CHECK(ucx::check_reach(card, newer));
+  newer.ucx_minor = 17;
+  CHECK_THAT(ucx::check_reach(card, newer).message(), Catch::Matchers::Contains("1.13 here and 1.17 there"));
+}
+
+TEST_CASE("messages that overtake each other are put in order, and a closing is heard after all of them") {
+  auto worker = ucx::Worker::make();
+  REQUIRE(worker);
+  ucx::Lane lane(*std::move(worker), 1);
+  ucx::Inbox& inbox = lane.find_inbox(2, 3);
+  const auto arrive = [&](std::uint64_t sequence) {
+    ucx::Arrival arrival;
+    arrival.sequence = sequence;
+    arrival.word = 100 + sequence;
+    inbox.count_message();
+    inbox.add(5, arrival);
+  };
+  ucx::Arrival next;
+  arrive(2);
+  arrive(1);
+  CHECK_FALSE(inbox.take(5, &next));
+  inbox.close_by_peer(4);
+  CHECK_FALSE(inbox.is_ended());
+  arrive(3);
+  arrive(0);
+  CHECK(inbox.is_ended());
+  for (std::uint64_t sequence = 0; sequence < 4; ++sequence) {
+    REQUIRE(inbox.take(5, &next));
+    CHECK(next.word == 100 + sequence);
+  }
+  CHECK_FALSE(inbox.take(5, &next));
+}

@@ -1,0 +1,73 @@
+// What has arrived from one peer in one context: messages in order, by channel, and whether more can come.
+// Knows no receive: matching is the endpoint's business. It exists before the peer's endpoint is opened here
+// and after it was closed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "transports/queues.hpp"
+#include "transports/ucx/wire.hpp"
+#include "transports/ucx/worker.hpp"
+
+namespace tutti::ucx {
+
+class Peer;
+class UcxEndpoint;
+
+struct Arrival {
+  void* data = nullptr;  // kept by UCX for us; null if there are no bytes
+  std::uint64_t bytes = 0;
+  std::uint64_t word = 0;
+  std::uint64_t sequence = 0;
+  bool is_rendezvous = false;  // `data` stands for bytes that are still at the sender
+  bool is_lost = false;        // the sender has closed before its bytes were fetched
+};
+
+class Inbox {
+ public:
+  Inbox(Worker& worker, Peer& from, std::uint64_t number) : peer(from), context(number), worker_(worker) {}
+  ~Inbox() { clear(); }
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
+
+  void add(std::uint64_t channel, const Arrival& arrival);
+  // The next message of the channel, if it is there. Its data is the caller's to release.
+  bool take(std::uint64_t channel, Arrival* next);
+  // Gives everything back that lies here.
+  void clear();
+
+  // The peer has closed its side after so many messages. Those that it still holds itself are lost.
+  void close_by_peer(std::uint64_t message_count);
+  bool is_closed_by_peer() const { return is_closed_by_peer_; }
+  // Nothing will be added any more.
+  bool is_ended() const;
+  void count_message() { ++message_count_; }
+  std::uint64_t message_count() const { return message_count_; }
+
+  Peer& peer;
+  const std::uint64_t context;
+  UcxEndpoint* endpoint = nullptr;  // while it is open here
+  bool is_closed_here = false;
+  bool is_listed = false;       // among those that have news
+  bool wants_peer = false;      // a receive waits: see to it that we would hear of the peer's end
+  bool has_said_hello = false;  // or something else that makes the peer know us
+  bool is_peer_told = false;    // that it is closed here
+  bool owes_notice = false;     // the peer is to be told
+
+ private:
+  struct Channel {
+    Fifo<Arrival> arrivals;  // by sequence
+    std::uint64_t next_sequence = 0;
+  };
+  void release(const Arrival& arrival);
+
+  Worker& worker_;
+  std::array<std::unique_ptr<Channel>, kChannels + 1> channels_;
+  std::uint64_t message_count_ = 0;  // received so far
+  std::uint64_t last_count_ = 0;     // that the peer has sent
+  bool is_closed_by_peer_ = false;
+};
+
+}  // namespace tutti::ucx

@@ -1,0 +1,160 @@
+// What is under way in UCX, as objects that are used again: sends, receives, memory for messages that are to
+// be delivered in place. Knows no peer and no matching.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <span>
+#include <vector>
+
+#include "transports/transport.hpp"
+#include "transports/ucx/wire.hpp"
+
+namespace tutti::ucx {
+
+class Lane;
+class UcxEndpoint;
+
+// Objects that stay where they are: UCX holds their addresses. Made many at a time, so that a call that finds
+// more under way than any before it seldom is the one that allocates.
+template <class T>
+class Pool {
+ public:
+  T* take() {
+    if (idle_.empty()) make_more();
+    T* const object = idle_.back();
+    idle_.pop_back();
+    return object;
+  }
+  void give_back(T* object) { idle_.push_back(object); }
+  std::size_t used_count() const { return all_.size() - idle_.size(); }
+
+ private:
+  void make_more() {
+    constexpr std::size_t kFewest = 64;
+    const std::size_t count = std::max(kFewest, all_.size());
+    all_.reserve(all_.size() + count);
+    idle_.reserve(all_.size() + count);
+    for (std::size_t i = 0; i < count; ++i) {
+      all_.push_back(std::make_unique<T>());
+      idle_.push_back(all_.back().get());
+    }
+  }
+
+  std::vector<std::unique_ptr<T>> all_;
+  std::vector<T*> idle_;
+};
+
+// A list of ranges in UCX's form; it keeps its storage.
+class RangeList {
+ public:
+  RangeList() { items_.reserve(kUsualCount); }
+  template <class Range>
+  void assign(std::span<const Range> ranges) {
+    items_.clear();
+    for (const Range& range : ranges) {
+      if (range.empty()) continue;
+      items_.push_back({const_cast<std::byte*>(range.data()), range.size()});
+    }
+  }
+  // The arguments for UCX: an address, a count, and the datatype in `param`. One range needs no list.
+  void* fill(ucp_request_param_t* param, std::size_t* count) const {
+    *count = items_.empty() ? 0 : items_.size() == 1 ? items_[0].length : items_.size();
+    if (items_.empty()) return nullptr;
+    if (items_.size() == 1) return items_[0].buffer;
+    param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+    param->datatype = ucp_dt_make_iov();
+    return const_cast<ucp_dt_iov_t*>(items_.data());
+  }
+
+ private:
+  static constexpr std::size_t kUsualCount = 16;
+  std::vector<ucp_dt_iov_t> items_;
+};
+
+// A message, control message or notice that UCX may read until it says that it is done.
+struct SendOp {
+  Lane* lane = nullptr;
+  UcxEndpoint* endpoint = nullptr;  // null: nobody wants to know
+  std::size_t index = 0;            // in the endpoint's list
+  bool is_message = false;          // an event is due
+  Token token = 0;
+  MessageHeader header;
+  Notice notice;
+  RangeList ranges;
+  std::array<std::byte, kControlBytes> bytes{};  // of a control message
+};
+
+struct RecvOp {
+  enum class State : std::uint8_t {
+    posted,    // waits for its message
+    moving,    // UCX is fetching it
+    fetched,   // lies in `bounce`, to be delivered
+    received,  // complete
+    mismatch,  // complete: another word or length, which are in `word` and `bytes`
+    failed,    // complete
+  };
+  State state = State::posted;
+  Lane* lane = nullptr;
+  UcxEndpoint* endpoint = nullptr;  // null: it was closed while UCX was fetching
+  Token token = 0;
+  std::uint64_t word = 0;
+  std::uint64_t bytes = 0;
+  Sink sink;
+  RangeList ranges;
+  ByteRange bounce;
+};
+
+// Memory for messages that come by rendezvous and are to be delivered in place.
+class BouncePool {
+ public:
+  BouncePool() = default;
+  ~BouncePool() {
+    for (const ByteRange memory : idle_) free(memory);
+  }
+  BouncePool(const BouncePool&) = delete;
+  BouncePool& operator=(const BouncePool&) = delete;
+
+  // At least `bytes` of it, aligned for kernels; empty if there is no memory.
+  ByteRange take(std::size_t bytes) {
+    std::size_t best = idle_.size();
+    for (std::size_t i = 0; i < idle_.size(); ++i) {
+      const bool fits = idle_[i].size() >= bytes && idle_[i].size() / 4 <= bytes;
+      if (fits && (best == idle_.size() || idle_[i].size() < idle_[best].size())) best = i;
+    }
+    if (best == idle_.size()) {
+      auto* fresh = static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow));
+      return fresh == nullptr ? ByteRange{} : ByteRange{fresh, bytes};
+    }
+    const ByteRange found = idle_[best];
+    idle_[best] = idle_.back();
+    idle_.pop_back();
+    idle_bytes_ -= found.size();
+    return found;
+  }
+  void give_back(ByteRange memory) {
+    if (memory.empty()) return;
+    idle_.push_back(memory);
+    idle_bytes_ += memory.size();
+    for (; idle_bytes_ > kMostIdleBytes; idle_.erase(idle_.begin())) {  // the one that lies longest
+      idle_bytes_ -= idle_.front().size();
+      free(idle_.front());
+    }
+  }
+
+ private:
+  static constexpr std::align_val_t kAlignment{64};
+  static constexpr std::size_t kMostIdleBytes = std::size_t{256} << 20U;
+  static void free(ByteRange memory) { ::operator delete(memory.data(), kAlignment); }
+
+  std::vector<ByteRange> idle_;
+  std::size_t idle_bytes_ = 0;
+};
+
+}  // namespace tutti::ucx

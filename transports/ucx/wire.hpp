@@ -1,0 +1,41 @@
+// What travels in front of a message: the headers of the three kinds of active messages.
+// Knows no object; both ends run the same build on machines of one byte order, which the card vouches for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::ucx {
+
+// Active message identifiers.
+inline constexpr unsigned kMessageAm = 1;
+inline constexpr unsigned kControlAm = 2;
+inline constexpr unsigned kNoticeAm = 3;
+
+inline constexpr std::uint32_t kChannels = 64;               // for messages
+inline constexpr std::uint32_t kControlChannel = kChannels;  // one more, for control()
+inline constexpr std::size_t kControlBytes = 256;
+
+// Of messages and control messages. How many bytes follow is for UCX to say.
+struct MessageHeader {
+  std::uint64_t sender = 0;  // instance
+  std::uint64_t context = 0;
+  std::uint64_t channel = 0;
+  std::uint64_t sequence = 0;  // in the channel, from 0: UCX may overtake where it uses several rails
+  std::uint64_t word = 0;
+};
+
+struct Notice {
+  enum class Kind : std::uint64_t {
+    hello,     // I wait for messages of this context: tell me if you have closed it
+    closed,    // I have closed this context, after message_count messages
+    goodbye,   // I end: nothing comes after this in any context
+    farewell,  // answer to goodbye: I have received everything
+  };
+  Kind kind = Kind::hello;
+  std::uint64_t sender = 0;
+  std::uint64_t context = 0;
+  std::uint64_t message_count = 0;
+};
+
+}  // namespace tutti::ucx

@@ -1,0 +1,101 @@
+// Making and ending a UCX worker. Knows no peer; see worker.hpp.
+#include "transports/ucx/worker.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <string_view>
+
+#include "transports/ucx/library.hpp"
+
+namespace tutti::ucx {
+
+namespace {
+
+constexpr std::size_t kAlignment = 64;  // of messages in UCX's memory: kernels read them where they lie
+
+Status check(ucs_status_t status, const char* what) {
+  if (status == UCS_OK) return {};
+  return unsupported(std::string(what) + ": " + explain(status));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Worker>> Worker::make() {
+  take_over_messages();
+  static_cast<void>(explain(UCS_OK));  // forgets what earlier attempts said
+  std::unique_ptr<Worker> worker(new Worker);
+  Status started;
+  {
+    const std::lock_guard lock(library_mutex());
+    started = worker->start();
+  }
+  if (!started) return started;
+  return worker;
+}
+
+Status Worker::start() {
+  ucp_config_t* config = nullptr;
+  TUTTI_RETURN_IF_ERROR(check(ucp_config_read(nullptr, nullptr, &config), "UCX's configuration"));
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  const Status made = check(ucp_init(&params, config, &context_), "no UCX context");
+  ucp_config_release(config);
+  TUTTI_RETURN_IF_ERROR(made);
+  ucp_worker_params_t worker_params{};
+  worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT;
+  worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // the owner of a lane may change, one at a time
+  worker_params.am_alignment = kAlignment;
+  TUTTI_RETURN_IF_ERROR(check(ucp_worker_create(context_, &worker_params, &worker_), "no UCX worker"));
+  return check(ucp_worker_get_efd(worker_, &event_fd_), "UCX's worker cannot wake a sleeper");
+}
+
+Worker::~Worker() {
+  if (is_abandoned_) return;
+  const std::lock_guard lock(library_mutex());
+  if (worker_ != nullptr) ucp_worker_destroy(worker_);
+  if (context_ != nullptr) ucp_cleanup(context_);
+}
+
+std::vector<std::byte> Worker::address() const {
+  ucp_address_t* address = nullptr;
+  std::size_t bytes = 0;
+  if (ucp_worker_get_address(worker_, &address, &bytes) != UCS_OK) return {};
+  const auto* first = reinterpret_cast<const std::byte*>(address);
+  std::vector<std::byte> copy(first, first + bytes);
+  ucp_worker_release_address(worker_, address);
+  return copy;
+}
+
+// UCX has no query for this: the list is the last words of the lines "resource ..." of what it prints.
+std::string Worker::describe_resources() const {
+  char* text = nullptr;
+  std::size_t bytes = 0;
+  FILE* stream = ::open_memstream(&text, &bytes);
+  if (stream == nullptr) return {};
+  ucp_context_print_info(context_, stream);
+  std::fclose(stream);
+  std::string list;
+  for (std::string_view rest(text, bytes); !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(line.size() < rest.size() ? line.size() + 1 : line.size());
+    if (line.find(" resource ") == std::string_view::npos) continue;
+    list.append(list.empty() ? "" : ", ").append(line.substr(line.rfind(' ') + 1));
+  }
+  std::free(text);
+  return list;
+}
+
+Status Worker::set_handler(unsigned id, ucp_am_recv_callback_t handler, void* argument) {
+  ucp_am_handler_param_t param{};
+  param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                     UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  param.id = id;
+  param.flags = UCP_AM_FLAG_WHOLE_MSG | UCP_AM_FLAG_PERSISTENT_DATA;
+  param.cb = handler;
+  param.arg = argument;
+  return check(ucp_worker_set_am_recv_handler(worker_, &param), "no handler for UCX's active messages");
+}
+
+}  // namespace tutti::ucx

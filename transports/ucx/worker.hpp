@@ -1,0 +1,52 @@
+// A UCX context with one worker, and the memory of active messages that it holds for us.
+// Knows no peer and no matching.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+
+namespace tutti::ucx {
+
+class Worker {
+ public:
+  // Errors: unsupported with UCX's own reason.
+  static Result<std::unique_ptr<Worker>> make();
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  ucp_worker_h handle() const { return worker_; }
+  std::vector<std::byte> address() const;
+  // "tcp/eth0, self/memory": the transports and devices that UCX may use.
+  std::string describe_resources() const;
+  int event_fd() const { return event_fd_; }
+
+  // Handlers keep what they want to keep by returning UCS_INPROGRESS.
+  Status set_handler(unsigned id, ucp_am_recv_callback_t handler, void* argument);
+  // True if something moved.
+  bool progress() { return ucp_worker_progress(worker_) != 0; }
+  // False if something is to be done first.
+  bool arm() { return ucp_worker_arm(worker_) == UCS_OK; }
+  // Gives back what a handler has kept; an unread rendezvous message completes at its sender.
+  void release(void* data) { ucp_am_data_release(worker_, data); }
+  // In a child of fork() nothing of it may be touched, nor ended.
+  void abandon() { is_abandoned_ = true; }
+
+ private:
+  Worker() = default;
+  Status start();
+
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+  int event_fd_ = -1;
+  bool is_abandoned_ = false;
+};
+
+}  // namespace tutti::ucx
