@@ -95,15 +95,20 @@ class NativeBackend final : public Backend {
     if (!prepared) return prepared.status();
     Result<WorkRef> work = group_.submit(*prepared, call, choice.is_blocking);
     // Kept only once it needs no way back to messages: boards are swapped by the first operation.
-    if (is_simple && (prepared->lowered == nullptr || group_.has_boards(prepared->is_bulk))) {
-      if (prepared->lowered != nullptr) prepared->messages = prepared->exchange = nullptr;
-      last_ = {true, call.collective, call.dtype, call.op, call.root, call.in_place, call.count, *prepared};
-    }
+    if (is_simple && (prepared->lowered == nullptr || group_.has_boards(prepared->is_bulk)))
+      keep(call, *prepared);
     return work;
   }
 
   PersistentCall* persistent(const Call& call) override {
-    return call.counts.empty() && last_.is_of(call) ? group_.persistent(last_.prepared, call) : nullptr;
+    if (!call.counts.empty()) return nullptr;
+    // Boards were not linked yet when the first call was started.
+    if (!last_.is_of(call)) {
+      const auto prepared = prepare(call, {});
+      if (!prepared || prepared->lowered == nullptr || !group_.has_boards(prepared->is_bulk)) return nullptr;
+      keep(call, *prepared);
+    }
+    return group_.persistent(last_.prepared, call);
   }
 
   Result<std::string> explain(const Call& call) const override {
@@ -143,6 +148,11 @@ class NativeBackend final : public Backend {
              op.op == call.op.op && op.user == call.op.user && root == call.root && in_place == call.in_place;
     }
   };
+
+  void keep(const Call& call, const Prepared& prepared) {
+    last_ = {true, call.collective, call.dtype, call.op, call.root, call.in_place, call.count, prepared};
+    if (prepared.lowered != nullptr) last_.prepared.messages = last_.prepared.exchange = nullptr;
+  }
 
   Result<Prepared> prepare(const Call& call, const Choice& choice) {
     const Question asked = question(call);

@@ -40,8 +40,7 @@ struct Admitted {
   std::uint64_t group_number = 0;
   SimpleCall asked;
   PersistentCall* persistent = nullptr;  // the group's
-  std::uint32_t asked_for_persistent = 0;
-  static constexpr std::uint32_t kMostAsked = 4;  // by then boards are linked, if they ever are
+  bool has_asked_for_persistent = false;
   Call call;
 
   bool is_of(const CommGroup::Impl& group, const SimpleCall& other) const {
@@ -85,7 +84,7 @@ Admitted& admit(CommGroup::Impl& group, const char* name, const SimpleCall& call
   Admitted& known = remembered(call);
   if (known.is_of(group, call)) return known;
   const Call admitted = admit(group, name, call.described(), reduction);
-  known = {group.number(), call, nullptr, 0, admitted};
+  known = {group.number(), call, nullptr, false, admitted};
   return known;
 }
 
@@ -109,9 +108,8 @@ void run(const CommGroup& handle, const char* name, SimpleCall call, const CallO
   if (known.persistent != nullptr && group.run(known.call, *known.persistent)) return;
   group.run(known.call, {});
   // While it waited, a user's function may have made other calls.
-  if (known.persistent == nullptr && known.asked_for_persistent < Admitted::kMostAsked &&
-      known.is_of(group, call)) {
-    ++known.asked_for_persistent;
+  if (!known.has_asked_for_persistent && known.is_of(group, call)) {
+    known.has_asked_for_persistent = true;
     known.persistent = group.persistent(known.call);
   }
 }

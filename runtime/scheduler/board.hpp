@@ -29,8 +29,21 @@ struct alignas(64) BoardLine {
   std::atomic<std::uint64_t> stamp;
   std::uint64_t previous_stamp;
   std::array<std::byte, kPayloadBytes> payload;
+
+  void publish(std::uint64_t own_stamp, std::uint64_t own_previous_stamp) {
+    previous_stamp = own_previous_stamp;
+    stamp.store(own_stamp, std::memory_order_release);
+  }
 };
 static_assert(sizeof(BoardLine) == 64);
+
+// The stamp of an epoch for a call of that word (fingerprint.hpp): its fingerprint is the lower half of both.
+constexpr std::uint64_t kFingerprintMask = 0xffffffffU;
+constexpr std::uint64_t make_stamp(std::uint64_t epoch, std::uint64_t word) {
+  return (epoch << 32U) | (word & kFingerprintMask);
+}
+// Looks at a line that go without a pause in between, which may take as long as a line takes to come.
+constexpr std::uint32_t kPollsWithoutPause = 128;
 
 // First on every board.
 struct BoardHead {
@@ -129,10 +142,14 @@ class Boards {
     if (seen < epoch) seen = ended(rank, slot).load(std::memory_order_acquire);
     return seen >= epoch;
   }
-  BoardLine* lines(std::uint32_t rank, std::uint32_t slot, std::uint32_t parity) const {
-    return lines_at(rank, area_offset(slot, parity));
+  // The first rank, from `from` on, that may still read what this one wrote two epochs before `epoch`; size()
+  // if there is none and the area may be written again.
+  std::uint32_t first_behind(std::uint32_t slot, std::uint64_t epoch, std::uint32_t from) {
+    if (epoch <= 2) return size();
+    while (from < size() && (from == rank_ || has_ended(from, slot, epoch - 2))) ++from;
+    return from;
   }
-  // The same in two steps, for those who stay in one area: it lies at the same place on every board.
+  // An area lies at the same place on every board.
   std::size_t area_offset(std::uint32_t slot, std::uint32_t parity) const {
     return sizeof(BoardHead) + shape_.slots * sizeof(BoardLine) +
            (2 * std::size_t{slot} + parity) * shape_.area_bytes();
@@ -140,7 +157,7 @@ class Boards {
   BoardLine* lines_at(std::uint32_t rank, std::size_t area_offset) const {
     return reinterpret_cast<BoardLine*>(base_[rank] + area_offset);
   }
-  std::size_t staging_offset() const { return shape_.lines * sizeof(BoardLine); }  // behind lines()
+  std::size_t staging_offset() const { return shape_.lines * sizeof(BoardLine); }  // behind the lines
 
   std::uint64_t epoch(std::uint32_t slot) const { return slots_[slot].epoch; }
   // Numbers epochs of a slot, from 1.

@@ -131,7 +131,7 @@ WorkRef GroupContext::resume(const Prepared& prepared, const Call& call, std::ui
 }
 
 PersistentCall* GroupContext::persistent(const Prepared& prepared, const Call& call) {
-  if (!engine_.try_acquire()) return nullptr;
+  engine_.acquire();
   const std::uint64_t signature = (call.count << 16U) ^ (std::uint64_t{call.root} << 40U) ^
                                   (static_cast<std::uint64_t>(call.collective) << 12U) ^
                                   (static_cast<std::uint64_t>(call.dtype) << 6U) ^

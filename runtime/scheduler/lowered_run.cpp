@@ -12,8 +12,6 @@ namespace tutti {
 namespace {
 
 constexpr std::uint64_t kLineBytes = 64;
-constexpr std::uint64_t kFingerprint = 0xffffffffU;  // in words and stamps
-constexpr std::uint32_t kPollsWithoutPause = 128;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
 
@@ -97,7 +95,7 @@ void LoweredRun::bind_epoch() {
   is_mapped_ = false;
   epoch_ = boards_->epoch(work_.slot);
   area_ = boards_->area_offset(work_.slot, static_cast<std::uint32_t>(epoch_ & 1U));
-  stamp_ = (epoch_ << 32U) | (work_.word & kFingerprint);
+  stamp_ = make_stamp(epoch_, work_.word);
   previous_stamp_ = boards_->previous_stamp(work_.slot);
   pc_ = 0;
   peer_ = 0;
@@ -172,12 +170,12 @@ bool LoweredRun::is_stamped(const BoardLine& line) {
   if (found == stamp_) {
     if (line.previous_stamp == previous_stamp_) return true;
     own_word_ = boards_->previous_word(work_.slot);
-    peer_word_ = (own_word_ & ~kFingerprint) | (line.previous_stamp & kFingerprint);
+    peer_word_ = (own_word_ & ~kFingerprintMask) | (line.previous_stamp & kFingerprintMask);
     is_mismatch_ = true;
   } else if (is_reached(found)) {
     // A line of this epoch, or a later one, with another stamp: the peer makes another call.
     own_word_ = work_.word;
-    peer_word_ = (own_word_ & ~kFingerprint) | (found & kFingerprint);
+    peer_word_ = (own_word_ & ~kFingerprintMask) | (found & kFingerprintMask);
     is_mismatch_ = true;
   }
   return false;
@@ -191,17 +189,13 @@ bool LoweredRun::is_reached(std::uint64_t stamp) const {
 }
 
 void LoweredRun::publish(BoardLine& line) {
-  line.previous_stamp = previous_stamp_;
-  line.stamp.store(stamp_, std::memory_order_release);
+  line.publish(stamp_, previous_stamp_);
   boards_->wake_sleepers();
 }
 
 bool LoweredRun::may_enter() {
-  for (; peer_ < boards_->size(); ++peer_) {
-    if (peer_ == boards_->rank() || epoch_ <= 2) continue;
-    if (!boards_->has_ended(peer_, work_.slot, epoch_ - 2)) return false;
-  }
-  return true;
+  peer_ = boards_->first_behind(work_.slot, epoch_, peer_);
+  return peer_ == boards_->size();
 }
 
 const LoweredRun::Extents& LoweredRun::extents() {
@@ -270,7 +264,6 @@ LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
   std::uint32_t left = polls;
   const auto is_blocked = [&] {
     if (is_mismatch_ || left == 0) return true;
-    // A pause may take as long as a line takes to come.
     if (left-- + kPollsWithoutPause <= polls) relax();
     return false;
   };

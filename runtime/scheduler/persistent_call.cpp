@@ -12,9 +12,6 @@
 namespace tutti {
 namespace {
 
-constexpr std::uint64_t kFingerprint = 0xffffffffU;  // in words and stamps
-constexpr std::uint32_t kPollsWithoutPause = 128;    // a pause may take as long as a line takes to come
-
 bool is_stamped(const BoardLine& line, std::uint64_t stamp, std::uint64_t previous) {
   return line.stamp.load(std::memory_order_acquire) == stamp && line.previous_stamp == previous;
 }
@@ -65,15 +62,9 @@ bool LoweredCall::run(const Call& call, WorkRef* unfinished) {
   return has_run;
 }
 
-// See LoweredRun::may_enter.
 bool LoweredCall::may_enter(std::uint32_t slot) const {
   Boards& boards = group_.boards(false);
-  const std::uint64_t next = boards.epoch(slot) + 1;
-  if (boards.heard_from_all(slot) || next <= 2) return true;
-  for (std::uint32_t r = 0; r < boards.size(); ++r) {
-    if (r != boards.rank() && !boards.has_ended(r, slot, next - 2)) return false;
-  }
-  return true;
+  return boards.heard_from_all(slot) || boards.first_behind(slot, boards.epoch(slot) + 1, 0) == boards.size();
 }
 
 // Where ranks share CPUs the peer most likely waits for this one's: let it have it, and look again. Cheaper
@@ -101,7 +92,7 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   const ResolvedPlace::Origins origins{reinterpret_cast<std::uintptr_t>(input),
                                        reinterpret_cast<std::uintptr_t>(output),
                                        boards.area_offset(slot, static_cast<std::uint32_t>(epoch & 1U))};
-  const std::uint64_t stamp = (epoch << 32U) | (word & kFingerprint);
+  const std::uint64_t stamp = make_stamp(epoch, word);
   const std::uint64_t previous = boards.previous_stamp(slot);
   const std::uint32_t polls = group_.engine_.options_.waiting.line_polls;
   std::array<const void*, 256> from;
@@ -118,8 +109,7 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
         break;
       case LoweredStep::Kind::publish: {
         auto& line = *reinterpret_cast<BoardLine*>(at);
-        line.previous_stamp = previous;
-        line.stamp.store(stamp, std::memory_order_release);
+        line.publish(stamp, previous);
         boards.wake_sleepers();
         break;
       }

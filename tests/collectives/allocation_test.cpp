@@ -11,6 +11,7 @@
 
 #include "tests/support/world.hpp"
 #include "transports/memory/arena.hpp"
+#include "tutti/tutti.hpp"
 #if TUTTI_HAVE_TRANSPORT_UCX
 #include "transports/ucx/plugin.hpp"
 #endif
@@ -298,6 +299,55 @@ TEST_CASE("counts and pointers are no part of a signature", "[scheduler][allocat
     return is_right && made == 0 ? std::string() : fmt::format("{} allocations", made);
   });
   CHECK(report == "");
+}
+
+// What a first call did not settle would show in one of the next, blocking or not, whatever its buffers are.
+std::string exercise_interface(CommGroup& group) {
+  std::vector<std::int32_t> input(8192, 1), output(32768);
+  const auto call_all = [&](int offset) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{100}, std::size_t{2000}}) {
+      std::int32_t* const in = input.data() + offset;
+      std::int32_t* const out = output.data() + offset;
+      group.allreduce(in, out, count, Dtype::i32, Op::sum);
+      group.broadcast(out, count, Dtype::i32, 1);
+      group.reduce(in, out, count, Dtype::i32, Op::max, 0);
+      group.allgather(in, out, count, Dtype::i32);
+      group.reduce_scatter(in, out, count, Dtype::i32, Op::sum);
+      group.barrier();
+      Work first = group.iallreduce(in, out, count, Dtype::i32, Op::sum);
+      Work second = group.iallreduce(in, out + 16384, count, Dtype::i32, Op::sum);
+      first.wait();
+      second.wait();
+    }
+  };
+  call_all(0);
+  const std::uint64_t before = allocations;
+  for (int i = 0; i < kCalls; ++i) call_all(i % 5);
+  const std::uint64_t made = allocations - before;
+  return made == 0 ? std::string() : fmt::format("{} allocations", made);
+}
+
+TEST_CASE("calls through the public interface allocate nothing from the second on", "[allocation]") {
+  constexpr int kRanks = 2;
+  const std::string id = make_unique_id();
+  std::vector<std::string> reports(kRanks);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank] {
+      try {
+        InitOptions options;
+        options.unique_id = id;
+        options.rank = rank;
+        options.size = kRanks;
+        CommGroup group = init(options);
+        reports[static_cast<std::size_t>(rank)] = exercise_interface(group);
+      } catch (const Error& error) {
+        reports[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (const std::string& report : reports) CHECK(report == "");
 }
 
 TEST_CASE("messages between two ranks allocate nothing after the first", "[scheduler][allocation]") {
