@@ -160,7 +160,10 @@ Status GroupContext::swap_boards(const Prepared& prepared, const Call& call, std
   exchange.messages = prepared.exchange;
   Operation* operation = engine_.take_operation();
   SlotNeeds needs;
-  TUTTI_RETURN_IF_ERROR(operation->bind(*this, exchange, swap, sequence, slot, &needs));
+  if (Status refused = operation->bind(*this, exchange, swap, sequence, slot, &needs); !refused) {
+    engine_.take_back(*operation);
+    return refused;
+  }
   reserve_frames(slot, needs);
   operation->serve(boards, call, make_word(sequence, prepared.fingerprint));
   enqueue(slots_[slot], *operation);
