@@ -22,7 +22,7 @@ GENERATED = {"tutti_config.hpp", "tutti_build_id.hpp"}
 # Layer -> patterns of project headers that it may include. "X/*" is the folder itself, "X/**" with what lies below.
 # The first matching layer of a file counts. A layer may always include itself, in the sense of its own pattern.
 SEAMS = ["transports/transport.hpp", "backends/backend.hpp"]
-GROUP_HEADERS = ["tutti/**", "runtime/base/**", "runtime/schedule/**", "runtime/selection/**", "runtime/scheduler/**",
+GROUP_HEADERS = ["tutti/**", "runtime/base/**", "runtime/launch/**", "runtime/schedule/**", "runtime/selection/**", "runtime/scheduler/**",
                  "runtime/group/**", "runtime/algorithms/catalog.hpp", "topology/topology.hpp", "transports/*", "backends/*",
                  "backends/native/native_backend.hpp"]
 ALLOWED = [
@@ -32,6 +32,7 @@ ALLOWED = [
     ("runtime/algorithms/**", ["runtime/base/**", "runtime/schedule/**", "topology/topology.hpp"]),
     ("runtime/selection/**", ["runtime/base/**", "runtime/schedule/**", "runtime/algorithms/catalog.hpp"]),
     ("runtime/scheduler/**", ["runtime/base/**", "runtime/schedule/**", "transports/transport.hpp"]),
+    ("runtime/launch/**", ["runtime/base/**"]),
     # A group puts the parts together: it owns the engine that drives them, makes the native backend (which alone takes
     # that engine), and asks the registries for the rest. Of the algorithms it sees the catalogue only.
     # Where the topology comes from is asked by the one file that reads the settings.
@@ -66,7 +67,7 @@ FORBIDDEN = [
 THIRD_PARTY = {
     r"hwy/": ["runtime/base/**"],
     r"fmt/": ["**"],
-    r"sodium": ["runtime/base/**", "runtime/group/**"],
+    r"sodium": ["runtime/base/**", "runtime/launch/**", "runtime/group/**"],
     r"CLI/": [],
     r"nlohmann/": ["runtime/base/**", "runtime/group/**"],
     r"catch2/": [],
@@ -75,7 +76,7 @@ THIRD_PARTY = {
     r"rdma/": ["transports/ofi/**"],
     r"nccl": ["backends/nccl/**"],
     r"cuda": ["backends/cuda/**", "backends/nccl/**"],
-    r"pmix": ["runtime/group/**"],
+    r"pmix": ["runtime/launch/**"],
     r"pybind11/|torch/|Python\.h": ["bindings/**"],
 }
 # Vendor identifiers -> where they may appear; checked in tests, bench and tools as well, outside comments and strings.

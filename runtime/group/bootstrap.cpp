@@ -80,9 +80,16 @@ Result<LaunchInfo> find_launch(const BootstrapOptions& options, Clock::time_poin
 Result<World> bootstrap(const BootstrapOptions& options) {
   Result<LaunchInfo> launch = find_launch(options, Clock::now() + options.timeout);
   if (!launch) return launch.status();
+  if (launch->local_size > 0 && launch->may_span_nodes()) {
+    return unsupported(
+        fmt::format("{} of the job's {} ranks are on this node: a job on several nodes needs a "
+                    "transport between nodes, which this build does not have",
+                    launch->local_size, launch->size));
+  }
   ControlOptions control;
+  // Abstract socket names are seen by every user, so they hold the user id.
   control.meeting_point =
-      fmt::format("{}/{}", launch->meeting_point, next_world_number(launch->meeting_point, launch->rank));
+      fmt::format("tutti/{}/{}/{}", ::getuid(), launch->job, next_world_number(launch->job, launch->rank));
   control.secret = launch->secret;
   control.build_id = options.build_id;
   control.rank = launch->rank;
@@ -92,8 +99,7 @@ Result<World> bootstrap(const BootstrapOptions& options) {
   Result<std::unique_ptr<ControlChannel>> channel = ControlChannel::open(control);
   if (!channel) return channel.status();
   World world;
-  world.info =
-      WorldInfo{launch->rank, launch->size, launch->local_rank, launch->local_size, {}, launch->launcher};
+  world.info = WorldInfo{launch->rank, launch->size, launch->rank, launch->size, {}, launch->launcher};
   // An abstract unix socket reaches one network namespace of one machine: whoever has joined is on this node.
   world.info.node_of_rank.assign(static_cast<std::size_t>(launch->size), 0);
   world.control = *std::move(channel);

@@ -8,7 +8,7 @@
 
 #include "runtime/group/control_channel.hpp"
 #include "runtime/group/exchange.hpp"
-#include "runtime/group/launch.hpp"
+#include "runtime/launch/launch.hpp"
 
 namespace tutti {
 

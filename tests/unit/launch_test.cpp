@@ -1,7 +1,7 @@
 // Reading launchers' variables and unique ids: what is recognised, and that every error names the variable.
 #include <map>
 
-#include "runtime/group/launch.hpp"
+#include "runtime/launch/launch.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace tutti;
@@ -56,7 +56,7 @@ TEST_CASE("tutti run and torchrun are recognised") {
   CHECK(torch->rank == 3);
   CHECK(torch->size == 4);
   CHECK(torch->local_rank == 3);
-  CHECK(torch->meeting_point != run->meeting_point);
+  CHECK(torch->job != run->job);
 }
 
 TEST_CASE("every part of torchrun's rendezvous separates jobs") {
@@ -65,7 +65,7 @@ TEST_CASE("every part of torchrun's rendezvous separates jobs") {
        {"MASTER_ADDR", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"}) {
     auto other = torchrun();
     other[name] = "1234";
-    CHECK(detect_launch(environment_of(other))->meeting_point != base->meeting_point);
+    CHECK(detect_launch(environment_of(other))->job != base->job);
   }
 }
 
@@ -74,8 +74,8 @@ TEST_CASE("set by hand, the local variables may be missing") {
   for (const char* name : {"LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"}) values.erase(name);
   const auto info = detect_launch(environment_of(values));
   REQUIRE(info);
-  CHECK(info->local_rank == 3);
-  CHECK(info->local_size == 4);
+  CHECK(info->rank == 3);
+  CHECK(info->local_size == 0);
 }
 
 TEST_CASE("a missing or wrong variable is named, with what was expected") {
@@ -118,13 +118,23 @@ TEST_CASE("two launchers that disagree are both named") {
              Catch::Matchers::StartsWith("TUTTI_RANK=1 but RANK=0: two launchers disagree"));
 }
 
-TEST_CASE("several nodes are refused with both numbers") {
+TEST_CASE("a job on several nodes has the address of rank 0") {
   auto values = torchrun();
+  CHECK_FALSE(detect_launch(environment_of(values))->may_span_nodes());
   values["LOCAL_WORLD_SIZE"] = "2";
   values["LOCAL_RANK"] = "1";
-  const Status status = detect_launch(environment_of(values)).status();
-  CHECK(status.code() == StatusCode::unsupported);
-  CHECK_THAT(status.message(), Catch::Matchers::StartsWith("WORLD_SIZE=4 but LOCAL_WORLD_SIZE=2"));
+  const auto info = detect_launch(environment_of(values));
+  REQUIRE(info);
+  CHECK(info->may_span_nodes());
+  CHECK(info->local_size == 2);
+  CHECK(info->host == "127.0.0.1");
+  values.erase("LOCAL_WORLD_SIZE");
+  CHECK(detect_launch(environment_of(values))->may_span_nodes());  // nobody says that it does not
+  auto run = tutti_run();
+  run["TUTTI_ADDRESS"] = "node7:4711";
+  CHECK(detect_launch(environment_of(run))->host == "node7:4711");
+  run["TUTTI_ADDRESS"] = "local";
+  CHECK(detect_launch(environment_of(run))->host.empty());
 }
 
 TEST_CASE("unique ids differ, and only well-formed ones are taken") {
@@ -135,9 +145,10 @@ TEST_CASE("unique ids differ, and only well-formed ones are taken") {
   REQUIRE(info);
   CHECK(info->rank == 2);
   CHECK(info->secret.size() == 64);
-  CHECK(info->meeting_point == launch_from_unique_id(*id, 0, 3)->meeting_point);
-  for (std::string bad : {std::string(), std::string("tutti-"), *id + "0", "x" + id->substr(1),
-                          id->substr(0, id->size() - 1) + "g"}) {
+  CHECK(info->job == launch_from_unique_id(*id, 0, 3)->job);
+  CHECK_FALSE(info->host.empty());
+  for (std::string bad : {std::string(), std::string("tutti-"), *id + " ", "x" + id->substr(1),
+                          id->substr(0, 101) + "g" + id->substr(102), id->substr(0, 100)}) {
     const Status status = launch_from_unique_id(bad, 0, 1).status();
     CHECK(status.code() == StatusCode::invalid_argument);
     if (!bad.empty()) CHECK(status.message().find(bad) == std::string::npos);  // it may hold a secret

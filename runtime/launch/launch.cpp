@@ -1,10 +1,11 @@
 // Reads the variables of launchers and unique ids. Knows no socket.
-#include "runtime/group/launch.hpp"
+#include "runtime/launch/launch.hpp"
 
 #include <fmt/format.h>
 #include <sodium.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <utility>
@@ -16,6 +17,7 @@ constexpr int kMaxSize = 1 << 20;
 constexpr std::string_view kIdPrefix = "tutti-";
 constexpr std::size_t kIdNameDigits = 32;
 constexpr std::size_t kIdSecretDigits = 64;
+constexpr std::size_t kMaxHostBytes = 255;
 
 // The names under which one launcher tells a rank its place.
 struct PlaceVariables {
@@ -51,7 +53,7 @@ Result<std::string> require(const Environment& environment, const char* name, st
   return std::string(*text);
 }
 
-// Rank and size are required. Set by hand, the local ones may be missing: one node then.
+// Rank and size are required. Set by hand, the local ones may be missing.
 Status read_place(const Environment& environment, const PlaceVariables& names, LaunchInfo& info) {
   info.launcher = names.launcher;
   const Result<std::string> size = require(environment, names.size, names.launcher);
@@ -63,25 +65,19 @@ Status read_place(const Environment& environment, const PlaceVariables& names, L
   const Result<int> rank_value =
       parse_int(names.rank, *rank, 0, *size_value - 1, fmt::format("a rank below {}", names.size));
   if (!rank_value) return rank_value.status();
-  info.rank = info.local_rank = *rank_value;
-  info.size = info.local_size = *size_value;
+  info.rank = *rank_value;
+  info.size = *size_value;
   if (const auto text = environment.find(names.local_size)) {
     const Result<int> value = parse_int(names.local_size, *text, 1, info.size,
                                         fmt::format("the ranks on this node, at most {}", names.size));
     if (!value) return value.status();
     info.local_size = *value;
   }
-  if (const auto text = environment.find(names.local_rank)) {
+  if (const auto text = environment.find(names.local_rank); text && info.local_size > 0) {
     const Result<int> value = parse_int(names.local_rank, *text, 0, info.local_size - 1,
                                         fmt::format("a rank below {}", names.local_size));
     if (!value) return value.status();
     info.local_rank = *value;
-  }
-  if (info.local_size != info.size) {
-    return unsupported(
-        fmt::format("{}={} but {}={}: a job on several nodes needs a transport between nodes, which this "
-                    "build does not have",
-                    names.size, info.size, names.local_size, info.local_size));
   }
   return {};
 }
@@ -103,17 +99,20 @@ Status check_agreement(const Environment& environment) {
   return {};
 }
 
-// Abstract socket names are seen by every user, so they hold the user id; a name longer than the kernel
-// takes, or one with odd characters, is hashed.
-std::string make_meeting_point(std::string_view kind, std::string_view text) {
+// Hashed: the text may be of any length and have odd characters.
+std::string make_job(std::string_view kind, std::string_view text) {
   std::array<unsigned char, 16> hash{};
   crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(text.data()),
                      text.size(), nullptr, 0);
-  return fmt::format("tutti/{}/{}/{:02x}", ::getuid(), kind, fmt::join(hash, ""));
+  return fmt::format("{}/{:02x}", kind, fmt::join(hash, ""));
 }
 
 bool is_hex(std::string_view text) {
   return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+bool is_printable(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
 }
 
 }  // namespace
@@ -127,8 +126,8 @@ Result<LaunchInfo> detect_launch(const Environment& environment) {
     const Result<std::string> secret = require(environment, "TUTTI_SECRET", info.launcher);
     if (!secret) return secret.status();
     info.secret = *secret;
-    info.meeting_point =
-        make_meeting_point("run", fmt::format("{}|{}", text_of("TUTTI_ADDRESS"), text_of("TUTTI_JOB_ID")));
+    info.job = make_job("run", text_of("TUTTI_JOB_ID"));
+    if (text_of("TUTTI_ADDRESS") != "local") info.host = text_of("TUTTI_ADDRESS");
     return info;
   }
   if (!environment.find("RANK") && !environment.find("WORLD_SIZE")) {
@@ -144,9 +143,9 @@ Result<LaunchInfo> detect_launch(const Environment& environment) {
   if (!port) return port.status();
   info.secret = text_of("TUTTI_SECRET");
   // The restart count keeps a restarted job apart from ranks of its earlier life that are still dying.
-  info.meeting_point = make_meeting_point(
-      "torchrun", fmt::format("{}|{}|{}|{}", *address, *port, text_of("TORCHELASTIC_RUN_ID"),
-                              text_of("TORCHELASTIC_RESTART_COUNT")));
+  info.host = *address;
+  info.job = make_job("torchrun", fmt::format("{}|{}|{}|{}", *address, *port, text_of("TORCHELASTIC_RUN_ID"),
+                                              text_of("TORCHELASTIC_RESTART_COUNT")));
   return info;
 }
 
@@ -156,14 +155,20 @@ Result<std::string> new_unique_id() {
   std::array<unsigned char, kIdSecretDigits / 2> secret{};
   randombytes_buf(name.data(), name.size());
   randombytes_buf(secret.data(), secret.size());
-  return fmt::format("{}{:02x}-{:02x}", kIdPrefix, fmt::join(name, ""), fmt::join(secret, ""));
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host = {};
+  return fmt::format("{}{:02x}-{:02x}@{}", kIdPrefix, fmt::join(name, ""), fmt::join(secret, ""),
+                     host.data());
 }
 
 Result<LaunchInfo> launch_from_unique_id(std::string_view id, int rank, int size) {
-  const bool is_well_formed = id.size() == kIdPrefix.size() + kIdNameDigits + 1 + kIdSecretDigits &&
-                              id.starts_with(kIdPrefix) && id[kIdPrefix.size() + kIdNameDigits] == '-' &&
-                              is_hex(id.substr(kIdPrefix.size(), kIdNameDigits)) &&
-                              is_hex(id.substr(id.size() - kIdSecretDigits));
+  constexpr std::size_t kSecretAt = kIdPrefix.size() + kIdNameDigits + 1;
+  constexpr std::size_t kHostAt = kSecretAt + kIdSecretDigits + 1;
+  const bool is_well_formed = id.size() >= kHostAt && id.size() <= kHostAt + kMaxHostBytes &&
+                              id.starts_with(kIdPrefix) && id[kSecretAt - 1] == '-' &&
+                              id[kHostAt - 1] == '@' && is_hex(id.substr(kIdPrefix.size(), kIdNameDigits)) &&
+                              is_hex(id.substr(kSecretAt, kIdSecretDigits)) &&
+                              is_printable(id.substr(kHostAt));
   // The id is not repeated in the message: it holds the secret.
   if (!is_well_formed) {
     return invalid_argument("unique id: this is not a text that make_unique_id() returned");
@@ -174,9 +179,13 @@ Result<LaunchInfo> launch_from_unique_id(std::string_view id, int rank, int size
   if (rank < 0 || rank >= size) {
     return invalid_argument(fmt::format("rank={}: expected a rank from 0 to {}", rank, size - 1));
   }
-  LaunchInfo info{rank,       size, rank, size, {}, std::string(id.substr(id.size() - kIdSecretDigits)),
-                  "unique id"};
-  info.meeting_point = make_meeting_point("id", id.substr(kIdPrefix.size(), kIdNameDigits));
+  LaunchInfo info;
+  info.rank = rank;
+  info.size = size;
+  info.secret = id.substr(kSecretAt, kIdSecretDigits);
+  info.host = id.substr(kHostAt);
+  info.launcher = "unique id";
+  info.job = make_job("id", id.substr(kIdPrefix.size(), kIdNameDigits));
   return info;
 }
 
