@@ -1,0 +1,64 @@
+// Addresses and network interfaces of this machine, and the choice between them (TUTTI_IFACE).
+// Knows no socket of its own, no job and no configuration variable.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+
+namespace tutti {
+
+// An IPv4 or IPv6 address with a port.
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t bytes = 0;
+
+  int family() const { return storage.ss_family; }
+  bool is_loopback() const;
+  std::uint16_t port() const;
+  SocketAddress with_port(std::uint16_t port) const;
+  std::string host_text() const;  // "10.0.0.1", "fe80::1%eth0"
+  std::string to_text() const;    // "10.0.0.1:80", "[fe80::1%eth0]:80"
+  bool operator==(const SocketAddress& other) const { return to_text() == other.to_text(); }
+};
+
+// Inverse of to_text(). Errors: invalid_argument.
+Result<SocketAddress> parse_socket_address(std::string_view text);
+
+// All addresses of a host name (or of an address), with port 0. May ask name servers. Errors:
+// invalid_argument with the resolver's reason.
+Result<std::vector<SocketAddress>> resolve_host(const std::string& host);
+
+// One address of an interface; an interface with several addresses appears once for each.
+struct Interface {
+  std::string name;
+  SocketAddress address;
+  std::uint32_t prefix_bits = 0;  // of its network: 24 for a netmask of 255.255.255.0
+  bool is_usable = false;         // up, and with a carrier
+  bool is_loopback = false;
+};
+
+// Errors: internal with the system's reason.
+Result<std::vector<Interface>> list_interfaces();
+
+// Those that a setting leaves, in the order of `all`. Empty setting: everything usable but loopback, and
+// link-local addresses only where an interface has no other; loopback where nothing else is left. Otherwise
+// items separated by commas, each a name (eth0) or a network (10.0.0.0/24, fd00::/8); a ^ in front of the
+// first leaves out what the items name. Errors: invalid_argument, without the variable's name, for an item
+// that fits nothing, listing what there is.
+Result<std::vector<Interface>> select_interfaces(const std::vector<Interface>& all, std::string_view setting);
+
+// The address of this machine that the kernel would send from to reach `target`. Sends nothing. Errors:
+// unsupported with the system's reason (no route).
+Result<SocketAddress> find_source_address(const SocketAddress& target);
+
+// The name of the interface that has this address (ports do not matter); empty if none has.
+std::string find_interface_name(const std::vector<Interface>& all, const SocketAddress& address);
+
+}  // namespace tutti

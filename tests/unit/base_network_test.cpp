@@ -1,0 +1,103 @@
+// Addresses as text, and which interfaces a setting leaves.
+#include <sys/socket.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/network.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tutti;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Interface make_interface(const std::string& name, const std::string& address, std::uint32_t prefix_bits) {
+  const bool is_v6 = address.find(':') != std::string::npos;
+  const auto parsed = parse_socket_address(is_v6 ? "[" + address + "]:0" : address + ":0");
+  REQUIRE(parsed);
+  return {name, *parsed, prefix_bits, true, parsed->is_loopback()};
+}
+
+std::vector<Interface> node() {
+  std::vector<Interface> all = {
+      make_interface("lo", "127.0.0.1", 8),        make_interface("eth0", "10.0.0.5", 24),
+      make_interface("docker0", "172.17.0.1", 16), make_interface("ib0", "10.1.0.5", 24),
+      make_interface("eth0", "fd00::5", 64),       make_interface("dead", "10.0.0.9", 24)};
+  all.back().is_usable = false;
+  return all;
+}
+
+std::string names_of(const Result<std::vector<Interface>>& selected) {
+  if (!selected) return selected.status().message();
+  std::string names;
+  for (const Interface& interface : *selected)
+    names += interface.name + "=" + interface.address.host_text() + " ";
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("addresses survive being text") {
+  for (const char* text : {"10.0.0.1:80", "[::1]:65535", "[fd00::1]:0", "127.0.0.1:1"}) {
+    const auto address = parse_socket_address(text);
+    REQUIRE(address);
+    CHECK(address->to_text() == text);
+  }
+  CHECK(parse_socket_address("[::1]:5")->is_loopback());
+  CHECK(parse_socket_address("127.3.2.1:5")->is_loopback());
+  CHECK_FALSE(parse_socket_address("10.0.0.1:5")->is_loopback());
+  CHECK(parse_socket_address("10.0.0.1:5")->with_port(700).to_text() == "10.0.0.1:700");
+  for (const char* text : {"", ":", "10.0.0.1", "10.0.0.1:", "10.0.0.1:65536", "10.0.0.1:-1", "host:80",
+                           "::1:80", "[10.0.0.1]:80", "[::1]", "10.0.0.1:80x"}) {
+    CHECK(parse_socket_address(text).status().code() == StatusCode::invalid_argument);
+  }
+}
+
+TEST_CASE("without a setting every usable interface but loopback is a candidate") {
+  CHECK(names_of(select_interfaces(node(), "")) ==
+        "eth0=10.0.0.5 docker0=172.17.0.1 ib0=10.1.0.5 eth0=fd00::5 ");
+  std::vector<Interface> all = {make_interface("lo", "127.0.0.1", 8)};
+  CHECK(names_of(select_interfaces(all, "")) == "lo=127.0.0.1 ");
+  all.push_back(make_interface("eth0", "169.254.1.1", 16));
+  CHECK(names_of(select_interfaces(all, "")) == "eth0=169.254.1.1 ");
+  all.push_back(make_interface("eth0", "10.0.0.1", 24));
+  CHECK(names_of(select_interfaces(all, "")) == "eth0=10.0.0.1 ");
+}
+
+TEST_CASE("a setting names interfaces, networks, or what to leave out") {
+  CHECK(names_of(select_interfaces(node(), "ib0,lo")) == "lo=127.0.0.1 ib0=10.1.0.5 ");
+  CHECK(names_of(select_interfaces(node(), "10.0.0.0/16")) == "eth0=10.0.0.5 ");
+  CHECK(names_of(select_interfaces(node(), "10.0.0.0/15")) == "eth0=10.0.0.5 ib0=10.1.0.5 ");
+  CHECK(names_of(select_interfaces(node(), "fd00::/8,docker0")) == "docker0=172.17.0.1 eth0=fd00::5 ");
+  CHECK(names_of(select_interfaces(node(), "^docker0,lo")) == "eth0=10.0.0.5 ib0=10.1.0.5 eth0=fd00::5 ");
+  CHECK(names_of(select_interfaces(node(), "^172.16.0.0/12,nosuch,eth0")) == "ib0=10.1.0.5 ");
+}
+
+TEST_CASE("a setting that fits nothing lists what there is") {
+  for (const char* setting :
+       {"eth1", "192.168.0.0/24", "eth0,eth1", "dead", "^10.0.0.0/8,fd00::/8,docker0,lo"}) {
+    const auto selected = select_interfaces(node(), setting);
+    CHECK(selected.status().code() == StatusCode::invalid_argument);
+    CHECK_THAT(selected.status().message(), Contains("eth0 (10.0.0.5/24), docker0 (172.17.0.1/16)") &&
+                                                Contains("dead (10.0.0.9/24, down)"));
+  }
+  CHECK_THAT(names_of(select_interfaces(node(), "eth1")), Contains("no interface named 'eth1'"));
+  for (const char* setting : {"10.0.0.0/33", "10.0.0/x", "/8", "fd00::/129"}) {
+    CHECK_THAT(names_of(select_interfaces(node(), setting)), Contains("is not a network"));
+  }
+}
+
+TEST_CASE("this machine has a loopback interface, and the kernel would use it to reach itself") {
+  const auto all = list_interfaces();
+  REQUIRE(all);
+  const auto target = parse_socket_address("127.0.0.1:5");
+  const auto source = find_source_address(*target);
+  REQUIRE(source);
+  CHECK(find_interface_name(*all, *source) == "lo");
+  CHECK(find_interface_name(*all, *parse_socket_address("192.0.2.1:0")) == "");
+  const auto resolved = resolve_host("127.0.0.1");
+  REQUIRE(resolved);
+  CHECK(resolved->front().host_text() == "127.0.0.1");
+  CHECK_FALSE(resolve_host("no.such.host.invalid"));
+}
