@@ -66,6 +66,8 @@ inline constexpr Variable kVariables[] = {
      "polls before a waiting thread yields; auto is 0 when ranks outnumber the CPUs"},
     {"TUTTI_TRANSPORTS", VariableType::text, "auto", "auto",
      "transports to consider, in order of preference: shm,inproc,ucx"},
+    {"TUTTI_IFACE", VariableType::text, "", "",
+     "network interfaces to use, by name or network: eth0,ib0 or 10.0.0.0/24; ^docker0,lo is all but these"},
     {"TUTTI_SHM_BYTES", VariableType::size, "256m", "", "bound of the shared memory that one process takes"},
     {"TUTTI_SINGLE_COPY", VariableType::enumeration, "auto", "auto|off|on",
      "read peers' memory directly (process_vm_readv) where permitted; on also asks the kernel to let peers "
@@ -100,7 +102,8 @@ inline constexpr Variable kVariables[] = {
      "name of this node; ranks of one name share memory (default: boot id and network namespace)"},
     {"TUTTI_JOB_ID", VariableType::text, "", "",
      "tells jobs apart that share an address; set by `tutti run`"},
-    {"TUTTI_ADDRESS", VariableType::text, "", "", "where the ranks of the job meet; set by `tutti run`"},
+    {"TUTTI_ADDRESS", VariableType::text, "", "",
+     "host of rank 0, or host:port; local for one node; set by `tutti run`"},
     {"TUTTI_SECRET",
      VariableType::text,
      "",

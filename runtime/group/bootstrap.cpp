@@ -1,118 +1,167 @@
-// Joins the ranks of one node into a world. Knows no transport.
+// Joins the ranks of a job into a world. Knows no transport.
 #include "runtime/group/bootstrap.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <map>
-#include <mutex>
 #include <utility>
+
+#include "runtime/base/network.hpp"
+#include "runtime/group/meeting.hpp"
 
 namespace tutti {
 namespace {
 
-// How often this process has joined that meeting point as that rank. Worlds that follow each other get names
-// of their own, so that a fast rank cannot run into the world that a slow one is still leaving.
-std::uint64_t next_world_number(const std::string& meeting_point, int rank) {
-  static std::mutex mutex;
-  static std::map<std::pair<std::string, int>, std::uint64_t> numbers;
-  const std::lock_guard lock(mutex);
-  return numbers[{meeting_point, rank}]++;
+// How long a process waits for another of its node to lead, by what the launcher says of itself.
+constexpr std::chrono::milliseconds kLeadIfUnknown{300}, kLeadIfNotFirst{2000};
+constexpr std::chrono::milliseconds kLeastSilence{2000}, kMostSilence{30000};
+
+// What every rank tells the others of where it is.
+struct PlaceCard {
+  std::string node;     // Meeting::node
+  std::string machine;  // nodes that are parts of one machine share its CPUs
+  std::string host;
+  std::string remote;  // the address of another node that it is connected to
+};
+
+std::string encode(const PlaceCard& card) {
+  ByteWriter writer;
+  for (const std::string* text : {&card.node, &card.machine, &card.host, &card.remote}) writer.put_text(*text);
+  return writer.take();
 }
 
-// The program's exchange carries a unique id from rank 0 to everybody; the rest is as with any unique id.
-Result<LaunchInfo> launch_from_exchange(Exchange& exchange, const Environment& environment,
-                                        Clock::time_point deadline) {
-  std::string unique_id;
-  if (exchange.rank() == 0) {
-    Result<std::string> made = new_unique_id();
-    if (!made) return made.status();
-    unique_id = *std::move(made);
-  }
-  ByteWriter card;
-  card.put_text(node_identity(environment));
-  card.put_text(unique_id);
-  const Result<std::vector<std::string>> cards = exchange.allgather(card.take(), deadline);
-  if (!cards) return cards.status();
-  std::string first_node, first_id;
-  std::vector<int> strangers;
-  for (int rank = 0; rank < exchange.size(); ++rank) {
-    ByteReader reader((*cards)[static_cast<std::size_t>(rank)]);
-    std::string node, id;
-    if (!reader.get_text(node) || !reader.get_text(id)) {
-      return invalid_argument(
-          fmt::format("the program's exchange: the bytes of rank {} did not arrive unchanged", rank));
-    }
-    if (rank == 0) {
-      first_node = node;
-      first_id = id;
-    } else if (node != first_node) {
-      strangers.push_back(rank);
-    }
-  }
-  if (!strangers.empty()) {
-    return unsupported(
-        fmt::format("{} are on other nodes than rank 0: a job on several nodes needs a transport between "
-                    "nodes, which this build does not have",
-                    name_ranks(strangers, exchange.size())));
-  }
-  Result<LaunchInfo> launch = launch_from_unique_id(first_id, exchange.rank(), exchange.size());
-  if (launch) launch->launcher = "exchange";
-  return launch;
+bool decode(std::string_view bytes, PlaceCard& card) {
+  ByteReader reader(bytes);
+  return reader.get_text(card.node) && reader.get_text(card.machine) && reader.get_text(card.host) &&
+         reader.get_text(card.remote) && reader.is_at_end();
 }
 
-Result<LaunchInfo> find_launch(const BootstrapOptions& options, Clock::time_point deadline) {
-  if (options.exchange != nullptr) {
-    const int size = options.exchange->size(), rank = options.exchange->rank();
-    if (size < 1 || rank < 0 || rank >= size) {
-      return invalid_argument(fmt::format("exchange: rank {} of {} is not a rank", rank, size));
-    }
-    return launch_from_exchange(*options.exchange, options.environment, deadline);
+std::string boot_id() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, id);
+  return id;
+}
+
+// How this process is called in messages: the name that the user gave the node, else the host's.
+std::string host_name(const Environment& environment) {
+  if (const auto name = environment.find("TUTTI_NODE_ID")) return std::string(*name);
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
+
+// The same numbers, whatever the texts are: in order of first appearance.
+template <class Text>
+std::vector<int> number(const std::vector<PlaceCard>& cards, Text text) {
+  std::map<std::string, int> numbers;
+  std::vector<int> result;
+  for (const PlaceCard& card : cards)
+    result.push_back(numbers.try_emplace(text(card), static_cast<int>(numbers.size())).first->second);
+  return result;
+}
+
+// The interface by which the kernel would send to another node, as far as TUTTI_IFACE permits it.
+Status choose_interface(const Environment& environment, const std::vector<PlaceCard>& cards, WorldInfo& info) {
+  const auto me = static_cast<std::size_t>(info.rank);
+  const auto setting = get_text(environment, "TUTTI_IFACE");
+  if (!setting) return setting.status();
+  const auto all = list_interfaces();
+  if (!all) return all.status();
+  const auto selected = select_interfaces(*all, setting->value_or(""));
+  if (!selected) return selected.status().with_context(fmt::format("TUTTI_IFACE='{}'", setting->value_or("")));
+  info.interface = selected->front().name;
+  info.interface_reason = *setting ? fmt::format("TUTTI_IFACE='{}'", **setting) : "the first that is up";
+  for (const PlaceCard& card : cards) {
+    if (card.node != cards[me].node || card.remote.empty()) continue;
+    const auto target = parse_socket_address(card.remote);
+    const auto source = target ? find_source_address(*target) : Result<SocketAddress>(target.status());
+    const std::string name = source ? find_interface_name(*selected, *source) : "";
+    if (name.empty()) continue;
+    info.interface = name;
+    info.interface_reason = fmt::format("the route to {}", target->host_text());
+    break;
   }
-  if (!options.unique_id.empty()) return launch_from_unique_id(options.unique_id, options.rank, options.size);
-  return detect_launch(options.environment);
+  return {};
+}
+
+// Who shares a node and a machine with whom, and the way between nodes.
+Status survey(const Environment& environment, const Meeting& meeting, const std::string& host,
+              Clock::time_point deadline, World& world) {
+  PlaceCard mine{meeting.node, boot_id(), host, world.control->remote_address()};
+  const auto all = world.control->allgather(encode(mine), deadline);
+  if (!all) return all.status();
+  std::vector<PlaceCard> cards(all->size());
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    if (!decode((*all)[rank], cards[rank]))
+      return internal_error(fmt::format("the place of rank {} is malformed", rank));
+    world.info.host_of_rank.push_back(cards[rank].host);
+  }
+  WorldInfo& info = world.info;
+  info.node_of_rank = number(cards, [](const PlaceCard& card) { return card.node; });
+  info.machine_of_rank = number(cards, [](const PlaceCard& card) { return card.machine; });
+  info.node_count = 1 + *std::max_element(info.node_of_rank.begin(), info.node_of_rank.end());
+  info.node_id = meeting.node;
+  const int node = info.node_of_rank[static_cast<std::size_t>(info.rank)];
+  const auto end = info.node_of_rank.begin() + info.rank;
+  info.local_rank = static_cast<int>(std::count(info.node_of_rank.begin(), end, node));
+  info.local_size = static_cast<int>(std::count(info.node_of_rank.begin(), info.node_of_rank.end(), node));
+  if (info.node_count > 1) return choose_interface(environment, cards, info);
+  return {};
 }
 
 }  // namespace
 
 Result<World> bootstrap(const BootstrapOptions& options) {
-  Result<LaunchInfo> launch = find_launch(options, Clock::now() + options.timeout);
-  if (!launch) return launch.status();
-  if (launch->local_size > 0 && launch->may_span_nodes()) {
-    return unsupported(
-        fmt::format("{} of the job's {} ranks are on this node: a job on several nodes needs a "
-                    "transport between nodes, which this build does not have",
-                    launch->local_size, launch->size));
-  }
+  const Clock::time_point deadline = Clock::now() + options.timeout;
+  Result<Meeting> meeting = arrange_meeting(options);
+  if (!meeting) return meeting.status();
+  const LaunchInfo& launch = meeting->launch;
   ControlOptions control;
   // Abstract socket names are seen by every user, so they hold the user id.
-  control.meeting_point =
-      fmt::format("tutti/{}/{}/{}", ::getuid(), launch->job, next_world_number(launch->job, launch->rank));
-  control.secret = launch->secret;
+  control.root_name = fmt::format("tutti/{}/{}", ::getuid(), meeting->job);
+  control.node_name = fmt::format("{}/{:x}", control.root_name, std::hash<std::string>()(meeting->node));
+  control.job = meeting->job;
+  control.secret = launch.secret;
   control.build_id = options.build_id;
-  control.rank = launch->rank;
-  control.size = launch->size;
+  control.host = host_name(options.environment);
+  control.rank = launch.rank;
+  control.size = launch.size;
   control.timeout = options.timeout;
   control.warn = options.warn;
+  control.root_listeners = meeting->listeners;
+  control.find_root = meeting->find_root;
+  control.lead_after = launch.local_size == 0  ? kLeadIfUnknown
+                       : launch.local_rank != 0 ? kLeadIfNotFirst
+                                                : std::chrono::milliseconds(0);
+  control.silence = std::clamp(options.timeout / 3, kLeastSilence, kMostSilence);
   Result<std::unique_ptr<ControlChannel>> channel = ControlChannel::open(control);
-  if (!channel) return channel.status();
+  if (!channel) {
+    Status status = channel.status();
+    if (!meeting->closed_because.empty() && status.code() == StatusCode::timeout) {
+      status = Status(status.code(),
+                      fmt::format("{} (only ranks of this node can join: {})", status.message(),
+                                  meeting->closed_because),
+                      status.peer());
+    }
+    return status;
+  }
   World world;
-  world.info = WorldInfo{launch->rank, launch->size, launch->rank, launch->size, {}, launch->launcher};
-  // An abstract unix socket reaches one network namespace of one machine: whoever has joined is on this node.
-  world.info.node_of_rank.assign(static_cast<std::size_t>(launch->size), 0);
+  world.info.rank = launch.rank;
+  world.info.size = launch.size;
+  world.info.launcher = launch.launcher;
   world.control = *std::move(channel);
+  TUTTI_RETURN_IF_ERROR(survey(options.environment, *meeting, control.host, deadline, world));
   return world;
 }
 
 std::string node_identity(const Environment& environment) {
   if (const auto name = environment.find("TUTTI_NODE_ID")) return std::string(*name);
-  std::string boot_id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, boot_id);
   std::array<char, 64> name_space{};
   const ssize_t length = ::readlink("/proc/self/ns/net", name_space.data(), name_space.size());
-  return boot_id + "/" + std::string(name_space.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+  return boot_id() + "/" + std::string(name_space.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
 }
 
 }  // namespace tutti

@@ -17,8 +17,15 @@ struct WorldInfo {
   int size = 1;
   int local_rank = 0;  // among the ranks of this node
   int local_size = 1;
-  std::vector<int> node_of_rank;  // nodes are numbered 0, 1, ... in order of their lowest rank
-  std::string launcher;           // LaunchInfo::launcher
+  int node_count = 1;
+  std::vector<int> node_of_rank;          // nodes are numbered 0, 1, ... in order of their lowest rank
+  std::vector<int> machine_of_rank;       // likewise; several nodes may be one machine, whose CPUs they share
+  std::vector<std::string> host_of_rank;  // for people
+  std::string node_id;                    // equal on the ranks of a node and on no others
+  // Several nodes: the network interface towards the others, and why that one.
+  std::string interface;
+  std::string interface_reason;
+  std::string launcher;  // LaunchInfo::launcher
 };
 
 struct World {
@@ -41,11 +48,10 @@ struct BootstrapOptions {
 // Collective over the ranks of the job; blocks until all have arrived or the timeout. Any number of worlds
 // may be made from one environment or unique id, one after the other or nested, as long as all ranks make
 // them in the same order. Threads may be ranks: each calls with the same unique id and a rank of its own.
-// Errors: invalid_argument naming the variable or option; timeout naming the absent; refused; unsupported
-// (several nodes).
+// Errors: invalid_argument naming the variable or option; timeout naming the absent; refused.
 Result<World> bootstrap(const BootstrapOptions& options);
 
-// What identifies a node: processes with equal text share memory. TUTTI_NODE_ID, else boot id and network
+// What identifies a node: processes with equal text share memory, unless their launcher tells them apart. TUTTI_NODE_ID, else boot id and network
 // namespace (a host name would be neither unique nor equal in containers that share memory).
 std::string node_identity(const Environment& environment);
 

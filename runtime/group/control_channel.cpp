@@ -1,4 +1,4 @@
-// What hub and members share: the thread, waiting for what it delivers, the listener. Knows no socket.
+// What does not depend on the connections: the thread, waiting for what it delivers, the listener. Knows no socket.
 #include "runtime/group/control_channel.hpp"
 
 #include <fmt/format.h>
@@ -20,7 +20,10 @@ constexpr std::chrono::seconds kAnswerTime{1};
 // A world of one: nobody to talk to, no thread.
 class SoloChannel final : public ControlChannel {
  public:
-  explicit SoloChannel(const ControlOptions& options) : ControlChannel(options) { finish_start({}); }
+  explicit SoloChannel(const ControlOptions& options) : ControlChannel(options) {
+    for (const int fd : options.root_listeners) ::close(fd);
+    finish_start({});
+  }
   ~SoloChannel() override { stop_thread(); }
 
  private:
@@ -38,8 +41,7 @@ ControlChannel::ControlChannel(const ControlOptions& options)
 
 Result<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlOptions& options) {
   if (options.size == 1) return std::unique_ptr<ControlChannel>(std::make_unique<SoloChannel>(options));
-  std::unique_ptr<ControlChannel> channel =
-      options.rank == 0 ? make_control_hub(options) : make_control_member(options);
+  std::unique_ptr<ControlChannel> channel = make_control_tree(options);
   if (channel->wake_ < 0)
     return Status(StatusCode::resource_exhausted, "cannot make an eventfd for the control channel");
   channel->start_thread();
@@ -122,7 +124,7 @@ Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine
   const std::uint64_t number = ++gather_count_;
   const auto is_over = [&] { return gathered_.count(number) > 0 || lost_.has_value(); };
   lock.unlock();
-  submit(Frame{FrameType::gather, rank(), 0, encode(GatherPayload{number, {std::string(mine)}})});
+  submit(Frame{FrameType::gather, rank(), 0, encode(EntriesPayload{number, {{rank(), std::string(mine)}}})});
   lock.lock();
   if (!changed_.wait_until(lock, deadline, is_over)) {
     lock.unlock();
@@ -154,7 +156,7 @@ void ControlChannel::set_listener(ControlListener* listener) {
 
 void ControlChannel::abort(std::uint64_t group, const Status& cause) {
   const FailurePayload failure{group, -1, cause.peer(), cause.code(), cause.message()};
-  // Without rank 0 nobody can stamp: the cause holds here, and the others find out by their own deadlines.
+  // Without a way to rank 0 the cause holds here, and the others find out by their own deadlines.
   if (!submit(Frame{FrameType::failure, rank(), 0, encode(failure)})) record_failure(failure);
 }
 
@@ -215,17 +217,23 @@ void ControlChannel::deliver(const Frame& frame) {
       break;
     }
     default:
-      break;  // the others belong to the handshake, which hub and member handle
+      break;  // the others are for those who pass frames on
   }
   const std::lock_guard lock(mutex_);
   changed_.notify_all();
 }
 
-std::string describe_death(int rank, int pid) {
-  return fmt::format(
-      "rank {} (pid {}) is gone: its connection closed without a goodbye, so it crashed, was killed or "
-      "ended without leaving the group",
-      rank, pid);
+std::string describe_process(const MemberClaim& claim) {
+  return claim.host.empty() ? fmt::format("pid {}", claim.pid) : fmt::format("pid {} on {}", claim.pid, claim.host);
+}
+
+std::string describe_loss(const MemberClaim& claim, const Status& why, bool is_remote) {
+  const char* reason = why.code() == StatusCode::timeout
+                           ? "its host does not answer, or the network to it is cut"
+                           : "its connection closed without a goodbye, so it crashed, was killed or "
+                             "ended without leaving the group";
+  return fmt::format("rank {} ({}) is gone: {}{}", claim.rank, describe_process(claim), reason,
+                     is_remote ? fmt::format(" ({})", why.message()) : "");
 }
 
 }  // namespace tutti

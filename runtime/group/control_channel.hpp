@@ -2,8 +2,8 @@
 // notices the death of ranks, stamps one cause of failure for everybody and carries messages between the
 // group layers of ranks. Knows no transport and no collective.
 //
-// Rank 0 listens (the hub), the others are connected to it (members). One thread per process sleeps in
-// poll(2) and does everything; the methods below only leave frames for it or wait for what it delivers.
+// The connections form a tree with rank 0 at its root. One thread per process sleeps in poll(2) and does everything; the methods
+// below only leave frames for it or wait for what it delivers.
 #pragma once
 
 #include <condition_variable>
@@ -17,19 +17,30 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/base/network.hpp"
 #include "runtime/group/control_frame.hpp"
 #include "runtime/group/exchange.hpp"
 
 namespace tutti {
 
 struct ControlOptions {
-  std::string meeting_point;  // name of the abstract unix socket
-  std::string secret;         // of the job; a process without it is refused and the job goes on
-  std::string build_id;       // a process of another build is refused
+  std::string root_name;  // of the abstract unix socket of rank 0, in its network namespace
+  std::string job;        // told to whoever answers: at a port anybody may listen
+  std::string secret;     // of the job; a process without it is refused and the job goes on
+  std::string build_id;   // a process of another build is refused
+  std::string host;       // of this process, for people
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds timeout{300000};     // for all ranks to arrive
   std::function<void(const std::string&)> warn;  // called by the control thread: a process was refused
+
+  // Jobs on several nodes.
+  std::vector<int> root_listeners;  // rank 0: listening TCP sockets, taken over
+  // The others: where rank 0 may listen; null: one node. Called by the control thread, and again after an error.
+  std::function<Result<std::vector<SocketAddress>>()> find_root;
+  std::string node_name;                     // of the abstract unix socket of who leads this node
+  std::chrono::milliseconds lead_after{0};   // wait this long for somebody else to do so
+  std::chrono::milliseconds silence{30000};  // of another host, after which it counts as dead
 };
 
 // Called by the control thread, one call at a time. Must not block and must not call set_listener.
@@ -58,6 +69,9 @@ class ControlChannel : public Exchange {
   int size() const override { return options_.size; }
   Result<std::vector<std::string>> allgather(std::string_view mine, Clock::time_point deadline) override;
 
+  // Of a process on another node that we are connected to; empty if there is none.
+  virtual std::string remote_address() { return {}; }
+
   // From now on `listener` hears everything; failures stamped before are told at once, by this thread. Null:
   // after the return no call is under way and none follows.
   void set_listener(ControlListener* listener);
@@ -73,11 +87,12 @@ class ControlChannel : public Exchange {
   void start_thread();
   void stop_thread();  // to be called by the destructor of every final class
   virtual void run() = 0;
-  // Hands a frame of this rank to the control thread; false if that has ended (rank 0 has left, or is dead).
+  // Hands a frame of this rank to the control thread; false if that has ended (who connects it has left, or is
+  // dead).
   virtual bool submit(Frame frame);
 
   // For the control thread.
-  void deliver(const Frame& frame);  // what the hub sends to a member
+  void deliver(const Frame& frame);  // what came from above, or from rank 0 itself
   void finish_start(Status status);  // ok: ready
   void lose(const Status& cause);    // no allgather can succeed any more
   void record_failure(const FailurePayload& failure);
@@ -109,10 +124,11 @@ class ControlChannel : public Exchange {
   std::vector<FailurePayload> failures_;  // guarded by listener_mutex_
 };
 
-std::unique_ptr<ControlChannel> make_control_hub(const ControlOptions& options);
-std::unique_ptr<ControlChannel> make_control_member(const ControlOptions& options);
+std::unique_ptr<ControlChannel> make_control_tree(const ControlOptions& options);
 
-// "rank 3 (pid 123) is gone: ..." as hub and members say it.
-std::string describe_death(int rank, int pid);
+// "pid 123 on node1".
+std::string describe_process(const MemberClaim& claim);
+// "rank 3 (pid 123 on node1) is gone: ...", from how its connection ended.
+std::string describe_loss(const MemberClaim& claim, const Status& why, bool is_remote);
 
 }  // namespace tutti

@@ -20,6 +20,19 @@ bool get_code(ByteReader& reader, StatusCode& code) {
   return true;
 }
 
+void put_claim(ByteWriter& writer, const MemberClaim& claim) {
+  writer.put(claim.rank);
+  writer.put(claim.size);
+  writer.put(claim.pid);
+  writer.put_text(claim.host);
+  writer.put_text(claim.build_id);
+}
+
+bool get_claim(ByteReader& reader, MemberClaim& claim) {
+  return reader.get(claim.rank) && reader.get(claim.size) && reader.get(claim.pid) && reader.get_text(claim.host) &&
+         reader.get_text(claim.build_id);
+}
+
 }  // namespace
 
 void append_frame(std::string& out, const Frame& frame) {
@@ -67,39 +80,77 @@ std::string encode(const HelloPayload& payload) {
   ByteWriter writer;
   writer.put(payload.version);
   writer.put(payload.nonce);
+  writer.put_text(payload.job);
   return writer.take();
 }
 
 bool decode(std::string_view bytes, HelloPayload& payload) {
   ByteReader reader(bytes);
-  return reader.get(payload.version) && reader.get(payload.nonce) && reader.is_at_end();
+  return reader.get(payload.version) && reader.get(payload.nonce) && reader.get_text(payload.job) &&
+         reader.is_at_end();
+}
+
+std::string encode(const MemberClaim& claim) {
+  ByteWriter writer;
+  put_claim(writer, claim);
+  return writer.take();
 }
 
 std::string encode(const ChallengePayload& payload) {
   ByteWriter writer;
   writer.put(payload.nonce);
   writer.put(payload.proof);
+  put_claim(writer, payload.claim);
   return writer.take();
 }
 
 bool decode(std::string_view bytes, ChallengePayload& payload) {
   ByteReader reader(bytes);
-  return reader.get(payload.nonce) && reader.get(payload.proof) && reader.is_at_end();
+  return reader.get(payload.nonce) && reader.get(payload.proof) && get_claim(reader, payload.claim) &&
+         reader.is_at_end();
 }
 
 std::string encode(const ProofPayload& payload) {
   ByteWriter writer;
   writer.put(payload.proof);
-  writer.put(payload.claim.rank);
-  writer.put(payload.claim.size);
-  writer.put_text(payload.claim.build_id);
+  put_claim(writer, payload.claim);
   return writer.take();
 }
 
 bool decode(std::string_view bytes, ProofPayload& payload) {
   ByteReader reader(bytes);
-  return reader.get(payload.proof) && reader.get(payload.claim.rank) && reader.get(payload.claim.size) &&
-         reader.get_text(payload.claim.build_id) && reader.is_at_end();
+  return reader.get(payload.proof) && get_claim(reader, payload.claim) && reader.is_at_end();
+}
+
+std::string encode(const ArrivedPayload& payload) {
+  ByteWriter writer;
+  for (const MemberClaim& claim : payload.claims) put_claim(writer, claim);
+  return writer.take();
+}
+
+bool decode(std::string_view bytes, ArrivedPayload& payload) {
+  ByteReader reader(bytes);
+  payload.claims.clear();
+  while (!reader.is_at_end()) {
+    if (!get_claim(reader, payload.claims.emplace_back())) return false;
+  }
+  return true;
+}
+
+std::string encode(const GonePayload& payload) {
+  ByteWriter writer;
+  writer.put(payload.rank);
+  writer.put(static_cast<std::uint8_t>(payload.is_dead ? 1 : 0));
+  writer.put_text(payload.text);
+  return writer.take();
+}
+
+bool decode(std::string_view bytes, GonePayload& payload) {
+  ByteReader reader(bytes);
+  std::uint8_t is_dead = 0;
+  if (!reader.get(payload.rank) || !reader.get(is_dead) || is_dead > 1) return false;
+  payload.is_dead = is_dead == 1;
+  return reader.get_text(payload.text) && reader.is_at_end();
 }
 
 std::string encode(const StatusPayload& payload) {
@@ -127,6 +178,27 @@ bool decode(std::string_view bytes, GatherPayload& payload) {
   if (!reader.get(payload.number)) return false;
   while (!reader.is_at_end()) {  // each value takes 4 bytes at least, so their number is bounded by the frame
     if (!reader.get_text(payload.values.emplace_back())) return false;
+  }
+  return true;
+}
+
+std::string encode(const EntriesPayload& payload) {
+  ByteWriter writer;
+  writer.put(payload.number);
+  for (const auto& [rank, value] : payload.entries) {
+    writer.put(rank);
+    writer.put_text(value);
+  }
+  return writer.take();
+}
+
+bool decode(std::string_view bytes, EntriesPayload& payload) {
+  ByteReader reader(bytes);
+  payload.entries.clear();
+  if (!reader.get(payload.number)) return false;
+  while (!reader.is_at_end()) {
+    auto& [rank, value] = payload.entries.emplace_back();
+    if (!reader.get(rank) || !reader.get_text(value)) return false;
   }
   return true;
 }

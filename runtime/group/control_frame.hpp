@@ -15,26 +15,29 @@
 
 namespace tutti {
 
+// "Up" is towards rank 0, "down" away from it.
 enum class FrameType : std::uint8_t {
-  hello = 1,      // member -> hub: HelloPayload
-  challenge,      // hub -> member: ChallengePayload
-  proof,          // member -> hub: ProofPayload
-  refused,        // hub -> member: StatusPayload; the connection ends
-  ready,          // hub -> member: StatusPayload whose message says who rank 0 is; every rank has joined
+  hello = 1,      // up: HelloPayload
+  challenge,      // down: ChallengePayload
+  proof,          // up: ProofPayload
+  refused,        // down, to `target`: StatusPayload; its connection ends
+  ready,          // down, to all: every rank has joined
   goodbye,        // either way: this rank leaves and is not dead
-  gather,         // member -> hub: GatherPayload with one value
-  gathered,       // hub -> member: GatherPayload with all values in rank order
-  gather_failed,  // hub -> member: GatherPayload without values, then why it can never complete
-  who,      // member -> hub: GatherPayload without values; who is missing? number 0 asks about the start
-  missing,  // hub -> member: GatherPayload with the names of the missing as one value
-  failure,  // member -> hub: please stamp; hub -> member: stamped: FailurePayload
-  message,  // member -> hub -> `target`: bytes of the layer above
+  arrived,        // up: ArrivedPayload: ranks below the sender that have proved themselves
+  gone,           // up: GonePayload: a rank below the sender has left or is dead
+  gather,         // up: EntriesPayload
+  gathered,       // down, to all: GatherPayload with all values in rank order
+  gather_failed,  // down, to all: GatherPayload with why it can never complete as one value
+  who,            // up: GatherPayload without values; who is missing? number 0 asks about the start
+  missing,        // down, to `target`: GatherPayload with the names of the missing as one value
+  failure,        // up: please stamp; down, to all: stamped: FailurePayload
+  message,        // to `target`: bytes of the layer above
 };
 inline constexpr FrameType kLastFrameType = FrameType::message;
 
 struct Frame {
   FrameType type = FrameType::hello;
-  std::int32_t source = 0;  // rank; set by the hub, which does not believe what members write here
+  std::int32_t source = 0;  // rank; whoever passes a frame up checks that it comes from there
   std::int32_t target = 0;  // rank
   std::string payload;
 };
@@ -64,25 +67,37 @@ class FrameParser {
 using Nonce = std::array<unsigned char, 32>;
 using Proof = std::array<unsigned char, 32>;
 
-inline constexpr std::uint32_t kControlProtocolVersion = 1;
+inline constexpr std::uint32_t kControlProtocolVersion = 2;
 
 struct HelloPayload {
   std::uint32_t version = kControlProtocolVersion;
   Nonce nonce{};
+  std::string job;  // that is looked for: at a port anybody may listen
 };
-struct ChallengePayload {
-  Nonce nonce{};
-  Proof proof{};  // the hub knows the secret
-};
-// Who the member claims to be. Covered by its proof.
+// Who a process claims to be. Covered by its proof.
 struct MemberClaim {
   std::int32_t rank = 0;
   std::int32_t size = 0;
+  std::int32_t pid = 0;
+  std::string host;  // for people
   std::string build_id;
+};
+struct ChallengePayload {
+  Nonce nonce{};
+  Proof proof{};  // the listener knows the secret
+  MemberClaim claim;
 };
 struct ProofPayload {
   Proof proof{};
   MemberClaim claim;
+};
+struct ArrivedPayload {
+  std::vector<MemberClaim> claims;
+};
+struct GonePayload {
+  std::int32_t rank = 0;
+  bool is_dead = false;  // otherwise it has left in peace
+  std::string text;
 };
 struct StatusPayload {
   StatusCode code = StatusCode::ok;
@@ -91,6 +106,10 @@ struct StatusPayload {
 struct GatherPayload {
   std::uint64_t number = 0;
   std::vector<std::string> values;
+};
+struct EntriesPayload {
+  std::uint64_t number = 0;
+  std::vector<std::pair<std::int32_t, std::string>> entries;  // rank, value
 };
 struct FailurePayload {
   std::uint64_t group = 0;      // 0: `dead_rank` is gone
@@ -103,20 +122,29 @@ struct FailurePayload {
 std::string encode(const HelloPayload& payload);
 std::string encode(const ChallengePayload& payload);
 std::string encode(const ProofPayload& payload);
+std::string encode(const ArrivedPayload& payload);
+std::string encode(const GonePayload& payload);
 std::string encode(const StatusPayload& payload);
 std::string encode(const GatherPayload& payload);
+std::string encode(const EntriesPayload& payload);
 std::string encode(const FailurePayload& payload);
 
 // Each takes exactly what its encode wrote; false for anything else (short, long, lengths that do not fit).
 bool decode(std::string_view bytes, HelloPayload& payload);
 bool decode(std::string_view bytes, ChallengePayload& payload);
 bool decode(std::string_view bytes, ProofPayload& payload);
+bool decode(std::string_view bytes, ArrivedPayload& payload);
+bool decode(std::string_view bytes, GonePayload& payload);
 bool decode(std::string_view bytes, StatusPayload& payload);
 bool decode(std::string_view bytes, GatherPayload& payload);
+bool decode(std::string_view bytes, EntriesPayload& payload);
 bool decode(std::string_view bytes, FailurePayload& payload);
 
-// Sequential writer and reader of integers (native byte order: control connections never leave the node) and
-// strings with a length in front. The layer above uses them for its messages.
+// The claim alone, as the proofs cover it.
+std::string encode(const MemberClaim& claim);
+
+// Sequential writer and reader of integers (native byte order, as all nodes of a job have one build; another
+// order makes the version of the first frame unknown) and strings with a length in front. The layer above uses them for its messages.
 class ByteWriter {
  public:
   template <class T>

@@ -39,14 +39,12 @@ Result<Nonce> make_nonce() {
   return nonce;
 }
 
-Proof prove_hub(std::string_view secret, const Nonce& member, const Nonce& hub) {
-  return authenticate(secret, "hub", member, hub, {});
+Proof prove_hub(std::string_view secret, const Nonce& member, const Nonce& hub, const MemberClaim& claim) {
+  return authenticate(secret, "hub", member, hub, encode(claim));
 }
 
 Proof prove_member(std::string_view secret, const Nonce& member, const Nonce& hub, const MemberClaim& claim) {
-  ProofPayload bare;  // the proof itself stays zero
-  bare.claim = claim;
-  return authenticate(secret, "member", member, hub, encode(bare));
+  return authenticate(secret, "member", member, hub, encode(claim));
 }
 
 bool is_equal(const Proof& a, const Proof& b) { return sodium_memcmp(a.data(), b.data(), a.size()) == 0; }

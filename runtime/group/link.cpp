@@ -1,11 +1,14 @@
-// Unix sockets of control connections. Knows no rank and no protocol state.
+// Unix and TCP sockets of control connections. Knows no rank and no protocol state.
 #include "runtime/group/link.hpp"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -31,6 +34,12 @@ Status system_error(const char* what, const std::string& name) {
   return internal_error(fmt::format("{} for abstract socket @{}: {}", what, name, std::strerror(errno)));
 }
 
+Status describe_end(int error) {
+  const bool is_silent = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+  return Status(is_silent ? StatusCode::timeout : StatusCode::peer_failed,
+                fmt::format("connection lost ({})", std::strerror(error)));
+}
+
 int make_socket() { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
 
 }  // namespace
@@ -41,7 +50,8 @@ Link::Link(Link&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       parser_(std::move(other.parser_)),
       out_(std::move(other.out_)),
-      sent_(other.sent_) {}
+      sent_(other.sent_),
+      broken_(std::move(other.broken_)) {}
 
 Link& Link::operator=(Link&& other) noexcept {
   if (this != &other) {
@@ -50,6 +60,7 @@ Link& Link::operator=(Link&& other) noexcept {
     parser_ = std::move(other.parser_);
     out_ = std::move(other.out_);
     sent_ = other.sent_;
+    broken_ = std::move(other.broken_);
   }
   return *this;
 }
@@ -69,7 +80,7 @@ Status Link::flush() {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return {};
     } else if (errno != EINTR) {
-      return Status(StatusCode::peer_failed, fmt::format("connection lost ({})", std::strerror(errno)));
+      return broken_ = describe_end(errno);
     }
   }
   out_.clear();
@@ -83,9 +94,9 @@ Status Link::receive(std::vector<Frame>& frames) {
   while ((got = ::recv(fd_, bytes.data(), bytes.size(), 0)) < 0 && errno == EINTR) {
   }
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return {};
-  if (got == 0) return Status(StatusCode::peer_failed, "connection closed");
-  if (got < 0)
-    return Status(StatusCode::peer_failed, fmt::format("connection lost ({})", std::strerror(errno)));
+  // The kernel tells an error once: if writing met it, reading finds an end only.
+  if (got == 0) return broken_ ? Status(StatusCode::peer_failed, "connection closed") : broken_;
+  if (got < 0) return describe_end(errno);
   parser_.feed({bytes.data(), static_cast<std::size_t>(got)});
   for (;;) {
     Result<std::optional<Frame>> frame = parser_.next();
@@ -141,6 +152,59 @@ bool is_same_user(int fd, int* pid) {
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) return false;
   if (pid != nullptr) *pid = credentials.pid;
   return credentials.uid == ::geteuid();
+}
+
+Result<int> listen_at(const SocketAddress& address) {
+  const auto error = [&](const char* what) {
+    return internal_error(fmt::format("{} for {}: {}", what, address.to_text(), std::strerror(errno)));
+  };
+  const int fd = ::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return error("socket");
+  const int off = 0;
+  if (address.family() == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.bytes) != 0 ||
+      ::listen(fd, SOMAXCONN) != 0) {
+    const Status status = errno == EADDRINUSE
+                              ? Status(StatusCode::resource_exhausted,
+                                       fmt::format("port {} is taken", address.port()))
+                              : error("bind");
+    ::close(fd);
+    return status;
+  }
+  return fd;
+}
+
+Result<int> start_connect(const SocketAddress& address) {
+  const int fd = ::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd >= 0) {
+    const int on = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (::connect(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.bytes) == 0 ||
+        errno == EINPROGRESS) {
+      return fd;
+    }
+  }
+  const Status status = unsupported(fmt::format("{}: {}", address.to_text(), std::strerror(errno)));
+  if (fd >= 0) ::close(fd);
+  return status;
+}
+
+int connect_error(int fd) {
+  int error = 0;
+  socklen_t bytes = sizeof error;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 ? error : errno;
+}
+
+void limit_silence(int fd, std::chrono::milliseconds silence) {
+  const auto set = [fd](int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); };
+  constexpr int kProbes = 3;
+  const int pause = std::max(1, static_cast<int>(silence.count() / 1000 / (kProbes + 1)));
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, pause);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, pause);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(silence.count()));
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
 }
 
 }  // namespace tutti

@@ -157,9 +157,9 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   return settings;
 }
 
-WaitPolicy WorldSettings::wait_policy(int local_size, int cpu_count) const {
+WaitPolicy WorldSettings::wait_policy(int rank_count, int cpu_count) const {
   WaitPolicy policy;
-  if (local_size > cpu_count) {
+  if (rank_count > cpu_count) {
     policy.spin_polls = kOutnumberedSpins;
     policy.line_polls = 1;
   }

@@ -40,9 +40,9 @@ struct WorldSettings {
   // What all ranks must have equal, as (variable, text): compared when a world is made.
   std::vector<std::pair<std::string, std::string>> contract;
 
-  // How a thread waits when `local_size` ranks share `cpu_count` CPUs: without spinning if they outnumber
+  // How a thread waits when `rank_count` ranks share `cpu_count` CPUs: without spinning if they outnumber
   // them.
-  WaitPolicy wait_policy(int local_size, int cpu_count) const;
+  WaitPolicy wait_policy(int rank_count, int cpu_count) const;
 };
 
 // Errors: invalid_argument naming the variable, what it was given and what was expected.

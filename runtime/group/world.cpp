@@ -148,10 +148,14 @@ Status WorldState::agree(std::string_view build_id) {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
   is_one_process_ = true;
+  const int machine = info().machine_of_rank[static_cast<std::size_t>(info().rank)];
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     if (!decode((*all)[rank], cards[rank]))
       return internal_error(fmt::format("the card of rank {} is malformed", rank));
-    CPU_OR(&cpus, &cpus, &cards[rank].cpus);
+    if (info().machine_of_rank[rank] == machine) {
+      CPU_OR(&cpus, &cpus, &cards[rank].cpus);
+      ++rank_count_here_;
+    }
     is_one_process_ = is_one_process_ && cards[rank].process == mine.process;
     domains_.ranks.push_back(cards[rank].domains);
   }
@@ -183,7 +187,7 @@ Status WorldState::open_transports(bool is_one_process) {
   if (transports.empty()) return unsupported(fmt::format("no transport can be used here ({})", reasons));
   TUTTI_RETURN_IF_ERROR(swapped);
   Engine::Options options;
-  options.waiting = settings_.wait_policy(info().local_size, cpu_count_);
+  options.waiting = settings_.wait_policy(rank_count_here_, cpu_count_);
   options.on_stall = [this](const Stall& stall) { on_stall(stall); };
   engine_ = std::make_unique<Engine>(std::move(transports), std::move(options));
   return {};

@@ -104,7 +104,9 @@ class WorldState final : private ControlListener {
   unsigned fork_generation_;
   std::uint32_t contract_hash_ = 0;
   WorldDomains domains_;
+  // Of this machine, which may hold several nodes.
   int cpu_count_ = 1;
+  int rank_count_here_ = 0;
   bool is_one_process_ = false;
   std::vector<PeerAddress> peers_;
   std::unique_ptr<Engine> engine_;

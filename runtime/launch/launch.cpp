@@ -10,6 +10,8 @@
 #include <charconv>
 #include <utility>
 
+#include "runtime/base/network.hpp"
+
 namespace tutti {
 namespace {
 

@@ -25,6 +25,9 @@ void check_frame(const Frame& frame) {
   check_payload<ProofPayload>(frame.payload);
   check_payload<StatusPayload>(frame.payload);
   check_payload<GatherPayload>(frame.payload);
+  check_payload<ArrivedPayload>(frame.payload);
+  check_payload<GonePayload>(frame.payload);
+  check_payload<EntriesPayload>(frame.payload);
   check_payload<FailurePayload>(frame.payload);
 }
 

@@ -29,7 +29,7 @@ std::string fresh_name() {
 
 ControlOptions options_of(const std::string& name, int rank, int size) {
   ControlOptions options;
-  options.meeting_point = name;
+  options.root_name = options.job = name;
   options.secret = "the secret";
   options.build_id = "build 1";
   options.rank = rank;
@@ -167,11 +167,13 @@ TEST_CASE("strangers that write nonsense, nothing or half a frame do not disturb
   auto first = open_async(options_of(name, 0, 2));
   std::vector<int> strangers;
   std::string half;
-  append_frame(half, Frame{FrameType::hello, 1, 0, encode(HelloPayload{})});
+  HelloPayload hello;
+  hello.job = name;
+  append_frame(half, Frame{FrameType::hello, 1, 0, encode(hello)});
   std::string early_proof;
   append_frame(early_proof, Frame{FrameType::proof, 1, 0, encode(ProofPayload{})});
   std::string forged = half;
-  append_frame(forged, Frame{FrameType::proof, 1, 0, encode(ProofPayload{{}, MemberClaim{1, 2, "build 1"}})});
+  append_frame(forged, Frame{FrameType::proof, 1, 0, encode(ProofPayload{{}, MemberClaim{1, 2, 0, "", "build 1"}})});
   const std::string bomb = half.substr(0, 4) + std::string("\xff\xff\xff\xff", 4) + std::string(8, '\0');
   for (const std::string& bytes : {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"), half.substr(0, 20),
                                    early_proof, forged, bomb, std::string(5000, '\0')}) {

@@ -84,30 +84,40 @@ TEST_CASE("the header alone refuses what is no frame") {
 }
 
 TEST_CASE("payloads take exactly what was encoded") {
-  check_every_truncation(HelloPayload{});
-  check_every_truncation(ChallengePayload{});
-  check_every_truncation(ProofPayload{{}, MemberClaim{2, 3, "build"}});
+  check_every_truncation(HelloPayload{1, {}, "job"});
+  check_every_truncation(ChallengePayload{{}, {}, MemberClaim{0, 3, 12, "host", "build"}});
+  check_every_truncation(ProofPayload{{}, MemberClaim{2, 3, 12, "host", "build"}});
   check_every_truncation(StatusPayload{StatusCode::timeout, "late"});
+  check_every_truncation(GonePayload{4, true, "gone"});
   check_every_truncation(FailurePayload{1, 2, 3, StatusCode::peer_failed, "gone"});
   GatherPayload gather;
   REQUIRE(decode(encode(GatherPayload{7, {"a", "", "ccc"}}), gather));
   CHECK(gather.number == 7);
   CHECK(gather.values == std::vector<std::string>{"a", "", "ccc"});
   CHECK_FALSE(decode(std::string(8, '\0') + std::string(4, '\xff'), gather));  // a length without bytes
+  EntriesPayload entries;
+  REQUIRE(decode(encode(EntriesPayload{7, {{2, "a"}, {0, ""}}}), entries));
+  CHECK(entries.entries == decltype(entries.entries){{2, "a"}, {0, ""}});
+  CHECK_FALSE(decode(encode(EntriesPayload{7, {{2, "a"}}}) + "x", entries));
+  ArrivedPayload arrived;
+  REQUIRE(decode(encode(ArrivedPayload{{MemberClaim{1, 2, 3, "h", "b"}, MemberClaim{}}}), arrived));
+  CHECK(arrived.claims.size() == 2);
+  CHECK(arrived.claims[0].host == "h");
+  CHECK_FALSE(decode(encode(arrived) + "x", arrived));
   StatusPayload status;
   CHECK_FALSE(decode(std::string("\x63") + std::string(4, '\0'), status));  // no such code
 }
 
 TEST_CASE("a proof depends on secret, role, both nonces and the whole claim") {
   const Nonce a = *make_nonce(), b = *make_nonce();
-  const MemberClaim claim{1, 2, "build"};
+  const MemberClaim claim{1, 2, 5, "host", "build"};
   const Proof good = prove_member("secret", a, b, claim);
   CHECK(is_equal(good, prove_member("secret", a, b, claim)));
   CHECK_FALSE(is_equal(good, prove_member("Secret", a, b, claim)));
   CHECK_FALSE(is_equal(good, prove_member("", a, b, claim)));
   CHECK_FALSE(is_equal(good, prove_member("secret", b, a, claim)));
-  CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{0, 2, "build"})));
-  CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{1, 3, "build"})));
-  CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{1, 2, "other"})));
-  CHECK_FALSE(is_equal(prove_hub("secret", a, b), prove_member("secret", a, b, MemberClaim{})));
+  CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{0, 2, 5, "host", "build"})));
+  CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{1, 3, 5, "host", "build"})));
+  CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{1, 2, 5, "host", "other"})));
+  CHECK_FALSE(is_equal(prove_hub("secret", a, b, claim), prove_member("secret", a, b, claim)));
 }

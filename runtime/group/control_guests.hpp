@@ -1,0 +1,90 @@
+// The connections from below: lets in who proves to belong to the job, refuses everybody else with a reason.
+// Knows no route, and of the frames of those who have joined only whom they come from.
+//
+// Everything is non-blocking and bounded, for the sockets can be reached by any process of the machine or the
+// network: on the unix socket another user's connection is closed unread, a stranger has few bytes and seconds,
+// and their number is limited.
+#pragma once
+
+#include <poll.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/group/control_channel.hpp"
+#include "runtime/group/link.hpp"
+
+namespace tutti {
+
+struct Guest {
+  enum class Stage : std::uint8_t { hello, proof, joined, leaving };
+  Link link;
+  Stage stage = Stage::hello;
+  bool is_remote = false;  // came by TCP
+  SocketAddress address;   // of a remote one
+  MemberClaim claim;       // once it has joined
+  Nonce member_nonce{};
+  Nonce nonce{};
+  Clock::time_point until;  // all stages but joined
+};
+
+class ControlGuests {
+ public:
+  class Owner {
+   public:
+    // Whether a process that has proved itself may join. Errors: refused.
+    virtual Status check(const MemberClaim& claim) = 0;
+    virtual void on_joined(Guest& guest) = 0;
+    virtual void on_frame(Guest& guest, Frame frame) = 0;
+    // The connection of one that had joined is gone; the guest is removed after the call.
+    virtual void on_lost(Guest& guest, const Status& why) = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  ControlGuests(const ControlOptions& options, const MemberClaim& own_claim, Owner& owner)
+      : options_(options), own_claim_(own_claim), owner_(owner) {}
+
+  void listen(int fd, bool is_remote) { doors_.push_back({Link(fd), is_remote}); }
+  bool is_listening() const { return !doors_.empty(); }
+  void stop_listening() { doors_.clear(); }
+
+  // poll(2): what to wait for, then what came of it, as one span of the same length.
+  std::size_t append_fds(std::vector<pollfd>& fds);
+  void serve(std::span<const pollfd> fds);
+  bool has_limit() const;  // something ends by time
+  void drop_expired();
+
+  void refuse(Guest& guest, const Status& why);
+  void send_to_all(const Frame& frame);
+  // After this what a guest says is ignored until it closes the connection.
+  void dismiss_all() {
+    for (const auto& guest : guests_) dismiss(*guest);
+  }
+  // Writes what is left for everybody, and closes.
+  void finish(Clock::time_point until);
+
+ private:
+  struct Door {
+    Link listener;
+    bool is_remote = false;
+  };
+
+  void accept(const Door& door);
+  void serve(Guest& guest);
+  void on_stranger_frame(Guest& guest, const Frame& frame);
+  void on_proof(Guest& guest, const Frame& frame);
+  void dismiss(Guest& guest);
+
+  const ControlOptions& options_;
+  const MemberClaim& own_claim_;
+  Owner& owner_;
+  std::vector<Door> doors_;
+  std::vector<std::unique_ptr<Guest>> guests_;
+  bool may_accept_ = true;
+};
+
+}  // namespace tutti

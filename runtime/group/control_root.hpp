@@ -1,0 +1,67 @@
+// What rank 0 alone keeps of a world: who has arrived, what is being gathered, which causes are stamped.
+// Knows no connection: frames go out through a router, and it has no meaning for the messages it does not see.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/group/control_frame.hpp"
+
+namespace tutti {
+
+// The way to the ranks of the world, our own included.
+class ControlRouter {
+ public:
+  virtual void send_to(int rank, const Frame& frame) = 0;
+  virtual void send_to_all(const Frame& frame) = 0;
+
+ protected:
+  ~ControlRouter() = default;
+};
+
+class ControlRoot {
+ public:
+  ControlRoot(int size, ControlRouter& router)
+      : router_(router), places_(static_cast<std::size_t>(size)) {}
+
+  // Whether a process that has proved itself may have its rank. Errors: refused.
+  Status check(const MemberClaim& claim) const;
+  void admit(const MemberClaim& claim);
+  bool is_complete() const { return present_count_ == places_.size(); }
+  std::vector<int> absent_ranks() const;
+
+  // Before all have arrived the place becomes free again; afterwards the death is told to all, as `text` says.
+  void on_gone(int rank, bool is_dead, const std::string& text);
+  void on_gather(const EntriesPayload& payload);
+  void on_who(int source, std::uint64_t number);
+  void on_failure_request(FailurePayload failure);
+
+ private:
+  enum class Presence : std::uint8_t { absent, present, departed, dead };
+  struct Place {
+    Presence presence = Presence::absent;
+    std::string who;    // "pid 12 on node1"
+    std::string cause;  // of death
+  };
+  struct Gather {
+    std::vector<std::optional<std::string>> values;
+    std::size_t arrived = 0;
+    bool is_failed = false;
+  };
+
+  void settle(std::uint64_t number, Gather& gather);
+  std::vector<int> ranks_not_in(const Gather& gather) const;
+  int size() const { return static_cast<int>(places_.size()); }
+
+  ControlRouter& router_;
+  std::vector<Place> places_;
+  std::size_t present_count_ = 0;
+  bool was_complete_ = false;
+  std::map<std::uint64_t, Gather> gathers_;
+  std::map<std::uint64_t, FailurePayload> stamped_;  // by group
+};
+
+}  // namespace tutti

@@ -1,0 +1,342 @@
+// Meeting points of jobs. Knows no protocol of the connections that follow; see meeting.hpp.
+#include "runtime/group/meeting.hpp"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sodium.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "runtime/group/exchange.hpp"
+#include "runtime/group/link.hpp"
+
+namespace tutti {
+namespace {
+
+// Below the range from which Linux takes ports for outgoing connections.
+constexpr std::uint16_t kFirstPort = 20000, kPortCount = 12000;
+constexpr std::size_t kPortCandidates = 16;
+
+// How often this process has joined that job as that rank. Worlds that follow each other get names
+// of their own, so that a fast rank cannot run into the world that a slow one is still leaving.
+std::uint64_t next_world_number(const std::string& job, int rank) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, int>, std::uint64_t> numbers;
+  const std::lock_guard lock(mutex);
+  return numbers[{job, rank}]++;
+}
+
+std::string hash_text(std::string_view text) {
+  std::array<unsigned char, 16> hash{};
+  crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+                     nullptr, 0);
+  return fmt::format("{:02x}", fmt::join(hash, ""));
+}
+
+std::string node_of(const Environment& environment, int launcher_node) {
+  std::string node = node_identity(environment);
+  if (launcher_node >= 0) node += fmt::format("#{}", launcher_node);
+  return node;
+}
+
+// -- rank 0 -------------------------------------------------------------------------------------------------
+
+struct Listening {
+  std::vector<int> sockets;
+  std::vector<SocketAddress> addresses;  // what to tell the others
+};
+
+SocketAddress wildcard(int family) {
+  SocketAddress any;
+  any.storage.ss_family = static_cast<sa_family_t>(family);
+  any.bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  return any;
+}
+
+Result<std::uint16_t> port_of(int fd) {
+  SocketAddress bound;
+  bound.bytes = sizeof bound.storage;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&bound.storage), &bound.bytes) != 0)
+    return internal_error(fmt::format("getsockname: {}", std::strerror(errno)));
+  return bound.port();
+}
+
+// Without a setting at every address of the machine, whichever way the others come; with one, only at those that it names. 
+Result<Listening> listen_at_port(const std::vector<Interface>& interfaces, bool is_everywhere, std::uint16_t port) {
+  Listening listening;
+  std::vector<SocketAddress> doors;
+  if (is_everywhere) {
+    doors = {wildcard(AF_INET6)};
+  } else {
+    for (const Interface& interface : interfaces) doors.push_back(interface.address);
+  }
+  for (std::size_t i = 0; i < doors.size(); ++i) {
+    Result<int> fd = listen_at(doors[i].with_port(port));
+    if (!fd && is_everywhere && fd.status().code() != StatusCode::resource_exhausted)
+      fd = listen_at(wildcard(AF_INET).with_port(port));  // a kernel without IPv6
+    if (!fd) {
+      for (const int open : listening.sockets) ::close(open);
+      return fd.status();
+    }
+    listening.sockets.push_back(*fd);
+    const Result<std::uint16_t> bound = port_of(*fd);
+    if (!bound) return bound.status();
+    port = *bound;  // the same at all addresses
+  }
+  for (const Interface& interface : interfaces) listening.addresses.push_back(interface.address.with_port(port));
+  return listening;
+}
+
+Result<Listening> listen_at_any(const std::vector<Interface>& interfaces, bool is_everywhere,
+                                const std::vector<std::uint16_t>& ports) {
+  Status last;
+  for (const std::uint16_t port : ports) {
+    Result<Listening> listening = listen_at_port(interfaces, is_everywhere, port);
+    if (listening) return listening;
+    last = listening.status();
+  }
+  return last.with_context("rank 0 cannot listen for ranks of other nodes");
+}
+
+// -- addresses ----------------------------------------------------------------------------------------------
+
+std::string join_addresses(const std::vector<SocketAddress>& addresses) {
+  std::string text;
+  for (const SocketAddress& address : addresses) text += (text.empty() ? "" : " ") + address.to_text();
+  return text;
+}
+
+Result<std::vector<SocketAddress>> split_addresses(std::string_view text) {
+  std::vector<SocketAddress> addresses;
+  while (!text.empty()) {
+    const std::size_t space = text.find(' ');
+    const Result<SocketAddress> address = parse_socket_address(text.substr(0, space));
+    if (!address) return address.status();
+    addresses.push_back(*address);
+    text = space == std::string_view::npos ? std::string_view() : text.substr(space + 1);
+  }
+  return addresses;
+}
+
+// "node7", "10.0.0.1,10.1.0.1" or "node7:4711" (a port that only this job uses).
+struct HostSetting {
+  std::vector<std::string> hosts;
+  std::uint16_t port = 0;
+};
+
+HostSetting parse_host_setting(std::string_view text) {
+  HostSetting setting;
+  const std::size_t colon = text.rfind(':');
+  const bool has_port = colon != std::string_view::npos && (text.find(':') == colon || text[colon - 1] == ']');
+  if (has_port) {
+    const std::string_view digits = text.substr(colon + 1);
+    std::from_chars(digits.data(), digits.data() + digits.size(), setting.port);
+    text = text.substr(0, colon);
+  }
+  while (!text.empty()) {
+    const std::size_t comma = text.find(',');
+    std::string host(text.substr(0, comma));
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+    if (!host.empty()) setting.hosts.push_back(std::move(host));
+    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+  }
+  return setting;
+}
+
+std::vector<std::uint16_t> ports_of(const HostSetting& setting, const Meeting& meeting) {
+  if (setting.port == 0) return candidate_ports(meeting.job);
+  return {setting.port};
+}
+
+Result<std::vector<SocketAddress>> find_hosts(const HostSetting& setting, const std::vector<std::uint16_t>& ports) {
+  std::vector<SocketAddress> addresses;
+  Status last;
+  for (const std::string& host : setting.hosts) {
+    const Result<std::vector<SocketAddress>> found = resolve_host(host);
+    if (!found) {
+      last = found.status();
+      continue;
+    }
+    for (const SocketAddress& address : *found) {
+      for (const std::uint16_t port : ports) addresses.push_back(address.with_port(port));
+    }
+  }
+  if (addresses.empty()) return last;
+  return addresses;
+}
+
+// -- the three ways -----------------------------------------------------------------------------------------
+
+struct Network {
+  std::vector<Interface> interfaces;  // that TUTTI_IFACE leaves
+  bool is_everywhere = true;
+};
+
+Result<Network> find_network(const Environment& environment) {
+  const auto all = list_interfaces();
+  if (!all) return all.status();
+  const auto setting = get_text(environment, "TUTTI_IFACE");
+  if (!setting) return setting.status();
+  auto selected = select_interfaces(*all, setting->value_or(""));
+  if (!selected) return selected.status().with_context(fmt::format("TUTTI_IFACE='{}'", setting->value_or("")));
+  return Network{*std::move(selected), !setting->has_value()};
+}
+
+// The program's exchange tells everybody everything: nodes, the job's id and where rank 0 listens.
+Status meet_by_exchange(Exchange& exchange, const Environment& environment, Clock::time_point deadline,
+                        Meeting& meeting) {
+  const Result<Network> network = find_network(environment);
+  if (!network) return network.status();
+  meeting.node = node_of(environment, -1);
+  std::string unique_id;
+  Listening listening;
+  if (exchange.rank() == 0) {
+    Result<std::string> made = new_unique_id();
+    if (!made) return made.status();
+    unique_id = *std::move(made);
+    Result<Listening> opened = listen_at_any(network->interfaces, network->is_everywhere, {0});
+    if (!opened) return opened.status();
+    listening = *std::move(opened);
+  }
+  const auto stop_listening = [&listening] {
+    for (const int fd : listening.sockets) ::close(fd);
+  };
+  ByteWriter card;
+  card.put_text(meeting.node);
+  card.put_text(unique_id);
+  card.put_text(join_addresses(listening.addresses));
+  const Result<std::vector<std::string>> cards = exchange.allgather(card.take(), deadline);
+  if (!cards) {
+    stop_listening();
+    return cards.status();
+  }
+  std::string first_node, first_id, first_addresses;
+  bool is_one_node = true;
+  for (int rank = 0; rank < exchange.size(); ++rank) {
+    ByteReader reader((*cards)[static_cast<std::size_t>(rank)]);
+    std::string node, id, addresses;
+    if (!reader.get_text(node) || !reader.get_text(id) || !reader.get_text(addresses)) {
+      stop_listening();
+      return invalid_argument(
+          fmt::format("the program's exchange: the bytes of rank {} did not arrive unchanged", rank));
+    }
+    if (rank == 0) {
+      first_node = node;
+      first_id = id;
+      first_addresses = addresses;
+    }
+    is_one_node = is_one_node && node == first_node;
+  }
+  Result<LaunchInfo> launch = launch_from_unique_id(first_id, exchange.rank(), exchange.size());
+  if (!launch) {
+    stop_listening();
+    return launch.status();
+  }
+  meeting.launch = *std::move(launch);
+  meeting.launch.launcher = "exchange";
+  meeting.job = fmt::format("{}/0", meeting.launch.job);
+  if (is_one_node) {
+    stop_listening();
+    return {};
+  }
+  meeting.listeners = std::move(listening.sockets);
+  meeting.find_root = [first_addresses] { return split_addresses(first_addresses); };
+  return {};
+}
+
+// Rank 0 tells the store where it listens, and the job's secret if it has none yet.
+Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting& meeting) {
+  LaunchInfo& launch = meeting.launch;
+  const std::string key = fmt::format("tutti/{}/root", meeting.job);
+  if (launch.rank == 0) {
+    Result<Listening> listening = listen_at_any(network.interfaces, network.is_everywhere, {0});
+    if (!listening) return listening.status();
+    meeting.listeners = listening->sockets;
+    if (launch.secret.empty()) {
+      const Result<std::string> fresh = new_unique_id();
+      if (!fresh) return fresh.status();
+      launch.secret = hash_text(*fresh) + hash_text(*fresh + "2");
+    }
+    Status told = launch.store->put(key, fmt::format("{}|{}", launch.secret, join_addresses(listening->addresses)));
+    if (told) told = launch.store->commit(deadline);
+    return told;
+  }
+  TUTTI_RETURN_IF_ERROR(launch.store->commit(deadline));
+  const Result<std::string> value = launch.store->get(key, deadline);
+  if (!value) return value.status();
+  const std::size_t bar = value->find('|');
+  if (bar == std::string::npos) return internal_error(fmt::format("{}: the value of rank 0 is malformed", key));
+  if (launch.secret.empty()) launch.secret = value->substr(0, bar);
+  meeting.find_root = [text = value->substr(bar + 1)] { return split_addresses(text); };
+  return {};
+}
+
+// Everybody knows the host of rank 0: it listens at the first free of a few ports that follow from the job.
+Status meet_by_address(const Network& network, Meeting& meeting) {
+  const HostSetting setting = parse_host_setting(meeting.launch.host);
+  const std::vector<std::uint16_t> ports = ports_of(setting, meeting);
+  if (meeting.launch.rank == 0) {
+    Result<Listening> listening = listen_at_any(network.interfaces, network.is_everywhere, ports);
+    if (!listening) return listening.status();
+    meeting.listeners = std::move(listening->sockets);
+  } else {
+    meeting.find_root = [setting, ports] { return find_hosts(setting, ports); };
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::uint16_t> candidate_ports(std::string_view job) {
+  std::array<unsigned char, 2 * kPortCandidates> hash{};
+  crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(job.data()), job.size(),
+                     nullptr, 0);
+  std::vector<std::uint16_t> ports;
+  for (std::size_t i = 0; i < kPortCandidates; ++i) {
+    const unsigned value = hash[2 * i] * 256U + hash[2 * i + 1];
+    ports.push_back(static_cast<std::uint16_t>(kFirstPort + value % kPortCount));
+  }
+  return ports;
+}
+
+Result<Meeting> arrange_meeting(const BootstrapOptions& options) {
+  const Clock::time_point deadline = Clock::now() + options.timeout;
+  Meeting meeting;
+  if (options.exchange != nullptr) {
+    const int size = options.exchange->size(), rank = options.exchange->rank();
+    if (size < 1 || rank < 0 || rank >= size) {
+      return invalid_argument(fmt::format("exchange: rank {} of {} is not a rank", rank, size));
+    }
+    TUTTI_RETURN_IF_ERROR(meet_by_exchange(*options.exchange, options.environment, deadline, meeting));
+    return meeting;
+  }
+  Result<LaunchInfo> launch = options.unique_id.empty()
+                                  ? detect_launch(options.environment)
+                                  : launch_from_unique_id(options.unique_id, options.rank, options.size);
+  if (!launch) return launch.status();
+  meeting.launch = *std::move(launch);
+  meeting.node = node_of(options.environment, meeting.launch.node);
+  meeting.job = fmt::format("{}/{}", meeting.launch.job, next_world_number(meeting.launch.job, meeting.launch.rank));
+  if (meeting.launch.size == 1) return meeting;
+  if (meeting.launch.store == nullptr && !meeting.launch.may_span_nodes()) return meeting;
+  const Result<Network> network = find_network(options.environment);
+  if (!network) return network.status();
+  if (meeting.launch.store != nullptr) {
+    TUTTI_RETURN_IF_ERROR(meet_by_store(*network, deadline, meeting));
+  } else if (meeting.launch.secret.empty()) {
+    meeting.closed_because = "no TUTTI_SECRET is set, which ranks of other nodes would have to prove";
+  } else if (meeting.launch.host.empty()) {
+    meeting.closed_because = "nothing says where rank 0 is (TUTTI_ADDRESS)";
+  } else {
+    TUTTI_RETURN_IF_ERROR(meet_by_address(*network, meeting));
+  }
+  return meeting;
+}
+
+}  // namespace tutti

@@ -1,0 +1,35 @@
+// Where the ranks of a job meet before they know each other: what rank 0 listens at and how the others learn
+// it, by the launcher's store, an address in the environment, or the program's exchange.
+// Knows no protocol of the connections that follow, and no transport.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/network.hpp"
+#include "runtime/group/bootstrap.hpp"
+
+namespace tutti {
+
+struct Meeting {
+  LaunchInfo launch;
+  std::string job;   // launch.job and the number of this world among those of the job
+  std::string node;  // node_identity() and the launcher's own number of the node
+  // Rank 0: listening TCP sockets; owned by whoever takes the meeting.
+  std::vector<int> listeners;
+  // The others: where rank 0 may listen. Null for a job of one node. May ask name servers; an error may
+  // pass.
+  std::function<Result<std::vector<SocketAddress>>()> find_root;
+  // Why ranks of other nodes could not join; empty if they can, or if there are none.
+  std::string closed_because;
+};
+
+// Finds out who we are, and as rank 0 listens. Blocks where launcher or program need all ranks for it. Errors: those of
+// detect_launch(), invalid_argument for a TUTTI_IFACE that fits nothing, timeout, and those of the program's exchange.
+Result<Meeting> arrange_meeting(const BootstrapOptions& options);
+
+// The ports at which rank 0 of a job may listen if nobody can tell which it got, in order of preference.
+std::vector<std::uint16_t> candidate_ports(std::string_view job);
+
+}  // namespace tutti
