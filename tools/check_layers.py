@@ -41,6 +41,7 @@ ALLOWED = [
     ("topology/**", ["runtime/base/**"]),
     # A registry is the one file that knows every plug-in, and it knows nothing of one but how to make it.
     ("transports/registry.*", ["runtime/base/**", "transports/*", "transports/*/plugin.hpp"] + sorted(GENERATED)),
+    ("transports/module.*", ["runtime/base/**", "transports/*"] + sorted(GENERATED)),
     ("transports/*", ["runtime/base/**"]),
     # What the memory family shares: inproc and shm are the same transport over two kinds of mapping.
     ("transports/inproc/**", ["runtime/base/**", "transports/*", "transports/memory/**"]),

@@ -1,4 +1,4 @@
-// What a caller may set on the memory transports, and the two constructors' shared vocabulary.
+// What a caller may set on transports, and the shared vocabulary of the memory transports' two constructors.
 // Knows no configuration variable: whoever reads TUTTI_* fills these in.
 #pragma once
 
@@ -49,6 +49,13 @@ struct ShmOptions {
   std::string node_id;
   // Ranks of one process that were given the same registry use one mapping of each other's memory.
   std::shared_ptr<memory::InstanceRegistry> registry;
+};
+
+// Everything that any transport may be told.
+struct TransportSettings {
+  MemoryOptions memory;
+  std::string node_id;      // ShmOptions::node_id
+  std::string module_path;  // folders to look for modules in, separated by colons; empty: the usual ones
 };
 
 }  // namespace tutti

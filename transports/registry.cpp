@@ -1,4 +1,4 @@
-// Which transports are compiled in. Knows of each only how to make it.
+// Which transports were built. Knows of each only how to make it.
 #include "transports/registry.hpp"
 
 #include <fmt/format.h>
@@ -8,11 +8,9 @@
 #include "tutti_config.hpp"
 
 #include "transports/inproc/plugin.hpp"
+#include "transports/module.hpp"
 #if TUTTI_HAVE_TRANSPORT_SHM
 #include "transports/shm/plugin.hpp"
-#endif
-#if TUTTI_HAVE_TRANSPORT_UCX
-#include "transports/ucx/plugin.hpp"
 #endif
 
 namespace tutti {
@@ -21,7 +19,7 @@ namespace {
 constexpr std::array kEntries = {
     TransportEntry{"shm", TUTTI_REASON_TRANSPORT_SHM},
     TransportEntry{"inproc", TUTTI_REASON_TRANSPORT_INPROC},
-    TransportEntry{"ucx", TUTTI_REASON_TRANSPORT_UCX},
+    TransportEntry{"ucx", TUTTI_REASON_TRANSPORT_UCX, true},
 };
 
 // Ranks that are threads of this process find each other here, whichever world they belong to.
@@ -38,16 +36,18 @@ Result<std::unique_ptr<Transport>> make_transport(std::string_view name, const T
   std::string known;
   for (const TransportEntry& entry : kEntries) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
-    if (entry.name == name && !entry.missing.empty()) {
+    if (entry.name != name) continue;
+    if (!entry.missing.empty()) {
       return unsupported(fmt::format("transport {} is not in this build: {}", name, entry.missing));
     }
+    if (!entry.is_module) continue;
+    const Result<TransportMaker> maker = load_transport_module(name, module_folders(settings.module_path));
+    if (!maker) return maker.status();
+    return (*maker)(settings);
   }
   if (name == "inproc") return make_inproc_transport(process_fabric(), settings.memory);
 #if TUTTI_HAVE_TRANSPORT_SHM
   if (name == "shm") return make_shm_transport({settings.memory, settings.node_id, process_fabric()});
-#endif
-#if TUTTI_HAVE_TRANSPORT_UCX
-  if (name == "ucx") return make_ucx_transport();
 #endif
   return invalid_argument(fmt::format("there is no transport '{}'; known are {}", name, known));
 }

@@ -1,4 +1,4 @@
-// The list of transports: which are compiled in, and how one is made from settings.
+// The list of transports: which were built, and how one is made from settings.
 // The one place that knows every plug-in; knows nothing of one but how to make it.
 #pragma once
 
@@ -13,22 +13,18 @@
 
 namespace tutti {
 
-struct TransportSettings {
-  MemoryOptions memory;
-  std::string node_id;  // ShmOptions::node_id
-};
-
 struct TransportEntry {
   std::string_view name;
-  std::string_view missing;  // why it is not compiled in; empty if it is
+  std::string_view missing;  // why it was not built; empty if it was
+  bool is_module = false;    // loaded when it is asked for
 };
 
 // Every transport of this source tree, also those left out of this build.
 std::span<const TransportEntry> transport_entries();
 
 // Errors: invalid_argument for an unknown name, listing the known ones; unsupported with the reason if it is
-// not in this build or cannot work here; resource_exhausted. All inproc instances of a process belong to one
-// fabric.
+// not in this build, its module cannot be loaded, or it cannot work here; resource_exhausted. All inproc
+// instances of a process belong to one fabric.
 Result<std::unique_ptr<Transport>> make_transport(std::string_view name, const TransportSettings& settings);
 
 }  // namespace tutti

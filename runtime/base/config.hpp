@@ -68,6 +68,9 @@ inline constexpr Variable kVariables[] = {
      "transports to consider, in order of preference: shm,inproc,ucx"},
     {"TUTTI_IFACE", VariableType::text, "", "",
      "network interfaces to use, by name or network: eth0,ib0 or 10.0.0.0/24; ^docker0,lo is all but these"},
+    {"TUTTI_MODULE_PATH", VariableType::text, "", "",
+     "folders with the modules of transports, separated by colons (default: beside the library, and where it "
+     "was installed)"},
     {"TUTTI_SHM_BYTES", VariableType::size, "256m", "", "bound of the shared memory that one process takes"},
     {"TUTTI_SINGLE_COPY", VariableType::enumeration, "auto", "auto|off|on",
      "read peers' memory directly (process_vm_readv) where permitted; on also asks the kernel to let peers "

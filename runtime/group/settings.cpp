@@ -93,19 +93,6 @@ Result<std::vector<std::string>> read_transports(const Environment& environment)
   }
 }
 
-Status read_transport_settings(const Environment& environment, TransportSettings& settings) {
-  const auto bytes = get_size(environment, "TUTTI_SHM_BYTES");
-  if (!bytes) return bytes.status();
-  if (*bytes) settings.memory.staging_bytes = **bytes;
-  const auto single_copy = get_enum(environment, "TUTTI_SINGLE_COPY");
-  if (!single_copy) return single_copy.status();
-  settings.memory.single_copy = *single_copy == "on"    ? SingleCopy::on
-                                : *single_copy == "off" ? SingleCopy::off
-                                                        : SingleCopy::automatic;
-  settings.node_id = std::string(environment.find("TUTTI_NODE_ID").value_or(""));
-  return {};
-}
-
 Status read_hierarchy(const Environment& environment, WorldSettings& settings) {
   const auto text = get_text(environment, "TUTTI_HIERARCHY");
   if (!text) return text.status();
@@ -118,6 +105,21 @@ Status read_hierarchy(const Environment& environment, WorldSettings& settings) {
 }
 
 }  // namespace
+
+Result<TransportSettings> read_transport_settings(const Environment& environment) {
+  TransportSettings settings;
+  const auto bytes = get_size(environment, "TUTTI_SHM_BYTES");
+  if (!bytes) return bytes.status();
+  if (*bytes) settings.memory.staging_bytes = **bytes;
+  const auto single_copy = get_enum(environment, "TUTTI_SINGLE_COPY");
+  if (!single_copy) return single_copy.status();
+  settings.memory.single_copy = *single_copy == "on"    ? SingleCopy::on
+                                : *single_copy == "off" ? SingleCopy::off
+                                                        : SingleCopy::automatic;
+  settings.node_id = std::string(environment.find("TUTTI_NODE_ID").value_or(""));
+  settings.module_path = std::string(environment.find("TUTTI_MODULE_PATH").value_or(""));
+  return settings;
+}
 
 Result<WorldSettings> read_settings(const Environment& environment) {
   TUTTI_RETURN_IF_ERROR(check_values(environment));
@@ -134,7 +136,9 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   auto transports = read_transports(environment);
   if (!transports) return transports.status();
   settings.transports = *std::move(transports);
-  TUTTI_RETURN_IF_ERROR(read_transport_settings(environment, settings.transport));
+  auto transport = read_transport_settings(environment);
+  if (!transport) return transport.status();
+  settings.transport = *std::move(transport);
   const auto boards = get_flag(environment, "TUTTI_BOARDS");
   if (!boards) return boards.status();
   settings.uses_boards = *boards;

@@ -45,7 +45,8 @@ struct WorldSettings {
   WaitPolicy wait_policy(int rank_count, int cpu_count) const;
 };
 
-// Errors: invalid_argument naming the variable, what it was given and what was expected.
+// Errors of both: invalid_argument naming the variable, what it was given and what was expected.
+Result<TransportSettings> read_transport_settings(const Environment& environment);
 Result<WorldSettings> read_settings(const Environment& environment);
 
 }  // namespace tutti

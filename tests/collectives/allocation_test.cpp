@@ -11,10 +11,8 @@
 
 #include "tests/support/world.hpp"
 #include "transports/memory/arena.hpp"
+#include "transports/registry.hpp"
 #include "tutti/tutti.hpp"
-#if TUTTI_HAVE_TRANSPORT_UCX
-#include "transports/ucx/plugin.hpp"
-#endif
 
 namespace {
 
@@ -220,7 +218,7 @@ World make_world(const std::string& kind, std::uint32_t size) {
 // other here, so every slot of the group has its first turn in the first round.
 TEST_CASE("known signatures allocate nothing over UCX either", "[scheduler][allocation]") {
   World world(WorldTransport::inproc, 2, World::oversubscribed(),
-              [](std::unique_ptr<Transport>, std::uint32_t) { return *make_ucx_transport(); });
+              [](std::unique_ptr<Transport>, std::uint32_t) { return *make_transport("ucx", {}); });
   const std::string report = world.run([](Member& member) {
     Buffers buffers;
     std::string all;

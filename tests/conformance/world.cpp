@@ -22,11 +22,9 @@
 #include "tests/fault/faulty_transport.hpp"
 #include "transports/inproc/plugin.hpp"
 #include "transports/memory/instance.hpp"
+#include "transports/registry.hpp"
 #if TUTTI_HAVE_TRANSPORT_SHM
 #include "transports/shm/plugin.hpp"
-#endif
-#if TUTTI_HAVE_TRANSPORT_UCX
-#include "transports/ucx/plugin.hpp"
 #endif
 
 namespace tutti::test {
@@ -197,11 +195,7 @@ Result<std::unique_ptr<Transport>> make(const Setup& setup, const std::shared_pt
     }
     case Kind::ucx_threads:
     case Kind::ucx_processes:
-#if TUTTI_HAVE_TRANSPORT_UCX
-      return make_ucx_transport();
-#else
-      break;
-#endif
+      return make_transport("ucx", {});
   }
   return Status(StatusCode::internal, "this build has no such transport");
 }

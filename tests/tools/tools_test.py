@@ -298,6 +298,13 @@ def test_info(_folder):
     if "no hwloc" not in topology["detail"]:
         other = run("info", TUTTI_TOPOLOGY="synthetic:pack:2 l3:2 core:3 pu:2")
         expect("2 sockets x 6 cores x 2 PUs = 24 PUs" in other.stdout and "CPUs 0-23" in other.stdout, "another machine", other)
+    with tempfile.TemporaryDirectory() as empty:
+        hidden = run("info", TUTTI_MODULE_PATH=empty)
+        expect(hidden.returncode == 0 and "inproc: available" in hidden.stdout, "without modules the rest is as it was", hidden)
+        for name in ("ucx",):
+            if f"{name}: not available (left out" in result.stdout or f"{name}: not available (UCX 1.13" in result.stdout:
+                continue
+            expect(f"{name}: not available (libtutti_transport_{name}.so is in none of {empty})" in hidden.stdout, "no module", hidden)
     broken = run("info", TUTTI_TOPOLOGY="xml:/no/such/file")
     expect("topology: not available (TUTTI_TOPOLOGY='xml:/no/such/file'" in broken.stdout and "No such file" in broken.stdout, "no file", broken)
     expect({"version", "build", "compiler", "cpu", "transports", "backends", "algorithms", "default_rules"} <= set(info), "info --json")

@@ -12,6 +12,7 @@
 #include "runtime/base/config.hpp"
 #include "runtime/base/kernels.hpp"
 #include "runtime/base/version.hpp"
+#include "runtime/group/settings.hpp"
 #include "runtime/selection/impi_numbers.hpp"
 #include "tools/commands/arguments.hpp"
 #include "tools/commands/commands.hpp"
@@ -33,10 +34,11 @@ struct Part {
 
 std::vector<Part> list_transports() {
   std::vector<Part> parts;
+  const auto settings = read_transport_settings(Environment::of_process());
   for (const TransportEntry& entry : transport_entries()) {
     Part part{std::string(entry.name), std::string(entry.missing), ""};
     if (part.missing.empty()) {
-      const auto transport = make_transport(entry.name, {});
+      const auto transport = make_transport(entry.name, settings ? *settings : TransportSettings{});
       if (transport) {
         part.missing = (*transport)->caps().unavailable;
         part.detail = (*transport)->caps().detail;

@@ -44,8 +44,7 @@ ucs_log_func_rc_t on_message(const char*, unsigned, const char*, ucs_log_level_t
 }
 
 // Loading UCX installs its handlers for SIGSEGV and the like. How a program that links tutti crashes is its
-// own affair, also where no transport of this kind is ever made: so this is undone when the library is
-// loaded.
+// own affair, also where UCX then finds no device: so this is undone when the module is loaded.
 [[maybe_unused]] const bool kHasGivenSignalsBack = [] {
   if (is_set("UCX_HANDLE_ERRORS") || is_set("UCX_ERROR_SIGNALS")) return false;
   for (const int signal : {SIGILL, SIGBUS, SIGFPE, SIGSEGV}) ucs_debug_disable_signal(signal);

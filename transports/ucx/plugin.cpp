@@ -89,7 +89,7 @@ std::uint64_t random_id() {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> make_ucx_transport() {
+Result<std::unique_ptr<Transport>> make_ucx_transport(const TransportSettings&) {
   Result<std::unique_ptr<Worker>> worker = Worker::make();
   if (!worker) return worker.status().with_context("ucx");
   const Version version = library_version();
