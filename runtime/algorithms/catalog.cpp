@@ -28,7 +28,7 @@ Emit broadcast_linear, broadcast_binomial, broadcast_knomial, broadcast_chain, b
 Emit reduce_binomial, reduce_knomial, reduce_chain, reduce_circulant, reduce_double_binary_tree,
     reduce_rabenseifner, reduce_linear, reduce_direct, reduce_hierarchical;
 Emit gather_binomial, gather_linear, scatter_binomial, scatter_linear;
-Emit alltoall_linear, alltoall_pairwise, alltoall_bruck;
+Emit alltoall_linear, alltoall_pairwise, alltoall_bruck, alltoall_hierarchical;
 Emit barrier_dissemination, barrier_recursive_doubling, barrier_hierarchical;
 Emit scan_recursive_doubling, scan_chain;
 
@@ -621,6 +621,16 @@ constexpr AlgorithmRow kRows[] = {
      "rounds ceil(log_radix p); bytes sent about m (radix-1)/radix log_radix p",
      "blocks travel together, digit by digit of the distance; small blocks",
      kTreeRadix},
+    {Collective::alltoall,
+     "hierarchical",
+     alltoall_hierarchical,
+     nullptr,
+     {.equal_counts_only = true, .needs_hierarchy = true},
+     true,
+     "rounds 2 (+1); bytes sent at most 2 m, leaving a domain of n n(p-n)/p m in few messages",
+     "to the mate whose column carries the block, across together, and to members without a column",
+     kColumns,
+     hierarchical_alltoall_claim},
     {Collective::barrier,
      "dissemination",
      barrier_dissemination,
@@ -799,7 +809,7 @@ std::string_view default_rules(Collective collective) {
     case Collective::scatter:
       return "linear:0-@-8;binomial:-64k;linear";
     case Collective::alltoall:
-      return "bruck:-4k@16-;linear:0-@-8;linear:-64k;pairwise";
+      return "hierarchical:-4k@16-;bruck:-4k@16-;linear:0-@-8;linear:-64k;pairwise";
     case Collective::barrier:
       return "dissemination(radix=16):0-@-16;hierarchical;dissemination";
     case Collective::scan:

@@ -175,6 +175,33 @@ TEST_CASE("what leaves a domain is what the row across sends, whatever the numbe
   }
 }
 
+TEST_CASE("alltoall: what leaves a domain leaves together") {
+  // The most messages that leave one domain, and the blocks in them.
+  const auto leaving = [](const Hierarchy& h, std::uint32_t columns) {
+    const AlgorithmRow& row = hierarchical(Collective::alltoall);
+    AlgorithmParams params = default_params(row);
+    params.columns = columns;
+    const auto ranks = emit_all(row, {h.size(), 0, false, params, h});
+    REQUIRE(ranks.is_ok());
+    std::vector<std::size_t> messages(h.domain_count());
+    for (const Schedule& s : *ranks) {
+      for (const Step& step : s.steps)
+        messages[h.domain_of(s.rank)] +=
+            step.verb == Verb::send && h.domain_of(step.peer) != h.domain_of(s.rank);
+    }
+    return std::pair(*std::max_element(messages.begin(), messages.end()),
+                     claim_of(row, h.size(), params, &h).crossing_blocks);
+  };
+  using Leaving = std::pair<std::size_t, std::uint64_t>;
+  CHECK(leaving(of_sizes({4, 4}), 0) == Leaving{4, 16});  // from each rank one, with four blocks
+  CHECK(leaving(of_sizes({4, 4}), 1) == Leaving{2, 16});  // a message takes as many blocks as there are ranks
+  CHECK(leaving(of_sizes({4, 4, 4, 4}), 0) == Leaving{12, 48});
+  CHECK(leaving(of_sizes({4, 4, 4, 4}), 1) == Leaving{3, 48});
+  CHECK(leaving(of_sizes({2, 3, 4}), 0) == Leaving{4, 20});
+  CHECK(leaving(of_sizes({1, 3}), 0) == Leaving{1, 3});
+  CHECK(leaving(of_labels({0, 1, 0, 1, 0, 1}), 0) == Leaving{3, 9});
+}
+
 TEST_CASE("for long vectors there is a form on each other's buffers, right in place, too") {
   // Without scratch, which would have to hold a part of the vector.
   for (const Collective collective : {Collective::allreduce, Collective::broadcast, Collective::allgather}) {

@@ -377,6 +377,10 @@ TEST_CASE("hierarchical rows are the default of many ranks in domains, and of no
       CHECK_FALSE(is_chosen(collective, sizes(std::vector<std::uint32_t>(20, 1)), bytes, true));
     }
   }
+  // Of alltoall only small blocks, where messages count: twice as much is sent inside of domains.
+  CHECK(is_chosen(Collective::alltoall, sizes({9, 11}), 4096, true));
+  CHECK_FALSE(is_chosen(Collective::alltoall, sizes({9, 11}), 4097, true));
+  CHECK_FALSE(is_chosen(Collective::alltoall, sizes({7, 8}), 8, true));
   Question q = ask(Collective::allreduce, 8, 20);
   q.is_commutative = false;
   q.hierarchy = &dealt;

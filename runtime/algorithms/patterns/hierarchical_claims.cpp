@@ -125,4 +125,32 @@ Claim hierarchical_reduce_scatter_claim(const Hierarchy& h, Params params) {
   return claim;
 }
 
+// Nothing is added up on the way, so all of it is exact for every hierarchy.
+Claim hierarchical_alltoall_claim(const Hierarchy& h, Params params) {
+  const std::uint32_t most = h.smallest_domain(), p = h.size();
+  const std::uint64_t columns = params.columns == 0 ? most : std::min(params.columns, most);
+  Claim claim;
+  claim.blocks = p;
+  for (std::uint32_t d = 0; d < h.domain_count(); ++d) {
+    const std::uint64_t mates = h.members(d).size(), outside = p - mates;
+    claim.crossing_blocks = std::max(claim.crossing_blocks, mates * outside);
+    for (std::uint64_t j = 0; j < columns; ++j) {
+      std::uint64_t through = 0;  // blocks of each mate that leave by this column
+      for (std::uint32_t e = 0; e < h.domain_count(); ++e)
+        through += e == d ? 0 : carried_count(h, e, j, columns);
+      // To mates, across for all of them, and what came for members without a column.
+      const std::uint64_t carrier =
+          mates - 1 + outside - through + mates * through + (carried_count(h, d, j, columns) - 1) * outside;
+      const std::uint64_t idle = mates > columns ? p - 1 : 0;
+      claim.sent_blocks = std::max({claim.sent_blocks, carrier, idle});
+    }
+    for (std::uint32_t e = 0; e < h.domain_count(); ++e) {
+      if (e == d) continue;
+      const std::uint64_t rounds = (mates > 1 ? 1 : 0) + 1 + (h.members(e).size() > columns ? 1 : 0);
+      claim.rounds = std::max(claim.rounds, rounds);
+    }
+  }
+  return claim;
+}
+
 }  // namespace tutti

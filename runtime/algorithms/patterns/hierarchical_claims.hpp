@@ -10,6 +10,7 @@ namespace tutti {
 // domains are equally large, else bounds: not every longest chain starts and ends in a domain that has more
 // to do.
 HierarchyClaim hierarchical_allreduce_claim, hierarchical_barrier_claim, hierarchical_broadcast_claim,
-    hierarchical_reduce_claim, hierarchical_allgather_claim, hierarchical_reduce_scatter_claim;
+    hierarchical_reduce_claim, hierarchical_allgather_claim, hierarchical_reduce_scatter_claim,
+    hierarchical_alltoall_claim;
 
 }  // namespace tutti
