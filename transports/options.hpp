@@ -55,6 +55,7 @@ struct ShmOptions {
 struct TransportSettings {
   MemoryOptions memory;
   std::string node_id;      // ShmOptions::node_id
+  std::string interface;    // that TCP traffic between nodes goes through; empty: the library's choice
   std::string module_path;  // folders to look for modules in, separated by colons; empty: the usual ones
 };
 

@@ -130,6 +130,17 @@ SocketAddress SocketAddress::with_port(std::uint16_t port) const {
   return address;
 }
 
+SocketAddress SocketAddress::unmapped() const {
+  if (family() != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&as_v6(*this).sin6_addr)) return *this;
+  SocketAddress address;
+  address.bytes = sizeof(sockaddr_in);
+  auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
+  v4.sin_family = AF_INET;
+  v4.sin_port = as_v6(*this).sin6_port;
+  std::memcpy(&v4.sin_addr, as_v6(*this).sin6_addr.s6_addr + 12, sizeof v4.sin_addr);
+  return address;
+}
+
 std::string SocketAddress::host_text() const {
   std::array<char, NI_MAXHOST> host{};
   if (bytes == 0 || ::getnameinfo(reinterpret_cast<const sockaddr*>(&storage), bytes, host.data(),

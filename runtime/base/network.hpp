@@ -23,8 +23,9 @@ struct SocketAddress {
   bool is_loopback() const;
   std::uint16_t port() const;
   SocketAddress with_port(std::uint16_t port) const;
-  std::string host_text() const;  // "10.0.0.1", "fe80::1%eth0"
-  std::string to_text() const;    // "10.0.0.1:80", "[fe80::1%eth0]:80"
+  SocketAddress unmapped() const;  // IPv4 as such, also where an IPv6 socket shows it as ::ffff:10.0.0.1
+  std::string host_text() const;   // "10.0.0.1", "fe80::1%eth0"
+  std::string to_text() const;     // "10.0.0.1:80", "[fe80::1%eth0]:80"
   bool operator==(const SocketAddress& other) const { return to_text() == other.to_text(); }
 };
 

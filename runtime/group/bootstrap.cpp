@@ -30,7 +30,8 @@ struct PlaceCard {
 
 std::string encode(const PlaceCard& card) {
   ByteWriter writer;
-  for (const std::string* text : {&card.node, &card.machine, &card.host, &card.remote}) writer.put_text(*text);
+  for (const std::string* text : {&card.node, &card.machine, &card.host, &card.remote})
+    writer.put_text(*text);
   return writer.take();
 }
 
@@ -64,14 +65,16 @@ std::vector<int> number(const std::vector<PlaceCard>& cards, Text text) {
 }
 
 // The interface by which the kernel would send to another node, as far as TUTTI_IFACE permits it.
-Status choose_interface(const Environment& environment, const std::vector<PlaceCard>& cards, WorldInfo& info) {
+Status choose_interface(const Environment& environment, const std::vector<PlaceCard>& cards,
+                        WorldInfo& info) {
   const auto me = static_cast<std::size_t>(info.rank);
   const auto setting = get_text(environment, "TUTTI_IFACE");
   if (!setting) return setting.status();
   const auto all = list_interfaces();
   if (!all) return all.status();
   const auto selected = select_interfaces(*all, setting->value_or(""));
-  if (!selected) return selected.status().with_context(fmt::format("TUTTI_IFACE='{}'", setting->value_or("")));
+  if (!selected)
+    return selected.status().with_context(fmt::format("TUTTI_IFACE='{}'", setting->value_or("")));
   info.interface = selected->front().name;
   info.interface_reason = *setting ? fmt::format("TUTTI_IFACE='{}'", **setting) : "the first that is up";
   for (const PlaceCard& card : cards) {
@@ -133,7 +136,7 @@ Result<World> bootstrap(const BootstrapOptions& options) {
   control.warn = options.warn;
   control.root_listeners = meeting->listeners;
   control.find_root = meeting->find_root;
-  control.lead_after = launch.local_size == 0  ? kLeadIfUnknown
+  control.lead_after = launch.local_size == 0   ? kLeadIfUnknown
                        : launch.local_rank != 0 ? kLeadIfNotFirst
                                                 : std::chrono::milliseconds(0);
   control.silence = std::clamp(options.timeout / 3, kLeastSilence, kMostSilence);
@@ -141,10 +144,10 @@ Result<World> bootstrap(const BootstrapOptions& options) {
   if (!channel) {
     Status status = channel.status();
     if (!meeting->closed_because.empty() && status.code() == StatusCode::timeout) {
-      status = Status(status.code(),
-                      fmt::format("{} (only ranks of this node can join: {})", status.message(),
-                                  meeting->closed_because),
-                      status.peer());
+      status = Status(
+          status.code(),
+          fmt::format("{} (only ranks of this node can join: {})", status.message(), meeting->closed_because),
+          status.peer());
     }
     return status;
   }

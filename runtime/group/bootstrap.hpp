@@ -51,8 +51,9 @@ struct BootstrapOptions {
 // Errors: invalid_argument naming the variable or option; timeout naming the absent; refused.
 Result<World> bootstrap(const BootstrapOptions& options);
 
-// What identifies a node: processes with equal text share memory, unless their launcher tells them apart. TUTTI_NODE_ID, else boot id and network
-// namespace (a host name would be neither unique nor equal in containers that share memory).
+// What identifies a node: processes with equal text share memory, unless their launcher tells them apart.
+// TUTTI_NODE_ID, else boot id and network namespace (a host name would be neither unique nor equal in
+// containers that share memory).
 std::string node_identity(const Environment& environment);
 
 }  // namespace tutti

@@ -1,4 +1,5 @@
-// What does not depend on the connections: the thread, waiting for what it delivers, the listener. Knows no socket.
+// What does not depend on the connections: the thread, waiting for what it delivers, the listener. Knows no
+// socket.
 #include "runtime/group/control_channel.hpp"
 
 #include <fmt/format.h>
@@ -224,7 +225,8 @@ void ControlChannel::deliver(const Frame& frame) {
 }
 
 std::string describe_process(const MemberClaim& claim) {
-  return claim.host.empty() ? fmt::format("pid {}", claim.pid) : fmt::format("pid {} on {}", claim.pid, claim.host);
+  return claim.host.empty() ? fmt::format("pid {}", claim.pid)
+                            : fmt::format("pid {} on {}", claim.pid, claim.host);
 }
 
 std::string describe_loss(const MemberClaim& claim, const Status& why, bool is_remote) {

@@ -2,8 +2,8 @@
 // notices the death of ranks, stamps one cause of failure for everybody and carries messages between the
 // group layers of ranks. Knows no transport and no collective.
 //
-// The connections form a tree with rank 0 at its root. One thread per process sleeps in poll(2) and does everything; the methods
-// below only leave frames for it or wait for what it delivers.
+// The connections form a tree with rank 0 at its root. One thread per process sleeps in poll(2) and does
+// everything; the methods below only leave frames for it or wait for what it delivers.
 #pragma once
 
 #include <condition_variable>
@@ -36,7 +36,8 @@ struct ControlOptions {
 
   // Jobs on several nodes.
   std::vector<int> root_listeners;  // rank 0: listening TCP sockets, taken over
-  // The others: where rank 0 may listen; null: one node. Called by the control thread, and again after an error.
+  // The others: where rank 0 may listen; null: one node. Called by the control thread, and again after an
+  // error.
   std::function<Result<std::vector<SocketAddress>>()> find_root;
   std::string node_name;                     // of the abstract unix socket of who leads this node
   std::chrono::milliseconds lead_after{0};   // wait this long for somebody else to do so
@@ -87,8 +88,8 @@ class ControlChannel : public Exchange {
   void start_thread();
   void stop_thread();  // to be called by the destructor of every final class
   virtual void run() = 0;
-  // Hands a frame of this rank to the control thread; false if that has ended (who connects it has left, or is
-  // dead).
+  // Hands a frame of this rank to the control thread; false if that has ended (who connects it has left, or
+  // is dead).
   virtual bool submit(Frame frame);
 
   // For the control thread.

@@ -29,8 +29,8 @@ void put_claim(ByteWriter& writer, const MemberClaim& claim) {
 }
 
 bool get_claim(ByteReader& reader, MemberClaim& claim) {
-  return reader.get(claim.rank) && reader.get(claim.size) && reader.get(claim.pid) && reader.get_text(claim.host) &&
-         reader.get_text(claim.build_id);
+  return reader.get(claim.rank) && reader.get(claim.size) && reader.get(claim.pid) &&
+         reader.get_text(claim.host) && reader.get_text(claim.build_id);
 }
 
 }  // namespace

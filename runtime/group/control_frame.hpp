@@ -144,7 +144,8 @@ bool decode(std::string_view bytes, FailurePayload& payload);
 std::string encode(const MemberClaim& claim);
 
 // Sequential writer and reader of integers (native byte order, as all nodes of a job have one build; another
-// order makes the version of the first frame unknown) and strings with a length in front. The layer above uses them for its messages.
+// order makes the version of the first frame unknown) and strings with a length in front. The layer above
+// uses them for its messages.
 class ByteWriter {
  public:
   template <class T>

@@ -28,7 +28,8 @@ std::size_t ControlGuests::append_fds(std::vector<pollfd>& fds) {
   const std::size_t before = fds.size();
   for (const Door& door : doors_) fds.push_back({may_accept_ ? door.listener.fd() : -1, POLLIN, 0});
   for (const auto& guest : guests_) {
-    static_cast<void>(guest->link.flush());  // if it is gone: what it wrote before is still to be read, to the end
+    static_cast<void>(
+        guest->link.flush());  // if it is gone: what it wrote before is still to be read, to the end
     const short events = static_cast<short>(guest->link.has_output() ? POLLIN | POLLOUT : POLLIN);
     fds.push_back({guest->link.fd(), events, 0});
   }
@@ -49,9 +50,8 @@ void ControlGuests::serve(std::span<const pollfd> fds) {
 }
 
 bool ControlGuests::has_limit() const {
-  return !may_accept_ || std::any_of(guests_.begin(), guests_.end(), [](const auto& guest) {
-    return guest->stage != Guest::Stage::joined;
-  });
+  return !may_accept_ || std::any_of(guests_.begin(), guests_.end(),
+                                     [](const auto& guest) { return guest->stage != Guest::Stage::joined; });
 }
 
 void ControlGuests::drop_expired() {
@@ -80,6 +80,7 @@ void ControlGuests::accept(const Door& door) {
     guest->is_remote = door.is_remote;
     guest->claim.host = "this machine";
     if (door.is_remote) {
+      guest->address = guest->address.unmapped();
       limit_silence(fd, options_.silence);
       guest->claim.host = guest->address.host_text();
     } else if (!is_same_user(fd, &guest->claim.pid)) {
@@ -152,11 +153,11 @@ void ControlGuests::on_proof(Guest& guest, const Frame& frame) {
   }
   // Only who has the secret comes here, so the reasons give nothing away.
   if (proof.claim.build_id != options_.build_id) {
-    return refuse(guest, Status(StatusCode::refused,
-                                fmt::format("rank {} was built from '{}', rank {} of the job from '{}'; all "
-                                            "ranks need the same build",
-                                            proof.claim.rank, proof.claim.build_id, options_.rank,
-                                            options_.build_id)));
+    return refuse(
+        guest, Status(StatusCode::refused,
+                      fmt::format("rank {} was built from '{}', rank {} of the job from '{}'; all "
+                                  "ranks need the same build",
+                                  proof.claim.rank, proof.claim.build_id, options_.rank, options_.build_id)));
   }
   if (const Status status = owner_.check(proof.claim); !status) return refuse(guest, status);
   if (!guest.is_remote) proof.claim.pid = guest.claim.pid;  // as the kernel tells it
@@ -168,9 +169,9 @@ void ControlGuests::on_proof(Guest& guest, const Frame& frame) {
 
 void ControlGuests::refuse(Guest& guest, const Status& why) {
   if (options_.warn) {
-    options_.warn(fmt::format("refused a process ({}): {}",
-                              guest.claim.pid != 0 ? fmt::format("pid {}", guest.claim.pid) : guest.claim.host,
-                              why.message()));
+    options_.warn(fmt::format(
+        "refused a process ({}): {}",
+        guest.claim.pid != 0 ? fmt::format("pid {}", guest.claim.pid) : guest.claim.host, why.message()));
   }
   guest.link.send(Frame{FrameType::refused, 0, 0, encode(StatusPayload{why.code(), why.message()})});
   dismiss(guest);

@@ -2,8 +2,8 @@
 // Knows no route, and of the frames of those who have joined only whom they come from.
 //
 // Everything is non-blocking and bounded, for the sockets can be reached by any process of the machine or the
-// network: on the unix socket another user's connection is closed unread, a stranger has few bytes and seconds,
-// and their number is limited.
+// network: on the unix socket another user's connection is closed unread, a stranger has few bytes and
+// seconds, and their number is limited.
 #pragma once
 
 #include <poll.h>

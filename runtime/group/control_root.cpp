@@ -17,8 +17,8 @@ constexpr std::size_t kMaxStampedGroups = 4096;
 Status ControlRoot::check(const MemberClaim& claim) const {
   const auto refused = [](std::string text) { return Status(StatusCode::refused, std::move(text)); };
   if (claim.size != size()) {
-    return refused(fmt::format("rank {} expects {} ranks, rank 0 of the job expects {} (WORLD_SIZE)", claim.rank,
-                               claim.size, size()));
+    return refused(fmt::format("rank {} expects {} ranks, rank 0 of the job expects {} (WORLD_SIZE)",
+                               claim.rank, claim.size, size()));
   }
   if (claim.rank < 0 || claim.rank >= size()) {
     return refused(fmt::format("rank {} is not one of the job's {} ranks (RANK)", claim.rank, size()));
@@ -26,8 +26,8 @@ Status ControlRoot::check(const MemberClaim& claim) const {
   const Place& place = places_[static_cast<std::size_t>(claim.rank)];
   if (place.presence != Presence::absent) {
     return refused(fmt::format(
-        "rank {} of this job has joined already ({}); every process needs a rank of its own (RANK)", claim.rank,
-        place.who));
+        "rank {} of this job has joined already ({}); every process needs a rank of its own (RANK)",
+        claim.rank, place.who));
   }
   return {};
 }
@@ -53,7 +53,8 @@ void ControlRoot::on_gone(int rank, bool is_dead, const std::string& text) {
   Place& place = places_[static_cast<std::size_t>(rank)];
   if (place.presence != Presence::present) return;
   --present_count_;
-  if (!was_complete_) {  // it gave up waiting or crashed; another process may take its place until the deadline
+  if (!was_complete_) {  // it gave up waiting or crashed; another process may take its place until the
+                         // deadline
     place.presence = Presence::absent;
     return;
   }
@@ -96,8 +97,7 @@ void ControlRoot::settle(std::uint64_t number, Gather& gather) {
     gather.is_failed = true;
     const std::string text =
         place.presence == Presence::dead ? place.cause : fmt::format("rank {} has left the world", rank);
-    return router_.send_to_all(
-        Frame{FrameType::gather_failed, 0, 0, encode(GatherPayload{number, {text}})});
+    return router_.send_to_all(Frame{FrameType::gather_failed, 0, 0, encode(GatherPayload{number, {text}})});
   }
 }
 
@@ -111,7 +111,7 @@ std::vector<int> ControlRoot::ranks_not_in(const Gather& gather) const {
 
 void ControlRoot::on_who(int source, std::uint64_t number) {
   const auto found = gathers_.find(number);
-  const std::vector<int> missing = number == 0                ? absent_ranks()
+  const std::vector<int> missing = number == 0               ? absent_ranks()
                                    : found == gathers_.end() ? std::vector<int>()
                                                              : ranks_not_in(found->second);
   if (missing.empty()) return;  // complete by now: the answer is on its way

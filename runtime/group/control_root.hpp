@@ -1,5 +1,6 @@
 // What rank 0 alone keeps of a world: who has arrived, what is being gathered, which causes are stamped.
-// Knows no connection: frames go out through a router, and it has no meaning for the messages it does not see.
+// Knows no connection: frames go out through a router, and it has no meaning for the messages it does not
+// see.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,7 @@ class ControlRouter {
 
 class ControlRoot {
  public:
-  ControlRoot(int size, ControlRouter& router)
-      : router_(router), places_(static_cast<std::size_t>(size)) {}
+  ControlRoot(int size, ControlRouter& router) : router_(router), places_(static_cast<std::size_t>(size)) {}
 
   // Whether a process that has proved itself may have its rank. Errors: refused.
   Status check(const MemberClaim& claim) const;
@@ -33,7 +33,8 @@ class ControlRoot {
   bool is_complete() const { return present_count_ == places_.size(); }
   std::vector<int> absent_ranks() const;
 
-  // Before all have arrived the place becomes free again; afterwards the death is told to all, as `text` says.
+  // Before all have arrived the place becomes free again; afterwards the death is told to all, as `text`
+  // says.
   void on_gone(int rank, bool is_dead, const std::string& text);
   void on_gather(const EntriesPayload& payload);
   void on_who(int source, std::uint64_t number);

@@ -125,8 +125,8 @@ Status ControlUplink::serve_attempt(Attempt& attempt, short revents, std::vector
   return {};
 }
 
-// A place that answers for another job, or in no language of ours, is not the one; a process of our own job that
-// refuses us, or does not know the secret, ends the search.
+// A place that answers for another job, or in no language of ours, is not the one; a process of our own job
+// that refuses us, or does not know the secret, ends the search.
 Status ControlUplink::on_answer(Attempt& attempt, const Frame& frame) {
   const Place& place = places_[attempt.place];
   ChallengePayload challenge;
@@ -144,9 +144,9 @@ Status ControlUplink::on_answer(Attempt& attempt, const Frame& frame) {
   }
   if (!is_equal(challenge.proof,
                 prove_hub(options_.secret, attempt.nonce, challenge.nonce, challenge.claim))) {
-    return Status(StatusCode::refused,
-                  fmt::format("the job at {} has another secret than this process (TUTTI_SECRET)",
-                              place.to_text()));
+    return Status(
+        StatusCode::refused,
+        fmt::format("the job at {} has another secret than this process (TUTTI_SECRET)", place.to_text()));
   }
   if (must_be_root_ && challenge.claim.rank != 0) {
     give_up(attempt, fmt::format("rank {} answers", challenge.claim.rank));

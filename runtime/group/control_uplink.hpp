@@ -1,5 +1,5 @@
-// The connection towards rank 0: looks for it at every place where it may be, side by side, and takes the first
-// that proves to know the job's secret. Knows no route and no meaning of what comes once it has joined.
+// The connection towards rank 0: looks for it at every place where it may be, side by side, and takes the
+// first that proves to know the job's secret. Knows no route and no meaning of what comes once it has joined.
 #pragma once
 
 #include <poll.h>
@@ -43,9 +43,11 @@ class ControlUplink {
   // poll(2): what to wait for, then what came of it, as one span of the same length.
   std::size_t append_fds(std::vector<pollfd>& fds);
   // When to call serve() at the latest.
-  Clock::time_point next_try() const { return stage_ == Stage::searching ? next_try_ : Clock::time_point::max(); }
-  // Errors: refused or unsupported while searching, with a reason that no other place can mend; peer_failed when the connection
-  // has ended after the search. Frames that came before are appended all the same.
+  Clock::time_point next_try() const {
+    return stage_ == Stage::searching ? next_try_ : Clock::time_point::max();
+  }
+  // Errors: refused or unsupported while searching, with a reason that no other place can mend; peer_failed
+  // when the connection has ended after the search. Frames that came before are appended all the same.
   Status serve(std::span<const pollfd> fds, std::vector<Frame>& frames);
 
   // "nobody listens at ..., 10.0.0.1:5 (Connection refused)": what the search found so far.

@@ -164,10 +164,9 @@ Result<int> listen_at(const SocketAddress& address) {
   if (address.family() == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (::bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.bytes) != 0 ||
       ::listen(fd, SOMAXCONN) != 0) {
-    const Status status = errno == EADDRINUSE
-                              ? Status(StatusCode::resource_exhausted,
-                                       fmt::format("port {} is taken", address.port()))
-                              : error("bind");
+    const Status status = errno == EADDRINUSE ? Status(StatusCode::resource_exhausted,
+                                                       fmt::format("port {} is taken", address.port()))
+                                              : error("bind");
     ::close(fd);
     return status;
   }
@@ -196,7 +195,9 @@ int connect_error(int fd) {
 }
 
 void limit_silence(int fd, std::chrono::milliseconds silence) {
-  const auto set = [fd](int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); };
+  const auto set = [fd](int level, int name, int value) {
+    ::setsockopt(fd, level, name, &value, sizeof value);
+  };
   constexpr int kProbes = 3;
   const int pause = std::max(1, static_cast<int>(silence.count() / 1000 / (kProbes + 1)));
   set(SOL_SOCKET, SO_KEEPALIVE, 1);

@@ -1,4 +1,5 @@
-// One control connection: a non-blocking unix or TCP socket that speaks frames. Knows no rank and no protocol state.
+// One control connection: a non-blocking unix or TCP socket that speaks frames. Knows no rank and no protocol
+// state.
 #pragma once
 
 #include <chrono>
@@ -25,11 +26,11 @@ class Link {
   void set_limit(std::size_t max_payload_bytes) { parser_.set_limit(max_payload_bytes); }
 
   void send(const Frame& frame) { append_frame(out_, frame); }
-  // Writes what the socket takes. Errors: peer_failed when the connection is gone, timeout when the other host
-  // has been silent for too long.
+  // Writes what the socket takes. Errors: peer_failed when the connection is gone, timeout when the other
+  // host has been silent for too long.
   Status flush();
-  // Appends the frames that have arrived. Errors, after what had arrived before them: those of flush(), peer_failed at
-  // end of file, refused for bytes that are no frame.
+  // Appends the frames that have arrived. Errors, after what had arrived before them: those of flush(),
+  // peer_failed at end of file, refused for bytes that are no frame.
   Status receive(std::vector<Frame>& frames);
   void close();
 
@@ -50,16 +51,17 @@ Result<int> try_connect(const std::string& name);
 // Is the process at the other end of the same user?
 bool is_same_user(int fd, int* pid);
 
-// A listening TCP socket of this address (port 0: any), non-blocking and closed on exec; a wildcard IPv6 address
-// listens for IPv4, too. Errors: resource_exhausted when the port is taken, internal with the system's reason.
+// A listening TCP socket of this address (port 0: any), non-blocking and closed on exec; a wildcard IPv6
+// address listens for IPv4, too. Errors: resource_exhausted when the port is taken, internal with the
+// system's reason.
 Result<int> listen_at(const SocketAddress& address);
-// A TCP socket that is being connected; it becomes writable when that has ended. Errors: unsupported with the system's
-// reason (no route).
+// A TCP socket that is being connected; it becomes writable when that has ended. Errors: unsupported with the
+// system's reason (no route).
 Result<int> start_connect(const SocketAddress& address);
 // How a connection that was started has ended: 0, or an error number.
 int connect_error(int fd);
-// The kernel ends the connection when the other host has not answered for this long, also while there is nothing to
-// send.
+// The kernel ends the connection when the other host has not answered for this long, also while there is
+// nothing to send.
 void limit_silence(int fd, std::chrono::milliseconds silence);
 
 }  // namespace tutti

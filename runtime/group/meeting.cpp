@@ -34,8 +34,8 @@ std::uint64_t next_world_number(const std::string& job, int rank) {
 
 std::string hash_text(std::string_view text) {
   std::array<unsigned char, 16> hash{};
-  crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-                     nullptr, 0);
+  crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(text.data()),
+                     text.size(), nullptr, 0);
   return fmt::format("{:02x}", fmt::join(hash, ""));
 }
 
@@ -67,8 +67,10 @@ Result<std::uint16_t> port_of(int fd) {
   return bound.port();
 }
 
-// Without a setting at every address of the machine, whichever way the others come; with one, only at those that it names. 
-Result<Listening> listen_at_port(const std::vector<Interface>& interfaces, bool is_everywhere, std::uint16_t port) {
+// Without a setting at every address of the machine, whichever way the others come; with one, only at those
+// that it names.
+Result<Listening> listen_at_port(const std::vector<Interface>& interfaces, bool is_everywhere,
+                                 std::uint16_t port) {
   Listening listening;
   std::vector<SocketAddress> doors;
   if (is_everywhere) {
@@ -89,7 +91,8 @@ Result<Listening> listen_at_port(const std::vector<Interface>& interfaces, bool 
     if (!bound) return bound.status();
     port = *bound;  // the same at all addresses
   }
-  for (const Interface& interface : interfaces) listening.addresses.push_back(interface.address.with_port(port));
+  for (const Interface& interface : interfaces)
+    listening.addresses.push_back(interface.address.with_port(port));
   return listening;
 }
 
@@ -133,7 +136,8 @@ struct HostSetting {
 HostSetting parse_host_setting(std::string_view text) {
   HostSetting setting;
   const std::size_t colon = text.rfind(':');
-  const bool has_port = colon != std::string_view::npos && (text.find(':') == colon || text[colon - 1] == ']');
+  const bool has_port =
+      colon != std::string_view::npos && (text.find(':') == colon || text[colon - 1] == ']');
   if (has_port) {
     const std::string_view digits = text.substr(colon + 1);
     std::from_chars(digits.data(), digits.data() + digits.size(), setting.port);
@@ -154,7 +158,8 @@ std::vector<std::uint16_t> ports_of(const HostSetting& setting, const Meeting& m
   return {setting.port};
 }
 
-Result<std::vector<SocketAddress>> find_hosts(const HostSetting& setting, const std::vector<std::uint16_t>& ports) {
+Result<std::vector<SocketAddress>> find_hosts(const HostSetting& setting,
+                                              const std::vector<std::uint16_t>& ports) {
   std::vector<SocketAddress> addresses;
   Status last;
   for (const std::string& host : setting.hosts) {
@@ -184,7 +189,8 @@ Result<Network> find_network(const Environment& environment) {
   const auto setting = get_text(environment, "TUTTI_IFACE");
   if (!setting) return setting.status();
   auto selected = select_interfaces(*all, setting->value_or(""));
-  if (!selected) return selected.status().with_context(fmt::format("TUTTI_IFACE='{}'", setting->value_or("")));
+  if (!selected)
+    return selected.status().with_context(fmt::format("TUTTI_IFACE='{}'", setting->value_or("")));
   return Network{*std::move(selected), !setting->has_value()};
 }
 
@@ -263,7 +269,8 @@ Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting
       if (!fresh) return fresh.status();
       launch.secret = hash_text(*fresh) + hash_text(*fresh + "2");
     }
-    Status told = launch.store->put(key, fmt::format("{}|{}", launch.secret, join_addresses(listening->addresses)));
+    Status told =
+        launch.store->put(key, fmt::format("{}|{}", launch.secret, join_addresses(listening->addresses)));
     if (told) told = launch.store->commit(deadline);
     return told;
   }
@@ -271,7 +278,8 @@ Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting
   const Result<std::string> value = launch.store->get(key, deadline);
   if (!value) return value.status();
   const std::size_t bar = value->find('|');
-  if (bar == std::string::npos) return internal_error(fmt::format("{}: the value of rank 0 is malformed", key));
+  if (bar == std::string::npos)
+    return internal_error(fmt::format("{}: the value of rank 0 is malformed", key));
   if (launch.secret.empty()) launch.secret = value->substr(0, bar);
   meeting.find_root = [text = value->substr(bar + 1)] { return split_addresses(text); };
   return {};
@@ -322,7 +330,8 @@ Result<Meeting> arrange_meeting(const BootstrapOptions& options) {
   if (!launch) return launch.status();
   meeting.launch = *std::move(launch);
   meeting.node = node_of(options.environment, meeting.launch.node);
-  meeting.job = fmt::format("{}/{}", meeting.launch.job, next_world_number(meeting.launch.job, meeting.launch.rank));
+  meeting.job =
+      fmt::format("{}/{}", meeting.launch.job, next_world_number(meeting.launch.job, meeting.launch.rank));
   if (meeting.launch.size == 1) return meeting;
   if (meeting.launch.store == nullptr && !meeting.launch.may_span_nodes()) return meeting;
   const Result<Network> network = find_network(options.environment);

@@ -25,8 +25,9 @@ struct Meeting {
   std::string closed_because;
 };
 
-// Finds out who we are, and as rank 0 listens. Blocks where launcher or program need all ranks for it. Errors: those of
-// detect_launch(), invalid_argument for a TUTTI_IFACE that fits nothing, timeout, and those of the program's exchange.
+// Finds out who we are, and as rank 0 listens. Blocks where launcher or program need all ranks for it.
+// Errors: those of detect_launch(), invalid_argument for a TUTTI_IFACE that fits nothing, timeout, and those
+// of the program's exchange.
 Result<Meeting> arrange_meeting(const BootstrapOptions& options);
 
 // The ports at which rank 0 of a job may listen if nobody can tell which it got, in order of preference.

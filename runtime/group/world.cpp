@@ -121,7 +121,7 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
                                       if (state->fork_generation_ == tutti::fork_generation()) delete state;
                                     });
   TUTTI_RETURN_IF_ERROR(world->agree(options.build_id));
-  TUTTI_RETURN_IF_ERROR(world->open_transports(world->is_one_process_));
+  TUTTI_RETURN_IF_ERROR(world->open_transports());
   world->control().set_listener(world.get());
   return world;
 }
@@ -165,77 +165,6 @@ Status WorldState::agree(std::string_view build_id) {
   contract_hash_ = hash_of(mine.contract);
   TUTTI_RETURN_IF_ERROR(compare_contracts(cards));
   return domains_.check();
-}
-
-Status WorldState::open_transports(bool is_one_process) {
-  std::vector<std::string> names = settings_.transports;
-  const bool is_automatic = names.empty();
-  if (is_automatic) names = {is_one_process ? "inproc" : "shm"};
-  std::vector<std::unique_ptr<Transport>> transports;
-  std::string reasons;
-  for (const std::string& name : names) {
-    auto made = make_transport(name, settings_.transport);
-    const std::string reason = !made ? made.status().message() : (*made)->caps().unavailable;
-    if (reason.empty()) {
-      transports.push_back(*std::move(made));
-    } else {
-      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", name, reason);
-    }
-  }
-  // No early return: the others wait for our addresses, and an empty list tells them that we have none.
-  const Status swapped = swap_addresses(transports, Clock::now() + settings_.timeout);
-  if (transports.empty()) return unsupported(fmt::format("no transport can be used here ({})", reasons));
-  TUTTI_RETURN_IF_ERROR(swapped);
-  Engine::Options options;
-  options.waiting = settings_.wait_policy(rank_count_here_, cpu_count_);
-  options.on_stall = [this](const Stall& stall) { on_stall(stall); };
-  engine_ = std::make_unique<Engine>(std::move(transports), std::move(options));
-  return {};
-}
-
-// Both sides take the first transport of the common order of preference that both have and that reaches.
-Status WorldState::swap_addresses(std::vector<std::unique_ptr<Transport>>& transports,
-                                  Clock::time_point deadline) {
-  ByteWriter writer;
-  for (const auto& transport : transports) {
-    const std::vector<std::byte> address = transport->address(0);
-    writer.put_text(transport->caps().name);
-    writer.put_text({reinterpret_cast<const char*>(address.data()), address.size()});
-  }
-  const auto all = control().allgather(writer.take(), deadline);
-  if (!all) return all.status();
-  peers_.resize(all->size());
-  for (std::size_t rank = 0; rank < all->size(); ++rank) {
-    if (static_cast<int>(rank) == info().rank) continue;
-    std::map<std::string, std::string> theirs;
-    ByteReader reader((*all)[rank]);
-    while (!reader.is_at_end()) {
-      std::string name, address;
-      if (!reader.get_text(name) || !reader.get_text(address)) {
-        return internal_error(fmt::format("the addresses of rank {} are malformed", rank));
-      }
-      theirs.emplace(std::move(name), std::move(address));
-    }
-    std::string reasons = theirs.empty() ? "it could not open any" : "";
-    for (const auto& transport : transports) {
-      const auto found = theirs.find(std::string(transport->caps().name));
-      if (found == theirs.end() || peers_[rank].transport != nullptr) continue;
-      const auto* first = reinterpret_cast<const std::byte*>(found->second.data());
-      const std::span<const std::byte> card(first, found->second.size());
-      const auto cost = transport->reach(transport->address(0), card);
-      if (cost) {
-        peers_[rank] = PeerAddress{transport.get(), {card.begin(), card.end()}};
-      } else {
-        reasons +=
-            fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", found->first, cost.status().message());
-      }
-    }
-    if (peers_[rank].transport == nullptr && !transports.empty()) {
-      return Status(StatusCode::unsupported, fmt::format("no transport reaches rank {} ({})", rank, reasons),
-                    static_cast<int>(rank));
-    }
-  }
-  return {};
 }
 
 // -- groups -------------------------------------------------------------------------------------------------

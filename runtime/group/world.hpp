@@ -45,6 +45,11 @@ struct RankState {
   std::string call;
 };
 
+struct PeerPath {
+  std::string transport;  // empty: ourselves
+  std::string reason;
+};
+
 class WorldState final : private ControlListener {
  public:
   // Joins the job, agrees with the others, opens the transports. Collective over all ranks; errors of
@@ -59,6 +64,8 @@ class WorldState final : private ControlListener {
   Engine& engine() { return *engine_; }
   ControlChannel& control() { return *world_.control; }
   const std::vector<PeerAddress>& peers() const { return peers_; }  // by world rank
+  // What carries messages to a world rank, and why nothing earlier in the order of preference does.
+  const std::vector<PeerPath>& paths() const { return paths_; }
   std::uint32_t contract_hash() const { return contract_hash_; }
   const WorldDomains& domains() const { return domains_; }
   unsigned fork_generation() const { return fork_generation_; }
@@ -78,8 +85,12 @@ class WorldState final : private ControlListener {
   WorldState(World world, WorldSettings settings);
 
   Status agree(std::string_view build_id);
-  Status open_transports(bool is_one_process);
-  Status swap_addresses(std::vector<std::unique_ptr<Transport>>& transports, Clock::time_point deadline);
+  Status open_transports();
+  Status open_transports(const std::vector<std::string>& names);
+  Status open_between_nodes();
+  Status swap_addresses();
+  Status agree_on(const Status& verdict);
+  void report_transports() const;
 
   void on_failure(std::uint64_t group, int dead_rank, const Status& cause) override;
   void on_message(int source, std::string_view bytes) override;
@@ -108,7 +119,9 @@ class WorldState final : private ControlListener {
   int cpu_count_ = 1;
   int rank_count_here_ = 0;
   bool is_one_process_ = false;
+  std::vector<std::unique_ptr<Transport>> transports_;  // until the engine owns them
   std::vector<PeerAddress> peers_;
+  std::vector<PeerPath> paths_;
   std::unique_ptr<Engine> engine_;
 
   std::mutex memory_mutex_;

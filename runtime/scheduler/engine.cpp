@@ -141,24 +141,27 @@ bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
     } else if (idle_polls <= policy.spin_polls + policy.yield_polls || !policy.may_sleep) {
       ::sched_yield();
     } else {
-      sleep_once(deadline, at_most);
+      sleep_once(operation, deadline, at_most);
       at_most = std::min(2 * at_most, policy.longest_sleep);
     }
   }
   return true;
 }
 
-void Engine::sleep_once(Clock::time_point deadline, std::chrono::microseconds at_most) {
-  // Several bells cannot be waited for at once: sleep on the first, look at the others when it ends.
+void Engine::sleep_once(const Operation& waiting, Clock::time_point deadline,
+                        std::chrono::microseconds at_most) {
   if (transports_.empty() || !try_acquire()) {
     ::sched_yield();
     return;
   }
+  // Several bells cannot be waited for at once: sleep on that of the peer that is awaited, and look at the
+  // others when it ends.
+  const std::size_t rung = transports_.size() == 1 ? 0 : awaited_transport(*operations_[waiting.id_]);
   bool may_sleep = true;
-  ArmResult first;
+  ArmResult bell_armed;
   for (std::size_t i = 0; i < transports_.size(); ++i) {
     const ArmResult armed = transports_[i]->arm(0);
-    if (i == 0) first = armed;
+    if (i == rung) bell_armed = armed;
     may_sleep = may_sleep && armed.is_armed;
   }
   // Looked at after the intent to sleep is visible, so that no line is missed. Nothing at all announces that
@@ -167,14 +170,23 @@ void Engine::sleep_once(Clock::time_point deadline, std::chrono::microseconds at
                                         [](const Operation* operation) { return operation->has_news(); });
   // Who sleeps seldom polls, and still wants to hear soon that the peer it waits for is gone.
   for (Operation* operation : active_) operation->note_sleep();
-  const Waitable bell = transports_[0]->waitable(0);
+  const Waitable bell = transports_[rung]->waitable(0);
   release();
   if (!may_sleep) {
     ::sched_yield();
     return;
   }
   const auto left = std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now());
-  if (left.count() > 0) sleep_on(bell, first.futex_value, std::min(left, at_most));
+  if (left.count() > 0) sleep_on(bell, bell_armed.futex_value, std::min(left, at_most));
+}
+
+std::size_t Engine::awaited_transport(const Operation& operation) const {
+  if (operation.is_complete()) return 0;
+  const Transport* awaited = operation.group_->transport_of(operation.first_awaited_rank());
+  for (std::size_t i = 0; i < transports_.size(); ++i) {
+    if (transports_[i].get() == awaited) return i;
+  }
+  return 0;
 }
 
 void Engine::report_stall(const Operation& waiting, Clock::time_point now) {

@@ -98,7 +98,8 @@ class Engine {
   // Boards that peers may still look at.
   void bury(const BuriedBoard& board) { buried_.push_back(board); }
   void reap_boards();
-  void sleep_once(Clock::time_point deadline, std::chrono::microseconds at_most);
+  void sleep_once(const Operation& waiting, Clock::time_point deadline, std::chrono::microseconds at_most);
+  std::size_t awaited_transport(const Operation& operation) const;
   void report_stall(const Operation& waiting, Clock::time_point now);
 
   bool try_acquire() { return !is_held_.exchange(true, std::memory_order_acquire); }

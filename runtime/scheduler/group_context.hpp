@@ -103,6 +103,8 @@ class GroupContext {
     std::unique_ptr<SlotFrame> larger_frame;  // takes its place once the running operation has ended
   };
 
+  // What carries messages to this rank; null for ourselves.
+  const Transport* transport_of(std::uint32_t peer) const { return options_.peers[peer].transport; }
   Endpoint* endpoint(std::uint32_t slot, std::uint32_t peer, Status* status);
   Result<WorkRef> submit_exclusively(const Prepared& prepared, const Call& call, bool is_blocking);
   // Submits the exchange of boards in front of the first operation that needs them.

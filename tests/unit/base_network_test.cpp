@@ -44,6 +44,8 @@ TEST_CASE("addresses survive being text") {
     REQUIRE(address);
     CHECK(address->to_text() == text);
   }
+  CHECK(parse_socket_address("[::ffff:10.0.0.1]:80")->unmapped().to_text() == "10.0.0.1:80");
+  CHECK(parse_socket_address("[fd00::1]:80")->unmapped().to_text() == "[fd00::1]:80");
   CHECK(parse_socket_address("[::1]:5")->is_loopback());
   CHECK(parse_socket_address("127.3.2.1:5")->is_loopback());
   CHECK_FALSE(parse_socket_address("10.0.0.1:5")->is_loopback());

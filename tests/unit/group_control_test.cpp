@@ -173,7 +173,8 @@ TEST_CASE("strangers that write nonsense, nothing or half a frame do not disturb
   std::string early_proof;
   append_frame(early_proof, Frame{FrameType::proof, 1, 0, encode(ProofPayload{})});
   std::string forged = half;
-  append_frame(forged, Frame{FrameType::proof, 1, 0, encode(ProofPayload{{}, MemberClaim{1, 2, 0, "", "build 1"}})});
+  append_frame(forged,
+               Frame{FrameType::proof, 1, 0, encode(ProofPayload{{}, MemberClaim{1, 2, 0, "", "build 1"}})});
   const std::string bomb = half.substr(0, 4) + std::string("\xff\xff\xff\xff", 4) + std::string(8, '\0');
   for (const std::string& bytes : {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"), half.substr(0, 20),
                                    early_proof, forged, bomb, std::string(5000, '\0')}) {
