@@ -246,8 +246,8 @@ TEST_CASE("another node with another secret, size or build is refused, and the j
   CHECK_THAT(reason([](ControlOptions& o) { o.secret = "guess"; }), Contains("another secret"));
   CHECK_THAT(reason([](ControlOptions& o) { o.size = 4; }), Contains("expects 4 ranks"));
   CHECK_THAT(reason([](ControlOptions& o) { o.build_id = "build 2"; }), Contains("'build 2'"));
-  CHECK_THAT(reason([](ControlOptions& o) { o.rank = 0; }),
-             Contains("rank 0 of this job has joined already"));
+  CHECK_THAT(reason([](ControlOptions& o) { o.rank = 7; }),
+             Contains("rank 7 is not one of the job's 3 ranks"));
   auto rest = open_some(job, {1, 2});
   const auto zero = first.get();
   REQUIRE(zero);
