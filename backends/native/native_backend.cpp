@@ -64,10 +64,12 @@ Schedule message_schedule(std::uint32_t rank, std::uint32_t size, std::uint32_t 
 
 class NativeBackend final : public Backend {
  public:
-  NativeBackend(GroupContext& group, const Selector& selector, std::size_t cache_bytes, Hierarchy hierarchy)
+  NativeBackend(GroupContext& group, const Selector& selector, std::size_t cache_bytes, Hierarchy hierarchy,
+                Reach reach)
       : group_(group),
         selector_(selector),
         hierarchy_(std::move(hierarchy)),
+        reach_(reach),
         plans_(cache_bytes),
         lowered_(cache_bytes),
         can_fuse_(true) {
@@ -128,6 +130,7 @@ class NativeBackend final : public Backend {
     q.has_equal_counts = call.counts.empty();
     q.has_known_bytes = call.collective != Collective::alltoall || call.counts.empty();
     q.hierarchy = &hierarchy_;
+    q.reach = reach_;
     return q;
   }
 
@@ -295,6 +298,7 @@ class NativeBackend final : public Backend {
   GroupContext& group_;
   const Selector& selector_;
   const Hierarchy hierarchy_;
+  const Reach reach_;
   PlanCache<Plan> plans_;
   PlanCache<LoweredPlans> lowered_;
   std::shared_ptr<const Plan> exchange_;
@@ -306,8 +310,8 @@ class NativeBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_native_backend(GroupContext& group, const Selector& selector,
-                                             std::size_t cache_bytes, Hierarchy hierarchy) {
-  return std::make_unique<NativeBackend>(group, selector, cache_bytes, std::move(hierarchy));
+                                             std::size_t cache_bytes, Hierarchy hierarchy, Reach reach) {
+  return std::make_unique<NativeBackend>(group, selector, cache_bytes, std::move(hierarchy), reach);
 }
 
 }  // namespace tutti

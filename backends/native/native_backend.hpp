@@ -10,9 +10,10 @@
 
 namespace tutti {
 
-// `group` and `selector` outlive the backend. Plans are cached up to `cache_bytes`. `hierarchy` is equal on
-// all members; of no ranks: flat.
+// `group` and `selector` outlive the backend. Plans are cached up to `cache_bytes`. `hierarchy` and
+// `reach` are equal on all members; of no ranks: flat.
 std::unique_ptr<Backend> make_native_backend(GroupContext& group, const Selector& selector,
-                                             std::size_t cache_bytes, Hierarchy hierarchy = {});
+                                             std::size_t cache_bytes, Hierarchy hierarchy = {},
+                                             Reach reach = Reach::node);
 
 }  // namespace tutti

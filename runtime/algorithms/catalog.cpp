@@ -785,11 +785,13 @@ Claim claim_of(const AlgorithmRow& row, std::uint32_t p, const AlgorithmParams& 
   return row.legality.needs_hierarchy ? row.hierarchy_claim(*hierarchy, params) : row.claim(p, params);
 }
 
-// Up to 8 ranks are few enough to share memory in one hop: there one round in which everybody reads from
-// everybody wins nearly everywhere, since one publish serves all readers. Beyond, where there are domains, by
-// domains: for short vectors in one column, since messages count there. Without domains those items are not
-// legal, and skipped.
-std::string_view default_rules(Collective collective) {
+namespace {
+
+// On one node. Up to 8 ranks are few enough to share memory in one hop: there one round in which everybody
+// reads from everybody wins nearly everywhere, since one publish serves all readers. Beyond, where there are
+// domains, by domains: for short vectors in one column, since messages count there. Without domains those
+// items are not legal, and skipped.
+std::string_view node_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
       return "one_shot:-4k@-2;one_shot:-16k@3-8;hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;"
@@ -819,6 +821,49 @@ std::string_view default_rules(Collective collective) {
       return "";
   }
 }
+
+// Across nodes. By nodes wherever one holds several ranks: what leaves a node is then the least there is, and
+// all its ranks carry a share of it. Between nodes of one rank messages cost what hundreds of KiB cost in
+// memory, so rounds count for longer; the large vectors go by rows of minimal volume, never by circulant
+// ones, whose partners are far apart.
+std::string_view network_rules(Collective collective) {
+  switch (collective) {
+    case Collective::allreduce:
+      return "hierarchical(columns=1):-2k;hierarchical(across=1):0-@-32;hierarchical(across=2);recursive_"
+             "doubling:-8k;"
+             "two_shot:0-@-8;rabenseifner:-1m;ring;two_shot";
+    case Collective::reduce_scatter:
+      return "hierarchical;direct:0-@-16;ring:1m-;direct";
+    case Collective::allgather:
+      return "hierarchical(across=2):-4k;hierarchical;bruck:-4k;direct:0-@-16;ring";
+    case Collective::broadcast:
+      return "hierarchical(columns=1):-16k;hierarchical(across=1):0-@-4;hierarchical(across=2);binomial:-64k;"
+             "linear:0-@-2;scatter_allgather:0-@-8;circulant(segment=64k)";
+    case Collective::reduce:
+      return "hierarchical(columns=1):-16k;hierarchical;binomial:-16k;linear:-16k;direct:0-@-16;rabenseifner;"
+             "direct";
+    case Collective::gather:
+    case Collective::scatter:
+      return "binomial:-16k;linear";
+    case Collective::alltoall:
+      return "hierarchical:-32k;bruck:-1k@8-;linear:0-@-8;linear:-64k;pairwise";
+    case Collective::barrier:
+      return "hierarchical;dissemination";
+    case Collective::scan:
+    case Collective::exscan:
+      return "recursive_doubling:-64k;chain(segment=64k)";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+std::string_view default_rules(Collective collective, Reach reach) {
+  return reach == Reach::node ? node_rules(collective) : network_rules(collective);
+}
+
+std::string_view to_string(Reach reach) { return reach == Reach::node ? "on one node" : "across nodes"; }
 
 AlgorithmParams default_params(const AlgorithmRow& row) {
   AlgorithmParams params;

@@ -67,8 +67,8 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
   group_ = std::make_unique<GroupContext>(world_->engine(), std::move(options));
   Hierarchy hierarchy = world_->domains().hierarchy_of(world_ranks_);
   if (!hierarchy.is_flat() && rank_ == 0) log_info("group of {} ranks in {}", size(), to_text(hierarchy));
-  backend_ =
-      make_native_backend(*group_, *world_->settings().selector, kPlanCacheBytes, std::move(hierarchy));
+  backend_ = make_native_backend(*group_, *world_->settings().selector, kPlanCacheBytes, std::move(hierarchy),
+                                 world_->domains().spans_nodes(world_ranks_) ? Reach::network : Reach::node);
 }
 
 CommGroup::Impl::~Impl() {

@@ -87,6 +87,12 @@ Status WorldDomains::check() const {
                   fmt::join(setting.sizes, ","), sum, ranks.size()));
 }
 
+bool WorldDomains::spans_nodes(std::span<const int> world_ranks) const {
+  return std::any_of(world_ranks.begin(), world_ranks.end(), [&](int rank) {
+    return nodes[static_cast<std::size_t>(rank)] != nodes[static_cast<std::size_t>(world_ranks[0])];
+  });
+}
+
 Hierarchy WorldDomains::hierarchy_of(std::span<const int> world_ranks) const {
   if (setting.kind == HierarchySetting::Kind::off) return {};
   if (setting.kind == HierarchySetting::Kind::sizes) {
@@ -94,6 +100,13 @@ Hierarchy WorldDomains::hierarchy_of(std::span<const int> world_ranks) const {
     std::vector<std::uint32_t> labels;
     for (const int rank : world_ranks) labels.push_back(world.domain_of(static_cast<std::uint32_t>(rank)));
     return Hierarchy(labels);
+  }
+  if (spans_nodes(world_ranks)) {
+    std::vector<std::uint32_t> labels;
+    for (const int rank : world_ranks)
+      labels.push_back(static_cast<std::uint32_t>(nodes[static_cast<std::size_t>(rank)]));
+    Hierarchy hierarchy(labels);
+    return hierarchy.is_flat() ? Hierarchy() : hierarchy;
   }
   for (const auto kind : {&RankDomains::cache, &RankDomains::socket}) {
     std::map<std::pair<int, std::int32_t>, std::uint32_t> label_of;

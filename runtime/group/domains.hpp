@@ -42,9 +42,10 @@ struct WorldDomains {
 
   // invalid_argument where the sizes do not add up to the world, naming variable, sum and expectation.
   Status check() const;
-  // Of a group of these world ranks, equal on all its members. Automatic: last-level caches where at least
-  // two hold at least two members each, else sockets where they do, else flat; flat, too, if the CPUs of any
-  // member spread over several.
+  bool spans_nodes(std::span<const int> world_ranks) const;
+  // Of a group of these world ranks, equal on all its members. Automatic: nodes where the group spans
+  // several; else last-level caches where at least two hold at least two members each, else sockets where
+  // they do, else flat; flat, too, if the CPUs of any member spread over several.
   Hierarchy hierarchy_of(std::span<const int> world_ranks) const;
 };
 

@@ -73,19 +73,33 @@ bool may_run(const AlgorithmRow& row, const Question& q) {
 
 Result<Selector> Selector::make(std::vector<RuleText> texts) {
   Selector selector;
-  const auto add = [&](Collective collective, std::string name, std::string_view text) -> Status {
+  const auto add = [](Collective collective, std::string name, std::string_view text,
+                      Source& target) -> Status {
     auto rules = parse_rules(collective, text);
     if (!rules) return rules.status().with_context(name);
-    selector.sources_[static_cast<std::size_t>(collective)].push_back({std::move(name), *std::move(rules)});
+    target = {std::move(name), *std::move(rules)};
     return {};
   };
-  for (RuleText& text : texts) TUTTI_RETURN_IF_ERROR(add(text.collective, std::move(text.source), text.text));
+  for (RuleText& text : texts) {
+    auto& sources = selector.sources_[static_cast<std::size_t>(text.collective)];
+    TUTTI_RETURN_IF_ERROR(add(text.collective, std::move(text.source), text.text, sources.emplace_back()));
+  }
   for (int i = 0; i < kCollectiveCount; ++i) {
     const auto collective = static_cast<Collective>(i);
-    if (const std::string_view rules = default_rules(collective); !rules.empty())
-      TUTTI_RETURN_IF_ERROR(add(collective, "default", rules));
+    for (const Reach reach : kReaches) {
+      Source& target = selector.defaults_[static_cast<std::size_t>(i)][static_cast<std::size_t>(reach)];
+      if (const std::string_view rules = default_rules(collective, reach); !rules.empty())
+        TUTTI_RETURN_IF_ERROR(add(collective, "default", rules, target));
+    }
   }
   return selector;
+}
+
+// In order of precedence: the users', then the default.
+const Selector::Source* Selector::find_source(const Question& question, std::size_t i) const {
+  const auto collective = static_cast<std::size_t>(question.collective);
+  if (i < sources_[collective].size()) return &sources_[collective][i];
+  return &defaults_[collective][static_cast<std::size_t>(question.reach)];
 }
 
 Result<Selection> Selector::choose(const Question& question, std::string_view argument) const {
@@ -102,10 +116,10 @@ Result<Selection> Selector::choose(const Question& question, std::string_view ar
       return s;
     }
   }
-  const std::vector<Source>& sources = sources_[static_cast<std::size_t>(q.collective)];
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    const Source& source = sources[i];
-    const bool is_default = i + 1 == sources.size();
+  const std::size_t user_sources = sources_[static_cast<std::size_t>(q.collective)].size();
+  for (std::size_t i = 0; i <= user_sources; ++i) {
+    const Source& source = *find_source(q, i);
+    const bool is_default = i == user_sources;
     for (const RuleItem& item : source.rules) {
       if (match_item(item, q.bytes, q.size)) {
         if (item.row == nullptr) break;  // the automatic choice: ask the next source
@@ -127,7 +141,12 @@ Result<Selection> Selector::choose(const Question& question, std::string_view ar
 std::string Selector::canonical() const {
   std::string text;
   for (int i = 0; i < kCollectiveCount; ++i) {
-    for (const Source& source : sources_[static_cast<std::size_t>(i)]) {
+    const auto at = static_cast<std::size_t>(i);
+    std::vector<const Source*> sources;
+    for (const Source& source : sources_[at]) sources.push_back(&source);
+    for (const Source& source : defaults_[at]) sources.push_back(&source);
+    for (const Source* const one : sources) {
+      const Source& source = *one;
       text += fmt::format("{}={};", to_string(static_cast<Collective>(i)), source.name);
       for (const RuleItem& item : source.rules) {
         text += fmt::format("{}:{}:{}:{}:{}:{}", item.row == nullptr ? "auto" : item.row->name,

@@ -26,6 +26,7 @@ struct Question {
   // The size of a vector that v-variants of alltoall do not share: chosen by p only (bytes is ignored).
   bool has_known_bytes = true;
   const Hierarchy* hierarchy = nullptr;  // over the ranks of the group; null: flat
+  Reach reach = Reach::node;
 };
 
 struct Selection {
@@ -62,8 +63,10 @@ class Selector {
     std::string name;
     RuleList rules;
   };
-  std::array<std::vector<Source>, kCollectiveCount>
-      sources_;  // by collective, in order of precedence; the default is last
+  const Source* find_source(const Question& question, std::size_t i) const;
+
+  std::array<std::vector<Source>, kCollectiveCount> sources_;  // by collective, in order of precedence
+  std::array<std::array<Source, std::size(kReaches)>, kCollectiveCount> defaults_;  // by reach, too
 };
 
 }  // namespace tutti

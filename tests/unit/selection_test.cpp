@@ -328,8 +328,9 @@ TEST_CASE("the defaults end in something legal, whatever is asked", "[selection]
     if (collective == Collective::send_recv) continue;
     for (std::uint32_t p = 1; p <= 100; ++p) {
       for (const std::uint64_t bytes : sizes) {
-        for (int flags = 0; flags < 4; ++flags) {
+        for (int flags = 0; flags < 8; ++flags) {
           Question q = ask(collective, bytes, p);
+          q.reach = (flags & 4) != 0 ? Reach::network : Reach::node;
           q.is_commutative = (flags & 1) != 0;
           q.has_equal_counts = (flags & 2) != 0;
           q.has_known_bytes = q.has_equal_counts || collective != Collective::alltoall;
@@ -393,6 +394,36 @@ TEST_CASE("hierarchical rows are the default of many ranks in domains, and of no
   const auto cut = selector.choose(q, "hierarchical(across=1,segment=4k)");
   REQUIRE(cut.is_ok());
   CHECK(cut->params.segments == 4);
+}
+
+TEST_CASE("across nodes hierarchical rows are the default wherever a node holds several ranks",
+          "[selection]") {
+  const Selector selector = selector_of({});
+  const auto chosen = [&](Collective collective, const Hierarchy& h, std::uint64_t bytes) {
+    Question q = ask(collective, bytes, h.size());
+    q.hierarchy = &h;
+    q.reach = Reach::network;
+    const auto selection = selector.choose(q);
+    REQUIRE(selection.is_ok());
+    return selection->row->name;
+  };
+  const auto sizes = [](const std::vector<std::uint32_t>& list) { return Hierarchy::of_sizes(list); };
+  for (const Collective collective :
+       {Collective::allreduce, Collective::broadcast, Collective::reduce, Collective::allgather,
+        Collective::reduce_scatter, Collective::barrier}) {
+    for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{1} << 16U, std::uint64_t{1} << 30U}) {
+      INFO(to_string(collective) << ", " << bytes << " bytes");
+      CHECK(chosen(collective, sizes({2, 2}), bytes) == "hierarchical");
+      CHECK(chosen(collective, sizes({1, 2}), bytes) == "hierarchical");
+      CHECK(chosen(collective, sizes(std::vector<std::uint32_t>(64, 8)), bytes) == "hierarchical");
+      CHECK(chosen(collective, sizes({1, 1, 1}), bytes) != "hierarchical");
+    }
+  }
+  // Circulant rows send far for what others send near.
+  for (const std::uint32_t nodes : {2U, 3U, 8U, 100U}) {
+    for (std::uint64_t bytes = 1; bytes <= std::uint64_t{1} << 32U; bytes *= 2)
+      CHECK(chosen(Collective::allreduce, sizes(std::vector<std::uint32_t>(nodes, 1)), bytes) != "circulant");
+  }
 }
 
 TEST_CASE("choosing is pure", "[selection]") {

@@ -115,7 +115,11 @@ void print_all() {
     bool has_rows = false;
     for (const AlgorithmRow& row : catalog()) {
       if (row.collective != collective) continue;
-      if (!has_rows) fmt::print("  {} (default: {})\n", to_string(collective), default_rules(collective));
+      if (!has_rows) {
+        fmt::print("  {}\n", to_string(collective));
+        for (const Reach reach : kReaches)
+          fmt::print("    default {}: {}\n", to_string(reach), default_rules(collective, reach));
+      }
       has_rows = true;
       fmt::print("    {:<22} {}\n    {:<22} {}; {}\n", row.name, row.summary, "", row.cost,
                  legality_text(row));
@@ -178,11 +182,14 @@ json all_json() {
                     {"same_bits", row.same_bits},
                     {"params", params}});
   }
-  json defaults;
+  json defaults, network_defaults;
   for (int i = 0; i < kCollectiveCount; ++i) {
     const auto collective = static_cast<Collective>(i);
-    if (const std::string_view rules = default_rules(collective); !rules.empty())
-      defaults[std::string(to_string(collective))] = rules;
+    for (const Reach reach : kReaches) {
+      json& target = reach == Reach::node ? defaults : network_defaults;
+      if (const std::string_view rules = default_rules(collective, reach); !rules.empty())
+        target[std::string(to_string(collective))] = rules;
+    }
   }
   return {{"version", version_text()},
           {"build", build_id()},
@@ -195,7 +202,8 @@ json all_json() {
           {"transports", parts_json(list_transports())},
           {"backends", parts_json(list_backends())},
           {"algorithms", rows},
-          {"default_rules", defaults}};
+          {"default_rules", defaults},
+          {"default_rules_across_nodes", network_defaults}};
 }
 
 json environment_json() {
