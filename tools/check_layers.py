@@ -32,7 +32,7 @@ ALLOWED = [
     ("runtime/algorithms/**", ["runtime/base/**", "runtime/schedule/**", "topology/topology.hpp"]),
     ("runtime/selection/**", ["runtime/base/**", "runtime/schedule/**", "runtime/algorithms/catalog.hpp"]),
     ("runtime/scheduler/**", ["runtime/base/**", "runtime/schedule/**", "transports/transport.hpp"]),
-    ("runtime/launch/**", ["runtime/base/**"]),
+    ("runtime/launch/**", ["runtime/base/**"] + sorted(GENERATED)),
     # A group puts the parts together: it owns the engine that drives them, makes the native backend (which alone takes
     # that engine), and asks the registries for the rest. Of the algorithms it sees the catalogue only.
     # Where the topology comes from is asked by the one file that reads the settings.

@@ -325,7 +325,7 @@ Result<Meeting> arrange_meeting(const BootstrapOptions& options) {
     return meeting;
   }
   Result<LaunchInfo> launch = options.unique_id.empty()
-                                  ? detect_launch(options.environment)
+                                  ? detect_launch(options.environment, deadline)
                                   : launch_from_unique_id(options.unique_id, options.rank, options.size);
   if (!launch) return launch.status();
   meeting.launch = *std::move(launch);

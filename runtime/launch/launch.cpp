@@ -1,4 +1,4 @@
-// Reads the variables of launchers and unique ids. Knows no socket.
+// Recognises launchers and reads unique ids. Knows no socket and no protocol.
 #include "runtime/launch/launch.hpp"
 
 #include <fmt/format.h>
@@ -7,107 +7,134 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 
-#include "runtime/base/network.hpp"
+#include "runtime/launch/place.hpp"
+#include "runtime/launch/pmi1.hpp"
+#include "runtime/launch/pmix.hpp"
 
 namespace tutti {
 namespace {
 
-constexpr int kMaxSize = 1 << 20;
+using namespace detail;
+
 constexpr std::string_view kIdPrefix = "tutti-";
 constexpr std::size_t kIdNameDigits = 32;
 constexpr std::size_t kIdSecretDigits = 64;
 constexpr std::size_t kMaxHostBytes = 255;
 
-// The names under which one launcher tells a rank its place.
-struct PlaceVariables {
-  const char* launcher;
-  const char* rank;
-  const char* size;
-  const char* local_rank;
-  const char* local_size;
-};
 constexpr PlaceVariables kTuttiRun = {"tutti run", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_LOCAL_RANK",
                                       "TUTTI_LOCAL_SIZE"};
 constexpr PlaceVariables kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+constexpr PlaceVariables kPmi = {"pmi1", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+constexpr PlaceVariables kOpenMpi = {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 
-Result<int> parse_int(std::string_view name, std::string_view text, int low, int high,
-                      std::string_view meaning) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < low || value > high) {
-    return invalid_argument(
-        fmt::format("{}='{}': expected {}, a number from {} to {}", name, text, meaning, low, high));
-  }
-  return value;
+std::string text_of(const Environment& environment, const char* name) {
+  return std::string(environment.find(name).value_or(""));
 }
 
-Result<std::string> require(const Environment& environment, const char* name, std::string_view launcher) {
-  const auto text = environment.find(name);
-  if (!text) {
-    return invalid_argument(
-        fmt::format("{} is not set, but other variables say that {} started this process; set it, "
-                    "or unset RANK, WORLD_SIZE and TUTTI_JOB_ID for a world of one",
-                    name, launcher));
+bool has(const Environment& environment, const char* name) { return environment.find(name).has_value(); }
+
+Result<LaunchInfo> from_tutti_run(const Environment& environment, Clock::time_point) {
+  LaunchInfo info;
+  TUTTI_RETURN_IF_ERROR(read_place(environment, kTuttiRun, info));
+  // `tutti run` sets both families of names. If another launcher has changed one since, we cannot know whose
+  // job this is.
+  TUTTI_RETURN_IF_ERROR(check_agreement(environment, kTuttiRun, kTorchrun));
+  for (const char* name : {"TUTTI_JOB_ID", "TUTTI_SECRET"}) {
+    if (const auto text = require(environment, name, info.launcher); !text) return text.status();
   }
-  return std::string(*text);
+  info.secret = text_of(environment, "TUTTI_SECRET");
+  info.job = make_job("run", text_of(environment, "TUTTI_JOB_ID"));
+  if (text_of(environment, "TUTTI_ADDRESS") != "local") info.host = text_of(environment, "TUTTI_ADDRESS");
+  return info;
 }
 
-// Rank and size are required. Set by hand, the local ones may be missing.
-Status read_place(const Environment& environment, const PlaceVariables& names, LaunchInfo& info) {
-  info.launcher = names.launcher;
-  const Result<std::string> size = require(environment, names.size, names.launcher);
-  if (!size) return size.status();
-  const Result<int> size_value = parse_int(names.size, *size, 1, kMaxSize, "the number of ranks");
-  if (!size_value) return size_value.status();
-  const Result<std::string> rank = require(environment, names.rank, names.launcher);
-  if (!rank) return rank.status();
-  const Result<int> rank_value =
-      parse_int(names.rank, *rank, 0, *size_value - 1, fmt::format("a rank below {}", names.size));
-  if (!rank_value) return rank_value.status();
-  info.rank = *rank_value;
-  info.size = *size_value;
-  if (const auto text = environment.find(names.local_size)) {
-    const Result<int> value = parse_int(names.local_size, *text, 1, info.size,
-                                        fmt::format("the ranks on this node, at most {}", names.size));
-    if (!value) return value.status();
-    info.local_size = *value;
-  }
-  if (const auto text = environment.find(names.local_rank); text && info.local_size > 0) {
-    const Result<int> value = parse_int(names.local_rank, *text, 0, info.local_size - 1,
-                                        fmt::format("a rank below {}", names.local_size));
-    if (!value) return value.status();
-    info.local_rank = *value;
-  }
-  return {};
-}
-
-// `tutti run` sets both families of names. If another launcher has changed one since, we cannot know whose
-// job this is.
-Status check_agreement(const Environment& environment) {
-  constexpr std::pair<const char*, const char*> kPairs[] = {{kTuttiRun.rank, kTorchrun.rank},
-                                                            {kTuttiRun.size, kTorchrun.size}};
-  for (const auto& [ours, theirs] : kPairs) {
-    const auto our_text = environment.find(ours), their_text = environment.find(theirs);
-    if (our_text && their_text && *our_text != *their_text) {
-      return invalid_argument(
-          fmt::format("{}={} but {}={}: two launchers disagree; unset TUTTI_JOB_ID to follow {}, or "
-                      "{} to follow {}",
-                      ours, *our_text, theirs, *their_text, theirs, theirs, ours));
+Result<LaunchInfo> from_torchrun(const Environment& environment, Clock::time_point) {
+  LaunchInfo info;
+  TUTTI_RETURN_IF_ERROR(read_place(environment, kTorchrun, info));
+  // torchrun may itself be a process of one of these, with other numbers. Variables that are set by hand, or
+  // left over, may not.
+  if (!has(environment, "TORCHELASTIC_RUN_ID")) {
+    for (const PlaceVariables& other : {kPmi, kOpenMpi}) {
+      TUTTI_RETURN_IF_ERROR(check_agreement(environment, kTorchrun, other));
     }
   }
-  return {};
+  const Result<std::string> address = require(environment, "MASTER_ADDR", info.launcher);
+  if (!address) return address.status();
+  const Result<std::string> port_text = require(environment, "MASTER_PORT", info.launcher);
+  if (!port_text) return port_text.status();
+  const Result<int> port = parse_int("MASTER_PORT", *port_text, 1, 65535, "a port");
+  if (!port) return port.status();
+  info.secret = text_of(environment, "TUTTI_SECRET");
+  info.host = *address;
+  // The restart count keeps a restarted job apart from ranks of its earlier life that are still dying.
+  info.job = make_job("torchrun",
+                      fmt::format("{}|{}|{}|{}", *address, *port, text_of(environment, "TORCHELASTIC_RUN_ID"),
+                                  text_of(environment, "TORCHELASTIC_RESTART_COUNT")));
+  return info;
 }
 
-// Hashed: the text may be of any length and have odd characters.
-std::string make_job(std::string_view kind, std::string_view text) {
-  std::array<unsigned char, 16> hash{};
-  crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(text.data()),
-                     text.size(), nullptr, 0);
-  return fmt::format("{}/{:02x}", kind, fmt::join(hash, ""));
+Result<LaunchInfo> from_pmix(const Environment& environment, Clock::time_point deadline) {
+  Result<LaunchInfo> info = launch_from_pmix(environment, deadline);
+  if (info) info->launcher = "pmix";
+  return info;
 }
+
+// Where the launcher says on which node each rank is, that; else its variables, else nothing.
+void count_local(const std::vector<int>& node_of_rank, LaunchInfo& info) {
+  if (node_of_rank.empty()) return;
+  info.node = node_of_rank[static_cast<std::size_t>(info.rank)];
+  const auto self = node_of_rank.begin() + info.rank;
+  info.local_rank = static_cast<int>(std::count(node_of_rank.begin(), self, info.node));
+  info.local_size = static_cast<int>(std::count(node_of_rank.begin(), node_of_rank.end(), info.node));
+}
+
+Result<LaunchInfo> from_pmi1(const Environment& environment, Clock::time_point deadline) {
+  LaunchInfo info;
+  if (has(environment, "PMI_FD")) {
+    TUTTI_RETURN_IF_ERROR(read_place(environment, kPmi, info));
+    if (info.size == 1) return info;  // nobody to meet, so nothing to ask and no farewell to say
+  }
+  const Result<std::shared_ptr<Pmi1>> session = Pmi1::of_process(environment, deadline);
+  if (!session) return session.status();
+  info.launcher = kPmi.launcher;
+  info.rank = (*session)->rank();
+  info.size = (*session)->size();
+  count_local((*session)->node_of_rank(), info);
+  info.job = make_job("pmi1", (*session)->space_name());
+  info.store = make_piecewise_store(*session);
+  return info;
+}
+
+Result<LaunchInfo> from_open_mpi(const Environment& environment, Clock::time_point) {
+  LaunchInfo info;
+  TUTTI_RETURN_IF_ERROR(read_place(environment, kOpenMpi, info));
+  std::string names;
+  for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri"}) {
+    names += text_of(environment, name);
+  }
+  if (names.empty()) return require(environment, "PMIX_NAMESPACE", info.launcher).status();
+  info.secret = text_of(environment, "TUTTI_SECRET");
+  info.job = make_job("openmpi", names);
+  return info;
+}
+
+struct Launcher {
+  std::string_view name;  // of TUTTI_LAUNCHER
+  bool (*is_seen)(const Environment& environment);
+  Result<LaunchInfo> (*read)(const Environment& environment, Clock::time_point deadline);
+};
+
+constexpr Launcher kLaunchers[] = {
+    {"tutti", [](const Environment& e) { return has(e, "TUTTI_JOB_ID"); }, from_tutti_run},
+    {"torchrun", [](const Environment& e) { return has(e, "RANK") || has(e, "WORLD_SIZE"); }, from_torchrun},
+    {"pmix", [](const Environment& e) { return has(e, "PMIX_NAMESPACE") && why_no_pmix().empty(); },
+     from_pmix},
+    {"pmi1", [](const Environment& e) { return has(e, "PMI_FD") || has(e, "PMI_PORT"); }, from_pmi1},
+    {"openmpi", [](const Environment& e) { return has(e, kOpenMpi.rank); }, from_open_mpi},
+};
 
 bool is_hex(std::string_view text) {
   return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
@@ -119,36 +146,17 @@ bool is_printable(std::string_view text) {
 
 }  // namespace
 
-Result<LaunchInfo> detect_launch(const Environment& environment) {
-  LaunchInfo info;
-  const auto text_of = [&](const char* name) { return std::string(environment.find(name).value_or("")); };
-  if (environment.find("TUTTI_JOB_ID")) {
-    TUTTI_RETURN_IF_ERROR(read_place(environment, kTuttiRun, info));
-    TUTTI_RETURN_IF_ERROR(check_agreement(environment));
-    const Result<std::string> secret = require(environment, "TUTTI_SECRET", info.launcher);
-    if (!secret) return secret.status();
-    info.secret = *secret;
-    info.job = make_job("run", text_of("TUTTI_JOB_ID"));
-    if (text_of("TUTTI_ADDRESS") != "local") info.host = text_of("TUTTI_ADDRESS");
-    return info;
+Result<LaunchInfo> detect_launch(const Environment& environment, Clock::time_point deadline) {
+  const Result<std::string> asked = get_enum(environment, "TUTTI_LAUNCHER");
+  if (!asked) return asked.status();
+  for (const Launcher& launcher : kLaunchers) {
+    if (*asked == "auto" ? launcher.is_seen(environment) : *asked == launcher.name) {
+      return launcher.read(environment, deadline);
+    }
   }
-  if (!environment.find("RANK") && !environment.find("WORLD_SIZE")) {
-    info.launcher = "none";
-    return info;
-  }
-  TUTTI_RETURN_IF_ERROR(read_place(environment, kTorchrun, info));
-  const Result<std::string> address = require(environment, "MASTER_ADDR", info.launcher);
-  if (!address) return address.status();
-  const Result<std::string> port_text = require(environment, "MASTER_PORT", info.launcher);
-  if (!port_text) return port_text.status();
-  const Result<int> port = parse_int("MASTER_PORT", *port_text, 1, 65535, "a port");
-  if (!port) return port.status();
-  info.secret = text_of("TUTTI_SECRET");
-  // The restart count keeps a restarted job apart from ranks of its earlier life that are still dying.
-  info.host = *address;
-  info.job = make_job("torchrun", fmt::format("{}|{}|{}|{}", *address, *port, text_of("TORCHELASTIC_RUN_ID"),
-                                              text_of("TORCHELASTIC_RESTART_COUNT")));
-  return info;
+  LaunchInfo alone;
+  alone.launcher = "none";
+  return alone;
 }
 
 Result<std::string> new_unique_id() {

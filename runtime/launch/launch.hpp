@@ -1,6 +1,6 @@
-// Who this process is in its job: read from what the launcher that started it left in the environment and,
-// where it carries one, from its store. Knows no socket of the job itself, and no environment but the one it
-// is given.
+// Who this process is in its job: read from what the launcher that started it left in the environment, and
+// asked of the launcher where it answers. Knows no socket of the job itself, and no environment but the one
+// it is given.
 #pragma once
 
 #include <memory>
@@ -27,17 +27,28 @@ struct LaunchInfo {
   std::string job;
   std::string secret;    // proves membership; empty: only the user id does, which reaches one node
   std::string host;      // a name or address of the machine of rank 0, or "address:port"; empty: not told
-  std::string launcher;  // "tutti run", "torchrun", "unique id", "exchange", "none"
+  std::string launcher;  // "tutti run", a word of TUTTI_LAUNCHER, "unique id", "exchange", "none"
   std::shared_ptr<Store> store;  // null: the launcher carries none
 
   bool may_span_nodes() const { return size > 1 && local_size != size; }
 };
 
-// Recognises, in this order: `tutti run` (TUTTI_JOB_ID with TUTTI_RANK, TUTTI_SIZE, TUTTI_LOCAL_RANK,
-// TUTTI_LOCAL_SIZE, TUTTI_SECRET, TUTTI_ADDRESS), torchrun and programs that set the same variables by hand
-// (RANK or WORLD_SIZE), nothing: a world of one. Errors: invalid_argument naming the variable that is
-// missing, wrong or contradicts another, and what was expected.
-Result<LaunchInfo> detect_launch(const Environment& environment);
+// Recognises launchers by their variables, the first one of this order; docs/launchers.md has the table.
+// TUTTI_LAUNCHER names one instead, and then no other counts.
+//   tutti     TUTTI_JOB_ID: `tutti run`
+//   torchrun  RANK or WORLD_SIZE: torchrun, and people who set the same variables by hand
+//   pmix      PMIX_NAMESPACE, where libpmix can be loaded: Open MPI's mpirun, PRRTE, srun --mpi=pmix
+//   pmi1      PMI_FD or PMI_PORT: Hydra (MPICH, Intel MPI)
+//   openmpi   OMPI_COMM_WORLD_RANK: Open MPI's mpirun, where PMIx cannot be used
+//   none      nothing of all that: a world of one
+// What runs inside of something else comes first: torchrun is started by srun, and not the other way round.
+// Variables that people set by hand must not contradict those of a launcher.
+//
+// Where the launcher carries a store, this speaks to it until the deadline and keeps the connection to the
+// end of the process; a size of one needs none. Errors: invalid_argument naming the variable that is missing,
+// wrong or contradicts another, and what was expected; timeout; peer_failed where the launcher has gone.
+Result<LaunchInfo> detect_launch(const Environment& environment,
+                                 Clock::time_point deadline = Clock::now() + std::chrono::minutes(1));
 
 // A fresh identifier of a job: text without spaces that one process makes and hands to all others by any
 // means. It holds the secret of the job, so whoever reads it can join, and the name of this machine: rank 0

@@ -16,7 +16,7 @@ namespace tutti {
 class Store {
  public:
   virtual ~Store() = default;
-  // Each key is put once.
+  // By rank 0 only, which is where the others look; each key once.
   virtual Status put(const std::string& key, const std::string& value) = 0;
   // Called by every rank of the job, after it has put what it has to put and before its first get. Where the
   // store shows values only after a fence, this is that fence and waits for all ranks; elsewhere it returns

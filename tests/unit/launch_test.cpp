@@ -118,6 +118,62 @@ TEST_CASE("two launchers that disagree are both named") {
              Catch::Matchers::StartsWith("TUTTI_RANK=1 but RANK=0: two launchers disagree"));
 }
 
+TEST_CASE("variables set by hand must not contradict a launcher's, but torchrun may run inside of one") {
+  auto values = torchrun();
+  values["PMI_RANK"] = "0";
+  CHECK(detect_launch(environment_of(values)));
+  values.erase("TORCHELASTIC_RUN_ID");
+  CHECK_THAT(error_of(values), Catch::Matchers::StartsWith("RANK=3 but PMI_RANK=0: two launchers disagree"));
+  values["PMI_RANK"] = "3";
+  CHECK(detect_launch(environment_of(values)));
+  values["OMPI_COMM_WORLD_SIZE"] = "8";
+  CHECK_THAT(error_of(values), Catch::Matchers::StartsWith("WORLD_SIZE=4 but OMPI_COMM_WORLD_SIZE=8"));
+}
+
+TEST_CASE("TUTTI_LAUNCHER names the launcher, and no other counts") {
+  auto values = torchrun();
+  values["TUTTI_LAUNCHER"] = "none";
+  CHECK(detect_launch(environment_of(values))->size == 1);
+  values["TUTTI_LAUNCHER"] = "tutti";
+  CHECK_THAT(error_of(values), Catch::Matchers::StartsWith("TUTTI_SIZE is not set"));
+  values["TUTTI_LAUNCHER"] = "mpirun";
+  CHECK_THAT(error_of(values), Catch::Matchers::StartsWith("TUTTI_LAUNCHER='mpirun' is not valid"));
+  for (const auto& [name, value] : tutti_run()) values[name] = value;
+  values["TUTTI_LAUNCHER"] = "torchrun";
+  CHECK(detect_launch(environment_of(values))->launcher == "torchrun");
+  values = tutti_run();
+  values.erase("TUTTI_JOB_ID");
+  values["TUTTI_LAUNCHER"] = "tutti";
+  CHECK_THAT(error_of(values), Catch::Matchers::StartsWith("TUTTI_JOB_ID is not set"));
+}
+
+TEST_CASE("Open MPI's variables do without PMIx") {
+  std::map<std::string, std::string> values = {
+      {"OMPI_COMM_WORLD_RANK", "1"},       {"OMPI_COMM_WORLD_SIZE", "4"},
+      {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+      {"OMPI_MCA_ess_base_jobid", "7"},    {"TUTTI_SECRET", "s"}};
+  const auto info = detect_launch(environment_of(values));
+  REQUIRE(info);
+  CHECK(info->launcher == "openmpi");
+  CHECK(info->rank == 1);
+  CHECK(info->local_size == 2);
+  CHECK(info->secret == "s");
+  CHECK_FALSE(info->store);
+  values["OMPI_MCA_ess_base_jobid"] = "8";
+  CHECK(detect_launch(environment_of(values))->job != info->job);
+  values.erase("OMPI_MCA_ess_base_jobid");
+  CHECK_THAT(error_of(values), Catch::Matchers::StartsWith("PMIX_NAMESPACE is not set"));
+}
+
+TEST_CASE("a world of one asks no launcher") {
+  const auto info =
+      detect_launch(environment_of({{"PMI_FD", "1000000"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}));
+  REQUIRE(info);
+  CHECK(info->launcher == "pmi1");
+  CHECK(info->size == 1);
+  CHECK_FALSE(info->store);
+}
+
 TEST_CASE("a job on several nodes has the address of rank 0") {
   auto values = torchrun();
   CHECK_FALSE(detect_launch(environment_of(values))->may_span_nodes());

@@ -1,0 +1,50 @@
+// A connection to the launcher that started this process, with deadlines. Knows no protocol.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "runtime/base/status.hpp"
+#include "runtime/base/work.hpp"
+
+namespace tutti::detail {
+
+// Errors of all calls: timeout; peer_failed where the other side has closed the connection. Messages begin
+// with the name. Reading takes no byte more than what it returns: the connection may belong to an MPI library
+// as well, which reads on where we end. One thread at a time.
+class LauncherSocket {
+ public:
+  // Of a descriptor that the launcher left open; it stays open, this keeps one of its own. Errors:
+  // invalid_argument where that is not an open socket.
+  static Result<LauncherSocket> adopt(int fd, std::string name);
+  // `address` is "host:port". Resolving a name may take longer than the deadline. Errors: invalid_argument.
+  static Result<LauncherSocket> connect(std::string_view address, Clock::time_point deadline,
+                                        std::string name);
+
+  LauncherSocket(LauncherSocket&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), name_(std::move(other.name_)) {}
+  LauncherSocket& operator=(LauncherSocket&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    std::swap(name_, other.name_);
+    return *this;
+  }
+  ~LauncherSocket();
+
+  Status write(std::string_view bytes, Clock::time_point deadline);
+  // Without its newline. A longer line than `limit_bytes` is an error.
+  Result<std::string> read_line(std::size_t limit_bytes, Clock::time_point deadline);
+  Result<std::string> read_bytes(std::size_t count, Clock::time_point deadline);
+  const std::string& name() const { return name_; }
+
+ private:
+  LauncherSocket(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+  Status wait_until_ready(short events, Clock::time_point deadline);
+  // Adds what a recv() with these flags gives, at most `limit` bytes, to nothing; waits for the first byte.
+  Result<std::string> receive(std::size_t limit, int flags, Clock::time_point deadline);
+
+  int fd_ = -1;
+  std::string name_;
+};
+
+}  // namespace tutti::detail
