@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Starts one program with real launchers and looks at what its ranks found out; a test per launcher.
+Knows command lines and printed lines; skips (77) with the reason where a launcher is not installed.
+
+usage: launchers_test.py LAUNCHER PROGRAM [PROGRAM built with the launcher's MPI]
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+SECONDS = 60  # no launcher takes that long; a test that does has failed
+FOREIGN = re.compile(r"^(TUTTI_|PMI|PMIX_|OMPI_|SLURM_|MPI_|HOROVOD_|HYDI_|RANK$|WORLD_SIZE$|LOCAL_|MASTER_)")
+
+program = None
+mpi_program = None
+
+
+def skip(reason):
+    print("skipped: " + reason)
+    sys.exit(77)
+
+
+def clean_environment():
+    """This process may itself have been started by a launcher."""
+    return {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
+
+
+def is_open_mpi(command):
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=SECONDS, check=False)
+    return "Open MPI" in done.stdout + done.stderr
+
+
+def find_command(names, is_right=lambda path: True):
+    for name in names:
+        path = shutil.which(name)
+        if path and is_right(path):
+            return path
+    return None
+
+
+class LauncherTest(unittest.TestCase):
+    """What all launchers have in common: how to run, and what to expect of the lines."""
+
+    def run_command(self, command, **environment):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False,
+                              env={**clean_environment(), **environment}, stdin=subprocess.DEVNULL)
+        self.output = " ".join(command) + "\n" + done.stdout + done.stderr
+        return done
+
+    def expect(self, done, lines, status=0):
+        """These lines, whatever their order, and that exit status."""
+        for line in lines:
+            self.assertIn(line, done.stdout.splitlines(), self.output)
+        if status is not None:
+            self.assertEqual(done.returncode, status, self.output)
+
+    def expect_places(self, done, launcher, nodes, node_numbers=None):
+        """`nodes`: the node of each rank; with one store round trip after the other and an orderly end."""
+        size = len(nodes)
+        for rank, node in enumerate(nodes):
+            number = node if node_numbers is None else node_numbers[node]
+            place = (f"{launcher}: rank {rank} of {size}, local {nodes[:rank].count(node)} of {nodes.count(node)}, "
+                     f"node {number}")
+            self.expect(done, [place + ", store ok" * 3, f"rank {rank} leaves"])
+
+    def expect_mixed(self, launch, size):
+        """MPI and tutti in one program, in every order in which both can live."""
+        if mpi_program is None:
+            self.skipTest("no program with this MPI")
+        for word in ("mpi_first", "mpi_second", "mpi_inside"):
+            done = self.run_command(launch(size, mpi_program, word))
+            self.expect(done, [f"MPI: rank {r} sums" for r in range(size)])
+            text = "{}: rank {} sums" if word == "mpi_inside" else "{}: rank {} of " + str(size) + " sums"
+            self.expect(done, [text.format(word, r) for r in range(size)])
+
+
+class Hydra(LauncherTest):
+    command = find_command(["mpiexec.hydra"])
+
+    def launch(self, size, *words, options=()):
+        return [self.command, *options, "-n", str(size), *words]
+
+    def test_place_and_store(self):
+        self.expect_places(self.run_command(self.launch(3, program, "place")), "pmi1", [0, 0, 0])
+
+    def test_over_a_port(self):
+        done = self.run_command(self.launch(3, program, "place", options=["-pmi-port"]))
+        self.expect_places(done, "pmi1", [0, 0, 0])
+
+    def test_two_pretended_nodes(self):
+        done = self.run_command(self.launch(4, program, "place", options=["-launcher", "fork", "-hosts", "h1,h2"]))
+        self.expect_places(done, "pmi1", [0, 1, 0, 1])
+        done = self.run_command(
+            self.launch(3, program, "place", options=["-launcher", "fork", "-hosts", "h1,h2", "-ppn", "2"]))
+        self.expect_places(done, "pmi1", [0, 0, 1])
+
+    def test_worlds(self):
+        done = self.run_command(self.launch(4, program, "join"))
+        self.expect(done, [f"join: rank {r} of 4 sums" for r in range(4)])
+        self.expect(self.run_command(self.launch(1, program, "join")), ["join: rank 0 of 1 sums"])
+
+    def test_child_of_fork(self):
+        done = self.run_command(self.launch(2, program, "fork"))
+        self.expect(done, [f"rank {r}: child 7, store ok" for r in range(2)])
+
+    def test_a_rank_that_does_not_come(self):
+        done = self.run_command(self.launch(3, program, "absent"))
+        for rank in (1, 2):
+            self.assertRegex(done.stdout, rf"rank {rank}: timeout: PMI-1 \(.*\): rank {rank} is in the fence, but "
+                             r"not all of the 3 ranks have come", self.output)
+
+    def test_a_program_of_several(self):
+        """The first one says farewell to the launcher; the second one is told what has happened."""
+        done = self.run_command(self.launch(2, "sh", "-c", f"{program} join && {program} join; true"))
+        self.expect(done, [f"join: rank {r} of 2 sums" for r in range(2)])
+        self.assertIn("an earlier program of this rank", done.stdout, self.output)
+
+    def test_a_closed_connection(self):
+        done = self.run_command(self.launch(2, "sh", "-c", f"eval \"exec $PMI_FD>&-\"; {program} join; true"))
+        self.assertRegex(done.stdout, r"invalid argument: PMI_FD=\d+ is not open in this process", self.output)
+
+    def test_with_mpi(self):
+        self.expect_mixed(self.launch, 3)
+
+    def test_after_mpi(self):
+        if mpi_program is None:
+            self.skipTest("no program with MPICH")
+        done = self.run_command(self.launch(2, mpi_program, "mpi_over"))
+        self.assertIn("mpi_over: invalid argument: PMI_FD=", done.stdout, self.output)
+        self.assertIn("MPI_Finalize has been called before", done.stdout, self.output)
+
+
+class OpenMpi(LauncherTest):
+    command = find_command(["mpirun.openmpi", "mpirun"], is_open_mpi)
+
+    def launch(self, size, *words, options=()):
+        as_root = ["--allow-run-as-root"] if os.getuid() == 0 else []
+        return [self.command, *as_root, "--oversubscribe", *options, "-n", str(size), *words]
+
+    def setUp(self):
+        done = self.run_command(self.launch(1, program, "place"))
+        self.launcher = done.stdout.split(":")[0]
+
+    def test_place_and_store(self):
+        if self.launcher != "pmix":
+            self.skipTest("built without PMIx, or libpmix is not there")
+        self.expect_places(self.run_command(self.launch(3, program, "place")), "pmix", [0, 0, 0])
+
+    def test_variables_alone(self):
+        done = self.run_command(self.launch(2, program, "place"), TUTTI_LAUNCHER="openmpi")
+        self.expect(done, [f"openmpi: rank {r} of 2, local {r} of 2, node -1" + ", unsupported: no store" * 3
+                           for r in range(2)])
+        done = self.run_command(self.launch(2, program, "join"), TUTTI_LAUNCHER="openmpi")
+        self.expect(done, [f"join: rank {r} of 2 sums" for r in range(2)])
+
+    def test_worlds(self):
+        done = self.run_command(self.launch(4, program, "join"))
+        self.expect(done, [f"join: rank {r} of 4 sums" for r in range(4)])
+
+    def test_child_of_fork(self):
+        if self.launcher != "pmix":
+            self.skipTest("built without PMIx, or libpmix is not there")
+        done = self.run_command(self.launch(2, program, "fork"))
+        self.expect(done, [f"rank {r}: child 7, store ok" for r in range(2)])
+
+    def test_a_rank_that_does_not_come(self):
+        if self.launcher != "pmix":
+            self.skipTest("built without PMIx, or libpmix is not there")
+        done = self.run_command(self.launch(3, program, "absent"))
+        for rank in (1, 2):
+            self.assertRegex(done.stdout, rf"rank {rank}: timeout: PMIx \(.*\): rank 0 has not put missing in time",
+                             self.output)
+
+    def test_with_mpi(self):
+        self.expect_mixed(self.launch, 3)
+
+    def test_after_mpi(self):
+        if mpi_program is None:
+            self.skipTest("no program with Open MPI")
+        done = self.run_command(self.launch(2, mpi_program, "mpi_over"))
+        self.expect(done, [f"mpi_over: rank {r} of 2 sums" for r in range(2)])
+
+
+LAUNCHERS = {"hydra": Hydra, "openmpi": OpenMpi}
+
+
+def main():
+    global program, mpi_program
+    launcher, program = sys.argv[1:3]
+    mpi_program = sys.argv[3] if len(sys.argv) > 3 else None
+    case = LAUNCHERS[launcher]
+    if case.command is None:
+        skip(f"the launcher of {launcher} is not installed")
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(case)
+    sys.exit(0 if unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful() else 1)
+
+
+if __name__ == "__main__":
+    main()
