@@ -5,11 +5,14 @@ Knows iproute2 and nothing of tutti or any other library.
 
     testbed.py --nodes 2 --rate 1gbit -- COMMAND...   makes a bed and runs COMMAND in its hub; the bed ends with it
     testbed.py in 1 -- COMMAND...                     inside a bed: runs COMMAND in node 1
-    testbed.py each -- COMMAND...                     inside a bed: runs it in every node at once (TUTTI_BED_NODE tells which)
+    testbed.py each -- COMMAND...                     inside a bed: runs it in every node at once (TESTBED_NODE tells which)
+    testbed.py ranks 2 -- COMMAND...                  inside a bed: two ranks in each node; in COMMAND {rank}, {size}, {local_rank},
+                                                      {local_size} and {node} are replaced; standard input is rank 0's
     testbed.py cut 1 | heal 1 | lose 1 0.02 | rate 1 100mbit | traffic
+    testbed.py [-OPTION] HOST WORDS...                inside a bed: as ssh would, for launchers that start programs on hosts
 
 A node has its own network, host name, /etc/hosts and /sys; processes, /tmp and memory files are common, so that a
-benchmark can meet on a shared page. Node k is called node<k> and has 10.77.0.<k+1> on eth0 (rail r: 10.<77+r>.0.0/24 on eth<r>).
+benchmark can meet on a shared page. The CPUs are shared out among the nodes if there are enough. Node k is called node<k> and has 10.77.0.<k+1> on eth0 (rail r: 10.<77+r>.0.0/24 on eth<r>).
 The hub holds the bridge, br0, 10.77.0.254: a launcher runs there.
 
 All of it lives in namespaces without names, whose first process dies with the process that made the bed: nothing appears in
@@ -19,6 +22,7 @@ Exit status 77: this system does not let us make one (see why_unavailable). nete
 """
 import argparse
 import ctypes
+import functools
 import json
 import os
 import shlex
@@ -30,7 +34,7 @@ import tempfile
 import traceback
 
 SKIPPED = 77
-NODES_VARIABLE, RAILS_VARIABLE = "TUTTI_BED_HOLDERS", "TUTTI_BED_RAILS"
+HOLDERS, RAILS, ADDRESSES, PROGRAM, NODE = (f"TESTBED_{name}" for name in ("HOLDERS", "RAILS", "ADDRESSES", "PROGRAM", "NODE"))
 HUB_HOST = 254
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x20000, 0x4000000, 0x10000000, 0x20000000, 0x40000000
@@ -149,8 +153,8 @@ class Bed:
     @staticmethod
     def current():
         """The bed that this process runs in; None outside."""
-        text = os.environ.get(NODES_VARIABLE)
-        return Bed(list(map(int, text.split(","))), int(os.environ[RAILS_VARIABLE])) if text else None
+        text = os.environ.get(HOLDERS)
+        return Bed(list(map(int, text.split(","))), int(os.environ[RAILS])) if text else None
 
     @property
     def nodes(self):
@@ -172,8 +176,9 @@ class Bed:
 
     def prefix(self, node):
         """Words that make what follows run in the node, as the same process."""
-        return ["nsenter", "--target", str(self.holders[node]), "--mount", "--uts", "--net", "--",
-                "env", "-C", os.getcwd(), f"TUTTI_BED_NODE={node}"]
+        cpus = ",".join(map(str, sorted(os.sched_getaffinity(self.holders[node]))))
+        return ["taskset", "--cpu-list", cpus, "nsenter", "--target", str(self.holders[node]), "--mount", "--uts", "--net", "--",
+                "env", "-C", os.getcwd(), f"{NODE}={node}"]
 
     def run(self, node, command, **options):
         return subprocess.run(self.prefix(node) + list(map(str, command)), check=False, **options)
@@ -251,7 +256,7 @@ IP, TC, NFT = (command_path(name) or name for name in ("ip", "tc", "nft"))
 
 def why_unavailable(needs_loss=False):
     """Why no bed can be made here; empty if one can."""
-    missing = [name for name in ("ip", "tc", "nsenter") + (("nft",) if needs_loss else ()) if command_path(name) is None]
+    missing = [name for name in ("ip", "tc", "nsenter", "taskset") + (("nft",) if needs_loss else ()) if command_path(name) is None]
     if missing:
         return f"{', '.join(missing)} not found (Debian: iproute2, util-linux, nftables)"
     def try_it():
@@ -272,8 +277,8 @@ def prepare_hub():
     use_own_sysfs()
 
 
-def start_holder(node, hosts):
-    """The process whose namespaces are the node. Returns when they exist."""
+def start_holder(node, hosts, cpus):
+    """The process whose namespaces and CPUs are the node's. Returns when they exist."""
     ready, report = os.pipe()
     parent = os.getpid()
     holder = os.fork()
@@ -283,6 +288,7 @@ def start_holder(node, hosts):
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             system_call("unshare", CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWNET)
             use_own_sysfs()
+            os.sched_setaffinity(0, cpus)
             name = f"node{node}"
             system_call("sethostname", name, len(name))
             use_hosts_file(hosts)
@@ -338,8 +344,10 @@ def zoo_lines(node):
 def build(nodes, rails, has_ipv6, has_zoo, mtu):
     """In the hub: the nodes with their links."""
     bed = Bed([0] * nodes, rails)
+    cpus = sorted(os.sched_getaffinity(0))
     for node in range(nodes):
-        bed.holders[node] = start_holder(node, hosts_text(bed, node, has_zoo))
+        share = cpus[node * len(cpus) // nodes:(node + 1) * len(cpus) // nodes] if len(cpus) >= nodes else cpus
+        bed.holders[node] = start_holder(node, hosts_text(bed, node, has_zoo), share)
     use_hosts_file(hosts_text(bed, -1, False))
     lines = ["link set lo up"]
     for rail in range(rails):
@@ -361,7 +369,8 @@ def build(nodes, rails, has_ipv6, has_zoo, mtu):
                 inside.append(f"address add {bed.address6(node, rail)}/64 dev eth{rail} nodad")
         batch(bed, None, lines)
         batch(bed, node, inside)
-    os.environ[NODES_VARIABLE], os.environ[RAILS_VARIABLE] = ",".join(map(str, bed.holders)), str(rails)
+    os.environ.update({HOLDERS: ",".join(map(str, bed.holders)), RAILS: str(rails), PROGRAM: os.path.abspath(__file__),
+                       ADDRESSES: ",".join(map(bed.address, range(nodes)))})
     return bed
 
 
@@ -385,6 +394,38 @@ def run_in_bed(body, nodes=2, rate=None, loss=0.0, rails=1, has_ipv6=False, has_
 
 # -- the command line
 
+def run_ranks(bed, local_size, command):
+    """The exit status of the first rank that ends with another than 0; the others are then killed."""
+    processes, size = {}, local_size * bed.nodes
+    for rank in range(size):
+        values = {"rank": rank, "size": size, "local_rank": rank % local_size, "local_size": local_size, "node": rank // local_size}
+        words = list(command)
+        for name, value in values.items():
+            words = [word.replace("{" + name + "}", str(value)) for word in words]
+        process = bed.popen(rank // local_size, words, stdin=None if rank == 0 else subprocess.DEVNULL,
+                            preexec_fn=functools.partial(die_with_parent, os.getpid()))
+        processes[process.pid] = process
+    while processes:
+        pid, status = os.wait()
+        code = os.waitstatus_to_exitcode(status)
+        if processes.pop(pid, None) is not None and code != 0:
+            for other in processes.values():
+                other.kill()
+            return code if code > 0 else 128 - code
+    return 0
+
+
+def act_as_ssh(bed, words):
+    """HOST WORDS..., where some launchers put options of ssh in front."""
+    while words and words[0].startswith("-"):
+        words = words[1:]
+    node = bed.node_of(words[0]) if words else None
+    if node is None:
+        sys.exit(f"testbed.py: no node of this bed: {shlex.join(words)}")
+    command = bed.prefix(node) + ["sh", "-c", " ".join(words[1:])]
+    os.execvp(command[0], command)
+
+
 def inner_command(words):
     bed = Bed.current()
     if bed is None:
@@ -392,6 +433,8 @@ def inner_command(words):
     verb, rest = words[0], [word for word in words[1:] if word != "--"]
     if verb == "traffic":
         print(json.dumps([bed.traffic(node) for node in range(bed.nodes)]))
+    elif verb == "ranks":
+        sys.exit(run_ranks(bed, int(rest[0]), words[words.index("--") + 1:]))
     elif verb == "each":
         running = [bed.popen(node, rest) for node in range(bed.nodes)]
         sys.exit(max(process.wait() for process in running))
@@ -411,9 +454,11 @@ def inner_command(words):
 
 
 def main():
-    if sys.argv[1:2] and sys.argv[1] in ("in", "each", "cut", "heal", "lose", "rate", "traffic"):
+    if sys.argv[1:2] and sys.argv[1] in ("in", "each", "ranks", "cut", "heal", "lose", "rate", "traffic"):
         inner_command(sys.argv[1:])
         return
+    if Bed.current() is not None:
+        act_as_ssh(Bed.current(), sys.argv[1:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--rate", help="of every link, in each direction, as tc takes it: 1gbit")

@@ -84,7 +84,7 @@ def test_links():
         for node in range(3):
             expect(bed.output(node, ["hostname"]) == f"node{node}\n", "a host name of its own")
             expect(bed.output(node, ["ls", "/sys/class/net"]).split() == ["eth0", "eth1", "lo"], "its own interfaces in /sys")
-            expect(bed.output(node, ["env", "-0"]).count(f"TUTTI_BED_NODE={node}\0") == 1, "a node knows its number")
+            expect(bed.output(node, ["env", "-0"]).count(f"TESTBED_NODE={node}\0") == 1, "a node knows its number")
         expect(bed.output(1, ["pwd"]).strip() == os.getcwd(), "the folder stays")
         expect(bed.node_of("node2") == bed.node_of("10.77.0.3") == bed.node_of("10.78.0.3") == bed.node_of("fd77:1::3") == 2, "hosts")
         expect(bed.node_of("10.77.0.9") is None, "no such node")
@@ -104,9 +104,11 @@ def test_links():
         expect(sleeper.wait(PATIENCE_SECONDS) == -signal.SIGTERM, "a signal to a program of a node")
         # From inside: the command line.
         expect(subprocess.check_output([TESTBED, "in", "10.77.0.2", "--", "hostname"], text=True) == "node1\n", "testbed.py in")
-        each = subprocess.run([TESTBED, "each", "--", "sh", "-c", "hostname; exit $TUTTI_BED_NODE"], stdout=subprocess.PIPE, check=False)
+        each = subprocess.run([TESTBED, "each", "--", "sh", "-c", "hostname; exit $TESTBED_NODE"], stdout=subprocess.PIPE, check=False)
         expect(each.returncode == 2 and sorted(each.stdout.split()) == [b"node0", b"node1", b"node2"], "testbed.py each")
         expect(len(json.loads(subprocess.check_output([TESTBED, "traffic"]))) == 3, "testbed.py traffic")
+        ssh = subprocess.check_output([TESTBED, "-x", "10.77.0.3", "hostname;", "echo", "$0 a  b"], text=True)
+        expect(ssh == "node2\nsh a b\n", f"as ssh: {ssh}")
         return 0
 
     in_bed(body, nodes=3, rails=2, has_ipv6=True)
@@ -115,6 +117,23 @@ def test_links():
         expect(testbed.run_in_bed(function) != 0, "a failure inside is a failure outside")
     done = subprocess.run([TESTBED, "--nodes", "1", "--", "sh", "-c", "exit 9"], check=False)
     expect(done.returncode == 9, "the command's status is the bed's")
+
+
+def test_ranks():
+    """Several in a node, CPUs shared out, and the end of all with the first that fails."""
+    def body(bed):
+        words = ["{rank}/{size}", "{local_rank}/{local_size}", "{node}"]
+        done = subprocess.run([TESTBED, "ranks", "2", "--", "sh", "-c", 'echo "$(cat)$(hostname) $*"', "-", *words], input="in:", text=True,
+                              stdout=subprocess.PIPE, check=False)
+        lines = sorted(done.stdout.splitlines())
+        expect(lines == ["in:node0 0/4 0/2 0", "node0 1/4 1/2 0", "node1 2/4 0/2 1", "node1 3/4 1/2 1"], f"ranks: {lines}")
+        script = "test {rank} != 2 || exit 6; sleep 1000"
+        expect(subprocess.run([TESTBED, "ranks", "2", "--", "sh", "-c", script], check=False).returncode == 6, "a rank that fails")
+        cpus = [set(eval(bed.output(node, python("import os; print(os.sched_getaffinity(0))")))) for node in range(2)]
+        expect(cpus[0] | cpus[1] == os.sched_getaffinity(0), "all CPUs are used")
+        expect(len(os.sched_getaffinity(0)) < 2 or not cpus[0] & cpus[1], f"by one node each: {cpus}")
+
+    in_bed(body)
 
 
 def test_rate():
