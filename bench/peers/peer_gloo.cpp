@@ -1,6 +1,6 @@
-// The peer program of Gloo: forks its own ranks and carries out the six collectives over Gloo's TCP transport
-// on one host. Knows nothing of the loop, the statistics and the protocol (peer_main.hpp), and nothing of
-// tutti's runtime.
+// The peer program of Gloo: forks its own ranks and carries out the six collectives over Gloo's TCP
+// transport, on one host or across namespaces. Knows nothing of the loop, the statistics and the protocol
+// (peer_main.hpp), and nothing of tutti's runtime.
 #include <gloo/allgather.h>
 #include <gloo/allgather_ring.h>
 #include <gloo/allreduce.h>
@@ -19,14 +19,10 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/pair.h>
 #include <gloo/transport/tcp/device.h>
-#include <sched.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <climits>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -39,18 +35,17 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/peers/forked_ranks.hpp"
 #include "bench/peers/peer_main.hpp"
 
 namespace tutti::bench {
 namespace {
 
 struct Options {
-  int ranks = 2;
+  ForkedRanks ranks;
   // Gloo's "synchronous, busy-polling" pairs: no I/O thread takes part. Only the older algorithm classes can
   // use them.
   bool is_polling = false;
-  bool is_bound = false;  // rank i on the i-th allowed processor
-  std::string address = "127.0.0.1";
 };
 
 // The op in the two forms that Gloo's two interfaces want.
@@ -85,10 +80,10 @@ std::shared_ptr<gloo::rendezvous::Context> connect(const Options& options, Share
   if (page.rank() == 0 && ::mkdir(directory.c_str(), 0700) != 0)
     throw std::runtime_error("cannot create " + directory);
   page.barrier();
-  auto context = std::make_shared<gloo::rendezvous::Context>(page.rank(), options.ranks);
+  auto context = std::make_shared<gloo::rendezvous::Context>(page.rank(), options.ranks.count);
   gloo::rendezvous::FileStore store(directory);
   context->connectFullMesh(store, device);
-  for (int peer = 0; options.is_polling && peer < options.ranks; ++peer) {
+  for (int peer = 0; options.is_polling && peer < options.ranks.count; ++peer) {
     if (peer != page.rank()) context->getPair(peer)->setSync(true, true);
   }
   page.barrier();
@@ -105,7 +100,7 @@ class GlooLibrary final : public PeerLibrary {
     setting = "default";
     transport = is_polling_ ? "tcp, polling" : "tcp";
     version = "Gloo " TUTTI_PEER_VERSION;
-    const gloo::transport::tcp::attr attributes(options.address.c_str());
+    const gloo::transport::tcp::attr attributes(options.ranks.address(page.rank()).c_str());
     device_ = gloo::transport::tcp::CreateDevice(attributes);
   }
 
@@ -270,61 +265,14 @@ Options parse_options(int argc, char** argv, std::vector<std::string>& common) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
-    if (argument.substr(0, 8) == "--ranks=") {
-      options.ranks = detail::parse_number("--ranks", argument.substr(8));
-    } else if (argument == "--poll") {
+    if (options.ranks.take(argument)) continue;
+    if (argument == "--poll") {
       options.is_polling = true;
-    } else if (argument == "--bind") {
-      options.is_bound = true;
-    } else if (argument.substr(0, 10) == "--address=") {
-      options.address = argument.substr(10);
     } else {
       common.emplace_back(argument);
     }
   }
-  if (options.ranks < 1) throw std::invalid_argument("--ranks: at least one");
   return options;
-}
-
-void bind_to_processor(int rank) {
-  cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-  int position = rank % CPU_COUNT(&allowed);
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed) || position-- != 0) continue;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    ::sched_setaffinity(0, sizeof one, &one);
-    return;
-  }
-}
-
-// A rank that dies would leave the others waiting for it: the first process ends then, and takes the rest
-// along.
-void end_with_child(int) {
-  static constexpr char kMessage[] = "gloo: a rank ended early\n";
-  const ssize_t written = ::write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
-  ::_exit(written > 0 ? 1 : 2);
-}
-
-// Forks the other ranks; returns this process's rank.
-int fork_ranks(int ranks) {
-  struct sigaction action = {};
-  action.sa_handler = end_with_child;
-  action.sa_flags = SA_NOCLDSTOP;
-  ::sigaction(SIGCHLD, &action, nullptr);
-  const pid_t first = ::getpid();
-  for (int rank = 1; rank < ranks; ++rank) {
-    const pid_t child = ::fork();
-    if (child < 0) throw std::runtime_error("fork failed");
-    if (child != 0) continue;
-    ::signal(SIGCHLD, SIG_DFL);
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != first) ::_exit(1);
-    return rank;
-  }
-  return 0;
 }
 
 // A path that no other program uses; only rank 0 creates and removes it.
@@ -337,10 +285,9 @@ std::string rendezvous_directory() {
 void run(int argc, char** argv) {
   std::vector<std::string> common;
   const Options options = parse_options(argc, argv, common);
-  SharedPage first_page = SharedPage::create(options.ranks);
+  SharedPage first_page = SharedPage::create(options.ranks.count);
   const std::string directory = rendezvous_directory();
-  const int rank = fork_ranks(options.ranks);
-  if (options.is_bound) bind_to_processor(rank);
+  const int rank = options.ranks.start();
   SharedPage page = first_page.with_rank(rank);
   // Gloo's I/O thread needs the processor on which a rank would otherwise spin for the others.
   page.set_wait(options.is_polling ? BarrierWait::spin : BarrierWait::block);
@@ -351,14 +298,11 @@ void run(int argc, char** argv) {
         throw std::invalid_argument("unknown argument: " + argument);
     }
     serve(library, page);
-    if (rank == 0) ::signal(SIGCHLD, SIG_DFL);  // from here on the others end on purpose
+    if (rank == 0) options.ranks.expect_end();
     page.barrier();
   }
-  if (rank != 0)
-    ::_exit(0);  // the I/O thread may hold connections of ranks that are gone; nothing is left to save
-  for (int others = 1; others < options.ranks; ++others) ::wait(nullptr);
   std::cout.flush();
-  ::_exit(0);
+  options.ranks.end(rank);
 }
 
 }  // namespace

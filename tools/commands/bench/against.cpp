@@ -236,10 +236,12 @@ class Comparison {
     for (const std::string& library : libraries_) {
       if (!rounds.at(library).is_empty()) peers.push_back(rounds.at(library).record(options_, shape));
     }
-    // A peer whose result is wrong is not faster.
+    // A peer whose result is wrong is not faster, and a floor is no peer.
     const Record* best = nullptr;
     for (const Record& peer : peers) {
-      if (peer.wrong_count == 0 && (best == nullptr || peer.times.p50_us < best->times.p50_us)) best = &peer;
+      if (peer.wrong_count == 0 && !settings_.is_floor(peer.library) &&
+          (best == nullptr || peer.times.p50_us < best->times.p50_us))
+        best = &peer;
     }
     if (best != nullptr && own.times.p50_us > 0) {
       own.best_peer = best->library;

@@ -115,7 +115,8 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
                  "none, core (a CPU for each rank), auto (core if it starts the ranks and they fit)")
       ->take_last()
       ->capture_default_str();
-  app.add_option("--against", w.against, "compare with other libraries in one run: openmpi,mpich,gloo")
+  app.add_option("--against", w.against,
+                 "compare with others in one run: openmpi,mpich,gloo,sockets (TCP by hand)")
       ->excludes(workload)
       ->excludes(threads)
       ->excludes(app.get_option("--roofline"));
@@ -178,7 +179,7 @@ Status take_op(const Words& w, BenchOptions& o) {
 }
 
 Status take_against(const Words& w, BenchOptions& o) {
-  constexpr std::array kKnown = {"openmpi", "mpich", "gloo"};
+  constexpr std::array kKnown = {"openmpi", "mpich", "gloo", "sockets"};
   constexpr std::array kCollectives = {Collective::allreduce, Collective::broadcast,
                                        Collective::allgather, Collective::reduce_scatter,
                                        Collective::alltoall,  Collective::barrier};
@@ -186,7 +187,8 @@ Status take_against(const Words& w, BenchOptions& o) {
     const std::size_t comma = std::min(w.against.find(',', at), w.against.size());
     o.against.push_back(w.against.substr(at, comma - at));
     if (std::find(kKnown.begin(), kKnown.end(), o.against.back()) == kKnown.end()) {
-      return invalid_argument(fmt::format("--against: '{}' is not openmpi, mpich or gloo", o.against.back()));
+      return invalid_argument(
+          fmt::format("--against: '{}' is not openmpi, mpich, gloo or sockets", o.against.back()));
     }
     at = comma + 1;
   }

@@ -92,6 +92,10 @@ std::string PeerSettings::why_unavailable(const std::string& library) const {
   return "";
 }
 
+bool PeerSettings::is_floor(const std::string& library) const {
+  return (*json_)["libraries"][library].value("is_floor", false);
+}
+
 Result<PeerChoice> PeerSettings::choose(const std::string& library, const bench::Shape& shape, bool in_place,
                                         bool fits) const {
   for (const json& entry : (*json_)["libraries"][library]["choose"]) {

@@ -29,6 +29,8 @@ class PeerSettings {
   // Why the library cannot be measured here (its program or launcher is missing, with the packages to
   // install); empty if it can.
   std::string why_unavailable(const std::string& library) const;
+  // A bound of what is possible, and no peer to win against.
+  bool is_floor(const std::string& library) const;
   // The first entry of "choose" that matches.
   Result<PeerChoice> choose(const std::string& library, const bench::Shape& shape, bool in_place,
                             bool fits) const;
