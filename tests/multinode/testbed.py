@@ -34,7 +34,8 @@ import tempfile
 import traceback
 
 SKIPPED = 77
-HOLDERS, RAILS, ADDRESSES, PROGRAM, NODE = (f"TESTBED_{name}" for name in ("HOLDERS", "RAILS", "ADDRESSES", "PROGRAM", "NODE"))
+HOLDERS, RAILS, ADDRESSES, NETWORK, HUB, PROGRAM, NODE = (
+    f"TESTBED_{name}" for name in ("HOLDERS", "RAILS", "ADDRESSES", "NETWORK", "HUB", "PROGRAM", "NODE"))
 HUB_HOST = 254
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x20000, 0x4000000, 0x10000000, 0x20000000, 0x40000000
@@ -370,7 +371,8 @@ def build(nodes, rails, has_ipv6, has_zoo, mtu):
         batch(bed, None, lines)
         batch(bed, node, inside)
     os.environ.update({HOLDERS: ",".join(map(str, bed.holders)), RAILS: str(rails), PROGRAM: os.path.abspath(__file__),
-                       ADDRESSES: ",".join(map(bed.address, range(nodes)))})
+                       ADDRESSES: ",".join(map(bed.address, range(nodes))), NETWORK: "10.77.0.0/24",
+                       HUB: f"10.77.0.{HUB_HOST}"})
     return bed
 
 

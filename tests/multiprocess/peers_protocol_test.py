@@ -2,7 +2,7 @@
 """Drives the programs of bench/peers through their protocol, each with every setting that settings.json names.
 
 Knows nothing of tutti: it checks what a driver relies on. Exit status 77 (skipped) where the peer is not built or installed.
-Usage: peers_protocol_test.py LIBRARY SETTINGS_JSON [PROGRAM]
+Usage: peers_protocol_test.py [--nodes] LIBRARY SETTINGS_JSON [PROGRAM]; --nodes: each rank on a node of a bed of its own.
 """
 import json
 import os
@@ -13,6 +13,9 @@ import signal
 import subprocess
 import sys
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "multinode"))
+import testbed  # pylint: disable=wrong-import-position
 
 COLLECTIVES = ("allreduce", "broadcast", "allgather", "reduce_scatter", "alltoall", "barrier")
 FIELDS = set("library collective bytes count dtype op in_place ranks nodes algorithm transport backend iterations p50_us p95_us "
@@ -33,6 +36,7 @@ def matches(entry, collective, size, ranks, placement, in_place):
             and entry.get("in_place", in_place) == in_place
             and entry.get("placement", placement) == placement
             and entry.get("min_ranks", 1) <= ranks <= entry.get("max_ranks", ranks)
+            and entry.get("max_ranks_per_node", 1) >= 1
             and (not entry.get("power_of_two") or ranks & (ranks - 1) == 0)
             and entry.get("from", 0) <= size <= entry.get("to", size))
 
@@ -58,6 +62,16 @@ def check_settings(library):
         fail(f"entries of choose that nothing reaches: {sorted(unused)}")
 
 
+def values_of_bed():
+    """What a driver tells launchers and programs about the nodes."""
+    if testbed.Bed.current() is None:
+        return {}
+    addresses, holders = (os.environ["TESTBED_" + name].split(",") for name in ("ADDRESSES", "HOLDERS"))
+    return {"ranks_per_node": "1", "agent": os.environ["TESTBED_PROGRAM"], "network": os.environ["TESTBED_NETWORK"],
+            "hub": os.environ["TESTBED_HUB"], "hosts": ",".join(addresses), "slots": ",".join(a + ":1" for a in addresses),
+            "namespaces": ",".join(f"/proc/{holder}/ns/net" for holder in holders)}
+
+
 class Peer:
     def __init__(self, library, name, program):
         setting = library["settings"][name]
@@ -65,7 +79,7 @@ class Peer:
         placement = "fits" if len(os.sched_getaffinity(0)) >= RANKS else "oversubscribed"
         words = (launch["command"] + launch[placement] + setting["launch_arguments"] + ["{program}"]
                  + launch["program_arguments"] + setting["program_arguments"])
-        values = {"program": program, "ranks": str(RANKS), "setting": name, "transport": setting["transport"]}
+        values = {"program": program, "ranks": str(RANKS), "setting": name, "transport": setting["transport"], **values_of_bed()}
         command = [re.sub(r"\{(\w+)\}", lambda m: values[m.group(1)], word) for word in words]
         self.name = name
         self.buffer = b""
@@ -183,17 +197,31 @@ def check_setting(library, library_name, setting, program):
 
 
 def main():
-    library_name, settings_path = sys.argv[1:3]
+    is_across_nodes = sys.argv[1] == "--nodes"
+    arguments = sys.argv[2 if is_across_nodes else 1:]
+    library_name, settings_path = arguments[:2]
     with open(settings_path) as settings:
         library = json.load(settings)["libraries"][library_name]
+    if is_across_nodes:
+        library = library["across_nodes"]
     check_settings(library)
     launcher = (library["launch"]["command"] or [sys.executable])[0]
-    if len(sys.argv) < 4 or shutil.which(launcher) is None:
-        print(f"skipped: {library_name}: " + ("not built" if len(sys.argv) < 4 else launcher + " is not installed"))
+    if len(arguments) < 3 or shutil.which(launcher) is None:
+        print(f"skipped: {library_name}: " + ("not built" if len(arguments) < 3 else launcher + " is not installed"))
         sys.exit(77)
-    program = os.path.abspath(sys.argv[3])
-    if sum(check_setting(library, library_name, setting, program) for setting in library["settings"]) == 0:
-        fail("nothing was measured")
+    if is_across_nodes and testbed.why_unavailable():
+        print("skipped: " + testbed.why_unavailable())
+        sys.exit(77)
+    program = os.path.abspath(arguments[2])
+
+    def check_all(bed=None):
+        if sum(check_setting(library, library_name, setting, program) for setting in library["settings"]) == 0:
+            fail("nothing was measured")
+        # Whatever was measured went over the links.
+        if bed is not None and bed.traffic(0)["tx_bytes"] < 10 * len(library["settings"]) << 20:
+            fail(f"the links carried {bed.traffic(0)}")
+
+    sys.exit(testbed.run_in_bed(check_all, nodes=RANKS) if is_across_nodes else check_all())
 
 
 main()

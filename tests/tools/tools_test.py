@@ -79,6 +79,10 @@ def test_usage(_folder):
                         (["--rounds", "0"], "--rounds"), (["--against", "mpich", "--workload", "vgg16"], "--workload")):
         expect_usage_error(["bench", "allreduce", *words], said)
     expect_usage_error(["bench", "gather", "--against", "mpich"], "gather is not compared")
+    for words, said in ((["--nodes", "2"], "--against"), (["--rate", "1gbit", "--against", "gloo"], "--nodes"),
+                        (["--nodes", "2", "-n", "2", "--against", "gloo"], "-n"), (["--nodes", "2x", "--against", "gloo"], "'2x' is not"),
+                        (["--nodes", "0", "--against", "gloo"], "'0' is not")):
+        expect_usage_error(["bench", "allreduce", *words], said)
     # An unknown algorithm fails and lists the right ones, however it is asked for.
     expect_usage_error(["bench", "allreduce", "--algorithm", "rong"], "--algorithm", "ring", "two_shot")
     expect_usage_error(["bench", "allreduce"], "TUTTI_ADJUST_ALLREDUCE", "column 1", "ring", TUTTI_ADJUST_ALLREDUCE="rong")
@@ -416,6 +420,46 @@ def test_against(folder):
     expect(result.returncode == 0 and "no i64 here" in result.stderr, "a peer that refuses is said", result)
     expect("best_peer" not in rows_of(path)[0], "no peer, no ratio", result)
     expect_usage_error(["bench", "allreduce", "--against", "gloo", "--peers-dir", folder + "/none"], "settings.json")
+
+
+# A peer across nodes: says what it was told.
+NODES_PEER = """#!/usr/bin/env python3
+import json, os, sys
+print("ready", flush=True)
+for line in sys.stdin:
+    if line.startswith("quit"):
+        break
+    print(json.dumps({"library": "gloo", "algorithm": " ".join(sys.argv[1:]), "transport": os.uname().nodename, "backend": "", "iterations": 1,
+                      "p50_us": 1.0, "p95_us": 1.0, "min_us": 1.0, "mean_us": 1.0, "wrong": 0}), flush=True)
+"""
+
+
+def test_nodes(folder):
+    """A comparison with ranks on nodes of a bed."""
+    with open(folder + "/fake", "w", encoding="utf-8") as out:
+        out.write(NODES_PEER)
+    os.chmod(folder + "/fake", 0o755)
+    words = "{ranks} {ranks_per_node} {hosts} {slots} {network} {hub}".split()
+    manner = {"launch": {"command": [], "fits": [], "oversubscribed": [], "program_arguments": words},
+              "settings": {"one": {"transport": "none", "environment": {}, "launch_arguments": [], "program_arguments": []}}}
+    only_here = {"program": "fake", "packages": [], "launch": manner["launch"], "settings": {}, "choose": []}
+    across = {**manner, "choose": [{"max_ranks_per_node": 1, "setting": "none"}, {"setting": "one"}]}
+    with open(folder + "/settings.json", "w", encoding="utf-8") as out:
+        json.dump({"libraries": {"gloo": {**only_here, "across_nodes": across}, "mpich": only_here}}, out)
+    path = folder + "/rows.json"
+    result = run("bench", "allreduce", "--nodes", "2x2", "--rate", "1gbit", "-b", 4, "-e", 64, "-f", 16, "--against", "gloo,mpich", "--peers-dir",
+                 folder, "--rounds", 2, "--json", path, "--check", *QUICK, TUTTI_TRANSPORTS="shm,ucx", UCX_TLS="tcp,self")
+    if result.returncode == SKIPPED or "no transport reaches" in result.stderr or re.search("TUTTI_TRANSPORTS.*ucx", result.stderr):
+        print("skipped: " + (result.stderr.strip() or "no nodes here"))
+        sys.exit(SKIPPED)
+    expect(result.returncode == 0, "a comparison across nodes", result)
+    expect("4 ranks on 2 nodes of this machine at 1gbit" in result.stdout, "the heading", result)
+    expect("mpich: not available (settings.json has it on one node only)" in result.stdout, "a peer on one node", result)
+    rows = rows_of(path)
+    expect([(r["library"], r["bytes"], r["ranks"], r["nodes"], r["wrong"]) for r in rows]
+           == [("tutti", 4, 4, 2, 0), ("gloo", 4, 4, 2, 0), ("tutti", 64, 4, 2, 0), ("gloo", 64, 4, 2, 0)], f"rows {rows}", result)
+    expect(rows[0]["transport"] == "shm+ucx", "inside and between nodes", result)
+    expect(rows[1]["algorithm"] == "4 2 10.77.0.1,10.77.0.2 10.77.0.1:2,10.77.0.2:2 10.77.0.0/24 10.77.0.254", f"row {rows[1]}", result)
 
 
 def test_curves():

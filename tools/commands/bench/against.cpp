@@ -58,6 +58,7 @@ class Rounds {
     record.shape = shape;
     record.op = options.op;
     record.in_place = options.in_place;
+    record.nodes = std::max(options.nodes.node_count, 1);
     record.algorithm = last_["algorithm"];
     record.transport = last_["transport"];
     record.backend = last_["backend"];
@@ -81,7 +82,8 @@ class Comparison {
       : options_(options),
         settings_(std::move(settings)),
         json_(std::move(json)),
-        fits_(options.rank_count <= count_allowed_cpus()) {}
+        fits_(options.rank_count <= count_allowed_cpus()),
+        bed_(options.nodes.node_count > 0 ? Bed::current() : std::nullopt) {}
 
   int run() {
     print_heading();
@@ -106,10 +108,11 @@ class Comparison {
  private:
   void print_heading() {
     fmt::print(
-        "# tutti {} against {}: {} over {} ranks on one node, {} calls{}, {} rounds in turn per size, median "
+        "# tutti {} against {}: {} over {} ranks on {}, {} calls{}, {} rounds in turn per size, median "
         "p50\n",
         version(), joined(options_.against, ", "), to_string(options_.collective), options_.rank_count,
-        bench::to_string(options_.loop.mode), options_.in_place ? ", in place" : "", options_.round_count);
+        where(), bench::to_string(options_.loop.mode), options_.in_place ? ", in place" : "",
+        options_.round_count);
     if (!fits_ && options_.loop.mode != bench::Mode::b2b)
       fmt::print(
           "# note: more ranks than CPUs, so these times depend mostly on the system's scheduler; --b2b is "
@@ -131,20 +134,46 @@ class Comparison {
 
   bool start_tutti() {
     PeerProcess::Start start;
-    start.command = {own_path(),
-                     "bench",
-                     std::string(to_string(options_.collective)),
-                     "--serve",
-                     "--child",
-                     "-n",
-                     std::to_string(options_.rank_count),
-                     "--bind",
-                     options_.binding == Binding::core ? "core" : "none",
-                     "--alloc",
-                     options_.allocation == Allocation::tutti_heap ? "tutti" : "malloc"};
+    if (bed_) {
+      start.command = bed_->rank_words(options_.nodes.ranks_per_node);
+      start.environment = bed_->job_environment();
+    }
+    const std::vector<std::string> command = {
+        own_path(),
+        "bench",
+        std::string(to_string(options_.collective)),
+        "--serve",
+        "--child",
+        "--bind",
+        options_.binding == Binding::core ? "core" : "none",
+        "--alloc",
+        options_.allocation == Allocation::tutti_heap ? "tutti" : "malloc"};
+    start.command.insert(start.command.end(), command.begin(), command.end());
+    if (!bed_) start.command.insert(start.command.end(), {"-n", std::to_string(options_.rank_count)});
     if (!options_.algorithm.empty())
       start.command.insert(start.command.end(), {"--algorithm", options_.algorithm});
     return start_process("tutti", start) != nullptr;
+  }
+
+  std::string where() const {
+    if (!bed_) return "one node";
+    return fmt::format("{} nodes of this machine{}", options_.nodes.node_count,
+                       options_.rate.empty() ? "" : " at " + options_.rate);
+  }
+
+  // What launchers and programs are told about this run.
+  PeerSettings::Values launch_values() const {
+    PeerSettings::Values values = {{"ranks", std::to_string(options_.rank_count)}};
+    if (!bed_) return values;
+    const std::string per_node = std::to_string(options_.nodes.ranks_per_node);
+    values.insert(values.end(), {{"ranks_per_node", per_node},
+                                 {"agent", bed_->program},
+                                 {"network", bed_->network},
+                                 {"hub", bed_->hub},
+                                 {"hosts", joined(bed_->addresses, ",")},
+                                 {"namespaces", joined(bed_->namespaces, ",")},
+                                 {"slots", joined(bed_->addresses, ":" + per_node + ",") + ":" + per_node}});
+    return values;
   }
 
   // The process for (library, setting), started when it is first needed; null (and said once) if it does not
@@ -170,11 +199,12 @@ class Comparison {
     if (library == "tutti") {
       process = &*processes_.at(key);
     } else {
-      const auto choice = settings_.choose(library, shape, options_.in_place, fits_);
+      const auto choice =
+          settings_.choose(library, shape, options_.in_place, fits_, options_.nodes.ranks_per_node);
       if (!choice) return complain(library, choice.status().message());
       key += ":" + choice->setting;
       algorithm = choice->algorithm;
-      process = start_process(key, settings_.start_of(library, choice->setting, options_.rank_count, fits_));
+      process = start_process(key, settings_.start_of(library, choice->setting, fits_, launch_values()));
     }
     if (process == nullptr || !process->is_running()) return false;
     const auto answer = process->ask(request_line(shape, algorithm), answer_limit());
@@ -272,6 +302,7 @@ class Comparison {
   PeerSettings settings_;
   JsonLines json_;
   bool fits_;
+  std::optional<Bed> bed_;              // where the ranks are; none: on this node
   std::vector<std::string> libraries_;  // those that can be measured
   std::map<std::string, std::optional<PeerProcess>> processes_;
   std::set<std::string> said_;
@@ -289,7 +320,7 @@ int run_comparison(const BenchOptions& options) {
     if (!found) return usage_error("bench", found.status().with_context("--against"));
     folder = found->substr(0, found->find_last_of('/'));
   }
-  auto settings = PeerSettings::load(folder);
+  auto settings = PeerSettings::load(folder, options.nodes.node_count > 0);
   if (!settings) return usage_error("bench", settings.status().with_context("--against"));
   auto json = JsonLines::open(options.json_path);
   if (!json) return usage_error("bench", json.status());

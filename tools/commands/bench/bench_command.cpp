@@ -211,6 +211,16 @@ int bench_command(int argc, char** argv) {
   const Status checked = check_before_start(options, environment);
   if (!checked) return usage_error("bench", checked);
 
+  if (const auto bed = Bed::current(); options.nodes.node_count > 0 && bed) {
+    if (bed->addresses.size() != static_cast<std::size_t>(options.nodes.node_count))
+      return usage_error("bench",
+                         invalid_argument(fmt::format("--nodes: this bed has {}", bed->addresses.size())));
+  } else if (options.nodes.node_count > 0) {
+    std::vector<std::string> command = {own_path(), "bench"};
+    command.insert(command.end(), argv + 1, argv + argc);
+    return usage_error("bench", enter_bed(options.nodes, options.rate, command).with_context("--nodes"));
+  }
+
   // A plot is drawn from JSON lines; without --json they go to a file that has no name for long.
   TemporaryLines lines(options);
   std::vector<char*> arguments(argv, argv + argc);

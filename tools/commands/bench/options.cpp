@@ -57,12 +57,13 @@ constexpr std::string_view kFooter =
     "  TUTTI_ADJUST_ALLREDUCE='ring:1m-;recursive_doubling' tutti bench allreduce -n 4 --b2b\n"
     "  tutti bench allreduce -n 2 --roofline\n"
     "  tutti bench roofline -n 2 --json ceilings.json --plot ceilings.svg\n"
-    "  tutti bench allgather -b 1k -e 64m --against openmpi,mpich --json a.json --plot a.svg";
+    "  tutti bench allgather -b 1k -e 64m --against openmpi,mpich --json a.json --plot a.svg\n"
+    "  tutti bench allreduce --nodes 2 --rate 1gbit --against openmpi,gloo,sockets";
 
 // Words as they were given, before they are checked.
 struct Words {
   std::string collective, dtype = "f32", op = "sum", first = "4", last = "256m", factor = "4";
-  std::string allocation = "malloc", pages = "4k", binding = "auto", against;
+  std::string allocation = "malloc", pages = "4k", binding = "auto", nodes, against;
   int iterations = 0;
   bool is_b2b = false, is_hot = false;
 };
@@ -111,6 +112,12 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
   app.add_option("-n,--ranks", o.rank_count, "ranks to start (default: the CPUs this process may use)")
       ->take_last();
   auto* threads = app.add_flag("--threads", o.uses_threads, "ranks are threads of one process");
+  auto* nodes = app.add_option("--nodes", w.nodes,
+                               "with --against: ranks on nodes of a bed (network namespaces of this machine, "
+                               "which takes root); 2: two nodes of one rank, 2x4: of four")
+                    ->excludes(threads)
+                    ->excludes(app.get_option("-n"));
+  app.add_option("--rate", o.rate, "limit of each node's link, e.g. 1gbit")->needs(nodes);
   app.add_option("--bind", w.binding,
                  "none, core (a CPU for each rank), auto (core if it starts the ranks and they fit)")
       ->take_last()
@@ -200,6 +207,13 @@ Status take_against(const Words& w, BenchOptions& o) {
                     to_string(o.collective)));
   }
   if (o.round_count < 1) return invalid_argument("--rounds: at least 1");
+  if (w.nodes.empty()) return {};
+  if (o.against.empty()) return invalid_argument("--nodes: only comparisons (--against) make nodes");
+  const auto nodes = parse_nodes(w.nodes);
+  TUTTI_RETURN_IF_ERROR(
+      take(nodes, "--nodes", w.nodes, "a number of nodes such as 2, or 2x4 with ranks", o.nodes));
+  o.rank_count = o.nodes.node_count * o.nodes.ranks_per_node;
+  o.has_rank_count = true;
   return {};
 }
 

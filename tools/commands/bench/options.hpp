@@ -11,6 +11,7 @@
 #include "bench/harness/buffer.hpp"
 #include "bench/harness/harness.hpp"
 #include "runtime/base/status.hpp"
+#include "tools/commands/bench/nodes.hpp"
 
 namespace tutti::tool {
 
@@ -39,6 +40,8 @@ struct BenchOptions {
   Binding binding = Binding::automatic;
 
   std::string json_path, plot_path;
+  NodePlan nodes;                    // no nodes: this one
+  std::string rate;                  // of the links between nodes, as tc(8) takes it; empty: unlimited
   std::vector<std::string> against;  // peers' libraries
   int round_count = 5;               // of a comparison, per size
   std::string peers_path;            // folder of the peers' programs; empty: beside this tool

@@ -36,7 +36,7 @@ bool names_collective(const json& wanted, std::string_view collective) {
   return false;
 }
 
-bool matches(const json& entry, const bench::Shape& shape, bool in_place, bool fits) {
+bool matches(const json& entry, const bench::Shape& shape, bool in_place, bool fits, int ranks_per_node) {
   const std::uint64_t bytes = shape.bytes();
   const int p = shape.ranks;
   const std::string placement = fits ? "fits" : "oversubscribed";
@@ -44,6 +44,7 @@ bool matches(const json& entry, const bench::Shape& shape, bool in_place, bool f
           names_collective(entry["collective"], to_string(shape.collective))) &&
          entry.value("in_place", in_place) == in_place && entry.value("placement", placement) == placement &&
          entry.value("min_ranks", 1) <= p && p <= entry.value("max_ranks", p) &&
+         ranks_per_node <= entry.value("max_ranks_per_node", ranks_per_node) &&
          (!entry.value("power_of_two", false) || (p & (p - 1)) == 0) &&
          entry.value("from", std::uint64_t{0}) <= bytes && bytes <= entry.value("to", bytes);
 }
@@ -63,7 +64,7 @@ PeerSettings::PeerSettings() : json_(std::make_unique<json>()) {}
 PeerSettings::~PeerSettings() = default;
 PeerSettings::PeerSettings(PeerSettings&&) noexcept = default;
 
-Result<PeerSettings> PeerSettings::load(const std::string& folder) {
+Result<PeerSettings> PeerSettings::load(const std::string& folder, bool across_nodes) {
   const std::string path = folder + "/settings.json";
   std::ifstream file(path);
   if (!file)
@@ -71,10 +72,16 @@ Result<PeerSettings> PeerSettings::load(const std::string& folder) {
         fmt::format("{} is missing; --peers-dir names the folder of the peers' programs", path));
   PeerSettings settings;
   settings.folder_ = folder;
+  settings.across_nodes_ = across_nodes;
   *settings.json_ = json::parse(file, nullptr, false);
   if (settings.json_->is_discarded() || !settings.json_->contains("libraries"))
     return invalid_argument(fmt::format("{} is no settings file", path));
   return settings;
+}
+
+const json& PeerSettings::manner_of(const std::string& library) const {
+  const json& entry = (*json_)["libraries"][library];
+  return across_nodes_ ? entry["across_nodes"] : entry;
 }
 
 std::string PeerSettings::why_unavailable(const std::string& library) const {
@@ -86,7 +93,8 @@ std::string PeerSettings::why_unavailable(const std::string& library) const {
   if (!is_executable(program)) {
     return fmt::format("{} is not there; install {} and build again", program, joined(packages, " "));
   }
-  const json& command = entry["launch"]["command"];
+  if (across_nodes_ && !entry.contains("across_nodes")) return "settings.json has it on one node only";
+  const json& command = manner_of(library)["launch"]["command"];
   if (!command.empty() && !is_in_path(command[0].get<std::string>()))
     return fmt::format("{} is not there; install {}", command[0].get<std::string>(), joined(packages, " "));
   return "";
@@ -97,9 +105,9 @@ bool PeerSettings::is_floor(const std::string& library) const {
 }
 
 Result<PeerChoice> PeerSettings::choose(const std::string& library, const bench::Shape& shape, bool in_place,
-                                        bool fits) const {
-  for (const json& entry : (*json_)["libraries"][library]["choose"]) {
-    if (matches(entry, shape, in_place, fits))
+                                        bool fits, int ranks_per_node) const {
+  for (const json& entry : manner_of(library)["choose"]) {
+    if (matches(entry, shape, in_place, fits, ranks_per_node))
       return PeerChoice{entry["setting"].get<std::string>(), entry.value("algorithm", std::string())};
   }
   return invalid_argument(
@@ -107,15 +115,13 @@ Result<PeerChoice> PeerSettings::choose(const std::string& library, const bench:
 }
 
 PeerProcess::Start PeerSettings::start_of(const std::string& library, const std::string& setting_name,
-                                          int ranks, bool fits) const {
-  const json& entry = (*json_)["libraries"][library];
-  const json& launch = entry["launch"];
-  const json& setting = entry["settings"][setting_name];
-  const std::vector<std::pair<std::string, std::string>> values = {
-      {"program", folder_ + "/" + entry["program"].get<std::string>()},
-      {"ranks", std::to_string(ranks)},
-      {"setting", setting_name},
-      {"transport", setting["transport"].get<std::string>()}};
+                                          bool fits, Values values) const {
+  const json& launch = manner_of(library)["launch"];
+  const json& setting = manner_of(library)["settings"][setting_name];
+  values.emplace_back("program",
+                      folder_ + "/" + (*json_)["libraries"][library]["program"].get<std::string>());
+  values.emplace_back("setting", setting_name);
+  values.emplace_back("transport", setting["transport"].get<std::string>());
   PeerProcess::Start start;
   const auto append = [&](const json& words) {
     for (const json& word : words) start.command.push_back(filled(word.get<std::string>(), values));

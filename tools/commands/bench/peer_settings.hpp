@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -21,8 +23,12 @@ struct PeerChoice {
 
 class PeerSettings {
  public:
-  // Errors: invalid_argument, naming the file.
-  static Result<PeerSettings> load(const std::string& folder);
+  // Values for the words in braces of a command: {program} and {setting} are filled in here.
+  using Values = std::vector<std::pair<std::string, std::string>>;
+
+  // `across_nodes`: with what the file says for ranks on several nodes. Errors: invalid_argument, naming the
+  // file.
+  static Result<PeerSettings> load(const std::string& folder, bool across_nodes);
   ~PeerSettings();
   PeerSettings(PeerSettings&&) noexcept;
 
@@ -32,14 +38,18 @@ class PeerSettings {
   // A bound of what is possible, and no peer to win against.
   bool is_floor(const std::string& library) const;
   // The first entry of "choose" that matches.
-  Result<PeerChoice> choose(const std::string& library, const bench::Shape& shape, bool in_place,
-                            bool fits) const;
-  PeerProcess::Start start_of(const std::string& library, const std::string& setting, int ranks,
-                              bool fits) const;
+  Result<PeerChoice> choose(const std::string& library, const bench::Shape& shape, bool in_place, bool fits,
+                            int ranks_per_node) const;
+  PeerProcess::Start start_of(const std::string& library, const std::string& setting, bool fits,
+                              Values values) const;
 
  private:
   PeerSettings();
+  // How the library is started and set: launch, settings, choose.
+  const nlohmann::json& manner_of(const std::string& library) const;
+
   std::string folder_;
+  bool across_nodes_ = false;
   std::unique_ptr<nlohmann::json> json_;
 };
 
