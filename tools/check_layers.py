@@ -46,6 +46,9 @@ ALLOWED = [
     # What the memory family shares: inproc and shm are the same transport over two kinds of mapping.
     ("transports/inproc/**", ["runtime/base/**", "transports/*", "transports/memory/**"]),
     ("transports/shm/**", ["runtime/base/**", "transports/*", "transports/memory/**"]),
+    # What message transports share: matching, completing and closing over somebody else's library.
+    ("transports/ucx/**", ["runtime/base/**", "transports/*", "transports/message/**"]),
+    ("transports/ofi/**", ["runtime/base/**", "transports/*", "transports/message/**"]),
     ("transports/*/**", ["runtime/base/**", "transports/*"]),
     ("backends/registry.*", ["runtime/base/**", "backends/*", "backends/*/plugin.hpp"] + sorted(GENERATED)),
     ("backends/*", ["runtime/base/**"]),

@@ -1,5 +1,5 @@
 // What happens to the ucx transport in bad company: peers that are killed, that do not answer, that UCX
-// cannot serve. Knows the seam and the plug-in's parts; ranks are forked processes.
+// cannot serve. Knows the seam; ranks are forked processes.
 #include <unistd.h>
 
 #include <array>
@@ -14,8 +14,6 @@
 #include "tests/fault/killed_peer.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/test_fraction.hpp"
-#include "transports/ucx/card.hpp"
-#include "transports/ucx/lane.hpp"
 
 namespace {
 
@@ -129,51 +127,4 @@ TEST_CASE("where UCX has no device the transport is refused with UCX's reason") 
   CHECK_THAT(answer,
              Catch::Matchers::Contains("no transport: unsupported: ucx: no UCX context: No such device") &&
                  Catch::Matchers::Contains("asked nonsense"));
-}
-
-TEST_CASE("cards are read back, damaged ones are refused, and versions of UCX are compared") {
-  const ucx::Card card{17, 1, 13, std::vector<std::byte>(40, std::byte{5})};
-  const std::vector<std::byte> bytes = ucx::to_bytes(card);
-  const auto read = ucx::parse_card(bytes);
-  REQUIRE(read);
-  CHECK(read->instance == card.instance);
-  CHECK(read->worker_address == card.worker_address);
-  for (std::size_t length = 0; length < bytes.size(); ++length) {
-    CHECK_FALSE(ucx::parse_card(std::span(bytes).first(length)));
-  }
-  std::vector<std::byte> other_build = bytes;
-  other_build[0] ^= std::byte{1};
-  CHECK_FALSE(ucx::parse_card(other_build));
-  ucx::Card newer = card;
-  CHECK(ucx::check_reach(card, newer));
-  newer.ucx_minor = 17;
-  CHECK_THAT(ucx::check_reach(card, newer).message(), Catch::Matchers::Contains("1.13 here and 1.17 there"));
-}
-
-TEST_CASE("messages that overtake each other are put in order, and a closing is heard after all of them") {
-  auto worker = ucx::Worker::make();
-  REQUIRE(worker);
-  ucx::Lane lane(*std::move(worker), 1);
-  ucx::Inbox& inbox = lane.find_inbox(2, 3);
-  const auto arrive = [&](std::uint64_t sequence) {
-    ucx::Arrival arrival;
-    arrival.sequence = sequence;
-    arrival.word = 100 + sequence;
-    inbox.count_message();
-    inbox.add(5, arrival);
-  };
-  ucx::Arrival next;
-  arrive(2);
-  arrive(1);
-  CHECK_FALSE(inbox.take(5, &next));
-  inbox.close_by_peer(4);
-  CHECK_FALSE(inbox.is_ended());
-  arrive(3);
-  arrive(0);
-  CHECK(inbox.is_ended());
-  for (std::uint64_t sequence = 0; sequence < 4; ++sequence) {
-    REQUIRE(inbox.take(5, &next));
-    CHECK(next.word == 100 + sequence);
-  }
-  CHECK_FALSE(inbox.take(5, &next));
 }

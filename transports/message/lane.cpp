@@ -1,50 +1,47 @@
 // What arrives at a lane, and the lane's progress. Knows no matching; see lane.hpp.
-#include "transports/ucx/lane.hpp"
+#include "transports/message/lane.hpp"
 
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "runtime/base/log.hpp"
-#include "transports/ucx/endpoint.hpp"
+#include "transports/message/endpoint.hpp"
 
-namespace tutti::ucx {
+namespace tutti::message {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 // How long a transport that ends waits for peers that compute and do not look. What was sent is in the
 // network by then.
 constexpr std::chrono::milliseconds kLongestFarewell{200};
 constexpr std::chrono::milliseconds kLongestDisconnect{1000};
+// How long the first endpoint waits that closes while its peer is in the middle of a transfer.
+constexpr std::chrono::milliseconds kMostPatience{500};
 constexpr int kMostCallsToSettle = 1000;
 constexpr std::size_t kUsualCount = 64;  // of lists that grow on the data path
 
-void on_notice_sent(void* request, ucs_status_t, void* user_data) {
-  auto* op = static_cast<SendOp*>(user_data);
-  ucp_request_free(request);
-  op->lane->sends().give_back(op);
-}
-
 }  // namespace
 
-Lane::Lane(std::unique_ptr<Worker> worker, std::uint64_t instance)
-    : worker_(std::move(worker)), instance_(instance), pid_(::getpid()) {
+Lane::Lane(std::unique_ptr<Carrier> carrier, std::uint64_t instance)
+    : carrier_(std::move(carrier)), instance_(instance), pid_(::getpid()), patience_(kMostPatience) {
   for (std::vector<Inbox*>* list : {&listed_, &wanting_}) list->reserve(kUsualCount);
   lent_.reserve(kUsualCount);
 }
 
 Lane::~Lane() {
   if (!is_own_process()) {
-    worker_->abandon();
-    for (auto& [key, inbox] : inboxes_) static_cast<void>(inbox.release());  // their data is UCX's
+    carrier_->abandon();
+    for (auto& [key, inbox] : inboxes_) static_cast<void>(inbox.release());  // what they hold is the parent's
     return;
   }
   is_ending_ = true;
   for (const auto& [key, inbox] : inboxes_) inbox->clear();
-  for (void* data : lent_) worker_->release(data);
+  for (void* hold : lent_) carrier_->release(hold);
   say_goodbye();
   for (const auto& [id, peer] : peers_) peer->disconnect();
   const auto is_over = [this] {
@@ -52,18 +49,18 @@ Lane::~Lane() {
         peers_.begin(), peers_.end(), [](const auto& entry) { return entry.second->is_disconnecting(); });
     return !is_disconnecting && sends_.used_count() == 0 && recvs_.used_count() == 0;
   };
-  if (!drain(is_over, kLongestDisconnect) || !flush_worker()) {
-    log_info("ucx: UCX does not come to rest: the worker of a transport that ends is left as it is");
-    worker_->abandon();
+  if (!drain(is_over, kLongestDisconnect) || !carrier_->finish()) {
+    log_info("{}: a transport that ends does not come to rest, and is left as it is", carrier_->name());
+    carrier_->abandon();
   }
-  worker_.reset();  // while there is still what its callbacks refer to
+  carrier_.reset();  // while there is still what its callbacks refer to
 }
 
 void Lane::say_goodbye() {
   settle();
   std::vector<Peer*> awaited;
   for (const auto& [id, peer] : peers_) {
-    if (id == instance_ || peer->endpoint() == nullptr || peer->is_gone()) continue;
+    if (id == instance_ || peer->link() == nullptr || peer->is_gone()) continue;
     Notice notice;
     notice.kind = Notice::Kind::goodbye;
     notify(*peer, notice);
@@ -76,24 +73,6 @@ void Lane::say_goodbye() {
   drain(is_over, kLongestFarewell);
 }
 
-// Connections that peers have opened to us without our asking have endpoints, too, inside UCX. With an answer
-// to such a peer still to be sent, destroying the worker aborts the process (an assertion, in UCX 1.13).
-bool Lane::flush_worker() {
-  ucp_request_param_t param{};
-  const ucs_status_ptr_t flushing = ucp_worker_flush_nbx(worker_->handle(), &param);
-  if (flushing == nullptr || UCS_PTR_IS_ERR(flushing)) return true;
-  const auto is_over = [flushing] { return ucp_request_check_status(flushing) != UCS_INPROGRESS; };
-  const bool is_flushed = drain(is_over, kLongestDisconnect);
-  ucp_request_free(flushing);
-  return is_flushed;
-}
-
-Status Lane::start() {
-  TUTTI_RETURN_IF_ERROR(worker_->set_handler(kMessageAm, &on_message, this));
-  TUTTI_RETURN_IF_ERROR(worker_->set_handler(kControlAm, &on_message, this));
-  return worker_->set_handler(kNoticeAm, &on_notice, this);
-}
-
 bool Lane::is_own_process() const { return ::getpid() == pid_; }
 
 Peer& Lane::find_peer(std::uint64_t instance) {
@@ -104,96 +83,83 @@ Peer& Lane::find_peer(std::uint64_t instance) {
 
 Inbox& Lane::find_inbox(std::uint64_t instance, std::uint64_t context) {
   std::unique_ptr<Inbox>& inbox = inboxes_[Key{instance, context}];
-  if (!inbox) inbox = std::make_unique<Inbox>(*worker_, find_peer(instance), context);
+  if (!inbox) inbox = std::make_unique<Inbox>(*carrier_, find_peer(instance), context);
   return *inbox;
 }
 
-// -- what arrives, from within ucp_worker_progress ----------------------------------------------------------
+// -- what the carrier says ----------------------------------------------------------------------------------
 
-ucs_status_t Lane::on_message(void* lane, const void* header, std::size_t header_bytes, void* data,
-                              std::size_t bytes, const ucp_am_recv_param_t* param) {
-  auto* self = static_cast<Lane*>(lane);
-  MessageHeader message;
-  if (header_bytes != sizeof(message) || self->is_ending_) return UCS_OK;  // not kept: UCX drops it
-  std::memcpy(&message, header, sizeof(message));
-  if (message.channel > kControlChannel) return UCS_OK;
-  Inbox& inbox = self->find_inbox(message.sender, message.context);
+bool Lane::take_message(const MessageHeader& header, const Arrival& arrival) {
+  if (is_ending_ || header.channel > kControlChannel) return false;
+  Inbox& inbox = find_inbox(header.sender, header.context);
   inbox.count_message();
-  self->list(inbox);
+  list(inbox);
   if (inbox.is_closed_here) {
     inbox.owes_notice = !inbox.is_peer_told;
-    return UCS_OK;
+    return false;
   }
-  Arrival arrival;
-  arrival.bytes = bytes;
-  arrival.word = message.word;
-  arrival.sequence = message.sequence;
-  arrival.is_rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-  const bool is_kept = arrival.is_rendezvous || bytes != 0;
-  if (is_kept) arrival.data = data;
-  inbox.add(message.channel, arrival);
-  return is_kept ? UCS_INPROGRESS : UCS_OK;
+  inbox.add(header.channel, arrival);
+  return true;
 }
 
-ucs_status_t Lane::on_notice(void* lane, const void* header, std::size_t header_bytes, void*, std::size_t,
-                             const ucp_am_recv_param_t* param) {
-  Notice notice;
-  if (header_bytes != sizeof(notice)) return UCS_OK;
-  std::memcpy(&notice, header, sizeof(notice));
-  const bool has_reply = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
-  static_cast<Lane*>(lane)->take_notice(notice, has_reply ? param->reply_ep : nullptr);
-  return UCS_OK;
-}
-
-void Lane::take_notice(const Notice& notice, ucp_ep_h reply) {
+std::optional<Notice> Lane::take_notice(const Notice& notice) {
   switch (notice.kind) {
     case Notice::Kind::hello: {
       Inbox& inbox = find_inbox(notice.sender, notice.context);
-      if (!inbox.is_closed_here) return;
+      if (!inbox.is_closed_here) break;
       inbox.owes_notice = true;
       list(inbox);
-      return;
+      break;
     }
     case Notice::Kind::closed: {
       Inbox& inbox = find_inbox(notice.sender, notice.context);
       inbox.close_by_peer(notice.message_count);
+      carrier_->note_closed(inbox);
       list(inbox);
-      return;
+      break;
     }
     case Notice::Kind::goodbye: {
-      Peer& peer = find_peer(notice.sender);
-      peer.note_goodbye();
+      find_peer(notice.sender).note_goodbye();
       Notice farewell;
       farewell.kind = Notice::Kind::farewell;
-      if (reply != nullptr) answer(reply, farewell, 0);
-      return;
+      farewell.sender = instance_;
+      return farewell;
     }
     case Notice::Kind::farewell:
       find_peer(notice.sender).has_said_farewell = true;
-      return;
+      break;
   }
+  return {};
 }
 
-void Lane::notify(Peer& peer, const Notice& notice) {
-  ucp_ep_h endpoint = peer.connect();
-  if (endpoint == nullptr) return;
-  answer(endpoint, notice, notice.kind == Notice::Kind::goodbye ? UCP_AM_SEND_FLAG_REPLY : 0);
+void Lane::on_sent(SendOp& op, bool is_ok) {
+  if (op.endpoint != nullptr) op.endpoint->on_sent(op, is_ok);
+  sends_.give_back(&op);
 }
 
-void Lane::answer(ucp_ep_h endpoint, const Notice& notice, std::uint32_t flags) {
-  SendOp* op = sends_.take();
-  op->lane = this;
-  op->notice = notice;
-  op->notice.sender = instance_;
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-  param.flags = UCP_AM_SEND_FLAG_EAGER | flags;
-  param.cb.send = &on_notice_sent;
-  param.user_data = op;
-  const ucs_status_ptr_t sent =
-      ucp_am_send_nbx(endpoint, kNoticeAm, &op->notice, sizeof(op->notice), nullptr, 0, &param);
-  // An error is no news: whoever is not there any more needs no notice.
-  if (sent == nullptr || UCS_PTR_IS_ERR(sent)) sends_.give_back(op);
+void Lane::on_fetched(RecvOp& op, bool is_ok) {
+  if (op.endpoint != nullptr) {
+    op.endpoint->on_fetched(op, is_ok);
+    return;
+  }
+  give_back(op);
+}
+
+void Lane::give_back(RecvOp& op) {
+  bounces_.give_back(op.bounce);
+  op.bounce = {};
+  recvs_.give_back(&op);
+}
+
+void Lane::note_piece(const RecvOp& op) {
+  if (op.endpoint != nullptr) list(op.endpoint->inbox());
+}
+
+void Lane::notify(Peer& peer, Notice notice) {
+  Link* link = peer.connect();
+  if (link == nullptr) return;
+  notice.sender = instance_;
+  carrier_->notify(*link, notice);
 }
 
 // -- progress -----------------------------------------------------------------------------------------------
@@ -249,11 +215,11 @@ bool Lane::advance(Inbox& inbox, EventSink& out) {
 }
 
 std::size_t Lane::progress(std::span<Event> events) {
-  for (void* data : lent_) worker_->release(data);
+  for (void* hold : lent_) carrier_->release(hold);
   lent_.clear();
   EventSink out(events, &waiting_);
   if (!out.can_push()) return out.count();
-  const bool has_moved = worker_->progress();
+  const bool has_moved = carrier_->progress();
   if (has_failed_peers_) close_failed();
   if (!has_moved && !wanting_.empty()) connect_wanted();
   const std::size_t count = listed_.size();  // what is listed meanwhile waits for the next call
@@ -272,23 +238,35 @@ std::size_t Lane::progress(std::span<Event> events) {
 
 bool Lane::arm() {
   if (!waiting_.empty() || !listed_.empty() || !wanting_.empty() || has_failed_peers_) return false;
-  return worker_->arm();
+  return carrier_->arm();
 }
 
 void Lane::settle() {
-  for (int i = 0; i < kMostCallsToSettle && worker_->progress(); ++i) {
+  for (int i = 0; i < kMostCallsToSettle && carrier_->progress(); ++i) {
   }
 }
 
 bool Lane::drain(const std::function<bool()>& condition, std::chrono::milliseconds at_most) {
-  const auto until = std::chrono::steady_clock::now() + at_most;
+  const auto until = Clock::now() + at_most;
   while (!condition()) {
     if (has_failed_peers_) close_failed();
-    if (worker_->progress()) continue;
-    if (std::chrono::steady_clock::now() > until) return false;
+    if (carrier_->progress()) continue;
+    if (Clock::now() > until) return false;
     ::sched_yield();
   }
   return true;
 }
 
-}  // namespace tutti::ucx
+std::chrono::milliseconds Lane::patience() {
+  if (Clock::now() > lost_patience_at_ + 2 * kMostPatience) patience_ = kMostPatience;
+  return patience_;
+}
+
+bool Lane::drain_patiently(const std::function<bool()>& condition) {
+  if (drain(condition, patience())) return true;
+  patience_ /= 2;
+  lost_patience_at_ = Clock::now();
+  return false;
+}
+
+}  // namespace tutti::message

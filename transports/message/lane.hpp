@@ -1,4 +1,4 @@
-// One lane: the UCX worker, the peers, everything that has arrived, and what is under way.
+// One lane: the carrier, the peers, everything that has arrived, and what is under way.
 // Knows no matching: endpoints do that when they are told that there is news. Everything belongs to the
 // lane's owner.
 #pragma once
@@ -9,43 +9,43 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "transports/message/carrier.hpp"
+#include "transports/message/inbox.hpp"
+#include "transports/message/operations.hpp"
+#include "transports/message/peer.hpp"
 #include "transports/queues.hpp"
 #include "transports/transport.hpp"
-#include "transports/ucx/card.hpp"
-#include "transports/ucx/inbox.hpp"
-#include "transports/ucx/operations.hpp"
-#include "transports/ucx/peer.hpp"
-#include "transports/ucx/worker.hpp"
 
-namespace tutti::ucx {
+namespace tutti::message {
 
 class Lane {
  public:
-  Lane(std::unique_ptr<Worker> worker, std::uint64_t instance);
+  Lane(std::unique_ptr<Carrier> carrier, std::uint64_t instance);
   // Says goodbye to all peers, and waits for their answers a little.
   ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // Errors: unsupported if UCX does not take handlers.
-  Status start();
+  Status start() { return carrier_->start(*this); }
 
   std::size_t progress(std::span<Event> events);
   bool arm();
 
   // -- for endpoints and peers ------------------------------------------------------------------------------
 
-  Worker& worker() { return *worker_; }
+  Carrier& carrier() { return *carrier_; }
   std::uint64_t instance() const { return instance_; }
   Peer& find_peer(std::uint64_t instance);
   Inbox& find_inbox(std::uint64_t instance, std::uint64_t context);
   Pool<SendOp>& sends() { return sends_; }
   Pool<RecvOp>& recvs() { return recvs_; }
   BouncePool& bounces() { return bounces_; }
+  void give_back(RecvOp& op);
   Fifo<Event>& waiting() { return waiting_; }
 
   // The inbox has news: something arrived, completed or ended.
@@ -54,9 +54,9 @@ class Lane {
   void note_failed_peer() { has_failed_peers_ = true; }
   // A receive waits for this peer.
   void want_peer(Inbox& inbox);
-  void notify(Peer& peer, const Notice& notice);
-  // Data of a control event: valid until the next progress().
-  void lend(void* data) { lent_.push_back(data); }
+  void notify(Peer& peer, Notice notice);  // fills in who says it
+  // What a control event's data lies in: kept until the next progress().
+  void lend(void* hold) { lent_.push_back(hold); }
 
   // Takes in what has come already.
   void settle();
@@ -64,6 +64,23 @@ class Lane {
   bool drain(const std::function<bool()>& condition, std::chrono::milliseconds at_most);
   // False in a child of fork(), which must not touch what it shares with its parent.
   bool is_own_process() const;
+
+  // Drains, while something closes towards a peer that may not answer. Whoever waits in vain makes the next
+  // ones wait half as long: closing all of many endpoints takes no longer than twice the first.
+  bool drain_patiently(const std::function<bool()>& condition);
+  std::chrono::milliseconds patience();
+
+  // -- for the carrier --------------------------------------------------------------------------------------
+
+  // True if the arrival is kept; otherwise nobody wants it.
+  bool take_message(const MessageHeader& header, const Arrival& arrival);
+  // What is to be answered to it, if anything.
+  std::optional<Notice> take_notice(const Notice& notice);
+  // The operation is the lane's again.
+  void on_sent(SendOp& op, bool is_ok);
+  void on_fetched(RecvOp& op, bool is_ok);
+  // There is something for the carrier to pump.
+  void note_piece(const RecvOp& op);
 
  private:
   struct Key {
@@ -78,19 +95,12 @@ class Lane {
     }
   };
 
-  static ucs_status_t on_message(void* lane, const void* header, std::size_t header_bytes, void* data,
-                                 std::size_t bytes, const ucp_am_recv_param_t* param);
-  static ucs_status_t on_notice(void* lane, const void* header, std::size_t header_bytes, void* data,
-                                std::size_t bytes, const ucp_am_recv_param_t* param);
-  void take_notice(const Notice& notice, ucp_ep_h reply);
-  void answer(ucp_ep_h endpoint, const Notice& notice, std::uint32_t flags);
   void close_failed();
   void connect_wanted();
   bool advance(Inbox& inbox, EventSink& out);
   void say_goodbye();
-  bool flush_worker();
 
-  std::unique_ptr<Worker> worker_;
+  std::unique_ptr<Carrier> carrier_;
   std::uint64_t instance_;
   ::pid_t pid_;
   bool has_failed_peers_ = false;
@@ -105,6 +115,8 @@ class Lane {
   std::vector<Inbox*> wanting_;  // wants_peer
   std::vector<void*> lent_;
   Fifo<Event> waiting_;
+  std::chrono::milliseconds patience_;
+  std::chrono::steady_clock::time_point lost_patience_at_{};
 };
 
-}  // namespace tutti::ucx
+}  // namespace tutti::message

@@ -7,33 +7,25 @@
 #include <cstdint>
 #include <memory>
 
+#include "transports/message/carrier.hpp"
+#include "transports/message/wire.hpp"
 #include "transports/queues.hpp"
-#include "transports/ucx/wire.hpp"
-#include "transports/ucx/worker.hpp"
 
-namespace tutti::ucx {
+namespace tutti::message {
 
 class Peer;
-class UcxEndpoint;
-
-struct Arrival {
-  void* data = nullptr;  // kept by UCX for us; null if there are no bytes
-  std::uint64_t bytes = 0;
-  std::uint64_t word = 0;
-  std::uint64_t sequence = 0;
-  bool is_rendezvous = false;  // `data` stands for bytes that are still at the sender
-  bool is_lost = false;        // the sender has closed before its bytes were fetched
-};
+class MessageEndpoint;
 
 class Inbox {
  public:
-  Inbox(Worker& worker, Peer& from, std::uint64_t number) : peer(from), context(number), worker_(worker) {}
+  Inbox(Carrier& carrier, Peer& from, std::uint64_t number)
+      : peer(from), context(number), carrier_(carrier) {}
   ~Inbox() { clear(); }
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
 
   void add(std::uint64_t channel, const Arrival& arrival);
-  // The next message of the channel, if it is there. Its data is the caller's to release.
+  // The next message of the channel, if it is there. What it holds is the caller's to release.
   bool take(std::uint64_t channel, Arrival* next);
   // Gives everything back that lies here.
   void clear();
@@ -48,7 +40,7 @@ class Inbox {
 
   Peer& peer;
   const std::uint64_t context;
-  UcxEndpoint* endpoint = nullptr;  // while it is open here
+  MessageEndpoint* endpoint = nullptr;  // while it is open here
   bool is_closed_here = false;
   bool is_listed = false;       // among those that have news
   bool wants_peer = false;      // a receive waits: see to it that we would hear of the peer's end
@@ -63,11 +55,11 @@ class Inbox {
   };
   void release(const Arrival& arrival);
 
-  Worker& worker_;
+  Carrier& carrier_;
   std::array<std::unique_ptr<Channel>, kChannels + 1> channels_;
   std::uint64_t message_count_ = 0;  // received so far
   std::uint64_t last_count_ = 0;     // that the peer has sent
   bool is_closed_by_peer_ = false;
 };
 
-}  // namespace tutti::ucx
+}  // namespace tutti::message

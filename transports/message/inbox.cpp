@@ -1,18 +1,18 @@
 // Keeping what arrives in order. Knows no receive; see inbox.hpp.
-#include "transports/ucx/inbox.hpp"
+#include "transports/message/inbox.hpp"
 
 #include <utility>
 
-#include "transports/ucx/peer.hpp"
+#include "transports/message/peer.hpp"
 
-namespace tutti::ucx {
+namespace tutti::message {
 
 void Inbox::add(std::uint64_t channel, const Arrival& arrival) {
   std::unique_ptr<Channel>& c = channels_[channel];
   if (!c) c = std::make_unique<Channel>();
   Fifo<Arrival>& arrivals = c->arrivals;
   arrivals.push_back(arrival);
-  if (is_closed_by_peer_ && arrival.is_rendezvous) {
+  if (is_closed_by_peer_ && arrival.is_remote) {
     release(arrival);
     arrivals[arrivals.count() - 1].is_lost = true;
   }
@@ -38,7 +38,7 @@ void Inbox::clear() {
 }
 
 void Inbox::release(const Arrival& arrival) {
-  if (arrival.data != nullptr && !arrival.is_lost) worker_.release(arrival.data);
+  if (arrival.hold != nullptr && !arrival.is_lost) carrier_.release(arrival.hold);
 }
 
 void Inbox::close_by_peer(std::uint64_t message_count) {
@@ -48,7 +48,7 @@ void Inbox::close_by_peer(std::uint64_t message_count) {
     if (!c) continue;
     for (std::size_t i = 0; i < c->arrivals.count(); ++i) {
       Arrival& arrival = c->arrivals[i];
-      if (!arrival.is_rendezvous || arrival.is_lost) continue;
+      if (!arrival.is_remote || arrival.is_lost) continue;
       release(arrival);
       arrival.is_lost = true;
     }
@@ -59,4 +59,4 @@ bool Inbox::is_ended() const {
   return peer.is_gone() || (is_closed_by_peer_ && message_count_ >= last_count_);
 }
 
-}  // namespace tutti::ucx
+}  // namespace tutti::message

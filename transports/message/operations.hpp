@@ -1,8 +1,8 @@
-// What is under way in UCX, as objects that are used again: sends, receives, memory for messages that are to
-// be delivered in place. Knows no peer and no matching.
+// What is under way, as objects that are used again: sends, receives, memory for messages that are to be
+// delivered in place. Knows no peer and no matching.
 #pragma once
 
-#include <ucp/api/ucp.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
@@ -13,16 +13,15 @@
 #include <span>
 #include <vector>
 
+#include "transports/message/wire.hpp"
 #include "transports/transport.hpp"
-#include "transports/ucx/wire.hpp"
 
-namespace tutti::ucx {
+namespace tutti::message {
 
-class Lane;
-class UcxEndpoint;
+class MessageEndpoint;
 
-// Objects that stay where they are: UCX holds their addresses. Made many at a time, so that a call that finds
-// more under way than any before it seldom is the one that allocates.
+// Objects that stay where they are: libraries hold their addresses. Made many at a time, so that a call that
+// finds more under way than any before it seldom is the one that allocates.
 template <class T>
 class Pool {
  public:
@@ -51,7 +50,7 @@ class Pool {
   std::vector<T*> idle_;
 };
 
-// A list of ranges in UCX's form; it keeps its storage.
+// A list of ranges, none of them empty, in the form that libraries take; it keeps its storage.
 class RangeList {
  public:
   RangeList() { items_.reserve(kUsualCount); }
@@ -63,55 +62,51 @@ class RangeList {
       items_.push_back({const_cast<std::byte*>(range.data()), range.size()});
     }
   }
-  // The arguments for UCX: an address, a count, and the datatype in `param`. One range needs no list.
-  void* fill(ucp_request_param_t* param, std::size_t* count) const {
-    *count = items_.empty() ? 0 : items_.size() == 1 ? items_[0].length : items_.size();
-    if (items_.empty()) return nullptr;
-    if (items_.size() == 1) return items_[0].buffer;
-    param->op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
-    param->datatype = ucp_dt_make_iov();
-    return const_cast<ucp_dt_iov_t*>(items_.data());
+  std::span<const iovec> items() const { return items_; }
+  std::size_t bytes() const {
+    std::size_t sum = 0;
+    for (const iovec& item : items_) sum += item.iov_len;
+    return sum;
   }
 
  private:
   static constexpr std::size_t kUsualCount = 16;
-  std::vector<ucp_dt_iov_t> items_;
+  std::vector<iovec> items_;
 };
 
-// A message, control message or notice that UCX may read until it says that it is done.
+// A message or control message that the carrier may read until it says that it is done.
 struct SendOp {
-  Lane* lane = nullptr;
-  UcxEndpoint* endpoint = nullptr;  // null: nobody wants to know
-  std::size_t index = 0;            // in the endpoint's list
-  bool is_message = false;          // an event is due
+  MessageEndpoint* endpoint = nullptr;  // null: nobody wants to know
+  std::size_t index = 0;                // in the endpoint's list
+  bool is_message = false;              // an event is due; otherwise a control message
   Token token = 0;
   MessageHeader header;
-  Notice notice;
   RangeList ranges;
   std::array<std::byte, kControlBytes> bytes{};  // of a control message
+  void* work = nullptr;                          // the carrier's
 };
 
 struct RecvOp {
   enum class State : std::uint8_t {
     posted,    // waits for its message
-    moving,    // UCX is fetching it
+    moving,    // the carrier is fetching it
     fetched,   // lies in `bounce`, to be delivered
     received,  // complete
     mismatch,  // complete: another word or length, which are in `word` and `bytes`
     failed,    // complete
   };
   State state = State::posted;
-  Lane* lane = nullptr;
-  UcxEndpoint* endpoint = nullptr;  // null: it was closed while UCX was fetching
+  MessageEndpoint* endpoint = nullptr;  // null: it was closed while the carrier was fetching
   Token token = 0;
   std::uint64_t word = 0;
   std::uint64_t bytes = 0;
   Sink sink;
   RangeList ranges;
   ByteRange bounce;
+  void* work = nullptr;  // the carrier's
 };
 
-// Memory for messages that come by rendezvous and are to be delivered in place.
+// Memory for messages that lie somewhere before they are delivered.
 class BouncePool {
  public:
   BouncePool() = default;
@@ -157,4 +152,4 @@ class BouncePool {
   std::size_t idle_bytes_ = 0;
 };
 
-}  // namespace tutti::ucx
+}  // namespace tutti::message

@@ -1,9 +1,7 @@
 // One peer in one context, as the seam wants it: posting, matching, completing, closing.
-// Knows of UCX how a message is sent and fetched; connections are the peer's business, arrivals the inbox's.
+// Knows that a carrier sends and fetches messages; connections are the peer's business, arrivals the inbox's.
 // receive.cpp holds the receiving half.
 #pragma once
-
-#include <ucp/api/ucp.h>
 
 #include <array>
 #include <cstddef>
@@ -12,21 +10,21 @@
 #include <span>
 #include <vector>
 
+#include "transports/message/inbox.hpp"
+#include "transports/message/operations.hpp"
 #include "transports/queues.hpp"
 #include "transports/transport.hpp"
-#include "transports/ucx/inbox.hpp"
-#include "transports/ucx/operations.hpp"
 
-namespace tutti::ucx {
+namespace tutti::message {
 
 class Lane;
 
-class UcxEndpoint final : public Endpoint {
+class MessageEndpoint final : public Endpoint {
  public:
-  UcxEndpoint(Lane& lane, Inbox& inbox);
-  ~UcxEndpoint() override;
-  UcxEndpoint(const UcxEndpoint&) = delete;
-  UcxEndpoint& operator=(const UcxEndpoint&) = delete;
+  MessageEndpoint(Lane& lane, Inbox& inbox);
+  ~MessageEndpoint() override;
+  MessageEndpoint(const MessageEndpoint&) = delete;
+  MessageEndpoint& operator=(const MessageEndpoint&) = delete;
 
   Post send(std::uint32_t channel, std::uint64_t word, std::span<const ConstByteRange> ranges,
             Token token) override;
@@ -40,14 +38,17 @@ class UcxEndpoint final : public Endpoint {
   // arrives: events found no room.
   bool advance(EventSink& out);
 
-  // UCX is done with it; the operation is the lane's again afterwards.
+  Inbox& inbox() { return inbox_; }
+
+  // The carrier is done with it. A send is the lane's again afterwards.
   void on_sent(SendOp& op, bool is_ok);
   void on_fetched(RecvOp& op, bool is_ok);
 
  private:
   static constexpr std::size_t kMaxSends = 1024;  // under way; beyond that send answers `again`
 
-  // Receiving half of a channel. Receives complete in order, whatever order UCX finishes them in.
+  // Receiving half of a channel. Receives complete in order, whatever order the carrier finishes
+  // them in.
   struct Channel {
     Fifo<RecvOp*> recvs;
     std::size_t matched_count = 0;  // of them, from the front
@@ -56,9 +57,9 @@ class UcxEndpoint final : public Endpoint {
   Post post_failed(Token token);
   bool is_peer_lost() const;
   // endpoint.cpp
-  Post submit(SendOp* op, unsigned id);
+  Post submit(SendOp* op);
+  void remove(const SendOp& op);
   Event event_of(Event::Kind kind, Token token);
-  void flush();
   void fail_all();
   void stop_transfers();
 
@@ -66,20 +67,20 @@ class UcxEndpoint final : public Endpoint {
   void match(std::uint32_t index);
   void begin(RecvOp& op, const Arrival& arrival);
   void fetch(RecvOp& op, const Arrival& arrival);
+  void pump(Channel& c);
   static void put(const RecvOp& op, ConstByteRange data);
   bool complete(Channel& c, EventSink& out);
   bool hand_out_controls(EventSink& out);
-  void give_back(RecvOp* op);
 
   Lane& lane_;
   Inbox& inbox_;
   bool is_closed_ = false;
   std::uint64_t message_count_ = 0;  // sent
   std::uint64_t pending_recvs_ = 0;  // bit per channel
-  std::vector<SendOp*> sends_;       // UCX works on them,
+  std::vector<SendOp*> sends_;       // the carrier works on them,
   std::vector<RecvOp*> fetching_;    // and on these
   std::array<std::uint64_t, kChannels + 1> next_sequence_{};
   std::array<std::unique_ptr<Channel>, kChannels> channels_;
 };
 
-}  // namespace tutti::ucx
+}  // namespace tutti::message

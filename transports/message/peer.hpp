@@ -1,16 +1,16 @@
-// One peer instance: the UCX endpoint to it, shared by all contexts, and whether it is still there.
+// One peer instance: the link to it, shared by all contexts, and whether it is still there.
 // Knows no message.
 #pragma once
 
-#include <ucp/api/ucp.h>
-
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string_view>
 #include <vector>
 
-namespace tutti::ucx {
+#include "transports/message/carrier.hpp"
 
-class Lane;
+namespace tutti::message {
 
 class Peer {
  public:
@@ -21,24 +21,22 @@ class Peer {
   std::uint64_t instance() const { return instance_; }
   void set_address(std::vector<std::byte> address);
 
-  // The UCX endpoint, made now if there is none; null if the peer cannot be talked to (any more).
-  ucp_ep_h connect();
-  // The UCX endpoint, or null.
-  ucp_ep_h endpoint() const { return endpoint_; }
+  // The link, made now if there is none; null if the peer cannot be talked to (any more).
+  Link* connect();
+  // The link, or null.
+  Link* link() const { return link_.get(); }
 
   // Nothing can be sent to it any more, and nothing more comes from it.
   bool is_gone() const { return is_gone_; }
   // It has ended in an orderly way.
   void note_goodbye();
-  // It died, or cannot be reached; `status` is UCX's reason. The UCX endpoint is closed by the lane's next
-  // close_failed().
-  void note_failure(ucs_status_t status);
+  // It died, or cannot be reached. The link is given up by the lane's next close_failed().
+  void note_failure(std::string_view reason);
   bool has_failed() const { return has_failed_; }
 
-  // Gives the UCX endpoint up at once: what is under way on it completes, within some calls of progress, as
-  // failed.
+  // Gives the link up at once: what is under way on it completes, within some calls of progress, as failed.
   void disconnect();
-  // Does UCX still work on that?
+  // Does the carrier still work on that?
   bool is_disconnecting();
 
   bool has_said_farewell = false;
@@ -47,10 +45,10 @@ class Peer {
   Lane& lane_;
   std::uint64_t instance_;
   std::vector<std::byte> address_;
-  ucp_ep_h endpoint_ = nullptr;
-  void* closing_ = nullptr;  // UCX's request
+  std::unique_ptr<Link> link_;
+  std::unique_ptr<Link> closing_;
   bool is_gone_ = false;
   bool has_failed_ = false;
 };
 
-}  // namespace tutti::ucx
+}  // namespace tutti::message

@@ -1,27 +1,23 @@
-// What travels in front of a message: the headers of the three kinds of active messages.
-// Knows no object; both ends run the same build on machines of one byte order, which the card vouches for.
+// What travels in front of a message, and what the two ends of a connection tell each other beside messages.
+// Knows no object and no library; both ends run the same build on machines of one byte order, which the card
+// vouches for.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-namespace tutti::ucx {
-
-// Active message identifiers.
-inline constexpr unsigned kMessageAm = 1;
-inline constexpr unsigned kControlAm = 2;
-inline constexpr unsigned kNoticeAm = 3;
+namespace tutti::message {
 
 inline constexpr std::uint32_t kChannels = 64;               // for messages
 inline constexpr std::uint32_t kControlChannel = kChannels;  // one more, for control()
 inline constexpr std::size_t kControlBytes = 256;
 
-// Of messages and control messages. How many bytes follow is for UCX to say.
+// Of messages and control messages. How many bytes follow is for the carrier to say.
 struct MessageHeader {
   std::uint64_t sender = 0;  // instance
   std::uint64_t context = 0;
   std::uint64_t channel = 0;
-  std::uint64_t sequence = 0;  // in the channel, from 0: UCX may overtake where it uses several rails
+  std::uint64_t sequence = 0;  // in the channel, from 0: with several rails one may overtake another
   std::uint64_t word = 0;
 };
 
@@ -38,4 +34,4 @@ struct Notice {
   std::uint64_t message_count = 0;
 };
 
-}  // namespace tutti::ucx
+}  // namespace tutti::message

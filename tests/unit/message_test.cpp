@@ -1,0 +1,176 @@
+// The engine of the message transports over a carrier that only writes down what it is asked to do.
+// Knows no library.
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/log.hpp"
+#include "tests/support/catch.hpp"
+#include "transports/message/card.hpp"
+#include "transports/message/carrier.hpp"
+#include "transports/message/endpoint.hpp"
+#include "transports/message/lane.hpp"
+
+namespace {
+
+using namespace tutti;
+using namespace tutti::message;
+
+// Nothing moves, and nothing can be cancelled.
+class StuckCarrier final : public Carrier {
+ public:
+  std::string_view name() const override { return "stuck"; }
+  Status start(Lane&) override { return {}; }
+  bool progress() override { return false; }
+  bool arm() override { return true; }
+  int event_fd() const override { return -1; }
+  std::unique_ptr<Link> connect(Peer&, std::span<const std::byte>) override {
+    return std::make_unique<Link>();
+  }
+  void disconnect(Link&) override { ++disconnected; }
+  bool is_disconnecting(Link&) override { return false; }
+  void note_goodbye(const Peer&) override {}
+  void note_closed(const Inbox&) override {}
+  Sent send(Link&, SendOp&) override { return Sent::pending; }
+  void notify(Link&, const Notice& notice) override { notices.push_back(notice); }
+  void flush(Link&, std::chrono::milliseconds) override {}
+  void release(void* hold) override { released.push_back(hold); }
+  void fetch(RecvOp&, void*) override {}
+  bool has_pieces() const override { return false; }
+  void pump(RecvOp&) override {}
+  bool cancel(SendOp&) override { return false; }
+  bool cancel(RecvOp&) override { return false; }
+  bool finish() override { return true; }
+  void abandon() override {}
+
+  std::size_t disconnected = 0;
+  std::vector<Notice> notices;
+  std::vector<void*> released;
+};
+
+struct Stuck {
+  Stuck() {
+    auto made = std::make_unique<StuckCarrier>();
+    carrier = made.get();
+    lane = std::make_unique<Lane>(std::move(made), 1);
+  }
+  StuckCarrier* carrier;
+  std::unique_ptr<Lane> lane;
+};
+
+void arrive(Lane& lane, std::uint64_t sender, std::uint64_t sequence, void* hold = nullptr,
+            bool is_remote = false) {
+  MessageHeader header;
+  header.sender = sender;
+  header.context = 3;
+  header.channel = 5;
+  header.sequence = sequence;
+  Arrival arrival;
+  arrival.sequence = sequence;
+  arrival.word = 100 + sequence;
+  arrival.hold = hold;
+  arrival.is_remote = is_remote;
+  CHECK(lane.take_message(header, arrival));
+}
+
+Notice closed(std::uint64_t sender, std::uint64_t message_count) {
+  Notice notice;
+  notice.kind = Notice::Kind::closed;
+  notice.sender = sender;
+  notice.context = 3;
+  notice.message_count = message_count;
+  return notice;
+}
+
+}  // namespace
+
+TEST_CASE("cards are read back, damaged ones are refused, and dialects are compared") {
+  const Card card{17, "UCX 1.13", std::vector<std::byte>(40, std::byte{5})};
+  const std::vector<std::byte> bytes = to_bytes(card);
+  const auto read = parse_card(bytes);
+  REQUIRE(read);
+  CHECK(read->instance == card.instance);
+  CHECK(read->dialect == card.dialect);
+  CHECK(read->address == card.address);
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
+    CHECK_FALSE(parse_card(std::span(bytes).first(length)));
+  }
+  for (const std::size_t at : {std::size_t{0}, std::size_t{16}, std::size_t{23}, std::size_t{24}}) {
+    std::vector<std::byte> damaged = bytes;  // the magic word, and the lengths
+    damaged[at] ^= std::byte{1};
+    CHECK_FALSE(parse_card(damaged));
+  }
+  Card newer = card;
+  CHECK(check_reach(card, newer));
+  newer.dialect = "UCX 1.17";
+  CHECK(check_reach(card, newer).message() == "UCX 1.13 here and UCX 1.17 there");
+}
+
+TEST_CASE("messages that overtake each other are put in order, and a closing is heard after all of them") {
+  Stuck stuck;
+  Inbox& inbox = stuck.lane->find_inbox(2, 3);
+  Arrival next;
+  arrive(*stuck.lane, 2, 2);
+  arrive(*stuck.lane, 2, 1);
+  CHECK_FALSE(inbox.take(5, &next));
+  CHECK_FALSE(stuck.lane->take_notice(closed(2, 4)));
+  CHECK_FALSE(inbox.is_ended());
+  arrive(*stuck.lane, 2, 3);
+  arrive(*stuck.lane, 2, 0);
+  CHECK(inbox.is_ended());
+  for (std::uint64_t sequence = 0; sequence < 4; ++sequence) {
+    REQUIRE(inbox.take(5, &next));
+    CHECK(next.word == 100 + sequence);
+  }
+  CHECK_FALSE(inbox.take(5, &next));
+}
+
+TEST_CASE("what a closing peer still holds itself is released once, and lost") {
+  Stuck stuck;
+  int here = 0, there = 0;
+  arrive(*stuck.lane, 2, 0, &here);
+  arrive(*stuck.lane, 2, 1, &there, true);
+  CHECK_FALSE(stuck.lane->take_notice(closed(2, 2)));
+  CHECK(stuck.carrier->released == std::vector<void*>{&there});
+  Arrival next;
+  Inbox& inbox = stuck.lane->find_inbox(2, 3);
+  REQUIRE(inbox.take(5, &next));
+  CHECK_FALSE(next.is_lost);
+  REQUIRE(inbox.take(5, &next));
+  CHECK(next.is_lost);
+  inbox.clear();
+  CHECK(stuck.carrier->released.size() == 1);
+}
+
+TEST_CASE("closing towards many peers that do not answer shares one bound, and cuts each of them") {
+  const LogCapture quiet(LogLevel::warn);
+  Stuck stuck;
+  constexpr std::uint64_t kPeers = 40;
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  const std::array<std::byte, 4> data{};
+  const ConstByteRange range = data;
+  for (std::uint64_t peer = 0; peer < kPeers; ++peer) {
+    Inbox& inbox = stuck.lane->find_inbox(peer + 2, 3);
+    inbox.peer.set_address(std::vector<std::byte>(1));
+    endpoints.push_back(std::make_unique<MessageEndpoint>(*stuck.lane, inbox));
+    REQUIRE(endpoints.back()->send(0, 1, {&range, 1}, peer) == Post::pending);
+  }
+  const std::chrono::milliseconds first = stuck.lane->patience();
+  std::chrono::milliseconds sum{0};
+  for (const auto& endpoint : endpoints) {
+    sum += stuck.lane->patience();
+    endpoint->close(false);
+  }
+  CHECK(sum <= 2 * first);
+  CHECK(stuck.carrier->disconnected == kPeers);
+  CHECK(quiet.lines().size() == kPeers);  // each buffer that is not given back is told
+  std::vector<Event> events(2 * kPeers);
+  CHECK(stuck.lane->progress(events) == kPeers);
+  for (std::uint64_t i = 0; i < kPeers; ++i) {
+    CHECK(events[i].kind == Event::Kind::failed);
+    CHECK(events[i].token == i);
+  }
+}
