@@ -9,6 +9,7 @@
 #include <array>
 #include <utility>
 
+#include "runtime/base/network.hpp"
 #include "runtime/launch/place.hpp"
 #include "runtime/launch/pmi1.hpp"
 #include "runtime/launch/pmix.hpp"
@@ -146,13 +147,21 @@ bool is_printable(std::string_view text) {
 
 }  // namespace
 
-Result<LaunchInfo> detect_launch(const Environment& environment, Clock::time_point deadline) {
+std::string_view find_launcher(const Environment& environment) {
   const Result<std::string> asked = get_enum(environment, "TUTTI_LAUNCHER");
-  if (!asked) return asked.status();
   for (const Launcher& launcher : kLaunchers) {
-    if (*asked == "auto" ? launcher.is_seen(environment) : *asked == launcher.name) {
-      return launcher.read(environment, deadline);
-    }
+    const bool is_named = asked && *asked == launcher.name;
+    if (is_named || ((!asked || *asked == "auto") && launcher.is_seen(environment))) return launcher.name;
+  }
+  return "none";
+}
+
+Result<LaunchInfo> detect_launch(const Environment& environment, Clock::time_point deadline) {
+  if (const Result<std::string> asked = get_enum(environment, "TUTTI_LAUNCHER"); !asked)
+    return asked.status();
+  const std::string_view found = find_launcher(environment);
+  for (const Launcher& launcher : kLaunchers) {
+    if (launcher.name == found) return launcher.read(environment, deadline);
   }
   LaunchInfo alone;
   alone.launcher = "none";
@@ -165,10 +174,16 @@ Result<std::string> new_unique_id() {
   std::array<unsigned char, kIdSecretDigits / 2> secret{};
   randombytes_buf(name.data(), name.size());
   randombytes_buf(secret.data(), secret.size());
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host = {};
-  return fmt::format("{}{:02x}-{:02x}@{}", kIdPrefix, fmt::join(name, ""), fmt::join(secret, ""),
-                     host.data());
+  // Every address of this machine: which of them reaches it from another node, the other node finds out.
+  const auto all = list_interfaces();
+  const auto selected = all ? select_interfaces(*all, "") : all;
+  if (!selected) return selected.status();
+  std::string hosts;
+  for (const Interface& interface : *selected) {
+    const std::string host = interface.address.host_text();
+    if (hosts.size() + 1 + host.size() <= kMaxHostBytes) hosts += (hosts.empty() ? "" : ",") + host;
+  }
+  return fmt::format("{}{:02x}-{:02x}@{}", kIdPrefix, fmt::join(name, ""), fmt::join(secret, ""), hosts);
 }
 
 Result<LaunchInfo> launch_from_unique_id(std::string_view id, int rank, int size) {

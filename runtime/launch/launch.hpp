@@ -50,9 +50,12 @@ struct LaunchInfo {
 Result<LaunchInfo> detect_launch(const Environment& environment,
                                  Clock::time_point deadline = Clock::now() + std::chrono::minutes(1));
 
+// The word of TUTTI_LAUNCHER for who started this process, by its variables alone; "none" for nobody.
+std::string_view find_launcher(const Environment& environment);
+
 // A fresh identifier of a job: text without spaces that one process makes and hands to all others by any
-// means. It holds the secret of the job, so whoever reads it can join, and the name of this machine: rank 0
-// of a job on several nodes must be a process of it.
+// means. It holds the secret of the job, so whoever reads it can join, and the addresses of this machine:
+// rank 0 of a job on several nodes must be a process of it.
 Result<std::string> new_unique_id();
 // The place of `rank` of `size` in the job of that id. Errors: invalid_argument.
 Result<LaunchInfo> launch_from_unique_id(std::string_view id, int rank, int size);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/base/config.hpp"
+#include "runtime/launch/launch.hpp"
 #include "runtime/selection/selection.hpp"
 #include "tools/commands/arguments.hpp"
 #include "tools/commands/bench/against.hpp"
@@ -55,13 +56,6 @@ class ThreadExchange {
   std::uint64_t turn_ = 0;
 };
 
-bool is_inside_job(const Environment& environment) {
-  for (const char* name : {"TUTTI_RANK", "RANK", "WORLD_SIZE"}) {
-    if (environment.find(name)) return true;
-  }
-  return false;
-}
-
 // Runs a rank; what it throws ends it with a message and a status.
 template <class Run>
 int guarded(int rank, Run&& run) {
@@ -78,6 +72,7 @@ int guarded(int rank, Run&& run) {
   }
 }
 
+// For messages, where it is known before the world is.
 int rank_of(const Environment& environment) {
   const auto text =
       environment.find("TUTTI_RANK") ? environment.find("TUTTI_RANK") : environment.find("RANK");
@@ -85,7 +80,7 @@ int rank_of(const Environment& environment) {
 }
 
 // This process is one rank of a job, or the only one.
-int run_process_rank(const BenchOptions& options, const Environment& environment, bool is_alone) {
+int run_process_rank(const BenchOptions& options, const Environment& environment, bool is_alone, int* rank) {
   const std::vector<int> cpus = allowed_cpus_by_core();
   return guarded(is_alone ? -1 : rank_of(environment), [&] {
     if (options.binding == Binding::core) {
@@ -94,8 +89,8 @@ int run_process_rank(const BenchOptions& options, const Environment& environment
       if (!bound) throw Error(bound.code(), -1, "--bind core: " + bound.message());
     }
     const CommGroup group = init();
-    return options.is_server ? serve_bench_rank(options, group)
-                             : run_bench_rank(options, group, static_cast<int>(cpus.size()));
+    *rank = group.rank();
+    return options.is_server ? serve_bench_rank(options, group) : run_bench_rank(options, group, cpus);
   });
 }
 
@@ -120,7 +115,7 @@ int run_threads(const BenchOptions& options, const Environment& environment) {
         };
         init_options.rank = rank;
         init_options.size = options.rank_count;
-        return run_bench_rank(options, init(init_options), static_cast<int>(cpus.size()));
+        return run_bench_rank(options, init(init_options), cpus);
       });
       statuses[static_cast<std::size_t>(rank)] = status;
       // The other threads wait for this one at a barrier that knows no failure.
@@ -184,14 +179,16 @@ int bench_command(int argc, char** argv) {
   BenchOptions& options = *parsed;
   const Environment environment = Environment::of_process();
 
-  if (is_inside_job(environment)) {
+  int rank = 0;
+  if (const std::string_view launcher = find_launcher(environment); launcher != "none") {
     if (!options.against.empty() || options.uses_threads || (options.has_rank_count && !options.is_child)) {
-      return usage_error(
-          "bench", invalid_argument("-n, --threads and --against start ranks of their own, so they cannot "
-                                    "be given inside a job (RANK, WORLD_SIZE or TUTTI_RANK is set)"));
+      return usage_error("bench", invalid_argument(fmt::format(
+                                      "-n, --threads and --against start ranks of their own, so they cannot "
+                                      "be given inside a job (started by {})",
+                                      launcher)));
     }
-    status = run_process_rank(options, environment, false);
-    if (status != 0 || options.is_child || rank_of(environment) != 0) return status;
+    status = run_process_rank(options, environment, false, &rank);
+    if (status != 0 || options.is_child || rank != 0) return status;
     return draw_plot(options);
   }
 
@@ -231,7 +228,7 @@ int bench_command(int argc, char** argv) {
   } else if (options.uses_threads) {
     status = run_threads(options, environment);
   } else if (options.rank_count == 1) {
-    status = run_process_rank(options, environment, true);
+    status = run_process_rank(options, environment, true, &rank);
   } else {
     status = run_processes(options, static_cast<int>(arguments.size()), arguments.data());
   }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <optional>
 #include <set>
 #include <string>
@@ -36,6 +37,18 @@ int count_nodes(const CommGroup& group) {
   std::int64_t leaders = group.local_rank() == 0 ? 1 : 0;
   group.allreduce(std::span(&leaders, 1));
   return static_cast<int>(leaders);
+}
+
+// Of the node: what its ranks may use together, also where the launcher gave each its own.
+int count_cpus(const CommGroup& group, const std::vector<int>& cpus) {
+  std::array<std::uint64_t, 64> bits{};
+  for (const int cpu : cpus) {
+    if (cpu / 64 < static_cast<int>(bits.size())) bits[cpu / 64] |= std::uint64_t{1} << (cpu % 64);
+  }
+  group.split_by_node().allreduce(std::span<std::uint64_t>(bits), Op::bor);
+  int count = 0;
+  for (const std::uint64_t word : bits) count += std::popcount(word);
+  return count;
 }
 
 // The page of rank 0, opened by every rank of the node; nullopt on every rank if one of them cannot.
@@ -260,7 +273,8 @@ TuttiLibrary make_library(const BenchOptions& options, const CommGroup& group) {
 
 }  // namespace
 
-int run_bench_rank(const BenchOptions& options, const CommGroup& group, int cpu_count) {
+int run_bench_rank(const BenchOptions& options, const CommGroup& group, const std::vector<int>& cpus) {
+  const int cpu_count = count_cpus(group, cpus);
   const bool is_first = group.rank() == 0;
   if (options.root >= group.size() || options.root < 0) {
     const Status status =
