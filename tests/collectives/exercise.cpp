@@ -38,19 +38,19 @@ Blocks make_blocks(const Case& c, std::uint32_t p) {
 // Buffers of a test that spend one call in shared memory: copied there, and back at the end.
 class Lodgers {
  public:
-  Lodgers(SharedHeap& heap, std::size_t element_bytes) : heap_(heap), element_bytes_(element_bytes) {}
+  Lodgers(SharedHeap* heap, std::size_t element_bytes) : heap_(heap), element_bytes_(element_bytes) {}
   Lodgers(const Lodgers&) = delete;
   Lodgers& operator=(const Lodgers&) = delete;
   ~Lodgers() {
     for (const Lodger& one : lodgers_) {
       if (!one.home.empty())
         std::memcpy(one.home.data(), one.memory.data() + element_bytes_, one.home.size());
-      heap_.release(one.memory);
+      heap_->release(one.memory);
     }
   }
   Status add(std::byte* home, std::size_t bytes, std::byte** moved) {
     // Aligned as elements are, no better.
-    auto memory = heap_.allocate(bytes + element_bytes_);
+    auto memory = heap_->allocate(bytes + element_bytes_);
     if (!memory) return memory.status();
     lodgers_.push_back({ByteRange(home, bytes), *memory});
     *moved = memory->data() + element_bytes_;
@@ -62,7 +62,7 @@ class Lodgers {
   struct Lodger {
     ByteRange home, memory;
   };
-  SharedHeap& heap_;
+  SharedHeap* heap_;  // null where nothing is asked to lodge
   std::size_t element_bytes_;
   std::vector<Lodger> lodgers_;
 };
@@ -133,7 +133,9 @@ class Exercise {
   std::string start(const void* input, void* output) {
     call_.input = input;
     call_.output = output;
-    Lodgers lodgers(*member_.engine->transport(0).caps().heap, width_);
+    SharedHeap* const heap =
+        case_.maps_input || case_.maps_output ? member_.engine->transport(0).caps().heap : nullptr;
+    Lodgers lodgers(heap, width_);
     if (std::string wrong = move_buffers(lodgers); !wrong.empty()) return wrong;
     const Status status = member_.run(call_, case_.row->name);
     return status ? std::string() : status.to_string();

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Jobs over the nodes of a bed: that all collectives are right there, and what ranks hear when a node or a link ends.
+
+Knows node_program's lines. Usage: jobs_test.py PART PROGRAM; exit status 77 is "skipped".
+"""
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import testbed
+
+PATIENCE_SECONDS = 100
+TIMEOUT_SECONDS = 12  # TUTTI_TIMEOUT where somebody has to be missed
+
+
+class Job:
+    """Ranks in nodes; `counts[k]` of them in node k."""
+
+    def __init__(self, bed, counts, program, word, **variables):
+        self.ranks, self.lines = [], []
+        self.node_of = [node for node, count in enumerate(counts) for _ in range(count)]
+        for rank, node in enumerate(self.node_of):
+            # What a bed says of itself is not the job's business.
+            environment = {name: value for name, value in os.environ.items() if not name.startswith("TUTTI_BED")}
+            environment |= {"TUTTI_JOB_ID": f"bed{os.getpid()}", "TUTTI_SECRET": "s", "TUTTI_RANK": str(rank),
+                            "TUTTI_SIZE": str(sum(counts)), "TUTTI_LOCAL_SIZE": str(counts[node]),
+                            "TUTTI_LOCAL_RANK": str(self.node_of[:rank].count(node)), "TUTTI_ADDRESS": bed.address(0),
+                            "TUTTI_NODE_ID": f"node{node}"}
+            environment |= {name: value.format(node=node) for name, value in variables.items()}
+            process = bed.popen(node, ["env", "-i"] + [f"{n}={v}" for n, v in environment.items()] + [program, word],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.ranks.append(process)
+            self.lines.append([])
+            threading.Thread(target=self.read, args=(rank,), daemon=True).start()
+
+    def read(self, rank):
+        for line in self.ranks[rank].stdout:
+            self.lines[rank].append(line.rstrip("\n"))
+
+    def text(self):
+        return "\n".join(f"[{rank}] {line}" for rank, lines in enumerate(self.lines) for line in lines)
+
+    def wait_for(self, pattern, ranks, seconds=PATIENCE_SECONDS):
+        """The first line of each rank that the pattern finds; ends the test if one has none in time."""
+        deadline = time.monotonic() + seconds
+        found = {}
+        while len(found) < len(ranks):
+            for rank in ranks:
+                for line in list(self.lines[rank]):
+                    if rank not in found and re.search(pattern, line):
+                        found[rank] = line
+            expect(time.monotonic() < deadline, f"no '{pattern}' from {sorted(set(ranks) - set(found))} in {seconds} s", self)
+            time.sleep(0.02)
+        return found
+
+    def expect_end(self, statuses=(0,)):
+        for rank, process in enumerate(self.ranks):
+            try:
+                code = process.wait(PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                code = "none"
+            expect(code in statuses, f"rank {rank} ended with {code}", self)
+
+    def pid_of(self, rank):
+        """Of the program: what we started is the way into the node."""
+        return self.ranks[rank].pid
+
+
+def expect(condition, what, job=None):
+    """Ends the process at once: what it started ends with it."""
+    if not condition:
+        print(f"FAILED: {what}\n{job.text() if job else ''}", flush=True)
+        os._exit(1)
+
+
+def collectives(bed, program):
+    transports = os.environ.get("TUTTI_TRANSPORTS", "auto")
+    # Rank counts 2 to 6 over two and three nodes, even and uneven.
+    layouts = {2: [[1, 1], [1, 2], [2, 2], [2, 3], [3, 3]], 3: [[1, 1, 1], [1, 2, 1], [2, 1, 2], [2, 2, 2]]}[bed.nodes]
+    for counts in layouts:
+        job = Job(bed, counts, program, "collectives", TUTTI_TRANSPORTS=transports, TUTTI_TIMEOUT="60")
+        job.expect_end()
+        several = sum(counts) > len(counts)
+        for rank, line in job.wait_for(r"cases agree", range(sum(counts)), 1).items():
+            mates = job.node_of.count(job.node_of[rank])
+            peers = line.split()[-1]
+            expect(int(line.split()[2]) > 10 and f"{bed.nodes if several else 0} domains" in line, line, job)
+            wanted = mates - 1 if transports == "auto" or "shm" in transports else 0
+            expect(peers.count("s") == wanted and peers.count("n") == sum(counts) - 1 - wanted, "carriers: " + line, job)
+        print(counts, job.lines[0][-1], flush=True)
+
+
+def killed(bed, program):
+    """Of two nodes of two ranks each: the one that leads node 1, one that does not, and rank 0."""
+    for victim in (2, 3, 1, 0):
+        job = Job(bed, [2, 2], program, "sum", TUTTI_TIMEOUT=str(TIMEOUT_SECONDS))
+        job.wait_for("sums", range(4))
+        os.kill(job.pid_of(victim), signal.SIGKILL)
+        survivors = [rank for rank in range(4) if rank != victim]
+        # The deadline, and the second that the control channel has to find a better cause than a transport's.
+        heard = job.wait_for("caught", survivors, TIMEOUT_SECONDS + 10)
+        for line in heard.values():
+            expect(f"rank {victim} (pid" in line and f"on node{victim // 2}" in line, f"victim {victim}: {line}", job)
+        for rank, process in enumerate(job.ranks):
+            expect(process.wait(PATIENCE_SECONDS) == (-signal.SIGKILL if rank == victim else 0), f"end of rank {rank}", job)
+        print("killed", victim, heard[survivors[0]], flush=True)
+
+
+def cut(bed, program):
+    """A link that falls silent: each side names a rank and the host of the other."""
+    job = Job(bed, [2, 2], program, "sum", TUTTI_TIMEOUT=str(TIMEOUT_SECONDS))
+    job.wait_for("sums", range(4))
+    bed.cut(1)
+    heard = job.wait_for("caught", range(4), TIMEOUT_SECONDS + 10)
+    for rank, line in heard.items():
+        others = [r for r in range(4) if r // 2 != rank // 2]
+        expect(any(f"rank {r} (pid" in line and f"on node{r // 2}" in line for r in others), line, job)
+        print(line, flush=True)
+    bed.heal(1)
+    job.expect_end()
+
+
+def zoo(bed, program):
+    """Interfaces that lead astray: connects fast without a variable set, and says why it goes where it goes."""
+    job = Job(bed, [1, 2], program, "connect", TUTTI_LOG="info", TUTTI_ADDRESS="node0")
+    job.expect_end()
+    for line in job.wait_for("connected in", range(3), 1).values():
+        expect(int(line.split()[-2]) < 3000, line, job)
+    text = job.text()
+    expect("between nodes through eth0 (the route to 10.77.0." in text, "no reason for eth0", job)
+    # A name that does not exist fails at once and lists what there is; networks choose, too.
+    job = Job(bed, [1, 1], program, "connect", TUTTI_IFACE="eth7")
+    job.expect_end(statuses=(1,))
+    expect(all("TUTTI_IFACE='eth7'" in "".join(lines) and "docker0" in "".join(lines) for lines in job.lines), "eth7", job)
+    job = Job(bed, [1, 1], program, "connect", TUTTI_IFACE="10.77.0.0/16", TUTTI_LOG="info")
+    job.expect_end()
+    expect("(the route to 10.77.0.2)" in job.text() or "TUTTI_IFACE" in job.text(), "by network", job)
+
+
+def ipv6(bed, program):
+    job = Job(bed, [1, 2], program, "connect", TUTTI_ADDRESS=bed.address6(0), TUTTI_LOG="info")
+    job.expect_end()
+
+
+def absent(bed, program):
+    """A rank of another node that never comes is named on every node."""
+    job = Job(bed, [2, 2], program, "connect", TUTTI_TIMEOUT="4")
+    os.kill(job.pid_of(3), signal.SIGKILL)
+    heard = job.wait_for("error timeout|rank 3 of 4 did not arrive", [0, 1, 2], 20)
+    print(heard, flush=True)
+    expect(all("rank 3 of 4 did not arrive" in line for line in heard.values()), "who is absent", job)
+
+
+def main():
+    part, program = sys.argv[1], os.path.abspath(sys.argv[2])
+    name, _, nodes = part.partition("_")
+    reason = testbed.why_unavailable()
+    if reason:
+        print("skipped: " + reason)
+        sys.exit(77)
+    sys.exit(testbed.run_in_bed(lambda bed: globals()[name](bed, program), nodes=int(nodes or 2), has_zoo=name == "zoo",
+                                has_ipv6=name == "ipv6"))
+
+
+if __name__ == "__main__":
+    main()
