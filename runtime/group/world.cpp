@@ -21,8 +21,10 @@ struct Card {
   std::string process;  // equal for ranks that are threads of one process
   cpu_set_t cpus;
   RankDomains domains;
-  std::vector<std::pair<std::string, std::string>> contract;
+  std::string contract;  // encode_contract()
 };
+
+using Contract = std::vector<std::pair<std::string, std::string>>;
 
 std::vector<std::uint32_t> list_cpus(const cpu_set_t& set) {
   std::vector<std::uint32_t> cpus;
@@ -47,7 +49,13 @@ std::string encode(const Card& card) {
   writer.put_text(card.process);
   writer.put(card.cpus);
   writer.put(card.domains);
-  for (const auto& [name, value] : card.contract) {
+  writer.put_text(card.contract);
+  return writer.take();
+}
+
+std::string encode_contract(const Contract& contract) {
+  ByteWriter writer;
+  for (const auto& [name, value] : contract) {
     writer.put_text(name);
     writer.put_text(value);
   }
@@ -56,16 +64,22 @@ std::string encode(const Card& card) {
 
 bool decode(std::string_view bytes, Card& card) {
   ByteReader reader(bytes);
-  if (!reader.get_text(card.process) || !reader.get(card.cpus) || !reader.get(card.domains)) return false;
-  while (!reader.is_at_end()) {
-    auto& [name, value] = card.contract.emplace_back();
-    if (!reader.get_text(name) || !reader.get_text(value)) return false;
-  }
-  return true;
+  return reader.get_text(card.process) && reader.get(card.cpus) && reader.get(card.domains) &&
+         reader.get_text(card.contract) && reader.is_at_end();
 }
 
-std::string value_of(const Card& card, const std::string& name) {
-  for (const auto& [key, value] : card.contract) {
+Contract decode_contract(std::string_view bytes) {
+  Contract contract;
+  ByteReader reader(bytes);
+  while (!reader.is_at_end()) {
+    auto& [name, value] = contract.emplace_back();
+    if (!reader.get_text(name) || !reader.get_text(value)) break;
+  }
+  return contract;
+}
+
+std::string value_of(const Contract& contract, const std::string& name) {
+  for (const auto& [key, value] : contract) {
     if (key == name) return value;
   }
   return "not set";
@@ -73,12 +87,16 @@ std::string value_of(const Card& card, const std::string& name) {
 
 // The first setting on which some rank differs from rank 0: who has which value.
 Status compare_contracts(const std::vector<Card>& cards) {
-  for (const Card& card : cards) {
-    for (const auto& [name, ignored] : card.contract) {
-      const std::string expected = value_of(cards[0], name);
+  const bool is_equal = std::all_of(cards.begin(), cards.end(),
+                                    [&](const Card& card) { return card.contract == cards[0].contract; });
+  if (is_equal) return {};
+  std::vector<Contract> contracts;
+  for (const Card& card : cards) contracts.push_back(decode_contract(card.contract));
+  for (const Contract& contract : contracts) {
+    for (const auto& [name, ignored] : contract) {
       std::map<std::string, std::vector<int>> holders;
       for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-        holders[value_of(cards[rank], name)].push_back(static_cast<int>(rank));
+        holders[value_of(contracts[rank], name)].push_back(static_cast<int>(rank));
       }
       if (holders.size() == 1) continue;
       std::string text = fmt::format("{} must be equal on all ranks but is", name);
@@ -94,9 +112,7 @@ Status compare_contracts(const std::vector<Card>& cards) {
   return {};
 }
 
-std::uint32_t hash_of(const std::vector<std::pair<std::string, std::string>>& contract) {
-  std::string text;
-  for (const auto& [name, value] : contract) text.append(name).append("=").append(value).append("\n");
+std::uint32_t hash_of(std::string_view text) {
   std::uint32_t hash = 0;
   std::array<unsigned char, crypto_generichash_BYTES_MIN> digest{};
   crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(text.data()),
@@ -141,7 +157,7 @@ Status WorldState::agree(std::string_view build_id) {
       find_domains(settings_.topology, list_cpus(mine.cpus), static_cast<std::uint32_t>(info().local_rank),
                    static_cast<std::uint32_t>(info().local_size));
   settings_.contract.emplace_back("the build", std::string(build_id));
-  mine.contract = settings_.contract;
+  mine.contract = encode_contract(settings_.contract);
   const auto all = control().allgather(encode(mine), deadline);
   if (!all) return all.status();
   std::vector<Card> cards(all->size());
