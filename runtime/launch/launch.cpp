@@ -12,7 +12,10 @@
 #include "runtime/base/network.hpp"
 #include "runtime/launch/place.hpp"
 #include "runtime/launch/pmi1.hpp"
+#include "runtime/launch/pmi2.hpp"
 #include "runtime/launch/pmix.hpp"
+#include "runtime/launch/session.hpp"
+#include "runtime/launch/slurm.hpp"
 
 namespace tutti {
 namespace {
@@ -55,10 +58,11 @@ Result<LaunchInfo> from_tutti_run(const Environment& environment, Clock::time_po
 Result<LaunchInfo> from_torchrun(const Environment& environment, Clock::time_point) {
   LaunchInfo info;
   TUTTI_RETURN_IF_ERROR(read_place(environment, kTorchrun, info));
-  // torchrun may itself be a process of one of these, with other numbers. Variables that are set by hand, or
-  // left over, may not.
+  // torchrun gives ranks as it likes, and may itself be a process of one of these. Variables that are set by
+  // hand, or left over, must not give ranks of an equally large job another order.
   if (!has(environment, "TORCHELASTIC_RUN_ID")) {
-    for (const PlaceVariables& other : {kPmi, kOpenMpi}) {
+    for (const PlaceVariables& other : {kPmi, kOpenMpi, kSlurm}) {
+      if (environment.find(kTorchrun.size) != environment.find(other.size)) continue;
       TUTTI_RETURN_IF_ERROR(check_agreement(environment, kTorchrun, other));
     }
   }
@@ -92,21 +96,42 @@ void count_local(const std::vector<int>& node_of_rank, LaunchInfo& info) {
   info.local_size = static_cast<int>(std::count(node_of_rank.begin(), node_of_rank.end(), info.node));
 }
 
-Result<LaunchInfo> from_pmi1(const Environment& environment, Clock::time_point deadline) {
+// What both versions of PMI tell.
+template <class Session>
+LaunchInfo launch_of(const std::shared_ptr<Session>& session, const char* launcher) {
   LaunchInfo info;
+  info.launcher = launcher;
+  info.rank = session->rank();
+  info.size = session->size();
+  count_local(session->node_of_rank(), info);
+  info.job = make_job(launcher, session->space_name());
+  info.store = make_piecewise_store(session);
+  return info;
+}
+
+Result<LaunchInfo> from_pmi1(const Environment& environment, Clock::time_point deadline) {
+  LaunchInfo place;
   if (has(environment, "PMI_FD")) {
-    TUTTI_RETURN_IF_ERROR(read_place(environment, kPmi, info));
-    if (info.size == 1) return info;  // nobody to meet, so nothing to ask and no farewell to say
+    TUTTI_RETURN_IF_ERROR(read_place(environment, kPmi, place));
+    if (place.size == 1) return place;  // nobody to meet, so nothing to ask and no farewell to say
   }
   const Result<std::shared_ptr<Pmi1>> session = Pmi1::of_process(environment, deadline);
   if (!session) return session.status();
-  info.launcher = kPmi.launcher;
-  info.rank = (*session)->rank();
-  info.size = (*session)->size();
-  count_local((*session)->node_of_rank(), info);
-  info.job = make_job("pmi1", (*session)->space_name());
-  info.store = make_piecewise_store(*session);
+  LaunchInfo info = launch_of(*session, "pmi1");
+  if (info.node < 0) {
+    info.local_rank = place.local_rank;
+    info.local_size = place.local_size;
+  }
   return info;
+}
+
+Result<LaunchInfo> from_pmi2(const Environment& environment, Clock::time_point deadline) {
+  LaunchInfo place;
+  TUTTI_RETURN_IF_ERROR(read_place(environment, {"pmi2", kPmi.rank, kPmi.size, nullptr, nullptr}, place));
+  if (place.size == 1) return place;
+  const Result<std::shared_ptr<Pmi2>> session = Pmi2::of_process(environment, deadline);
+  if (!session) return session.status();
+  return launch_of(*session, "pmi2");
 }
 
 Result<LaunchInfo> from_open_mpi(const Environment& environment, Clock::time_point) {
@@ -133,8 +158,17 @@ constexpr Launcher kLaunchers[] = {
     {"torchrun", [](const Environment& e) { return has(e, "RANK") || has(e, "WORLD_SIZE"); }, from_torchrun},
     {"pmix", [](const Environment& e) { return has(e, "PMIX_NAMESPACE") && why_no_pmix().empty(); },
      from_pmix},
-    {"pmi1", [](const Environment& e) { return has(e, "PMI_FD") || has(e, "PMI_PORT"); }, from_pmi1},
+    // Slurm takes one introduction over PMI-2, which an MPI library has made or will want to make.
+    {"pmi2",
+     [](const Environment& e) {
+       return has(e, "PMI_FD") && has(e, "PMI_JOBID") && !(is_slurm_step(e) && is_mpi_present());
+     },
+     from_pmi2},
+    {"pmi1",
+     [](const Environment& e) { return (has(e, "PMI_FD") && !has(e, "PMI_JOBID")) || has(e, "PMI_PORT"); },
+     from_pmi1},
     {"openmpi", [](const Environment& e) { return has(e, kOpenMpi.rank); }, from_open_mpi},
+    {"slurm", is_slurm_step, [](const Environment& e, Clock::time_point) { return launch_from_slurm(e); }},
 };
 
 bool is_hex(std::string_view text) {

@@ -38,11 +38,13 @@ struct LaunchInfo {
 //   tutti     TUTTI_JOB_ID: `tutti run`
 //   torchrun  RANK or WORLD_SIZE: torchrun, and people who set the same variables by hand
 //   pmix      PMIX_NAMESPACE, where libpmix can be loaded: Open MPI's mpirun, PRRTE, srun --mpi=pmix
+//   pmi2      PMI_FD with PMI_JOBID: srun --mpi=pmi2; not where MPI needs that for itself
 //   pmi1      PMI_FD or PMI_PORT: Hydra (MPICH, Intel MPI)
 //   openmpi   OMPI_COMM_WORLD_RANK: Open MPI's mpirun, where PMIx cannot be used
+//   slurm     SLURM_PROCID with SLURM_STEP_NUM_TASKS and SLURM_STEP_ID: srun without all that
 //   none      nothing of all that: a world of one
 // What runs inside of something else comes first: torchrun is started by srun, and not the other way round.
-// Variables that people set by hand must not contradict those of a launcher.
+// RANK that people set by hand must not contradict the rank of a launcher in a job of equal size.
 //
 // Where the launcher carries a store, this speaks to it until the deadline and keeps the connection to the
 // end of the process; a size of one needs none. Errors: invalid_argument naming the variable that is missing,

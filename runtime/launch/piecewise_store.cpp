@@ -93,6 +93,15 @@ class PiecewiseStore final : public Store {
 
 }  // namespace
 
+Status explain_fence(const Status& status, const std::string& space, int rank, int size) {
+  if (status.code() != StatusCode::timeout) return status;
+  return Status(
+      StatusCode::timeout,
+      fmt::format("{}: rank {} is in the fence, but not all of the {} ranks have come; PMI does not "
+                  "say who is missing",
+                  space, rank, size));
+}
+
 std::shared_ptr<Store> make_piecewise_store(std::shared_ptr<KeyValueSpace> space) {
   return std::make_shared<PiecewiseStore>(std::move(space));
 }

@@ -23,6 +23,9 @@ class KeyValueSpace {
   virtual std::string describe() const = 0;
 };
 
+// The status of a fence; a timeout says what is known of who is missing.
+Status explain_fence(const Status& status, const std::string& space, int rank, int size);
+
 std::shared_ptr<Store> make_piecewise_store(std::shared_ptr<KeyValueSpace> space);
 
 }  // namespace tutti::detail

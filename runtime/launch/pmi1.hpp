@@ -3,21 +3,18 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "runtime/base/config.hpp"
-#include "runtime/launch/launcher_socket.hpp"
 #include "runtime/launch/piecewise_store.hpp"
-#include "runtime/launch/pmi_text.hpp"
+#include "runtime/launch/pmi_connection.hpp"
 #include "runtime/launch/session.hpp"
 
 namespace tutti::detail {
 
 // Values are seen after a fence. MPI_Init may come before or after; after MPI_Finalize the launcher has
-// closed the connection, and every call says so. Any thread, but not while another one is in MPI_Init or
-// MPI_Finalize.
+// closed the connection, and every call says so.
 class Pmi1 final : public KeyValueSpace, public LauncherSession {
  public:
   // Of PMI_FD with PMI_RANK and PMI_SIZE, or of PMI_PORT with PMI_ID. Errors: invalid_argument, naming the
@@ -38,21 +35,14 @@ class Pmi1 final : public KeyValueSpace, public LauncherSession {
   std::size_t key_limit_bytes() const override { return key_limit_bytes_; }
   std::size_t value_limit_bytes() const override { return value_limit_bytes_; }
   std::string describe() const override;
-  void finalize() override;
+  void finalize() override { connection_.say_farewell("cmd=finalize"); }
 
  private:
-  explicit Pmi1(LauncherSocket socket);
+  explicit Pmi1(LauncherSocket socket) : connection_(std::move(socket)) {}
   Status introduce(const std::string& id, Clock::time_point deadline);
   Status ask_names(Clock::time_point deadline);
-  // Sends a line and reads the answer, which has to be `expected`.
-  Result<PmiRecord> call(const std::string& request, std::string_view expected, Clock::time_point deadline);
-  Result<PmiRecord> read_record(Clock::time_point deadline);
 
-  LauncherSocket socket_;
-  const int pid_;
-  std::mutex mutex_;
-  bool is_answer_owed_ = false;  // to a call that ended by its deadline
-  bool is_finalized_ = false;
+  PmiConnection connection_;
   int rank_ = 0, size_ = 1;
   std::string space_name_;
   std::size_t key_limit_bytes_ = 0, value_limit_bytes_ = 0;

@@ -1,81 +1,27 @@
 // PMI without a launcher: its texts, and a session with a server that this test plays.
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
-#include <functional>
 #include <future>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "runtime/launch/pmi1.hpp"
-#include "runtime/launch/pmi_text.hpp"
+#include "runtime/launch/pmi2.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/pmi_server.hpp"
 
 using namespace tutti;
 using namespace tutti::detail;
 using namespace std::chrono_literals;
+using tutti::test::PmiServer;
 
 namespace {
 
 using Answers = std::map<std::string, std::string>;
 
 Clock::time_point soon() { return Clock::now() + 10s; }
-
-// The server's end of PMI_FD: answers line by line until the client has gone. `answer` gives what to send,
-// with newlines; nothing: no answer.
-class PmiServer {
- public:
-  explicit PmiServer(std::function<std::string(const PmiRecord&)> answer) {
-    std::array<int, 2> ends{};
-    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0);
-    server_ = ends[0];
-    client_ = ends[1];
-    thread_ = std::thread([this, answer = std::move(answer)] { serve(answer); });
-  }
-  ~PmiServer() {
-    close_client();
-    thread_.join();
-    ::close(server_);
-  }
-  PmiServer(const PmiServer&) = delete;
-  PmiServer& operator=(const PmiServer&) = delete;
-
-  Environment environment(int rank, int size) const {
-    return {{"PMI_FD", std::to_string(client_)},
-            {"PMI_RANK", std::to_string(rank)},
-            {"PMI_SIZE", std::to_string(size)}};
-  }
-  void close_client() {
-    if (client_ >= 0) ::close(std::exchange(client_, -1));
-  }
-  void hang_up() { ::shutdown(server_, SHUT_RDWR); }
-  // Only when the session has ended.
-  const std::vector<std::string>& lines() const { return lines_; }
-
- private:
-  void serve(const std::function<std::string(const PmiRecord&)>& answer) {
-    std::string unread;
-    std::array<char, 4096> bytes;
-    for (;;) {
-      const ssize_t got = ::read(server_, bytes.data(), bytes.size());
-      if (got <= 0) return;
-      unread.append(bytes.data(), static_cast<std::size_t>(got));
-      for (std::size_t end; (end = unread.find('\n')) != std::string::npos; unread.erase(0, end + 1)) {
-        lines_.push_back(unread.substr(0, end));
-        const auto record = parse_pmi1(lines_.back());
-        const std::string text = record ? answer(*record) : "cmd=what\n";
-        if (::write(server_, text.data(), text.size()) < 0) return;
-      }
-    }
-  }
-
-  int server_ = -1, client_ = -1;
-  std::vector<std::string> lines_;
-  std::thread thread_;
-};
 
 // As Hydra answers, with small limits. `changed` replaces answers by command.
 class Hydra {
@@ -102,6 +48,42 @@ class Hydra {
   }
 
  private:
+  Answers changed_, values_;
+};
+
+// As Slurm answers: two semicolons are not one again.
+class Slurm {
+ public:
+  explicit Slurm(Answers changed = {}) : changed_(std::move(changed)) {}
+  std::string operator()(const PmiRecord& record) {
+    if (const auto found = changed_.find(record.command); found != changed_.end()) return found->second;
+    if (record.command == "init") return "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n";
+    if (record.command == "fullinit") {
+      return frame("cmd=fullinit-response;rc=0;rank=" + std::string(record.field("pmirank")) + ";size=4;");
+    }
+    if (record.command == "job-getid") return frame("cmd=job-getid-response;rc=0;jobid=7.0;");
+    if (record.command == "info-getjobattr") {
+      return frame("cmd=info-getjobattr-response;rc=0;found=TRUE;value=(vector,(0,2,1));");
+    }
+    if (record.command == "kvs-put") {
+      values_[std::string(record.field("key"))] = record.field("value");
+      return frame("cmd=kvs-put-response;rc=0;");
+    }
+    if (record.command == "kvs-get") {
+      const auto found = values_.find(std::string(record.field("key")));
+      if (found == values_.end()) return frame("cmd=kvs-get-response;rc=0;found=FALSE;");
+      return frame("cmd=kvs-get-response;rc=0;found=TRUE;value=" + found->second + ";");
+    }
+    return frame("cmd=" + record.command + "-response;rc=0;");
+  }
+
+ private:
+  // The length is filled up on the right.
+  static std::string frame(const std::string& body) {
+    std::string length = std::to_string(body.size());
+    length.resize(6, ' ');
+    return length + body;
+  }
   Answers changed_, values_;
 };
 
@@ -180,8 +162,46 @@ TEST_CASE("a session knows ranks and nodes, stores long values and says farewell
   }
   server.close_client();
   server.hang_up();
-  // The server's thread has read the last line before it answered it.
-  CHECK(server.lines().back() == "cmd=finalize");
+  // The server has read the last one before it answered it.
+  CHECK(server.commands().back() == "finalize");
+}
+
+TEST_CASE("a session of PMI-2 does the same in frames") {
+  PmiServer server{Slurm()};
+  {
+    const auto session = Pmi2::open(server.environment(2, 4), soon());
+    REQUIRE(session);
+    CHECK((*session)->rank() == 2);
+    CHECK((*session)->size() == 4);
+    CHECK((*session)->node_of_rank() == std::vector<int>{0, 1, 0, 1});
+    CHECK((*session)->describe() == "PMI-2 (PMI_FD=" + std::to_string(server.client()) + ", 7.0)");
+    const auto store = make_piecewise_store(*session);
+    const std::string value = "a;;b=c;" + std::string(3000, '\n');
+    REQUIRE(store->put("key", value));
+    REQUIRE(store->commit(soon()));
+    CHECK(*store->get("key", soon()) == value);
+    CHECK(store->get("missing", Clock::now() + 50ms).status().code() == StatusCode::timeout);
+  }
+  server.close_client();
+  server.hang_up();
+  CHECK(server.commands().back() == "finalize");
+}
+
+TEST_CASE("what a launcher does wrong in PMI-2 is told") {
+  using Catch::Matchers::Contains;
+  const auto error_of = [](Answers changed) {
+    const PmiServer server{Slurm(std::move(changed))};
+    return Pmi2::open(server.environment(0, 4), Clock::now() + 300ms).status().to_string();
+  };
+  CHECK_THAT(error_of({{"init", "cmd=response_to_init rc=-1 pmi_version=1\n"}}),
+             Contains("does not speak PMI 2.0"));
+  CHECK_THAT(error_of({{"fullinit", "hello, world"}}), Contains("'hello,' is not the length of a record"));
+  CHECK_THAT(error_of({{"fullinit", "99999999"}}), Contains("did not answer in time"));
+  CHECK_THAT(error_of({{"fullinit", "35    cmd=fullinit-response;rc=0;rank=4;"}}),
+             Contains("did not answer in time"));
+  CHECK_THAT(error_of({{"fullinit", "41    cmd=fullinit-response;rc=0;rank=4;size=4;"}}),
+             Contains("rank 4 of 4"));
+  CHECK_THAT(error_of({{"fullinit", "10    cmd=other;"}}), Contains("answered 'other'"));
 }
 
 TEST_CASE("the connection is shared: nothing is taken that was not asked for") {
@@ -189,10 +209,9 @@ TEST_CASE("the connection is shared: nothing is taken that was not asked for") {
   const auto session = Pmi1::open(server.environment(0, 2), soon());
   REQUIRE(session);
   REQUIRE((*session)->fence(soon()));
-  const int fd = std::stoi(std::string(*server.environment(0, 2).find("PMI_FD")));
   std::array<char, 64> bytes{};
-  CHECK(std::string(bytes.data(), static_cast<std::size_t>(::recv(fd, bytes.data(), bytes.size(), 0))) ==
-        "cmd=for_mpi\n");
+  CHECK(std::string(bytes.data(), static_cast<std::size_t>(::recv(server.client(), bytes.data(), bytes.size(),
+                                                                  0))) == "cmd=for_mpi\n");
 }
 
 TEST_CASE("a fence that is not answered ends, and its late answer is not taken for another's") {

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "runtime/launch/launch.hpp"
+#include "runtime/launch/slurm.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace tutti;
@@ -121,13 +122,15 @@ TEST_CASE("two launchers that disagree are both named") {
 TEST_CASE("variables set by hand must not contradict a launcher's, but torchrun may run inside of one") {
   auto values = torchrun();
   values["PMI_RANK"] = "0";
+  values["PMI_SIZE"] = "4";
   CHECK(detect_launch(environment_of(values)));
   values.erase("TORCHELASTIC_RUN_ID");
   CHECK_THAT(error_of(values), Catch::Matchers::StartsWith("RANK=3 but PMI_RANK=0: two launchers disagree"));
-  values["PMI_RANK"] = "3";
+  values["PMI_SIZE"] = "2";  // two processes that started two ranks each
   CHECK(detect_launch(environment_of(values)));
-  values["OMPI_COMM_WORLD_SIZE"] = "8";
-  CHECK_THAT(error_of(values), Catch::Matchers::StartsWith("WORLD_SIZE=4 but OMPI_COMM_WORLD_SIZE=8"));
+  values["SLURM_PROCID"] = "2";
+  values["SLURM_STEP_NUM_TASKS"] = "4";
+  CHECK_THAT(error_of(values), Catch::Matchers::StartsWith("RANK=3 but SLURM_PROCID=2"));
 }
 
 TEST_CASE("TUTTI_LAUNCHER names the launcher, and no other counts") {
@@ -163,6 +166,58 @@ TEST_CASE("Open MPI's variables do without PMIx") {
   CHECK(detect_launch(environment_of(values))->job != info->job);
   values.erase("OMPI_MCA_ess_base_jobid");
   CHECK_THAT(error_of(values), Catch::Matchers::StartsWith("PMIX_NAMESPACE is not set"));
+}
+
+TEST_CASE("the environment of a Slurm step tells everything but a port and a secret") {
+  std::map<std::string, std::string> values = {{"SLURM_PROCID", "5"},
+                                               {"SLURM_STEP_NUM_TASKS", "6"},
+                                               {"SLURM_STEP_ID", "0"},
+                                               {"SLURM_JOB_ID", "17"},
+                                               {"SLURM_NODEID", "2"},
+                                               {"SLURM_LOCALID", "1"},
+                                               {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"},
+                                               {"SLURM_STEP_NODELIST", "rack[2-3]n[07,09-10],login1"}};
+  const auto info = detect_launch(environment_of(values));
+  REQUIRE(info);
+  CHECK(info->launcher == "slurm");
+  CHECK(info->rank == 5);
+  CHECK(info->size == 6);
+  CHECK(info->node == 2);
+  CHECK(info->local_rank == 1);
+  CHECK(info->local_size == 2);
+  CHECK(info->host == "rack2n07");
+  CHECK(info->secret.empty());
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_CLUSTER_NAME"}) {
+    auto other = values;
+    other[name] = "18";
+    CHECK(detect_launch(environment_of(other))->job != info->job);
+  }
+  auto wrong = values;
+  wrong["SLURM_LOCALID"] = "2";
+  CHECK_THAT(error_of(wrong), Catch::Matchers::StartsWith("SLURM_LOCALID='2': expected a rank below"));
+  wrong["SLURM_STEP_TASKS_PER_NODE"] = "many";
+  CHECK_THAT(error_of(wrong), Catch::Matchers::StartsWith("SLURM_STEP_TASKS_PER_NODE: 'many' is not a list"));
+  values.erase("SLURM_STEP_ID");  // a batch script is no step
+  CHECK(detect_launch(environment_of(values))->launcher == "none");
+}
+
+TEST_CASE("Slurm's lists") {
+  using namespace detail;
+  CHECK(*first_host("n0") == "n0");
+  CHECK(*first_host("a,b") == "a");
+  CHECK(*first_host("n[010-012]x,b") == "n010x");
+  CHECK(*first_host("n[3]") == "n3");
+  for (const char* bad : {"", ",", "n[", "n[1", "n[]", "n[x]", "n]", "[-1]"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(first_host(bad));
+  }
+  CHECK(*tasks_of_node("3", 0) == 3);
+  CHECK(*tasks_of_node("2(x3),1", 2) == 2);
+  CHECK(*tasks_of_node("2(x3),1", 3) == 1);
+  for (const char* bad : {"", "2(x3),1,", "x", "2(x", "2(x0)", "2(y3)", "-1", "2(x99999999999)"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(tasks_of_node(bad, 4));
+  }
 }
 
 TEST_CASE("a world of one asks no launcher") {

@@ -1,4 +1,5 @@
-// Fuzzes what a launcher can send over PMI: records of both versions, process mappings and stored values.
+// Fuzzes what launchers say: PMI records of both versions, process mappings, stored values, and Slurm's
+// lists.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "runtime/launch/pmi_text.hpp"
+#include "runtime/launch/slurm.hpp"
 
 using namespace tutti::detail;
 
@@ -30,6 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   static_cast<void>(unescape_pmi(text));
+  if (const auto host = first_host(text); host && host->size() > text.size()) std::abort();
+  if (const auto tasks = tasks_of_node(text, ranks); tasks && *tasks < 0) std::abort();
   if (const auto same = unescape_pmi(escape_pmi(text)); !same || *same != text) std::abort();
   return 0;
 }
