@@ -5,11 +5,17 @@ Knows command lines and printed lines; skips (77) with the reason where a launch
 usage: launchers_test.py LAUNCHER PROGRAM [PROGRAM built with the launcher's MPI]
 """
 
+import ctypes
+import getpass
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import time
 import unittest
 
 SECONDS = 60  # no launcher takes that long; a test that does has failed
@@ -40,6 +46,10 @@ def find_command(names, is_right=lambda path: True):
         if path and is_right(path):
             return path
     return None
+
+
+def command_path(name):
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
 
 
 class LauncherTest(unittest.TestCase):
@@ -185,7 +195,165 @@ class OpenMpi(LauncherTest):
         self.expect(done, [f"mpi_over: rank {r} of 2 sums" for r in range(2)])
 
 
-LAUNCHERS = {"hydra": Hydra, "openmpi": OpenMpi}
+SLURM_CONF = """
+ClusterName=tutti
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+TmpFS={folder}/tmp-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SchedulerType=sched/builtin
+SelectType=select/linear
+SlurmdParameters=config_overrides
+MailProg=/bin/true
+ReturnToService=2
+NodeName=n0 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4
+PartitionName=all Nodes=n[0-1] Default=YES State=UP OverSubscribe=FORCE:4
+"""
+
+
+def free_ports(count):
+    """Ports that nobody listened at a moment ago."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def die_with_parent():
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Slurm(LauncherTest):
+    """A Slurm of its own: a controller and two nodes on this machine, which know each other by port."""
+
+    command = find_command(["srun"])
+    daemons = []
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="tutti-slurm-")
+        for name in ("state", "tmp-n0", "tmp-n1"):
+            os.mkdir(os.path.join(cls.folder, name))
+        cls.configuration = os.path.join(cls.folder, "slurm.conf")
+        with open(cls.configuration, "w", encoding="ascii") as file:
+            file.write(SLURM_CONF.format(host=socket.gethostname(), ports=free_ports(3), user=getpass.getuser(),
+                                         folder=cls.folder))
+        for words in (["slurmctld", "-D", "-i"], ["slurmd", "-D", "-N", "n0"], ["slurmd", "-D", "-N", "n1"]):
+            words[0] = command_path(words[0])
+            cls.daemons.append(subprocess.Popen(words, env={**clean_environment(), "SLURM_CONF": cls.configuration},
+                                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                                stderr=subprocess.DEVNULL, preexec_fn=die_with_parent))
+        for _ in range(SECONDS * 5):
+            states = cls.ask("sinfo", "-h", "-o", "%t").split()
+            if states == ["idle"]:
+                break
+            time.sleep(0.2)
+        else:
+            raise RuntimeError("Slurm does not start:\n" + cls.logs())
+        cls.plugins = cls.ask("srun", "--mpi=list")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.ask("scancel", "--signal=KILL", "--user", getpass.getuser())
+        for daemon in reversed(cls.daemons):
+            daemon.terminate()
+        for daemon in cls.daemons:
+            try:
+                daemon.wait(SECONDS)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    @classmethod
+    def ask(cls, *words):
+        done = subprocess.run(words, env={**clean_environment(), "SLURM_CONF": cls.configuration}, text=True,
+                              capture_output=True, timeout=SECONDS, check=False)
+        return done.stdout + done.stderr
+
+    @classmethod
+    def logs(cls):
+        text = ""
+        for name in sorted(os.listdir(cls.folder)):
+            if name.endswith(".log"):
+                with open(os.path.join(cls.folder, name), encoding="utf-8", errors="replace") as file:
+                    text += name + ":\n" + file.read()[-3000:]
+        return text
+
+    def srun(self, kind, nodes, size, *words, **environment):
+        done = self.run_command([self.command, "--mpi=" + kind, f"-N{nodes}", f"-n{size}", *words],
+                                **environment)
+        if done.returncode != 0:
+            self.output += self.logs()
+        return done
+
+    def test_pmi2(self):
+        self.expect_places(self.srun("pmi2", 2, 3, program, "place"), "pmi2", [0, 0, 1])
+        done = self.srun("pmi2", 2, 4, program, "join")
+        self.expect(done, [f"join: rank {r} of 4 sums" for r in range(4)])
+        done = self.srun("pmi2", 1, 2, program, "fork")
+        self.expect(done, [f"rank {r}: child 7, store ok" for r in range(2)])
+
+    def test_pmi2_without_one_rank(self):
+        done = self.srun("pmi2", 2, 3, program, "absent")
+        for rank in (1, 2):
+            self.assertRegex(done.stdout, rf"rank {rank}: timeout: PMI-2 \(.*\): rank {rank} is in the fence",
+                             self.output)
+
+    def test_pmi2_with_mpi(self):
+        """MPICH has the one introduction that Slurm takes; Slurm's variables tell tutti the rest."""
+        self.expect_mixed(lambda size, *words: [self.command, "--mpi=pmi2", "-N1", f"-n{size}", *words], 3)
+
+    def test_pmix(self):
+        if "pmix" not in self.plugins:
+            self.skipTest("this Slurm has no PMIx")
+        done = self.srun("pmix", 2, 3, program, "place")
+        if "slurm:" in done.stdout:
+            self.skipTest("built without PMIx, or libpmix is not there")
+        self.expect_places(done, "pmix", [0, 0, 1])
+        done = self.srun("pmix", 1, 3, program, "join")
+        self.expect(done, [f"join: rank {r} of 3 sums" for r in range(3)])
+
+    def test_variables_alone(self):
+        done = self.srun("none", 2, 3, program, "place")
+        self.expect(done, [f"slurm: rank {r} of 3, local {r % 2} of {2 - r // 2}, node {r // 2}" +
+                           ", unsupported: no store" * 3 for r in range(3)])
+        done = self.srun("none", 1, 3, program, "join")
+        self.expect(done, [f"join: rank {r} of 3 sums" for r in range(3)])
+
+    def test_a_batch_script_is_no_rank(self):
+        script = os.path.join(self.folder, "script")
+        output = os.path.join(self.folder, "output")
+        with open(script, "w", encoding="ascii") as file:
+            file.write(f"#!/bin/sh\n{program} join\nsrun --mpi=pmi2 {program} join\n")
+        done = self.run_command(["sbatch", "--wait", "-N1", "-n2", "-o", output, script])
+        self.assertEqual(done.returncode, 0, self.output + self.logs())
+        with open(output, encoding="utf-8") as file:
+            lines = sorted(file.read().splitlines())
+        self.assertEqual(lines, ["join: rank 0 of 1 sums", "join: rank 0 of 2 sums", "join: rank 1 of 2 sums"])
+
+    def run_command(self, command, **environment):
+        return super().run_command(command, **{"SLURM_CONF": self.configuration, **environment})
+
+
+LAUNCHERS = {"hydra": Hydra, "openmpi": OpenMpi, "slurm": Slurm}
 
 
 def main():
@@ -195,6 +363,8 @@ def main():
     case = LAUNCHERS[launcher]
     if case.command is None:
         skip(f"the launcher of {launcher} is not installed")
+    if launcher == "slurm" and not all(map(command_path, ("slurmctld", "slurmd", "sbatch"))):
+        skip("Slurm's daemons are not installed (Debian: slurmctld, slurmd, slurm-client)")
     suite = unittest.defaultTestLoader.loadTestsFromTestCase(case)
     sys.exit(0 if unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful() else 1)
 
