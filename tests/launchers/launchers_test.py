@@ -2,9 +2,12 @@
 """Starts one program with real launchers and looks at what its ranks found out; a test per launcher.
 Knows command lines and printed lines; skips (77) with the reason where a launcher is not installed.
 
-usage: launchers_test.py LAUNCHER PROGRAM [PROGRAM built with the launcher's MPI]
+usage: launchers_test.py [--nodes] [--network] [--run TUTTI_RUN] LAUNCHER PROGRAM [PROGRAM built with the launcher's MPI]
+    --nodes: the ranks are on two nodes of a bed (tests/multinode/testbed.py), started from a third
+    --network: the build has a transport between nodes
 """
 
+import argparse
 import ctypes
 import getpass
 import os
@@ -18,11 +21,17 @@ import tempfile
 import time
 import unittest
 
+TESTBED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "multinode", "testbed.py")
+sys.path.insert(0, os.path.dirname(TESTBED))
+import testbed  # pylint: disable=wrong-import-position
+
 SECONDS = 60  # no launcher takes that long; a test that does has failed
 FOREIGN = re.compile(r"^(TUTTI_|PMI|PMIX_|OMPI_|SLURM_|MPI_|HOROVOD_|HYDI_|RANK$|WORLD_SIZE$|LOCAL_|MASTER_)")
 
 program = None
 mpi_program = None
+has_network = False
+bed = None
 
 
 def skip(reason):
@@ -77,6 +86,14 @@ class LauncherTest(unittest.TestCase):
                      f"node {number}")
             self.expect(done, [place + ", store ok" * 3, f"rank {rank} leaves"])
 
+    def expect_join(self, done, size):
+        self.expect(done, [f"join: rank {r} of {size} sums" for r in range(size)])
+
+    def expect_join_of_nodes(self, done, size):
+        if not has_network:
+            self.skipTest("no transport between nodes in this build")
+        self.expect_join(done, size)
+
     def expect_mixed(self, launch, size):
         """MPI and tutti in one program, in every order in which both can live."""
         if mpi_program is None:
@@ -110,7 +127,7 @@ class Hydra(LauncherTest):
 
     def test_worlds(self):
         done = self.run_command(self.launch(4, program, "join"))
-        self.expect(done, [f"join: rank {r} of 4 sums" for r in range(4)])
+        self.expect_join(done, 4)
         self.expect(self.run_command(self.launch(1, program, "join")), ["join: rank 0 of 1 sums"])
 
     def test_child_of_fork(self):
@@ -126,7 +143,7 @@ class Hydra(LauncherTest):
     def test_a_program_of_several(self):
         """The first one says farewell to the launcher; the second one is told what has happened."""
         done = self.run_command(self.launch(2, "sh", "-c", f"{program} join && {program} join; true"))
-        self.expect(done, [f"join: rank {r} of 2 sums" for r in range(2)])
+        self.expect_join(done, 2)
         self.assertIn("an earlier program of this rank", done.stdout, self.output)
 
     def test_a_closed_connection(self):
@@ -142,6 +159,23 @@ class Hydra(LauncherTest):
         done = self.run_command(self.launch(2, mpi_program, "mpi_over"))
         self.assertIn("mpi_over: invalid argument: PMI_FD=", done.stdout, self.output)
         self.assertIn("MPI_Finalize has been called before", done.stdout, self.output)
+
+
+class HydraOnNodes(LauncherTest):
+    command = Hydra.command
+
+    def launch(self, size, *words, options=()):
+        hub = ["-localhost", f"10.77.0.{testbed.HUB_HOST}"]  # its name means nothing to the nodes
+        return [self.command, *hub, "-launcher", "ssh", "-launcher-exec", TESTBED, "-hosts", "node0,node1", *options,
+                "-n", str(size), *words]
+
+    def test_place_and_store(self):
+        for options in ([], ["-pmi-port"]):
+            done = self.run_command(self.launch(4, program, "place", options=options))
+            self.expect_places(done, "pmi1", [0, 1, 0, 1])
+
+    def test_worlds(self):
+        self.expect_join_of_nodes(self.run_command(self.launch(4, program, "join")), 4)
 
 
 class OpenMpi(LauncherTest):
@@ -165,11 +199,11 @@ class OpenMpi(LauncherTest):
         self.expect(done, [f"openmpi: rank {r} of 2, local {r} of 2, node -1" + ", unsupported: no store" * 3
                            for r in range(2)])
         done = self.run_command(self.launch(2, program, "join"), TUTTI_LAUNCHER="openmpi")
-        self.expect(done, [f"join: rank {r} of 2 sums" for r in range(2)])
+        self.expect_join(done, 2)
 
     def test_worlds(self):
         done = self.run_command(self.launch(4, program, "join"))
-        self.expect(done, [f"join: rank {r} of 4 sums" for r in range(4)])
+        self.expect_join(done, 4)
 
     def test_child_of_fork(self):
         if self.launcher != "pmix":
@@ -195,10 +229,28 @@ class OpenMpi(LauncherTest):
         self.expect(done, [f"mpi_over: rank {r} of 2 sums" for r in range(2)])
 
 
+class OpenMpiOnNodes(LauncherTest):
+    command = OpenMpi.command
+
+    def launch(self, size, *words):
+        as_root = ["--allow-run-as-root"] if os.getuid() == 0 else []
+        return [self.command, *as_root, "--oversubscribe", "--mca", "plm_rsh_agent", TESTBED, "--host", "node0:2,node1:2",
+                "-n", str(size), *words]
+
+    def test_place_and_store(self):
+        done = self.run_command(self.launch(4, program, "place"))
+        if done.stdout.startswith("openmpi"):
+            self.skipTest("built without PMIx, or libpmix is not there")
+        self.expect_places(done, "pmix", [0, 0, 1, 1], node_numbers=[1, 2])  # node 0 is the one of mpirun
+
+    def test_worlds(self):
+        self.expect_join_of_nodes(self.run_command(self.launch(4, program, "join")), 4)
+
+
 SLURM_CONF = """
 ClusterName=tutti
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={ports[0]}
+SlurmctldHost={host}({address})
+SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/none
@@ -217,9 +269,9 @@ SelectType=select/linear
 SlurmdParameters=config_overrides
 MailProg=/bin/true
 ReturnToService=2
-NodeName=n0 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4
-PartitionName=all Nodes=n[0-1] Default=YES State=UP OverSubscribe=FORCE:4
+PartitionName=all Nodes=node[0-1] Default=YES State=UP OverSubscribe=FORCE:4
+NodeName=node0 NodeHostname={hosts[0]} NodeAddr={addresses[0]} Port={ports[0]} CPUs=4
+NodeName=node1 NodeHostname={hosts[1]} NodeAddr={addresses[1]} Port={ports[1]} CPUs=4
 """
 
 
@@ -240,8 +292,8 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-class Slurm(LauncherTest):
-    """A Slurm of its own: a controller and two nodes on this machine, which know each other by port."""
+class SlurmTest(LauncherTest):
+    """A Slurm of its own: a controller and two nodes. Without a bed these are on this machine and know each other by port."""
 
     command = find_command(["srun"])
     daemons = []
@@ -249,25 +301,34 @@ class Slurm(LauncherTest):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="tutti-slurm-")
-        for name in ("state", "tmp-n0", "tmp-n1"):
+        for name in ("state", "tmp-node0", "tmp-node1"):
             os.mkdir(os.path.join(cls.folder, name))
+        port, *ports = free_ports(3)
+        values = {"host": socket.gethostname(), "address": "127.0.0.1", "port": port, "ports": ports,
+                  "hosts": [socket.gethostname()] * 2, "addresses": ["127.0.0.1"] * 2}
+        if bed is not None:
+            values.update(address=f"10.77.0.{testbed.HUB_HOST}", hosts=["node0", "node1"],
+                          addresses=[bed.address(node) for node in range(2)])
         cls.configuration = os.path.join(cls.folder, "slurm.conf")
         with open(cls.configuration, "w", encoding="ascii") as file:
-            file.write(SLURM_CONF.format(host=socket.gethostname(), ports=free_ports(3), user=getpass.getuser(),
-                                         folder=cls.folder))
-        for words in (["slurmctld", "-D", "-i"], ["slurmd", "-D", "-N", "n0"], ["slurmd", "-D", "-N", "n1"]):
-            words[0] = command_path(words[0])
-            cls.daemons.append(subprocess.Popen(words, env={**clean_environment(), "SLURM_CONF": cls.configuration},
-                                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                                stderr=subprocess.DEVNULL, preexec_fn=die_with_parent))
+            file.write(SLURM_CONF.format(user=getpass.getuser(), folder=cls.folder, **values))
+        cls.start(["slurmctld", "-D", "-i"])
+        for node in range(2):
+            cls.start(["slurmd", "-D", "-N", f"node{node}"], bed.prefix(node) if bed is not None else [])
         for _ in range(SECONDS * 5):
-            states = cls.ask("sinfo", "-h", "-o", "%t").split()
-            if states == ["idle"]:
+            if cls.ask("sinfo", "-h", "-o", "%t").split() == ["idle"]:
                 break
             time.sleep(0.2)
         else:
             raise RuntimeError("Slurm does not start:\n" + cls.logs())
         cls.plugins = cls.ask("srun", "--mpi=list")
+
+    @classmethod
+    def start(cls, words, prefix=()):
+        words = [*prefix, command_path(words[0]), *words[1:]]
+        cls.daemons.append(subprocess.Popen(words, env={**clean_environment(), "SLURM_CONF": cls.configuration},
+                                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                            stderr=subprocess.DEVNULL, preexec_fn=die_with_parent))
 
     @classmethod
     def tearDownClass(cls):
@@ -304,10 +365,15 @@ class Slurm(LauncherTest):
             self.output += self.logs()
         return done
 
+    def run_command(self, command, **environment):
+        return super().run_command(command, **{"SLURM_CONF": self.configuration, **environment})
+
+
+class Slurm(SlurmTest):
     def test_pmi2(self):
         self.expect_places(self.srun("pmi2", 2, 3, program, "place"), "pmi2", [0, 0, 1])
         done = self.srun("pmi2", 2, 4, program, "join")
-        self.expect(done, [f"join: rank {r} of 4 sums" for r in range(4)])
+        self.expect_join(done, 4)
         done = self.srun("pmi2", 1, 2, program, "fork")
         self.expect(done, [f"rank {r}: child 7, store ok" for r in range(2)])
 
@@ -329,14 +395,14 @@ class Slurm(LauncherTest):
             self.skipTest("built without PMIx, or libpmix is not there")
         self.expect_places(done, "pmix", [0, 0, 1])
         done = self.srun("pmix", 1, 3, program, "join")
-        self.expect(done, [f"join: rank {r} of 3 sums" for r in range(3)])
+        self.expect_join(done, 3)
 
     def test_variables_alone(self):
         done = self.srun("none", 2, 3, program, "place")
         self.expect(done, [f"slurm: rank {r} of 3, local {r % 2} of {2 - r // 2}, node {r // 2}" +
                            ", unsupported: no store" * 3 for r in range(3)])
         done = self.srun("none", 1, 3, program, "join")
-        self.expect(done, [f"join: rank {r} of 3 sums" for r in range(3)])
+        self.expect_join(done, 3)
 
     def test_a_batch_script_is_no_rank(self):
         script = os.path.join(self.folder, "script")
@@ -349,24 +415,84 @@ class Slurm(LauncherTest):
             lines = sorted(file.read().splitlines())
         self.assertEqual(lines, ["join: rank 0 of 1 sums", "join: rank 0 of 2 sums", "join: rank 1 of 2 sums"])
 
+
+class SlurmOnNodes(SlurmTest):
+    def test_place_and_store(self):
+        self.expect_places(self.srun("pmi2", 2, 3, program, "place"), "pmi2", [0, 0, 1])
+        if "pmix" in self.plugins:
+            done = self.srun("pmix", 2, 3, program, "place")
+            if "slurm:" not in done.stdout:  # as it is without libpmix
+                self.expect_places(done, "pmix", [0, 0, 1])
+
+    def test_worlds(self):
+        self.expect_join_of_nodes(self.srun("pmi2", 2, 4, program, "join"), 4)
+
+    def test_variables_alone(self):
+        self.expect_join_of_nodes(self.srun("none", 2, 4, program, "join", TUTTI_SECRET="of this job"), 4)
+
+
+class TuttiRun(LauncherTest):
+    command = None  # given on the command line
+
     def run_command(self, command, **environment):
-        return super().run_command(command, **{"SLURM_CONF": self.configuration, **environment})
+        """Without the rank that `tutti run` puts in front of each line."""
+        done = super().run_command(command, **environment)
+        done.stdout = re.sub(r"^\[\d+\] ", "", done.stdout, flags=re.MULTILINE)
+        return done
+
+    def test_place_and_worlds(self):
+        done = self.run_command([self.command, "-n", "3", program, "place"])
+        self.expect(done, [f"tutti run: rank {r} of 3, local {r} of 3, node -1" + ", unsupported: no store" * 3 for r in range(3)])
+        self.expect_join(self.run_command([self.command, "-n", "3", program, "join"]), 3)
 
 
-LAUNCHERS = {"hydra": Hydra, "openmpi": OpenMpi, "slurm": Slurm}
+class Torchrun(LauncherTest):
+    command = find_command(["torchrun"])
+
+    def test_place_and_worlds(self):
+        launch = [self.command, "--standalone", "--nproc-per-node=3", "--no-python", program]
+        done = self.run_command([*launch, "place"])
+        self.expect(done, [f"torchrun: rank {r} of 3, local {r} of 3, node -1" + ", unsupported: no store" * 3 for r in range(3)])
+        self.expect_join(self.run_command([*launch, "join"]), 3)
+
+
+LAUNCHERS = {"tutti": (TuttiRun, None), "torchrun": (Torchrun, None), "hydra": (Hydra, HydraOnNodes), "openmpi": (OpenMpi, OpenMpiOnNodes), "slurm": (Slurm, SlurmOnNodes)}
+
+
+def run_cases(case):
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(case)
+    return 0 if unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful() else 1
 
 
 def main():
-    global program, mpi_program
-    launcher, program = sys.argv[1:3]
-    mpi_program = sys.argv[3] if len(sys.argv) > 3 else None
-    case = LAUNCHERS[launcher]
+    global program, mpi_program, has_network
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nodes", action="store_true")
+    parser.add_argument("--network", action="store_true")
+    parser.add_argument("--run", help="the program that is `tutti run`")
+    parser.add_argument("launcher", choices=LAUNCHERS)
+    parser.add_argument("program")
+    parser.add_argument("mpi_program", nargs="?")
+    options = parser.parse_args()
+    program, mpi_program, has_network = options.program, options.mpi_program, options.network
+    TuttiRun.command = options.run
+    case = LAUNCHERS[options.launcher][options.nodes]
     if case.command is None:
-        skip(f"the launcher of {launcher} is not installed")
-    if launcher == "slurm" and not all(map(command_path, ("slurmctld", "slurmd", "sbatch"))):
+        skip(f"the launcher of {options.launcher} is not installed")
+    if options.launcher == "slurm" and not all(map(command_path, ("slurmctld", "slurmd", "sbatch"))):
         skip("Slurm's daemons are not installed (Debian: slurmctld, slurmd, slurm-client)")
-    suite = unittest.defaultTestLoader.loadTestsFromTestCase(case)
-    sys.exit(0 if unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful() else 1)
+    if not options.nodes:
+        sys.exit(run_cases(case))
+    reason = testbed.why_unavailable()
+    if reason:
+        skip(reason)
+
+    def body(made):
+        global bed
+        bed = made
+        return run_cases(case)
+
+    sys.exit(testbed.run_in_bed(body, nodes=2))
 
 
 if __name__ == "__main__":
