@@ -27,7 +27,8 @@ Emit broadcast_linear, broadcast_binomial, broadcast_knomial, broadcast_chain, b
     broadcast_double_binary_tree, broadcast_scatter_allgather, broadcast_hierarchical;
 Emit reduce_binomial, reduce_knomial, reduce_chain, reduce_circulant, reduce_double_binary_tree,
     reduce_rabenseifner, reduce_linear, reduce_direct, reduce_hierarchical;
-Emit gather_binomial, gather_linear, scatter_binomial, scatter_linear;
+Emit gather_binomial, gather_linear, gather_hierarchical, scatter_binomial, scatter_linear,
+    scatter_hierarchical;
 Emit alltoall_linear, alltoall_pairwise, alltoall_bruck, alltoall_hierarchical;
 Emit barrier_dissemination, barrier_recursive_doubling, barrier_hierarchical;
 Emit scan_recursive_doubling, scan_chain;
@@ -94,6 +95,8 @@ constexpr ParamRow kColumnsAcross3[] = {{"columns", &AlgorithmParams::columns, 0
 constexpr ParamRow kColumnsAcross2[] = {{"columns", &AlgorithmParams::columns, 0, 0, 255},
                                         {"across", &AlgorithmParams::across, 0, 0, 1},
                                         {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
+constexpr ParamRow kAcross2[] = {{"across", &AlgorithmParams::across, 0, 0, 1},
+                                 {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
 constexpr ParamRow kColumns[] = {{"columns", &AlgorithmParams::columns, 0, 0, 255},
                                  {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
 
@@ -578,6 +581,16 @@ constexpr AlgorithmRow kRows[] = {
      true,
      "rounds 1; bytes sent m/p",
      "straight to the root; large blocks"},
+    {Collective::gather,
+     "hierarchical",
+     gather_hierarchical,
+     nullptr,
+     {.needs_hierarchy = true},
+     true,
+     "rounds 1 + across; bytes sent n/p m by the first of each domain (linear)",
+     "the first of each domain collects, and what leaves it leaves together (across 0 linear, 1 binomial)",
+     kAcross2,
+     hierarchical_gather_claim},
     {Collective::scatter,
      "binomial",
      scatter_binomial,
@@ -596,6 +609,16 @@ constexpr AlgorithmRow kRows[] = {
      true,
      "rounds 1; bytes sent by the root (p-1)/p m",
      "straight from the root; large blocks"},
+    {Collective::scatter,
+     "hierarchical",
+     scatter_hierarchical,
+     nullptr,
+     {.needs_hierarchy = true},
+     true,
+     "rounds 1 + across; bytes sent by the root (p-1)/p m",
+     "what enters a domain enters together, at its first member (across 0 linear, 1 binomial)",
+     kAcross2,
+     hierarchical_scatter_claim},
     {Collective::alltoall,
      "linear",
      alltoall_linear,
@@ -809,7 +832,7 @@ std::string_view node_rules(Collective collective) {
              "binomial:-32k;linear:-32k;rabenseifner;direct";
     case Collective::gather:
     case Collective::scatter:
-      return "linear:0-@-8;binomial:-64k;linear";
+      return "linear:0-@-8;hierarchical:-64k@9-;binomial:-64k;linear";
     case Collective::alltoall:
       return "hierarchical:-4k@16-;bruck:-4k@16-;linear:0-@-8;linear:-64k;pairwise";
     case Collective::barrier:
@@ -844,7 +867,7 @@ std::string_view network_rules(Collective collective) {
              "direct";
     case Collective::gather:
     case Collective::scatter:
-      return "binomial:-16k;linear";
+      return "hierarchical:-64k;binomial:-16k;linear";
     case Collective::alltoall:
       return "hierarchical:-32k;bruck:-1k@8-;linear:0-@-8;linear:-64k;pairwise";
     case Collective::barrier:

@@ -27,6 +27,7 @@ struct Claim {
   // sent_blocks are upper bounds instead of exact.
   std::uint64_t crossing_blocks = 0;
   bool is_bound = false;
+  bool is_crossing_bound = false;  // and crossing_blocks
 };
 using ClaimOf = Claim(std::uint32_t p, const AlgorithmParams& params);
 using HierarchyClaim = Claim(const Hierarchy& hierarchy, const AlgorithmParams& params);

@@ -101,9 +101,11 @@ Status prove(const AlgorithmRow& row, const Instance& i, const std::vector<Sched
   }
   if (row.legality.needs_hierarchy) {
     const std::uint64_t crossing = crossing_atoms(i.hierarchy, ranks);
-    if (crossing * claim.blocks != claim.crossing_blocks * grid)
-      return refuse(fmt::format("claims that {} of {} blocks leave a domain, {} of {} do",
-                                claim.crossing_blocks, claim.blocks, crossing, grid));
+    const std::uint64_t leaving = crossing * claim.blocks, claimed_leaving = claim.crossing_blocks * grid;
+    if (claim.is_crossing_bound ? leaving > claimed_leaving : leaving != claimed_leaving)
+      return refuse(fmt::format("claims that {}{} of {} blocks leave a domain, {} of {} do",
+                                claim.is_crossing_bound ? "at most " : "", claim.crossing_blocks,
+                                claim.blocks, crossing, grid));
   }
   if (!row.legality.equal_counts_only && !found->v_safe) {
     return refuse("claims uneven counts: " + found->not_v_safe);

@@ -156,6 +156,11 @@ TEST_CASE("what leaves a domain is what the row across sends, whatever the numbe
       {Collective::allgather, 0, {1, 3}, 0.75},
       {Collective::allgather, 1, {2, 2, 2}, 2.0 / 3},  // around a ring: all but one domain's
       {Collective::reduce_scatter, 0, {4, 4}, 0.5},
+      {Collective::gather, 0, {4, 4}, 0.5},
+      {Collective::gather, 1, {2, 2, 2, 2}, 0.5},  // binomial: two domains' blocks from one of them
+      {Collective::gather, 0, {1, 3}, 0.75},       // at most: with a root in the domain of one
+      {Collective::scatter, 0, {4, 4, 4}, 2.0 / 3},
+      {Collective::scatter, 0, {1, 3}, 0.75},
       {Collective::reduce_scatter, 0, {1, 3}, 0.75},  // of the domain of one
   };
   for (const Row& r : rows) {

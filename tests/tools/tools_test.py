@@ -162,7 +162,7 @@ def test_hierarchy(folder):
     """Right results by domains: of a made-up machine, and of given sizes; on boards and by messages."""
     path = os.path.join(folder, "hierarchy.json")
     two_sockets = {"TUTTI_TOPOLOGY": "synthetic:pack:2 core:2 pu:1"}
-    collectives = ("allreduce", "broadcast", "reduce", "allgather", "reduce_scatter", "alltoall", "barrier")
+    collectives = ("allreduce", "broadcast", "reduce", "allgather", "reduce_scatter", "alltoall", "gather", "scatter", "barrier")
     for ranks, environment in ((4, two_sockets), (5, two_sockets), (5, {"TUTTI_HIERARCHY": "1,3,1"}),
                                (12, {"TUTTI_HIERARCHY": "5,4,3"}), (12, {**two_sockets, "TUTTI_BOARDS": "off"})):
         for collective in collectives if ranks < 12 else ("allreduce", "allgather", "alltoall"):
@@ -174,7 +174,7 @@ def test_hierarchy(folder):
     # With leaders, with other rows across, and on each other's buffers.
     for collective, parameters in (("allreduce", "columns=1"), ("allreduce", "across=1"), ("allreduce", "across=2,columns=2"),
                                    ("broadcast", "columns=1,across=1"), ("reduce", "across=1"), ("allgather", "across=2"),
-                                   ("alltoall", "columns=1"), ("alltoall", "segments=3")):
+                                   ("alltoall", "columns=1"), ("alltoall", "segments=3"), ("gather", "across=1"), ("scatter", "across=1")):
         for extra in ([], ["--alloc", "tutti", "--in-place"]):
             result = run("bench", collective, "-n", 6, "-b", 4, "-e", "1m", "-f", 512, "--check", "--algorithm",
                          f"hierarchical({parameters})", *extra, "--json", path, *QUICK, **two_sockets)

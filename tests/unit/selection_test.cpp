@@ -378,6 +378,11 @@ TEST_CASE("hierarchical rows are the default of many ranks in domains, and of no
       CHECK_FALSE(is_chosen(collective, sizes(std::vector<std::uint32_t>(20, 1)), bytes, true));
     }
   }
+  for (const Collective collective : {Collective::gather, Collective::scatter}) {
+    CHECK(is_chosen(collective, sizes({9, 11}), 1U << 16U, true));
+    CHECK_FALSE(is_chosen(collective, sizes({9, 11}), 1U << 20U, true));
+    CHECK_FALSE(is_chosen(collective, sizes({4, 4}), 8, true));
+  }
   // Of alltoall only small blocks, where messages count: twice as much is sent inside of domains.
   CHECK(is_chosen(Collective::alltoall, sizes({9, 11}), 4096, true));
   CHECK_FALSE(is_chosen(Collective::alltoall, sizes({9, 11}), 4097, true));

@@ -22,6 +22,8 @@ constexpr AcrossRows kAcrossRows[] = {
     {Collective::reduce, {"linear", "direct"}},
     {Collective::allgather, {"direct", "ring", "bruck"}},
     {Collective::reduce_scatter, {"direct"}},
+    {Collective::gather, {"linear", "binomial"}},
+    {Collective::scatter, {"linear", "binomial"}},
     {Collective::barrier, {"dissemination"}},
 };
 
@@ -152,6 +154,28 @@ void emit_domain_spread(Builder& b, const Columns& columns, const std::vector<st
       for (const auto& [blocks, at] : runs[from])
         b.recv(columns.mates()[from], b.output(blocks.first, blocks.count, blocks.stride));
     }
+  }
+}
+
+PartPlace place_of_leader(const Columns& columns, std::uint32_t root, Buffer at_root, Buffer own) {
+  PartPlace place;
+  for (std::uint32_t d = 0; d < columns.domain_count(); ++d) {
+    place.blocks.push_back(columns.carried(d, 0));
+  }
+  const bool is_root = columns.mates()[0] == root;
+  place.output = {is_root ? at_root : columns.mates().size() == 1 ? own : Buffer::scratch};
+  return place;
+}
+
+Slice slice_at_leader(const Builder& b, const Columns& columns, const PartPlace& place, std::uint32_t index) {
+  const std::uint32_t block = place.blocks[columns.domain()][index];
+  switch (place.output.buffer) {
+    case Buffer::input:
+      return b.input(block);
+    case Buffer::output:
+      return b.output(block);
+    default:
+      return b.scratch(columns.domain() * place.width() + index, block);
   }
 }
 

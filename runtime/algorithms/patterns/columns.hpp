@@ -75,6 +75,13 @@ PartBuffer emit_domain_sums(Builder& b, const Columns& columns,
 void emit_domain_spread(Builder& b, const Columns& columns, const std::vector<std::vector<ColumnRun>>& runs,
                         Buffer source = Buffer::output, std::uint32_t has_all = Columns::kNobody);
 
+// Gather and scatter, for the only carrier of its domain: where the part that runs across has its blocks, in
+// ascending order of rank. At the root in its user buffer; elsewhere in scratch, or for a domain of one in
+// the `own` buffer, which holds just that block. The part is emitted in place, so it has one buffer.
+PartPlace place_of_leader(const Columns& columns, std::uint32_t root, Buffer at_root, Buffer own);
+// Block number `index` of the own domain there.
+Slice slice_at_leader(const Builder& b, const Columns& columns, const PartPlace& place, std::uint32_t index);
+
 // Allreduce, and barrier: sums in the domain, the flat row in each column, and back.
 Result<Schedule> emit_hierarchical_allreduce(const CollectiveSpec& spec, const GroupView& view,
                                              const AlgorithmParams& params);

@@ -153,4 +153,26 @@ Claim hierarchical_alltoall_claim(const Hierarchy& h, Params params) {
   return claim;
 }
 
+Claim hierarchical_gather_claim(const Hierarchy& h, Params params) {
+  const Parts parts = parts_of(Collective::gather, h, params);
+  Claim claim;
+  claim.rounds = 1 + parts.across.rounds;
+  claim.sent_blocks = parts.across.sent_blocks * parts.largest;
+  claim.blocks = h.size();
+  claim.crossing_blocks = claim.sent_blocks;
+  claim.is_bound = claim.is_crossing_bound = !h.is_even();
+  return claim;
+}
+
+Claim hierarchical_scatter_claim(const Hierarchy& h, Params params) {
+  const Parts parts = parts_of(Collective::scatter, h, params);
+  Claim claim;
+  claim.rounds = 1 + parts.across.rounds;
+  claim.sent_blocks = h.size() - 1;
+  claim.blocks = h.size();
+  claim.crossing_blocks = h.size() - h.smallest_domain();
+  claim.is_bound = claim.is_crossing_bound = !h.is_even();
+  return claim;
+}
+
 }  // namespace tutti
