@@ -155,9 +155,41 @@ def absent(bed, program):
     expect(all("rank 3 of 4 did not arrive" in line for line in heard.values()), "who is absent", job)
 
 
+def run_command(bed, program):
+    """`tutti run` starts the parts of a job by an agent that takes what ssh takes, and ends them all with one."""
+    tutti = os.path.join(os.path.dirname(program), "..", "..", "tools", "tutti")
+    agent = f"{sys.executable} {os.path.abspath(testbed.__file__)}"
+
+    def run(*words):
+        return subprocess.run([tutti, "run", "--agent", agent, *words], capture_output=True, text=True, timeout=PATIENCE_SECONDS,
+                              check=False)
+
+    done = run("-H", "node0:2,node1:3", program, "connect")
+    expect(done.returncode == 0 and all(f"[{r}] rank {r} of 5 connected" in done.stdout for r in range(5)), str(done))
+    # The first that fails decides, and nobody stays behind.
+    script = 'echo "pid $$"; if [ $RANK = 2 ]; then sleep 1; exit 3; fi; sleep 100'
+    done = run("-n", "3", "-H", "node0:2,node1:2", "sh", "-c", script)
+    expect(done.returncode == 3 and "rank 2 (pid " in done.stderr, str(done))
+    expect(done.stdout.count("pid") == 3, str(done))
+    done = run("-H", "node0,nowhere", program, "connect")
+    expect(done.returncode != 0 and "host nowhere" in done.stderr, str(done))
+    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout.count("sleep 100")
+    expect(left == 0, f"{left} processes are left")
+
+
+def many(bed, program):
+    """Twenty jobs at once that know nothing of each other; one of many ranks."""
+    jobs = [Job(bed, [1, 1], program, "connect", TUTTI_JOB_ID=f"job{i}", TUTTI_SECRET=f"secret{i}", TUTTI_TIMEOUT="100")
+            for i in range(20)]
+    for job in jobs:
+        job.expect_end()
+    job = Job(bed, [20, 20], program, "connect", TUTTI_TIMEOUT="100")
+    job.expect_end()
+
+
 def main():
     part, program = sys.argv[1], os.path.abspath(sys.argv[2])
-    name, _, nodes = part.partition("_")
+    name, _, nodes = part.rpartition("_") if part[-1].isdigit() else (part, "", "")
     reason = testbed.why_unavailable()
     if reason:
         print("skipped: " + reason)

@@ -92,20 +92,14 @@ void Job::exec_rank(int rank, pid_t parent, int in, int out, int err, int report
   if (in >= 0) ::dup2(in, STDIN_FILENO);
   if (out >= 0) ::dup2(out, STDOUT_FILENO);
   if (err >= 0) ::dup2(err, STDERR_FILENO);
-  const std::string rank_text = std::to_string(rank), count_text = std::to_string(options_.rank_count);
-  for (const char* name : {"RANK", "LOCAL_RANK", "TUTTI_RANK", "TUTTI_LOCAL_RANK"})
-    ::setenv(name, rank_text.c_str(), 1);
-  for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "TUTTI_SIZE", "TUTTI_LOCAL_SIZE"}) {
-    ::setenv(name, count_text.c_str(), 1);
-  }
-  ::setenv("TUTTI_JOB_ID", job_id_.c_str(), 1);
-  ::setenv("TUTTI_ADDRESS", "local", 1);
-  ::setenv("TUTTI_SECRET", secret_.c_str(), 1);
+  if (!has_parts()) set_rank_environment(rank);
   ::signal(SIGPIPE, SIG_DFL);
   const sigset_t supervised = supervised_signals();
   ::sigprocmask(SIG_UNBLOCK, &supervised, nullptr);
+  const std::vector<std::string>& program =
+      has_parts() ? parts_[static_cast<std::size_t>(rank)].command : options_.program;
   std::vector<char*> arguments;
-  for (const std::string& word : options_.program) arguments.push_back(const_cast<char*>(word.c_str()));
+  for (const std::string& word : program) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   ::execvp(arguments[0], arguments.data());
   const int error = errno;
@@ -113,22 +107,75 @@ void Job::exec_rank(int rank, pid_t parent, int in, int out, int err, int report
   ::_exit(kNotFoundStatus);
 }
 
+void Job::set_rank_environment(int rank) const {
+  const auto set = [](std::initializer_list<const char*> names, int value) {
+    for (const char* name : names) ::setenv(name, std::to_string(value).c_str(), 1);
+  };
+  set({"LOCAL_RANK", "TUTTI_LOCAL_RANK"}, rank);
+  set({"LOCAL_WORLD_SIZE", "TUTTI_LOCAL_SIZE"}, options_.rank_count);
+  set({"RANK", "TUTTI_RANK"}, options_.part.first_rank + rank);
+  set({"WORLD_SIZE", "TUTTI_SIZE"}, is_part() ? options_.part.world_size : options_.rank_count);
+  ::setenv("TUTTI_JOB_ID", job_id_.c_str(), 1);
+  ::setenv("TUTTI_ADDRESS", is_part() ? options_.part.address.c_str() : "local", 1);
+  ::setenv("TUTTI_SECRET", secret_.c_str(), 1);
+}
+
+std::string Job::name_of(int member) const {
+  if (has_parts()) return fmt::format("the part on host {}", parts_[static_cast<std::size_t>(member)].host);
+  return fmt::format("rank {}", options_.part.first_rank + member);
+}
+
+// As a part we are told the secret first, in a line of our standard input.
+Status Job::prepare() {
+  if (sodium_init() < 0) return internal_error("libsodium cannot get random numbers");
+  job_id_ = is_part() ? options_.part.job_id : random_hex(16);
+  if (is_part()) {
+    char byte = 0;
+    while (secret_.size() < 256 && ::read(STDIN_FILENO, &byte, 1) == 1 && byte != '\n') secret_ += byte;
+    if (secret_.empty() || byte != '\n') return invalid_argument("--part: no secret came on standard input");
+  } else {
+    secret_ = random_hex(32);
+  }
+  if (!options_.hosts.empty()) {
+    std::array<char, 4096> self{};
+    const ssize_t length = ::readlink("/proc/self/exe", self.data(), self.size() - 1);
+    if (length <= 0) return internal_error("/proc/self/exe cannot be read");
+    parts_ = parts_of(options_, self.data(), job_id_);
+    part_inputs_.resize(parts_.size());
+  }
+  ranks_.resize(has_parts() ? parts_.size() : static_cast<std::size_t>(options_.rank_count));
+  return {};
+}
+
+// The end of the standard input of a part is the end of whoever started it.
+void Job::watch_parent() {
+  std::array<char, 256> bytes;
+  if (::read(STDIN_FILENO, bytes.data(), bytes.size()) != 0) return;
+  if (!cause_) cause_ = Cause{-1, kSignalStatusBase + SIGTERM, true, "the job has ended elsewhere"};
+  end_job();
+}
+
 std::optional<Job::SpawnError> Job::spawn(int rank) {
   const auto failed = [](std::string what) { return SpawnError{errno, std::move(what)}; };
   auto report = make_pipe();
   std::optional<std::pair<OwnedFd, OwnedFd>> out, err, in;
-  if (options_.has_prefix) {
+  const bool has_streams = options_.has_prefix && !has_parts();  // parts write their own prefixes
+  if (has_streams) {
     out = make_pipe();
     err = make_pipe();
   }
-  if (!report || (options_.has_prefix && (!out || !err))) return failed("cannot make a pipe");
+  if (!report || (has_streams && (!out || !err))) return failed("cannot make a pipe");
   OwnedFd null_input;
   int input = -1;
-  if (rank == 0 && has_terminal_input_) {
+  if (has_parts()) {
     in = make_pipe();
     if (!in) return failed("cannot make a pipe");
     input = in->first.get();
-  } else if (rank > 0 || ::isatty(STDIN_FILENO) == 1) {
+  } else if (rank == 0 && has_terminal_input_) {
+    in = make_pipe();
+    if (!in) return failed("cannot make a pipe");
+    input = in->first.get();
+  } else if (rank > 0 || is_part() || ::isatty(STDIN_FILENO) == 1) {
     null_input = OwnedFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (!null_input.is_open()) return failed("cannot open /dev/null");
     input = null_input.get();
@@ -150,10 +197,19 @@ std::optional<Job::SpawnError> Job::spawn(int rank) {
   if (got == sizeof error) {
     ::waitpid(pid, nullptr, 0);
     ranks_[rank].is_running = false;
-    return SpawnError{error, fmt::format("cannot run '{}'", options_.program[0])};
+    const std::string& program =
+        has_parts() ? parts_[static_cast<std::size_t>(rank)].command[0] : options_.program[0];
+    return SpawnError{error, fmt::format("cannot run '{}'", program)};
   }
-  if (options_.has_prefix) {
-    const std::string prefix = fmt::format("[{}] ", rank);
+  if (has_parts()) {
+    const std::string line = secret_ + "\n";
+    if (::write(in->second.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+      return failed("cannot write the secret");
+    part_inputs_[static_cast<std::size_t>(rank)] = std::move(in->second);
+    return std::nullopt;
+  }
+  if (has_streams) {
+    const std::string prefix = fmt::format("[{}] ", options_.part.first_rank + rank);
     streams_.push_back(Stream{std::move(out->first), LinePrefixer(prefix), 0});
     streams_.push_back(Stream{std::move(err->first), LinePrefixer(prefix), 1});
   }
@@ -167,17 +223,15 @@ std::optional<Job::SpawnError> Job::spawn(int rank) {
 // Ranks are in process groups of their own, which may not read the terminal: then we read it for rank 0. In
 // the background we may not either, and rank 0 gets an empty input rather than a job that stops.
 void Job::choose_stdin() {
+  if (is_part() || has_parts()) return;
   has_terminal_input_ = ::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
 }
 
 int Job::run() {
-  if (sodium_init() < 0) {
-    fmt::print(stderr, "tutti run: libsodium cannot get random numbers\n");
+  if (const Status status = prepare(); !status) {
+    fmt::print(stderr, "tutti run: {}\n", status.message());
     return 1;
   }
-  job_id_ = random_hex(16);
-  secret_ = random_hex(32);
-  ranks_.resize(static_cast<std::size_t>(options_.rank_count));
   std::fflush(nullptr);
   choose_stdin();
   strangers_ = list_children();
@@ -188,11 +242,11 @@ int Job::run() {
   ::sigprocmask(SIG_BLOCK, &supervised, &previous_mask);
   signals_ = OwnedFd(::signalfd(-1, &supervised, SFD_CLOEXEC | SFD_NONBLOCK));
 
-  for (int rank = 0; rank < options_.rank_count && !cause_; ++rank) {
+  for (int rank = 0; rank < static_cast<int>(ranks_.size()) && !cause_; ++rank) {
     if (const auto error = spawn(rank)) {
       const bool is_missing = error->error == ENOENT || error->error == ENOTDIR;
       cause_ = Cause{rank, is_missing ? kNotFoundStatus : kNotExecutableStatus, false,
-                     fmt::format("rank {}: {}: {}", rank, error->what, std::strerror(error->error))};
+                     fmt::format("{}: {}: {}", name_of(rank), error->what, std::strerror(error->error))};
       fmt::print(stderr, "tutti run: {}\n", cause_->text);
       end_job();
     }
@@ -224,7 +278,7 @@ void Job::loop() {
   while (has_running_rank()) {
     fds.clear();
     fds.push_back({signals_.get(), POLLIN, 0});
-    fds.push_back({terminal_pipe_.is_open() ? STDIN_FILENO : -1, POLLIN, 0});
+    fds.push_back({terminal_pipe_.is_open() || (is_part() && !kill_at_) ? STDIN_FILENO : -1, POLLIN, 0});
     for (const Stream& stream : streams_) fds.push_back({stream.pipe.get(), POLLIN, 0});
     if (::poll(fds.data(), fds.size(), poll_timeout()) < 0 && errno != EINTR) {
       fmt::print(stderr, "tutti run: poll: {}\n", std::strerror(errno));
@@ -235,7 +289,7 @@ void Job::loop() {
       if (fds[i + 2].revents != 0) read_stream(streams_[i]);
     }
     flush();
-    if (fds[1].revents != 0) pump_stdin();
+    if (fds[1].revents != 0) is_part() ? watch_parent() : pump_stdin();
     if (fds[0].revents != 0) handle_signals();
     if (kill_at_ && Clock::now() >= *kill_at_) {
       signal_ranks(SIGKILL);
@@ -306,11 +360,11 @@ void Job::note_end(int rank, int wait_status, std::optional<Cause>& worst) const
     const int signal = WTERMSIG(wait_status);
     cause.exit_status = kSignalStatusBase + signal;
     cause.is_signal = true;
-    cause.text = fmt::format("rank {} (pid {}) killed by signal {} ({}){}", rank, pid, signal,
+    cause.text = fmt::format("{} (pid {}) killed by signal {} ({}){}", name_of(rank), pid, signal,
                              ::strsignal(signal), WCOREDUMP(wait_status) ? ", core dumped" : "");
   } else if (WEXITSTATUS(wait_status) != 0) {
     cause.exit_status = WEXITSTATUS(wait_status);
-    cause.text = fmt::format("rank {} (pid {}) ended with exit status {}", rank, pid, cause.exit_status);
+    cause.text = fmt::format("{} (pid {}) ended with exit status {}", name_of(rank), pid, cause.exit_status);
   } else {
     return;
   }
@@ -337,10 +391,10 @@ void Job::reap() {
   flush();
   const auto running =
       std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.is_running; });
-  write_all(STDERR_FILENO,
-            fmt::format(
-                "tutti run: {}{}\n", cause_->text,
-                running > 0 ? fmt::format("; ending the other ranks ({} running)", running) : std::string()));
+  write_all(STDERR_FILENO, fmt::format("tutti run: {}{}\n", cause_->text,
+                                       running > 0 ? fmt::format("; ending the other {} ({} running)",
+                                                                 has_parts() ? "parts" : "ranks", running)
+                                                   : std::string()));
   end_job();
 }
 
@@ -354,9 +408,13 @@ void Job::signal_ranks(int signal) const {
 }
 
 void Job::end_job() {
-  signal_ranks(SIGTERM);
+  for (OwnedFd& input : part_inputs_) input.reset();  // a signal would not cross to another machine
+  if (!has_parts()) signal_ranks(SIGTERM);
   signal_ranks(SIGCONT);  // a stopped rank cannot die of SIGTERM
-  if (!kill_at_) kill_at_ = Clock::now() + options_.grace;
+  // A part has the grace for its own ranks first.
+  constexpr std::chrono::seconds kPartTime{2};
+  const Clock::duration grace = has_parts() ? options_.grace + kPartTime : Clock::duration(options_.grace);
+  if (!kill_at_) kill_at_ = Clock::now() + grace;
 }
 
 // Everything the ranks started and left behind is our child by now. Children we had before the job (a shell

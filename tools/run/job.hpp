@@ -12,6 +12,7 @@
 
 #include "runtime/base/status.hpp"
 #include "tools/run/output.hpp"
+#include "tools/run/remote.hpp"
 #include "tools/run/run.hpp"
 
 namespace tutti {
@@ -65,9 +66,16 @@ class Job {
     std::string what;
   };
 
+  Status prepare();  // names the job, and where to start what
   std::optional<SpawnError> spawn(int rank);
   [[noreturn]] void exec_rank(int rank, pid_t parent, int in, int out, int err, int report);
   void choose_stdin();
+  void set_rank_environment(int rank) const;
+  bool is_part() const { return options_.part.world_size > 0; }
+  bool has_parts() const { return !parts_.empty(); }
+  // "rank 3", or "the ranks of host node1".
+  std::string name_of(int member) const;
+  void watch_parent();
   void loop();
   void pump_stdin();
   void read_stream(Stream& stream);
@@ -84,6 +92,8 @@ class Job {
 
   const RunOptions& options_;
   std::string job_id_, secret_;
+  std::vector<RemotePart> parts_;     // on several hosts: what we start instead of ranks
+  std::vector<OwnedFd> part_inputs_;  // their standard inputs, open as long as the job
   std::vector<Rank> ranks_;
   std::vector<Stream> streams_;
   std::array<std::string, 2> pending_;  // whole lines for our stdout and stderr

@@ -3,28 +3,43 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <optional>
+#include <sstream>
+
+#include "tools/run/remote.hpp"
 
 namespace tutti {
 namespace {
 
-constexpr int kMaxRanks = 4096;
+constexpr int kMaxRanks = 4096;  // that we start ourselves
+constexpr int kMaxJobRanks = 1 << 20;
 constexpr int kUsageStatus = 2;
+constexpr int kNotFoundStatus = 127;
 
 constexpr std::string_view kHelp =
-    "usage: tutti run [-n N] [--no-prefix] [--grace SECONDS] [--] PROGRAM [ARGUMENT...]\n"
+    "usage: tutti run [-n N] [-H HOST:SLOTS,...] [--no-prefix] [--grace SECONDS] [--] PROGRAM [ARGUMENT...]\n"
     "\n"
-    "Starts N ranks of PROGRAM on this machine and waits for all of them.\n"
+    "Starts N ranks of PROGRAM on this machine, or on those named, and waits for all of them.\n"
     "\n"
     "  -n N               number of ranks (default: the CPUs this process may use)\n"
+    "  -H HOST:SLOTS,...  on these hosts, neighbouring ranks on each (default of -n: all slots)\n"
+    "  --hostfile FILE    the same from a file: \"host slots=4\" or \"host:4\" in each line\n"
+    "  --through WAY      ssh, srun or mpiexec (default: srun inside of a Slurm allocation, else ssh)\n"
+    "  --agent COMMAND    instead of ssh: called with a host and one shell command\n"
     "  --no-prefix        pass output through untouched instead of writing \"[rank] \" before each line\n"
     "  --grace SECONDS    time from SIGTERM to SIGKILL when the job is ended (default 5)\n"
     "\n"
     "Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and what tutti needs (TUTTI_*) in its\n"
-    "environment. Standard input goes to rank 0. INT, TERM, HUP, USR1 and USR2 are passed on to every rank.\n"
+    "environment. Standard input goes to rank 0 on one machine. INT, TERM, HUP, USR1 and USR2 are passed on "
+    "to every rank.\n"
     "The first rank that fails ends the job; the exit status is its own, or 128 + the signal that killed "
     "it.\n";
 
@@ -54,6 +69,103 @@ Status set_grace(RunOptions& options, std::string_view text) {
   return {};
 }
 
+Status set_hosts(RunOptions& options, std::string_view text) {
+  auto hosts = parse_hosts(text);
+  if (!hosts) return hosts.status().with_context("-H");
+  options.hosts = *std::move(hosts);
+  return {};
+}
+
+Status set_hostfile(RunOptions& options, const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf()))
+    return invalid_argument(fmt::format("--hostfile: cannot read '{}'", path));
+  auto hosts = parse_hostfile(text.str());
+  if (!hosts) return hosts.status().with_context("--hostfile " + path);
+  options.hosts = *std::move(hosts);
+  return {};
+}
+
+Status set_way(RunOptions& options, std::string_view text) {
+  if (text != "ssh" && text != "srun" && text != "mpiexec")
+    return invalid_argument(fmt::format("--through: expected ssh, srun or mpiexec, got '{}'", text));
+  options.way = text;
+  return {};
+}
+
+// "first,count,size", as we write it ourselves.
+Status set_part(RunOptions& options, std::string_view text) {
+  std::array<int, 3> numbers{};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::size_t comma = text.find(',');
+    const std::optional<double> value = parse_number(text.substr(0, comma));
+    if (!value || *value < 0 || *value > kMaxJobRanks || (comma == std::string_view::npos) != (i == 2))
+      return invalid_argument("--part: expected FIRST,COUNT,SIZE");
+    numbers[i] = static_cast<int>(*value);
+    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+  }
+  if (numbers[1] < 1 || numbers[0] + numbers[1] > numbers[2])
+    return invalid_argument("--part: these are no ranks");
+  options.part.first_rank = numbers[0];
+  options.rank_count = numbers[1];
+  options.part.world_size = numbers[2];
+  return {};
+}
+
+// Where the ranks go, once all options are known.
+Status place(RunOptions& options, bool has_rank_count) {
+  if (options.hosts.empty()) return {};
+  auto placed = place_ranks(options.hosts, has_rank_count ? options.rank_count : 0);
+  if (!placed) return placed.status();
+  options.hosts = *std::move(placed);
+  options.rank_count = 0;
+  for (const HostSlots& host : options.hosts) options.rank_count += host.slots;
+  return {};
+}
+
+struct ValueOption {
+  std::string_view name;
+  Status (*set)(RunOptions& options, std::string_view text);
+};
+constexpr ValueOption kValueOptions[] = {
+    {"-n", set_rank_count},
+    {"--grace", set_grace},
+    {"-H", set_hosts},
+    {"--hostfile",
+     [](RunOptions& options, std::string_view text) { return set_hostfile(options, std::string(text)); }},
+    {"--through", set_way},
+    {"--agent",
+     [](RunOptions& options, std::string_view text) {
+       options.agent = text;
+       return Status();
+     }},
+    {"--part", set_part},
+    {"--address",
+     [](RunOptions& options, std::string_view text) {
+       options.part.address = text;
+       return Status();
+     }},
+    {"--job",
+     [](RunOptions& options, std::string_view text) {
+       options.part.job_id = text;
+       return Status();
+     }},
+};
+
+// The option that this word is or begins with ("-n4", "--grace=2"), and its value if that is in the word.
+const ValueOption* find_value_option(std::string_view word, std::optional<std::string_view>* value) {
+  for (const ValueOption& option : kValueOptions) {
+    if (word == option.name) return &option;
+    if (!word.starts_with(option.name)) continue;
+    const bool is_long = option.name.starts_with("--");
+    if (is_long && word[option.name.size()] != '=') continue;
+    *value = word.substr(option.name.size() + (is_long ? 1 : 0));
+    return &option;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 int count_allowed_cpus() {
@@ -66,38 +178,40 @@ int count_allowed_cpus() {
 Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments) {
   RunOptions options;
   options.rank_count = count_allowed_cpus();
+  bool has_rank_count = false;
   std::size_t i = 0;
   for (; i < arguments.size() && arguments[i].starts_with('-'); ++i) {
-    const std::string_view option = arguments[i];
-    const bool takes_value = option == "-n" || option == "--grace";
-    if (takes_value && i + 1 == arguments.size()) {
-      return invalid_argument(fmt::format("{}: a value must follow", option));
-    }
-    if (option == "--help" || option == "-h") {
+    const std::string_view word = arguments[i];
+    if (word == "--help" || word == "-h") {
       options.wants_help = true;
       return options;
     }
-    if (option == "--") {
+    if (word == "--") {
       ++i;
       break;
     }
-    if (option == "-n") {
-      TUTTI_RETURN_IF_ERROR(set_rank_count(options, arguments[++i]));
-    } else if (option.starts_with("-n") && option.size() > 2) {
-      TUTTI_RETURN_IF_ERROR(set_rank_count(options, option.substr(2)));
-    } else if (option == "--grace") {
-      TUTTI_RETURN_IF_ERROR(set_grace(options, arguments[++i]));
-    } else if (option.starts_with("--grace=")) {
-      TUTTI_RETURN_IF_ERROR(set_grace(options, option.substr(8)));
-    } else if (option == "--no-prefix") {
+    if (word == "--no-prefix") {
       options.has_prefix = false;
-    } else {
-      return invalid_argument(
-          fmt::format("unknown option '{}'; known are -n, --no-prefix, --grace and --help", option));
+      continue;
     }
+    std::optional<std::string_view> value;
+    const ValueOption* const option = find_value_option(word, &value);
+    if (option == nullptr) {
+      return invalid_argument(
+          fmt::format("unknown option '{}'; known are -n, -H, --hostfile, --through, --agent, --no-prefix, "
+                      "--grace and --help",
+                      word));
+    }
+    if (!value) {
+      if (i + 1 == arguments.size()) return invalid_argument(fmt::format("{}: a value must follow", word));
+      value = arguments[++i];
+    }
+    TUTTI_RETURN_IF_ERROR(option->set(options, *value));
+    has_rank_count = has_rank_count || option->name == "-n";
   }
   for (; i < arguments.size(); ++i) options.program.emplace_back(arguments[i]);
   if (options.program.empty()) return invalid_argument("a program to run must follow the options");
+  TUTTI_RETURN_IF_ERROR(place(options, has_rank_count));
   return options;
 }
 
@@ -112,7 +226,19 @@ int run_command(int argc, char** argv) {
     fmt::print("{}", kHelp);
     return 0;
   }
-  return run_job(*options);
+  if (options->hosts.empty() && options->way.empty()) return run_job(*options);
+  if (choose_way(*options) == "ssh") return run_job(*options);
+  const Result<std::vector<std::string>> command = hand_over(*options);
+  if (!command) {
+    fmt::print(stderr, "tutti run: {}\n", command.status().message());
+    return kUsageStatus;
+  }
+  std::vector<char*> words;
+  for (const std::string& word : *command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  ::execvp(words[0], words.data());
+  fmt::print(stderr, "tutti run: cannot run '{}': {}\n", words[0], std::strerror(errno));
+  return kNotFoundStatus;
 }
 
 }  // namespace tutti

@@ -1,5 +1,6 @@
-// `tutti run`: starts the ranks of one job on this machine and supervises them until the last has ended.
-// Knows nothing of groups or transports; ranks find each other through the environment it sets.
+// `tutti run`: starts the ranks of one job on this machine, or its parts on several, and supervises them
+// until the last has ended. Knows nothing of groups or transports; ranks find each other through the
+// environment it sets.
 #pragma once
 
 #include <chrono>
@@ -9,14 +10,28 @@
 #include <vector>
 
 #include "runtime/base/status.hpp"
+#include "tools/run/hosts.hpp"
 
 namespace tutti {
 
+// This process starts some of the ranks of a job, for another `tutti run` that writes the secret to our
+// standard input and whose end is the end of that input.
+struct RunPart {
+  int first_rank = 0;
+  int world_size = 0;  // 0: we start the whole job
+  std::string address;
+  std::string job_id;
+};
+
 struct RunOptions {
-  int rank_count = 0;
+  int rank_count = 0;                     // that this process starts, or hands over
   bool has_prefix = true;                 // "[rank] " before every line of output
   std::chrono::milliseconds grace{5000};  // from SIGTERM to SIGKILL when the job is ended
   std::vector<std::string> program;       // the program and its arguments
+  std::vector<HostSlots> hosts;           // with the ranks of each; empty: this machine
+  std::string way;                        // --through: ssh, srun or mpiexec; empty: chosen
+  std::string agent;                      // instead of ssh: a shell command that takes a host and a command
+  RunPart part;
   bool wants_help = false;
 };
 
@@ -33,6 +48,9 @@ Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments
 // Environment of each rank: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, the same as TUTTI_RANK,
 // TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE, and TUTTI_ADDRESS, TUTTI_JOB_ID (random), TUTTI_SECRET
 // (random; never in an argument, never printed).
+//
+// With hosts, each of them gets a part: a `tutti run` of its own, which ends with the connection to it.
+// Standard input is for jobs on one machine.
 int run_job(const RunOptions& options);
 
 // The sub-command: argv[0] is "run". Returns the exit status of the process.
