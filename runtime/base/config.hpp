@@ -96,7 +96,7 @@ inline constexpr Variable kVariables[] = {
     detail::rule_of("TUTTI_ADJUST_SCAN"),
     detail::rule_of("TUTTI_ADJUST_EXSCAN"),
     {"TUTTI_LAUNCHER", VariableType::enumeration, "auto",
-     "auto|none|tutti|torchrun|pmix|pmi2|pmi1|openmpi|slurm",
+     "auto|none|tutti|horovod|torchrun|pmix|pmi2|pmi1|openmpi|slurm",
      "whose variables tell this process its place; none: a world of one"},
     {"TUTTI_RANK", VariableType::integer, "", "", "this process's rank; set by `tutti run`", 0},
     {"TUTTI_SIZE", VariableType::integer, "", "", "number of ranks of the job; set by `tutti run`", 1},

@@ -1,15 +1,12 @@
-// Recognises launchers and reads unique ids. Knows no socket and no protocol.
+// Recognises launchers and reads the variables of those that speak no protocol. Knows no socket.
 #include "runtime/launch/launch.hpp"
 
 #include <fmt/format.h>
-#include <sodium.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include "runtime/base/network.hpp"
+#include "runtime/launch/horovod.hpp"
 #include "runtime/launch/place.hpp"
 #include "runtime/launch/pmi1.hpp"
 #include "runtime/launch/pmi2.hpp"
@@ -21,11 +18,6 @@ namespace tutti {
 namespace {
 
 using namespace detail;
-
-constexpr std::string_view kIdPrefix = "tutti-";
-constexpr std::size_t kIdNameDigits = 32;
-constexpr std::size_t kIdSecretDigits = 64;
-constexpr std::size_t kMaxHostBytes = 255;
 
 constexpr PlaceVariables kTuttiRun = {"tutti run", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_LOCAL_RANK",
                                       "TUTTI_LOCAL_SIZE"};
@@ -148,36 +140,44 @@ Result<LaunchInfo> from_open_mpi(const Environment& environment, Clock::time_poi
 }
 
 struct Launcher {
-  std::string_view name;  // of TUTTI_LAUNCHER
+  std::string_view name;       // of TUTTI_LAUNCHER
+  std::string_view variables;  // that it is recognised by or that are read, with spaces between
   bool (*is_seen)(const Environment& environment);
   Result<LaunchInfo> (*read)(const Environment& environment, Clock::time_point deadline);
 };
 
 constexpr Launcher kLaunchers[] = {
-    {"tutti", [](const Environment& e) { return has(e, "TUTTI_JOB_ID"); }, from_tutti_run},
-    {"torchrun", [](const Environment& e) { return has(e, "RANK") || has(e, "WORLD_SIZE"); }, from_torchrun},
-    {"pmix", [](const Environment& e) { return has(e, "PMIX_NAMESPACE") && why_no_pmix().empty(); },
-     from_pmix},
+    {"tutti",
+     "TUTTI_JOB_ID TUTTI_RANK TUTTI_SIZE TUTTI_LOCAL_RANK TUTTI_LOCAL_SIZE TUTTI_ADDRESS TUTTI_SECRET",
+     [](const Environment& e) { return has(e, "TUTTI_JOB_ID"); }, from_tutti_run},
+    {"horovod",
+     "HOROVOD_RANK HOROVOD_SIZE HOROVOD_LOCAL_RANK HOROVOD_LOCAL_SIZE HOROVOD_CROSS_RANK "
+     "HOROVOD_GLOO_RENDEZVOUS_ADDR HOROVOD_GLOO_RENDEZVOUS_PORT TUTTI_SECRET",
+     [](const Environment& e) { return has(e, "HOROVOD_RANK"); }, launch_from_horovod},
+    {"torchrun",
+     "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_RUN_ID "
+     "TORCHELASTIC_RESTART_COUNT TUTTI_SECRET",
+     [](const Environment& e) { return has(e, "RANK") || has(e, "WORLD_SIZE"); }, from_torchrun},
+    {"pmix", "PMIX_NAMESPACE PMIX_RANK",
+     [](const Environment& e) { return has(e, "PMIX_NAMESPACE") && why_no_pmix().empty(); }, from_pmix},
     // Slurm takes one introduction over PMI-2, which an MPI library has made or will want to make.
-    {"pmi2",
+    {"pmi2", "PMI_FD PMI_JOBID PMI_RANK PMI_SIZE",
      [](const Environment& e) {
        return has(e, "PMI_FD") && has(e, "PMI_JOBID") && !(is_slurm_step(e) && is_mpi_present());
      },
      from_pmi2},
-    {"pmi1",
+    {"pmi1", "PMI_FD PMI_RANK PMI_SIZE PMI_PORT PMI_ID MPI_LOCALRANKID MPI_LOCALNRANKS",
      [](const Environment& e) { return (has(e, "PMI_FD") && !has(e, "PMI_JOBID")) || has(e, "PMI_PORT"); },
      from_pmi1},
-    {"openmpi", [](const Environment& e) { return has(e, kOpenMpi.rank); }, from_open_mpi},
-    {"slurm", is_slurm_step, [](const Environment& e, Clock::time_point) { return launch_from_slurm(e); }},
+    {"openmpi",
+     "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE "
+     "OMPI_MCA_ess_base_jobid OMPI_MCA_orte_hnp_uri TUTTI_SECRET",
+     [](const Environment& e) { return has(e, kOpenMpi.rank); }, from_open_mpi},
+    {"slurm",
+     "SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_STEP_ID SLURM_JOB_ID SLURM_RESTART_COUNT SLURM_CLUSTER_NAME "
+     "SLURM_NODEID SLURM_LOCALID SLURM_STEP_TASKS_PER_NODE SLURM_STEP_NODELIST TUTTI_SECRET",
+     is_slurm_step, [](const Environment& e, Clock::time_point) { return launch_from_slurm(e); }},
 };
-
-bool is_hex(std::string_view text) {
-  return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
-bool is_printable(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
-}
 
 }  // namespace
 
@@ -190,6 +190,20 @@ std::string_view find_launcher(const Environment& environment) {
   return "none";
 }
 
+std::vector<LauncherSight> list_launchers(const Environment& environment) {
+  std::vector<LauncherSight> sights;
+  for (const Launcher& launcher : kLaunchers) {
+    LauncherSight sight{launcher.name, launcher.is_seen(environment), {}};
+    for (std::string_view rest = launcher.variables; !rest.empty();) {
+      const std::string_view name = rest.substr(0, rest.find(' '));
+      if (environment.find(name)) sight.variables.push_back(name);
+      rest = rest.substr(std::min(name.size() + 1, rest.size()));
+    }
+    sights.push_back(std::move(sight));
+  }
+  return sights;
+}
+
 Result<LaunchInfo> detect_launch(const Environment& environment, Clock::time_point deadline) {
   if (const Result<std::string> asked = get_enum(environment, "TUTTI_LAUNCHER"); !asked)
     return asked.status();
@@ -200,52 +214,6 @@ Result<LaunchInfo> detect_launch(const Environment& environment, Clock::time_poi
   LaunchInfo alone;
   alone.launcher = "none";
   return alone;
-}
-
-Result<std::string> new_unique_id() {
-  if (sodium_init() < 0) return internal_error("libsodium cannot get random numbers");
-  std::array<unsigned char, kIdNameDigits / 2> name{};
-  std::array<unsigned char, kIdSecretDigits / 2> secret{};
-  randombytes_buf(name.data(), name.size());
-  randombytes_buf(secret.data(), secret.size());
-  // Every address of this machine: which of them reaches it from another node, the other node finds out.
-  const auto all = list_interfaces();
-  const auto selected = all ? select_interfaces(*all, "") : all;
-  if (!selected) return selected.status();
-  std::string hosts;
-  for (const Interface& interface : *selected) {
-    const std::string host = interface.address.host_text();
-    if (hosts.size() + 1 + host.size() <= kMaxHostBytes) hosts += (hosts.empty() ? "" : ",") + host;
-  }
-  return fmt::format("{}{:02x}-{:02x}@{}", kIdPrefix, fmt::join(name, ""), fmt::join(secret, ""), hosts);
-}
-
-Result<LaunchInfo> launch_from_unique_id(std::string_view id, int rank, int size) {
-  constexpr std::size_t kSecretAt = kIdPrefix.size() + kIdNameDigits + 1;
-  constexpr std::size_t kHostAt = kSecretAt + kIdSecretDigits + 1;
-  const bool is_well_formed = id.size() >= kHostAt && id.size() <= kHostAt + kMaxHostBytes &&
-                              id.starts_with(kIdPrefix) && id[kSecretAt - 1] == '-' &&
-                              id[kHostAt - 1] == '@' && is_hex(id.substr(kIdPrefix.size(), kIdNameDigits)) &&
-                              is_hex(id.substr(kSecretAt, kIdSecretDigits)) &&
-                              is_printable(id.substr(kHostAt));
-  // The id is not repeated in the message: it holds the secret.
-  if (!is_well_formed) {
-    return invalid_argument("unique id: this is not a text that make_unique_id() returned");
-  }
-  if (size < 1 || size > kMaxSize) {
-    return invalid_argument(fmt::format("size={}: expected a number of ranks from 1 to {}", size, kMaxSize));
-  }
-  if (rank < 0 || rank >= size) {
-    return invalid_argument(fmt::format("rank={}: expected a rank from 0 to {}", rank, size - 1));
-  }
-  LaunchInfo info;
-  info.rank = rank;
-  info.size = size;
-  info.secret = id.substr(kSecretAt, kIdSecretDigits);
-  info.host = id.substr(kHostAt);
-  info.launcher = "unique id";
-  info.job = make_job("id", id.substr(kIdPrefix.size(), kIdNameDigits));
-  return info;
 }
 
 }  // namespace tutti

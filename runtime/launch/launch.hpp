@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/config.hpp"
 #include "runtime/base/status.hpp"
@@ -36,6 +37,7 @@ struct LaunchInfo {
 // Recognises launchers by their variables, the first one of this order; docs/launchers.md has the table.
 // TUTTI_LAUNCHER names one instead, and then no other counts.
 //   tutti     TUTTI_JOB_ID: `tutti run`
+//   horovod   HOROVOD_RANK: horovodrun with Gloo
 //   torchrun  RANK or WORLD_SIZE: torchrun, and people who set the same variables by hand
 //   pmix      PMIX_NAMESPACE, where libpmix can be loaded: Open MPI's mpirun, PRRTE, srun --mpi=pmix
 //   pmi2      PMI_FD with PMI_JOBID: srun --mpi=pmi2; not where MPI needs that for itself
@@ -54,6 +56,14 @@ Result<LaunchInfo> detect_launch(const Environment& environment,
 
 // The word of TUTTI_LAUNCHER for who started this process, by its variables alone; "none" for nobody.
 std::string_view find_launcher(const Environment& environment);
+
+// One launcher of that order, in this environment.
+struct LauncherSight {
+  std::string_view name;
+  bool is_seen = false;
+  std::vector<std::string_view> variables;  // those it reads that are set
+};
+std::vector<LauncherSight> list_launchers(const Environment& environment);
 
 // A fresh identifier of a job: text without spaces that one process makes and hands to all others by any
 // means. It holds the secret of the job, so whoever reads it can join, and the addresses of this machine:

@@ -10,6 +10,7 @@ usage: launchers_test.py [--nodes] [--network] [--run TUTTI_RUN] LAUNCHER PROGRA
 import argparse
 import ctypes
 import getpass
+import http.server
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -456,7 +458,74 @@ class Torchrun(LauncherTest):
         self.expect_join(self.run_command([*launch, "join"]), 3)
 
 
-LAUNCHERS = {"tutti": (TuttiRun, None), "torchrun": (Torchrun, None), "hydra": (Hydra, HydraOnNodes), "openmpi": (OpenMpi, OpenMpiOnNodes), "slurm": (Slurm, SlurmOnNodes)}
+class RendezvousHandler(http.server.BaseHTTPRequestHandler):
+    """As Horovod's: PUT and GET of /scope/key."""
+
+    def scope_and_key(self):
+        words = self.path.split("/")
+        return tuple(words[1:]) if len(words) == 3 else None
+
+    def do_PUT(self):
+        value = self.rfile.read(int(self.headers["Content-Length"]))
+        place = self.scope_and_key()
+        if place:
+            self.server.values[place] = value
+        self.send_response(200 if place else 400)
+        self.end_headers()
+
+    def do_GET(self):
+        value = self.server.values.get(self.scope_and_key())
+        self.send_response(404 if value is None else 200)
+        if value is not None:
+            self.send_header("Content-Length", str(len(value)))
+        self.end_headers()
+        self.wfile.write(value or b"")
+
+    def log_message(self, *_words):
+        pass
+
+
+class Horovod(LauncherTest):
+    """Horovod's variables and a server like its rendezvous server; horovodrun itself is not needed."""
+
+    command = "horovodrun"
+
+    def setUp(self):
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), RendezvousHandler)
+        self.server.values = {}
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def tearDown(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def run_ranks(self, size, *words):
+        """Their lines in one result, as a launcher would give them."""
+        ranks = []
+        for rank in range(size):
+            place = {"RANK": rank, "SIZE": size, "LOCAL_RANK": rank, "LOCAL_SIZE": size, "CROSS_RANK": 0, "CROSS_SIZE": 1,
+                     "GLOO_RENDEZVOUS_ADDR": "127.0.0.1", "GLOO_RENDEZVOUS_PORT": self.server.server_port}
+            environment = {**clean_environment(), **{"HOROVOD_" + name: str(value) for name, value in place.items()}}
+            ranks.append(subprocess.Popen(words, env=environment, text=True, stdout=subprocess.PIPE,
+                                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL))
+        self.output = "".join(rank.communicate(timeout=SECONDS)[0] for rank in ranks)
+        return subprocess.CompletedProcess(words, max(rank.returncode for rank in ranks), self.output, "")
+
+    def test_place_and_store(self):
+        self.expect_places(self.run_ranks(3, program, "place"), "horovod", [0, 0, 0], node_numbers=[-1])
+
+    def test_worlds(self):
+        self.expect_join(self.run_ranks(4, program, "join"), 4)
+        self.assertTrue(all(scope == "tutti" for scope, _ in self.server.values), self.server.values)
+
+    def test_a_rank_that_does_not_come(self):
+        done = self.run_ranks(2, program, "absent")
+        self.assertRegex(done.stdout, r"rank 1: timeout: HTTP \(http://127.0.0.1:\d+/tutti\): rank 0 has not put missing in time",
+                         self.output)
+
+
+LAUNCHERS = {"tutti": (TuttiRun, None), "torchrun": (Torchrun, None), "horovod": (Horovod, None),
+             "hydra": (Hydra, HydraOnNodes), "openmpi": (OpenMpi, OpenMpiOnNodes), "slurm": (Slurm, SlurmOnNodes)}
 
 
 def run_cases(case):

@@ -1,6 +1,7 @@
 // Reading launchers' variables and unique ids: what is recognised, and that every error names the variable.
 #include <map>
 
+#include "runtime/launch/http_store.hpp"
 #include "runtime/launch/launch.hpp"
 #include "runtime/launch/slurm.hpp"
 #include "tests/support/catch.hpp"
@@ -218,6 +219,57 @@ TEST_CASE("Slurm's lists") {
     CAPTURE(bad);
     CHECK_FALSE(tasks_of_node(bad, 4));
   }
+}
+
+TEST_CASE("Horovod's variables name its rendezvous server") {
+  std::map<std::string, std::string> values = {{"HOROVOD_RANK", "1"},
+                                               {"HOROVOD_SIZE", "4"},
+                                               {"HOROVOD_LOCAL_RANK", "1"},
+                                               {"HOROVOD_LOCAL_SIZE", "2"},
+                                               {"HOROVOD_CROSS_RANK", "0"},
+                                               {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "fd00::1"},
+                                               {"RANK", "7"},
+                                               {"HOROVOD_GLOO_RENDEZVOUS_PORT", "4711"}};
+  const auto info = detect_launch(environment_of(values));
+  REQUIRE(info);
+  CHECK(info->launcher == "horovod");
+  CHECK(info->rank == 1);
+  CHECK(info->local_size == 2);
+  CHECK(info->node == -1);
+  REQUIRE(info->store);
+  CHECK(info->store->describe() == "HTTP (http://[fd00::1]:4711/tutti)");
+  values["HOROVOD_GLOO_RENDEZVOUS_PORT"] = "0";
+  CHECK_THAT(error_of(values),
+             Catch::Matchers::StartsWith("HOROVOD_GLOO_RENDEZVOUS_PORT='0': expected a port"));
+  values.erase("HOROVOD_GLOO_RENDEZVOUS_ADDR");
+  CHECK_THAT(error_of(values), Catch::Matchers::StartsWith("HOROVOD_GLOO_RENDEZVOUS_ADDR is not set"));
+}
+
+TEST_CASE("heads of answers") {
+  using detail::parse_http_head;
+  const auto head = parse_http_head("HTTP/1.0 200 OK\nServer: x\ncontent-LENGTH:  12 \n");
+  REQUIRE(head);
+  CHECK(head->status == 200);
+  CHECK(head->body_bytes == 12);
+  CHECK(parse_http_head("HTTP/1.1 404\n")->status == 404);
+  CHECK_FALSE(parse_http_head("HTTP/1.1 404\n")->body_bytes);
+  for (const char* bad : {"", "\n", "HTTP/1.0\n", "HTTP/1.0 2\n", "HTTP/2 200\n", "HTTP/1.0 -20\n",
+                          "HTTP/1.0 200 OK\nno colon\n", "HTTP/1.0 200\nContent-Length: 1x\n",
+                          "HTTP/1.0 200\nContent-Length: -1\n"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(parse_http_head(bad));
+  }
+}
+
+TEST_CASE("what can be seen of launchers names the variables that are set") {
+  const auto sights = list_launchers(environment_of(torchrun()));
+  int seen_count = 0;
+  for (const LauncherSight& sight : sights) {
+    seen_count += sight.is_seen ? 1 : 0;
+    if (sight.name == "torchrun") CHECK(sight.variables.size() == torchrun().size());
+    if (sight.name == "pmi1") CHECK(sight.variables.empty());
+  }
+  CHECK(seen_count == 1);
 }
 
 TEST_CASE("a world of one asks no launcher") {
