@@ -320,6 +320,14 @@ def test_info(_folder):
     expect("TUTTI_TIMEOUT" in text and "7s" in text and "hush" not in text, "info --env: " + text)
     variables = {v["name"]: v for v in json.loads(run("info", "--env", "--json", TUTTI_SECRET="hush").stdout)}
     expect(variables["TUTTI_SECRET"]["value"] == "(set)" and variables["TUTTI_LOG"]["value"] is None, "info --env --json")
+    started = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "host0", "MASTER_PORT": "29500", "TUTTI_SECRET": "hush"}
+    bootstrap = run("info", "--bootstrap", **started)
+    expect(bootstrap.returncode == 0 and "followed: torchrun" in bootstrap.stdout and "rank 1 of 2" in bootstrap.stdout
+           and "TUTTI_SECRET=(set)" in bootstrap.stdout and "hush" not in bootstrap.stdout, "info --bootstrap", bootstrap)
+    place = json.loads(run("info", "--bootstrap", "--json", **started).stdout)
+    expect(place["place"]["host"] == "host0" and place["seen"][0]["launcher"] == "torchrun" and "hush" not in str(place), f"its JSON: {place}")
+    bootstrap = run("info", "--bootstrap", RANK="1")
+    expect(bootstrap.returncode == 1 and "WORLD_SIZE is not set" in bootstrap.stdout, "info --bootstrap, with an error", bootstrap)
     numbers = json.loads(run("info", "--rules", "--json").stdout)
     expect(any(n["collective"] == "allreduce" and n["algorithm"] == "ring" for n in numbers), "info --rules")
     expect(all((n["collective"], n["algorithm"]) in names for n in numbers), "every number names an algorithm that exists")

@@ -15,6 +15,7 @@
 #include "runtime/group/settings.hpp"
 #include "runtime/selection/impi_numbers.hpp"
 #include "tools/commands/arguments.hpp"
+#include "tools/commands/bootstrap_text.hpp"
 #include "tools/commands/commands.hpp"
 #include "tools/commands/peers_text.hpp"
 #include "tools/commands/topology_text.hpp"
@@ -247,7 +248,7 @@ void print_numbers(bool is_json) {
 }  // namespace
 
 int info_command(int argc, char** argv) {
-  bool is_environment = false, is_rules = false, is_peers = false, is_json = false;
+  bool is_environment = false, is_rules = false, is_peers = false, is_bootstrap = false, is_json = false;
   CLI::App app(
       "Says what this build and this machine have: version, CPU, transports and backends with the reason "
       "where one\n"
@@ -260,10 +261,14 @@ int info_command(int argc, char** argv) {
   app.add_flag("--peers", is_peers,
                "inside a job: which transport carries messages between which ranks, and why")
       ->excludes(environment);
+  app.add_flag("--bootstrap", is_bootstrap,
+               "which launcher started this process, and the place that it tells; asks the launcher")
+      ->excludes(environment);
   app.add_flag("--json", is_json, "the same for programs");
   int status = 0;
   if (!parse_arguments(app, argc, argv, &status)) return status;
   if (is_peers) return print_peers(is_json);
+  if (is_bootstrap) return print_bootstrap(is_json);
   if (is_rules) {
     print_numbers(is_json);
   } else if (is_environment && is_json) {
