@@ -8,7 +8,7 @@
 
 #include <algorithm>
 #include <array>
-#include <climits>
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 
@@ -29,7 +29,32 @@ void write_log(int level, const char* text, std::size_t bytes) {
   log_at(static_cast<LogLevel>(level), "{}", std::string_view(text, bytes));
 }
 
-constexpr ModuleHost kHost{&log_limit, &write_log};
+// The handlers of all signals, and whether the module that is being loaded may change them.
+class SignalHandlers {
+ public:
+  static void keep() { keeps_ = true; }
+
+  SignalHandlers() {
+    keeps_ = false;
+    for (int signal = 1; signal < kSignals; ++signal) ::sigaction(signal, nullptr, &handlers_[signal]);
+  }
+  ~SignalHandlers() {
+    for (int signal = 1; signal < kSignals && !keeps_; ++signal) {
+      struct sigaction now {};
+      ::sigaction(signal, nullptr, &now);
+      if (now.sa_handler != handlers_[signal].sa_handler) ::sigaction(signal, &handlers_[signal], nullptr);
+    }
+  }
+  SignalHandlers(const SignalHandlers&) = delete;
+  SignalHandlers& operator=(const SignalHandlers&) = delete;
+
+ private:
+  static constexpr int kSignals = 32;
+  static inline bool keeps_ = false;  // one module is loaded at a time
+  std::array<struct sigaction, kSignals> handlers_{};
+};
+
+constexpr ModuleHost kHost{&log_limit, &write_log, &SignalHandlers::keep};
 
 std::string real_path(const std::string& path) {
   char* found = ::realpath(path.c_str(), nullptr);
@@ -58,6 +83,7 @@ std::string linker_error() {
 }
 
 Result<TransportMaker> open_module(const std::string& file) {
+  const SignalHandlers before;
   void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return unsupported("the module cannot be loaded: " + linker_error());
   auto* entry = reinterpret_cast<ModuleEntry*>(::dlsym(library, kModuleEntry));
@@ -103,7 +129,7 @@ Result<TransportMaker> load_transport_module(std::string_view transport,
   for (const std::string& folder : folders) {
     const std::string file = fmt::format("{}/{}", folder, name);
     if (::access(file.c_str(), F_OK) != 0) continue;
-    static std::mutex mutex;  // dlerror() is about the last call
+    static std::mutex mutex;  // dlerror() is about the last call, and signals are the process's
     const std::lock_guard lock(mutex);
     return open_module(file);
   }

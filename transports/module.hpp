@@ -24,6 +24,9 @@ namespace tutti {
 struct ModuleHost {
   int (*log_limit)() = nullptr;  // the highest LogLevel that is written
   void (*write_log)(int level, const char* text, std::size_t bytes) = nullptr;
+  // Vendor libraries install handlers of signals when they are loaded. How a program dies is its own affair,
+  // so they are taken out again, unless the entry point calls this because the user has asked for them.
+  void (*keep_signals)() = nullptr;
 };
 
 using TransportMaker = Result<std::unique_ptr<Transport>> (*)(const TransportSettings& settings);

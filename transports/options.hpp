@@ -54,9 +54,10 @@ struct ShmOptions {
 // Everything that any transport may be told.
 struct TransportSettings {
   MemoryOptions memory;
-  std::string node_id;      // ShmOptions::node_id
-  std::string interface;    // that TCP traffic between nodes goes through; empty: the library's choice
-  std::string module_path;  // folders to look for modules in, separated by colons; empty: the usual ones
+  std::string node_id;       // ShmOptions::node_id
+  std::string interface;     // network interface that TCP traffic must use; empty: the library's choice
+  std::string ofi_provider;  // of libfabric; empty: the best that is known to work
+  std::string module_path;   // folders to look for modules in, separated by colons; empty: the usual ones
 };
 
 }  // namespace tutti

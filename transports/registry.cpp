@@ -20,6 +20,7 @@ constexpr std::array kEntries = {
     TransportEntry{"shm", TUTTI_REASON_TRANSPORT_SHM},
     TransportEntry{"inproc", TUTTI_REASON_TRANSPORT_INPROC},
     TransportEntry{"ucx", TUTTI_REASON_TRANSPORT_UCX, true},
+    TransportEntry{"ofi", TUTTI_REASON_TRANSPORT_OFI, true},
 };
 
 // Ranks that are threads of this process find each other here, whichever world they belong to.

@@ -117,6 +117,9 @@ Result<TransportSettings> read_transport_settings(const Environment& environment
                                 : *single_copy == "off" ? SingleCopy::off
                                                         : SingleCopy::automatic;
   settings.node_id = std::string(environment.find("TUTTI_NODE_ID").value_or(""));
+  const auto provider = get_text(environment, "TUTTI_OFI_PROVIDER");
+  if (!provider) return provider.status();
+  if (*provider && **provider != "auto") settings.ofi_provider = **provider;
   settings.module_path = std::string(environment.find("TUTTI_MODULE_PATH").value_or(""));
   return settings;
 }

@@ -213,12 +213,11 @@ World make_world(const std::string& kind, std::uint32_t size) {
   return World(WorldTransport::shm, size, World::oversubscribed(), instead);
 }
 
-#if TUTTI_HAVE_TRANSPORT_UCX
-// Of our own memory: UCX's requests and buffers come from its own pools. Contexts are not prepared for each
-// other here, so every slot of the group has its first turn in the first round.
-TEST_CASE("known signatures allocate nothing over UCX either", "[scheduler][allocation]") {
+// Of our own memory: libraries' requests and buffers come from their own pools. Contexts are not prepared for
+// each other here, so every slot of the group has its first turn in the first round.
+void exercise_module(const std::string& name) {
   World world(WorldTransport::inproc, 2, World::oversubscribed(),
-              [](std::unique_ptr<Transport>, std::uint32_t) { return *make_transport("ucx", {}); });
+              [&](std::unique_ptr<Transport>, std::uint32_t) { return *make_transport(name, {}); });
   const std::string report = world.run([](Member& member) {
     Buffers buffers;
     std::string all;
@@ -231,6 +230,16 @@ TEST_CASE("known signatures allocate nothing over UCX either", "[scheduler][allo
     return all;
   });
   CHECK(report == "");
+}
+
+#if TUTTI_HAVE_TRANSPORT_UCX
+TEST_CASE("known signatures allocate nothing over UCX either", "[scheduler][allocation]") {
+  exercise_module("ucx");
+}
+#endif
+#if TUTTI_HAVE_TRANSPORT_OFI
+TEST_CASE("known signatures allocate nothing over libfabric either", "[scheduler][allocation]") {
+  exercise_module("ofi");
 }
 #endif
 

@@ -52,10 +52,14 @@ Setup setup_from_environment() {
   Setup setup;
   const char* kind = std::getenv("TUTTI_TEST_TRANSPORT");
   const std::string name = kind == nullptr ? "inproc" : kind;
-  if (name == "shm") setup.kind = Kind::shm_threads;
-  if (name == "shm_processes") setup.kind = Kind::shm_processes;
-  if (name == "ucx") setup.kind = Kind::ucx_threads;
-  if (name == "ucx_processes") setup.kind = Kind::ucx_processes;
+  const std::size_t suffix = name.find("_processes");
+  const std::string transport = name.substr(0, suffix);
+  if (transport == "shm") {
+    setup.kind = suffix == std::string::npos ? Kind::shm_threads : Kind::shm_processes;
+  } else if (transport != "inproc") {
+    setup.kind = suffix == std::string::npos ? Kind::module_threads : Kind::module_processes;
+    setup.module = transport;
+  }
   const char* faulty = std::getenv("TUTTI_TEST_FAULTY");
   setup.is_faulty = faulty != nullptr && std::string(faulty) == "1";
   return setup;
@@ -175,7 +179,7 @@ void Rank::sleep_once() {
 
 namespace {
 
-bool has_processes(Kind kind) { return kind == Kind::shm_processes || kind == Kind::ucx_processes; }
+bool has_processes(Kind kind) { return kind == Kind::shm_processes || kind == Kind::module_processes; }
 
 Result<std::unique_ptr<Transport>> make(const Setup& setup, const std::shared_ptr<InprocFabric>& fabric) {
   switch (setup.kind) {
@@ -193,9 +197,9 @@ Result<std::unique_ptr<Transport>> make(const Setup& setup, const std::shared_pt
       break;
 #endif
     }
-    case Kind::ucx_threads:
-    case Kind::ucx_processes:
-      return make_transport("ucx", {});
+    case Kind::module_threads:
+    case Kind::module_processes:
+      return make_transport(setup.module, {});
   }
   return Status(StatusCode::internal, "this build has no such transport");
 }

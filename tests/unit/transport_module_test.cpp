@@ -1,5 +1,6 @@
 // Loading transports at run time: what is found where, and what is said when there is nothing to load.
 // Knows modules made for this test, and of real ones only that they are listed.
+#include <signal.h>
 #include <stdlib.h>
 
 #include <array>
@@ -56,6 +57,16 @@ bool is_mapped(const std::string& name) {
     if (line.find(name) != std::string::npos) return true;
   }
   return false;
+}
+
+std::vector<void (*)(int)> signal_handlers() {
+  std::vector<void (*)(int)> handlers;
+  for (int signal = 1; signal < 32; ++signal) {
+    struct sigaction now {};
+    ::sigaction(signal, nullptr, &now);
+    handlers.push_back(now.sa_handler);
+  }
+  return handlers;
 }
 
 }  // namespace
@@ -131,8 +142,10 @@ TEST_CASE("every module that was built is found from the build folder, and only 
     REQUIRE_FALSE(made);
     CHECK(made.status().code() == StatusCode::unsupported);
     CHECK_THAT(made.status().message(), Contains("is in none of " + empty.text()));
+    const auto handlers = signal_handlers();
     const auto maker = load_transport_module(entry.name, module_folders(""));
     CHECK(maker.status().message() == "");
+    CHECK(signal_handlers() == handlers);  // vendor libraries like to install their own
     CHECK(is_mapped(module_file_name(entry.name)));
     // Again: it is there already.
     CHECK(load_transport_module(entry.name, module_folders("")));

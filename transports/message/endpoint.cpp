@@ -10,9 +10,6 @@
 namespace tutti::message {
 
 MessageEndpoint::MessageEndpoint(Lane& lane, Inbox& inbox) : lane_(lane), inbox_(inbox) {
-  constexpr std::size_t kUsualCount = 64;
-  sends_.reserve(kUsualCount);
-  fetching_.reserve(kUsualCount);
   inbox_.endpoint = this;
   lane_.list(inbox_);  // control messages may be there
 }
@@ -46,7 +43,7 @@ Post MessageEndpoint::send(std::uint32_t channel, std::uint64_t word, std::span<
                            Token token) {
   TUTTI_ASSERT(channel < kChannels, "no such channel");
   if (is_closed_ || is_peer_lost()) return post_failed(token);
-  if (sends_.size() >= kMaxSends) return Post::again;
+  if (sends_.count() >= kMaxSends) return Post::again;
   SendOp* op = lane_.sends().take();
   op->is_message = true;
   op->token = token;
@@ -59,7 +56,7 @@ Post MessageEndpoint::send(std::uint32_t channel, std::uint64_t word, std::span<
 Post MessageEndpoint::control(ConstByteRange bytes) {
   TUTTI_ASSERT(bytes.size() <= kControlBytes, "control messages have at most 256 bytes");
   if (is_closed_ || is_peer_lost()) return Post::done;  // nobody is there to read it
-  if (sends_.size() >= kMaxSends) return Post::again;
+  if (sends_.count() >= kMaxSends) return Post::again;
   SendOp* op = lane_.sends().take();
   op->is_message = false;
   op->header.channel = kControlChannel;
@@ -77,7 +74,6 @@ Post MessageEndpoint::submit(SendOp* op) {
   op->header.sender = lane_.instance();
   op->header.context = inbox_.context;
   op->header.sequence = next_sequence_[op->header.channel];
-  op->index = sends_.size();
   const Carrier::Sent sent = link == nullptr ? Carrier::Sent::failed : lane_.carrier().send(*link, *op);
   if (sent == Carrier::Sent::failed) {
     const bool is_message = op->is_message;
@@ -92,19 +88,12 @@ Post MessageEndpoint::submit(SendOp* op) {
     lane_.sends().give_back(op);
     return Post::done;
   }
-  sends_.push_back(op);
+  sends_.add(op);
   return Post::pending;
 }
 
-void MessageEndpoint::remove(const SendOp& op) {
-  SendOp* const last = sends_.back();
-  sends_[op.index] = last;
-  last->index = op.index;
-  sends_.pop_back();
-}
-
 void MessageEndpoint::on_sent(SendOp& op, bool is_ok) {
-  remove(op);
+  sends_.remove(&op);
   if (is_closed_ || !op.is_message) return;
   // A message that the peer has dropped, because it has closed, may be `sent` as well: a carrier need not be
   // able to tell, and its news of the end of a send may come after the peer's that it has closed.
@@ -163,9 +152,9 @@ void MessageEndpoint::fail_all() {
     }
     c->matched_count = 0;
   }
-  for (const SendOp* op : sends_) {
+  sends_.each([&](const SendOp* op) {
     if (op->is_message) later.push(event_of(Event::Kind::failed, op->token));
-  }
+  });
   pending_recvs_ = 0;
 }
 
@@ -174,16 +163,15 @@ void MessageEndpoint::fail_all() {
 // if it does neither, the connection is cut, for all contexts.
 void MessageEndpoint::stop_transfers() {
   Carrier& carrier = lane_.carrier();
-  for (std::size_t i = sends_.size(); i-- > 0;) {
-    SendOp* op = sends_[i];
-    if (!carrier.cancel(*op)) continue;
-    remove(*op);
+  sends_.each([&](SendOp* op) {
+    if (!carrier.cancel(*op)) return;
+    sends_.remove(op);
     lane_.sends().give_back(op);
-  }
-  std::erase_if(fetching_, [&](RecvOp* op) {
-    if (!carrier.cancel(*op)) return false;
+  });
+  fetching_.each([&](RecvOp* op) {
+    if (!carrier.cancel(*op)) return;
+    fetching_.remove(op);
     lane_.give_back(*op);
-    return true;
   });
   const auto is_over = [this] { return sends_.empty() && fetching_.empty(); };
   if (lane_.drain_patiently(is_over)) return;
@@ -192,9 +180,9 @@ void MessageEndpoint::stop_transfers() {
   inbox_.peer.note_failure("it does not answer while an endpoint closes");
   if (lane_.drain_patiently(is_over)) return;
   log_warn("{}: {} buffers of a closed endpoint are not given back", carrier.name(),
-           sends_.size() + fetching_.size());
-  for (SendOp* op : sends_) op->endpoint = nullptr;
-  for (RecvOp* op : fetching_) op->endpoint = nullptr;
+           sends_.count() + fetching_.count());
+  sends_.each([](SendOp* op) { op->endpoint = nullptr; });
+  fetching_.each([](RecvOp* op) { op->endpoint = nullptr; });
 }
 
 }  // namespace tutti::message

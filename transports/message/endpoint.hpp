@@ -58,7 +58,6 @@ class MessageEndpoint final : public Endpoint {
   bool is_peer_lost() const;
   // endpoint.cpp
   Post submit(SendOp* op);
-  void remove(const SendOp& op);
   Event event_of(Event::Kind kind, Token token);
   void fail_all();
   void stop_transfers();
@@ -77,8 +76,8 @@ class MessageEndpoint final : public Endpoint {
   bool is_closed_ = false;
   std::uint64_t message_count_ = 0;  // sent
   std::uint64_t pending_recvs_ = 0;  // bit per channel
-  std::vector<SendOp*> sends_;       // the carrier works on them,
-  std::vector<RecvOp*> fetching_;    // and on these
+  OpList<SendOp> sends_;             // the carrier works on them,
+  OpList<RecvOp> fetching_;          // and on these
   std::array<std::uint64_t, kChannels + 1> next_sequence_{};
   std::array<std::unique_ptr<Channel>, kChannels> channels_;
 };

@@ -24,6 +24,7 @@ constexpr std::chrono::milliseconds kLongestDisconnect{1000};
 constexpr std::chrono::milliseconds kMostPatience{500};
 constexpr int kMostCallsToSettle = 1000;
 constexpr std::size_t kUsualCount = 64;  // of lists that grow on the data path
+constexpr std::size_t kUsualOps = 256;   // how many are under way at once depends on who is late
 
 }  // namespace
 
@@ -31,6 +32,8 @@ Lane::Lane(std::unique_ptr<Carrier> carrier, std::uint64_t instance)
     : carrier_(std::move(carrier)), instance_(instance), pid_(::getpid()), patience_(kMostPatience) {
   for (std::vector<Inbox*>* list : {&listed_, &wanting_}) list->reserve(kUsualCount);
   lent_.reserve(kUsualCount);
+  sends_.make_more(kUsualOps);
+  recvs_.make_more(kUsualOps);
 }
 
 Lane::~Lane() {

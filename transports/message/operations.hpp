@@ -33,11 +33,8 @@ class Pool {
   }
   void give_back(T* object) { idle_.push_back(object); }
   std::size_t used_count() const { return all_.size() - idle_.size(); }
-
- private:
-  void make_more() {
-    constexpr std::size_t kFewest = 64;
-    const std::size_t count = std::max(kFewest, all_.size());
+  void make_more(std::size_t fewest = kFewest) {
+    const std::size_t count = std::max(fewest, all_.size());
     all_.reserve(all_.size() + count);
     idle_.reserve(all_.size() + count);
     for (std::size_t i = 0; i < count; ++i) {
@@ -46,8 +43,42 @@ class Pool {
     }
   }
 
+ private:
+  static constexpr std::size_t kFewest = 64;
   std::vector<std::unique_ptr<T>> all_;
   std::vector<T*> idle_;
+};
+
+// Objects under way, linked through themselves: adding one allocates nothing.
+template <class T>
+class OpList {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  std::size_t count() const { return count_; }
+  void add(T* op) {
+    op->previous = nullptr;
+    op->next = first_;
+    if (first_ != nullptr) first_->previous = op;
+    first_ = op;
+    ++count_;
+  }
+  void remove(T* op) {
+    (op->previous != nullptr ? op->previous->next : first_) = op->next;
+    if (op->next != nullptr) op->next->previous = op->previous;
+    --count_;
+  }
+  // `visit` may remove the one that it is given.
+  template <class F>
+  void each(const F& visit) const {
+    for (T *op = first_, *next = nullptr; op != nullptr; op = next) {
+      next = op->next;
+      visit(op);
+    }
+  }
+
+ private:
+  T* first_ = nullptr;
+  std::size_t count_ = 0;
 };
 
 // A list of ranges, none of them empty, in the form that libraries take; it keeps its storage.
@@ -76,9 +107,9 @@ class RangeList {
 
 // A message or control message that the carrier may read until it says that it is done.
 struct SendOp {
-  MessageEndpoint* endpoint = nullptr;  // null: nobody wants to know
-  std::size_t index = 0;                // in the endpoint's list
-  bool is_message = false;              // an event is due; otherwise a control message
+  MessageEndpoint* endpoint = nullptr;          // null: nobody wants to know
+  SendOp *previous = nullptr, *next = nullptr;  // in the endpoint's list
+  bool is_message = false;                      // an event is due; otherwise a control message
   Token token = 0;
   MessageHeader header;
   RangeList ranges;
@@ -96,7 +127,8 @@ struct RecvOp {
     failed,    // complete
   };
   State state = State::posted;
-  MessageEndpoint* endpoint = nullptr;  // null: it was closed while the carrier was fetching
+  MessageEndpoint* endpoint = nullptr;          // null: it was closed while the carrier was fetching
+  RecvOp *previous = nullptr, *next = nullptr;  // in the endpoint's list
   Token token = 0;
   std::uint64_t word = 0;
   std::uint64_t bytes = 0;

@@ -95,14 +95,14 @@ void MessageEndpoint::fetch(RecvOp& op, const Arrival& arrival) {
   } else {
     op.ranges.assign(op.sink.ranges);
   }
-  fetching_.push_back(&op);
+  fetching_.add(&op);
   op.state = RecvOp::State::moving;
   carrier.fetch(op, arrival.hold);
 }
 
 // Often from within the carrier's progress, where nothing may be delivered.
 void MessageEndpoint::on_fetched(RecvOp& op, bool is_ok) {
-  std::erase(fetching_, &op);
+  fetching_.remove(&op);
   if (is_closed_) {
     lane_.give_back(op);
     return;

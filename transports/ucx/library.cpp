@@ -1,12 +1,10 @@
-// Messages and signals of the UCX library. Knows no worker; see library.hpp.
+// Messages and version of the UCX library. Knows no worker; see library.hpp.
 #include "transports/ucx/library.hpp"
 
 #include <ucp/api/ucp.h>
-#include <ucs/debug/debug.h>
 #include <ucs/debug/log_def.h>
 
 #include <array>
-#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -43,15 +41,9 @@ ucs_log_func_rc_t on_message(const char*, unsigned, const char*, ucs_log_level_t
   return UCS_LOG_FUNC_RC_STOP;
 }
 
-// Loading UCX installs its handlers for SIGSEGV and the like. How a program that links tutti crashes is its
-// own affair, also where UCX then finds no device: so this is undone when the module is loaded.
-[[maybe_unused]] const bool kHasGivenSignalsBack = [] {
-  if (is_set("UCX_HANDLE_ERRORS") || is_set("UCX_ERROR_SIGNALS")) return false;
-  for (const int signal : {SIGILL, SIGBUS, SIGFPE, SIGSEGV}) ucs_debug_disable_signal(signal);
-  return true;
-}();
-
 }  // namespace
+
+bool has_user_signals() { return is_set("UCX_HANDLE_ERRORS") || is_set("UCX_ERROR_SIGNALS"); }
 
 std::mutex& library_mutex() {
   static std::mutex mutex;

@@ -1,4 +1,4 @@
-// What UCX does to the process as a whole: its messages, its signal handlers, its version.
+// What UCX does to the process as a whole: its messages, its signals, its version.
 // Knows no worker.
 #pragma once
 
@@ -16,6 +16,9 @@ std::mutex& library_mutex();
 // From the first call on UCX's messages go into tutti's log, its errors and warnings as `info`, unless the
 // user has set UCX_LOG_LEVEL or UCX_LOG_FILE.
 void take_over_messages();
+
+// Has the user said which signals UCX is to handle?
+bool has_user_signals();
 
 struct Version {
   std::uint32_t major = 0, minor = 0;

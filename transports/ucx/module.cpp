@@ -1,8 +1,12 @@
-// The entry point of the module that the ucx transport is. Knows only how to make it.
+// The entry point of the module that the ucx transport is. Knows only how to make it, and who wants UCX's
+// signals.
 #include "transports/module_side.hpp"
+#include "transports/ucx/library.hpp"
 #include "transports/ucx/plugin.hpp"
 
 const char* tutti_transport_module(const char* loader_id, const tutti::ModuleHost* host,
                                    tutti::TransportMaker* maker) {
-  return tutti::answer_loader(loader_id, host, maker, &tutti::make_ucx_transport);
+  const char* own_id = tutti::answer_loader(loader_id, host, maker, &tutti::make_ucx_transport);
+  if (*maker != nullptr && tutti::ucx::has_user_signals()) host->keep_signals();
+  return own_id;
 }

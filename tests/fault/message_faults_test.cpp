@@ -1,5 +1,6 @@
-// What happens to the ucx transport in bad company: peers that are killed, that do not answer, that UCX
-// cannot serve. Knows the seam; ranks are forked processes.
+// What happens to a message transport in bad company: peers that are killed, that do not answer, that its
+// library cannot serve. Knows the seam, and how each library is left without a device; ranks are forked
+// processes of the transport that TUTTI_TEST_TRANSPORT names.
 #include <unistd.h>
 
 #include <array>
@@ -21,8 +22,8 @@ using namespace tutti;
 using namespace tutti::test;
 
 Setup processes() {
-  Setup setup;
-  setup.kind = Kind::ucx_processes;
+  const Setup setup = setup_from_environment();
+  REQUIRE(setup.kind == Kind::module_processes);
   return setup;
 }
 
@@ -120,11 +121,13 @@ TEST_CASE("closing towards a peer that does not look ends, and gives all buffers
   CHECK(answer == "");
 }
 
-TEST_CASE("where UCX has no device the transport is refused with UCX's reason") {
+TEST_CASE("where the library has no device the transport is refused with the library's reason") {
   Setup setup = processes();
-  setup.prepare = [](int) { ::setenv("UCX_TLS", "nonsense", 1); };
+  const bool is_ucx = setup.module == "ucx";
+  setup.prepare = [is_ucx](int) { ::setenv(is_ucx ? "UCX_TLS" : "FI_PROVIDER", "nonsense", 1); };
   const std::string answer = run_ranks(setup, 1, [](Rank&) -> std::string { return {}; });
-  CHECK_THAT(answer,
-             Catch::Matchers::Contains("no transport: unsupported: ucx: no UCX context: No such device") &&
-                 Catch::Matchers::Contains("asked nonsense"));
+  CHECK_THAT(answer, Catch::Matchers::Contains("no transport: unsupported: " + setup.module + ": "));
+  const std::string reason =
+      is_ucx ? "no UCX context: No such device" : "no provider can be used: cxi: No data available; efa: ";
+  CHECK_THAT(answer, Catch::Matchers::Contains(reason));
 }

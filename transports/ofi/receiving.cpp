@@ -1,0 +1,268 @@
+// The receiving half of the carrier: what arrives, and long messages on their way in.
+// Knows no sending; see carrier.hpp.
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
+
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/log.hpp"
+#include "transports/message/lane.hpp"
+#include "transports/ofi/carrier.hpp"
+
+namespace tutti::ofi {
+
+using message::Arrival;
+using message::Link;
+using message::Notice;
+using message::Peer;
+using message::RecvOp;
+
+namespace {
+
+constexpr std::size_t kReceives = 64;  // posted at any time
+constexpr std::size_t kMostHeld =
+    256;  // packets that the engine keeps; beyond, messages are moved out of them
+
+}  // namespace
+
+// False if there is no memory.
+bool OfiCarrier::post_receives() {
+  while (posted_receives_ < kReceives) {
+    Packet* packet = packets_.take();
+    if (packet == nullptr) return false;
+    packet->is_sending = false;
+    const ssize_t result = fi_trecv(fabric_->endpoint(), packet->memory, packets_.packet_bytes(),
+                                    packet->descriptor, FI_ADDR_UNSPEC, kPacketTag, 0, &packet->context);
+    if (result != 0) {
+      packets_.give_back(packet);
+      return result == -FI_EAGAIN;
+    }
+    ++posted_receives_;
+  }
+  return true;
+}
+
+void OfiCarrier::on_completions(std::span<const fi_cq_msg_entry> entries) {
+  for (const fi_cq_msg_entry& entry : entries) {
+    auto* packet = static_cast<Packet*>(entry.op_context);
+    if (packet->is_sending) {
+      --packet->connection->outstanding;
+      packets_.give_back(packet);
+    } else {
+      --posted_receives_;
+      on_packet(packet, entry.len);
+    }
+  }
+  post_receives();
+}
+
+void OfiCarrier::on_error() {
+  fi_cq_err_entry entry{};
+  if (fi_cq_readerr(fabric_->queue(), &entry, 0) < 0 || entry.op_context == nullptr) return;
+  auto* packet = static_cast<Packet*>(entry.op_context);
+  if (packet->is_sending) {
+    Connection& connection = *packet->connection;
+    --connection.outstanding;
+    packets_.give_back(packet);
+    fail(connection, entry.err, "cannot send");
+  } else {
+    --posted_receives_;
+    log_debug("ofi: a packet was lost: {}", fi_strerror(entry.err));
+    packets_.give_back(packet);
+    post_receives();
+  }
+}
+
+// Packets whose sizes are wrong are not of ours.
+void OfiCarrier::on_packet(Packet* packet, std::size_t bytes) {
+  const PacketHeader& header = *packet->header();
+  if (bytes < sizeof(PacketHeader) || bytes - sizeof(PacketHeader) != header.payload_bytes) {
+    packets_.give_back(packet);
+    return;
+  }
+  switch (header.kind) {
+    case PacketHeader::Kind::message:
+      on_message(packet);
+      return;
+    case PacketHeader::Kind::data:
+      on_data(packet);
+      return;
+    case PacketHeader::Kind::announce:
+      on_announcement(header);
+      break;
+    case PacketHeader::Kind::go:
+      on_go(header);
+      break;
+    case PacketHeader::Kind::notice:
+      on_notice(packet);
+      break;
+    case PacketHeader::Kind::ping:
+      break;
+  }
+  packets_.give_back(packet);
+}
+
+void OfiCarrier::on_message(Packet* packet) {
+  const PacketHeader& header = *packet->header();
+  Arrival arrival;
+  arrival.bytes = header.payload_bytes;
+  arrival.word = header.message.word;
+  arrival.sequence = header.message.sequence;
+  Hold* hold = nullptr;
+  if (arrival.bytes != 0) {
+    hold = holds_.take();
+    *hold = {};
+    if (held_packets_ >= kMostHeld) hold->copy = copies_.take(arrival.bytes);
+    if (!hold->copy.empty()) {
+      std::memcpy(hold->copy.data(), packet->payload(), arrival.bytes);
+      arrival.data = hold->copy.data();
+    } else {
+      hold->packet = packet;
+      ++held_packets_;
+      arrival.data = packet->payload();
+    }
+    arrival.hold = hold;
+  }
+  const bool is_packet_free = hold == nullptr || hold->packet == nullptr;
+  if (!lane_->take_message(header.message, arrival) && hold != nullptr) release(hold);
+  if (is_packet_free) packets_.give_back(packet);
+}
+
+void OfiCarrier::on_announcement(const PacketHeader& header) {
+  Hold* hold = holds_.take();
+  *hold = {};
+  hold->announced_ticket = header.ticket;
+  hold->sender = &lane_->find_peer(header.message.sender);
+  Arrival arrival;
+  arrival.bytes = header.bytes;
+  arrival.word = header.message.word;
+  arrival.sequence = header.message.sequence;
+  arrival.is_remote = true;
+  arrival.hold = hold;
+  // What is not kept needs no answer: its sender is told that the context is closed.
+  if (!lane_->take_message(header.message, arrival)) holds_.give_back(hold);
+}
+
+void OfiCarrier::release(void* hold) {
+  auto* held = static_cast<Hold*>(hold);
+  if (held->packet != nullptr) {
+    --held_packets_;
+    packets_.give_back(held->packet);
+  }
+  copies_.give_back(held->copy);
+  if (held->announced_ticket != 0 && !held->sender->is_gone()) {
+    Link* link = held->sender->connect();
+    Packet* packet = link == nullptr ? nullptr : make_packet(PacketHeader::Kind::go);
+    if (packet != nullptr) {
+      packet->header()->ticket = held->announced_ticket;
+      send_packet(*link, packet);
+    }
+  }
+  holds_.give_back(held);
+}
+
+void OfiCarrier::fetch(RecvOp& op, void* hold) {
+  auto* held = static_cast<Hold*>(hold);
+  Link* link = held->sender->connect();
+  Packet* packet = link == nullptr ? nullptr : make_packet(PacketHeader::Kind::go);
+  op.work = nullptr;
+  if (packet != nullptr) {
+    Incoming* incoming = incoming_.take();
+    incoming->op = &op;
+    incoming->peer = held->sender;
+    incoming->arrived_bytes = 0;
+    incoming->delivered_bytes = 0;
+    incoming->cursor.start(op.ranges.items());
+    op.work = incoming;
+    packet->header()->ticket = held->announced_ticket;
+    packet->header()->message.word = incoming->ticket;
+    send_packet(*link, packet);
+  }
+  holds_.give_back(held);
+  if (packet == nullptr) lane_->on_fetched(op, false);
+}
+
+void OfiCarrier::on_go(const PacketHeader& header) {
+  Outgoing* outgoing = outgoing_.find(header.ticket);
+  if (outgoing == nullptr || outgoing->their_ticket != 0) return;
+  if (header.message.word != 0) {
+    outgoing->their_ticket = header.message.word;
+    streams_.push_back(outgoing);
+    return;
+  }
+  message::SendOp& op = *outgoing->op;
+  finish_outgoing(outgoing);
+  lane_->on_sent(op, true);
+}
+
+void OfiCarrier::on_data(Packet* packet) {
+  const PacketHeader& header = *packet->header();
+  Incoming* incoming = incoming_.find(header.ticket);
+  const bool is_next = incoming != nullptr && header.message.word == incoming->arrived_bytes &&
+                       header.payload_bytes <= incoming->op->bytes - incoming->arrived_bytes;
+  if (!is_next) {  // of a message that was given up
+    packets_.give_back(packet);
+    return;
+  }
+  incoming->arrived_bytes += header.payload_bytes;
+  incoming->pieces.push_back(packet);
+  lane_->note_piece(*incoming->op);
+}
+
+void OfiCarrier::pump(RecvOp& op) {
+  auto* incoming = static_cast<Incoming*>(op.work);
+  if (incoming == nullptr) return;
+  for (; !incoming->pieces.empty(); incoming->pieces.pop_front()) {
+    Packet* packet = incoming->pieces.front();
+    const ConstByteRange data(packet->payload(), packet->header()->payload_bytes);
+    if (op.sink.deliver != nullptr) {
+      op.sink.deliver(op.sink.context, incoming->delivered_bytes, data);
+    } else {
+      incoming->cursor.copy_in(data.data(), data.size());
+    }
+    incoming->delivered_bytes += data.size();
+    packets_.give_back(packet);
+  }
+  if (incoming->delivered_bytes == op.bytes) finish_incoming(incoming, true);
+}
+
+void OfiCarrier::finish_incoming(Incoming* incoming, bool is_ok) {
+  RecvOp& op = *incoming->op;
+  for (; !incoming->pieces.empty(); incoming->pieces.pop_front())
+    packets_.give_back(incoming->pieces.front());
+  op.work = nullptr;
+  incoming_.give_back(incoming);
+  lane_->on_fetched(op, is_ok);
+}
+
+bool OfiCarrier::cancel(RecvOp& op) {
+  auto* incoming = static_cast<Incoming*>(op.work);
+  if (incoming == nullptr) return true;
+  for (; !incoming->pieces.empty(); incoming->pieces.pop_front())
+    packets_.give_back(incoming->pieces.front());
+  op.work = nullptr;
+  incoming_.give_back(incoming);
+  return true;
+}
+
+void OfiCarrier::on_notice(const Packet* packet) {
+  Notice notice;
+  const std::size_t bytes = packet->header()->payload_bytes;
+  if (bytes < sizeof(notice)) return;
+  std::memcpy(&notice, packet->payload(), sizeof(notice));
+  const std::optional<Notice> answer = lane_->take_notice(notice);
+  if (!answer) return;
+  Link* link = lane_->find_peer(notice.sender).link();
+  if (link != nullptr) {
+    notify(*link, *answer);
+    return;
+  }
+  // We have never talked to it.
+  const std::span<const std::byte> address(packet->payload() + sizeof(notice), bytes - sizeof(notice));
+  Connection& connection = connect_to(address, nullptr);
+  Packet* farewell = make_notice(*answer);
+  if (farewell != nullptr && connection.address != FI_ADDR_NOTAVAIL) post_or_wait(connection, farewell);
+}
+
+}  // namespace tutti::ofi
