@@ -10,9 +10,9 @@
 #include <cstring>
 
 #include "backends/native/native_backend.hpp"
+#include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/group/cache_limits.hpp"
-#include "runtime/group/fork_guard.hpp"
 #include "runtime/group/work_access.hpp"
 #include "runtime/scheduler/fingerprint.hpp"
 

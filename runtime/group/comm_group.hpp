@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backends/backend.hpp"
-#include "runtime/group/fork_guard.hpp"
+#include "runtime/base/fork_guard.hpp"
 #include "runtime/group/world.hpp"
 #include "tutti/tutti.hpp"
 

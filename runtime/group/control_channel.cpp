@@ -10,7 +10,7 @@
 
 #include <utility>
 
-#include "runtime/group/fork_guard.hpp"
+#include "runtime/base/fork_guard.hpp"
 
 namespace tutti {
 namespace {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "runtime/base/tcp_socket.hpp"
 #include "runtime/group/handshake.hpp"
 
 namespace tutti {

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "runtime/group/fork_guard.hpp"
+#include "runtime/base/fork_guard.hpp"
 
 namespace tutti {
 namespace {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/base/tcp_socket.hpp"
 #include "runtime/group/handshake.hpp"
 
 namespace tutti {

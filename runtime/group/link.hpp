@@ -2,11 +2,10 @@
 // state.
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <vector>
 
-#include "runtime/base/network.hpp"
+#include "runtime/base/status.hpp"
 #include "runtime/group/control_frame.hpp"
 
 namespace tutti {
@@ -50,18 +49,5 @@ Result<int> listen_at(const std::string& name);
 Result<int> try_connect(const std::string& name);
 // Is the process at the other end of the same user?
 bool is_same_user(int fd, int* pid);
-
-// A listening TCP socket of this address (port 0: any), non-blocking and closed on exec; a wildcard IPv6
-// address listens for IPv4, too. Errors: resource_exhausted when the port is taken, internal with the
-// system's reason.
-Result<int> listen_at(const SocketAddress& address);
-// A TCP socket that is being connected; it becomes writable when that has ended. Errors: unsupported with the
-// system's reason (no route).
-Result<int> start_connect(const SocketAddress& address);
-// How a connection that was started has ended: 0, or an error number.
-int connect_error(int fd);
-// The kernel ends the connection when the other host has not answered for this long, also while there is
-// nothing to send.
-void limit_silence(int fd, std::chrono::milliseconds silence);
 
 }  // namespace tutti

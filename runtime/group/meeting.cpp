@@ -13,6 +13,7 @@
 #include <mutex>
 #include <utility>
 
+#include "runtime/base/tcp_socket.hpp"
 #include "runtime/group/exchange.hpp"
 #include "runtime/group/link.hpp"
 

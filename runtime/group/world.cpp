@@ -10,8 +10,8 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/group/fork_guard.hpp"
 
 namespace tutti {
 namespace {

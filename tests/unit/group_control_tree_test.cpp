@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/tcp_socket.hpp"
 #include "runtime/group/control_channel.hpp"
 #include "runtime/group/link.hpp"
 #include "runtime/group/meeting.hpp"

@@ -1,5 +1,5 @@
 // Fork handlers. Knows no group.
-#include "runtime/group/fork_guard.hpp"
+#include "runtime/base/fork_guard.hpp"
 
 #include <pthread.h>
 #include <unistd.h>
