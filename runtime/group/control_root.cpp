@@ -41,11 +41,12 @@ void ControlRoot::admit(const MemberClaim& claim) {
 }
 
 std::vector<int> ControlRoot::absent_ranks() const {
-  std::vector<int> ranks;
+  std::vector<int> ranks, impatient;
   for (std::size_t rank = 0; rank < places_.size(); ++rank) {
-    if (places_[rank].presence == Presence::absent) ranks.push_back(static_cast<int>(rank));
+    if (places_[rank].presence != Presence::absent) continue;
+    (places_[rank].has_given_up ? impatient : ranks).push_back(static_cast<int>(rank));
   }
-  return ranks;
+  return ranks.empty() ? impatient : ranks;
 }
 
 void ControlRoot::on_gone(int rank, bool is_dead, const std::string& text) {
@@ -56,6 +57,7 @@ void ControlRoot::on_gone(int rank, bool is_dead, const std::string& text) {
   if (!was_complete_) {  // it gave up waiting or crashed; another process may take its place until the
                          // deadline
     place.presence = Presence::absent;
+    place.has_given_up = !is_dead;
     return;
   }
   place.presence = is_dead ? Presence::dead : Presence::departed;

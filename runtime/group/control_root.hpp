@@ -31,10 +31,11 @@ class ControlRoot {
   Status check(const MemberClaim& claim) const;
   void admit(const MemberClaim& claim);
   bool is_complete() const { return present_count_ == places_.size(); }
+  // Not those who came and gave up waiting, unless nobody else is missing.
   std::vector<int> absent_ranks() const;
 
-  // Before all have arrived the place becomes free again; afterwards the death is told to all, as `text`
-  // says.
+  // Before all have arrived the place becomes free again, and who is not dead has given up waiting;
+  // afterwards the death is told to all, as `text` says.
   void on_gone(int rank, bool is_dead, const std::string& text);
   void on_gather(const EntriesPayload& payload);
   void on_who(int source, std::uint64_t number);
@@ -44,6 +45,7 @@ class ControlRoot {
   enum class Presence : std::uint8_t { absent, present, departed, dead };
   struct Place {
     Presence presence = Presence::absent;
+    bool has_given_up = false;
     std::string who;    // "pid 12 on node1"
     std::string cause;  // of death
   };

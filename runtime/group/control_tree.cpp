@@ -199,12 +199,12 @@ void ControlTree::say_goodbye() {
     for (auto& [number, batch] : batches_) batch.until = {};
     pass_batches_up();
     guests_.send_to_all(Frame{FrameType::goodbye, options_.rank, 0, {}});
-    if (!root_ && !is_orphan()) uplink_->link().send(Frame{FrameType::goodbye, options_.rank, 0, {}});
   }
+  if (!root_ && !is_orphan()) uplink_->link().send(Frame{FrameType::goodbye, options_.rank, 0, {}});
   guests_.finish(until);
   if (root_) return;
   Link& link = uplink_->link();
-  while (is_ready_ && link.is_open() && link.flush() && link.has_output() && Clock::now() < until) {
+  while (link.is_open() && link.flush() && link.has_output() && Clock::now() < until) {
     pollfd writable{link.fd(), POLLOUT, 0};
     ::poll(&writable, 1, 100);
   }

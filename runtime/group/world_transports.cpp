@@ -42,7 +42,8 @@ Status WorldState::open_transports() {
   report_transports();
   Engine::Options options;
   options.waiting = settings_.wait_policy(rank_count_here_, cpu_count_);
-  // Several bells cannot be slept on at once, so a sleep may miss one: never for longer than the wait before it.
+  // Several bells cannot be slept on at once, so a sleep may miss one: never for longer than the wait before
+  // it.
   if (transports_.size() > 1) options.waiting.first_sleep = kShortSleep;
   options.on_stall = [this](const Stall& stall) { on_stall(stall); };
   engine_ = std::make_unique<Engine>(std::move(transports_), std::move(options));

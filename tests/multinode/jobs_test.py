@@ -189,7 +189,7 @@ def many(bed, program):
 
 def main():
     part, program = sys.argv[1], os.path.abspath(sys.argv[2])
-    name, _, nodes = part.rpartition("_") if part[-1].isdigit() else (part, "", "")
+    name, nodes = re.fullmatch(r"(\w+?)(?:_(\d+))?", part).groups()
     reason = testbed.why_unavailable()
     if reason:
         print("skipped: " + reason)
