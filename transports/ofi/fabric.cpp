@@ -195,17 +195,17 @@ Status Fabric::add_memory(ByteRange memory, void** descriptor) {
   const std::uint64_t key = memory_.size() + 1;
   int result =
       fi_mr_reg(domain_, memory.data(), memory.size(), FI_SEND | FI_RECV, 0, key, 0, &region, nullptr);
-  if (result == 0 && (info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) {
-    result = fi_mr_bind(region, &endpoint_->fid, 0);
-    if (result == 0) result = fi_mr_enable(region);
+  if (result == 0 && region != nullptr) {
+    memory_.push_back(region);
+    if ((info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) {
+      result = fi_mr_bind(region, &endpoint_->fid, 0);
+      if (result == 0) result = fi_mr_enable(region);
+    }
+    *descriptor = fi_mr_desc(region);
   }
-  if (region != nullptr) memory_.push_back(region);
-  if (result != 0) {
-    return Status(StatusCode::resource_exhausted,
-                  fmt::format("{} cannot register memory: {}", provider(), fi_strerror(-result)));
-  }
-  *descriptor = fi_mr_desc(region);
-  return {};
+  if (result == 0) return {};
+  return Status(StatusCode::resource_exhausted,
+                fmt::format("{} cannot register memory: {}", provider(), fi_strerror(-result)));
 }
 
 }  // namespace tutti::ofi
