@@ -152,6 +152,29 @@ TEST_CASE("every module that was built is found from the build folder, and only 
   }
 }
 
+TEST_CASE("TCP uses the interface that the settings name, unless the library was told another") {
+  const std::array<const char*, 2> own_variables{"UCX_NET_DEVICES", "FI_TCP_IFACE"};
+  for (const TransportEntry& entry : transport_entries()) {
+    if (!entry.is_module || !make_transport(entry.name, {})) continue;
+    INFO(entry.name);
+    for (const char* variable : own_variables) ::unsetenv(variable);
+    TransportSettings settings;
+    settings.interface = "lo";
+    const auto made = make_transport(entry.name, settings);
+    REQUIRE(made.status().message() == "");
+    CHECK_THAT((*made)->caps().detail, Contains(entry.name == "ucx" ? "tcp/lo" : "on lo"));
+    CHECK_THAT((*made)->caps().detail, !Contains("tcp/e") && !Contains("on e"));
+    settings.interface = "absent0";
+    const auto absent = make_transport(entry.name, settings);
+    REQUIRE_FALSE(absent);
+    CHECK(absent.status().code() == StatusCode::unsupported);
+    CHECK_THAT(absent.status().message(), Contains("absent0"));
+    for (const char* variable : own_variables) ::setenv(variable, "lo", 1);
+    CHECK(make_transport(entry.name, settings).status().message() == "");
+    for (const char* variable : own_variables) ::unsetenv(variable);
+  }
+}
+
 TEST_CASE(
     "a module is told the settings, and what it logs is a line of the host's log, at the host's level") {
   const auto maker = load_transport_module("echo", std::vector<std::string>{MODULES});

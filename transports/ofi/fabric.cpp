@@ -2,10 +2,12 @@
 #include "transports/ofi/fabric.hpp"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -36,22 +38,31 @@ bool is_over_tcp(std::string_view provider) {
   return provider.starts_with("tcp") || provider == "net" || provider.starts_with("sockets");
 }
 
-bool is_ip(const fi_info& info) {
-  return info.addr_format == FI_SOCKADDR_IN || info.addr_format == FI_SOCKADDR_IN6;
+// Has the user said which interface the providers over TCP are to use? Then that is how it is.
+bool has_user_interface() {
+  const auto is_set = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr && *value != '\0';
+  };
+  return is_set("FI_TCP_IFACE") || is_set("FI_NET_IFACE") || is_set("FI_SOCKETS_IFACE");
 }
 
-// Of what a provider offers, the first on the interface, IPv4 before IPv6: all ranks must have the same kind
-// of address. Takes what it chooses out of the list.
+// The less the better. All ranks must have the same kind of address, so IPv4 comes first; one that is valid
+// on its link only is the last resort.
+int rank_of(const fi_info& info) {
+  if (info.addr_format != FI_SOCKADDR_IN6 || info.src_addr == nullptr) return 0;
+  sockaddr_in6 address{};
+  std::memcpy(&address, info.src_addr, std::min(info.src_addrlen, sizeof(address)));
+  return IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr) ? 2 : 1;
+}
+
+// Of what a provider offers, the best on the interface; a copy.
 fi_info* choose(const fi_info* list, const std::string& interface) {
   const fi_info* best = nullptr;
   for (const fi_info* info = list; info != nullptr; info = info->next) {
     const bool is_asked_for = interface.empty() || !is_over_tcp(info->fabric_attr->prov_name) ||
                               interface == info->domain_attr->name;
-    if (!is_asked_for) continue;
-    if (best == nullptr ||
-        (is_ip(*info) && best->addr_format == FI_SOCKADDR_IN6 && info->addr_format == FI_SOCKADDR_IN)) {
-      best = info;
-    }
+    if (is_asked_for && (best == nullptr || rank_of(*info) < rank_of(*best))) best = info;
   }
   return best == nullptr ? nullptr : fi_dupinfo(best);
 }
@@ -108,8 +119,9 @@ void close(fid* what) {
 }  // namespace
 
 Result<std::unique_ptr<Fabric>> Fabric::make(const FabricChoice& choice) {
-  Result<fi_info*> info = choice.provider.empty() ? find_any_provider(choice.interface)
-                                                  : find_provider(choice.provider, choice.interface);
+  const std::string interface = has_user_interface() ? "" : choice.interface;
+  Result<fi_info*> info =
+      choice.provider.empty() ? find_any_provider(interface) : find_provider(choice.provider, interface);
   if (!info) return info.status();
   std::unique_ptr<Fabric> fabric(new Fabric);
   const Status opened = fabric->open(*info);

@@ -45,6 +45,8 @@ ucs_log_func_rc_t on_message(const char*, unsigned, const char*, ucs_log_level_t
 
 bool has_user_signals() { return is_set("UCX_HANDLE_ERRORS") || is_set("UCX_ERROR_SIGNALS"); }
 
+bool has_user_devices() { return is_set("UCX_NET_DEVICES"); }
+
 std::mutex& library_mutex() {
   static std::mutex mutex;
   return mutex;

@@ -20,6 +20,9 @@ void take_over_messages();
 // Has the user said which signals UCX is to handle?
 bool has_user_signals();
 
+// Or which devices it is to use?
+bool has_user_devices();
+
 struct Version {
   std::uint32_t major = 0, minor = 0;
   std::string text;

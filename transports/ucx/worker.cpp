@@ -1,10 +1,12 @@
 // Making and ending a UCX worker. Knows no peer; see worker.hpp.
 #include "transports/ucx/worker.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "transports/ucx/library.hpp"
 
@@ -19,30 +21,71 @@ Status check(ucs_status_t status, const char* what) {
   return unsupported(std::string(what) + ": " + explain(status));
 }
 
+// `item`: the beginning of one in the list, or all of it and a comma.
+bool has_resource(const std::string& resources, const std::string& item) {
+  return (", " + resources + ",").find(", " + item) != std::string::npos;
+}
+
+// UCX has one list for the devices of all networks: those that are no TCP interface, by what
+// describe_resources() says, stay in it.
+std::string devices_with(const std::string& interface, std::string_view resources) {
+  std::string devices = interface;
+  while (!resources.empty()) {
+    const std::string_view item = resources.substr(0, resources.find(", "));
+    resources.remove_prefix(std::min(item.size() + 2, resources.size()));
+    const std::string_view device = item.substr(std::min(item.find('/') + 1, item.size()));
+    // "mlx5_0:1" has a port; memory and interfaces have none.
+    const bool is_adapter = device.find(':') != std::string_view::npos && !item.starts_with("tcp/");
+    if (!is_adapter || devices.find(device) != std::string::npos) continue;
+    devices.append(",").append(device);
+  }
+  return devices;
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Worker>> Worker::make() {
+Result<std::unique_ptr<Worker>> Worker::make(const std::string& interface) {
   take_over_messages();
   static_cast<void>(explain(UCS_OK));  // forgets what earlier attempts said
   std::unique_ptr<Worker> worker(new Worker);
   Status started;
   {
     const std::lock_guard lock(library_mutex());
-    started = worker->start();
+    started = worker->start(interface);
   }
   if (!started) return started;
   return worker;
 }
 
-Status Worker::start() {
+// Empty devices: those that UCX's own variables leave.
+Status Worker::make_context(const std::string& devices) {
   ucp_config_t* config = nullptr;
   TUTTI_RETURN_IF_ERROR(check(ucp_config_read(nullptr, nullptr, &config), "UCX's configuration"));
-  ucp_params_t params{};
-  params.field_mask = UCP_PARAM_FIELD_FEATURES;
-  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
-  const Status made = check(ucp_init(&params, config, &context_), "no UCX context");
+  Status made;
+  if (!devices.empty()) {
+    made = check(ucp_config_modify(config, "NET_DEVICES", devices.c_str()), "UCX's network devices");
+  }
+  if (made) {
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES;
+    params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+    made = check(ucp_init(&params, config, &context_), "no UCX context");
+  }
   ucp_config_release(config);
-  TUTTI_RETURN_IF_ERROR(made);
+  return made;
+}
+
+Status Worker::start(const std::string& interface) {
+  TUTTI_RETURN_IF_ERROR(make_context({}));
+  const std::string resources = interface.empty() || has_user_devices() ? "" : describe_resources();
+  if (has_resource(resources, "tcp/")) {
+    // Of a device that is not there UCX would only warn.
+    if (!has_resource(resources, "tcp/" + interface + ",")) {
+      return unsupported("no TCP on the interface " + interface + ", only " + resources);
+    }
+    ucp_cleanup(std::exchange(context_, nullptr));
+    TUTTI_RETURN_IF_ERROR(make_context(devices_with(interface, resources)));
+  }
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT;
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // the owner of a lane may change, one at a time

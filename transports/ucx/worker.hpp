@@ -16,8 +16,9 @@ namespace tutti::ucx {
 
 class Worker {
  public:
-  // Errors: unsupported with UCX's own reason.
-  static Result<std::unique_ptr<Worker>> make();
+  // `interface`: the network interface that TCP must use, among whatever other networks there are; empty: UCX
+  // decides. Errors: unsupported with UCX's own reason.
+  static Result<std::unique_ptr<Worker>> make(const std::string& interface);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -41,7 +42,8 @@ class Worker {
 
  private:
   Worker() = default;
-  Status start();
+  Status start(const std::string& interface);
+  Status make_context(const std::string& devices);
 
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
