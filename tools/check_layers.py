@@ -47,6 +47,7 @@ ALLOWED = [
     ("transports/inproc/**", ["runtime/base/**", "transports/*", "transports/memory/**"]),
     ("transports/shm/**", ["runtime/base/**", "transports/*", "transports/memory/**"]),
     # What message transports share: matching, completing and closing over somebody else's library.
+    ("transports/tcp/**", ["runtime/base/**", "transports/*", "transports/message/**"]),
     ("transports/ucx/**", ["runtime/base/**", "transports/*", "transports/message/**"]),
     ("transports/ofi/**", ["runtime/base/**", "transports/*", "transports/message/**"]),
     ("transports/*/**", ["runtime/base/**", "transports/*"]),

@@ -12,6 +12,9 @@
 #if TUTTI_HAVE_TRANSPORT_SHM
 #include "transports/shm/plugin.hpp"
 #endif
+#if TUTTI_HAVE_TRANSPORT_TCP
+#include "transports/tcp/plugin.hpp"
+#endif
 
 namespace tutti {
 namespace {
@@ -19,8 +22,9 @@ namespace {
 constexpr std::array kEntries = {
     TransportEntry{"shm", TUTTI_REASON_TRANSPORT_SHM},
     TransportEntry{"inproc", TUTTI_REASON_TRANSPORT_INPROC},
-    TransportEntry{"ucx", TUTTI_REASON_TRANSPORT_UCX, true},
-    TransportEntry{"ofi", TUTTI_REASON_TRANSPORT_OFI, true},
+    TransportEntry{"tcp", TUTTI_REASON_TRANSPORT_TCP, true},
+    TransportEntry{"ucx", TUTTI_REASON_TRANSPORT_UCX, true, true},
+    TransportEntry{"ofi", TUTTI_REASON_TRANSPORT_OFI, true, true},
 };
 
 // Ranks that are threads of this process find each other here, whichever world they belong to.
@@ -49,6 +53,9 @@ Result<std::unique_ptr<Transport>> make_transport(std::string_view name, const T
   if (name == "inproc") return make_inproc_transport(process_fabric(), settings.memory);
 #if TUTTI_HAVE_TRANSPORT_SHM
   if (name == "shm") return make_shm_transport({settings.memory, settings.node_id, process_fabric()});
+#endif
+#if TUTTI_HAVE_TRANSPORT_TCP
+  if (name == "tcp") return make_tcp_transport(settings);
 #endif
   return invalid_argument(fmt::format("there is no transport '{}'; known are {}", name, known));
 }

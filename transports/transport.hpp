@@ -1,7 +1,7 @@
 // The transport seam: who moves bytes between ranks. Knows no collective, group, dtype or algorithm.
 //
 // Two families implement it. *Memory* transports (inproc, shm) reach the peer's memory and expose windows
-// onto it; *message* transports (ucx, ofi) post. Everything below holds for both and is checked by the
+// onto it; *message* transports (tcp, ucx, ofi) post. Everything below holds for both and is checked by the
 // conformance suite, also through a decorator that delays, answers `again` and kills peers. A capability that
 // is claimed must work; one that is not is refused with StatusCode::unsupported.
 //

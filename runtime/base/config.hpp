@@ -65,7 +65,7 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_SPIN", VariableType::integer, "auto", "auto",
      "polls before a waiting thread yields; auto is 0 when ranks outnumber the CPUs"},
     {"TUTTI_TRANSPORTS", VariableType::text, "auto", "auto",
-     "transports to consider, in order of preference: shm,inproc,ucx,ofi"},
+     "transports to consider, in order of preference: shm,inproc,tcp,ucx,ofi"},
     {"TUTTI_OFI_PROVIDER", VariableType::text, "auto", "auto",
      "libfabric's provider for the transport ofi, as fi_info writes it: tcp;ofi_rxm"},
     {"TUTTI_IFACE", VariableType::text, "", "",

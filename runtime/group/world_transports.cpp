@@ -13,11 +13,11 @@ namespace {
 
 constexpr std::chrono::microseconds kShortSleep{100};
 
-// Between nodes, in order of preference: every transport that is loaded when it is asked for.
+// Between nodes, in order of preference: every transport that connects them.
 std::vector<std::string> network_transports() {
   std::vector<std::string> names;
   for (const TransportEntry& entry : transport_entries()) {
-    if (entry.is_module) names.emplace_back(entry.name);
+    if (entry.connects_nodes) names.emplace_back(entry.name);
   }
   return names;
 }

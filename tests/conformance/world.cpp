@@ -57,8 +57,8 @@ Setup setup_from_environment() {
   if (transport == "shm") {
     setup.kind = suffix == std::string::npos ? Kind::shm_threads : Kind::shm_processes;
   } else if (transport != "inproc") {
-    setup.kind = suffix == std::string::npos ? Kind::module_threads : Kind::module_processes;
-    setup.module = transport;
+    setup.kind = suffix == std::string::npos ? Kind::message_threads : Kind::message_processes;
+    setup.name = transport;
   }
   const char* faulty = std::getenv("TUTTI_TEST_FAULTY");
   setup.is_faulty = faulty != nullptr && std::string(faulty) == "1";
@@ -179,7 +179,7 @@ void Rank::sleep_once() {
 
 namespace {
 
-bool has_processes(Kind kind) { return kind == Kind::shm_processes || kind == Kind::module_processes; }
+bool has_processes(Kind kind) { return kind == Kind::shm_processes || kind == Kind::message_processes; }
 
 Result<std::unique_ptr<Transport>> make(const Setup& setup, const std::shared_ptr<InprocFabric>& fabric) {
   switch (setup.kind) {
@@ -197,9 +197,12 @@ Result<std::unique_ptr<Transport>> make(const Setup& setup, const std::shared_pt
       break;
 #endif
     }
-    case Kind::module_threads:
-    case Kind::module_processes:
-      return make_transport(setup.module, {});
+    case Kind::message_threads:
+    case Kind::message_processes: {
+      TransportSettings settings;
+      if (setup.name == "tcp") settings.interface = "lo";  // libraries are told by their own variables
+      return make_transport(setup.name, settings);
+    }
   }
   return Status(StatusCode::internal, "this build has no such transport");
 }

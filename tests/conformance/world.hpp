@@ -14,14 +14,14 @@
 
 namespace tutti::test {
 
-enum class Kind { inproc, shm_threads, shm_processes, module_threads, module_processes };
+enum class Kind { inproc, shm_threads, shm_processes, message_threads, message_processes };
 
 // What this run of the suite is about, from the environment: TUTTI_TEST_TRANSPORT is inproc, shm,
-// shm_processes, or the name of a module, with or without _processes; TUTTI_TEST_FAULTY=1 puts
+// shm_processes, or the name of a message transport, with or without _processes; TUTTI_TEST_FAULTY=1 puts
 // FaultyTransport in between.
 struct Setup {
   Kind kind = Kind::inproc;
-  std::string module;  // name of the transport
+  std::string name;  // of a message transport
   bool is_faulty = false;
   MemoryOptions options;
   std::string node_id;

@@ -31,7 +31,8 @@ struct Arrival {
   std::uint64_t bytes = 0;
   std::uint64_t word = 0;
   std::uint64_t sequence = 0;
-  bool is_remote = false;  // its bytes are still at the sender
+  bool is_remote = false;  // its bytes are still at the sender,
+  bool is_coming = false;  // or on their way, which the sender's end does not stop
   bool is_lost = false;    // the sender has closed before they were fetched; `hold` was released
 };
 

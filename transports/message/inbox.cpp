@@ -12,7 +12,7 @@ void Inbox::add(std::uint64_t channel, const Arrival& arrival) {
   if (!c) c = std::make_unique<Channel>();
   Fifo<Arrival>& arrivals = c->arrivals;
   arrivals.push_back(arrival);
-  if (is_closed_by_peer_ && arrival.is_remote) {
+  if (is_closed_by_peer_ && arrival.is_remote && !arrival.is_coming) {
     release(arrival);
     arrivals[arrivals.count() - 1].is_lost = true;
   }
@@ -48,7 +48,7 @@ void Inbox::close_by_peer(std::uint64_t message_count) {
     if (!c) continue;
     for (std::size_t i = 0; i < c->arrivals.count(); ++i) {
       Arrival& arrival = c->arrivals[i];
-      if (!arrival.is_remote || arrival.is_lost) continue;
+      if (!arrival.is_remote || arrival.is_coming || arrival.is_lost) continue;
       release(arrival);
       arrival.is_lost = true;
     }

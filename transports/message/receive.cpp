@@ -55,7 +55,7 @@ void MessageEndpoint::begin(RecvOp& op, const Arrival& arrival) {
     op.word = arrival.word;
     op.bytes = arrival.bytes;
     release();
-  } else if (arrival.is_lost || (arrival.is_remote && inbox_.peer.is_gone())) {
+  } else if (arrival.is_lost || (arrival.is_remote && !arrival.is_coming && inbox_.peer.is_gone())) {
     op.state = RecvOp::State::failed;
     release();
   } else if (arrival.is_remote) {
