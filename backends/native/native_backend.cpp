@@ -1,7 +1,6 @@
 // Carrying out a call with the project's own schedules.
 #include "backends/native/native_backend.hpp"
 
-#include <algorithm>
 #include <array>
 #include <numeric>
 
@@ -19,21 +18,12 @@ namespace {
 
 enum PlanFlag : std::uint32_t { in_place_plan = 1, send_plan = 2, user_op_plan = 4 };
 
-// Lowering looks at all ranks' schedules at once; beyond so many ranks in one memory it takes too long for a
-// first call.
-constexpr std::uint32_t kMostLowered = 64;
-
 bool is_in_place(const Call& call) {
   // premul_sum first writes scaled inputs elsewhere, so its plan never reads the caller's output.
   return call.in_place && !(is_reducing(call.collective) && scales_before(call.op.op));
 }
 
 bool is_user_op(const Call& call) { return is_reducing(call.collective) && call.op.op == Op::user; }
-
-bool has_segment_pass(const AlgorithmRow& row) {
-  return std::any_of(row.params.begin(), row.params.end(),
-                     [](const ParamRow& param) { return param.is_pass; });
-}
 
 // Bytes of the full vector, as rules and benchmarks count them.
 std::uint64_t full_vector_bytes(const Call& call, std::uint32_t size) {
@@ -194,7 +184,7 @@ class NativeBackend final : public Backend {
   // step that others wait for: messages carry both.
   bool may_lower(const Call& call) const {
     return group_.shares_memory() && call.counts.empty() && !is_user_op(call) &&
-           group_.size() <= kMostLowered;
+           group_.size() <= kMostLoweredRanks;
   }
 
   bool is_bulk(const Call& call, std::size_t vector_bytes, const LoweredPlan& plan) const {

@@ -888,6 +888,11 @@ std::string_view default_rules(Collective collective, Reach reach) {
 
 std::string_view to_string(Reach reach) { return reach == Reach::node ? "on one node" : "across nodes"; }
 
+bool has_segment_pass(const AlgorithmRow& row) {
+  return std::any_of(row.params.begin(), row.params.end(),
+                     [](const ParamRow& param) { return param.is_pass; });
+}
+
 AlgorithmParams default_params(const AlgorithmRow& row) {
   AlgorithmParams params;
   for (const ParamRow& param : row.params) params.*param.field = param.default_value;

@@ -90,6 +90,8 @@ bool may_run(const AlgorithmRow& row, std::uint32_t p, bool is_commutative, bool
 // The row's claim, of whichever kind it is; the row is legal there.
 Claim claim_of(const AlgorithmRow& row, std::uint32_t p, const AlgorithmParams& params,
                const Hierarchy* hierarchy);
+// Has the row a parameter that a pass over the finished schedule carries out (schedule/passes/segment.hpp)?
+bool has_segment_pass(const AlgorithmRow& row);
 // The row's parameters at their defaults.
 AlgorithmParams default_params(const AlgorithmRow& row);
 

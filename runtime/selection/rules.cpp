@@ -243,4 +243,50 @@ const RuleItem* match(const RuleList& rules, std::uint64_t bytes, std::uint32_t 
   return found == rules.end() ? nullptr : &*found;
 }
 
+namespace {
+
+std::string size_text(std::uint64_t n) {
+  if (n == 0) return "0";
+  if (n % (1ULL << 30U) == 0) return fmt::format("{}g", n >> 30U);
+  if (n % (1ULL << 20U) == 0) return fmt::format("{}m", n >> 20U);
+  return n % 1024 == 0 ? fmt::format("{}k", n >> 10U) : fmt::format("{}", n);
+}
+
+template <class Number, class Text>
+std::string range_text(Number low, Number high, const Text& text) {
+  if (low == high) return text(low);
+  const bool is_open = high == std::numeric_limits<Number>::max();
+  // A range without an end needs its start; one from 0 does not.
+  return fmt::format("{}-{}", low == 0 && !is_open ? "" : text(low), is_open ? "" : text(high));
+}
+
+}  // namespace
+
+std::string to_text(const AlgorithmRow& row, const AlgorithmParams& params, std::uint64_t segment_bytes) {
+  std::string list;
+  const auto add = [&](std::string_view name, const std::string& value) {
+    list += fmt::format("{}{}={}", list.empty() ? "" : ",", name, value);
+  };
+  for (const ParamRow& param : row.params) {
+    const bool is_by_size = segment_bytes != 0 && param.name == "segments";
+    if (is_by_size) add("segment", size_text(segment_bytes));
+    if (!is_by_size && params.*(param.field) != param.default_value)
+      add(param.name, fmt::format("{}", params.*(param.field)));
+  }
+  return list.empty() ? std::string(row.name) : fmt::format("{}({})", row.name, list);
+}
+
+std::string to_text(const RuleItem& item) {
+  std::string text = item.row == nullptr ? "auto" : to_text(*item.row, item.params, item.segment_bytes);
+  for (const RuleCondition& c : item.conditions) {
+    text += &c == item.conditions.data() ? ':' : ',';
+    text += range_text(c.min_bytes, c.max_bytes, size_text);
+    if (c.min_size != 0 || c.max_size != std::numeric_limits<std::uint32_t>::max()) {
+      text += '@';
+      text += range_text(c.min_size, c.max_size, [](std::uint32_t n) { return fmt::format("{}", n); });
+    }
+  }
+  return text;
+}
+
 }  // namespace tutti

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -48,5 +49,11 @@ Result<RuleItem> parse_argument(Collective collective, std::string_view text);
 // does, or null.
 bool match_item(const RuleItem& item, std::uint64_t bytes, std::uint32_t size);
 const RuleItem* match(const RuleList& rules, std::uint64_t bytes, std::uint32_t size);
+
+// The text of an item, with what differs from the row's defaults: "bruck(radix=4):-4k,1m-@8-16". Parsing it
+// gives the item again.
+std::string to_text(const RuleItem& item);
+// The algorithm with parameters alone.
+std::string to_text(const AlgorithmRow& row, const AlgorithmParams& params, std::uint64_t segment_bytes = 0);
 
 }  // namespace tutti

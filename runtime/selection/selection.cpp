@@ -102,7 +102,8 @@ const Selector::Source* Selector::find_source(const Question& question, std::siz
   return &defaults_[collective][static_cast<std::size_t>(question.reach)];
 }
 
-Result<Selection> Selector::choose(const Question& question, std::string_view argument) const {
+Result<Selection> Selector::choose(const Question& question, std::string_view argument,
+                                   std::vector<Consideration>* trail) const {
   Question q = question;
   if (!q.has_known_bytes) q.bytes = 0;  // nothing may depend on what ranks do not share
   if (!argument.empty()) {
@@ -116,24 +117,43 @@ Result<Selection> Selector::choose(const Question& question, std::string_view ar
       return s;
     }
   }
+  using Verdict = Consideration::Verdict;
+  Selection chosen;
   const std::size_t user_sources = sources_[static_cast<std::size_t>(q.collective)].size();
   for (std::size_t i = 0; i <= user_sources; ++i) {
     const Source& source = *find_source(q, i);
     const bool is_default = i == user_sources;
+    bool is_over = chosen.row != nullptr;  // nothing of this source can be chosen any more
     for (const RuleItem& item : source.rules) {
-      if (match_item(item, q.bytes, q.size)) {
-        if (item.row == nullptr) break;  // the automatic choice: ask the next source
+      const auto number = static_cast<std::uint32_t>(&item - source.rules.data()) + 1;
+      const auto note = [&](Verdict verdict) {
+        if (trail != nullptr) trail->push_back({source.name, number, &item, verdict});
+      };
+      if (is_over || !match_item(item, q.bytes, q.size)) {
+        note(is_over ? Verdict::late : Verdict::unmatched);
+      } else if (item.row == nullptr) {
+        note(Verdict::automatic);
+        is_over = true;
+      } else if (is_default && !may_run(*item.row, q)) {
         // Among the defaults many an item may be passed over, on every call: no text is made of it.
-        if (is_default && !may_run(*item.row, q)) continue;
-        if (Status legal = check(*item.row, q); !legal) return legal.with_context(source.name);
-        Selection s = select(item, q);
-        s.is_forced = !is_default;
-        s.source = source.name;
-        s.item = static_cast<std::uint32_t>(&item - source.rules.data()) + 1;
-        return s;
+        note(Verdict::illegal);
+      } else {
+        if (Status legal = check(*item.row, q); !legal) {
+          note(Verdict::illegal);
+          return legal.with_context(source.name);
+        }
+        note(Verdict::chosen);
+        chosen = select(item, q);
+        chosen.is_forced = !is_default;
+        chosen.source = source.name;
+        chosen.item = number;
+        is_over = true;
       }
+      if (is_over && trail == nullptr) break;
     }
+    if (chosen.row != nullptr && trail == nullptr) break;
   }
+  if (chosen.row != nullptr) return chosen;
   return unsupported(
       fmt::format("no algorithm for {} over {} ranks of {} bytes", to_string(q.collective), q.size, q.bytes));
 }

@@ -37,6 +37,21 @@ struct Selection {
   std::uint32_t item = 0;   // number of the rule's item that matched, from 1
 };
 
+// One rule item that a choice came by, for explanations.
+struct Consideration {
+  enum class Verdict : std::uint8_t {
+    unmatched,  // its sizes are others
+    automatic,  // leaves the choice to the next source
+    illegal,    // may not run here: passed over among the defaults, an error among the users' rules
+    chosen,
+    late,  // an earlier item was chosen, or left the choice to the next source
+  };
+  std::string_view source;
+  std::uint32_t number = 0;  // of the item in its source, from 1
+  const RuleItem* item = nullptr;
+  Verdict verdict = Verdict::unmatched;
+};
+
 // A rule string and where it came from.
 struct RuleText {
   Collective collective = Collective::allreduce;
@@ -52,8 +67,10 @@ class Selector {
 
   // The row to use. `argument` (may be empty) is a rule item without conditions that the caller passed for
   // this call. A row named by an argument or a user's rule is used or the choice fails with the reason; among
-  // the defaults the first legal item wins. Does not allocate unless it fails.
-  Result<Selection> choose(const Question& question, std::string_view argument = {}) const;
+  // the defaults the first legal item wins. Does not allocate unless it fails or `trail` is given, to which
+  // every item of every source is appended with what became of it (and nothing if an argument decides).
+  Result<Selection> choose(const Question& question, std::string_view argument = {},
+                           std::vector<Consideration>* trail = nullptr) const;
 
   // One canonical text of everything that influences choices, for the group's contract.
   std::string canonical() const;

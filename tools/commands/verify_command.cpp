@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "runtime/algorithms/prove.hpp"
+#include "runtime/schedule/passes/lower.hpp"
 #include "tools/commands/arguments.hpp"
 #include "tools/commands/commands.hpp"
 
@@ -18,7 +19,7 @@ namespace {
 
 constexpr std::uint32_t kAllRootsUpTo = 17;  // beyond, the first, the middle and the last rank stand for all
 
-constexpr std::uint32_t kMostLowered = 64, kAllRootsLowered = 17;
+constexpr std::uint32_t kAllRootsLowered = 17;
 
 struct Tally {
   std::uint64_t instances = 0;
@@ -93,7 +94,7 @@ void prove_row(const AlgorithmRow& row, std::uint32_t size, bool has_fault, Tall
       // Lowering looks at all ranks at once: one root of many is enough, as for all roots it is the same
       // walk.
       const bool is_lowered_too =
-          size <= kMostLowered && !instance.in_place && (size <= kAllRootsLowered || instance.root == 0);
+          size <= kMostLoweredRanks && !instance.in_place && (size <= kAllRootsLowered || instance.root == 0);
       if (status && is_lowered_too) status = prove_lowered(row, instance, *ranks);
       for (const Schedule& schedule : *ranks) tally.steps += schedule.steps.size();
     }

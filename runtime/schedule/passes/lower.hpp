@@ -2,6 +2,7 @@
 // ordered by publish and await. Knows no address and no cache line.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -9,6 +10,10 @@
 #include "runtime/schedule/schedule.hpp"
 
 namespace tutti {
+
+// Lowering looks at all ranks' schedules at once; beyond so many ranks in one memory it takes too long for a
+// first call, and those who run schedules do without.
+inline constexpr std::uint32_t kMostLoweredRanks = 64;
 
 // What of each other's memory ranks may touch.
 enum class Sharing : std::uint8_t {

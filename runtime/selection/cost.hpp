@@ -1,0 +1,103 @@
+// What a schedule costs: walks the schedules of all ranks in virtual time and says how long they take and on
+// what. Knows no algorithm, so that every row of the catalogue is priced with no formula of its own; knows no
+// transport, topology or clock: what a message costs is handed in. Integer arithmetic, in picoseconds.
+//
+// The model is LogGP per level, with one way in and one way out of a rank: a message takes its sender's way
+// out and its receiver's way in for `message_ps` and its bytes, and arrives `latency_ps` later. A message
+// starts when both sides are there (rendezvous, as everywhere in schedule.hpp). Additions and copies take the
+// rank's time and hold up the channel they are in. What the ranks of a node share (a network card, the
+// memory) serves one after the other.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/algorithms/catalog.hpp"
+#include "runtime/base/status.hpp"
+
+namespace tutti {
+
+// What the two ranks of a message have in common.
+enum class Level : std::uint8_t { cache, node, network };
+inline constexpr std::size_t kLevelCount = 3;
+std::string_view to_string(Level level);
+
+struct LinkCost {
+  std::uint64_t latency_ps = 0;  // from the sender's last byte on its way to the receiver's first
+  std::uint64_t message_ps = 0;  // what each message takes of the way out and of the way in
+  std::uint64_t kib_ps = 0;      // so many picoseconds per 1024 bytes, of both
+  // What 1024 bytes take of that which all ranks of a node share at this level; 0: nothing is shared.
+  std::uint64_t shared_kib_ps = 0;
+  bool operator==(const LinkCost&) const = default;
+};
+
+// A machine, as far as prices go.
+struct CostModel {
+  std::array<LinkCost, kLevelCount> links;
+  std::uint64_t call_ps = 0;        // once per call
+  std::uint64_t reduce_kib_ps = 0;  // to add 1024 bytes to others
+  std::uint64_t copy_kib_ps = 0;
+  const LinkCost& link(Level level) const { return links[static_cast<std::size_t>(level)]; }
+  LinkCost& link(Level level) { return links[static_cast<std::size_t>(level)]; }
+  bool operator==(const CostModel&) const = default;
+};
+
+// Where the ranks are: ranks with equal numbers share the node or the cache.
+struct Places {
+  std::vector<std::uint32_t> node, cache;  // by rank
+
+  std::uint32_t size() const { return static_cast<std::uint32_t>(node.size()); }
+  Level level(std::uint32_t a, std::uint32_t b) const {
+    return node[a] != node[b] ? Level::network : cache[a] != cache[b] ? Level::node : Level::cache;
+  }
+  // Is it one level between all of them?
+  bool is_uniform() const;
+};
+// `per_node` neighbours on each node, without caches in common.
+Places places_of(std::uint32_t size, std::uint32_t per_node);
+
+// What lies on the longest path through the schedules: all that a call waits for, one after the other.
+// total_ps is their sum by the model.
+struct PathCounts {
+  struct AtLevel {
+    std::uint64_t latencies = 0, messages = 0, bytes = 0, shared_bytes = 0;
+    bool operator==(const AtLevel&) const = default;
+  };
+  std::array<AtLevel, kLevelCount> levels;
+  std::uint64_t reduced_bytes = 0, copied_bytes = 0;
+  bool operator==(const PathCounts&) const = default;
+};
+
+struct Price {
+  std::uint64_t total_ps = 0;
+  std::uint64_t latency_ps = 0;  // of calls and messages, whatever their length
+  std::uint64_t bytes_ps = 0;    // moved and copied
+  std::uint64_t reduce_ps = 0;   // added
+  PathCounts path;
+};
+// The price of a path in another model; the path that is longest in that model may be another one.
+Price price_path(const PathCounts& path, const CostModel& model);
+
+// The schedules of all ranks, plain or lowered, for a full vector of that many bytes (see Question::bytes).
+// Errors: invalid_argument where messages do not match or the ranks wait for each other forever.
+Result<Price> price_schedules(std::span<const Schedule> ranks, std::uint64_t bytes, const Places& places,
+                              const CostModel& model);
+
+// One call of a row.
+struct PricedCall {
+  const AlgorithmRow* row = nullptr;
+  AlgorithmParams params;
+  std::uint64_t bytes = 0;               // of the full vector
+  const Hierarchy* hierarchy = nullptr;  // null: flat
+  bool is_lowered = false;               // through shared memory, in its staged form, rather than by messages
+};
+// Emits and walks what a call of the row runs. Where all ranks do the same but for a shift of ranks (a ring)
+// or an exclusive or (a butterfly), and all are equally far from each other, one rank's walk stands for all:
+// then the cost is that of one schedule, for any number of ranks. (A sample of ranks is compared.)
+// Errors: those of the row; unsupported where there are more than kMostWalkedSteps steps.
+Result<Price> price_call(const PricedCall& call, const Places& places, const CostModel& model);
+inline constexpr std::uint64_t kMostWalkedSteps = 1ULL << 22U;
+
+}  // namespace tutti
