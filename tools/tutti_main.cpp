@@ -21,6 +21,8 @@ constexpr Command kCommands[] = {
     {"info", tutti::tool::info_command,
      "what this build and machine have: transports, backends, algorithms, variables"},
     {"verify", tutti::tool::verify_command, "prove the algorithms' schedules for numbers of ranks"},
+    {"explain", tutti::tool::explain_command,
+     "say which algorithm a call runs and why, and what each would cost"},
     {"schedule", tutti::tool::schedule_command, "print the schedule of an algorithm"},
 };
 

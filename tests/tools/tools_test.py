@@ -62,7 +62,7 @@ def rows_of(path):
 def test_usage(_folder):
     expect_usage_error([])
     expect_usage_error(["nonsense"], "no command 'nonsense'")
-    for command in ("bench", "info", "verify", "schedule", "run"):
+    for command in ("bench", "info", "verify", "schedule", "explain", "run"):
         result = run(command, "--help")
         expect(result.returncode == 0 and len(result.stdout) > 100, f"{command} --help", result)
         expect(re.match(r"[A-Zu]\w+", result.stdout) is not None, f"{command} --help starts with what it does", result)
@@ -331,6 +331,51 @@ def test_info(_folder):
     numbers = json.loads(run("info", "--rules", "--json").stdout)
     expect(any(n["collective"] == "allreduce" and n["algorithm"] == "ring" for n in numbers), "info --rules")
     expect(all((n["collective"], n["algorithm"]) in names for n in numbers), "every number names an algorithm that exists")
+
+
+def test_explain(_folder):
+    def explained(*words, **environment):
+        result = run("explain", *words, "--json", **environment)
+        expect(result.returncode == 0, f"explain {words}", result)
+        return json.loads(result.stdout)
+
+    rows = {}
+    for row in json.loads(run("info", "--json").stdout)["algorithms"]:
+        rows.setdefault(row["collective"], set()).add(row["name"])
+    for collective in COLLECTIVES:
+        answer = explained(collective, "64k", "-n", 12, "--ppn", 3)
+        names = {c["algorithm"] for c in answer["candidates"]}
+        expect(names == rows[collective], f"every row of {collective} is a candidate: {names}")
+        chosen = [c for c in answer["candidates"] if c["chosen"]]
+        expect(len(chosen) == 1 and chosen[0]["algorithm"] == answer["algorithm"], f"one choice of {collective}: {chosen}")
+        for c in answer["candidates"]:
+            expect(c["reason"] and c["legal"] == (c["predicted_us"] is not None), f"{collective}: {c}")
+            if c["legal"]:
+                parts = c["latency_us"] + c["bytes_us"] + c["reduction_us"]
+                expect(abs(parts - c["predicted_us"]) < 1e-3, f"{collective}: the parts are the whole: {c}")
+    forced = explained("allreduce", "2m", "-n", 6, TUTTI_ADJUST_ALLREDUCE="census:-1m;ring(segments=4):1m-")
+    expect((forced["algorithm"], forced["source"], forced["item"]) == ("ring", "TUTTI_ADJUST_ALLREDUCE", 2), f"a user's rule: {forced}")
+    expect(forced["rule"] == "ring(segments=4):1m-", f"the rule's text: {forced['rule']}")
+    domains = explained("allreduce", "1m", "-n", 24, "--topology", "synthetic:pack:2 l3:1 core:12 pu:1")
+    if domains["domains"]:  # a build without hwloc has none
+        expect(domains["algorithm"] == "hierarchical", f"two sockets: {domains}")
+    expect_usage_error(["explain", "allreduce", "4q"], "4q")
+    expect_usage_error(["explain", "send_recv", "4"], "send_recv")
+    expect_usage_error(["explain", "allreduce", "4", "-n", 0], "-n")
+    expect_usage_error(["explain", "allreduce", "4", "--dtype", "f31"], "f31", "bf16")
+    expect_usage_error(["explain", "allreduce", "4", "--transport", "pigeon"], "pigeon", "shm")
+    expect_usage_error(["explain", "allreduce", "4", "--algorithm", "hierarchical"], "hierarchy")
+    expect_usage_error(["explain", "allreduce", "4", "--topology", "/no/such/file"], "/no/such/file")
+    expect_usage_error(["explain", "allreduce", "4"], "TUTTI_ADJUST_ALLREDUCE", "column 1", TUTTI_ADJUST_ALLREDUCE="rong")
+
+    # What is explained is what runs.
+    rules = "linear:-1k;circulant(segments=2)"
+    for size in ("512", "8k"):
+        ran = os.path.join(_folder, "ran" + size)
+        result = run("bench", "broadcast", "-b", size, "-e", size, "-n", 3, *QUICK, "--json", ran, TUTTI_ADJUST_BROADCAST=rules)
+        expect(result.returncode == 0, "bench with rules", result)
+        answer = explained("broadcast", size, "-n", 3, TUTTI_ADJUST_BROADCAST=rules)
+        expect(all(answer["algorithm"] in row["algorithm"] for row in rows_of(ran)), f"{rows_of(ran)} is not {answer['algorithm']}")
 
 
 def test_schedule(folder):

@@ -1,0 +1,244 @@
+// `tutti explain`: which algorithm a call runs, by which rule, and what every other one would cost. Knows no
+// rule and no price itself; starts nothing, so the machine may be one that nobody here owns.
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "runtime/group/settings.hpp"
+#include "runtime/schedule/passes/lower.hpp"
+#include "runtime/selection/explain.hpp"
+#include "tools/commands/arguments.hpp"
+#include "tools/commands/commands.hpp"
+#include "tools/commands/starting_model.hpp"
+
+namespace tutti::tool {
+namespace {
+
+using nlohmann::json;
+
+struct ExplainOptions {
+  std::string collective, bytes, dtype = "f32", transport, topology, algorithm;
+  std::uint32_t rank_count = 4, per_node = 0;
+  bool is_ordered = false, is_json = false;
+};
+
+constexpr std::uint32_t kMostRanks = 1U << 16U;
+
+// A question with what it points to.
+struct Case {
+  WorldSettings settings;
+  Question question;
+  Hierarchy hierarchy;
+  Setting setting;
+  StartingModel start;
+  Dtype dtype = Dtype::f32;
+};
+
+// "FILE" is short for "xml:FILE".
+std::string topology_text(const std::string& text) {
+  const bool is_named = text.rfind("xml:", 0) == 0 || text.rfind("synthetic:", 0) == 0;
+  return is_named ? text : "xml:" + text;
+}
+
+// What the ranks would tell each other of themselves; see WorldDomains.
+WorldDomains domains_of(const WorldSettings& settings, std::uint32_t rank_count, std::uint32_t per_node) {
+  WorldDomains domains;
+  domains.setting = settings.hierarchy;
+  std::vector<std::uint32_t> cpus;
+  for (const std::uint32_t pu : settings.topology.allowed_pus())
+    cpus.push_back(settings.topology.pus[pu].os_index);
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+    const std::uint32_t node = rank / per_node, on_node = std::min(per_node, rank_count - node * per_node);
+    domains.nodes.push_back(static_cast<int>(node));
+    domains.ranks.push_back(find_domains(settings.topology, cpus, rank % per_node, on_node));
+  }
+  return domains;
+}
+
+Result<Case> make_case(const ExplainOptions& options) {
+  Case made;
+  const auto collective = parse_collective(options.collective);
+  if (!collective || *collective == Collective::send_recv)
+    return select_rows(collective ? "send_recv" : options.collective, "").status();
+  const auto bytes = parse_size(options.bytes);
+  if (!bytes)
+    return invalid_argument(fmt::format("'{}': expected bytes such as 4096, 64k or 1m", options.bytes));
+  const auto dtype = parse_dtype(options.dtype);
+  if (!dtype)
+    return invalid_argument(
+        fmt::format("--dtype '{}': expected one of {}", options.dtype, joined(kDtypeNames, " ")));
+  made.dtype = *dtype;
+  const std::uint32_t p = options.rank_count;
+  if (p < 1 || p > kMostRanks) return invalid_argument(fmt::format("-n: expected 1 to {} ranks", kMostRanks));
+  const std::uint32_t per_node = options.per_node == 0 ? p : options.per_node;
+  const bool has_network = per_node < p;
+
+  Environment environment = Environment::of_process();
+  if (!options.topology.empty()) environment.set("TUTTI_TOPOLOGY", topology_text(options.topology));
+  auto settings = read_settings(environment);
+  if (!settings) return settings.status();
+  made.settings = *std::move(settings);
+  auto start = starting_model(environment, options.transport, has_network, *dtype);
+  if (!start) return start.status().with_context("--transport");
+  made.start = *std::move(start);
+
+  const WorldDomains domains = domains_of(made.settings, p, per_node);
+  TUTTI_RETURN_IF_ERROR(domains.check());
+  std::vector<int> world_ranks;
+  for (std::uint32_t rank = 0; rank < p; ++rank) world_ranks.push_back(static_cast<int>(rank));
+  made.hierarchy = domains.hierarchy_of(world_ranks);
+  made.question.collective = *collective;
+  made.question.bytes = *bytes;
+  made.question.size = p;
+  made.question.is_commutative = !options.is_ordered;
+  made.question.reach = domains.spans_nodes(world_ranks) ? Reach::network : Reach::node;
+
+  made.setting.places = places_of(p, per_node);
+  for (std::uint32_t rank = 0; rank < p; ++rank) {
+    if (domains.ranks[rank].cache != RankDomains::kSeveral)
+      made.setting.places.cache[rank] = p + static_cast<std::uint32_t>(domains.ranks[rank].cache);
+  }
+  made.setting.model = made.start.model;
+  made.setting.is_lowered =
+      !has_network && made.start.shares_memory && made.settings.uses_boards && p <= kMostLoweredRanks;
+  return made;
+}
+
+// Of many domains not every rank.
+std::string domains_text(const Hierarchy& hierarchy) {
+  if (hierarchy.is_flat()) return "none";
+  if (hierarchy.size() <= 32) return to_text(hierarchy);
+  const auto smallest = hierarchy.members(hierarchy.smallest_domain()).size();
+  return fmt::format("{} of {}{} ranks", hierarchy.domain_count(), hierarchy.is_even() ? "" : "at least ",
+                     smallest);
+}
+
+std::string time_text(std::uint64_t ps) {
+  const double us = static_cast<double>(ps) / 1e6;
+  return us < 10000 ? fmt::format("{:.2f}", us) : fmt::format("{:.0f}", us);
+}
+
+void print_text(const Case& asked, const Explanation& answer) {
+  const Question& q = asked.question;
+  const Candidate* chosen = nullptr;
+  for (const Candidate& c : answer.candidates) {
+    if (c.is_chosen) chosen = &c;
+  }
+  fmt::print("{} of {} bytes over {} ranks {}: {}\n", to_string(q.collective), q.bytes, q.size,
+             to_string(q.reach), to_text(*chosen->row, chosen->params));
+  fmt::print("  rule       {}\n", chosen->reason);
+  fmt::print("  domains    {}\n", domains_text(asked.hierarchy));
+  fmt::print("  carried    {}\n",
+             asked.setting.is_lowered ? "in memory that the ranks share (" + asked.start.node_transport + ")"
+             : q.reach == Reach::node
+                 ? "by messages (" + asked.start.node_transport + ")"
+                 : fmt::format("by messages ({}; between nodes {})", asked.start.node_transport,
+                               asked.start.network_transport));
+  fmt::print(
+      "  prices     in microseconds, from the transports' own figures: nobody has measured them here\n\n");
+  fmt::print("{:>12} {:>10} {:>10} {:>10}  {:<34} {}\n", "predicted", "latency", "bytes", "reduction",
+             "algorithm", "why not");
+  for (const Candidate& c : answer.candidates) {
+    std::string times = fmt::format("{:>12} {:>10} {:>10} {:>10}", "-", "", "", "");
+    if (c.price)
+      times = fmt::format("{:>12} {:>10} {:>10} {:>10}", time_text(c.price->total_ps),
+                          time_text(c.price->latency_ps), time_text(c.price->bytes_ps),
+                          time_text(c.price->reduce_ps));
+    fmt::print("{}  {:<34} {}\n", times, to_text(*c.row, c.params),
+               c.is_chosen ? "<- chosen" : (c.is_legal ? "" : "not legal: ") + c.reason);
+  }
+}
+
+json params_json(const Candidate& c) {
+  json params = json::object();
+  for (const ParamRow& param : c.row->params) params[std::string(param.name)] = c.params.*(param.field);
+  return params;
+}
+
+json to_json(const Case& asked, const Explanation& answer) {
+  const Question& q = asked.question;
+  json candidates = json::array();
+  for (const Candidate& c : answer.candidates) {
+    json entry = {{"algorithm", c.row->name}, {"params", params_json(c)}, {"legal", c.is_legal},
+                  {"chosen", c.is_chosen},    {"reason", c.reason},       {"predicted_us", nullptr}};
+    if (c.price) {
+      const auto us = [](std::uint64_t ps) { return static_cast<double>(ps) / 1e6; };
+      entry["predicted_us"] = us(c.price->total_ps);
+      entry["latency_us"] = us(c.price->latency_ps);
+      entry["bytes_us"] = us(c.price->bytes_ps);
+      entry["reduction_us"] = us(c.price->reduce_ps);
+    }
+    candidates.push_back(std::move(entry));
+  }
+  return {
+      {"collective", to_string(q.collective)},
+      {"bytes", q.bytes},
+      {"dtype", to_string(asked.dtype)},
+      {"ranks", q.size},
+      {"reach", to_string(q.reach)},
+      {"domains", asked.hierarchy.is_flat() ? 0U : asked.hierarchy.domain_count()},
+      {"lowered", asked.setting.is_lowered},
+      {"node_transport", asked.start.node_transport},
+      {"network_transport", q.reach == Reach::network ? json(asked.start.network_transport) : json(nullptr)},
+      {"algorithm", answer.chosen.row->name},
+      {"source", answer.chosen.source},
+      {"item", answer.chosen.item},
+      {"rule", answer.rule},
+      {"candidates", candidates}};
+}
+
+}  // namespace
+
+int explain_command(int argc, char** argv) {
+  ExplainOptions options;
+  CLI::App app(
+      "Says which algorithm a call runs and which rule says so, what every algorithm is predicted to take, "
+      "split\n"
+      "into latency, bytes and reduction, and why the others were not taken. Runs nothing: the ranks and the "
+      "machine\n"
+      "may be made up.",
+      "tutti explain");
+  app.footer(
+      "Examples:\n"
+      "  tutti explain allreduce 64k -n 8\n"
+      "  tutti explain allgather 1m -n 128 --ppn 8 --transport ucx\n"
+      "  tutti explain allreduce 1m -n 24 --topology 'synthetic:pack:2 l3:1 core:12 pu:1'\n"
+      "  TUTTI_ADJUST_ALLREDUCE='ring:1m-' tutti explain allreduce 4m -n 16 --json");
+  app.add_option("collective", options.collective, "allreduce, allgather, ... (`tutti info` lists them)");
+  app.add_option(
+      "bytes", options.bytes,
+      "of the full vector: 4096, 64k, 1m (allgather: of all ranks; alltoall: of one rank's buffer)");
+  app.add_option("-n,--ranks", options.rank_count, "number of ranks")->capture_default_str();
+  app.add_option("--ppn", options.per_node, "ranks on each node (default: all on one)");
+  app.add_option("--dtype", options.dtype, "what is added")->capture_default_str();
+  app.add_flag("--ordered", options.is_ordered, "the op is not commutative");
+  app.add_option("--transport", options.transport,
+                 "what carries messages: on one node between all ranks, on several between nodes");
+  app.add_option(
+      "--topology", options.topology,
+      "the machine: a file of lstopo, or synthetic:STRING (default: TUTTI_TOPOLOGY, else this one)");
+  app.add_option("--algorithm", options.algorithm, "the call's own argument, such as 'bruck(radix=4)'");
+  app.add_flag("--json", options.is_json, "the same for programs");
+  int status = 0;
+  if (!parse_arguments(app, argc, argv, &status)) return status;
+
+  if (options.collective.empty() || options.bytes.empty())
+    return usage_error("explain", invalid_argument("name a collective and the bytes of its full vector: "
+                                                   "tutti explain allreduce 64k -n 8"));
+  auto asked = make_case(options);
+  if (!asked) return usage_error("explain", asked.status());
+  asked->question.hierarchy = &asked->hierarchy;
+  const auto answer = explain(*asked->settings.selector, asked->question, options.algorithm, asked->setting);
+  if (!answer) return usage_error("explain", answer.status());
+  if (options.is_json) {
+    fmt::print("{}\n", to_json(*asked, *answer).dump(1));
+  } else {
+    print_text(*asked, *answer);
+  }
+  return 0;
+}
+
+}  // namespace tutti::tool

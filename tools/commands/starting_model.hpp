@@ -1,0 +1,26 @@
+// What messages and additions cost before anybody has measured: from what transports say of themselves.
+// Knows no schedule and no rule.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/base/config.hpp"
+#include "runtime/base/status.hpp"
+#include "runtime/base/types.hpp"
+#include "runtime/selection/cost.hpp"
+
+namespace tutti::tool {
+
+struct StartingModel {
+  CostModel model;
+  std::string node_transport, network_transport;  // whose numbers they are
+  bool shares_memory = false;                     // within a node
+};
+
+// `transport` (empty: automatic) carries everything in a group on one node, and what leaves a node in one on
+// several; memory carries the rest of those. Errors: those of make_transport.
+Result<StartingModel> starting_model(const Environment& environment, std::string_view transport,
+                                     bool has_network, Dtype dtype);
+
+}  // namespace tutti::tool
