@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -266,6 +267,15 @@ Result<SocketAddress> find_source_address(const SocketAddress& target) {
   if (!is_found)
     return unsupported(fmt::format("no route to {}: {}", target.host_text(), std::strerror(error)));
   return source.with_port(0);
+}
+
+bool has_fabric(const std::string& folder) {
+  for (const char* kind : {"infiniband", "cxi"}) {
+    std::error_code error;
+    const std::filesystem::directory_iterator adapters(folder + "/" + kind, error);
+    if (!error && adapters != std::filesystem::directory_iterator()) return true;
+  }
+  return false;
 }
 
 std::string find_interface_name(const std::vector<Interface>& all, const SocketAddress& address) {

@@ -59,6 +59,10 @@ Result<std::vector<Interface>> select_interfaces(const std::vector<Interface>& a
 // unsupported with the system's reason (no route).
 Result<SocketAddress> find_source_address(const SocketAddress& target);
 
+// Whether this machine has a network adapter of a kind that bypasses the kernel (InfiniBand, RoCE, Omni-Path,
+// EFA, Slingshot), as far as the kernel shows one in `folder`. Says nothing about where it leads.
+bool has_fabric(const std::string& folder = "/sys/class");
+
 // The name of the interface that has this address (ports do not matter); empty if none has.
 std::string find_interface_name(const std::vector<Interface>& all, const SocketAddress& address);
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "runtime/base/log.hpp"
+#include "runtime/base/network.hpp"
 #include "runtime/group/world.hpp"
 
 namespace tutti {
@@ -13,12 +14,14 @@ namespace {
 
 constexpr std::chrono::microseconds kShortSleep{100};
 
-// Between nodes, in order of preference: every transport that connects them.
-std::vector<std::string> network_transports() {
+// What connects nodes, in the order of the registry: our own sockets first. Libraries go before them where
+// there is a fabric that only they can use.
+std::vector<std::string> network_transports(bool prefers_libraries) {
   std::vector<std::string> names;
   for (const TransportEntry& entry : transport_entries()) {
     if (entry.connects_nodes) names.emplace_back(entry.name);
   }
+  if (prefers_libraries) std::rotate(names.begin(), names.begin() + 1, names.end());
   return names;
 }
 
@@ -53,7 +56,11 @@ Status WorldState::open_transports() {
 // The first network that connects everybody: one that is missing on some node only is no use on the others.
 Status WorldState::open_between_nodes() {
   std::string reasons;
-  for (const std::string& network : network_transports()) {
+  const auto fabrics = control().allgather(has_fabric() ? "1" : "0", Clock::now() + settings_.timeout);
+  if (!fabrics) return fabrics.status();
+  const bool is_fabric =
+      std::all_of(fabrics->begin(), fabrics->end(), [](const auto& text) { return text == "1"; });
+  for (const std::string& network : network_transports(is_fabric)) {
     const Status verdict = agree_on(open_transports({"shm", network}));
     if (verdict) {
       // Somebody expects the faster network: what is used instead, and why, is said without being asked for.

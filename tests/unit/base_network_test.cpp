@@ -1,5 +1,9 @@
 // Addresses as text, and which interfaces a setting leaves.
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
 
 #include <string>
 #include <vector>
@@ -88,6 +92,18 @@ TEST_CASE("a setting that fits nothing lists what there is") {
   for (const char* setting : {"10.0.0.0/33", "10.0.0/x", "/8", "fd00::/129"}) {
     CHECK_THAT(names_of(select_interfaces(node(), setting)), Contains("is not a network"));
   }
+}
+
+TEST_CASE("an adapter of a fabric is one that the kernel shows") {
+  std::string folder = "/tmp/tutti-fabric-XXXXXX";
+  REQUIRE(::mkdtemp(folder.data()) != nullptr);
+  CHECK_FALSE(has_fabric(folder));
+  CHECK(::mkdir((folder + "/infiniband").c_str(), 0700) == 0);
+  CHECK_FALSE(has_fabric(folder));
+  CHECK(::mkdir((folder + "/infiniband/mlx5_0").c_str(), 0700) == 0);
+  CHECK(has_fabric(folder));
+  for (const char* name : {"/infiniband/mlx5_0", "/infiniband", ""})
+    CHECK(::rmdir((folder + name).c_str()) == 0);
 }
 
 TEST_CASE("this machine has a loopback interface, and the kernel would use it to reach itself") {
