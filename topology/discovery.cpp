@@ -3,7 +3,6 @@
 #include "topology/discovery.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,31 +13,14 @@
 #include <fstream>
 #include <optional>
 
+#include "topology/affinity.hpp"
+#include "topology/cgroup.hpp"
+
 namespace tutti {
 namespace {
 
 // A typing mistake must not make hwloc build a machine of millions of PUs: it would do so for minutes.
 constexpr std::uint64_t kMaxSyntheticPus = 1U << 14U;
-
-// The CPUs that the calling thread may run on; empty if the system does not tell.
-std::vector<std::uint32_t> affinity_of_this_thread() {
-  std::vector<std::uint32_t> cpus;
-  // The kernel refuses a set that is smaller than its own.
-  for (std::size_t count = 1024; count <= kMaxPus; count *= 2) {
-    cpu_set_t* set = CPU_ALLOC(count);
-    if (set == nullptr) return {};
-    const std::size_t bytes = CPU_ALLOC_SIZE(count);
-    CPU_ZERO_S(bytes, set);
-    const bool is_known = ::sched_getaffinity(0, bytes, set) == 0;
-    const int error = errno;
-    for (std::size_t cpu = 0; is_known && cpu < count; ++cpu) {
-      if (CPU_ISSET_S(cpu, bytes, set)) cpus.push_back(static_cast<std::uint32_t>(cpu));
-    }
-    CPU_FREE(set);
-    if (is_known || error != EINVAL) break;
-  }
-  return cpus;
-}
 
 std::uint64_t system_value(int name) {
   const long value = ::sysconf(name);
@@ -103,30 +85,50 @@ Status check_xml(std::string_view text) {
 
 void restrict_to(const std::vector<std::uint32_t>& cpus, Topology* topology) {
   if (cpus.empty()) return;
-  for (Pu& pu : topology->pus)
-    pu.is_allowed = pu.is_allowed && std::binary_search(cpus.begin(), cpus.end(), pu.os_index);
+  for (Pu& pu : topology->pus) {
+    const bool is_ours = std::binary_search(cpus.begin(), cpus.end(), pu.os_index);
+    topology->is_bound = topology->is_bound || (pu.is_allowed && !is_ours);
+    pu.is_allowed = pu.is_allowed && is_ours;
+  }
+}
+
+// What this process may use of its own machine.
+void add_limits(Topology* topology) {
+  restrict_to(affinity_of_this_thread(), topology);
+  topology->cpu_quota_milli = cpu_quota_milli();
 }
 
 }  // namespace
 
-Result<Topology> discover_topology(const Environment& environment) {
+Result<Topology> discover_topology(const Environment& environment, Devices devices) {
   const auto asked = get_text(environment, "TUTTI_TOPOLOGY");
   if (!asked) return asked.status();
-  if (!*asked) return discover_this_machine();
+  if (!*asked) {
+    // hwloc would take the file as well, but fall back to this machine where it cannot be read, and crash on
+    // one that was edited.
+    const auto file = environment.find("HWLOC_XMLFILE");
+    if (!file) return discover_this_machine(devices);
+    auto loaded = load_topology_xml(std::string(*file));
+    if (!loaded) return loaded.status().with_context("HWLOC_XMLFILE");
+    loaded->is_this_machine = environment.find("HWLOC_THISSYSTEM") == "1";
+    if (loaded->is_this_machine) add_limits(&*loaded);
+    return loaded;
+  }
   const std::string& value = **asked;
   constexpr std::string_view kXml = "xml:", kSynthetic = "synthetic:";
-  Result<Topology> found = invalid_argument("expected xml:FILE or synthetic:STRING");
+  Result<Topology> found = invalid_argument("expected xml:FILE, FILE.xml or synthetic:STRING");
+  if (value.ends_with(".xml")) found = load_topology_xml(value);
   if (value.rfind(kXml, 0) == 0) found = load_topology_xml(value.substr(kXml.size()));
   if (value.rfind(kSynthetic, 0) == 0) found = make_synthetic_topology(value.substr(kSynthetic.size()));
   if (!found) return found.status().with_context(fmt::format("TUTTI_TOPOLOGY='{}'", value));
   return found;
 }
 
-Topology discover_this_machine() {
-  auto found = detail::discover_with_hwloc({});
+Topology discover_this_machine(Devices devices) {
+  auto found = detail::discover_with_hwloc({detail::HwlocSource::Kind::machine, {}, devices});
   if (found) {
-    found->source = "this machine";
-    if (found->is_this_machine) restrict_to(affinity_of_this_thread(), &*found);
+    found->source = found->is_this_machine ? "this machine" : "what variables of hwloc name";
+    if (found->is_this_machine) add_limits(&*found);
     return *std::move(found);
   }
   return make_flat_topology("flat: " + found.status().message());
@@ -134,7 +136,8 @@ Topology discover_this_machine() {
 
 Result<Topology> read_topology_xml(std::string_view text, std::string source) {
   TUTTI_RETURN_IF_ERROR(check_xml(text).with_context(source));
-  auto found = detail::discover_with_hwloc({detail::HwlocSource::Kind::xml, std::string(text)});
+  auto found =
+      detail::discover_with_hwloc({detail::HwlocSource::Kind::xml, std::string(text), Devices::find});
   if (!found) return found.status().with_context(source);
   found->source = std::move(source);
   found->is_this_machine = false;
@@ -156,7 +159,8 @@ Result<Topology> load_topology_xml(const std::string& path) {
 Result<Topology> make_synthetic_topology(std::string_view description) {
   const std::string source = fmt::format("synthetic:{}", description);
   TUTTI_RETURN_IF_ERROR(check_synthetic(description).with_context(source));
-  auto found = detail::discover_with_hwloc({detail::HwlocSource::Kind::synthetic, std::string(description)});
+  auto found = detail::discover_with_hwloc(
+      {detail::HwlocSource::Kind::synthetic, std::string(description), Devices::find});
   if (!found) return found.status().with_context(source);
   found->source = source;
   found->is_this_machine = false;
@@ -182,7 +186,7 @@ Topology make_flat_topology(std::string detail) {
     topology.pus.push_back({cpus[i], true});
     topology.cores.push_back({i, 1});
   }
-  restrict_to(allowed, &topology);
+  add_limits(&topology);
   topology.sockets.push_back({0, count});
   topology.numa_nodes.push_back({0, system_value(_SC_PHYS_PAGES) * system_value(_SC_PAGESIZE), {0, count}});
   const auto add_private = [&](std::uint32_t level, int bytes, int line) {

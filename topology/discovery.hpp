@@ -11,14 +11,18 @@
 
 namespace tutti {
 
-// What TUTTI_TOPOLOGY asks for: "" is this machine, else xml:FILE or synthetic:STRING.
+// Are GPUs and NICs of this machine to be found as well? It takes longer; files have them anyway.
+enum class Devices : bool { skip, find };
+
+// What TUTTI_TOPOLOGY asks for, else what HWLOC_XMLFILE and hwloc's other variables do, else this machine.
+// TUTTI_TOPOLOGY is xml:FILE (or FILE.xml) or synthetic:STRING.
 // Errors: invalid_argument and unsupported (a build without hwloc), naming the variable and its value.
-Result<Topology> discover_topology(const Environment& environment);
+Result<Topology> discover_topology(const Environment& environment, Devices devices = Devices::skip);
 
 // This machine. PUs are allowed where the affinity of the calling thread and the system's limits (cgroups)
-// permit it; the others are listed too. Never fails: where hwloc is missing or fails it is a flat topology
-// whose detail says why. Cost: some milliseconds.
-Topology discover_this_machine();
+// permit it; the others are listed too, and the cgroup's CPU quota is in it. Never fails: where hwloc is
+// missing or fails it is a flat topology whose detail says why. Cost: some milliseconds.
+Topology discover_this_machine(Devices devices = Devices::skip);
 
 // `text` is what `lstopo --of xml` writes; `source` names it in the result and in messages.
 // Errors: invalid_argument, unsupported (a build without hwloc).
@@ -38,7 +42,8 @@ namespace detail {
 // The part that needs hwloc. PUs are allowed as the source says, whatever this thread's affinity.
 struct HwlocSource {
   enum class Kind { machine, xml, synthetic } kind = Kind::machine;
-  std::string text;  // the XML, or the synthetic description
+  std::string text;                 // the XML, or the synthetic description
+  Devices devices = Devices::skip;  // of the machine
 };
 // Errors: unsupported (this build has no hwloc), invalid_argument.
 Result<Topology> discover_with_hwloc(const HwlocSource& source);

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -43,6 +46,13 @@ Result<Handle> load(const HwlocSource& source) {
   flags |= HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING;
 #endif
   hwloc_topology_set_flags(raw, flags);
+  if (source.devices == Devices::find) {
+    hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    // Else hwloc starts the run time of every vendor that is installed: seconds, memory on each GPU, and
+    // state that does not survive a fork. What PCI and the kernel tell will do.
+    for (const char* vendor : {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl"})
+      hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, vendor);
+  }
   if (source.kind == HwlocSource::Kind::xml) {
     // The size counts the zero at the end.
     if (source.text.size() >= INT_MAX ||
@@ -61,6 +71,101 @@ Result<Handle> load(const HwlocSource& source) {
   return handle;
 }
 
+// The OS devices of one PCI device, and what they say about it.
+class PciParts {
+ public:
+  void add(hwloc_obj_t os) { parts_.push_back(os); }
+
+  // A display of the service processor is no GPU; graphics by their class are one only of vendors that make
+  // GPUs to compute on.
+  bool is_gpu(const hwloc_obj_attr_u::hwloc_pcidev_attr_s& pci) const {
+    constexpr unsigned kDisplay3d = 0x0302, kDisplayOther = 0x0380, kVga = 0x0300, kAccelerator = 0x1200;
+    constexpr unsigned kNvidia = 0x10de, kAmd = 0x1002;
+    if (pci.class_id == kDisplay3d || pci.class_id == kDisplayOther || pci.class_id == kAccelerator)
+      return true;
+    if (pci.class_id == kVga && (pci.vendor_id == kNvidia || pci.vendor_id == kAmd)) return true;
+    return std::any_of(parts_.begin(), parts_.end(), [](hwloc_obj_t os) {
+      return os->attr->osdev.type == HWLOC_OBJ_OSDEV_COPROC || is_named(os, "nvml") || is_named(os, "rsmi");
+    });
+  }
+
+  // 0: no NIC. See Device.
+  std::uint32_t nic_preference() const {
+    std::uint32_t best = 0;
+    for (const hwloc_obj_t os : parts_) {
+      std::uint32_t here = 0;
+      if (os->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS) here = fabric_preference(os);
+      // Slingshot and BXI are fabrics without OpenFabrics.
+      if (os->attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK)
+        here = is_named(os, "hsn") || is_of_kind(os, "Slingshot") ? 4 : 2;
+      if (is_of_kind(os, "BXI")) here = 4;
+      // An interface of a card whose fabric is down is down as well.
+      best = best == 0 || here == 1 || (here > best && best != 1) ? here : best;
+    }
+    return best;
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const hwloc_obj_t os : parts_) {
+      // What programs know it by first: mlx5_0 before ib0, cuda0 before card1.
+      const bool is_first = os->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS ||
+                            os->attr->osdev.type == HWLOC_OBJ_OSDEV_COPROC;
+      if (os->name != nullptr) names.insert(is_first ? names.begin() : names.end(), os->name);
+    }
+    return names;
+  }
+
+  std::string model(hwloc_obj_t pci) const {
+    for (const hwloc_obj_t os : parts_) {
+      if (const char* model = hwloc_obj_get_info_by_name(os, "GPUModel")) return model;
+    }
+    for (const char* name : {"PCIDevice", "PCIVendor"}) {
+      if (const char* text = hwloc_obj_get_info_by_name(pci, name)) return text;
+    }
+    return "";
+  }
+
+  // Programs number GPUs as their vendor's run time does; UINT32_MAX: not known, in the order of PCI.
+  std::uint32_t number() const {
+    for (const std::string_view family : {"cuda", "rsmi", "ze", "nvml"}) {
+      for (const hwloc_obj_t os : parts_) {
+        if (!is_named(os, family)) continue;
+        std::uint32_t number = 0;
+        const char* const digits = os->name + family.size();
+        if (std::from_chars(digits, digits + std::strlen(digits), number).ec == std::errc()) return number;
+      }
+    }
+    return UINT32_MAX;
+  }
+
+ private:
+  static bool is_named(hwloc_obj_t os, std::string_view prefix) {
+    return os->name != nullptr && std::string_view(os->name).starts_with(prefix);
+  }
+  static bool is_of_kind(hwloc_obj_t os, std::string_view kind) {
+    return os->subtype != nullptr && os->subtype == kind;
+  }
+  static std::uint32_t fabric_preference(hwloc_obj_t os) {
+    constexpr std::string_view kActive = "4";
+    bool has_state = false, is_active = false, has_lid = false;
+    for (int port = 1; port <= 2; ++port) {
+      const char* state = hwloc_obj_get_info_by_name(os, fmt::format("Port{}State", port).c_str());
+      if (state == nullptr) continue;
+      has_state = true;
+      if (state != kActive) continue;
+      is_active = true;
+      const char* lid = hwloc_obj_get_info_by_name(os, fmt::format("Port{}LID", port).c_str());
+      // Ethernet has no local identifiers.
+      has_lid = has_lid || (lid != nullptr && std::strtoul(lid, nullptr, 0) != 0);
+    }
+    if (has_state && !is_active) return 1;
+    return has_lid || is_named(os, "cxi") || is_named(os, "hfi") ? 4 : 3;
+  }
+
+  std::vector<hwloc_obj_t> parts_;
+};
+
 // Reads one loaded topology.
 class Reader {
  public:
@@ -73,6 +178,7 @@ class Reader {
     TUTTI_RETURN_IF_ERROR(read_partition(HWLOC_OBJ_PACKAGE, "package", &topology.sockets));
     TUTTI_RETURN_IF_ERROR(read_caches(&topology));
     TUTTI_RETURN_IF_ERROR(read_numa_nodes(&topology));
+    read_devices(&topology);
     topology.is_this_machine = hwloc_topology_is_thissystem(handle_) != 0;
     topology.detail = hwloc_version();
     TUTTI_RETURN_IF_ERROR(topology.check().with_context("hwloc found"));
@@ -168,6 +274,56 @@ class Reader {
       topology->numa_nodes.push_back({object->os_index, object->attr->numanode.local_memory, *range});
       return {};
     });
+  }
+
+  // Next to an ancestor that is no device; all PUs where that says nothing.
+  PuRange locality_of(hwloc_obj_t object) const {
+    const PuRange all{0, static_cast<std::uint32_t>(positions_.size())};
+    const hwloc_obj_t place = hwloc_get_non_io_ancestor_obj(handle_, object);
+    if (place == nullptr) return all;
+    const auto range = range_of(place, "the place of a device");
+    return range && range->count > 0 ? *range : all;
+  }
+
+  // An OS device belongs to the PCI device that has it; several may (a GPU is "cuda0", "nvml0" and "card1").
+  void read_devices(Topology* topology) const {
+    std::map<hwloc_obj_t, PciParts> found;
+    std::vector<hwloc_obj_t> order;
+    for (hwloc_obj_t pci = nullptr; (pci = hwloc_get_next_pcidev(handle_, pci)) != nullptr;)
+      order.push_back(pci);
+    for (hwloc_obj_t os = nullptr; (os = hwloc_get_next_osdev(handle_, os)) != nullptr;) {
+      hwloc_obj_t pci = os->parent;
+      while (pci != nullptr && pci->type != HWLOC_OBJ_PCI_DEVICE) pci = pci->parent;
+      if (pci != nullptr) found[pci].add(os);
+    }
+    std::vector<std::pair<std::uint32_t, Device>> gpus;
+    std::vector<Device> nics;
+    for (const hwloc_obj_t pci : order) {
+      const PciParts& parts = found[pci];
+      const bool is_gpu = parts.is_gpu(pci->attr->pcidev);
+      const std::uint32_t preference = is_gpu ? 0 : parts.nic_preference();
+      if (!is_gpu && preference == 0) continue;
+      Device device;
+      device.kind = is_gpu ? Device::Kind::gpu : Device::Kind::nic;
+      device.names = parts.names();
+      const auto& attributes = pci->attr->pcidev;
+      device.address = fmt::format("{:04x}:{:02x}:{:02x}.{:x}", attributes.domain, attributes.bus,
+                                   attributes.dev, attributes.func);
+      device.model = parts.model(pci);
+      device.pus = locality_of(pci);
+      for (hwloc_obj_t up = pci->parent; up != nullptr && up->type == HWLOC_OBJ_BRIDGE; up = up->parent)
+        device.bridges.insert(device.bridges.begin(), up->logical_index);
+      device.preference = preference;
+      if (is_gpu) {
+        gpus.emplace_back(parts.number(), std::move(device));
+      } else {
+        nics.push_back(std::move(device));
+      }
+    }
+    std::stable_sort(gpus.begin(), gpus.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (auto& [number, device] : gpus) topology->devices.push_back(std::move(device));
+    for (Device& device : nics) topology->devices.push_back(std::move(device));
   }
 
   hwloc_topology_t handle_;

@@ -119,6 +119,14 @@ std::vector<PuRange> Topology::groups_by_numa() const {
   return partition(pu_count(), ranges);
 }
 
+std::vector<std::uint32_t> Topology::devices_of(Device::Kind kind) const {
+  std::vector<std::uint32_t> positions;
+  for (std::uint32_t i = 0; i < devices.size(); ++i) {
+    if (devices[i].kind == kind) positions.push_back(i);
+  }
+  return positions;
+}
+
 std::uint32_t Topology::last_level() const { return caches.empty() ? 0 : caches.back().level; }
 
 Status Topology::check() const {
@@ -134,6 +142,10 @@ Status Topology::check() const {
   for (const NumaNode& node : numa_nodes) {
     if (!lies_within(node.pus, pu_count()))
       return invalid_argument(fmt::format("NUMA node {} has PUs that do not exist", node.os_index));
+  }
+  for (const Device& device : devices) {
+    if (!lies_within(device.pus, pu_count()) || device.pus.count == 0)
+      return invalid_argument(fmt::format("the device {} is next to PUs that do not exist", device.address));
   }
   const Cache* previous = nullptr;
   for (const Cache& cache : caches) {

@@ -1,5 +1,6 @@
-// The topology of a node as a plain value: sockets, NUMA nodes, caches, cores and processing units, and
-// questions about them. Knows no library that finds it out, no file and no environment; discovery.hpp does.
+// The topology of a node as a plain value: sockets, NUMA nodes, caches, cores and processing units, the GPUs
+// and network interfaces next to them, and questions about them. Knows no library that finds it out, no file
+// and no environment; discovery.hpp does.
 //
 // A processing unit (PU) is what the system schedules a thread on: a hardware thread of a core. PUs lie in
 // the order of the hierarchy, so neighbours share most, and whatever contains several of them (a core, a
@@ -51,11 +52,28 @@ struct NumaNode {
   bool operator==(const NumaNode&) const = default;
 };
 
+// A GPU or a network interface (NIC).
+struct Device {
+  enum class Kind : std::uint8_t { gpu, nic } kind = Kind::gpu;
+  std::vector<std::string> names;      // that the system has for it: "cuda0", "nvml0"; "mlx5_0", "ib0"
+  std::string address;                 // "0004:04:00.0", of PCI
+  std::string model;                   // for people; may be empty
+  PuRange pus;                         // next to it: all of them where nothing is known
+  std::vector<std::uint32_t> bridges;  // of PCI above it, the outermost first; equal numbers, equal bridge
+  // How well a NIC is suited: ranks go to the highest that there is (4 a fabric that is up, 3 RDMA over
+  // Ethernet or of unknown state, 2 Ethernet, 1 RDMA that is down).
+  std::uint32_t preference = 0;
+  bool operator==(const Device&) const = default;
+};
+
 struct Topology {
   std::vector<Pu> pus;
   std::vector<PuRange> cores, sockets;  // each PU lies in exactly one of either
   std::vector<NumaNode> numa_nodes;
-  std::vector<Cache> caches;     // by level, then by position
+  std::vector<Cache> caches;          // by level, then by position
+  std::vector<Device> devices;        // GPUs in the order of their numbers, then NICs; empty if nobody looked
+  std::uint32_t cpu_quota_milli = 0;  // CPU time that the cgroup gives, in thousandths of a CPU; 0: no limit
+  bool is_bound = false;         // the affinity of this thread leaves out PUs that the system would allow
   bool is_this_machine = false;  // false: read from a file or made up, so nobody may be bound by it
   std::string source;            // "this machine", "xml:FILE", "synthetic:STRING", "card"
   std::string detail;            // how it was found out, or why so little is known
@@ -82,6 +100,9 @@ struct Topology {
   std::vector<PuRange> groups_by_socket() const { return sockets; }
   std::vector<PuRange> groups_by_numa() const;
 
+  // Positions in `devices`.
+  std::vector<std::uint32_t> devices_of(Device::Kind kind) const;
+
   // The highest level of any cache; 0 if there is none.
   std::uint32_t last_level() const;
 
@@ -95,8 +116,8 @@ struct Topology {
 inline constexpr std::uint32_t kMaxPus = 1U << 16U;
 
 // The machine as one short line of digits and letters, for contracts: equal machines have equal cards, and
-// parse_card(to_card(t)) is t without source and detail, with every PU allowed, since what a process may use
-// is its own affair.
+// parse_card(to_card(t)) is t without source, detail and devices, with every PU allowed and no quota, since
+// what a process may use is its own affair.
 std::string to_card(const Topology& topology);
 // Errors: invalid_argument, with the field that is wrong.
 Result<Topology> parse_card(std::string_view card);
