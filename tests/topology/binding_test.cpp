@@ -1,0 +1,339 @@
+// Who gets which CPUs, memory, GPU and NIC: golden plans for real and made-up machines, and what every plan
+// promises.
+#include "topology/binding.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.hpp"
+#include "topology/discovery.hpp"
+
+namespace tutti {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+bool has_hwloc() {
+  static const bool is_there = make_synthetic_topology("pu:1").is_ok();
+  return is_there;
+}
+
+Topology synthetic(const std::string& description) {
+  auto made = make_synthetic_topology(description);
+  INFO(description << ": " << made.status().message());
+  REQUIRE(made.is_ok());
+  return *std::move(made);
+}
+
+Topology recorded(const std::string& name) {
+  auto loaded = load_topology_xml(std::string(TOPOLOGY_DATA) + "/" + name + ".xml");
+  INFO(loaded.status().message());
+  REQUIRE(loaded.is_ok());
+  return *std::move(loaded);
+}
+
+void allow_only(Topology* topology, const std::set<std::uint32_t>& cpus) {
+  for (Pu& pu : topology->pus) pu.is_allowed = cpus.count(pu.os_index) > 0;
+}
+
+PinRequest request(const std::string& text, PinOrder order = PinOrder::compact) {
+  auto parsed = parse_pin(text);
+  INFO(parsed.status().message());
+  REQUIRE(parsed.is_ok());
+  parsed->order = order;
+  return *std::move(parsed);
+}
+
+std::string device_name(const Topology& topology, const std::optional<std::uint32_t>& device) {
+  return device ? " " + topology.devices[*device].names.front() : std::string();
+}
+
+// "0-5 numa 0 threads 6 cuda0 mlx5_0" for each rank.
+Lines plan(const Topology& topology, std::uint32_t ranks, const std::string& policy,
+           PinOrder order = PinOrder::compact) {
+  const auto placements = plan_placements(topology, ranks, request(policy, order));
+  INFO(placements.status().message());
+  REQUIRE(placements.is_ok());
+  Lines lines;
+  for (const Placement& placement : *placements) {
+    std::vector<std::uint32_t> nodes;
+    for (const std::uint32_t node : placement.numa_nodes) nodes.push_back(topology.numa_nodes[node].os_index);
+    lines.push_back(fmt::format("{} numa {} threads {}{}{}", cpu_list_text(cpus_of(topology, placement)),
+                                cpu_list_text(nodes), placement.thread_count,
+                                device_name(topology, placement.gpu), device_name(topology, placement.nic)));
+  }
+  return lines;
+}
+
+// The CPUs alone.
+Lines cpus(const Topology& topology, std::uint32_t ranks, const std::string& policy,
+           PinOrder order = PinOrder::compact) {
+  Lines lines = plan(topology, ranks, policy, order);
+  for (std::string& line : lines) line.resize(line.find(' '));
+  return lines;
+}
+
+std::string refusal(const Topology& topology, std::uint32_t ranks, const std::string& policy) {
+  const auto placements = plan_placements(topology, ranks, request(policy));
+  CHECK_FALSE(placements.is_ok());
+  return placements.status().message();
+}
+
+void add_device(Topology* topology, Device::Kind kind, const std::string& name, PuRange pus,
+                std::vector<std::uint32_t> bridges) {
+  Device device;
+  device.kind = kind;
+  device.names = {name};
+  device.pus = pus;
+  device.bridges = std::move(bridges);
+  device.preference = kind == Device::Kind::nic ? 4 : 0;
+  topology->devices.push_back(std::move(device));
+}
+
+// Two sockets, a GPU and an InfiniBand NIC below each of eight PCI switches, and a slow NIC for the rest.
+Topology eight_gpus() {
+  Topology node = synthetic("pack:2 [numa] l3:1 core:28 pu:2(indexes=2*56:1*2)");
+  for (std::uint32_t i = 0; i < 8; ++i)
+    add_device(&node, Device::Kind::gpu, fmt::format("cuda{}", i), node.sockets[i / 4], {i / 4, 10 + i});
+  // In another order than the GPUs, as found on such machines.
+  for (const std::uint32_t i : {2U, 3U, 0U, 1U, 7U, 6U, 5U, 4U})
+    add_device(&node, Device::Kind::nic, fmt::format("mlx5_{}", i), node.sockets[i / 4], {i / 4, 10 + i});
+  add_device(&node, Device::Kind::nic, "eno1", node.sockets[0], {0});
+  node.devices.back().preference = 2;
+  return node;
+}
+
+TEST_CASE("two sockets of twelve cores") {
+  if (!has_hwloc()) return;
+  const Topology xeon = synthetic("pack:2 [numa] l3:1 core:12 pu:1");
+  // Two ranks on each socket with six threads each.
+  CHECK(plan(xeon, 4, "auto") == Lines{"0-5 numa 0 threads 6", "6-11 numa 0 threads 6",
+                                       "12-17 numa 1 threads 6", "18-23 numa 1 threads 6"});
+  CHECK(plan(xeon, 4, "socket") == Lines{"0-11 numa 0 threads 6", "0-11 numa 0 threads 6",
+                                         "12-23 numa 1 threads 6", "12-23 numa 1 threads 6"});
+  CHECK(plan(xeon, 2, "socket") == Lines{"0-11 numa 0 threads 12", "12-23 numa 1 threads 12"});
+  CHECK(plan(xeon, 2, "off") == Lines{"0-23 numa 0-1 threads 12", "0-23 numa 0-1 threads 12"});
+  CHECK(plan(xeon, 1, "auto") == Lines{"0-23 numa 0-1 threads 24"});
+  CHECK(cpus(xeon, 4, "0,1,12,13") == Lines{"0", "1", "12", "13"});
+  CHECK(cpus(xeon, 2, "0-5;6-11") == Lines{"0-5", "6-11"});
+  CHECK(cpus(xeon, 3, "core") == Lines{"0", "1", "2"});
+  // Nobody across a border; the least share as large as can be.
+  CHECK(cpus(xeon, 3, "auto") == Lines{"0-5", "6-11", "12-23"});
+  CHECK(cpus(xeon, 5, "auto") == Lines{"0-3", "4-7", "8-11", "12-17", "18-23"});
+}
+
+TEST_CASE("scatter puts neighbours far apart") {
+  if (!has_hwloc()) return;
+  const Topology xeon = synthetic("pack:2 [numa] l3:2 core:6 pu:1");
+  const PinOrder scatter = PinOrder::scatter;
+  CHECK(cpus(xeon, 6, "core", scatter) == Lines{"0", "12", "6", "18", "1", "13"});
+  CHECK(cpus(xeon, 4, "socket", scatter) == Lines{"0-11", "12-23", "0-11", "12-23"});
+  CHECK(cpus(xeon, 3, "l3", scatter) == Lines{"0-5", "12-17", "6-11"});
+  CHECK(cpus(xeon, 4, "auto", scatter) == Lines{"0-5", "12-17", "6-11", "18-23"});
+}
+
+TEST_CASE("one rank for each core before the threads of a core") {
+  if (!has_hwloc()) return;
+  // The second threads have the numbers 4 to 7, as on most x86 machines.
+  const Topology smt = synthetic("pack:1 core:4 pu:2(indexes=2*4:1*2)");
+  CHECK(cpus(smt, 2, "core") == Lines{"0,4", "1,5"});
+  CHECK(cpus(smt, 4, "core") == Lines{"0,4", "1,5", "2,6", "3,7"});
+  CHECK(cpus(smt, 6, "core") == Lines{"0", "4", "1", "5", "2,6", "3,7"});
+  CHECK(cpus(smt, 6, "core", PinOrder::scatter) == Lines{"0", "1", "2,6", "3,7", "4", "5"});
+  CHECK(cpus(smt, 8, "core") == Lines{"0", "4", "1", "5", "2", "6", "3", "7"});
+  CHECK(cpus(smt, 4, "auto") == Lines{"0,4", "1,5", "2,6", "3,7"});
+  CHECK(cpus(smt, 8, "auto") == cpus(smt, 8, "core"));
+  // More ranks than threads: as even as can be, and nobody without a CPU.
+  CHECK(cpus(smt, 9, "core") == Lines{"0", "0", "4", "1", "5", "2", "6", "3", "7"});
+  CHECK(plan(smt, 16, "core")[15] == "7 numa 0 threads 1");
+}
+
+TEST_CASE("caches of a machine with many") {
+  if (!has_hwloc()) return;
+  const Topology epyc = synthetic("pack:2 [numa] l3:8 core:8 pu:2(indexes=2*128:1*2)");
+  CHECK(cpus(epyc, 3, "l3") == Lines{"0-7,128-135", "8-15,136-143", "16-23,144-151"});
+  CHECK(plan(epyc, 16, "auto")[15] == "120-127,248-255 numa 1 threads 8");
+  CHECK(cpus(epyc, 16, "auto") == cpus(epyc, 16, "l3"));
+  CHECK(cpus(epyc, 4, "auto")[1] == "32-63,160-191");  // whole L3s
+  CHECK(cpus(epyc, 6, "auto")[1] == "21-41,149-169");  // whose borders would cost the first rank five cores
+  CHECK(plan(epyc, 17, "l3")[1] == "0-7,128-135 numa 0 threads 4");
+  CHECK(plan(epyc, 17, "l3")[16] == "120-127,248-255 numa 1 threads 8");
+}
+
+TEST_CASE("a restricted set is never left, and counts by its cores") {
+  if (!has_hwloc()) return;
+  Topology xeon = synthetic("pack:2 [numa] l3:1 core:12 pu:1");
+  allow_only(&xeon, {10, 11, 12, 13, 14, 15, 16, 17, 18, 19});
+  CHECK(cpus(xeon, 2, "socket") == Lines{"10-11", "12-19"});
+  CHECK(cpus(xeon, 5, "auto") == Lines{"10-11", "12-13", "14-15", "16-17", "18-19"});
+  CHECK(plan(xeon, 6, "socket")[1] == "10-11 numa 0 threads 1");
+  CHECK(plan(xeon, 6, "socket")[2] == "12-19 numa 1 threads 2");
+  CHECK(cpus(xeon, 3, "core") == Lines{"10", "11", "12"});
+  CHECK(refusal(xeon, 1, "3") == "CPU 3 is not allowed to this process");
+  CHECK(refusal(xeon, 1, "99") == "there is no CPU 99");
+  CHECK(refusal(xeon, 2, "12") == "the list has 1 entries for 2 ranks of this node");
+  // Single threads of cores, as some schedulers hand them out.
+  Topology smt = synthetic("pack:1 core:4 pu:2(indexes=2*4:1*2)");
+  allow_only(&smt, {1, 5, 2, 7});
+  CHECK(cpus(smt, 3, "core") == Lines{"1,5", "2", "7"});
+  CHECK(cpus(smt, 4, "core") == Lines{"1", "5", "2", "7"});
+  allow_only(&smt, {});
+  CHECK(refusal(smt, 1, "core") == "no CPU of this topology is allowed");
+}
+
+TEST_CASE("machines without NUMA nodes or caches") {
+  Topology plain = make_flat_topology("for a test");
+  plain.pus = {{3, true}, {5, true}, {7, true}, {9, true}};
+  plain.cores = {{0, 1}, {1, 1}, {2, 1}, {3, 1}};
+  plain.sockets = {{0, 2}, {2, 2}};
+  plain.numa_nodes.clear();
+  plain.caches.clear();
+  CHECK(plan(plain, 2, "numa") == Lines{"3,5 numa  threads 2", "7,9 numa  threads 2"});
+  CHECK(cpus(plain, 2, "l3") == Lines{"3,5", "7,9"});
+  CHECK(cpus(plain, 2, "auto") == Lines{"3,5", "7,9"});
+  CHECK(refusal(plain, 2, "gpu") == "no GPU of this machine is known");
+}
+
+TEST_CASE("memory without CPUs gets no rank") {
+  if (!has_hwloc()) return;
+  const Topology phi = recorded("knights_landing_quarters");  // nodes 4 to 7 are MCDRAM
+  CHECK(plan(phi, 4, "numa") == Lines{"0-3,68-71,136-139,204-207 numa 0 threads 4",
+                                      "18-21,86-89,154-157,222-225 numa 1 threads 4",
+                                      "36-39,104-107,172-175,240-243 numa 2 threads 4",
+                                      "52-55,120-123,188-191,256-259 numa 3 threads 4"});
+  for (const std::uint32_t ranks : {1U, 4U, 8U, 16U, 64U}) {
+    for (const char* policy : {"numa", "l3", "auto", "core"}) {
+      const auto placements = plan_placements(phi, ranks, request(policy));
+      REQUIRE(placements.is_ok());
+      for (const Placement& placement : *placements) {
+        for (const std::uint32_t node : placement.numa_nodes) CHECK(phi.numa_nodes[node].os_index < 4);
+      }
+    }
+  }
+}
+
+TEST_CASE("a machine with four GPUs") {
+  if (!has_hwloc()) return;
+  const Topology power = recorded("power9_two_sockets");
+  const Lines by_gpu = {"8-47 numa 0 threads 10 cuda0 mlx5_0", "48-87 numa 0 threads 10 cuda1 mlx5_1",
+                        "96-135 numa 8 threads 10 cuda2 mlx5_2", "136-175 numa 8 threads 10 cuda3 mlx5_3"};
+  CHECK(plan(power, 4, "gpu") == by_gpu);
+  CHECK(plan(power, 4, "auto") == by_gpu);
+  CHECK(plan(power, 4, "gpu", PinOrder::scatter) == Lines{by_gpu[0], by_gpu[2], by_gpu[1], by_gpu[3]});
+  CHECK(plan(power, 2, "gpu") == Lines{by_gpu[0], by_gpu[1]});  // rank i has GPU i, as frameworks choose
+  CHECK(plan(power, 2, "socket") ==
+        Lines{"8-87 numa 0 threads 20 cuda0 mlx5_0", "96-175 numa 8 threads 20 cuda2 mlx5_2"});
+  CHECK(plan(power, 8, "gpu")[1] == "28-47 numa 0 threads 5 cuda0 mlx5_1");
+  CHECK(plan(power, 8, "gpu")[7] == "156-175 numa 8 threads 5 cuda3 mlx5_3");
+}
+
+TEST_CASE("a fabric on one socket serves both") {
+  if (!has_hwloc()) return;
+  const Topology xeon = recorded("xeon_two_sockets");
+  CHECK(plan(xeon, 2, "socket") == Lines{"0-17 numa 0 threads 18 hfi1_0", "18-35 numa 1 threads 18 hfi1_0"});
+  REQUIRE(xeon.devices_of(Device::Kind::gpu).empty());  // the display of the service processor is none
+  CHECK(xeon.devices_of(Device::Kind::nic).size() == 5);
+}
+
+TEST_CASE("eight GPUs with a NIC each") {
+  if (!has_hwloc()) return;
+  const Topology node = eight_gpus();
+  CHECK(plan(node, 8, "gpu") ==
+        Lines{"0-6,56-62 numa 0 threads 7 cuda0 mlx5_0", "7-13,63-69 numa 0 threads 7 cuda1 mlx5_1",
+              "14-20,70-76 numa 0 threads 7 cuda2 mlx5_2", "21-27,77-83 numa 0 threads 7 cuda3 mlx5_3",
+              "28-34,84-90 numa 1 threads 7 cuda4 mlx5_4", "35-41,91-97 numa 1 threads 7 cuda5 mlx5_5",
+              "42-48,98-104 numa 1 threads 7 cuda6 mlx5_6", "49-55,105-111 numa 1 threads 7 cuda7 mlx5_7"});
+  // Without a share by GPU, devices are near and spread.
+  std::set<std::string> devices;
+  for (const std::string& line : plan(node, 8, "core", PinOrder::scatter))
+    devices.insert(line.substr(line.find("cuda")));
+  CHECK(devices.size() == 8);
+  CHECK(std::none_of(devices.begin(), devices.end(),
+                     [](const std::string& names) { return names.find("eno1") != std::string::npos; }));
+}
+
+TEST_CASE("GPUs next to a part, and GPUs of which only the socket is known") {
+  if (!has_hwloc()) return;
+  Topology node = synthetic("pack:1 numa:2 core:4 pu:1");
+  add_device(&node, Device::Kind::gpu, "cuda0", {0, 8}, {0});
+  add_device(&node, Device::Kind::gpu, "cuda1", {0, 4}, {1});
+  CHECK(cpus(node, 2, "gpu") == Lines{"4-7", "0-3"});
+  allow_only(&node,
+             {6, 7});  // nothing next to cuda1 is allowed: what there is, rather than what is not allowed
+  CHECK(cpus(node, 2, "gpu").size() == 2);
+}
+
+TEST_CASE("threads within the quota of the cgroup") {
+  if (!has_hwloc()) return;
+  Topology xeon = synthetic("pack:2 [numa] l3:1 core:12 pu:1");
+  xeon.cpu_quota_milli = 8500;
+  CHECK(plan(xeon, 4, "auto")[0] == "0-5 numa 0 threads 2");
+  xeon.cpu_quota_milli = 500;
+  CHECK(plan(xeon, 4, "auto")[0] == "0-5 numa 0 threads 1");
+}
+
+TEST_CASE("how policies are written") {
+  CHECK(parse_pin("off")->policy == PinPolicy::off);
+  CHECK(parse_pin("auto")->policy == PinPolicy::automatic);
+  CHECK(parse_pin("0-2,7")->list == std::vector<std::vector<std::uint32_t>>{{0}, {1}, {2}, {7}});
+  CHECK(parse_pin("0-2,7;")->list == std::vector<std::vector<std::uint32_t>>{{0, 1, 2, 7}});
+  CHECK(parse_pin("0-2;7")->list == std::vector<std::vector<std::uint32_t>>{{0, 1, 2}, {7}});
+  for (const char* wrong : {"", "cores", "0,", ",", "1-", "-1", "3-1", "0;;1", ";", "1 2", "0-99999999",
+                            "0,0", "0-4,2", "99999999999999999999", "0x3", "1:2"}) {
+    INFO("'" << wrong << "'");
+    const auto parsed = parse_pin(wrong);
+    CHECK_FALSE(parsed.is_ok());
+    CHECK(parsed.status().code() == StatusCode::invalid_argument);
+  }
+}
+
+// Whatever the machine, the set and the policy: every rank has CPUs, allowed ones only, and where ranks are
+// not more than cores none shares a core unless it shares a whole unit.
+TEST_CASE("what every plan promises") {
+  if (!has_hwloc()) return;
+  std::mt19937 random(7);
+  Topology machines[] = {synthetic("pack:2 [numa] l3:4 core:4 pu:2"), synthetic("core:7 pu:1"),
+                         synthetic("pack:3 numa:2 l2:2 core:3 pu:2"), recorded("power9_two_sockets"),
+                         recorded("knights_landing_quarters"),        eight_gpus()};
+  for (Topology& machine : machines) {
+    for (int round = 0; round < 40; ++round) {
+      for (Pu& pu : machine.pus) pu.is_allowed = round == 0 || random() % 3 != 0;
+      machine.pus[random() % machine.pus.size()].is_allowed = true;
+      std::size_t cores = 0;
+      for (const PuRange& core : machine.cores) {
+        bool is_usable = false;
+        for (std::uint32_t pu = core.first; pu < core.end(); ++pu) is_usable |= machine.pus[pu].is_allowed;
+        cores += is_usable ? 1U : 0U;
+      }
+      const auto ranks = static_cast<std::uint32_t>(1 + random() % (2 * cores));
+      for (const char* policy : {"auto", "core", "l3", "numa", "socket", "gpu"}) {
+        if (machine.devices_of(Device::Kind::gpu).empty() && std::string(policy) == "gpu") continue;
+        const PinOrder order = random() % 2 == 0 ? PinOrder::compact : PinOrder::scatter;
+        const auto placements = plan_placements(machine, ranks, request(policy, order));
+        INFO(machine.source << ", " << policy << ", " << ranks << " ranks, round " << round);
+        REQUIRE(placements.is_ok());
+        REQUIRE(placements->size() == ranks);
+        std::multiset<std::uint32_t> used;
+        for (const Placement& placement : *placements) {
+          REQUIRE_FALSE(placement.pus.empty());
+          CHECK(std::is_sorted(placement.pus.begin(), placement.pus.end()));
+          for (const std::uint32_t pu : placement.pus) CHECK(machine.pus[pu].is_allowed);
+          CHECK(placement.thread_count >= 1);
+          used.insert(placement.pus.begin(), placement.pus.end());
+        }
+        const bool is_apart = std::string(policy) == "core" || std::string(policy) == "auto";
+        for (const std::uint32_t pu : std::set<std::uint32_t>(used.begin(), used.end())) {
+          if (is_apart && ranks <= cores && machine.devices.empty()) CHECK(used.count(pu) == 1);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti
