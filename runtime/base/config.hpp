@@ -81,6 +81,12 @@ inline constexpr Variable kVariables[] = {
      "carry collectives out in shared memory where all ranks of a group share it; off: by messages"},
     {"TUTTI_TOPOLOGY", VariableType::text, "", "",
      "take this for the machine: xml:FILE (of lstopo) or synthetic:STRING (pack:2 l3:1 core:8 pu:1)"},
+    {"TUTTI_PIN", VariableType::text, "off", "",
+     "bind each rank: off, auto (an even share), core, l3, numa, socket, gpu, or CPUs by local rank "
+     "(0,1,12,13 "
+     "or 0-5;6-11); not where the launcher has"},
+    {"TUTTI_PIN_ORDER", VariableType::enumeration, "compact", "compact|scatter",
+     "neighbouring ranks are neighbours on the machine, or far apart"},
     {"TUTTI_HIERARCHY", VariableType::text, "auto", "",
      "domains for hierarchical algorithms: auto (shared caches, else sockets), off, or sizes in rank order "
      "(2,2,3)"},

@@ -378,6 +378,63 @@ def test_explain(_folder):
         expect(all(answer["algorithm"] in row["algorithm"] for row in rows_of(ran)), f"{rows_of(ran)} is not {answer['algorithm']}")
 
 
+def planned(ranks, *words, **environment):
+    result = run("info", "--plan", ranks, *words, "--json", **environment)
+    expect(result.returncode == 0, f"info --plan {ranks} {words} {environment}", result)
+    plan = json.loads(result.stdout)
+    expect(len(plan["ranks"]) == ranks and [r["local_rank"] for r in plan["ranks"]] == list(range(ranks)), f"{ranks} ranks", result)
+    return plan
+
+
+def test_plan(folder):
+    """Plans without running: for this machine, for described ones, and for files that hwloc's own variables name."""
+    allowed = os.sched_getaffinity(0)
+    for policy in ("auto", "off", "none", "core", "l3", "numa", "socket"):
+        for rank in planned(3, "--bind", policy)["ranks"]:
+            expect(rank["cpus"] and set(rank["cpus"]) <= allowed and rank["threads"] >= 1, f"{policy} on this machine: {rank}")
+    expect_usage_error(["info", "--plan", "0"], "--plan", "4096")
+    expect_usage_error(["info", "--plan", "2", "--bind", "cores"], "--bind", "'cores' is neither a policy", "socket")
+    expect_usage_error(["info", "--plan", "2", "--bind", "0"], "1 entries for 2 ranks")
+    expect_usage_error(["info", "--plan", "2"], "TUTTI_PIN", "'cores'", TUTTI_PIN="cores")
+    expect_usage_error(["info", "--plan", "2"], "HWLOC_XMLFILE", "/no/such/file", HWLOC_XMLFILE="/no/such/file")
+    if "no hwloc" in run("info").stdout:
+        return
+    xeon = {"TUTTI_TOPOLOGY": "synthetic:pack:2 [numa] l3:1 core:12 pu:1"}
+    lists = lambda plan: [rank["cpu_list"] for rank in plan["ranks"]]
+    expect(lists(planned(4, **xeon)) == ["0-5", "6-11", "12-17", "18-23"], "an even share is the default")
+    expect(lists(planned(2, TUTTI_PIN="core", TUTTI_PIN_ORDER="scatter", **xeon)) == ["0", "12"], "from the variables")
+    expect(lists(planned(2, "--bind", "0-5;6-11", TUTTI_PIN="core", **xeon)) == ["0-5", "6-11"], "an argument wins")
+    text = run("info", "--plan", "2", "--bind", "socket", **xeon)
+    expect(re.search(r"^2 local ranks, policy socket, order compact\n  rank CPUs .*\n  0    0-11  12    12      0 ", text.stdout, re.M), "as text", text)
+
+    # A machine with GPUs, of which only the place in PCI is told, and NICs: by hwloc's variable.
+    xml = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "topology", "data", "power9_two_sockets.xml")
+    plan = planned(4, "--bind", "gpu", HWLOC_XMLFILE=xml, HWLOC_THISSYSTEM="0")
+    expect(not plan["is_this_machine"] and plan["source"].endswith("power9_two_sockets.xml"), f"its source: {plan['source']}")
+    found = [(r["cpu_list"], r["numa_node"], r["gpu"]["name"], r["gpu"]["number"], r["nic"]["name"]) for r in plan["ranks"]]
+    expect(found == [("8-47", 0, "cuda0", 0, "mlx5_0"), ("48-87", 0, "cuda1", 1, "mlx5_1"),
+                     ("96-135", 8, "cuda2", 2, "mlx5_2"), ("136-175", 8, "cuda3", 3, "mlx5_3")], f"by GPU: {found}")
+
+    # The tree of another machine's /sys and /proc.
+    root = os.path.join(folder, "root")
+    for cpu in range(4):
+        base = f"sys/devices/system/cpu/cpu{cpu}"
+        package = cpu // 2
+        siblings = "03" if package == 0 else "0c"
+        for name, value in (("topology/physical_package_id", package), ("topology/core_id", cpu % 2), ("topology/core_cpus", f"{1 << cpu:02x}"),
+                            ("topology/thread_siblings", f"{1 << cpu:02x}"), ("topology/package_cpus", siblings),
+                            ("topology/core_siblings", siblings), ("online", 1)):
+            path = os.path.join(root, base, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f"{value}\n")
+    for name in ("online", "possible", "present"):
+        with open(os.path.join(root, "sys/devices/system/cpu", name), "w", encoding="utf-8") as file:
+            file.write("0-3\n")
+    plan = planned(2, "--bind", "socket", HWLOC_FSROOT=root)
+    expect(not plan["is_this_machine"] and lists(plan) == ["0-1", "2-3"], f"HWLOC_FSROOT: {plan}")
+
+
 def test_schedule(folder):
     path = os.path.join(folder, "schedule.txt")
 

@@ -18,6 +18,7 @@
 #include "tools/commands/bootstrap_text.hpp"
 #include "tools/commands/commands.hpp"
 #include "tools/commands/peers_text.hpp"
+#include "tools/commands/plan_text.hpp"
 #include "tools/commands/topology_text.hpp"
 #include "tools/run/run.hpp"
 #include "topology/discovery.hpp"
@@ -245,6 +246,22 @@ void print_numbers(bool is_json) {
   if (is_json) fmt::print("{}\n", list.dump(1));
 }
 
+constexpr std::uint32_t kMaxPlannedRanks = 4096;
+
+int print_plan(std::uint32_t rank_count, const std::string& policy, const std::string& order, bool is_json) {
+  if (rank_count < 1 || rank_count > kMaxPlannedRanks)
+    return usage_error("info", invalid_argument(fmt::format("--plan: expected 1 to {} local ranks, got {}",
+                                                            kMaxPlannedRanks, rank_count)));
+  const auto plan = make_plan(Environment::of_process(), rank_count, policy, order);
+  if (!plan) return usage_error("info", plan.status());
+  if (is_json) {
+    fmt::print("{}\n", to_json(*plan).dump(1));
+  } else {
+    fmt::print("{}{}", describe(plan->topology), describe(*plan));
+  }
+  return 0;
+}
+
 }  // namespace
 
 int info_command(int argc, char** argv) {
@@ -264,11 +281,22 @@ int info_command(int argc, char** argv) {
   app.add_flag("--bootstrap", is_bootstrap,
                "which launcher started this process, and the place that it tells; asks the launcher")
       ->excludes(environment);
+  std::uint32_t planned_ranks = 0;
+  std::string policy, order;
+  auto* plan = app.add_option("--plan", planned_ranks,
+                              "which CPUs, NUMA node, GPU and NIC each of that many local ranks would get")
+                   ->excludes(environment);
+  app.add_option("--bind", policy, "for --plan: as of tutti run (default: TUTTI_PIN, else auto)")
+      ->needs(plan);
+  app.add_option("--bind-order", order, "for --plan: compact or scatter")
+      ->needs(plan)
+      ->check(CLI::IsMember({"compact", "scatter"}));
   app.add_flag("--json", is_json, "the same for programs");
   int status = 0;
   if (!parse_arguments(app, argc, argv, &status)) return status;
   if (is_peers) return print_peers(is_json);
   if (is_bootstrap) return print_bootstrap(is_json);
+  if (plan->count() > 0) return print_plan(planned_ranks, policy, order, is_json);
   if (is_rules) {
     print_numbers(is_json);
   } else if (is_environment && is_json) {
