@@ -92,7 +92,14 @@ void Job::exec_rank(int rank, pid_t parent, int in, int out, int err, int report
   if (in >= 0) ::dup2(in, STDIN_FILENO);
   if (out >= 0) ::dup2(out, STDOUT_FILENO);
   if (err >= 0) ::dup2(err, STDERR_FILENO);
-  if (!has_parts()) set_rank_environment(rank);
+  if (!has_parts()) {
+    set_rank_environment(rank);
+    if (const Status bound = apply_binding(binding_, rank); !bound) {
+      fmt::print(stderr, "tutti run: {}: {}\n", name_of(rank), bound.message());
+      std::fflush(stderr);
+      ::_exit(1);
+    }
+  }
   ::signal(SIGPIPE, SIG_DFL);
   const sigset_t supervised = supervised_signals();
   ::sigprocmask(SIG_UNBLOCK, &supervised, nullptr);
@@ -144,6 +151,18 @@ Status Job::prepare() {
     part_inputs_.resize(parts_.size());
   }
   ranks_.resize(has_parts() ? parts_.size() : static_cast<std::size_t>(options_.rank_count));
+  return has_parts() ? Status() : prepare_binding();
+}
+
+Status Job::prepare_binding() {
+  auto binding = plan_bindings(options_);
+  if (!binding) return binding.status();
+  binding_ = *std::move(binding);
+  std::array<char, 256> host{};
+  static_cast<void>(::gethostname(host.data(), host.size() - 1));
+  for (int rank = 0; rank < options_.rank_count && options_.reports_bindings; ++rank)
+    fmt::print(stderr, "tutti run: {}, {}\n", host.data(),
+               describe_binding(binding_, rank, options_.part.first_rank + rank));
   return {};
 }
 

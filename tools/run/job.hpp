@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/base/status.hpp"
+#include "tools/run/binding.hpp"
 #include "tools/run/output.hpp"
 #include "tools/run/remote.hpp"
 #include "tools/run/run.hpp"
@@ -66,7 +67,8 @@ class Job {
     std::string what;
   };
 
-  Status prepare();  // names the job, and where to start what
+  Status prepare();          // names the job, and where to start what
+  Status prepare_binding();  // where the ranks go on this machine, reported if asked for
   std::optional<SpawnError> spawn(int rank);
   [[noreturn]] void exec_rank(int rank, pid_t parent, int in, int out, int err, int report);
   void choose_stdin();
@@ -94,6 +96,7 @@ class Job {
   std::string job_id_, secret_;
   std::vector<RemotePart> parts_;     // on several hosts: what we start instead of ranks
   std::vector<OwnedFd> part_inputs_;  // their standard inputs, open as long as the job
+  RunBinding binding_;                // where our ranks are bound, if we start ranks
   std::vector<Rank> ranks_;
   std::vector<Stream> streams_;
   std::array<std::string, 2> pending_;  // whole lines for our stdout and stderr

@@ -93,18 +93,23 @@ std::vector<RemotePart> parts_of(const RunOptions& options, const std::string& s
   for (const auto& [name, value] : own.values()) {
     if (is_forwarded(name)) environment += fmt::format(" {}", quote(name + "=" + value));
   }
-  std::string program;
+  std::string program, binding;
   for (const std::string& word : options.program) program += " " + quote(word);
+  if (options.bind) binding += " --bind " + quote(options.bind_text);
+  if (options.bind_order)
+    binding +=
+        std::string(" --bind-order ") + (*options.bind_order == PinOrder::scatter ? "scatter" : "compact");
+  if (options.reports_bindings) binding += " --report-bindings";
   std::array<char, 4096> folder{};
   const char* const here = ::getcwd(folder.data(), folder.size());
   std::vector<RemotePart> parts;
   int first = 0;
   for (const HostSlots& host : options.hosts) {
     const std::string command = fmt::format(
-        "cd {} && exec env{} {} run --part {},{},{} --address {} --job {} --grace {}{} --{}",
+        "cd {} && exec env{} {} run --part {},{},{} --address {} --job {} --grace {}{}{} --{}",
         quote(here == nullptr ? "/" : here), environment, quote(self), first, host.slots, options.rank_count,
         quote(address_of(options)), job_id, static_cast<double>(options.grace.count()) / 1000,
-        options.has_prefix ? "" : " --no-prefix", program);
+        options.has_prefix ? "" : " --no-prefix", binding, program);
     RemotePart part{host.host, {}};
     if (is_here(host.host) && options.agent.empty()) {
       part.command = {"sh", "-c", command};
@@ -125,6 +130,54 @@ std::string choose_way(const RunOptions& options) {
   return is_in_slurm && options.agent.empty() ? "srun" : "ssh";
 }
 
+namespace {
+
+// --bind and --report-bindings in the words of another launcher. Errors: unsupported for what it has none
+// for.
+Result<std::vector<std::string>> binding_words(const RunOptions& options, std::string_view way) {
+  const bool is_open = way == "mpiexec" && is_open_mpi();
+  std::vector<std::string> words;
+  const auto missing = [&](std::string_view what) {
+    return unsupported(fmt::format("{} cannot be said to {}; use its own options", what, way));
+  };
+  if (options.bind_order) return missing("--bind-order");
+  std::string place;
+  if (options.bind) {
+    const bool is_srun = way == "srun";
+    switch (options.bind->policy) {
+      case PinPolicy::off:
+        place = "none";
+        break;
+      case PinPolicy::core:
+        place = is_srun ? "cores" : "core";
+        break;
+      case PinPolicy::socket:
+        place = is_srun ? "sockets" : "socket";
+        break;
+      case PinPolicy::numa:
+        place = is_srun ? "ldoms" : "numa";
+        break;
+      case PinPolicy::l3:
+        place = is_srun ? "" : is_open ? "l3cache" : "l3";
+        break;
+      default:
+        break;
+    }
+    if (place.empty()) return missing("--bind " + options.bind_text);
+  }
+  if (way == "srun") {
+    const std::string verbose = options.reports_bindings ? place.empty() ? "verbose" : "verbose," : "";
+    if (!place.empty() || !verbose.empty()) words.push_back("--cpu-bind=" + verbose + place);
+    return words;
+  }
+  if (!place.empty()) words = {is_open ? "--bind-to" : "-bind-to", place};
+  if (options.reports_bindings && !is_open) return missing("--report-bindings");
+  if (options.reports_bindings) words.push_back("--report-bindings");
+  return words;
+}
+
+}  // namespace
+
 Result<std::vector<std::string>> hand_over(const RunOptions& options) {
   const std::string way = choose_way(options);
   if (!is_installed(way))
@@ -143,6 +196,9 @@ Result<std::vector<std::string>> hand_over(const RunOptions& options) {
   } else {
     command = {"mpiexec", "-n", count, is_open_mpi() ? "--host" : "-hosts", to_text(options.hosts)};
   }
+  const auto binding = binding_words(options, way);
+  if (!binding) return binding.status();
+  command.insert(command.end(), binding->begin(), binding->end());
   command.insert(command.end(), options.program.begin(), options.program.end());
   return command;
 }

@@ -25,7 +25,8 @@ constexpr int kUsageStatus = 2;
 constexpr int kNotFoundStatus = 127;
 
 constexpr std::string_view kHelp =
-    "usage: tutti run [-n N] [-H HOST:SLOTS,...] [--no-prefix] [--grace SECONDS] [--] PROGRAM [ARGUMENT...]\n"
+    "usage: tutti run [-n N] [-H HOST:SLOTS,...] [--bind WHERE] [--no-prefix] [--grace SECONDS] [--] PROGRAM "
+    "[ARGUMENT...]\n"
     "\n"
     "Starts N ranks of PROGRAM on this machine, or on those named, and waits for all of them.\n"
     "\n"
@@ -34,6 +35,14 @@ constexpr std::string_view kHelp =
     "  --hostfile FILE    the same from a file: \"host slots=4\" or \"host:4\" in each line\n"
     "  --through WAY      ssh, srun or mpiexec (default: srun inside of a Slurm allocation, else ssh)\n"
     "  --agent COMMAND    instead of ssh: called with a host and one shell command\n"
+    "  --bind WHERE       bind each rank to a core, l3, numa or socket, next to its gpu, to an even share of "
+    "the "
+    "cores\n"
+    "                     (auto), to CPUs by local rank (0,1,12,13, or sets 0-5;6-11), or none (default: "
+    "TUTTI_PIN,\n"
+    "                     which is off); sets OMP_NUM_THREADS to the rank's cores unless it is set\n"
+    "  --bind-order O     compact (neighbouring ranks close together) or scatter\n"
+    "  --report-bindings  say on standard error where each rank is bound\n"
     "  --no-prefix        pass output through untouched instead of writing \"[rank] \" before each line\n"
     "  --grace SECONDS    time from SIGTERM to SIGKILL when the job is ended (default 5)\n"
     "\n"
@@ -94,6 +103,21 @@ Status set_way(RunOptions& options, std::string_view text) {
   return {};
 }
 
+Status set_bind(RunOptions& options, std::string_view text) {
+  auto request = parse_pin(text == "none" ? "off" : text);
+  if (!request) return request.status().with_context("--bind");
+  options.bind = *std::move(request);
+  options.bind_text = text;
+  return {};
+}
+
+Status set_bind_order(RunOptions& options, std::string_view text) {
+  if (text != "compact" && text != "scatter")
+    return invalid_argument(fmt::format("--bind-order: expected compact or scatter, got '{}'", text));
+  options.bind_order = text == "scatter" ? PinOrder::scatter : PinOrder::compact;
+  return {};
+}
+
 // "first,count,size", as we write it ourselves.
 Status set_part(RunOptions& options, std::string_view text) {
   std::array<int, 3> numbers{};
@@ -135,6 +159,8 @@ constexpr ValueOption kValueOptions[] = {
     {"--hostfile",
      [](RunOptions& options, std::string_view text) { return set_hostfile(options, std::string(text)); }},
     {"--through", set_way},
+    {"--bind", set_bind},
+    {"--bind-order", set_bind_order},
     {"--agent",
      [](RunOptions& options, std::string_view text) {
        options.agent = text;
@@ -194,12 +220,16 @@ Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments
       options.has_prefix = false;
       continue;
     }
+    if (word == "--report-bindings") {
+      options.reports_bindings = true;
+      continue;
+    }
     std::optional<std::string_view> value;
     const ValueOption* const option = find_value_option(word, &value);
     if (option == nullptr) {
       return invalid_argument(
-          fmt::format("unknown option '{}'; known are -n, -H, --hostfile, --through, --agent, --no-prefix, "
-                      "--grace and --help",
+          fmt::format("unknown option '{}'; known are -n, -H, --hostfile, --through, --agent, --bind, "
+                      "--bind-order, --report-bindings, --no-prefix, --grace and --help",
                       word));
     }
     if (!value) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 
 #include "runtime/base/status.hpp"
 #include "tools/run/hosts.hpp"
+#include "topology/binding.hpp"
 
 namespace tutti {
 
@@ -31,6 +33,10 @@ struct RunOptions {
   std::vector<HostSlots> hosts;           // with the ranks of each; empty: this machine
   std::string way;                        // --through: ssh, srun or mpiexec; empty: chosen
   std::string agent;                      // instead of ssh: a shell command that takes a host and a command
+  std::optional<PinRequest> bind;         // --bind; unset: what TUTTI_PIN says
+  std::string bind_text;                  // as it was given
+  std::optional<PinOrder> bind_order;
+  bool reports_bindings = false;
   RunPart part;
   bool wants_help = false;
 };
@@ -47,7 +53,8 @@ Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments
 //
 // Environment of each rank: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, the same as TUTTI_RANK,
 // TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE, and TUTTI_ADDRESS, TUTTI_JOB_ID (random), TUTTI_SECRET
-// (random; never in an argument, never printed).
+// (random; never in an argument, never printed). With --bind or TUTTI_PIN each rank is bound before its
+// program starts, finds OMP_NUM_THREADS unless that is set, and TUTTI_PIN=off, since it is done.
 //
 // With hosts, each of them gets a part: a `tutti run` of its own, which ends with the connection to it.
 // Standard input is for jobs on one machine.
