@@ -23,8 +23,10 @@ namespace {
 // So few connections are read without asking first which of them has anything: one system call for each,
 // which brings the data along.
 constexpr std::size_t kReadBlindly = 4;
-// Then strangers are looked for in every so-manieth call only.
+// Then strangers are looked for in every so-manieth call only,
 constexpr std::uint32_t kCallsBetweenLooks = 32;
+// and after so many calls without a sleep the poller does not hear of connections any more.
+constexpr std::uint32_t kCallsUntilAwake = 1024;
 
 struct TcpLink final : Link {
   explicit TcpLink(Connection* to) : connection(to) {}
@@ -48,8 +50,13 @@ Status TcpCarrier::start(message::Lane& lane) {
 bool TcpCarrier::progress() {
   const bool reads_blindly = open_.size() <= kReadBlindly;
   const std::size_t open_count = open_.size();
+  if (++calls_ == kCallsUntilAwake && reads_blindly) {
+    for (Connection* connection : open_) connection->ignore();
+  } else if (!reads_blindly) {
+    for (Connection* connection : open_) connection->watch();
+  }
   if (greeter_.is_busy()) greeter_.check_deadlines();
-  if (!reads_blindly || greeter_.is_busy() || ++calls_ % kCallsBetweenLooks == 0) poller_.poll();
+  if (!reads_blindly || greeter_.is_busy() || calls_ % kCallsBetweenLooks == 0) poller_.poll();
   bool has_moved = open_.size() != open_count;
   bool has_ended = false;
   for (std::size_t i = 0; i < open_.size(); ++i) {
@@ -65,6 +72,7 @@ bool TcpCarrier::progress() {
 }
 
 bool TcpCarrier::arm() {
+  calls_ = 0;
   for (Connection* connection : open_) {
     if (connection->state() == Connection::State::open && !connection->arm()) return false;
   }

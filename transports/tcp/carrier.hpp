@@ -71,7 +71,7 @@ class TcpCarrier final : public message::Carrier, private Greeter::Owner {
   Input::Stores stores_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> open_;
-  std::uint32_t calls_ = 0;  // of progress()
+  std::uint32_t calls_ = 0;  // of progress() since the last arm()
 };
 
 }  // namespace tutti::tcp

@@ -14,11 +14,21 @@ void Connection::open(Socket socket) {
   output.set_socket(socket_.fd());
   input.set_socket(socket_.fd());
   is_ready = true;
-  if (!poller_.add(socket_.fd(), *this, false)) end(std::strerror(errno));
+}
+
+void Connection::watch() {
+  if (std::exchange(is_watched_, true)) return;
+  is_ready = true;  // what came before
+  if (!poller_.add(socket_.fd(), *this, wants_write_ = false)) end(std::strerror(errno));
+}
+
+void Connection::ignore() {
+  if (std::exchange(is_watched_, false) && socket_.is_open()) poller_.remove(socket_.fd(), *this);
+  wants_write_ = false;
 }
 
 void Connection::close() {
-  if (socket_.is_open()) poller_.remove(socket_.fd(), *this);
+  ignore();
   socket_.close();
   output.set_socket(-1);
   input.set_socket(-1);
@@ -53,6 +63,7 @@ bool Connection::pull() {
 
 bool Connection::arm() {
   if (input.has_leftover()) return false;
+  watch();
   if (wants_write_ == output.is_empty())
     poller_.change(socket_.fd(), *this, wants_write_ = !output.is_empty());
   return true;

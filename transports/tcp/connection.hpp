@@ -45,6 +45,9 @@ class Connection final : public Watcher {
   bool pull();
   // False if there is something to do before anybody sleeps.
   bool arm();
+  // Whether the poller hears of what happens to the socket: arriving data costs more then.
+  void watch();
+  void ignore();
 
   bool is_ready = false;  // there may be something to read
 
@@ -56,6 +59,7 @@ class Connection final : public Watcher {
   const std::uint64_t peer_;
   State state_ = State::waiting;
   Socket socket_;
+  bool is_watched_ = false;
   bool wants_write_ = false;
 
  public:

@@ -18,15 +18,17 @@ using message::Notice;
 
 namespace {
 
-// Where the next frame is not known: what a short message may need. Of a long one so much is copied.
-constexpr std::size_t kWindowBytes = std::size_t{16} << 10U;
 // Messages up to here are waited for as a whole.
 constexpr std::size_t kWholeBytes = std::size_t{4} << 10U;
+// Longer ones are told to the lane before it is known where they go, although they may be here: so we hear
+// whether it is worth while to read the next ones straight to there, and blocks do not stay behind for them.
+constexpr std::size_t kHeldBytes = std::size_t{8} << 10U;
 constexpr std::size_t kLeastRoom = sizeof(FrameHead) + kWholeBytes + kAlignment;
 // From here on the rest of a message is read straight to where it goes.
 constexpr std::size_t kStraightBytes = std::size_t{4} << 10U;
 // One call of pull() takes about so much: what waits to be sent gets its turn.
 constexpr std::size_t kMostBytesAtOnce = std::size_t{256} << 10U;
+constexpr std::size_t kMostReadsAtOnce = 16;
 constexpr std::size_t kMostPieces = 32;
 
 std::size_t round_up(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -60,7 +62,7 @@ bool Input::pull() {
   const bool may_read = parse();
   bool has_moved = available_bytes() != before;
   if (!may_read) return has_moved;
-  for (std::size_t reads = 0; reads < kMostBytesAtOnce / kWindowBytes; ++reads) {
+  for (std::size_t reads = 0; reads < kMostReadsAtOnce; ++reads) {
     const Read result = read();
     if (result == Read::nothing) return has_moved;
     has_moved = true;
@@ -75,7 +77,7 @@ Input::Read Input::read() {
   const bool goes_straight =
       current_ != nullptr && (current_->fate == Fate::ranges || current_->fate == Fate::memory);
   if (goes_straight && available_bytes() == 0 && left_bytes_ >= kStraightBytes) return read_straight();
-  return read_block(current_ != nullptr ? Block::kBytes : kWindowBytes);
+  return read_block(current_ != nullptr ? Block::kBytes : window_bytes_);
 }
 
 Input::Read Input::note_end(ssize_t got) {
@@ -146,13 +148,13 @@ Input::Read Input::read_straight() {
   const std::size_t payload = asked;
   if (block_ == nullptr) block_ = stores_.blocks.take();
   std::size_t base = block_->message_count == 0 ? 0 : round_up(end_at_);
-  if (Block::kBytes < base + kAlignment + kWindowBytes) {
+  if (Block::kBytes < base + kAlignment + kShortWindow) {
     stores_.blocks.retire(block_);
     block_ = stores_.blocks.take();
     base = 0;
   }
   const std::size_t behind = base + (kAlignment - padding_) % kAlignment;
-  if (payload == left_bytes_) add(block_->data() + behind, kWindowBytes);
+  if (payload == left_bytes_) add(block_->data() + behind, kShortWindow);
   msghdr message{};
   message.msg_iov = pieces.data();
   message.msg_iovlen = count;
@@ -248,8 +250,8 @@ bool Input::take_frame(const FrameHead& head) {
 
 bool Input::take_message(const FrameHead& head) {
   const std::size_t here = available_bytes() - sizeof(FrameHead);
-  if (here < head.bytes) {
-    if (head.bytes <= kWholeBytes) return false;
+  if (here < head.bytes && head.bytes <= kWholeBytes) return false;
+  if (here < head.bytes || head.bytes > kHeldBytes) {
     begin_at_ += sizeof(FrameHead);
     announce(head, false);
     return true;

@@ -75,6 +75,9 @@ class Input {
   Incoming* find_granted(std::uint32_t handle) const;
   void remove(const Incoming& incoming);
 
+  // What is read where the next frame is not known: of a long message that goes to ranges so much is copied.
+  static constexpr std::size_t kShortWindow = std::size_t{8} << 10U;
+
   std::size_t available_bytes() const { return end_at_ - begin_at_; }
   const std::byte* front() const { return block_->data() + begin_at_; }
 
@@ -92,6 +95,7 @@ class Input {
   Block* block_ = nullptr;
   std::size_t begin_at_ = 0;
   std::size_t end_at_ = 0;
+  std::size_t window_bytes_ = Block::kBytes;
   bool needs_bytes_ = false;          // what lies there is not enough
   std::size_t skip_bytes_ = 0;        // padding still to come
   Incoming* current_ = nullptr;       // whose payload comes now;

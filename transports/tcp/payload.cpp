@@ -206,6 +206,7 @@ void Input::fetch(Incoming& incoming, RecvOp& op) {
     return;
   }
   incoming.fate = fate;
+  window_bytes_ = fate == Fate::sink ? Block::kBytes : kShortWindow;
   if (fate == Fate::sink) return pump(op);
   // Most of it may be here by now. What comes behind it waits for the next pull().
   needs_bytes_ = false;
