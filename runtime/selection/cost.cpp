@@ -24,58 +24,85 @@ Result<Schedule> emit(const PricedCall& call, std::uint32_t size, std::uint32_t 
   return segment(*schedule, call.params.segments, call.params.channels);
 }
 
-// How rank r's schedule follows from rank 0's: peers shifted by r, or combined with r.
-enum class Symmetry : std::uint8_t { shift, exclusive_or };
+using detail::Symmetry;
 
-// How far the peer of each of rank 0's steps is, as seen from the sender; empty where the symmetry cannot be.
-std::vector<std::uint32_t> distances_of(const Schedule& of_rank_0, Symmetry symmetry) {
-  const std::uint32_t p = of_rank_0.size;
-  std::vector<std::uint32_t> distances;
-  if (p < 2 || (symmetry == Symmetry::exclusive_or && !std::has_single_bit(p))) return distances;
-  for (const Step& step : of_rank_0.steps) {
-    const bool is_mirrored = symmetry == Symmetry::shift && step.verb == Verb::recv;
-    distances.push_back(is_mirrored ? (p - step.peer) % p : step.peer);
-  }
-  return distances;
-}
-
-bool has_shape_of(const Schedule& s, const Schedule& of_rank_0, std::span<const std::uint32_t> distances,
-                  Symmetry symmetry) {
-  if (s.steps.size() != of_rank_0.steps.size() || s.dependencies != of_rank_0.dependencies) return false;
+// Is that rank's schedule the one of the rank that stands for it?
+bool is_alike(const Schedule& s, const Schedule& other, Symmetry symmetry) {
+  if (s.steps.size() != other.steps.size() || s.dependencies != other.dependencies) return false;
   for (std::size_t i = 0; i < s.steps.size(); ++i) {
-    const Step &a = s.steps[i], &b = of_rank_0.steps[i];
+    const Step &a = s.steps[i], &b = other.steps[i];
     if (a.verb != b.verb || a.channel != b.channel || a.source_count != b.source_count ||
         a.dependency_count != b.dependency_count || a.dst.count != b.dst.count)
       return false;
-    const auto sources = s.sources_of(a), others = of_rank_0.sources_of(b);
+    const auto sources = s.sources_of(a), others = other.sources_of(b);
     for (std::size_t k = 0; k < sources.size(); ++k) {
       if (sources[k].count != others[k].count) return false;
     }
     if (a.verb != Verb::send && a.verb != Verb::recv) continue;
-    const std::uint32_t distance = symmetry == Symmetry::exclusive_or ? a.peer ^ s.rank
-                                   : a.verb == Verb::send             ? (a.peer + s.size - s.rank) % s.size
-                                                                      : (s.rank + s.size - a.peer) % s.size;
-    if (distance != distances[i]) return false;
+    if (detail::displacement(symmetry, s.rank, a.peer, s.size) !=
+        detail::displacement(symmetry, other.rank, b.peer, s.size))
+      return false;
   }
   return true;
 }
 
-// Compared with some ranks only: this is a prediction, and where ranks differ at all their neighbours do.
-bool is_alike(const PricedCall& call, std::uint32_t size, const Schedule& of_rank_0,
-              std::span<const std::uint32_t> distances, Symmetry symmetry) {
-  for (const std::uint32_t rank : {1U, 2U, 3U, size / 3, size / 2, size / 2 + 1, size - 2, size - 1}) {
-    if (rank == 0 || rank >= size) continue;
+// The smallest k for which rank r is placed as rank r - k is: 1 where all are equally far from each other,
+// each with a way of its own; the ranks of a node where all nodes are alike; else all.
+std::uint32_t period_of(const Places& places, const CostModel& model) {
+  const std::uint32_t size = places.size();
+  if (places.is_uniform()) {
+    const Level level = places.level(0, size - 1);
+    return level == Level::network || model.link(level).shared_kib_ps == 0 ? 1 : size;
+  }
+  std::uint32_t period = 1;
+  while (period < size && places.node[period] == places.node[0]) ++period;
+  if (size % period != 0) return size;
+  for (std::uint32_t rank = 1; rank < size; ++rank) {
+    const std::uint32_t in_node = rank % period;
+    const Level before = places.level(rank - 1, rank);
+    // Neighbours in rank are neighbours in place: levels from one rank to the next tell nodes and caches.
+    if (before != (in_node == 0 ? Level::network : places.level(in_node - 1, in_node))) return size;
+  }
+  return period;
+}
+
+// Whether the first ranks, which are given, stand for all. Compared with some of the others only: this is a
+// prediction, and where ranks differ at all their neighbours do.
+bool stand_for_all(const PricedCall& call, std::uint32_t size, std::span<const Schedule> first,
+                   Symmetry symmetry) {
+  const auto k = static_cast<std::uint32_t>(first.size());
+  if (symmetry == Symmetry::exclusive_or && (!std::has_single_bit(size) || !std::has_single_bit(k)))
+    return false;
+  const auto is_as_expected = [&](std::uint32_t rank) {
     const auto schedule = emit(call, size, rank);
-    if (!schedule || !has_shape_of(*schedule, of_rank_0, distances, symmetry)) return false;
+    return schedule && is_alike(*schedule, first[rank % k], symmetry);
+  };
+  // All of the next ones: the root of a tree, say, is among the first.
+  for (std::uint32_t rank = k; rank < std::min(2 * k, size); ++rank) {
+    if (!is_as_expected(rank)) return false;
   }
-  return true;
+  for (const std::uint32_t turn : {2U, 3U, size / k / 3, size / k / 2, size / k - 1}) {
+    const std::uint32_t in_first = turn * 5 % k;  // a few of a node's ranks
+    if (turn > 0 && turn < size / k && !is_as_expected(turn * k + in_first)) return false;
+  }
+  return is_as_expected(size - 1);
 }
 
-// Is every rank as far from every other, with a way of its own? Then symmetric schedules take equally long.
-bool stands_for_all(const PricedCall& call, const Places& places, const CostModel& model) {
-  if (call.is_lowered || is_rooted(call.row->collective) || !places.is_uniform()) return false;
-  const Level level = places.level(0, places.size() - 1);
-  return level == Level::network || model.link(level).shared_kib_ps == 0;
+// Appends the schedules of ranks up to `count`.
+Status emit_up_to(const PricedCall& call, std::uint32_t size, std::uint32_t count,
+                  std::vector<Schedule>& ranks) {
+  std::uint64_t steps = 0;
+  for (const Schedule& schedule : ranks) steps += schedule.steps.size();
+  while (ranks.size() < count) {
+    auto schedule = emit(call, size, static_cast<std::uint32_t>(ranks.size()));
+    if (!schedule) return schedule.status();
+    steps += schedule->steps.size();
+    // The first ranks tell how many there will be.
+    if (std::max<std::uint64_t>(steps, schedule->steps.size() * std::uint64_t{count} / 2) > kMostWalkedSteps)
+      return unsupported(fmt::format("more than {} steps in all ranks' schedules", kMostWalkedSteps));
+    ranks.push_back(*std::move(schedule));
+  }
+  return {};
 }
 
 }  // namespace
@@ -124,37 +151,31 @@ Price price_path(const PathCounts& path, const CostModel& model) {
 
 Result<Price> price_schedules(std::span<const Schedule> ranks, std::uint64_t bytes, const Places& places,
                               const CostModel& model) {
-  return detail::walk_all(ranks, bytes, places, model);
+  return detail::walk(ranks, Symmetry::shift, bytes, places, model);
 }
 
 Result<Price> price_call(const PricedCall& call, const Places& places, const CostModel& model) {
   const std::uint32_t size = places.size();
-  auto first = emit(call, size, 0);
-  if (!first) return first.status();
-  if (stands_for_all(call, places, model)) {
-    for (const Symmetry symmetry : {Symmetry::shift, Symmetry::exclusive_or}) {
-      const auto distances = distances_of(*first, symmetry);
-      if (!distances.empty() && is_alike(call, size, *first, distances, symmetry))
-        return detail::walk_one(*first, distances, call.bytes, places, model);
+  std::vector<Schedule> ranks;
+  if (!call.is_lowered && !is_rooted(call.row->collective)) {
+    // Some patterns differ between even and odd ranks, so twice the period is tried, too.
+    const std::uint32_t period = period_of(places, model);
+    for (const std::uint32_t first : {period, 2 * period}) {
+      if (first >= size || size % first != 0) break;
+      TUTTI_RETURN_IF_ERROR(emit_up_to(call, size, first, ranks));
+      for (const Symmetry symmetry : {Symmetry::shift, Symmetry::exclusive_or}) {
+        if (stand_for_all(call, size, ranks, symmetry))
+          return detail::walk(ranks, symmetry, call.bytes, places, model);
+      }
     }
   }
-  std::vector<Schedule> ranks;
-  std::uint64_t steps = first->steps.size();
-  ranks.push_back(*std::move(first));
-  for (std::uint32_t rank = 1; rank < size; ++rank) {
-    auto schedule = emit(call, size, rank);
-    if (!schedule) return schedule.status();
-    steps += schedule->steps.size();
-    if (steps > kMostWalkedSteps)
-      return unsupported(fmt::format("more than {} steps in all ranks' schedules", kMostWalkedSteps));
-    ranks.push_back(*std::move(schedule));
-  }
+  TUTTI_RETURN_IF_ERROR(emit_up_to(call, size, size, ranks));
   if (call.is_lowered && size > 1) {
     auto lowered = lower_for_shared_memory(ranks, Sharing::scratch);
     if (!lowered) return lowered.status();
     ranks = *std::move(lowered);
   }
-  return detail::walk_all(ranks, call.bytes, places, model);
+  return detail::walk(ranks, Symmetry::shift, call.bytes, places, model);
 }
 
 }  // namespace tutti

@@ -94,8 +94,9 @@ struct PricedCall {
   bool is_lowered = false;               // through shared memory, in its staged form, rather than by messages
 };
 // Emits and walks what a call of the row runs. Where all ranks do the same but for a shift of ranks (a ring)
-// or an exclusive or (a butterfly), and all are equally far from each other, one rank's walk stands for all:
-// then the cost is that of one schedule, for any number of ranks. (A sample of ranks is compared.)
+// or an exclusive or (a butterfly), one rank stands for all if they are equally far from each other, and the
+// ranks of one node do where all nodes are alike: then the cost is that of those schedules, for any number of
+// ranks. (A sample of ranks is compared.)
 // Errors: those of the row; unsupported where there are more than kMostWalkedSteps steps.
 Result<Price> price_call(const PricedCall& call, const Places& places, const CostModel& model);
 inline constexpr std::uint64_t kMostWalkedSteps = 1ULL << 22U;

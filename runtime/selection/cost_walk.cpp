@@ -31,14 +31,14 @@ struct Cause {
 
 class CostWalk {
  public:
-  CostWalk(std::span<const Schedule> ranks, std::uint64_t bytes, const Places& places, const CostModel& model)
-      : ranks_(ranks), bytes_(bytes), places_(places), model_(model) {}
+  CostWalk(std::span<const Schedule> ranks, Symmetry symmetry, std::uint64_t bytes, const Places& places,
+           const CostModel& model)
+      : ranks_(ranks), symmetry_(symmetry), bytes_(bytes), places_(places), model_(model) {}
 
-  // `distances`: of each step of the only rank, to its peer (sends) and from it (recvs).
-  Result<Price> run(std::span<const std::uint32_t> distances) {
+  Result<Price> run() {
     causes_.push_back({});
     index_steps();
-    TUTTI_RETURN_IF_ERROR(match_messages(distances));
+    TUTTI_RETURN_IF_ERROR(match_messages());
     start();
     while (!ready_.empty() || !leave_.empty()) {
       // At equal times steps first: what is posted now waits behind nothing that starts now.
@@ -58,6 +58,7 @@ class CostWalk {
 
  private:
   using StepId = std::uint32_t;
+  using Line = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, StepId>;  // rank, channel, ticket
   static constexpr StepId kNone = ~0U;
 
   const Schedule& schedule_of(StepId id) const { return ranks_[rank_of_[id]]; }
@@ -68,10 +69,6 @@ class CostWalk {
     const std::uint64_t atoms = s.atoms();
     return bytes_ / atoms * slice.count + bytes_ % atoms * slice.count / atoms;
   }
-  Level level_to(std::uint32_t rank, std::uint32_t peer) const {
-    return ranks_.size() == 1 ? places_.level(0, places_.size() - 1) : places_.level(rank, peer);
-  }
-
   void index_steps() {
     for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
       first_step_.push_back(static_cast<StepId>(rank_of_.size()));
@@ -110,34 +107,43 @@ class CostWalk {
   }
 
   // First in, first out per (sender, receiver, channel); tickets of a line are numbered through.
-  Status match_messages(std::span<const std::uint32_t> distances) {
-    using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, StepId>;
-    std::vector<Key> sends, recvs, lines;
+  Status match_messages() {
+    struct End {
+      std::uint32_t from, to, distance, channel;  // from and to: who stands for them
+      StepId id;
+      auto edge() const { return std::tuple(from, to, distance, channel); }
+    };
+    const auto stand_ins = static_cast<std::uint32_t>(ranks_.size());
+    const auto far = [&](std::uint32_t from, std::uint32_t to) {
+      return displacement(symmetry_, from, to, places_.size());
+    };
+    std::vector<End> sends, recvs;
+    std::vector<Line> lines;
     for (StepId id = 0; id < rank_of_.size(); ++id) {
       const Step& step = step_of(id);
-      const std::uint32_t rank = rank_of_[id];
-      const std::uint32_t peer = distances.empty() ? step.peer : distances[id];
-      if (step.verb == Verb::send) sends.emplace_back(rank, peer, step.channel, id);
-      if (step.verb == Verb::recv)
-        recvs.emplace_back(distances.empty() ? peer : rank, distances.empty() ? rank : peer, step.channel,
-                           id);
+      const std::uint32_t rank = rank_of_[id], peer = step.peer % stand_ins;
+      if (step.verb == Verb::send) sends.push_back({rank, peer, far(rank, step.peer), step.channel, id});
+      if (step.verb == Verb::recv) recvs.push_back({peer, rank, far(step.peer, rank), step.channel, id});
       if (step.verb == Verb::publish) lines.emplace_back(rank, step.channel, step.ticket, id);
     }
-    std::sort(sends.begin(), sends.end());
-    std::sort(recvs.begin(), recvs.end());
-    const auto edge = [](const Key& k) { return std::tuple(std::get<0>(k), std::get<1>(k), std::get<2>(k)); };
-    if (sends.size() != recvs.size()) return invalid_argument("messages without a partner");
+    const auto less = [](const End& a, const End& b) {
+      return std::tuple(a.edge(), a.id) < std::tuple(b.edge(), b.id);
+    };
+    std::sort(sends.begin(), sends.end(), less);
+    std::sort(recvs.begin(), recvs.end(), less);
+    const auto is_edge = [](const End& a, const End& b) { return a.edge() == b.edge(); };
+    if (!std::equal(sends.begin(), sends.end(), recvs.begin(), recvs.end(), is_edge))
+      return invalid_argument("messages without a partner");
     for (std::size_t i = 0; i < sends.size(); ++i) {
-      if (edge(sends[i]) != edge(recvs[i])) return invalid_argument("messages without a partner");
-      partner_[std::get<3>(sends[i])] = std::get<3>(recvs[i]);
-      partner_[std::get<3>(recvs[i])] = std::get<3>(sends[i]);
+      partner_[sends[i].id] = recvs[i].id;
+      partner_[recvs[i].id] = sends[i].id;
     }
     return lines.empty() ? Status() : match_lines(std::move(lines));
   }
 
   // An await depends on the publish that it waits for, of another rank: it becomes one more of its
   // dependents.
-  Status match_lines(std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, StepId>> lines) {
+  Status match_lines(std::vector<Line> lines) {
     std::sort(lines.begin(), lines.end());
     waiters_.resize(rank_of_.size());
     for (StepId id = 0; id < rank_of_.size(); ++id) {
@@ -218,7 +224,7 @@ class CostWalk {
 
   void transfer(StepId send, StepId recv) {
     const std::uint32_t from = rank_of_[send], to = rank_of_[recv];
-    const Level level = level_to(from, to);
+    const Level level = places_.level(from, step_of(send).peer);
     const LinkCost& link = model_.link(level);
     const std::uint64_t bytes = bytes_of(send, schedule_of(send).sources_of(step_of(send))[0]);
     const std::uint64_t takes = link.message_ps + of_kib(bytes, link.kib_ps);
@@ -227,7 +233,7 @@ class CostWalk {
     Moment arrived = start.ps + link.latency_ps >= in_[to].ps
                          ? after(start, link.latency_ps + takes, Term::arrival, level, bytes)
                          : after(in_[to], takes, Term::occupation, level, bytes);
-    if (link.shared_kib_ps != 0 && ranks_.size() > 1) {
+    if (link.shared_kib_ps != 0) {
       const auto at = static_cast<std::size_t>(level == Level::network ? Shared::card_out : Shared::memory);
       sent = later(sent, pass(shared_[at][places_.node[from]], start, level, bytes));
       arrived = later(arrived, sent);
@@ -251,7 +257,7 @@ class CostWalk {
   Moment publish(StepId id, const Moment& now) {
     const std::uint32_t rank = rank_of_[id];
     for (const StepId waiter : waiters_[id]) {
-      const Level level = level_to(rank, rank_of_[waiter]);
+      const Level level = places_.level(rank, rank_of_[waiter]);
       const LinkCost& link = model_.link(level);
       release(waiter, after(now, link.latency_ps + link.message_ps, Term::line, level, 0));
     }
@@ -265,7 +271,7 @@ class CostWalk {
     Moment now = later(ready, cpu_[rank]);
     const auto reach = [&](const Slice& slice) {
       if (slice.owner == kSelf) return;
-      const Level level = level_to(rank, static_cast<std::uint32_t>(slice.owner));
+      const Level level = places_.level(rank, static_cast<std::uint32_t>(slice.owner));
       const LinkCost& link = model_.link(level);
       const std::uint64_t bytes = bytes_of(id, slice);
       const Moment fetched = after(now, of_kib(bytes, link.kib_ps), Term::fetch, level, bytes);
@@ -322,6 +328,7 @@ class CostWalk {
   }
 
   std::span<const Schedule> ranks_;
+  Symmetry symmetry_;
   std::uint64_t bytes_;
   const Places& places_;
   const CostModel& model_;
@@ -354,14 +361,9 @@ class CostWalk {
 
 }  // namespace
 
-Result<Price> walk_all(std::span<const Schedule> ranks, std::uint64_t bytes, const Places& places,
-                       const CostModel& model) {
-  return CostWalk(ranks, bytes, places, model).run({});
-}
-
-Result<Price> walk_one(const Schedule& schedule, std::span<const std::uint32_t> distances,
-                       std::uint64_t bytes, const Places& places, const CostModel& model) {
-  return CostWalk({&schedule, 1}, bytes, places, model).run(distances);
+Result<Price> walk(std::span<const Schedule> ranks, Symmetry symmetry, std::uint64_t bytes,
+                   const Places& places, const CostModel& model) {
+  return CostWalk(ranks, symmetry, bytes, places, model).run();
 }
 
 }  // namespace tutti::detail

@@ -15,13 +15,17 @@ constexpr std::uint64_t of_kib(std::uint64_t bytes, std::uint64_t kib_ps) {
   return bytes / 1024 * kib_ps + bytes % 1024 * kib_ps / 1024;
 }
 
-Result<Price> walk_all(std::span<const Schedule> ranks, std::uint64_t bytes, const Places& places,
-                       const CostModel& model);
+// How the schedule of one rank follows from another's: peers shifted by their distance, or combined with it.
+enum class Symmetry : std::uint8_t { shift, exclusive_or };
+constexpr std::uint32_t displacement(Symmetry symmetry, std::uint32_t from, std::uint32_t to,
+                                     std::uint32_t size) {
+  return symmetry == Symmetry::shift ? (to + size - from) % size : from ^ to;
+}
 
-// One rank's schedule where it stands for all: `distances` holds for each step how far its peer is, the same
-// on both sides of a message. What it sends to some distance arrives, as far as time goes, from that
-// distance.
-Result<Price> walk_one(const Schedule& schedule, std::span<const std::uint32_t> distances,
-                       std::uint64_t bytes, const Places& places, const CostModel& model);
+// Either all ranks' schedules, or those of the first k ranks, which stand for all: what rank r does, rank
+// r + k, r + 2k, ... do as well by that symmetry, and they are placed alike. A message to a rank that is not
+// there then arrives, as far as time goes, from as far at the rank that stands for it.
+Result<Price> walk(std::span<const Schedule> ranks, Symmetry symmetry, std::uint64_t bytes,
+                   const Places& places, const CostModel& model);
 
 }  // namespace tutti::detail

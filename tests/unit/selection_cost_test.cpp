@@ -55,19 +55,24 @@ TEST_CASE("messages in a row overlap in flight, but not at their ends") {
   CHECK(gathered.total_ps == scattered.total_ps);
 }
 
-TEST_CASE("one rank's walk is the walk of all where ranks are alike") {
+TEST_CASE("one rank's walk is the walk of all where ranks are alike, one node's where nodes are") {
+  CostModel model = flat_model();
+  model.link(Level::network) = {20 * kLatency, 5 * kMessage, 3 * kByte * 1024, 2 * kByte * 1024};
   for (const AlgorithmRow& row : catalog()) {
-    if (row.legality.needs_hierarchy) continue;
     for (const std::uint32_t p : {2U, 6U, 8U, 16U}) {
-      const PricedCall call{&row, default_params(row), 64ULL * p, nullptr, false};
-      const auto ranks = emit_all(row, {p, 0, false, call.params});
-      REQUIRE(ranks.is_ok());
-      if (call.params.segments > 1 && has_segment_pass(row)) continue;
-      const Places places = places_of(p, 1);
-      const auto all = price_schedules(*ranks, call.bytes, places, flat_model());
-      INFO(to_string(row.collective) << " " << row.name << " " << p);
-      REQUIRE(all.is_ok());
-      CHECK(price(call, places, flat_model()).total_ps == all->total_ps);
+      for (const std::uint32_t per_node : {1U, 2U, 4U}) {
+        const Places places = places_of(p, per_node);
+        const Hierarchy nodes(places.node);
+        if (!may_run(row, p, true, false, true, &nodes)) continue;
+        const PricedCall call{&row, default_params(row), 64ULL * p, &nodes, false};
+        const auto ranks = emit_all(row, {p, 0, false, call.params, nodes});
+        REQUIRE(ranks.is_ok());
+        if (call.params.segments > 1 && has_segment_pass(row)) continue;
+        const auto all = price_schedules(*ranks, call.bytes, places, model);
+        INFO(to_string(row.collective) << " " << row.name << " " << p << " by " << per_node);
+        REQUIRE(all.is_ok());
+        CHECK(price(call, places, model).total_ps == all->total_ps);
+      }
     }
   }
 }
@@ -121,8 +126,9 @@ TEST_CASE("what cannot end has no price") {
 }
 
 TEST_CASE("too many steps are refused, not walked") {
-  const auto refused =
-      price_call(call_of(Collective::alltoall, "linear", 1U << 20U), places_of(4096, 64), flat_model());
+  PricedCall call = call_of(Collective::broadcast, "circulant", 1U << 20U);
+  call.params.segments = 1024;
+  const auto refused = price_call(call, places_of(4096, 64), flat_model());
   CHECK(refused.status().code() == StatusCode::unsupported);
 }
 

@@ -111,9 +111,8 @@ Result<Case> make_case(const ExplainOptions& options) {
 std::string domains_text(const Hierarchy& hierarchy) {
   if (hierarchy.is_flat()) return "none";
   if (hierarchy.size() <= 32) return to_text(hierarchy);
-  const auto smallest = hierarchy.members(hierarchy.smallest_domain()).size();
   return fmt::format("{} of {}{} ranks", hierarchy.domain_count(), hierarchy.is_even() ? "" : "at least ",
-                     smallest);
+                     hierarchy.smallest_domain());
 }
 
 std::string time_text(std::uint64_t ps) {
