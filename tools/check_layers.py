@@ -23,7 +23,8 @@ GENERATED = {"tutti_config.hpp", "tutti_build_id.hpp"}
 # The first matching layer of a file counts. A layer may always include itself, in the sense of its own pattern.
 SEAMS = ["transports/transport.hpp", "backends/backend.hpp"]
 GROUP_HEADERS = ["tutti/**", "runtime/base/**", "runtime/launch/**", "runtime/schedule/**", "runtime/selection/**", "runtime/scheduler/**",
-                 "runtime/group/**", "runtime/algorithms/catalog.hpp", "topology/topology.hpp", "transports/*", "backends/*",
+                 "runtime/group/**", "runtime/algorithms/catalog.hpp", "topology/topology.hpp", "topology/binding.hpp",
+                 "transports/*", "backends/*",
                  "backends/native/native_backend.hpp"]
 ALLOWED = [
     ("runtime/include/**", ["tutti/**"]),
@@ -35,8 +36,9 @@ ALLOWED = [
     ("runtime/launch/**", ["runtime/base/**"] + sorted(GENERATED)),
     # A group puts the parts together: it owns the engine that drives them, makes the native backend (which alone takes
     # that engine), and asks the registries for the rest. Of the algorithms it sees the catalogue only.
-    # Where the topology comes from is asked by the one file that reads the settings.
+    # Where the topology comes from is asked by the one file that reads the settings; one binds.
     ("runtime/group/settings.cpp", GROUP_HEADERS + ["topology/discovery.hpp"]),
+    ("runtime/group/pinning.cpp", GROUP_HEADERS + ["topology/affinity.hpp"]),
     ("runtime/group/**", GROUP_HEADERS),
     ("topology/**", ["runtime/base/**"]),
     # A registry is the one file that knows every plug-in, and it knows nothing of one but how to make it.

@@ -34,6 +34,9 @@ struct PinRequest {
   PinPolicy policy = PinPolicy::off;
   PinOrder order = PinOrder::compact;
   std::vector<std::vector<std::uint32_t>> list;  // the system's CPU numbers, by local rank
+
+  // Does it say where ranks go only on a topology with devices?
+  bool needs_devices() const { return policy == PinPolicy::gpu || policy == PinPolicy::automatic; }
 };
 
 // One of the names of policies ("auto" is automatic), or a list: "0,1,12-15" gives local rank i the i-th CPU;

@@ -104,6 +104,21 @@ Status read_hierarchy(const Environment& environment, WorldSettings& settings) {
   return {};
 }
 
+Status read_pin(const Environment& environment, WorldSettings& settings) {
+  const auto text = get_text(environment, "TUTTI_PIN");
+  if (!text) return text.status();
+  const std::string value = text->value_or("off");
+  auto request = parse_pin(value);
+  if (!request) return request.status().with_context("TUTTI_PIN");
+  const auto order = get_enum(environment, "TUTTI_PIN_ORDER");
+  if (!order) return order.status();
+  settings.pin = *std::move(request);
+  settings.pin.order = *order == "scatter" ? PinOrder::scatter : PinOrder::compact;
+  settings.contract.emplace_back("TUTTI_PIN", value);
+  settings.contract.emplace_back("TUTTI_PIN_ORDER", *order);
+  return {};
+}
+
 }  // namespace
 
 Result<TransportSettings> read_transport_settings(const Environment& environment) {
@@ -146,9 +161,14 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   if (!boards) return boards.status();
   settings.uses_boards = *boards;
   settings.contract.emplace_back("TUTTI_BOARDS", *boards ? "on" : "off");
-  auto topology = discover_topology(environment);
+  TUTTI_RETURN_IF_ERROR(read_pin(environment, settings));
+  auto topology =
+      discover_topology(environment, settings.pin.needs_devices() ? Devices::find : Devices::skip);
   if (!topology) return topology.status();
   settings.topology = *std::move(topology);
+  if (settings.pin.policy != PinPolicy::off && !settings.topology.is_this_machine)
+    return invalid_argument(fmt::format("TUTTI_PIN: nobody can be bound by {}, which is not this machine",
+                                        settings.topology.source));
   settings.contract.emplace_back("the table of caches (TUTTI_TOPOLOGY, else the machine's)",
                                  describe(caches_of(settings.topology)));
   TUTTI_RETURN_IF_ERROR(read_hierarchy(environment, settings));

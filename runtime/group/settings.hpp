@@ -14,6 +14,7 @@
 #include "runtime/group/domains.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/selection/selection.hpp"
+#include "topology/binding.hpp"
 #include "topology/topology.hpp"
 #include "transports/registry.hpp"
 
@@ -37,6 +38,7 @@ struct WorldSettings {
   std::unique_ptr<const Selector> selector;
   Topology topology;  // of the node, as this rank sees it
   HierarchySetting hierarchy;
+  PinRequest pin;  // of TUTTI_PIN
   // What all ranks must have equal, as (variable, text): compared when a world is made.
   std::vector<std::pair<std::string, std::string>> contract;
 

@@ -12,6 +12,7 @@
 
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/group/pinning.hpp"
 
 namespace tutti {
 namespace {
@@ -20,8 +21,10 @@ namespace {
 struct Card {
   std::string process;  // equal for ranks that are threads of one process
   cpu_set_t cpus;
+  bool is_bound = false;  // before init()
   RankDomains domains;
   std::string contract;  // encode_contract()
+  std::string problem;   // why it could not be bound
 };
 
 using Contract = std::vector<std::pair<std::string, std::string>>;
@@ -48,8 +51,10 @@ std::string encode(const Card& card) {
   ByteWriter writer;
   writer.put_text(card.process);
   writer.put(card.cpus);
+  writer.put(card.is_bound);
   writer.put(card.domains);
   writer.put_text(card.contract);
+  writer.put_text(card.problem);
   return writer.take();
 }
 
@@ -64,8 +69,9 @@ std::string encode_contract(const Contract& contract) {
 
 bool decode(std::string_view bytes, Card& card) {
   ByteReader reader(bytes);
-  return reader.get_text(card.process) && reader.get(card.cpus) && reader.get(card.domains) &&
-         reader.get_text(card.contract) && reader.is_at_end();
+  return reader.get_text(card.process) && reader.get(card.cpus) && reader.get(card.is_bound) &&
+         reader.get(card.domains) && reader.get_text(card.contract) && reader.get_text(card.problem) &&
+         reader.is_at_end();
 }
 
 Contract decode_contract(std::string_view bytes) {
@@ -112,6 +118,50 @@ Status compare_contracts(const std::vector<Card>& cards) {
   return {};
 }
 
+Result<std::vector<Card>> exchange_cards(ControlChannel& control, const Card& mine,
+                                         Clock::time_point deadline) {
+  const auto all = control.allgather(encode(mine), deadline);
+  if (!all) return all.status();
+  std::vector<Card> cards(all->size());
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    if (!decode((*all)[rank], cards[rank]))
+      return internal_error(fmt::format("the card of rank {} is malformed", rank));
+  }
+  return cards;
+}
+
+// Where this rank may run, and what that is part of.
+void look_around(const WorldSettings& settings, const WorldInfo& info, Card& mine) {
+  CPU_ZERO(&mine.cpus);
+  ::sched_getaffinity(0, sizeof mine.cpus, &mine.cpus);
+  mine.domains =
+      find_domains(settings.topology, list_cpus(mine.cpus), static_cast<std::uint32_t>(info.local_rank),
+                   static_cast<std::uint32_t>(info.local_size));
+}
+
+// TUTTI_PIN. Contracts are equal here, so all ranks exchange their cards once more or none does.
+Result<std::vector<Card>> pin(const WorldSettings& settings, const WorldInfo& info, ControlChannel& control,
+                              const std::vector<Card>& cards, Clock::time_point deadline) {
+  const auto own = static_cast<std::size_t>(info.rank);
+  std::vector<StartAffinity> ranks_here;
+  std::size_t index = 0;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    if (info.machine_of_rank[rank] != info.machine_of_rank[own]) continue;
+    if (rank == own) index = ranks_here.size();
+    ranks_here.push_back({list_cpus(cards[rank].cpus), cards[rank].is_bound});
+  }
+  Card mine = cards[own];
+  mine.problem = pin_this_thread(settings.topology, settings.pin, ranks_here, index).message();
+  look_around(settings, info, mine);
+  auto again = exchange_cards(control, mine, deadline);
+  if (!again) return again.status();
+  for (std::size_t rank = 0; rank < again->size(); ++rank) {
+    const std::string& problem = (*again)[rank].problem;
+    if (!problem.empty()) return invalid_argument(fmt::format("TUTTI_PIN: rank {}: {}", rank, problem));
+  }
+  return again;
+}
+
 std::uint32_t hash_of(std::string_view text) {
   std::uint32_t hash = 0;
   std::array<unsigned char, crypto_generichash_BYTES_MIN> digest{};
@@ -151,23 +201,24 @@ Status WorldState::agree(std::string_view build_id) {
   const Clock::time_point deadline = Clock::now() + settings_.timeout;
   Card mine;
   mine.process = process_token();
-  CPU_ZERO(&mine.cpus);
-  ::sched_getaffinity(0, sizeof mine.cpus, &mine.cpus);
-  mine.domains =
-      find_domains(settings_.topology, list_cpus(mine.cpus), static_cast<std::uint32_t>(info().local_rank),
-                   static_cast<std::uint32_t>(info().local_size));
+  mine.is_bound = settings_.topology.is_bound;
+  look_around(settings_, info(), mine);
   settings_.contract.emplace_back("the build", std::string(build_id));
   mine.contract = encode_contract(settings_.contract);
-  const auto all = control().allgather(encode(mine), deadline);
-  if (!all) return all.status();
-  std::vector<Card> cards(all->size());
+  auto exchanged = exchange_cards(control(), mine, deadline);
+  if (!exchanged) return exchanged.status();
+  contract_hash_ = hash_of(mine.contract);
+  TUTTI_RETURN_IF_ERROR(compare_contracts(*exchanged));
+  if (settings_.pin.policy != PinPolicy::off) {
+    exchanged = pin(settings_, info(), control(), *exchanged, deadline);
+    if (!exchanged) return exchanged.status();
+  }
+  const std::vector<Card>& cards = *exchanged;
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
   is_one_process_ = true;
   const int machine = info().machine_of_rank[static_cast<std::size_t>(info().rank)];
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-    if (!decode((*all)[rank], cards[rank]))
-      return internal_error(fmt::format("the card of rank {} is malformed", rank));
     if (info().machine_of_rank[rank] == machine) {
       CPU_OR(&cpus, &cpus, &cards[rank].cpus);
       ++rank_count_here_;
@@ -178,8 +229,6 @@ Status WorldState::agree(std::string_view build_id) {
   domains_.setting = settings_.hierarchy;
   domains_.nodes = info().node_of_rank;
   cpu_count_ = std::max(1, CPU_COUNT(&cpus));
-  contract_hash_ = hash_of(mine.contract);
-  TUTTI_RETURN_IF_ERROR(compare_contracts(cards));
   return domains_.check();
 }
 

@@ -120,3 +120,39 @@ TEST_CASE("what cannot be bound is refused before anything starts") {
   refused({"-n", "2", "--bind", "core"}, "TUTTI_TOPOLOGY");  // without hwloc as well
   ::unsetenv("TUTTI_TOPOLOGY");
 }
+
+// `tutti run` does not see the variable, as other launchers would not.
+TEST_CASE("init() binds where TUTTI_PIN asks, once, and not where the launcher has") {
+  const std::vector<std::uint32_t> cpus = affinity_of_this_thread();
+  const std::string all = list(cpus), first = std::to_string(cpus.front()),
+                    last = std::to_string(cpus.back());
+  const std::string program = std::string("exec ") + GROUP_PROGRAM + " affinity";
+  const Outcome plain = launch({"-n", "2"}, program);
+  CHECK_THAT(plain.out, Contains("0: " + all + " " + all + " " + all + "\n"));
+  const Outcome pinned = launch({"-n", "2"}, "export TUTTI_PIN=" + last + "," + first + "; " + program);
+  INFO(pinned.err);
+  CHECK(pinned.status == 0);
+  const bool may_bind =
+      pinned.err.find("is not followed") == std::string::npos;  // else we are bound ourselves
+  if (may_bind) {
+    CHECK_THAT(pinned.out, Contains("0: " + all + " " + last + " " + last + "\n") &&
+                               Contains("1: " + all + " " + first + " " + first + "\n"));
+  }
+  if (cpus.size() > 1) {
+    const Outcome bound =
+        launch({"-n", "2", "--bind", last + "," + first}, "export TUTTI_PIN=core; " + program);
+    CHECK(bound.status == 0);
+    CHECK_THAT(bound.out, Contains("0: " + last + " " + last + " " + last + "\n"));
+    CHECK(count(bound.err, "TUTTI_PIN is not followed: the ranks of this machine are bound already") >= 1);
+  }
+  const Outcome wrong = launch({"-n", "2"}, "export TUTTI_PIN=cores; " + program);
+  CHECK(wrong.status == 4);
+  CHECK_THAT(wrong.out, Contains("TUTTI_PIN: 'cores' is neither"));
+  const Outcome differ = launch({"-n", "2"}, "test $RANK = 0 && export TUTTI_PIN=socket; " + program);
+  CHECK(differ.status == 4);
+  CHECK_THAT(differ.out, Contains("TUTTI_PIN must be equal on all ranks"));
+  if (!may_bind) return;
+  const Outcome too_short = launch({"-n", "2"}, "export TUTTI_PIN=" + first + "; " + program);
+  CHECK(too_short.status == 4);
+  CHECK_THAT(too_short.out, Contains("the list has 1 entries for 2 ranks"));
+}

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "runtime/base/status.hpp"
+#include "topology/affinity.hpp"
+#include "topology/topology.hpp"
 #include "tutti/tutti.hpp"
 
 using namespace std::chrono_literals;
@@ -188,6 +190,21 @@ int leave_early() {
   return 0;
 }
 
+std::string own_cpus() { return tutti::cpu_list_text(tutti::affinity_of_this_thread()); }
+
+int show_affinity() {
+  const std::string before = own_cpus();
+  if (caught([&] {
+        const CommGroup world = tutti::init();
+        const std::string after = own_cpus();
+        const CommGroup second = tutti::init();
+        add_up(second);
+        print(std::to_string(world.rank()) + ": " + before + " " + after + " " + own_cpus());
+      }))
+    return 4;
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -203,6 +220,7 @@ int main(int argc, char** argv) {
       {"join", join},
       {"abort", abort_group},
       {"leave_early", leave_early},
+      {"affinity", show_affinity},
   };
   const auto found = behaviours.find(argc > 1 ? argv[1] : "");
   return found == behaviours.end() ? 99 : found->second();

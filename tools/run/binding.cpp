@@ -51,8 +51,7 @@ Result<RunBinding> plan_bindings(const RunOptions& options) {
   binding.is_asked = is_asked_here || variable;
   binding.is_active = request->policy != PinPolicy::off;
   if (!binding.is_active && !options.reports_bindings) return binding;
-  const bool wants_devices = request->policy == PinPolicy::gpu || request->policy == PinPolicy::automatic;
-  auto topology = discover_topology(environment, wants_devices ? Devices::find : Devices::skip);
+  auto topology = discover_topology(environment, request->needs_devices() ? Devices::find : Devices::skip);
   if (!topology) return topology.status();
   binding.topology = *std::move(topology);
   if (binding.is_active && !binding.topology.is_this_machine)

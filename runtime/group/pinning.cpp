@@ -1,0 +1,47 @@
+// The decision of a machine's ranks, and carrying it out. Knows no exchange between them.
+#include "runtime/group/pinning.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runtime/base/log.hpp"
+#include "topology/affinity.hpp"
+
+namespace tutti {
+
+Result<PinDecision> decide_pinning(const Topology& topology, const PinRequest& request,
+                                   std::span<const StartAffinity> ranks_here, std::size_t index) {
+  if (request.policy == PinPolicy::off) return PinDecision{{}, "nobody asks for it"};
+  for (const StartAffinity& rank : ranks_here) {
+    if (rank.cpus != ranks_here[0].cpus)
+      return PinDecision{{}, "the ranks of this machine are bound already, each to its own CPUs"};
+    if (rank.is_bound) {
+      return PinDecision{{},
+                         fmt::format("the ranks of this machine are bound already, to the CPUs {}",
+                                     cpu_list_text(rank.cpus))};
+    }
+  }
+  const auto placements = plan_placements(topology, static_cast<std::uint32_t>(ranks_here.size()), request);
+  if (!placements) return placements.status();
+  return PinDecision{cpus_of(topology, (*placements)[index]), {}};
+}
+
+Status pin_this_thread(const Topology& topology, const PinRequest& request,
+                       std::span<const StartAffinity> ranks_here, std::size_t index) {
+  // What we have bound this thread to, for the next world that it makes.
+  thread_local std::vector<std::uint32_t> bound_by_us;
+  if (!bound_by_us.empty() && ranks_here[index].cpus == bound_by_us) return {};
+  const auto decision = decide_pinning(topology, request, ranks_here, index);
+  if (!decision) return decision.status();
+  if (decision->cpus.empty()) {
+    if (index == 0) log_warn("TUTTI_PIN is not followed: {}", decision->why_not);
+    return {};
+  }
+  TUTTI_RETURN_IF_ERROR(bind_this_thread(decision->cpus));
+  bound_by_us = decision->cpus;
+  log_info("bound to the CPUs {}", cpu_list_text(bound_by_us));
+  return {};
+}
+
+}  // namespace tutti
