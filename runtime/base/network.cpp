@@ -199,7 +199,8 @@ Result<std::vector<Interface>> list_interfaces() {
     interface.name = at->ifa_name;
     interface.address = copy_address(at->ifa_addr);
     if (is_ip(at->ifa_netmask)) {
-      for (const std::uint8_t byte : bits_of(copy_address(at->ifa_netmask)))
+      const SocketAddress mask = copy_address(at->ifa_netmask);
+      for (const std::uint8_t byte : bits_of(mask))
         interface.prefix_bits += static_cast<std::uint32_t>(std::popcount(byte));
     }
     interface.is_usable = (at->ifa_flags & IFF_UP) != 0 && (at->ifa_flags & IFF_RUNNING) != 0;
