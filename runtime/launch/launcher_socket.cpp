@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/base/network.hpp"
+#include "runtime/base/tcp_socket.hpp"
 #include "runtime/launch/place.hpp"
 
 namespace tutti::detail {
@@ -22,6 +23,11 @@ namespace {
 std::string text_of(int error) { return std::generic_category().message(error); }
 
 }  // namespace
+
+LauncherSocket::LauncherSocket(int fd, std::string name) : fd_(fd), name_(std::move(name)) {
+  close_on_fork(fd);  // first, for it makes the generations count
+  generation_ = fork_generation();
+}
 
 Result<LauncherSocket> LauncherSocket::adopt(int fd, std::string name) {
   struct stat information = {};
@@ -53,18 +59,15 @@ Result<LauncherSocket> LauncherSocket::connect(std::string_view address, Clock::
   if (!found) return found.status().with_context(name);
   Status failure = invalid_argument(fmt::format("{}='{}': no address", name, address));
   for (const SocketAddress& one : *found) {
-    const int fd = ::socket(one.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) continue;
-    LauncherSocket socket(fd, name);
-    const SocketAddress target = one.with_port(static_cast<std::uint16_t>(*port));
-    int error =
-        ::connect(fd, reinterpret_cast<const sockaddr*>(&target.storage), target.bytes) == 0 ? 0 : errno;
-    if (error == EINPROGRESS) {
-      failure = socket.wait_until_ready(POLLOUT, deadline);
-      if (!failure) continue;
-      socklen_t length = sizeof error;
-      ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    const Result<int> fd = start_connect(one.with_port(static_cast<std::uint16_t>(*port)));
+    if (!fd) {
+      failure = fd.status().with_context(name);
+      continue;
     }
+    LauncherSocket socket(*fd, name);
+    failure = socket.wait_until_ready(POLLOUT, deadline);
+    if (!failure) continue;
+    const int error = connect_error(*fd);
     if (error == 0) return socket;
     failure = Status(StatusCode::peer_failed,
                      fmt::format("{}: cannot connect to {}: {}", name, address, text_of(error)));
@@ -73,7 +76,9 @@ Result<LauncherSocket> LauncherSocket::connect(std::string_view address, Clock::
 }
 
 LauncherSocket::~LauncherSocket() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ < 0 || is_inherited()) return;  // closed at the fork
+  forget_on_fork(fd_);
+  ::close(fd_);
 }
 
 Status LauncherSocket::wait_until_ready(short events, Clock::time_point deadline) {

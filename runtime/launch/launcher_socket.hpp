@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/base/fork_guard.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/base/work.hpp"
 
@@ -23,9 +24,10 @@ class LauncherSocket {
                                         std::string name);
 
   LauncherSocket(LauncherSocket&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), name_(std::move(other.name_)) {}
+      : fd_(std::exchange(other.fd_, -1)), generation_(other.generation_), name_(std::move(other.name_)) {}
   LauncherSocket& operator=(LauncherSocket&& other) noexcept {
     std::swap(fd_, other.fd_);
+    std::swap(generation_, other.generation_);
     std::swap(name_, other.name_);
     return *this;
   }
@@ -36,14 +38,17 @@ class LauncherSocket {
   Result<std::string> read_line(std::size_t limit_bytes, Clock::time_point deadline);
   Result<std::string> read_bytes(std::size_t count, Clock::time_point deadline);
   const std::string& name() const { return name_; }
+  // In a child of fork() there is no connection any more: it belongs to the parent.
+  bool is_inherited() const { return generation_ != fork_generation(); }
 
  private:
-  LauncherSocket(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+  LauncherSocket(int fd, std::string name);
   Status wait_until_ready(short events, Clock::time_point deadline);
   // Adds what a recv() with these flags gives, at most `limit` bytes, to nothing; waits for the first byte.
   Result<std::string> receive(std::size_t limit, int flags, Clock::time_point deadline);
 
   int fd_ = -1;
+  unsigned generation_ = 0;
   std::string name_;
 };
 

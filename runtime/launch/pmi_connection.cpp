@@ -2,7 +2,6 @@
 #include "runtime/launch/pmi_connection.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <charconv>
 #include <chrono>
@@ -22,8 +21,6 @@ constexpr std::size_t kLengthBytes = 6;
 constexpr auto kFarewellPatience = 2s;
 
 }  // namespace
-
-PmiConnection::PmiConnection(LauncherSocket socket) : socket_(std::move(socket)), pid_(::getpid()) {}
 
 Result<LauncherSocket> PmiConnection::open_descriptor(const Environment& environment) {
   const Result<std::string> text = require(environment, "PMI_FD", "PMI");
@@ -57,7 +54,7 @@ Result<PmiRecord> PmiConnection::read_record(Clock::time_point deadline) {
 Result<PmiRecord> PmiConnection::call(std::string request, std::string_view expected,
                                       Clock::time_point deadline) {
   const std::lock_guard lock(mutex_);
-  if (pid_ != ::getpid()) {
+  if (socket_.is_inherited()) {
     return invalid_argument(fmt::format(
         "{} belongs to the process that the launcher started, not to its child of fork()", name()));
   }
@@ -87,7 +84,7 @@ Result<PmiRecord> PmiConnection::call(std::string request, std::string_view expe
 void PmiConnection::say_farewell(const std::string& request) {
   const std::lock_guard lock(mutex_);
   // With an answer owed, the launcher would take it for one to something else.
-  if (is_over_ || is_answer_owed_ || pid_ != ::getpid() || is_mpi_running()) return;
+  if (is_over_ || is_answer_owed_ || socket_.is_inherited() || is_mpi_running()) return;
   is_over_ = true;
   const Clock::time_point deadline = Clock::now() + kFarewellPatience;
   // If MPI_Finalize has said farewell, the connection is closed and this fails, which is as well.

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "runtime/base/config.hpp"
 #include "runtime/launch/launcher_socket.hpp"
@@ -16,7 +17,7 @@ namespace tutti::detail {
 // thread otherwise.
 class PmiConnection {
  public:
-  explicit PmiConnection(LauncherSocket socket);
+  explicit PmiConnection(LauncherSocket socket) : socket_(std::move(socket)) {}
   // Of the descriptor that PMI_FD names. Errors: invalid_argument.
   static Result<LauncherSocket> open_descriptor(const Environment& environment);
 
@@ -35,7 +36,6 @@ class PmiConnection {
 
  private:
   LauncherSocket socket_;
-  const int pid_;
   std::mutex mutex_;
   bool is_framed_ = false;
   bool is_answer_owed_ = false;

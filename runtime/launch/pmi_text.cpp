@@ -85,13 +85,15 @@ Result<PmiRecord> parse_pmi2(std::string_view body) {
 
 std::string write_pmi2(std::string_view command,
                        const std::vector<std::pair<std::string_view, std::string_view>>& fields) {
-  std::string body = fmt::format("cmd={};", command);
-  for (const auto& [name, value] : fields) {
-    body += name;
-    body += '=';
-    for (const char c : value) body.append(c == ';' ? 2 : 1, c);
+  std::string body;
+  const auto add = [&body](std::string_view name, std::string_view value) {
+    for (const std::string_view text : {name, std::string_view("="), value}) {
+      for (const char c : text) body.append(c == ';' ? 2 : 1, c);
+    }
     body += ';';
-  }
+  };
+  add("cmd", command);
+  for (const auto& [name, value] : fields) add(name, value);
   return fmt::format("{:6}{}", body.size(), body);
 }
 

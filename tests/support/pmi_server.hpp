@@ -31,8 +31,7 @@ class PmiServer {
     thread_ = std::thread([this, answer = std::move(answer)] { serve(answer); });
   }
   ~PmiServer() {
-    close_client();
-    thread_.join();
+    finish();
     ::close(server_);
   }
   PmiServer(const PmiServer&) = delete;
@@ -45,12 +44,16 @@ class PmiServer {
             {"PMI_JOBID", "7.0"}};
   }
   int client() const { return client_; }
-  void close_client() {
-    if (client_ >= 0) ::close(std::exchange(client_, -1));
-  }
   void hang_up() { ::shutdown(server_, SHUT_RDWR); }
-  // The commands so far. Only when the session has ended.
-  const std::vector<std::string>& commands() const { return commands_; }
+  // Ends the server; gives the commands that it has read.
+  const std::vector<std::string>& finish() {
+    if (client_ >= 0) ::close(std::exchange(client_, -1));
+    if (thread_.joinable()) {
+      hang_up();  // somebody else may still hold the other end
+      thread_.join();
+    }
+    return commands_;
+  }
 
  private:
   void serve(const Answer& answer) {

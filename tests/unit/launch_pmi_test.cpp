@@ -160,10 +160,7 @@ TEST_CASE("a session knows ranks and nodes, stores long values and says farewell
     CHECK_THAT(missing.message(), Catch::Matchers::EndsWith("no rank has put missing in time"));
     CHECK(store->put("huge", std::string(100000, 'x')).code() == StatusCode::invalid_argument);
   }
-  server.close_client();
-  server.hang_up();
-  // The server has read the last one before it answered it.
-  CHECK(server.commands().back() == "finalize");
+  CHECK(server.finish().back() == "finalize");
 }
 
 TEST_CASE("a session of PMI-2 does the same in frames") {
@@ -182,9 +179,7 @@ TEST_CASE("a session of PMI-2 does the same in frames") {
     CHECK(*store->get("key", soon()) == value);
     CHECK(store->get("missing", Clock::now() + 50ms).status().code() == StatusCode::timeout);
   }
-  server.close_client();
-  server.hang_up();
-  CHECK(server.commands().back() == "finalize");
+  CHECK(server.finish().back() == "finalize");
 }
 
 TEST_CASE("what a launcher does wrong in PMI-2 is told") {
