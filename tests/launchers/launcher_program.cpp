@@ -153,6 +153,18 @@ int mpi_first() {
   return status;
 }
 
+// The launcher has something of rank 0 already, but not yet what the others ask for.
+int mpi_late() {
+  MPI_Init(nullptr, nullptr);
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 0) std::this_thread::sleep_for(1500ms);
+  const int status = join("mpi_late");
+  add_up_with_mpi();
+  MPI_Finalize();
+  return status;
+}
+
 int mpi_second() {
   const int status = join("mpi_second");
   MPI_Init(nullptr, nullptr);
@@ -187,8 +199,9 @@ int main(int argc, char** argv) {
       {"place", place},           {"join", [] { return join("join"); }},
       {"fork", fork_child},       {"absent", absent},
 #ifdef TUTTI_TEST_MPI
-      {"mpi_first", mpi_first},   {"mpi_second", mpi_second},
-      {"mpi_inside", mpi_inside}, {"mpi_over", mpi_over},
+      {"mpi_first", mpi_first},   {"mpi_late", mpi_late},
+      {"mpi_second", mpi_second}, {"mpi_inside", mpi_inside},
+      {"mpi_over", mpi_over},
 #endif
   };
   const auto found = behaviours.find(argc > 1 ? argv[1] : "");

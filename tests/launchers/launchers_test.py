@@ -100,7 +100,7 @@ class LauncherTest(unittest.TestCase):
         """MPI and tutti in one program, in every order in which both can live."""
         if mpi_program is None:
             self.skipTest("no program with this MPI")
-        for word in ("mpi_first", "mpi_second", "mpi_inside"):
+        for word in ("mpi_first", "mpi_late", "mpi_second", "mpi_inside"):
             done = self.run_command(launch(size, mpi_program, word))
             self.expect(done, [f"MPI: rank {r} sums" for r in range(size)])
             text = "{}: rank {} sums" if word == "mpi_inside" else "{}: rank {} of " + str(size) + " sums"
