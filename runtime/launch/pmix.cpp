@@ -102,6 +102,8 @@ Answer read_value(pmix_status_t status, const pmix_value_t* value) {
   return answer;
 }
 
+// Whether the library frees the value afterwards differs between its releases and ways: a few bytes are not
+// worth a double free.
 extern "C" void on_answer(pmix_status_t status, pmix_value_t* value, void* context) {
   const std::unique_ptr<std::shared_ptr<Request>> request(static_cast<std::shared_ptr<Request>*>(context));
   const std::lock_guard lock((*request)->mutex);

@@ -66,7 +66,13 @@ def command_path(name):
 class LauncherTest(unittest.TestCase):
     """What all launchers have in common: how to run, and what to expect of the lines."""
 
+    # libpmix and its threads keep memory to the end of the process. What tutti would keep is found where other launchers
+    # start the same program.
+    ignores_leaks = False
+
     def run_command(self, command, **environment):
+        if self.ignores_leaks:
+            environment["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False,
                               env={**clean_environment(), **environment}, stdin=subprocess.DEVNULL)
         self.output = " ".join(command) + "\n" + done.stdout + done.stderr
@@ -182,6 +188,7 @@ class HydraOnNodes(LauncherTest):
 
 class OpenMpi(LauncherTest):
     command = find_command(["mpirun.openmpi", "mpirun"], is_open_mpi)
+    ignores_leaks = True
 
     def launch(self, size, *words, options=()):
         as_root = ["--allow-run-as-root"] if os.getuid() == 0 else []
@@ -233,6 +240,7 @@ class OpenMpi(LauncherTest):
 
 class OpenMpiOnNodes(LauncherTest):
     command = OpenMpi.command
+    ignores_leaks = True
 
     def launch(self, size, *words):
         as_root = ["--allow-run-as-root"] if os.getuid() == 0 else []
@@ -299,6 +307,7 @@ class SlurmTest(LauncherTest):
 
     command = find_command(["srun"])
     daemons = []
+    is_pmix = False
 
     @classmethod
     def setUpClass(cls):
@@ -360,7 +369,12 @@ class SlurmTest(LauncherTest):
                     text += name + ":\n" + file.read()[-3000:]
         return text
 
+    @property
+    def ignores_leaks(self):
+        return self.is_pmix
+
     def srun(self, kind, nodes, size, *words, **environment):
+        self.is_pmix = kind == "pmix"
         done = self.run_command([self.command, "--mpi=" + kind, f"-N{nodes}", f"-n{size}", *words],
                                 **environment)
         if done.returncode != 0:
