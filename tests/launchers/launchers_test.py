@@ -2,9 +2,8 @@
 """Starts one program with real launchers and looks at what its ranks found out; a test per launcher.
 Knows command lines and printed lines; skips (77) with the reason where a launcher is not installed.
 
-usage: launchers_test.py [--nodes] [--network] [--run TUTTI_RUN] LAUNCHER PROGRAM [PROGRAM built with the launcher's MPI]
+usage: launchers_test.py [--nodes] [--run TUTTI_RUN] LAUNCHER PROGRAM [PROGRAM built with the launcher's MPI]
     --nodes: the ranks are on two nodes of a bed (tests/multinode/testbed.py), started from a third
-    --network: the build has a transport between nodes
 """
 
 import argparse
@@ -32,7 +31,6 @@ FOREIGN = re.compile(r"^(TUTTI_|PMI|PMIX_|OMPI_|SLURM_|MPI_|HOROVOD_|HYDI_|RANK$
 
 program = None
 mpi_program = None
-has_network = False
 bed = None
 
 
@@ -98,8 +96,6 @@ class LauncherTest(unittest.TestCase):
         self.expect(done, [f"join: rank {r} of {size} sums" for r in range(size)])
 
     def expect_join_of_nodes(self, done, size):
-        if not has_network:
-            self.skipTest("no transport between nodes in this build")
         self.expect_join(done, size)
 
     def expect_mixed(self, launch, size):
@@ -548,16 +544,15 @@ def run_cases(case):
 
 
 def main():
-    global program, mpi_program, has_network
+    global program, mpi_program
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", action="store_true")
-    parser.add_argument("--network", action="store_true")
     parser.add_argument("--run", help="the program that is `tutti run`")
     parser.add_argument("launcher", choices=LAUNCHERS)
     parser.add_argument("program")
     parser.add_argument("mpi_program", nargs="?")
     options = parser.parse_args()
-    program, mpi_program, has_network = options.program, options.mpi_program, options.network
+    program, mpi_program = options.program, options.mpi_program
     TuttiRun.command = options.run
     case = LAUNCHERS[options.launcher][options.nodes]
     if case.command is None:
