@@ -95,9 +95,6 @@ class LauncherTest(unittest.TestCase):
     def expect_join(self, done, size):
         self.expect(done, [f"join: rank {r} of {size} sums" for r in range(size)])
 
-    def expect_join_of_nodes(self, done, size):
-        self.expect_join(done, size)
-
     def expect_mixed(self, launch, size):
         """MPI and tutti in one program, in every order in which both can live."""
         if mpi_program is None:
@@ -179,7 +176,7 @@ class HydraOnNodes(LauncherTest):
             self.expect_places(done, "pmi1", [0, 1, 0, 1])
 
     def test_worlds(self):
-        self.expect_join_of_nodes(self.run_command(self.launch(4, program, "join")), 4)
+        self.expect_join(self.run_command(self.launch(4, program, "join")), 4)
 
 
 class OpenMpi(LauncherTest):
@@ -250,7 +247,7 @@ class OpenMpiOnNodes(LauncherTest):
         self.expect_places(done, "pmix", [0, 0, 1, 1], node_numbers=[1, 2])  # node 0 is the one of mpirun
 
     def test_worlds(self):
-        self.expect_join_of_nodes(self.run_command(self.launch(4, program, "join")), 4)
+        self.expect_join(self.run_command(self.launch(4, program, "join")), 4)
 
 
 SLURM_CONF = """
@@ -437,10 +434,10 @@ class SlurmOnNodes(SlurmTest):
                 self.expect_places(done, "pmix", [0, 0, 1])
 
     def test_worlds(self):
-        self.expect_join_of_nodes(self.srun("pmi2", 2, 4, program, "join"), 4)
+        self.expect_join(self.srun("pmi2", 2, 4, program, "join"), 4)
 
     def test_variables_alone(self):
-        self.expect_join_of_nodes(self.srun("none", 2, 4, program, "join", TUTTI_SECRET="of this job"), 4)
+        self.expect_join(self.srun("none", 2, 4, program, "join", TUTTI_SECRET="of this job"), 4)
 
 
 class TuttiRun(LauncherTest):
