@@ -12,11 +12,12 @@ namespace {
 
 // Quota and period in microseconds; 0 where there is no limit ("max" and -1 are not numbers above 0).
 std::uint32_t milli_of(std::istream& quota_file, std::istream& period_file) {
+  constexpr std::int64_t kMost = 1000000000;  // of both: so that nothing overflows
   std::int64_t quota = 0, period = 0;
-  if (!(quota_file >> quota) || !(period_file >> period) || quota <= 0 || period <= 0) return 0;
-  constexpr std::int64_t kMost = 1000000000;
-  return static_cast<std::uint32_t>(
-      std::clamp<std::int64_t>(quota > kMost * period / 1000 ? kMost : quota * 1000 / period, 1, kMost));
+  if (!(quota_file >> quota) || !(period_file >> period) || quota <= 0 || period <= 0 || period > kMost)
+    return 0;
+  if (quota / period >= kMost / 1000) return kMost;
+  return static_cast<std::uint32_t>(std::max<std::int64_t>(1, quota * 1000 / period));
 }
 
 std::uint32_t quota_in(const std::string& folder, bool is_version_2) {
