@@ -11,6 +11,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree as xml_tree
 
 COLLECTIVES = "allreduce broadcast reduce allgather reduce_scatter alltoall gather scatter barrier scan exscan".split()
 FIELDS = ("collective bytes count dtype op in_place ranks nodes algorithm transport backend iterations p50_us p95_us min_us "
@@ -414,6 +415,24 @@ def test_plan(folder):
     found = [(r["cpu_list"], r["numa_node"], r["gpu"]["name"], r["gpu"]["number"], r["nic"]["name"]) for r in plan["ranks"]]
     expect(found == [("8-47", 0, "cuda0", 0, "mlx5_0"), ("48-87", 0, "cuda1", 1, "mlx5_1"),
                      ("96-135", 8, "cuda2", 2, "mlx5_2"), ("136-175", 8, "cuda3", 3, "mlx5_3")], f"by GPU: {found}")
+
+    # The same as a drawing, in text and as a picture.
+    drawing = run("info", "--topology", "--plan", "4", HWLOC_XMLFILE=xml)
+    for line in (r"^socket 1, CPUs 96-175$", r"^  NUMA node 8, 127.7 GiB$", r"^    10 x L3 10 MiB$", r"^ +(\[2 2\] ?){5} (\[3 3\] ?){5}$",
+                 r"^  GPU cuda3, nvml3 \(Tesla V100-SXM2-16GB\): rank 3$", r"^  NIC mlx5_2, hsi2 .*: rank 2$"):
+        expect(re.search(line, drawing.stdout, re.M), f"a line {line}", drawing)
+    free = run("info", "--topology", **xeon)
+    expect(free.returncode == 0 and "      . . . . . . . . . . . .\n" in free.stdout, "without ranks", free)
+    shared = run("info", "--topology", "--plan", "6", "--bind", "core", TUTTI_TOPOLOGY="synthetic:core:4 pu:2")
+    expect(re.search(r"^      0\|1 2\|3 4 +5$", shared.stdout, re.M), "ranks that share out the threads of a core", shared)
+    picture = os.path.join(folder, "machine.svg")
+    boxes = run("info", "--topology", "--plan", "4", "--json", "--plot", picture, HWLOC_XMLFILE=xml)
+    expect(boxes.returncode == 0 and len(json.loads(boxes.stdout)["sockets"]) == 2, "the boxes as JSON", boxes)
+    root = xml_tree.parse(picture).getroot()
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    expect(texts.count("3") == 10 and any("cuda3" in (text or "") for text in texts), f"the picture's texts: {texts}")
+    expect_usage_error(["info", "--topology", "--plot", "machine.pdf"], "--plot", ".svg")
+    expect_usage_error(["info", "--plot", "machine.svg"], "--topology")
 
     # The tree of another machine's /sys and /proc.
     root = os.path.join(folder, "root")

@@ -19,6 +19,7 @@
 #include "tools/commands/commands.hpp"
 #include "tools/commands/peers_text.hpp"
 #include "tools/commands/plan_text.hpp"
+#include "tools/commands/topology_drawing.hpp"
 #include "tools/commands/topology_text.hpp"
 #include "tools/run/run.hpp"
 #include "topology/discovery.hpp"
@@ -249,9 +250,6 @@ void print_numbers(bool is_json) {
 constexpr std::uint32_t kMaxPlannedRanks = 4096;
 
 int print_plan(std::uint32_t rank_count, const std::string& policy, const std::string& order, bool is_json) {
-  if (rank_count < 1 || rank_count > kMaxPlannedRanks)
-    return usage_error("info", invalid_argument(fmt::format("--plan: expected 1 to {} local ranks, got {}",
-                                                            kMaxPlannedRanks, rank_count)));
   const auto plan = make_plan(Environment::of_process(), rank_count, policy, order);
   if (!plan) return usage_error("info", plan.status());
   if (is_json) {
@@ -260,6 +258,29 @@ int print_plan(std::uint32_t rank_count, const std::string& policy, const std::s
     fmt::print("{}{}", describe(plan->topology), describe(*plan));
   }
   return 0;
+}
+
+struct DrawingOptions {
+  std::uint32_t rank_count = 0;
+  std::string policy, order, plot_path;
+};
+
+int print_topology(const DrawingOptions& options, bool is_json) {
+  if (!options.plot_path.empty() && !options.plot_path.ends_with(".svg"))
+    return usage_error("info", invalid_argument("--plot: expected a name that ends in .svg"));
+  const auto plan = make_plan(Environment::of_process(), options.rank_count, options.policy, options.order);
+  if (!plan) return usage_error("info", plan.status());
+  const json boxes = boxes_of(*plan);
+  if (is_json) {
+    fmt::print("{}\n", boxes.dump(1));
+  } else {
+    fmt::print("{}{}{}", describe(plan->topology), draw(boxes),
+               options.rank_count > 0 ? describe(*plan) : std::string());
+  }
+  if (options.plot_path.empty()) return 0;
+  const Status drawn = draw_svg(boxes, options.plot_path);
+  if (!drawn) fmt::print(stderr, "tutti info: --plot: {}\n", drawn.message());
+  return drawn ? 0 : 1;
 }
 
 }  // namespace
@@ -291,11 +312,22 @@ int info_command(int argc, char** argv) {
   app.add_option("--bind-order", order, "for --plan: compact or scatter")
       ->needs(plan)
       ->check(CLI::IsMember({"compact", "scatter"}));
+  bool is_topology = false;
+  std::string plot_path;
+  auto* topology =
+      app.add_flag("--topology", is_topology,
+                   "draws this machine, or that of TUTTI_TOPOLOGY, with the ranks of --plan on it")
+          ->excludes(environment);
+  app.add_option("--plot", plot_path, "for --topology: the same to a .svg file")->needs(topology);
   app.add_flag("--json", is_json, "the same for programs");
   int status = 0;
   if (!parse_arguments(app, argc, argv, &status)) return status;
   if (is_peers) return print_peers(is_json);
   if (is_bootstrap) return print_bootstrap(is_json);
+  if (plan->count() > 0 && (planned_ranks < 1 || planned_ranks > kMaxPlannedRanks))
+    return usage_error("info", invalid_argument(fmt::format("--plan: expected 1 to {} local ranks, got {}",
+                                                            kMaxPlannedRanks, planned_ranks)));
+  if (is_topology) return print_topology({planned_ranks, policy, order, plot_path}, is_json);
   if (plan->count() > 0) return print_plan(planned_ranks, policy, order, is_json);
   if (is_rules) {
     print_numbers(is_json);

@@ -1,48 +1,22 @@
 // Runs the plot script in a python that has matplotlib. Knows where the script lies.
 #include "tools/commands/bench/plot.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "tools/commands/files.hpp"
+#include "tools/commands/process.hpp"
 
 namespace tutti::tool {
 namespace {
 
 // The script's own status for "this python has no matplotlib"; then another python may.
 constexpr int kNoMatplotlib = 3;
-constexpr int kNotStarted = 127;
-
-int run_and_wait(const std::vector<std::string>& words, bool is_quiet) {
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  std::fflush(nullptr);
-  const pid_t pid = ::fork();
-  if (pid < 0) return kNotStarted;
-  if (pid == 0) {
-    if (is_quiet) {
-      const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-      if (null >= 0) ::dup2(null, STDERR_FILENO);
-    }
-    ::execvp(arguments[0], arguments.data());
-    ::_exit(kNotStarted);
-  }
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
-
 }  // namespace
 
 int draw_plot(const BenchOptions& options) {
