@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/log.hpp"
@@ -13,14 +14,14 @@ namespace tutti {
 Result<PinDecision> decide_pinning(const Topology& topology, const PinRequest& request,
                                    std::span<const StartAffinity> ranks_here, std::size_t index) {
   if (request.policy == PinPolicy::off) return PinDecision{{}, "nobody asks for it"};
-  for (const StartAffinity& rank : ranks_here) {
-    if (rank.cpus != ranks_here[0].cpus)
-      return PinDecision{{}, "the ranks of this machine are bound already, each to its own CPUs"};
-    if (rank.is_bound) {
-      return PinDecision{{},
-                         fmt::format("the ranks of this machine are bound already, to the CPUs {}",
-                                     cpu_list_text(rank.cpus))};
-    }
+  const auto differs = [&](const StartAffinity& rank) { return rank.cpus != ranks_here[0].cpus; };
+  if (std::any_of(ranks_here.begin(), ranks_here.end(), differs))
+    return PinDecision{{}, "the ranks of this machine are bound already, each to its own CPUs"};
+  const auto is_bound = [](const StartAffinity& rank) { return rank.is_bound; };
+  if (std::any_of(ranks_here.begin(), ranks_here.end(), is_bound)) {
+    return PinDecision{{},
+                       fmt::format("the ranks of this machine are bound already, to the CPUs {}",
+                                   cpu_list_text(ranks_here[0].cpus))};
   }
   const auto placements = plan_placements(topology, static_cast<std::uint32_t>(ranks_here.size()), request);
   if (!placements) return placements.status();

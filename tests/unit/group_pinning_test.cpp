@@ -47,12 +47,14 @@ TEST_CASE("ranks that share everything are bound by the policy") {
 }
 
 TEST_CASE("where the launcher has bound, nobody is bound again, on any rank") {
-  const std::vector<StartAffinity> apart = {{{0, 1, 2, 3}, false}, {{2, 3}, true}};
+  const std::vector<StartAffinity> apart = {{{0, 1}, true}, {{2, 3}, true}};
   const std::vector<StartAffinity> together(2, {{2, 3}, true});
   for (std::size_t index = 0; index < 2; ++index) {
     CHECK(decide("core", apart, index).empty());
     CHECK(decide("core", together, index).empty());
   }
+  CHECK_THAT(decide_pinning(small_machine(), *parse_pin("core"), apart, 0)->why_not,
+             Contains("each to its own CPUs"));
   CHECK_THAT(decide_pinning(small_machine(), *parse_pin("core"), together, 0)->why_not, Contains("2-3"));
 }
 
