@@ -78,8 +78,11 @@ bool is_open_mpi() {
   if (pipe == nullptr) return false;
   std::array<char, 256> line{};
   bool is_found = false;
-  while (std::fgets(line.data(), line.size(), pipe) != nullptr)
-    is_found = is_found || std::string_view(line.data()).find("Open MPI") != std::string_view::npos;
+  while (std::fgets(line.data(), line.size(), pipe) != nullptr) {
+    const std::string_view text = line.data();
+    // Up to version 4 the launcher calls itself OpenRTE.
+    is_found = is_found || text.find("Open MPI") != text.npos || text.find("OpenRTE") != text.npos;
+  }
   ::pclose(pipe);
   return is_found;
 }
