@@ -854,7 +854,7 @@ std::string_view network_rules(Collective collective) {
     case Collective::allreduce:
       return "hierarchical(columns=1):-512;hierarchical:-128k;hierarchical(across=1,segment=64k):0-@-32;"
              "hierarchical(across=2,segment=64k);recursive_doubling:-32k@-8;recursive_doubling:-8k;"
-             "two_shot(segment=64k):-2m@-8;ring(segment=256k):0-@-8;rabenseifner:-1m;ring(segment=256k);two_"
+             "two_shot(segment=64k):0-@-8;rabenseifner:-1m;ring;two_"
              "shot";
     case Collective::reduce_scatter:
       return "hierarchical;direct:0-@-16;ring:1m-;direct";
