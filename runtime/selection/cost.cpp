@@ -48,11 +48,11 @@ bool is_alike(const Schedule& s, const Schedule& other, Symmetry symmetry) {
 
 // The smallest k for which rank r is placed as rank r - k is: 1 where all are equally far from each other,
 // each with a way of its own; the ranks of a node where all nodes are alike; else all.
-std::uint32_t period_of(const Places& places, const CostModel& model) {
+std::uint32_t period_of(const Places& places, bool is_node_shared) {
   const std::uint32_t size = places.size();
   if (places.is_uniform()) {
     const Level level = places.level(0, size - 1);
-    return level == Level::network || model.link(level).shared_kib_ps == 0 ? 1 : size;
+    return level == Level::network || !is_node_shared ? 1 : size;
   }
   std::uint32_t period = 1;
   while (period < size && places.node[period] == places.node[0]) ++period;
@@ -88,18 +88,19 @@ bool stand_for_all(const PricedCall& call, std::uint32_t size, std::span<const S
   return is_as_expected(size - 1);
 }
 
-// Appends the schedules of ranks up to `count`.
+// Appends the schedules of ranks up to `count`; `is_too_long` if these are more steps than anybody walks.
 Status emit_up_to(const PricedCall& call, std::uint32_t size, std::uint32_t count,
-                  std::vector<Schedule>& ranks) {
+                  std::vector<Schedule>& ranks, bool& is_too_long) {
   std::uint64_t steps = 0;
   for (const Schedule& schedule : ranks) steps += schedule.steps.size();
   while (ranks.size() < count) {
     auto schedule = emit(call, size, static_cast<std::uint32_t>(ranks.size()));
     if (!schedule) return schedule.status();
     steps += schedule->steps.size();
-    // The first ranks tell how many there will be.
-    if (std::max<std::uint64_t>(steps, schedule->steps.size() * std::uint64_t{count} / 2) > kMostWalkedSteps)
-      return unsupported(fmt::format("more than {} steps in all ranks' schedules", kMostWalkedSteps));
+    // The first rank tells how many there will be.
+    const std::uint64_t expected = schedule->steps.size() * std::uint64_t{count} / 2;
+    is_too_long = std::max(steps, expected) > kMostWalkedSteps;
+    if (is_too_long) return {};
     ranks.push_back(*std::move(schedule));
   }
   return {};
@@ -154,28 +155,74 @@ Result<Price> price_schedules(std::span<const Schedule> ranks, std::uint64_t byt
   return detail::walk(ranks, Symmetry::shift, bytes, places, model);
 }
 
-Result<Price> price_call(const PricedCall& call, const Places& places, const CostModel& model) {
+Result<Program> Program::make(const PricedCall& call, const Places& places, bool is_node_shared) {
   const std::uint32_t size = places.size();
+  Program program;
+  program.collective_ = call.row->collective;
+  program.claim_ = claim_of(*call.row, size, call.params, call.hierarchy);
   std::vector<Schedule> ranks;
+  bool is_too_long = false;
   if (!call.is_lowered && !is_rooted(call.row->collective)) {
     // Some patterns differ between even and odd ranks, so twice the period is tried, too.
-    const std::uint32_t period = period_of(places, model);
+    const std::uint32_t period = period_of(places, is_node_shared);
     for (const std::uint32_t first : {period, 2 * period}) {
-      if (first >= size || size % first != 0) break;
-      TUTTI_RETURN_IF_ERROR(emit_up_to(call, size, first, ranks));
+      if (first >= size || size % first != 0 || is_too_long) break;
+      TUTTI_RETURN_IF_ERROR(emit_up_to(call, size, first, ranks, is_too_long));
       for (const Symmetry symmetry : {Symmetry::shift, Symmetry::exclusive_or}) {
-        if (stand_for_all(call, size, ranks, symmetry))
-          return detail::walk(ranks, symmetry, call.bytes, places, model);
+        if (is_too_long || !stand_for_all(call, size, ranks, symmetry)) continue;
+        program.ranks_ = std::move(ranks);
+        program.is_butterfly_ = symmetry == Symmetry::exclusive_or;
+        return program;
       }
     }
   }
-  TUTTI_RETURN_IF_ERROR(emit_up_to(call, size, size, ranks));
+  if (!is_too_long) TUTTI_RETURN_IF_ERROR(emit_up_to(call, size, size, ranks, is_too_long));
+  if (is_too_long) return program;
   if (call.is_lowered && size > 1) {
     auto lowered = lower_for_shared_memory(ranks, Sharing::scratch);
     if (!lowered) return lowered.status();
     ranks = *std::move(lowered);
   }
-  return detail::walk(ranks, Symmetry::shift, call.bytes, places, model);
+  program.ranks_ = std::move(ranks);
+  return program;
+}
+
+Result<Price> Program::price(std::uint64_t bytes, const Places& places, const CostModel& model) const {
+  if (ranks_.empty()) return estimate(bytes, places, model);
+  return detail::walk(ranks_, is_butterfly_ ? Symmetry::exclusive_or : Symmetry::shift, bytes, places, model);
+}
+
+Price Program::estimate(std::uint64_t bytes, const Places& places, const CostModel& model) const {
+  const std::uint32_t last = places.size() - 1;
+  const Level level = places.level(0, last);
+  PathCounts path;
+  auto& at = path.levels[static_cast<std::size_t>(level)];
+  const std::uint64_t blocks = std::max<std::uint64_t>(claim_.blocks, 1);
+  at.latencies = at.messages = claim_.rounds;
+  at.bytes = bytes / blocks * claim_.sent_blocks + bytes % blocks * claim_.sent_blocks / blocks;
+  // The card carries what all its ranks send.
+  const auto mates = std::count(places.node.begin(), places.node.end(), places.node[0]);
+  if (level == Level::network && mates > 1 && model.link(level).shared_kib_ps != 0) {
+    at.shared_bytes = at.bytes * static_cast<std::uint64_t>(mates);
+    at.bytes = 0;
+  }
+  if (is_reducing(collective_)) {
+    // Where blocks go around in two halves, one half adds.
+    const bool is_in_halves = collective_ == Collective::allreduce && claim_.blocks > 1;
+    path.reduced_bytes =
+        (at.bytes + at.shared_bytes / static_cast<std::uint64_t>(mates)) / (is_in_halves ? 2 : 1);
+  }
+  Price price = price_path(path, model);
+  price.is_estimate = true;
+  return price;
+}
+
+Result<Price> price_call(const PricedCall& call, const Places& places, const CostModel& model) {
+  const bool is_node_shared =
+      model.link(Level::cache).shared_kib_ps != 0 || model.link(Level::node).shared_kib_ps != 0;
+  const auto program = Program::make(call, places, is_node_shared);
+  if (!program) return program.status();
+  return program->price(call.bytes, places, model);
 }
 
 }  // namespace tutti

@@ -76,6 +76,7 @@ struct Price {
   std::uint64_t bytes_ps = 0;    // moved and copied
   std::uint64_t reduce_ps = 0;   // added
   PathCounts path;
+  bool is_estimate = false;  // by the row's claim, because there are too many steps to walk
 };
 // The price of a path in another model; the path that is longest in that model may be another one.
 Price price_path(const PathCounts& path, const CostModel& model);
@@ -93,12 +94,30 @@ struct PricedCall {
   const Hierarchy* hierarchy = nullptr;  // null: flat
   bool is_lowered = false;               // through shared memory, in its staged form, rather than by messages
 };
-// Emits and walks what a call of the row runs. Where all ranks do the same but for a shift of ranks (a ring)
-// or an exclusive or (a butterfly), one rank stands for all if they are equally far from each other, and the
-// ranks of one node do where all nodes are alike: then the cost is that of those schedules, for any number of
-// ranks. (A sample of ranks is compared.)
-// Errors: those of the row; unsupported where there are more than kMostWalkedSteps steps.
-Result<Price> price_call(const PricedCall& call, const Places& places, const CostModel& model);
+// What a call of a row runs, whatever the bytes: emitted once, priced often. Where all ranks do the same but
+// for a shift of ranks (a ring) or an exclusive or (a butterfly), one rank stands for all if they are equally
+// far from each other, and the ranks of one node do where all nodes are alike: then the cost is that of those
+// schedules, for any number of ranks. (A sample of ranks is compared.) Where there are more than
+// kMostWalkedSteps steps all the same, prices follow from what the row claims: its rounds, and the most that
+// a rank sends, one after the other.
+class Program {
+ public:
+  // `is_node_shared`: ranks of a node share something at the levels within it (LinkCost::shared_kib_ps).
+  // The call's bytes do not matter. Errors: those of the row.
+  static Result<Program> make(const PricedCall& call, const Places& places, bool is_node_shared);
+  Result<Price> price(std::uint64_t bytes, const Places& places, const CostModel& model) const;
+
+ private:
+  Price estimate(std::uint64_t bytes, const Places& places, const CostModel& model) const;
+
+  std::vector<Schedule> ranks_;  // empty: too many
+  bool is_butterfly_ = false;    // ranks that are not there follow by exclusive or, else by a shift
+  Collective collective_ = Collective::allreduce;
+  Claim claim_;
+};
 inline constexpr std::uint64_t kMostWalkedSteps = 1ULL << 22U;
+
+// Both at once.
+Result<Price> price_call(const PricedCall& call, const Places& places, const CostModel& model);
 
 }  // namespace tutti

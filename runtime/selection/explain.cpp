@@ -117,6 +117,8 @@ Result<Explanation> explain(const Selector& selector, const Question& question, 
     const std::string rules =
         &row == chosen->row ? "the rule asks for other parameters" : why_not(row, trail, *chosen);
     if (!candidate.price) candidate.reason += "; ";
+    if (candidate.price && candidate.price->is_estimate)
+      candidate.reason += "estimated from its claim, too long to walk; ";
     candidate.reason += versus_winner + rules;
     answer.candidates.push_back(std::move(candidate));
   }

@@ -125,11 +125,17 @@ TEST_CASE("what cannot end has no price") {
   CHECK(!price_schedules(broken, 30, places_of(3, 1), flat_model()).is_ok());
 }
 
-TEST_CASE("too many steps are refused, not walked") {
-  PricedCall call = call_of(Collective::broadcast, "circulant", 1U << 20U);
+TEST_CASE("too many steps are not walked: the claim is priced") {
+  const std::uint64_t bytes = 1U << 20U;
+  PricedCall call = call_of(Collective::broadcast, "circulant", bytes);
   call.params.segments = 1024;
-  const auto refused = price_call(call, places_of(4096, 64), flat_model());
-  CHECK(refused.status().code() == StatusCode::unsupported);
+  const Price estimate = price(call, places_of(4096, 1), flat_model());
+  const Claim claim = claim_of(*call.row, 4096, call.params, nullptr);
+  CHECK(estimate.is_estimate);
+  CHECK(estimate.latency_ps == claim.rounds * (kLatency + kMessage));
+  CHECK(estimate.bytes_ps == bytes / claim.blocks * claim.sent_blocks * kByte);
+  CHECK(!price(call_of(Collective::broadcast, "binomial", bytes), places_of(4096, 1), flat_model())
+             .is_estimate);
 }
 
 TEST_CASE("an explanation chooses what a call chooses and has every row") {
