@@ -63,7 +63,7 @@ def rows_of(path):
 def test_usage(_folder):
     expect_usage_error([])
     expect_usage_error(["nonsense"], "no command 'nonsense'")
-    for command in ("bench", "info", "verify", "schedule", "explain", "run"):
+    for command in ("bench", "info", "verify", "schedule", "explain", "tune", "run"):
         result = run(command, "--help")
         expect(result.returncode == 0 and len(result.stdout) > 100, f"{command} --help", result)
         expect(re.match(r"[A-Zu]\w+", result.stdout) is not None, f"{command} --help starts with what it does", result)
@@ -452,6 +452,57 @@ def test_plan(folder):
             file.write("0-3\n")
     plan = planned(2, "--bind", "socket", HWLOC_FSROOT=root)
     expect(not plan["is_this_machine"] and lists(plan) == ["0-1", "2-3"], f"HWLOC_FSROOT: {plan}")
+
+
+def made_up_times(path, system, alpha, beta, gamma, nodes=16):
+    """Times of allreduces as a machine with these costs (us, us/B) would have them, and a default that is always the ring."""
+    rounds = nodes.bit_length() - 1
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("system,nnodes,tasks_per_node,collective,algo,elements_int32,median_us\n")
+        for elements in (8, 512, 4096, 32768, 262144, 2097152, 16777216):
+            size = 4 * elements
+            share = size * (nodes - 1) / nodes
+            times = {"doubling": rounds * (alpha + size * (beta + gamma)),
+                     "halves": 2 * rounds * alpha + share * (2 * beta + gamma),
+                     "around": 2 * (nodes - 1) * alpha + share * (2 * beta + gamma)}
+            times["default_x"] = times["around"]
+            for name, us in times.items():
+                file.write(f'{system},{nodes},1,ALLREDUCE,"{name}",{elements},{us:.6f}\n')
+
+
+def test_tune(folder):
+    times, names = folder + "/times.csv", folder + "/names.csv"
+    with open(names, "w", encoding="utf-8") as file:
+        file.write("collective,algo,algorithm\nALLREDUCE,around,ring\nALLREDUCE,halves,rabenseifner\nALLREDUCE,doubling,recursive_doubling\n")
+    for alpha, beta, gamma in ((2, 5e-5, 1e-4), (30, 8e-4, 1e-5), (0.5, 4e-5, 2e-3)):
+        made_up_times(times, "made_up", alpha, beta, gamma)
+        result = run("tune", "--evaluate", times, "--map", names, "--json")
+        expect(result.returncode == 0, "tune --evaluate", result)
+        answer = json.loads(result.stdout)
+        made_up = answer["systems"]["made_up"]
+        expect(made_up["points"] == 7 and made_up["regret"] < 1.0001 and made_up["winner_accuracy"] == 1, f"a machine like the model: {made_up}")
+        expect(made_up["default_regret"] > 1.5 and made_up["choice_over_default"] < 0.7, f"the default is bad: {made_up}")
+        expect(set(answer["jobs"][0]["fitted"]) == {"doubling", "halves"}, f"fitted on two: {answer['jobs']}")
+        for point in answer["points"]:  # the third algorithm's times were not seen, all others' are met
+            expect(abs(point["predicted_us"] - point["chosen_us"]) < 0.01 * point["chosen_us"], f"predicted as measured: {point}")
+    result = run("tune", "--evaluate", times, "--map", names)
+    expect(result.returncode == 0 and "made_up" in result.stdout and "regret" in result.stdout, "the table for people", result)
+
+    with open(names, "a", encoding="utf-8") as file:
+        file.write("ALLREDUCE,default_x,ring\n")
+    expect_usage_error(["tune", "--evaluate", times, "--map", names], "line 5", "default_x")
+    for text, said in (("collective,algo\n", "algorithm"), ("", "names of the columns"), ("collective,algo,algorithm\nALLREDUCE,a\n", "line 2"),
+                       ("collective,algo,algorithm\nALLREDUCE,a,rong\n", "rong"), ("collective,algo,algorithm\nALL,a,ring\n", "ALL"),
+                       ('collective,algo,algorithm\nALLREDUCE,"a,ring\n', "quote"), ("collective,algo,algorithm\nALLREDUCE,a,auto\n", "auto"),
+                       ("collective,algo,algorithm\nALLREDUCE,around,ring\n", "nothing to evaluate")):
+        with open(names, "w", encoding="utf-8") as file:
+            file.write(text)
+        expect_usage_error(["tune", "--evaluate", times, "--map", names], said)
+    with open(times, "a", encoding="utf-8") as file:
+        file.write("made_up,16,1,ALLREDUCE,ring,8,-1\n")
+    expect_usage_error(["tune", "--evaluate", times, "--map", names], "line 30", "median_us")
+    expect_usage_error(["tune"], "--evaluate")
+    expect_usage_error(["tune", "--evaluate", folder + "/none.csv", "--map", names], "none.csv")
 
 
 def test_schedule(folder):

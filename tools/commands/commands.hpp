@@ -8,6 +8,7 @@ int bench_command(int argc, char** argv);
 int explain_command(int argc, char** argv);
 int info_command(int argc, char** argv);
 int schedule_command(int argc, char** argv);
+int tune_command(int argc, char** argv);
 int verify_command(int argc, char** argv);
 
 }  // namespace tutti::tool

@@ -1,0 +1,199 @@
+// `tutti tune`: so far, how well the cost model chooses where others have measured (--evaluate). Knows no
+// model itself.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tools/commands/arguments.hpp"
+#include "tools/commands/commands.hpp"
+#include "tools/commands/tune/evaluate.hpp"
+
+namespace tutti::tool {
+namespace {
+
+using nlohmann::json;
+
+// A choice as good as the best, as far as medians tell.
+constexpr double kAsGood = 1.02;
+
+// Of several points: geometric means of time / best candidate's time.
+struct Summary {
+  std::uint32_t points = 0, wins = 0, default_points = 0, default_wins = 0;
+  double log_regret = 0, worst = 1, log_default = 0, log_choice_where_default = 0;
+
+  void add(const Verdict& v) {
+    const double regret = v.chosen_us / v.best_us;
+    ++points;
+    wins += regret <= kAsGood ? 1U : 0U;
+    log_regret += std::log(regret);
+    worst = std::max(worst, regret);
+    if (v.default_us <= 0) return;
+    ++default_points;
+    default_wins += v.default_us / v.best_us <= kAsGood ? 1U : 0U;
+    log_default += std::log(v.default_us / v.best_us);
+    log_choice_where_default += std::log(regret);
+  }
+  double regret() const { return std::exp(log_regret / std::max(points, 1U)); }
+  double default_regret() const { return std::exp(log_default / std::max(default_points, 1U)); }
+  // The choice's time over the default's, where both are known.
+  double versus_default() const {
+    return std::exp((log_choice_where_default - log_default) / std::max(default_points, 1U));
+  }
+};
+
+using SummaryMap = std::map<std::string, Summary>;
+
+std::string job_text(const Job& job) {
+  return fmt::format("{} {}x{}", job.collective, job.nodes, job.ranks_per_node);
+}
+
+void print_summaries(std::string_view title, const SummaryMap& summaries) {
+  fmt::print("{:<34} {:>7} {:>8} {:>8} {:>9} | {:>8} {:>9} {:>12}\n", title, "points", "regret", "worst",
+             "winners", "default", "winners", "choice/def.");
+  for (const auto& [name, s] : summaries) {
+    fmt::print("{:<34} {:>7} {:>8.3f} {:>8.2f} {:>7.0f} % |", name, s.points, s.regret(), s.worst,
+               100.0 * s.wins / s.points);
+    if (s.default_points > 0)
+      fmt::print(" {:>8.3f} {:>7.0f} % {:>12.3f}", s.default_regret(),
+                 100.0 * s.default_wins / s.default_points, s.versus_default());
+    fmt::print("\n");
+  }
+  fmt::print("\n");
+}
+
+void print_text(const Evaluation& evaluation) {
+  SummaryMap systems, collectives;
+  const Job* shown = nullptr;
+  for (const Verdict& v : evaluation.verdicts) {
+    if (shown == nullptr || *shown != v.job) {
+      const auto report = std::find_if(evaluation.jobs.begin(), evaluation.jobs.end(),
+                                       [&](const JobReport& r) { return r.job == v.job; });
+      fmt::print("{}{} {} ({}), fitted on {} and {}\n", shown == nullptr ? "" : "\n", v.job.system,
+                 job_text(v.job), v.job.name, report->fitted[0], report->fitted[1]);
+      for (const std::string& skipped : report->skipped) fmt::print("  no price for {}\n", skipped);
+      fmt::print("  {:>10} {:<28} {:>11} {:>11} {:>11} {:>7} {:>8}  {}\n", "bytes", "chosen", "predicted",
+                 "measured", "best", "regret", "default", "best candidate");
+      shown = &v.job;
+    }
+    fmt::print("  {:>10} {:<28} {:>11.1f} {:>11.1f} {:>11.1f} {:>7.2f} {:>8}  {}\n", v.bytes, v.chosen,
+               v.predicted_us, v.chosen_us, v.best_us, v.chosen_us / v.best_us,
+               v.default_us > 0 ? fmt::format("{:.2f}", v.default_us / v.best_us) : "-",
+               v.chosen == v.best ? "" : v.best);
+    systems[v.job.system].add(v);
+    collectives[v.job.system + " " + job_text(v.job)].add(v);
+  }
+  fmt::print(
+      "\nRegret: the chosen algorithm's median over the best candidate's, geometric mean. Winners: within 2 "
+      "%% "
+      "of the best.\nDefault: the same for the library's own choice, where measured; choice/def.: our "
+      "choice's "
+      "time over it.\n\n");
+  print_summaries("system, collective, nodes x ranks", collectives);
+  print_summaries("system", systems);
+}
+
+json to_json(const Summary& s) {
+  json out = {{"points", s.points},
+              {"regret", s.regret()},
+              {"worst", s.worst},
+              {"winner_accuracy", static_cast<double>(s.wins) / s.points},
+              {"default_points", s.default_points}};
+  if (s.default_points > 0) {
+    out["default_regret"] = s.default_regret();
+    out["default_winner_accuracy"] = static_cast<double>(s.default_wins) / s.default_points;
+    out["choice_over_default"] = s.versus_default();
+  }
+  return out;
+}
+
+json to_json(const Evaluation& evaluation) {
+  json points = json::array(), jobs = json::array();
+  std::map<std::string, Summary> systems;
+  std::map<std::string, std::map<std::string, Summary>> collectives;
+  for (const Verdict& v : evaluation.verdicts) {
+    points.push_back({{"system", v.job.system},
+                      {"collective", to_string(v.collective)},
+                      {"job", v.job.name},
+                      {"nodes", v.job.nodes},
+                      {"ranks_per_node", v.job.ranks_per_node},
+                      {"bytes", v.bytes},
+                      {"candidates", v.candidates},
+                      {"chosen", v.chosen},
+                      {"algorithm", v.chosen_algorithm},
+                      {"best", v.best},
+                      {"predicted_us", v.predicted_us},
+                      {"chosen_us", v.chosen_us},
+                      {"best_us", v.best_us},
+                      {"regret", v.chosen_us / v.best_us},
+                      {"default_us", v.default_us > 0 ? json(v.default_us) : json(nullptr)}});
+    systems[v.job.system].add(v);
+    collectives[v.job.system][std::string(to_string(v.collective))].add(v);
+  }
+  for (const JobReport& r : evaluation.jobs) {
+    jobs.push_back({{"system", r.job.system},
+                    {"collective", r.job.collective},
+                    {"job", r.job.name},
+                    {"nodes", r.job.nodes},
+                    {"ranks_per_node", r.job.ranks_per_node},
+                    {"fitted", {r.fitted[0], r.fitted[1]}},
+                    {"skipped", r.skipped}});
+  }
+  json out_systems = json::object();
+  for (const auto& [name, summary] : systems) {
+    json entry = to_json(summary);
+    for (const auto& [collective, of_it] : collectives[name])
+      entry["collectives"][collective] = to_json(of_it);
+    out_systems[name] = std::move(entry);
+  }
+  return {{"systems", out_systems}, {"jobs", jobs}, {"points", points}};
+}
+
+}  // namespace
+
+int tune_command(int argc, char** argv) {
+  std::vector<std::string> files;
+  std::string map_path;
+  bool is_json = false;
+  CLI::App app(
+      "Judges the cost model on times that were measured elsewhere: fits it on two algorithms of each job "
+      "and "
+      "collective,\n"
+      "lets it choose among all, and says how much longer the choice takes than the best one would have.",
+      "tutti tune");
+  app.footer("Example:\n  tutti tune --evaluate times.csv --map docs/data/pico_map.csv");
+  app.add_option(
+      "--evaluate", files,
+      "CSV with columns system, collective, nnodes, tasks_per_node, algo, elements_int32, median_us "
+      "(and lib, timestamp, test_id); may be given several times");
+  app.add_option("--map", map_path,
+                 "CSV with columns collective, algo, algorithm: which of our algorithms a name means");
+  app.add_flag("--json", is_json, "the same for programs");
+  int status = 0;
+  if (!parse_arguments(app, argc, argv, &status)) return status;
+  if (files.empty() || map_path.empty())
+    return usage_error("tune", invalid_argument("name measured times and what their names mean: --evaluate "
+                                                "FILE.csv --map MAP.csv"));
+  const auto map = read_alias_map(map_path);
+  if (!map) return usage_error("tune", map.status().with_context("--map"));
+  Measurements measured;
+  for (const std::string& file : files) {
+    auto read = read_measurements(file);
+    if (!read) return usage_error("tune", read.status().with_context("--evaluate"));
+    measured.merge(*read);
+  }
+  const auto evaluation = evaluate(measured, *map);
+  if (!evaluation) return usage_error("tune", evaluation.status());
+  if (is_json) {
+    fmt::print("{}\n", to_json(*evaluation).dump(1));
+  } else {
+    print_text(*evaluation);
+  }
+  return 0;
+}
+
+}  // namespace tutti::tool
