@@ -369,6 +369,14 @@ def test_explain(_folder):
     expect_usage_error(["explain", "allreduce", "4", "--topology", "/no/such/file"], "/no/such/file")
     expect_usage_error(["explain", "allreduce", "4"], "TUTTI_ADJUST_ALLREDUCE", "column 1", TUTTI_ADJUST_ALLREDUCE="rong")
 
+    # The page's table is the tool's.
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/choosing.md")
+    with open(page, encoding="utf-8") as file:
+        lines = [line.strip() for line in file if re.match(r"\| \w+ \| \d+ \|", line)]
+    wanted = [f"| {r['collective']} | {r['number']} | {r['intel_name']} | `{r['algorithm']}` | {'substitute' if r['is_substitute'] else ''} |"
+              for r in json.loads(run("info", "--rules", "--json").stdout)]
+    expect(lines == wanted, f"docs/choosing.md: {set(lines) ^ set(wanted)}")
+
     # What is explained is what runs.
     rules = "linear:-1k;circulant(segments=2)"
     for size in ("512", "8k"):
