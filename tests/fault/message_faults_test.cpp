@@ -121,6 +121,39 @@ TEST_CASE("closing towards a peer that does not look ends, and gives all buffers
   CHECK(answer == "");
 }
 
+TEST_CASE("a child that a killed peer has forked does not hide the death") {
+  const Setup setup = processes();
+  if (setup.name != "tcp") return;  // a library's descriptors are its own business
+  const std::string answer =
+      run_ranks(setup, 2,
+                [](Rank& self) -> std::string {
+                  if (std::string why = self.open_all(); !why.empty()) return why;
+                  if (std::string why = talk(self, 1 - self.rank); !why.empty()) return why;
+                  std::uint64_t child = 0;
+                  const ByteRange word{reinterpret_cast<std::byte*>(&child), sizeof child};
+                  if (self.rank == 1) {
+                    const pid_t pid = ::fork();
+                    if (pid == 0) {
+                      pause(60000);
+                      ::_exit(0);
+                    }
+                    child = static_cast<std::uint64_t>(pid);
+                    const ConstByteRange from = word;
+                    self.send(self.peer(0), 0, 1, {&from, 1}, 1);
+                    if (!self.wait()) return "does not complete";
+                    ::kill(::getpid(), SIGKILL);
+                  }
+                  self.recv(self.peer(1), 0, 1, sink_of(&word), 1);
+                  if (!self.wait()) return "who the child is does not arrive";
+                  self.recv(self.peer(1), 0, 2, sink_of(&word), 2);
+                  const bool is_noticed = wait_until_quiet(self);
+                  ::kill(static_cast<pid_t>(child), SIGKILL);
+                  return is_noticed && self.events.size() == 1 ? "" : "the death is not noticed";
+                },
+                {1});
+  CHECK(answer == "");
+}
+
 TEST_CASE("where the library has no device the transport is refused with the library's reason") {
   Setup setup = processes();
   if (setup.name == "tcp") return;  // needs no library

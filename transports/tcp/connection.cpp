@@ -64,6 +64,7 @@ bool Connection::pull() {
 bool Connection::arm() {
   if (input.has_leftover()) return false;
   watch();
+  if (state_ == State::ended) return false;
   if (wants_write_ == output.is_empty())
     poller_.change(socket_.fd(), *this, wants_write_ = !output.is_empty());
   return true;

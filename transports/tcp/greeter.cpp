@@ -17,8 +17,9 @@ namespace tutti::tcp {
 
 namespace {
 
-// So many who have not shown the secret may wait at a time, and for so long.
-constexpr std::size_t kMostStrangers = 64;
+// So many who have not shown the secret may stay at a time, and for so long: a further one takes the place of
+// the first, since those who know the secret show it at once.
+constexpr std::ptrdiff_t kMostStrangers = 64;
 constexpr std::chrono::seconds kLongestHello{10};
 // Without descriptors for guests.
 constexpr std::chrono::milliseconds kPause{100};
@@ -157,31 +158,26 @@ void Greeter::start(std::uint64_t instance) {
   for (const auto& listener : listeners_) poller_.add(listener->fd(), *listener, false);
 }
 
-void Greeter::go_deaf(std::chrono::milliseconds pause) {
-  is_deaf_ = true;
-  deaf_until_ = Clock::now() + pause;
-  for (const auto& listener : listeners_) poller_.remove(listener->fd(), *listener);
-}
-
 void Greeter::listen_again() {
   is_deaf_ = false;
   for (const auto& listener : listeners_) poller_.add(listener->fd(), *listener, false);
 }
 
 void Greeter::accept_from(Listener& listener) {
+  const auto is_stranger = [](const auto& guest) { return guest->state == Guest::State::stranger; };
   for (;;) {
-    const auto strangers = std::count_if(guests_.begin(), guests_.end(), [](const auto& guest) {
-      return guest->state == Guest::State::stranger;
-    });
-    if (static_cast<std::size_t>(strangers) >= kMostStrangers) return go_deaf({});
     Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket.is_open()) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         log_warn("tcp: a connection cannot be accepted for now: {}", std::strerror(errno));
-        go_deaf(kPause);
+        is_deaf_ = true;
+        deaf_until_ = Clock::now() + kPause;
+        for (const auto& each : listeners_) poller_.remove(each->fd(), *each);
       }
       return;
     }
+    if (std::count_if(guests_.begin(), guests_.end(), is_stranger) >= kMostStrangers)
+      guests_.erase(std::find_if(guests_.begin(), guests_.end(), is_stranger));
     limit_silence(socket.fd(), kLongestSilence);
     guests_.push_back(std::make_unique<Guest>(*this, std::move(socket)));
     Guest& guest = *guests_.back();

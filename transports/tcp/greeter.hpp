@@ -81,7 +81,6 @@ class Greeter {
   void begin_attempts(std::uint64_t instance, Call& call);
   void give_up(Attempt& attempt, const std::string& why);
   void end_call(std::uint64_t instance);
-  void go_deaf(std::chrono::milliseconds pause);
   void listen_again();
 
   Poller& poller_;
