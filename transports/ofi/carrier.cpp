@@ -34,6 +34,7 @@ OfiCarrier::OfiCarrier(std::unique_ptr<Fabric> fabric)
   holds_.make_more(kUsualHolds);
   waiting_.reserve(kUsualCount);
   streams_.reserve(kUsualCount);
+  early_.reserve(kUsualCount);
 }
 
 OfiCarrier::~OfiCarrier() {

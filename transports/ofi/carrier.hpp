@@ -2,9 +2,9 @@
 // Knows no receive and no context; see transports/message/carrier.hpp. receiving.cpp holds the receiving
 // half.
 //
-// Short messages are one packet. A longer one is announced; when it has matched, the receiver asks for it,
-// and it comes in packets that are delivered from where they arrived. libfabric sees packets only, never a
-// user's buffer. Packets of one sender arrive in order (FI_ORDER_SAS).
+// Short messages are one packet. Of a longer one the first packets come at once; when it has matched, the
+// receiver asks for the rest, and all of it is delivered from where it arrived. libfabric sees packets only,
+// never a user's buffer. Packets of one sender arrive in order (FI_ORDER_SAS).
 #pragma once
 
 #include <chrono>
@@ -82,12 +82,11 @@ class OfiCarrier final : public message::Carrier {
   void abandon() override;
 
  private:
-  // An arrival that the engine keeps: in its packet, moved out of it, or announced.
+  // An arrival that the engine keeps: in its packet, moved out of it, or longer.
   struct Hold {
     Packet* packet = nullptr;
     ByteRange copy;
-    std::uint64_t announced_ticket = 0;
-    message::Peer* sender = nullptr;
+    Incoming* incoming = nullptr;
   };
 
   // sending.cpp
@@ -96,6 +95,8 @@ class OfiCarrier final : public message::Carrier {
   Packet* make_packet(PacketHeader::Kind kind);
   Packet* make_message(const message::SendOp& op);
   Packet* make_announcement(const message::SendOp& op, std::uint64_t bytes, std::uint64_t ticket);
+  void fill(Packet& packet, Outgoing& outgoing);
+  Sent send_long(Connection& connection, message::SendOp& op, std::uint64_t bytes);
   Packet* make_notice(const message::Notice& notice);
   Posted post(Connection& connection, Packet* packet);
   void post_or_wait(Connection& connection, Packet* packet);
@@ -104,7 +105,9 @@ class OfiCarrier final : public message::Carrier {
   bool advance_waiting(Connection& connection);
   bool advance_streams();
   bool advance(Outgoing& outgoing);
-  void finish_outgoing(Outgoing* outgoing);
+  void list(Outgoing& outgoing);
+  void end(Outgoing* outgoing);
+  void fail(Outgoing* outgoing);
   void fail(Connection& connection, int error, const char* what);
   void fail_waiting(Connection& connection);
   void fail_transfers(const message::Peer& peer);
@@ -115,11 +118,14 @@ class OfiCarrier final : public message::Carrier {
   void on_error();
   void on_packet(Packet* packet, std::size_t bytes);
   void on_message(Packet* packet);
-  void on_announcement(const PacketHeader& header);
+  void on_announcement(Packet* packet);
   void on_go(const PacketHeader& header);
-  void on_data(Packet* packet);
+  void on_piece(Packet* packet, Incoming* incoming);
+  Incoming* find_early(const PacketHeader& header) const;
+  void answer_announcement(const Incoming& incoming, std::uint64_t ticket);
   void on_notice(const Packet* packet);
-  void finish_incoming(Incoming* incoming, bool is_ok);
+  void end(Incoming* incoming);
+  void lose(Incoming* incoming);
 
   // carrier.cpp
   void look_after_peers();
@@ -130,7 +136,8 @@ class OfiCarrier final : public message::Carrier {
   std::vector<std::byte> own_address_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> waiting_;  // have something that waits
-  std::vector<Outgoing*> streams_;    // asked for
+  std::vector<Outgoing*> streams_;    // can go on
+  std::vector<Incoming*> early_;      // of which more comes unasked
   TicketTable<Outgoing> outgoing_;
   TicketTable<Incoming> incoming_;
   message::Pool<Hold> holds_;

@@ -5,6 +5,7 @@
 
 #include <rdma/fabric.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,8 +21,9 @@ namespace tutti::ofi {
 struct PacketHeader {
   enum class Kind : std::uint32_t {
     message,   // a whole message or control message
-    announce,  // of a longer one, `bytes` long: send `go`
-    go,        // to `ticket` of an announcement: send the bytes to ticket message.word; 0: nobody wants them
+    announce,  // a longer one, `bytes` long, which the sender calls `ticket`: its first bytes
+    early,     // more of it, from message.word on, up to early_bytes(): without being asked
+    go,        // to `ticket` of an announcement: send the rest to ticket message.word; 0: nobody wants it
     data,      // to `ticket` of a go: bytes from message.word on
     notice,    // a Notice; of a goodbye also the address that the answer goes to
     ping,      // nothing: whether it can be sent is the news
@@ -58,6 +60,11 @@ class PacketPool {
 
   std::size_t packet_bytes() const { return packet_bytes_; }
   std::size_t payload_bytes() const { return packet_bytes_ - sizeof(PacketHeader); }
+  // How much of a long message comes without being asked for. A longer trip costs more than this much memory.
+  std::size_t early_bytes() const {
+    constexpr std::size_t kEarlyBytes = std::size_t{64} << 10U;
+    return payload_bytes() * std::max<std::size_t>(1, kEarlyBytes / packet_bytes_);
+  }
   // Null if there is no memory.
   Packet* take() {
     if (idle_.empty() && !make_more()) return nullptr;

@@ -3,6 +3,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -85,12 +86,15 @@ void OfiCarrier::on_packet(Packet* packet, std::size_t bytes) {
     case PacketHeader::Kind::message:
       on_message(packet);
       return;
-    case PacketHeader::Kind::data:
-      on_data(packet);
-      return;
     case PacketHeader::Kind::announce:
-      on_announcement(header);
-      break;
+      on_announcement(packet);
+      return;
+    case PacketHeader::Kind::early:
+      on_piece(packet, find_early(header));
+      return;
+    case PacketHeader::Kind::data:
+      on_piece(packet, incoming_.find(header.ticket));
+      return;
     case PacketHeader::Kind::go:
       on_go(header);
       break;
@@ -129,19 +133,79 @@ void OfiCarrier::on_message(Packet* packet) {
   if (is_packet_free) packets_.give_back(packet);
 }
 
-void OfiCarrier::on_announcement(const PacketHeader& header) {
+// A message that has no end yet.
+void OfiCarrier::on_announcement(Packet* packet) {
+  const PacketHeader& header = *packet->header();
+  const message::MessageHeader message = header.message;
+  // The announcement of a message that was given up has no bytes.
+  const bool has_bytes = header.payload_bytes != 0;
+  Incoming* incoming = incoming_.take();
+  incoming->op = nullptr;
+  incoming->peer = &lane_->find_peer(message.sender);
+  incoming->context = message.context;
+  incoming->their_ticket = header.ticket;
+  incoming->bytes = header.bytes;
+  incoming->arrived_bytes = 0;
+  incoming->delivered_bytes = 0;
+  incoming->is_dead = false;
   Hold* hold = holds_.take();
   *hold = {};
-  hold->announced_ticket = header.ticket;
-  hold->sender = &lane_->find_peer(header.message.sender);
+  hold->incoming = incoming;
   Arrival arrival;
   arrival.bytes = header.bytes;
-  arrival.word = header.message.word;
-  arrival.sequence = header.message.sequence;
+  arrival.word = message.word;
+  arrival.sequence = message.sequence;
   arrival.is_remote = true;
+  arrival.is_coming = has_bytes && header.bytes <= packets_.early_bytes();
   arrival.hold = hold;
-  // What is not kept needs no answer: its sender is told that the context is closed.
-  if (!lane_->take_message(header.message, arrival)) holds_.give_back(hold);
+  if (has_bytes) early_.push_back(incoming);
+  on_piece(packet, incoming);
+  if (lane_->take_message(message, arrival)) return;
+  // Nobody wants it, and its sender is told that the context is closed.
+  end(incoming);
+  holds_.give_back(hold);
+}
+
+// Null if there is none (any more). The last one is what comes most often.
+Incoming* OfiCarrier::find_early(const PacketHeader& header) const {
+  for (std::size_t i = early_.size(); i-- > 0;) {
+    Incoming* incoming = early_[i];
+    if (incoming->their_ticket == header.ticket && incoming->peer->instance() == header.message.sender) {
+      return incoming;
+    }
+  }
+  return nullptr;
+}
+
+void OfiCarrier::on_piece(Packet* packet, Incoming* incoming) {
+  const PacketHeader& header = *packet->header();
+  const bool is_first = header.kind == PacketHeader::Kind::announce;
+  const bool is_next = incoming != nullptr && header.payload_bytes != 0 &&
+                       (is_first || header.message.word == incoming->arrived_bytes) &&
+                       header.payload_bytes <= incoming->bytes - incoming->arrived_bytes;
+  if (!is_next) {  // of a message that was given up
+    packets_.give_back(packet);
+    return;
+  }
+  const bool was_early = incoming->arrived_bytes < packets_.early_bytes();
+  incoming->arrived_bytes += header.payload_bytes;
+  incoming->pieces.push_back(packet);
+  if (was_early &&
+      incoming->arrived_bytes >= std::min<std::uint64_t>(incoming->bytes, packets_.early_bytes())) {
+    std::erase(early_, incoming);
+  }
+  if (incoming->op != nullptr) lane_->note_piece(*incoming->op);
+}
+
+// Asks for the rest of a message, or, with ticket 0, says that nobody wants it.
+void OfiCarrier::answer_announcement(const Incoming& incoming, std::uint64_t ticket) {
+  if (incoming.bytes <= packets_.early_bytes() || incoming.peer->is_gone()) return;  // there is no rest
+  Link* link = incoming.peer->connect();
+  Packet* packet = link == nullptr ? nullptr : make_packet(PacketHeader::Kind::go);
+  if (packet == nullptr) return;
+  packet->header()->ticket = incoming.their_ticket;
+  packet->header()->message.word = ticket;
+  send_packet(*link, packet);
 }
 
 void OfiCarrier::release(void* hold) {
@@ -151,36 +215,26 @@ void OfiCarrier::release(void* hold) {
     packets_.give_back(held->packet);
   }
   copies_.give_back(held->copy);
-  if (held->announced_ticket != 0 && !held->sender->is_gone()) {
-    Link* link = held->sender->connect();
-    Packet* packet = link == nullptr ? nullptr : make_packet(PacketHeader::Kind::go);
-    if (packet != nullptr) {
-      packet->header()->ticket = held->announced_ticket;
-      send_packet(*link, packet);
-    }
+  if (held->incoming != nullptr) {
+    answer_announcement(*held->incoming, 0);
+    end(held->incoming);
   }
   holds_.give_back(held);
 }
 
 void OfiCarrier::fetch(RecvOp& op, void* hold) {
   auto* held = static_cast<Hold*>(hold);
-  Link* link = held->sender->connect();
-  Packet* packet = link == nullptr ? nullptr : make_packet(PacketHeader::Kind::go);
-  op.work = nullptr;
-  if (packet != nullptr) {
-    Incoming* incoming = incoming_.take();
-    incoming->op = &op;
-    incoming->peer = held->sender;
-    incoming->arrived_bytes = 0;
-    incoming->delivered_bytes = 0;
-    incoming->cursor.start(op.ranges.items());
-    op.work = incoming;
-    packet->header()->ticket = held->announced_ticket;
-    packet->header()->message.word = incoming->ticket;
-    send_packet(*link, packet);
-  }
+  Incoming* incoming = held->incoming;
   holds_.give_back(held);
-  if (packet == nullptr) lane_->on_fetched(op, false);
+  incoming->op = &op;
+  incoming->cursor.start(op.ranges.items());
+  op.work = incoming;
+  if (incoming->is_dead) {
+    lose(incoming);
+    return;
+  }
+  answer_announcement(*incoming, incoming->ticket);
+  pump(op);
 }
 
 void OfiCarrier::on_go(const PacketHeader& header) {
@@ -188,26 +242,13 @@ void OfiCarrier::on_go(const PacketHeader& header) {
   if (outgoing == nullptr || outgoing->their_ticket != 0) return;
   if (header.message.word != 0) {
     outgoing->their_ticket = header.message.word;
-    streams_.push_back(outgoing);
+    outgoing->allowed_bytes = outgoing->bytes;
+    list(*outgoing);
     return;
   }
   message::SendOp& op = *outgoing->op;
-  finish_outgoing(outgoing);
+  end(outgoing);
   lane_->on_sent(op, true);
-}
-
-void OfiCarrier::on_data(Packet* packet) {
-  const PacketHeader& header = *packet->header();
-  Incoming* incoming = incoming_.find(header.ticket);
-  const bool is_next = incoming != nullptr && header.message.word == incoming->arrived_bytes &&
-                       header.payload_bytes <= incoming->op->bytes - incoming->arrived_bytes;
-  if (!is_next) {  // of a message that was given up
-    packets_.give_back(packet);
-    return;
-  }
-  incoming->arrived_bytes += header.payload_bytes;
-  incoming->pieces.push_back(packet);
-  lane_->note_piece(*incoming->op);
 }
 
 void OfiCarrier::pump(RecvOp& op) {
@@ -224,25 +265,32 @@ void OfiCarrier::pump(RecvOp& op) {
     incoming->delivered_bytes += data.size();
     packets_.give_back(packet);
   }
-  if (incoming->delivered_bytes == op.bytes) finish_incoming(incoming, true);
+  if (incoming->delivered_bytes != incoming->bytes) return;
+  end(incoming);
+  lane_->on_fetched(op, true);
 }
 
-void OfiCarrier::finish_incoming(Incoming* incoming, bool is_ok) {
-  RecvOp& op = *incoming->op;
-  for (; !incoming->pieces.empty(); incoming->pieces.pop_front())
+void OfiCarrier::end(Incoming* incoming) {
+  for (; !incoming->pieces.empty(); incoming->pieces.pop_front()) {
     packets_.give_back(incoming->pieces.front());
-  op.work = nullptr;
+  }
+  std::erase(early_, incoming);
+  if (incoming->op != nullptr) incoming->op->work = nullptr;
   incoming_.give_back(incoming);
-  lane_->on_fetched(op, is_ok);
+}
+
+// What has not arrived by now will not come.
+void OfiCarrier::lose(Incoming* incoming) {
+  if (incoming->arrived_bytes == incoming->bytes) return;
+  incoming->is_dead = true;
+  if (incoming->op == nullptr) return;  // told when it matches
+  RecvOp& op = *incoming->op;
+  end(incoming);
+  lane_->on_fetched(op, false);
 }
 
 bool OfiCarrier::cancel(RecvOp& op) {
-  auto* incoming = static_cast<Incoming*>(op.work);
-  if (incoming == nullptr) return true;
-  for (; !incoming->pieces.empty(); incoming->pieces.pop_front())
-    packets_.give_back(incoming->pieces.front());
-  op.work = nullptr;
-  incoming_.give_back(incoming);
+  if (auto* incoming = static_cast<Incoming*>(op.work)) end(incoming);
   return true;
 }
 

@@ -204,24 +204,7 @@ message::Carrier::Sent OfiCarrier::send(Link& link, SendOp& op) {
   Connection& connection = connection_of(link);
   op.work = nullptr;
   const std::size_t bytes = op.ranges.bytes();
-  if (bytes > packets_.payload_bytes()) {
-    Outgoing* outgoing = outgoing_.take();
-    Packet* packet = make_announcement(op, bytes, outgoing->ticket);
-    if (packet == nullptr) {
-      outgoing_.give_back(outgoing);
-      fail(connection, FI_ENOMEM, "cannot send");
-      return Sent::failed;
-    }
-    outgoing->op = &op;
-    outgoing->connection = &connection;
-    outgoing->their_ticket = 0;
-    outgoing->bytes = bytes;
-    outgoing->sent_bytes = 0;
-    outgoing->cursor.start(op.ranges.items());
-    op.work = outgoing;
-    post_or_wait(connection, packet);
-    return Sent::pending;
-  }
+  if (bytes > packets_.payload_bytes()) return send_long(connection, op, bytes);
   if (connection.waiting.empty() && connection.outstanding < kMostOutstanding) {
     Packet* packet = make_message(op);
     const Posted posted = packet == nullptr ? Posted::no_room : post(connection, packet);
@@ -244,53 +227,99 @@ void OfiCarrier::flush(Link& link, std::chrono::milliseconds at_most) {
 
 // -- long messages ------------------------------------------------------------------------------------------
 
+message::Carrier::Sent OfiCarrier::send_long(Connection& connection, SendOp& op, std::uint64_t bytes) {
+  Outgoing* outgoing = outgoing_.take();
+  outgoing->op = &op;
+  outgoing->connection = &connection;
+  outgoing->their_ticket = 0;
+  outgoing->bytes = bytes;
+  outgoing->allowed_bytes = std::min<std::uint64_t>(bytes, packets_.early_bytes());
+  outgoing->sent_bytes = 0;
+  outgoing->cursor.start(op.ranges.items());
+  Packet* packet = make_announcement(op, bytes, outgoing->ticket);
+  if (packet == nullptr) {
+    outgoing_.give_back(outgoing);
+    fail(connection, FI_ENOMEM, "cannot send");
+    return Sent::failed;
+  }
+  fill(*packet, *outgoing);
+  post_or_wait(connection, packet);
+  advance(*outgoing);
+  if (outgoing->sent_bytes == bytes) {
+    outgoing_.give_back(outgoing);
+    return Sent::done;
+  }
+  op.work = outgoing;
+  list(*outgoing);
+  return Sent::pending;
+}
+
+// The next bytes of a long message.
+void OfiCarrier::fill(Packet& packet, Outgoing& outgoing) {
+  PacketHeader& header = *packet.header();
+  header.payload_bytes = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(packets_.payload_bytes(), outgoing.allowed_bytes - outgoing.sent_bytes));
+  outgoing.cursor.copy_out(packet.payload(), header.payload_bytes);
+  outgoing.sent_bytes += header.payload_bytes;
+}
+
+void OfiCarrier::list(Outgoing& outgoing) {
+  if (outgoing.sent_bytes == outgoing.allowed_bytes || std::exchange(outgoing.is_listed, true)) return;
+  streams_.push_back(&outgoing);
+}
+
 bool OfiCarrier::advance_streams() {
   bool has_moved = false;
-  for (std::size_t i = 0; i < streams_.size(); ++i) {
-    Outgoing* outgoing = streams_[i];
+  std::erase_if(streams_, [&](Outgoing* outgoing) {
     has_moved = advance(*outgoing) || has_moved;
-    if (i < streams_.size() && streams_[i] != outgoing) --i;  // it has ended
-  }
+    outgoing->is_listed = outgoing->sent_bytes != outgoing->allowed_bytes;
+    if (outgoing->sent_bytes == outgoing->bytes) {
+      SendOp& op = *outgoing->op;
+      end(outgoing);
+      lane_->on_sent(op, true);
+      return true;
+    }
+    return !outgoing->is_listed;
+  });
   return has_moved;
 }
 
-// True if something went. May end the message.
+// Sends what there is room for. True if something went.
 bool OfiCarrier::advance(Outgoing& outgoing) {
   Connection& connection = *outgoing.connection;
   connection.is_blocked = false;
   int count = 0;
-  for (; count < kPacketsAtOnce; ++count) {
-    if (connection.is_blocked || !connection.waiting.empty() || connection.outstanding >= kMostStreaming)
-      break;
-    Packet* packet = make_packet(PacketHeader::Kind::data);
+  while (count < kPacketsAtOnce && outgoing.sent_bytes < outgoing.allowed_bytes) {
+    const bool has_room = !connection.is_blocked && connection.waiting.empty();
+    if (!has_room || connection.outstanding >= kMostStreaming) break;
+    const bool is_asked_for = outgoing.their_ticket != 0;
+    Packet* packet = make_packet(is_asked_for ? PacketHeader::Kind::data : PacketHeader::Kind::early);
     if (packet == nullptr) break;
-    PacketHeader& header = *packet->header();
-    header.payload_bytes = static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(packets_.payload_bytes(), outgoing.bytes - outgoing.sent_bytes));
-    header.message.word = outgoing.sent_bytes;
-    header.ticket = outgoing.their_ticket;
-    outgoing.cursor.copy_out(packet->payload(), header.payload_bytes);
-    outgoing.sent_bytes += header.payload_bytes;
-    const bool is_last = outgoing.sent_bytes == outgoing.bytes;
+    packet->header()->message.word = outgoing.sent_bytes;
+    packet->header()->ticket = is_asked_for ? outgoing.their_ticket : outgoing.ticket;
+    fill(*packet, outgoing);
     post_or_wait(connection, packet);
-    if (!is_last) continue;
-    SendOp& op = *outgoing.op;
-    finish_outgoing(&outgoing);
-    lane_->on_sent(op, true);
-    return true;
+    ++count;
   }
   return count != 0;
 }
 
-void OfiCarrier::finish_outgoing(Outgoing* outgoing) {
-  if (outgoing->their_ticket != 0) std::erase(streams_, outgoing);
+// Not from within advance_streams(), but for the one that is advanced.
+void OfiCarrier::end(Outgoing* outgoing) {
+  if (std::exchange(outgoing->is_listed, false)) std::erase(streams_, outgoing);
   outgoing->op->work = nullptr;
   outgoing_.give_back(outgoing);
 }
 
+void OfiCarrier::fail(Outgoing* outgoing) {
+  SendOp& op = *outgoing->op;
+  end(outgoing);
+  lane_->on_sent(op, false);
+}
+
 bool OfiCarrier::cancel(SendOp& op) {
   if (auto* outgoing = static_cast<Outgoing*>(op.work)) {
-    finish_outgoing(outgoing);
+    end(outgoing);
     return true;
   }
   // It waits for room. The receiver counts messages, so that something must come in its place.
@@ -310,29 +339,22 @@ bool OfiCarrier::cancel(SendOp& op) {
 void OfiCarrier::fail_transfers(const Peer& peer) {
   const std::vector<Outgoing*> outgoing = outgoing_.used();
   for (Outgoing* one : outgoing) {
-    if (one->connection->peer != &peer) continue;
-    SendOp& op = *one->op;
-    finish_outgoing(one);
-    lane_->on_sent(op, false);
+    if (one->connection->peer == &peer) fail(one);
   }
   const std::vector<Incoming*> incoming = incoming_.used();
   for (Incoming* one : incoming) {
-    if (one->peer == &peer && one->arrived_bytes < one->op->bytes) finish_incoming(one, false);
+    if (one->peer == &peer) lose(one);
   }
 }
 
 void OfiCarrier::note_closed(const message::Inbox& inbox) {
   const std::vector<Outgoing*> outgoing = outgoing_.used();
   for (Outgoing* one : outgoing) {
-    if (one->op->endpoint == nullptr || &one->op->endpoint->inbox() != &inbox) continue;
-    SendOp& op = *one->op;
-    finish_outgoing(one);
-    lane_->on_sent(op, false);
+    if (one->op->endpoint != nullptr && &one->op->endpoint->inbox() == &inbox) fail(one);
   }
   const std::vector<Incoming*> incoming = incoming_.used();
   for (Incoming* one : incoming) {
-    const bool is_in_it = one->op->endpoint != nullptr && &one->op->endpoint->inbox() == &inbox;
-    if (is_in_it && one->arrived_bytes < one->op->bytes) finish_incoming(one, false);
+    if (one->peer == &inbox.peer && one->context == inbox.context) lose(one);
   }
 }
 

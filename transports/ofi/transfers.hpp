@@ -57,26 +57,32 @@ class RangeCursor {
   std::size_t offset_ = 0;
 };
 
-// A long message to a peer: announced, then asked for, then streaming.
+// A long message to a peer: announced with its beginning, then asked for, then streaming.
 struct Outgoing {
   message::SendOp* op = nullptr;
   Connection* connection = nullptr;
   std::uint64_t ticket = 0;
   std::uint64_t their_ticket = 0;  // 0: not asked for yet
   std::uint64_t bytes = 0;
+  std::uint64_t allowed_bytes = 0;  // that may be sent by now
   std::uint64_t sent_bytes = 0;
   RangeCursor cursor;
+  bool is_listed = false;  // among those that can go on
 };
 
-// A long message from a peer that has matched.
+// A long message from a peer: announced, then matched.
 struct Incoming {
-  message::RecvOp* op = nullptr;
-  const message::Peer* peer = nullptr;
+  message::RecvOp* op = nullptr;  // null until it has matched
+  message::Peer* peer = nullptr;
+  std::uint64_t context = 0;
   std::uint64_t ticket = 0;
+  std::uint64_t their_ticket = 0;
+  std::uint64_t bytes = 0;
   std::uint64_t arrived_bytes = 0;
   std::uint64_t delivered_bytes = 0;
   RangeCursor cursor;
   Fifo<Packet*> pieces;  // arrived, not delivered
+  bool is_dead = false;  // no more will come
 };
 
 // Objects that the other end names by number. A number is not used again: what comes late finds nothing.
@@ -84,10 +90,7 @@ template <class T>
 class TicketTable {
  public:
   T* take() {
-    if (idle_.empty()) {
-      idle_.push_back(static_cast<std::uint32_t>(items_.size()));
-      items_.push_back(std::make_unique<T>());
-    }
+    if (idle_.empty()) make_more();
     const std::uint32_t index = idle_.back();
     idle_.pop_back();
     T* item = items_[index].get();
@@ -110,6 +113,20 @@ class TicketTable {
 
  private:
   static constexpr std::uint32_t kIndexBits = 24;
+  // Many at a time, so that a call that finds more under way than any before it seldom is the one that
+  // allocates.
+  void make_more() {
+    constexpr std::size_t kFewest = 64;
+    const std::size_t count = std::max(kFewest, items_.size());
+    items_.reserve(items_.size() + count);
+    idle_.reserve(items_.size() + count);
+    used_.reserve(items_.size() + count);
+    for (std::size_t i = 0; i < count; ++i) {
+      idle_.push_back(static_cast<std::uint32_t>(items_.size()));
+      items_.push_back(std::make_unique<T>());
+    }
+  }
+
   std::vector<std::unique_ptr<T>> items_;
   std::vector<std::uint32_t> idle_;
   std::vector<T*> used_;
