@@ -214,32 +214,45 @@ World make_world(const std::string& kind, std::uint32_t size) {
 }
 
 // Of our own memory: libraries' requests and buffers come from their own pools. Contexts are not prepared for
-// each other here, so every slot of the group has its first turn in the first round.
-void exercise_module(const std::string& name) {
+// each other here, so every slot of the group has its first turn in the first round; and how many messages
+// come before they are asked for is a matter of timing, so that a queue may grow once more in a later one.
+// What allocates on every call does so in all rounds.
+void exercise_message_transport(const std::string& name) {
+  constexpr int kRounds = 4;
   World world(WorldTransport::inproc, 2, World::oversubscribed(),
               [&](std::unique_ptr<Transport>, std::uint32_t) { return *make_transport(name, {}); });
   const std::string report = world.run([](Member& member) {
     Buffers buffers;
-    std::string all;
-    for (const bool is_first : {true, false}) {
-      for (const Signature& s : kSignatures) {
-        const std::string one = exercise_signature(member, s, buffers);
-        if (!one.empty() && !is_first) all += one + "\n";
+    std::vector<std::string> quietest;  // by signature
+    for (int round = 0; round < kRounds; ++round) {
+      for (std::size_t i = 0; i < std::size(kSignatures); ++i) {
+        std::string found = exercise_signature(member, kSignatures[i], buffers);
+        if (round == 0)
+          quietest.push_back(std::move(found));
+        else if (round == 1 || found.empty())
+          quietest[i] = std::move(found);
       }
+    }
+    std::string all;
+    for (const std::string& one : quietest) {
+      if (!one.empty()) all += one + "\n";
     }
     return all;
   });
   CHECK(report == "");
 }
 
+TEST_CASE("known signatures allocate nothing over TCP either", "[scheduler][allocation]") {
+  exercise_message_transport("tcp");
+}
 #if TUTTI_HAVE_TRANSPORT_UCX
 TEST_CASE("known signatures allocate nothing over UCX either", "[scheduler][allocation]") {
-  exercise_module("ucx");
+  exercise_message_transport("ucx");
 }
 #endif
 #if TUTTI_HAVE_TRANSPORT_OFI
 TEST_CASE("known signatures allocate nothing over libfabric either", "[scheduler][allocation]") {
-  exercise_module("ofi");
+  exercise_message_transport("ofi");
 }
 #endif
 
