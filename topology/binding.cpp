@@ -112,6 +112,7 @@ std::vector<std::size_t> scattered(const std::vector<Border>& borders, std::size
   for (const std::size_t unit : units)
     groups[index_of(borders[level].groups, first_pus[unit])].push_back(unit);
   std::vector<std::vector<std::size_t>> orders;
+  orders.reserve(groups.size());
   for (auto& [index, members] : groups)
     orders.push_back(scattered(borders, level + 1, first_pus, std::move(members)));
   std::vector<std::size_t> order;
@@ -265,6 +266,7 @@ std::vector<Pus> place_evenly(const Topology& topology, const Pus& allowed, std:
   std::vector<Pus> slots;
   share_out(topology, borders_of(topology), 0, allowed_cores(topology, allowed), rank_count, &slots);
   std::vector<Unit> units;
+  units.reserve(slots.size());
   for (const Pus& slot : slots) units.push_back({slot.front(), 1});
   std::vector<Pus> places;
   for (const std::size_t slot : assign(topology, units, rank_count, order)) places.push_back(slots[slot]);
@@ -277,6 +279,7 @@ std::vector<Pus> place_at_gpus(const Topology& topology, std::uint32_t rank_coun
                                std::vector<std::uint32_t>* gpus) {
   const std::vector<std::uint32_t> all = topology.devices_of(Device::Kind::gpu);
   std::vector<Unit> units;
+  units.reserve(all.size());
   for (const std::uint32_t gpu : all) units.push_back({topology.devices[gpu].pus.first, rank_count});
   for (const std::size_t unit : assign(topology, units, rank_count, order)) gpus->push_back(all[unit]);
   const auto by_size = [](const PuRange& a, const PuRange& b) {

@@ -59,6 +59,7 @@ template <class Text>
 std::vector<int> number(const std::vector<PlaceCard>& cards, Text text) {
   std::map<std::string, int> numbers;
   std::vector<int> result;
+  result.reserve(cards.size());
   for (const PlaceCard& card : cards)
     result.push_back(numbers.try_emplace(text(card), static_cast<int>(numbers.size())).first->second);
   return result;

@@ -97,6 +97,7 @@ Status compare_contracts(const std::vector<Card>& cards) {
                                     [&](const Card& card) { return card.contract == cards[0].contract; });
   if (is_equal) return {};
   std::vector<Contract> contracts;
+  contracts.reserve(cards.size());
   for (const Card& card : cards) contracts.push_back(decode_contract(card.contract));
   for (const Contract& contract : contracts) {
     for (const auto& [name, ignored] : contract) {

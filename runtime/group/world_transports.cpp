@@ -61,7 +61,7 @@ Status WorldState::open_between_nodes() {
   const bool is_fabric =
       std::all_of(fabrics->begin(), fabrics->end(), [](const auto& text) { return text == "1"; });
   for (const std::string& network : network_transports(is_fabric)) {
-    const Status verdict = agree_on(open_transports({"shm", network}));
+    Status verdict = agree_on(open_transports({"shm", network}));
     if (verdict) {
       // Somebody expects the faster network: what is used instead, and why, is said without being asked for.
       if (!reasons.empty() && info().rank == 0)
@@ -104,7 +104,7 @@ Status WorldState::open_transports(const std::vector<std::string>& names) {
     }
   }
   // No early return: the others wait for our addresses, and an empty list tells them that we have none.
-  const Status swapped = swap_addresses();
+  Status swapped = swap_addresses();
   if (transports_.empty()) return unsupported(fmt::format("no transport can be used here ({})", reasons));
   if (!swapped && swapped.code() == StatusCode::unsupported && !reasons.empty()) {
     return unsupported(fmt::format("{}; here {}", swapped.message(), reasons));

@@ -28,7 +28,7 @@ void find_price(Candidate& candidate, const std::vector<AlgorithmParams>& tried,
 }
 
 std::string why_of_item(const Consideration& seen) {
-  const std::string item = fmt::format("{} item {} ({})", seen.source, seen.number, to_text(*seen.item));
+  std::string item = fmt::format("{} item {} ({})", seen.source, seen.number, to_text(*seen.item));
   switch (seen.verdict) {
     case Consideration::Verdict::unmatched:
       return item + " is for other sizes";

@@ -106,6 +106,7 @@ void Job::exec_rank(int rank, pid_t parent, int in, int out, int err, int report
   const std::vector<std::string>& program =
       has_parts() ? parts_[static_cast<std::size_t>(rank)].command : options_.program;
   std::vector<char*> arguments;
+  arguments.reserve(program.size() + 1);
   for (const std::string& word : program) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   ::execvp(arguments[0], arguments.data());
@@ -186,11 +187,7 @@ std::optional<Job::SpawnError> Job::spawn(int rank) {
   if (!report || (has_streams && (!out || !err))) return failed("cannot make a pipe");
   OwnedFd null_input;
   int input = -1;
-  if (has_parts()) {
-    in = make_pipe();
-    if (!in) return failed("cannot make a pipe");
-    input = in->first.get();
-  } else if (rank == 0 && has_terminal_input_) {
+  if (has_parts() || (rank == 0 && has_terminal_input_)) {
     in = make_pipe();
     if (!in) return failed("cannot make a pipe");
     input = in->first.get();

@@ -94,7 +94,7 @@ std::vector<RemotePart> parts_of(const RunOptions& options, const std::string& s
   std::string environment;
   const Environment own = Environment::of_process();
   for (const auto& [name, value] : own.values()) {
-    if (is_forwarded(name)) environment += fmt::format(" {}", quote(name + "=" + value));
+    if (is_forwarded(name)) environment += fmt::format(" {}", quote(fmt::format("{}={}", name, value)));
   }
   std::string program, binding;
   for (const std::string& word : options.program) program += " " + quote(word);

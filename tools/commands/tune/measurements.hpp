@@ -2,11 +2,11 @@
 // Knows no model.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "runtime/base/status.hpp"
@@ -32,7 +32,12 @@ Result<CsvTable> read_csv(const std::string& path);
 struct Job {
   std::string system, collective, library, name;  // name: time stamp and number of the test
   std::uint32_t nodes = 1, ranks_per_node = 1;
-  auto operator<=>(const Job&) const = default;
+  bool operator==(const Job&) const = default;
+  bool operator<(const Job& other) const {
+    return std::tie(system, collective, library, name, nodes, ranks_per_node) <
+           std::tie(other.system, other.collective, other.library, other.name, other.nodes,
+                    other.ranks_per_node);
+  }
   std::uint32_t size() const { return nodes * ranks_per_node; }
 };
 // By name of the algorithm and bytes of the full vector: median time in microseconds.
