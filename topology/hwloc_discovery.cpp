@@ -34,7 +34,19 @@ Status failure(std::string_view what) {
   return invalid_argument(fmt::format("hwloc {} ({})", what, std::strerror(error)));
 }
 
+// hwloc unloads its plugins with the last topology of the process, and the library that looks at PCI then
+// loses the memory it has kept for the next time. An empty topology that stays keeps them loaded.
+void keep_plugins_loaded() {
+  static hwloc_topology* const kKeeper = [] {
+    hwloc_topology* keeper = nullptr;
+    hwloc_topology_init(&keeper);
+    return keeper;
+  }();
+  static_cast<void>(kKeeper);
+}
+
 Result<Handle> load(const HwlocSource& source) {
+  if (source.devices == Devices::find) keep_plugins_loaded();
   hwloc_topology* raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return failure("cannot start");
   Handle handle(raw);
