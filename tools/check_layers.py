@@ -24,6 +24,7 @@ GENERATED = {"tutti_config.hpp", "tutti_build_id.hpp"}
 SEAMS = ["transports/transport.hpp", "backends/backend.hpp"]
 GROUP_HEADERS = ["tutti/**", "runtime/base/**", "runtime/launch/**", "runtime/schedule/**", "runtime/selection/**", "runtime/scheduler/**",
                  "runtime/group/**", "runtime/algorithms/catalog.hpp", "topology/topology.hpp", "topology/binding.hpp",
+                 "topology/worker_cpus.hpp",
                  "transports/*", "backends/*",
                  "backends/native/native_backend.hpp"]
 ALLOWED = [

@@ -87,6 +87,12 @@ inline constexpr Variable kVariables[] = {
      "or 0-5;6-11); not where the launcher has"},
     {"TUTTI_PIN_ORDER", VariableType::enumeration, "compact", "compact|scatter",
      "neighbouring ranks are neighbours on the machine, or far apart"},
+    {"TUTTI_WORKERS", VariableType::integer, "1", "",
+     "threads that carry operations on while the program computes; 0: only calls do (else MLSL_NUM_SERVERS "
+     "says)"},
+    {"TUTTI_WORKER_AFFINITY", VariableType::text, "auto", "",
+     "CPUs of the workers of all ranks of a machine, shared out in rank order: 0,1,12,13 or sets, 0-1;12-13 "
+     "(else MLSL_SERVER_AFFINITY says)"},
     {"TUTTI_HIERARCHY", VariableType::text, "auto", "",
      "domains for hierarchical algorithms: auto (shared caches, else sockets), off, or sizes in rank order "
      "(2,2,3)"},

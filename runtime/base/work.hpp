@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "runtime/base/status.hpp"
@@ -13,6 +14,9 @@ namespace tutti {
 struct Call;
 
 using Clock = std::chrono::steady_clock;
+
+// Told how an operation ended. May submit operations; must not wait for one, nor throw.
+using CompletionCallback = std::function<void(const Status&)>;
 
 // Implemented by backends; reached only through WorkRef. Objects are pooled: release() may hand one to the
 // next operation.
@@ -28,6 +32,9 @@ class WorkState {
   virtual Status wait(Clock::time_point deadline) = 0;
   // The status once complete.
   virtual Status status() const = 0;
+  // Has `callback` called once the operation is complete: by the thread that completes it, or by this one, at
+  // once, if it is. Any thread, any number of times.
+  virtual void when_complete(CompletionCallback callback) = 0;
 
  protected:
   friend class WorkRef;

@@ -246,10 +246,26 @@ bool Work::wait_for(std::chrono::milliseconds at_most) const {
   WorkState* state = WorkAccess::state_of(*this);
   if (state == nullptr) return true;
   CommGroup::Impl& group = impl_of(*this);
+  if (!state->is_complete()) CommGroup::Impl::check_may_wait();
   const Status status = state->wait(Clock::now() + at_most);
   if (status) return true;
   if (status.code() == StatusCode::timeout && !group.group().has_failed()) return false;
   throw_error(group.settle(status));
+}
+
+void Work::on_complete(std::function<void(const Error*)> callback) const {
+  if (callback == nullptr) throw_error(invalid_argument("on_complete: callback: it is empty"));
+  WorkState* state = WorkAccess::state_of(*this);
+  if (state == nullptr) return callback(nullptr);
+  // A group that ends meanwhile must not be kept by its own operation.
+  const std::weak_ptr<CommGroup::Impl> owner = impl_of(*this).weak_from_this();
+  state->when_complete([owner, callback = std::move(callback)](const Status& status) {
+    if (status) return callback(nullptr);
+    const std::shared_ptr<CommGroup::Impl> group = owner.lock();
+    const Status cause = group != nullptr ? group->settle(status) : status;
+    const Error error(cause.code(), cause.peer(), cause.message());
+    callback(&error);
+  });
 }
 
 // -- reductions and memory ----------------------------------------------------------------------------------

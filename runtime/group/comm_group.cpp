@@ -126,7 +126,16 @@ Work CommGroup::Impl::start(const Call& call, std::string_view algorithm) {
   return WorkAccess::make(shared_from_this(), work, sequence);
 }
 
+void CommGroup::Impl::check_may_wait() {
+  if (!Engine::is_in_callback()) return;
+  throw_error(
+      invalid_argument("a completion callback must not wait: submit there, and wait elsewhere or give that "
+                       "operation a callback "
+                       "too"));
+}
+
 void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
+  check_may_wait();
   const WorkRef work = submit_checked(call, {algorithm, true});
   if (work) wait(*work.operator->(), call.collective == Collective::send_recv ? 0 : submitted_sequence());
 }
@@ -145,6 +154,7 @@ PersistentCall* CommGroup::Impl::persistent(const Call& call) {
 }
 
 void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence) {
+  if (!state.is_complete()) check_may_wait();
   // Most short operations are complete by now; those cost no look at the clock.
   const Status status = state.is_complete() ? state.status() : state.wait(Clock::now() + group_->timeout());
   if (status) return;
@@ -238,6 +248,11 @@ Status CommGroup::Impl::settle(const Status& status) {
     if (const std::optional<Status> stamped = wait_for_stamp(kVerdictTime)) return *stamped;
   }
   return fail_everywhere(group_->failure());
+}
+
+void CommGroup::Impl::on_deadline(std::uint32_t sequence, const std::string& call) {
+  if (group_->has_failed()) return;
+  static_cast<void>(time_out(sequence, Status(StatusCode::timeout, call + " is not complete yet")));
 }
 
 Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status) {

@@ -40,6 +40,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   const Backend& backend() const { return *backend_; }
   const std::vector<int>& world_ranks() const override { return world_ranks_; }
 
+  // Throws in a completion callback, which must not wait.
+  static void check_may_wait();
   // Throws unless this process may use the group: a child of fork() may not.
   void check_process() const {
     if (world_->fork_generation() != fork_generation()) refuse_child();
@@ -73,6 +75,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::uint64_t context() const override { return group_->context(); }
   int group_rank_of(int world_rank) const override;
   void on_failure(const Status& cause) override;
+  std::shared_ptr<GroupMember> hold() override { return weak_from_this().lock(); }
+  void on_deadline(std::uint32_t sequence, const std::string& call) override;
   std::uint32_t submitted_sequence() const override { return group_->last_sequence(); }
   std::string describe_submitted() const override;
   std::uint64_t submitted_word(std::uint32_t sequence) const override {

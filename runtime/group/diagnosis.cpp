@@ -26,6 +26,7 @@ bool is_message(std::uint32_t fingerprint) {
 }  // namespace
 
 void WorldState::on_stall(const Stall& stall) {
+  if (!stall.is_attended && stall.lasted >= settings_.timeout) return end_unattended(stall);
   if (is_message(stall.fingerprint)) {
     if (settings_.stall_warning.count() > 0 && stall.lasted >= settings_.stall_warning) warn_of_stall(stall);
     return;
@@ -33,7 +34,7 @@ void WorldState::on_stall(const Stall& stall) {
   int target = -1;
   {
     const std::lock_guard lock(groups_mutex_);
-    if (GroupMember* group = find(stall.group->context())) {
+    if (GroupMember* group = find(stall.context)) {
       const std::vector<int>& ranks = group->world_ranks();
       target = ranks[(stall.sequence + stall.number) % ranks.size()];
     }
@@ -41,7 +42,7 @@ void WorldState::on_stall(const Stall& stall) {
   if (target < 0) return;
   ByteWriter writer;
   writer.put(Kind::report);
-  writer.put(stall.group->context());
+  writer.put(stall.context);
   writer.put(stall.sequence);
   writer.put(stall.fingerprint);
   writer.put_text(stall.call);
@@ -49,8 +50,18 @@ void WorldState::on_stall(const Stall& stall) {
   if (settings_.stall_warning.count() > 0 && stall.lasted >= settings_.stall_warning) warn_of_stall(stall);
 }
 
+// Nobody waits for the operation, so nobody else sees that its deadline has passed.
+void WorldState::end_unattended(const Stall& stall) {
+  std::shared_ptr<GroupMember> group;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    if (GroupMember* member = find(stall.context)) group = member->hold();
+  }
+  if (group != nullptr) group->on_deadline(is_message(stall.fingerprint) ? 0 : stall.sequence, stall.call);
+}
+
 void WorldState::warn_of_stall(const Stall& stall) {
-  const std::uint64_t context = stall.group->context();
+  const std::uint64_t context = stall.context;
   {
     const std::lock_guard lock(talk_mutex_);
     std::uint32_t& warned = warned_[context];

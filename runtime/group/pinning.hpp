@@ -35,4 +35,7 @@ Result<PinDecision> decide_pinning(const Topology& topology, const PinRequest& r
 Status pin_this_thread(const Topology& topology, const PinRequest& request,
                        std::span<const StartAffinity> ranks_here, std::size_t index);
 
+// Binds a worker, the calling thread, to these CPUs; none: it stays as it is. A failure is worth a warning.
+void pin_this_worker(std::uint32_t worker, std::span<const std::uint32_t> cpus);
+
 }  // namespace tutti

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 
 #include "runtime/base/log.hpp"
 #include "runtime/group/cache_limits.hpp"
@@ -14,6 +15,7 @@ namespace tutti {
 namespace {
 
 constexpr std::uint32_t kOutnumberedSpins = 2;
+constexpr std::uint32_t kMostWorkers = 64;
 
 std::string variable_of(std::string_view prefix, Collective collective) {
   std::string name(prefix);
@@ -139,6 +141,39 @@ Result<TransportSettings> read_transport_settings(const Environment& environment
   return settings;
 }
 
+// A setting of ours, else what a variable of MLSL says, of which a mistake is worth a warning only.
+Result<WorkerSettings> read_worker_settings(const Environment& environment) {
+  WorkerSettings settings;
+  const auto count = get_integer(environment, "TUTTI_WORKERS");
+  if (!count) return count.status();
+  settings.count = static_cast<std::uint32_t>(std::min<std::int64_t>(count->value_or(1), kMostWorkers));
+  if (const auto servers = environment.find("MLSL_NUM_SERVERS");
+      servers && !environment.find("TUTTI_WORKERS")) {
+    std::uint32_t number = 0;
+    const auto [end, error] = std::from_chars(servers->data(), servers->data() + servers->size(), number);
+    if (error == std::errc() && end == servers->data() + servers->size() && number <= kMostWorkers) {
+      settings.count = number;
+    } else {
+      log_warn("ignored: MLSL_NUM_SERVERS='{}': expected a number from 0 to {}", *servers, kMostWorkers);
+    }
+  }
+  const auto text = get_text(environment, "TUTTI_WORKER_AFFINITY");
+  if (!text) return text.status();
+  if (*text) {
+    auto cpus = parse_worker_cpus(**text);
+    if (!cpus) return cpus.status().with_context("TUTTI_WORKER_AFFINITY");
+    settings.cpus = *std::move(cpus);
+  } else if (const auto servers = environment.find("MLSL_SERVER_AFFINITY")) {
+    auto cpus = parse_worker_cpus(*servers);
+    if (cpus) {
+      settings.cpus = *std::move(cpus);
+    } else {
+      log_warn("ignored: MLSL_SERVER_AFFINITY: {}", cpus.status().message());
+    }
+  }
+  return settings;
+}
+
 Result<WorldSettings> read_settings(const Environment& environment) {
   TUTTI_RETURN_IF_ERROR(check_values(environment));
   WorldSettings settings;
@@ -162,6 +197,9 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   settings.uses_boards = *boards;
   settings.contract.emplace_back("TUTTI_BOARDS", *boards ? "on" : "off");
   TUTTI_RETURN_IF_ERROR(read_pin(environment, settings));
+  auto workers = read_worker_settings(environment);
+  if (!workers) return workers.status();
+  settings.workers = *std::move(workers);
   auto topology =
       discover_topology(environment, settings.pin.needs_devices() ? Devices::find : Devices::skip);
   if (!topology) return topology.status();

@@ -16,6 +16,7 @@
 #include "runtime/selection/selection.hpp"
 #include "topology/binding.hpp"
 #include "topology/topology.hpp"
+#include "topology/worker_cpus.hpp"
 #include "transports/registry.hpp"
 
 namespace tutti {
@@ -24,6 +25,12 @@ enum class CheckLevel : std::uint8_t {
   off,    // arguments are believed
   local,  // arguments are checked against what this rank knows
   group,  // and every call is compared with those of the other ranks before it runs
+};
+
+// The threads that carry operations on while the program computes.
+struct WorkerSettings {
+  std::uint32_t count = 1;
+  WorkerCpuList cpus;
 };
 
 struct WorldSettings {
@@ -39,6 +46,7 @@ struct WorldSettings {
   Topology topology;  // of the node, as this rank sees it
   HierarchySetting hierarchy;
   PinRequest pin;  // of TUTTI_PIN
+  WorkerSettings workers;
   // What all ranks must have equal, as (variable, text): compared when a world is made.
   std::vector<std::pair<std::string, std::string>> contract;
 
@@ -47,8 +55,9 @@ struct WorldSettings {
   WaitPolicy wait_policy(int rank_count, int cpu_count) const;
 };
 
-// Errors of both: invalid_argument naming the variable, what it was given and what was expected.
+// Errors of all: invalid_argument naming the variable, what it was given and what was expected.
 Result<TransportSettings> read_transport_settings(const Environment& environment);
+Result<WorkerSettings> read_worker_settings(const Environment& environment);
 Result<WorldSettings> read_settings(const Environment& environment);
 
 }  // namespace tutti

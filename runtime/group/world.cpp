@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <thread>
 
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
@@ -140,6 +141,29 @@ void look_around(const WorldSettings& settings, const WorldInfo& info, Card& min
                    static_cast<std::uint32_t>(info.local_size));
 }
 
+Status first_problem(const std::vector<Card>& cards, std::string_view variable) {
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const std::string& problem = cards[rank].problem;
+    if (!problem.empty()) return invalid_argument(fmt::format("{}: rank {}: {}", variable, rank, problem));
+  }
+  return {};
+}
+
+// Which CPUs the workers of this rank get, among those of all ranks of its machine.
+Status plan_own_workers(const WorldSettings& settings, const WorldInfo& info,
+                        std::vector<std::vector<std::uint32_t>>& cpus) {
+  const auto own = static_cast<std::size_t>(info.rank);
+  const auto here = [&](int machine) { return machine == info.machine_of_rank[own]; };
+  const auto& machines = info.machine_of_rank;
+  const auto before = std::count_if(machines.begin(), machines.begin() + info.rank, here);
+  const auto all = std::count_if(machines.begin(), machines.end(), here);
+  auto planned = plan_workers(settings.topology, settings.workers.cpus, static_cast<std::uint32_t>(all),
+                              static_cast<std::uint32_t>(before), settings.workers.count);
+  if (!planned) return planned.status();
+  cpus = *std::move(planned);
+  return {};
+}
+
 // TUTTI_PIN. Contracts are equal here, so all ranks exchange their cards once more or none does.
 Result<std::vector<Card>> pin(const WorldSettings& settings, const WorldInfo& info, ControlChannel& control,
                               const std::vector<Card>& cards, Clock::time_point deadline) {
@@ -156,10 +180,7 @@ Result<std::vector<Card>> pin(const WorldSettings& settings, const WorldInfo& in
   look_around(settings, info, mine);
   auto again = exchange_cards(control, mine, deadline);
   if (!again) return again.status();
-  for (std::size_t rank = 0; rank < again->size(); ++rank) {
-    const std::string& problem = (*again)[rank].problem;
-    if (!problem.empty()) return invalid_argument(fmt::format("TUTTI_PIN: rank {}: {}", rank, problem));
-  }
+  TUTTI_RETURN_IF_ERROR(first_problem(*again, "TUTTI_PIN"));
   return again;
 }
 
@@ -185,7 +206,13 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
   // A child of fork() has no control thread and no peers: it must not tear down what belongs to the parent.
   std::shared_ptr<WorldState> world(new WorldState(*std::move(joined), std::move(settings)),
                                     [](WorldState* state) {
-                                      if (state->fork_generation_ == tutti::fork_generation()) delete state;
+                                      if (state->fork_generation_ != tutti::fork_generation()) return;
+                                      // A worker cannot wait for its own end.
+                                      if (Engine::is_in_callback()) {
+                                        std::thread([state] { delete state; }).detach();
+                                      } else {
+                                        delete state;
+                                      }
                                     });
   TUTTI_RETURN_IF_ERROR(world->agree(options.build_id));
   TUTTI_RETURN_IF_ERROR(world->open_transports());
@@ -204,12 +231,15 @@ Status WorldState::agree(std::string_view build_id) {
   mine.process = process_token();
   mine.is_bound = settings_.topology.is_bound;
   look_around(settings_, info(), mine);
+  if (Status refused = plan_own_workers(settings_, info(), worker_cpus_); !refused)
+    mine.problem = refused.message();
   settings_.contract.emplace_back("the build", std::string(build_id));
   mine.contract = encode_contract(settings_.contract);
   auto exchanged = exchange_cards(control(), mine, deadline);
   if (!exchanged) return exchanged.status();
   contract_hash_ = hash_of(mine.contract);
   TUTTI_RETURN_IF_ERROR(compare_contracts(*exchanged));
+  TUTTI_RETURN_IF_ERROR(first_problem(*exchanged, "TUTTI_WORKER_AFFINITY"));
   if (settings_.pin.policy != PinPolicy::off) {
     exchanged = pin(settings_, info(), control(), *exchanged, deadline);
     if (!exchanged) return exchanged.status();

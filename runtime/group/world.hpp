@@ -33,6 +33,11 @@ class GroupMember {
   virtual std::string describe_submitted() const = 0;
   // The word of one of the last collectives, complete or not; 0: not submitted yet, or long ago. Any thread.
   virtual std::uint64_t submitted_word(std::uint32_t sequence) const = 0;
+  // Keeps the group; null if it is about to end.
+  virtual std::shared_ptr<GroupMember> hold() = 0;
+  // An operation (0: a message) that nobody waits for has not ended in time. Called without the registry; may
+  // block.
+  virtual void on_deadline(std::uint32_t sequence, const std::string& call) = 0;
 
  protected:
   ~GroupMember() = default;
@@ -86,6 +91,7 @@ class WorldState final : private ControlListener {
 
   Status agree(std::string_view build_id);
   Status open_transports();
+  WorkerOptions worker_options() const;
   Status open_transports(const std::vector<std::string>& names);
   Status open_between_nodes();
   Status swap_addresses();
@@ -99,6 +105,7 @@ class WorldState final : private ControlListener {
   void on_report(int source, ByteReader& reader);
   void on_question(int source, ByteReader& reader);
   void on_answer(int source, ByteReader& reader);
+  void end_unattended(const Stall& stall);
   void warn_of_stall(const Stall& stall);
   GroupMember* find(std::uint64_t context);  // with groups_mutex_ held
 
@@ -116,6 +123,7 @@ class WorldState final : private ControlListener {
   std::uint32_t contract_hash_ = 0;
   WorldDomains domains_;
   // Of this machine, which may hold several nodes.
+  std::vector<std::vector<std::uint32_t>> worker_cpus_;  // of the own workers; empty: anywhere
   int cpu_count_ = 1;
   int rank_count_here_ = 0;
   bool is_one_process_ = false;

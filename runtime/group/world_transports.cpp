@@ -7,6 +7,7 @@
 
 #include "runtime/base/log.hpp"
 #include "runtime/base/network.hpp"
+#include "runtime/group/pinning.hpp"
 #include "runtime/group/world.hpp"
 
 namespace tutti {
@@ -49,8 +50,17 @@ Status WorldState::open_transports() {
   // it.
   if (transports_.size() > 1) options.waiting.first_sleep = kShortSleep;
   options.on_stall = [this](const Stall& stall) { on_stall(stall); };
+  options.workers = worker_options();
   engine_ = std::make_unique<Engine>(std::move(transports_), std::move(options));
   return {};
+}
+
+WorkerOptions WorldState::worker_options() const {
+  WorkerOptions options;
+  options.count = settings_.workers.count;
+  options.is_dedicated = !settings_.workers.cpus.entries.empty();
+  options.on_start = [this](std::uint32_t worker) { pin_this_worker(worker, worker_cpus_[worker]); };
+  return options;
 }
 
 // The first network that connects everybody: one that is missing on some node only is no use on the others.

@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::size_t kFewestOperations = 64;  // of an engine that has any
 constexpr std::uint32_t kPollsPerClock = 64;   // polls between two looks at the clock
+constexpr std::uint32_t kWorkerPolls = 1000;   // of a worker that has no CPU of its own, before it yields
 
 void sleep_on(const Waitable& bell, std::uint32_t armed_value, std::chrono::microseconds at_most) {
   if (bell.futex_word != nullptr) {
@@ -35,15 +36,44 @@ void sleep_on(const Waitable& bell, std::uint32_t armed_value, std::chrono::micr
   }
 }
 
+thread_local bool is_callback_running = false;
+
 }  // namespace
 
-Engine::Engine(std::vector<std::unique_ptr<Transport>> transports, Options options)
-    : transports_(std::move(transports)), options_(std::move(options)), events_(64) {}
+struct Engine::Callback {
+  WorkRef operation;
+  CompletionCallback function;
+};
 
-Engine::~Engine() { TUTTI_ASSERT(active_.empty(), "an engine is destroyed after its groups"); }
+struct Engine::Patience {
+  std::chrono::microseconds at_most;  // of the next sleep
+  std::uint32_t polls = 1, idle_polls = 0;
+};
+
+Engine::Engine(std::vector<std::unique_ptr<Transport>> transports, Options options)
+    : transports_(std::move(transports)), options_(std::move(options)), events_(64) {
+  if (options_.workers.count > 0) workers_ = std::make_unique<Workers>(*this, options_.workers);
+}
+
+Engine::~Engine() {
+  workers_.reset();
+  TUTTI_ASSERT(active_.empty(), "an engine is destroyed after its groups");
+}
+
+bool Engine::is_in_callback() { return is_callback_running; }
 
 void Engine::acquire() {
-  while (!try_acquire()) ::sched_yield();
+  static constexpr std::atomic<bool> kNever{false};
+  acquire_unless(kNever);
+}
+
+bool Engine::acquire_unless(const std::atomic<bool>& refuses) {
+  if (try_acquire()) return true;
+  wanting_.fetch_add(1, std::memory_order_relaxed);
+  bool is_acquired = false;
+  while (!refuses.load(std::memory_order_relaxed) && !(is_acquired = try_acquire())) ::sched_yield();
+  wanting_.fetch_sub(1, std::memory_order_relaxed);
+  return is_acquired;
 }
 
 bool Engine::drive(std::uint32_t* looks) {
@@ -52,6 +82,7 @@ bool Engine::drive(std::uint32_t* looks) {
   if (looks != nullptr)
     *looks = !active_.empty() && active_.front()->is_lowered_ ? options_.waiting.line_polls : 1;
   Operation* job = take_user_step();
+  bool has_callbacks = !callbacks_.empty();
   release();
   while (job != nullptr) {
     job->run_user_step();
@@ -60,9 +91,30 @@ bool Engine::drive(std::uint32_t* looks) {
     job->finish_user_step();
     progress_once();
     job = take_user_step();
+    has_callbacks = !callbacks_.empty();
     release();
   }
+  if (has_callbacks) run_callbacks();
   return has_moved;
+}
+
+void Engine::call_back(Operation& operation) {
+  callbacks_.push_back({WorkRef(&operation), std::move(operation.callback_)});
+  operation.callback_ = nullptr;
+}
+
+void Engine::run_callbacks() {
+  for (;;) {
+    acquire();
+    if (callbacks_.empty()) break;
+    const Callback due = std::move(callbacks_.front());
+    callbacks_.erase(callbacks_.begin());
+    release();
+    const bool was_running = std::exchange(is_callback_running, true);
+    due.function(due.operation->status());
+    is_callback_running = was_running;
+  }
+  release();
 }
 
 Operation* Engine::take_user_step() {
@@ -92,8 +144,11 @@ bool Engine::progress_once() {
     if ((operation.is_dirty_ || operation.is_lowered_) && operation.status_)
       has_moved = operation.advance(options_.waiting.line_polls) || has_moved;
     if (operation.is_finished()) finish(operation);
+    // The rest gets its turn when whoever waits for the lane has had it.
+    if (is_wanted()) break;
   }
   std::erase(active_, nullptr);
+  under_way_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);
   return has_moved;
 }
 
@@ -107,6 +162,7 @@ bool Engine::start(Operation& operation) {
   if (operation.status_) operation.advance(options_.waiting.line_polls);
   if (operation.is_finished()) return false;
   active_.push_back(&operation);
+  under_way_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);
   return true;
 }
 
@@ -118,45 +174,79 @@ void Engine::fail_operations() {
   }
 }
 
-bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
+// Another look in vain, or not: what comes before the next one. Polls, then yields the core, then sleeps.
+void Engine::wait_a_little(Patience& patience, const Operation* waiting, Clock::time_point deadline) {
   const WaitPolicy& policy = options_.waiting;
-  std::uint32_t idle_polls = 0;
-  std::chrono::microseconds at_most = policy.first_sleep;
-  for (std::uint32_t polls = 1; !operation.is_complete(); ++polls) {
+  if (patience.idle_polls <= policy.spin_polls) {
+    relax();
+  } else if (patience.idle_polls <= policy.spin_polls + policy.yield_polls || !policy.may_sleep) {
+    ::sched_yield();
+  } else {
+    sleep_once(waiting, deadline, patience.at_most);
+    patience.at_most = std::min(2 * patience.at_most, policy.longest_sleep);
+  }
+}
+
+bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
+  if (workers_ == nullptr || !workers_->is_started()) return wait_until(operation, deadline);
+  callers_.fetch_add(1, std::memory_order_seq_cst);
+  const bool is_complete = wait_until(operation, deadline);
+  callers_.fetch_sub(1, std::memory_order_seq_cst);
+  if (has_work_for_workers()) call_workers();
+  return is_complete;
+}
+
+bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) {
+  const WaitPolicy& policy = options_.waiting;
+  Patience patience{policy.first_sleep};
+  for (; !operation.is_complete(); ++patience.polls) {
     std::uint32_t looks = 1;
     if (drive(&looks)) {
-      idle_polls = 0;
-      at_most = policy.first_sleep;
+      patience = {policy.first_sleep, patience.polls};
     } else {
-      idle_polls += looks;
+      patience.idle_polls += looks;
     }
     if (operation.is_complete()) return true;
-    if (polls % kPollsPerClock == 0 || idle_polls > policy.spin_polls) {
+    if (patience.polls % kPollsPerClock == 0 || patience.idle_polls > policy.spin_polls) {
       const Clock::time_point now = Clock::now();
       if (now >= deadline) return false;
-      report_stall(operation, now);
+      report_stall(&operation, now);
     }
-    if (idle_polls <= policy.spin_polls) {
-      relax();
-    } else if (idle_polls <= policy.spin_polls + policy.yield_polls || !policy.may_sleep) {
-      ::sched_yield();
-    } else {
-      sleep_once(operation, deadline, at_most);
-      at_most = std::min(2 * at_most, policy.longest_sleep);
-    }
+    wait_a_little(patience, &operation, deadline);
   }
   return true;
 }
 
-void Engine::sleep_once(const Operation& waiting, Clock::time_point deadline,
+void Engine::tend(const Workers& workers) {
+  const WaitPolicy& policy = options_.waiting;
+  // A worker without a CPU of its own takes from the program what it polls away.
+  const std::uint32_t most_polls = workers.is_dedicated() ? policy.spin_polls : kWorkerPolls;
+  const std::uint32_t skipped = policy.spin_polls - std::min(policy.spin_polls, most_polls);
+  Patience patience{policy.first_sleep, 1, skipped};
+  for (; has_work_for_workers() && !workers.is_stopping(); ++patience.polls) {
+    std::uint32_t looks = 1;
+    if (drive(&looks)) {
+      patience = {policy.first_sleep, patience.polls, skipped};
+    } else {
+      patience.idle_polls += looks;
+    }
+    const Clock::time_point now = Clock::now();
+    if (patience.idle_polls > policy.spin_polls) report_stall(nullptr, now);
+    wait_a_little(patience, nullptr, now + policy.longest_sleep);
+  }
+}
+
+void Engine::sleep_once(const Operation* waiting, Clock::time_point deadline,
                         std::chrono::microseconds at_most) {
   if (transports_.empty() || !try_acquire()) {
     ::sched_yield();
     return;
   }
+  if (waiting == nullptr && active_.empty()) return release();
   // Several bells cannot be waited for at once: sleep on that of the peer that is awaited, and look at the
   // others when it ends.
-  const std::size_t rung = transports_.size() == 1 ? 0 : awaited_transport(*operations_[waiting.id_]);
+  const Operation& awaited = waiting != nullptr ? *operations_[waiting->id_] : *active_.front();
+  const std::size_t rung = transports_.size() == 1 ? 0 : awaited_transport(awaited);
   bool may_sleep = true;
   ArmResult bell_armed;
   for (std::size_t i = 0; i < transports_.size(); ++i) {
@@ -189,14 +279,19 @@ std::size_t Engine::awaited_transport(const Operation& operation) const {
   return 0;
 }
 
-void Engine::report_stall(const Operation& waiting, Clock::time_point now) {
+void Engine::report_stall(const Operation* waiting, Clock::time_point now) {
   if (!options_.on_stall) return;
   if (!try_acquire()) return;
   Stall stall;
   bool is_due = false;
-  // The waiting thread holds a reference, so the operation is still the one it waits for.
-  Operation* const operation = operations_[waiting.id_].get();
-  if (!operation->is_complete()) {
+  // A waiting thread holds a reference, so the operation is still the one it waits for.
+  Operation* operation = nullptr;
+  if (waiting != nullptr) {
+    operation = operations_[waiting->id_].get();
+  } else if (!active_.empty()) {
+    operation = active_.front();
+  }
+  if (operation != nullptr && !operation->is_complete()) {
     if (operation->first_stalled_ == Clock::time_point{}) {
       operation->first_stalled_ = now;
       operation->next_report_ = options_.stall_report;
@@ -206,8 +301,13 @@ void Engine::report_stall(const Operation& waiting, Clock::time_point now) {
         std::chrono::duration_cast<std::chrono::milliseconds>(now - operation->first_stalled_);
     if (lasted >= operation->next_report_) {
       is_due = true;
+      // Doubled, but one comes when the group's deadline has passed.
+      const std::chrono::milliseconds timeout = operation->group_->timeout();
       operation->next_report_ *= 2;
-      stall.group = operation->group_;
+      if (lasted < timeout) operation->next_report_ = std::min(operation->next_report_, timeout);
+      stall.is_attended = waiting != nullptr;
+      stall.context = operation->group_->context();
+      stall.rank = operation->group_->rank();
       stall.sequence = operation->sequence_;
       stall.fingerprint = static_cast<std::uint32_t>(operation->word_);
       stall.awaited_rank = operation->first_awaited_rank();

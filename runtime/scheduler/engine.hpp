@@ -3,7 +3,7 @@
 //
 // Threading: submit, test and wait may be called by any thread. Whoever calls drives everything the engine
 // has under way (a thread blocked in one group must not starve another group that its peer waits for);
-// ownership is one compare-and-swap.
+// ownership is one compare-and-swap. While nobody waits, workers drive (workers.hpp).
 #pragma once
 
 #include <atomic>
@@ -15,6 +15,7 @@
 #include "runtime/base/status.hpp"
 #include "runtime/base/work.hpp"
 #include "runtime/scheduler/board.hpp"
+#include "runtime/scheduler/workers.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti {
@@ -38,12 +39,14 @@ struct WaitPolicy {
 
 // What a stalled operation waits for; handed to the group layer, which asks the other ranks.
 struct Stall {
-  GroupContext* group = nullptr;
+  std::uint64_t context = 0;  // of the group
+  std::uint32_t rank = 0;     // the own one in it
   std::uint32_t sequence = 0;
   std::uint32_t fingerprint = 0;
   std::uint32_t awaited_rank = 0;  // first rank a message is awaited from or to
   std::chrono::milliseconds lasted{0};
   std::uint32_t number = 0;  // how many reports of this operation came before
+  bool is_attended = true;   // a caller waits for it; else the group's deadline is the receiver's business
   std::string call;          // "allreduce of 1024 f32, sum"
 };
 
@@ -54,6 +57,7 @@ class Engine {
     std::chrono::milliseconds stall_report{
         50};  // first report of a stalled operation; then at doubling intervals
     std::function<void(const Stall&)> on_stall;  // called without any lock held, by a waiting thread
+    WorkerOptions workers;
   };
   // Transports in order of preference; each must be available. One lane.
   Engine(std::vector<std::unique_ptr<Transport>> transports, Options options);
@@ -71,6 +75,15 @@ class Engine {
   // Drives until the operation is complete or the deadline has passed; false at the deadline. Reports it when
   // it stalls.
   bool wait_for(const Operation& operation, Clock::time_point deadline);
+  // Is the calling thread in the completion callback of an operation? Then it must not wait for another.
+  static bool is_in_callback();
+
+  // For workers: is anything under way that no caller waits for?
+  bool has_work_for_workers() const {
+    return callers_.load(std::memory_order_seq_cst) == 0 && under_way_.load(std::memory_order_seq_cst) != 0;
+  }
+  // Drives as long as that is so.
+  void tend(const Workers& workers);
 
  private:
   friend class GroupContext;
@@ -83,6 +96,16 @@ class Engine {
   // The rest with the lane held, but for sleep_once and report_stall, which take it themselves.
   bool progress_once();
   void finish(Operation& operation);
+  // What a thread has driven since it looked last, and how it waits for more.
+  struct Patience;
+  void wait_a_little(Patience& patience, const Operation* waiting, Clock::time_point deadline);
+  bool wait_until(const Operation& operation, Clock::time_point deadline);
+  void call_workers() {
+    if (workers_ != nullptr) workers_->call();
+  }
+  // The operation is complete: its callback is due. With the lane held; run_callbacks() is called without it.
+  void call_back(Operation& operation);
+  void run_callbacks();
   Operation*
   take_user_step();        // an operation whose user-defined op is due; the caller runs it without the lane
   void fail_operations();  // those of failed groups; closes their endpoints first, so that no peer touches a
@@ -98,18 +121,27 @@ class Engine {
   // Boards that peers may still look at.
   void bury(const BuriedBoard& board) { buried_.push_back(board); }
   void reap_boards();
-  void sleep_once(const Operation& waiting, Clock::time_point deadline, std::chrono::microseconds at_most);
+  // `waiting`: null for the operation that is under way for longest.
+  void sleep_once(const Operation* waiting, Clock::time_point deadline, std::chrono::microseconds at_most);
   std::size_t awaited_transport(const Operation& operation) const;
-  void report_stall(const Operation& waiting, Clock::time_point now);
+  void report_stall(const Operation* waiting, Clock::time_point now);
 
   bool try_acquire() { return !is_held_.exchange(true, std::memory_order_acquire); }
   void acquire();
+  bool acquire_unless(const std::atomic<bool>& refuses);  // false as soon as it is set while the lane is held
   void release() { is_held_.store(false, std::memory_order_release); }
+  // Whoever holds the lane for long lets others have it between two pieces of work.
+  bool is_wanted() const { return wanting_.load(std::memory_order_relaxed) != 0; }
 
   std::vector<std::unique_ptr<Transport>> transports_;
   Options options_;
   std::atomic<bool> is_held_{false};
-  std::vector<Operation*> active_;  // under way, in order of submission; guarded by the lane
+  std::atomic<std::uint32_t> wanting_{0};    // threads that wait for the lane
+  std::vector<Operation*> active_;           // under way, in order of submission; guarded by the lane
+  std::atomic<std::uint32_t> under_way_{0};  // as many, for those without the lane
+  std::atomic<std::uint32_t> callers_{0};    // threads that wait for an operation, once there are workers
+  struct Callback;
+  std::vector<Callback> callbacks_;                     // that are due; guarded by the lane
   std::vector<std::unique_ptr<Operation>> operations_;  // tokens name them by number; guarded by the lane
   Operation* free_ = nullptr;                           // guarded by the lane
   std::uint32_t list_blocks_ = 0;                       // every operation can bind lists of so many ranks
@@ -117,6 +149,7 @@ class Engine {
   std::vector<BuriedBoard> buried_;
   std::vector<Event> events_;
   std::atomic<bool> has_failures_{false};  // some group has failed since the last look
+  std::unique_ptr<Workers> workers_;       // last: they end before anything that they use
 };
 
 }  // namespace tutti

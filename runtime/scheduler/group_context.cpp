@@ -59,12 +59,9 @@ std::uint32_t GroupContext::slot_of(const Prepared& prepared, const Call& call,
 
 Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call, bool is_blocking) {
   // Submissions hold the lane, so whoever gets it at once is alone.
-  while (!engine_.try_acquire()) {
-    if (is_submitting_.load(std::memory_order_relaxed)) {
-      return invalid_argument(
-          "two threads submit to one group at the same time; give each thread a group of its own (split)");
-    }
-    ::sched_yield();
+  if (!engine_.acquire_unless(is_submitting_)) {
+    return invalid_argument(
+        "two threads submit to one group at the same time; give each thread a group of its own (split)");
   }
   is_submitting_.store(true, std::memory_order_relaxed);
   Result<WorkRef> result = submit_exclusively(prepared, call, is_blocking);
@@ -72,6 +69,8 @@ Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call,
   engine_.release();
   // A user's function may itself submit to this group.
   if (call.op.op == Op::user && result) engine_.drive();
+  // The caller goes on, and somebody has to.
+  if (!is_blocking && result && !(*result)->is_complete()) engine_.call_workers();
   return result;
 }
 

@@ -12,6 +12,10 @@ namespace tutti {
 namespace {
 
 constexpr std::uint64_t kLineBytes = 64;
+// From here on a pass over the data is made in pieces, between which others may have the lane: they wait for
+// it no longer than a turn takes.
+constexpr std::size_t kInterruptibleBytes = std::size_t{512} << 10U;
+constexpr std::size_t kTurnBytes = std::size_t{64} << 10U;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
 
@@ -98,6 +102,8 @@ void LoweredRun::bind_epoch() {
   stamp_ = make_stamp(epoch_, work_.word);
   previous_stamp_ = boards_->previous_stamp(work_.slot);
   pc_ = 0;
+  atom_ = 0;
+  offset_ = 0;
   peer_ = 0;
   bind_bases();
   phase_ = boards_->heard_from_all(work_.slot) ? Phase::announce : Phase::enter;
@@ -299,6 +305,7 @@ LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
         break;
       case Phase::run:
         while (pc_ < plan_->steps.size()) {
+          if (has_moved_ && is_wanted()) return Progress::blocked;
           const LoweredStep& next = plan_->steps[pc_];
           if (next.kind == LoweredStep::Kind::await) {
             peer_ = next.peer;
@@ -306,7 +313,7 @@ LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
             while (!is_stamped(line))
               if (is_blocked()) return blocked();
             ++pc_;
-          } else if (!step(next)) {
+          } else if (step(next) == StepEnd::revoked) {
             return Progress::revoked;
           }
           has_moved_ = true;
@@ -334,29 +341,33 @@ bool LoweredRun::has_news() const {
   if (boards_ == nullptr || plan_ == nullptr) return true;
   if (phase_ == Phase::enter)
     return boards_->ended(peer_, work_.slot).load(std::memory_order_acquire) + 2 >= epoch_;
+  // Where it made way for others it can go on.
+  if (phase_ == Phase::run && plan_->steps[pc_].kind != LoweredStep::Kind::await) return true;
   const std::uint32_t line = phase_ == Phase::collect ? 0 : plan_->steps[pc_].line;
   return is_reached(boards_->lines_at(peer_, area_)[line].stamp.load(std::memory_order_acquire));
 }
 
 // A publish, or local work with all stores that belong to one pass.
-bool LoweredRun::step(const LoweredStep& step) {
+LoweredRun::StepEnd LoweredRun::step(const LoweredStep& step) {
   if (step.kind == LoweredStep::Kind::publish) {
     publish(boards_->lines_at(boards_->rank(), area_)[step.line]);
     ++pc_;
-    return true;
+    return StepEnd::done;
   }
+  bool is_done = false;
   if (!is_mapped_) {
-    compute(step);
+    is_done = compute(step);
   } else {
     std::atomic<std::uint32_t>& is_touching = boards_->head(boards_->rank()).is_touching;
     is_touching.store(1, std::memory_order_seq_cst);
     const bool may = may_touch();
-    if (may) compute(step);
+    if (may) is_done = compute(step);
     is_touching.store(0, std::memory_order_release);
-    if (!may) return false;
+    if (!may) return StepEnd::revoked;
   }
+  if (!is_done) return StepEnd::interrupted;
   pc_ += 1U + step.more_stores;
-  return true;
+  return StepEnd::done;
 }
 
 bool LoweredRun::may_touch() {
@@ -368,13 +379,14 @@ bool LoweredRun::may_touch() {
   return true;
 }
 
-void LoweredRun::compute(const LoweredStep& step) {
+bool LoweredRun::compute(const LoweredStep& step) {
   std::array<const void*, 256> from;
-  for (std::uint32_t k = 0; k < plan_->slices[step.dst].slice.count; ++k) {
+  for (; atom_ < plan_->slices[step.dst].slice.count; ++atom_) {
+    const std::uint32_t k = atom_;
     const Placed to = placed(step.dst, k);
     if (to.bytes == 0) continue;
-    if (step.more_stores != 0 || streams_) {
-      compute_pieces(step, k, to.bytes);
+    if (step.more_stores != 0 || streams_ || to.bytes >= kInterruptibleBytes) {
+      if (!compute_pieces(step, k, to.bytes)) return false;
     } else if (step.source_count == 1) {
       copy_bytes(address(to), address(placed(step.first_source, k)), to.bytes);
     } else {
@@ -384,10 +396,12 @@ void LoweredRun::compute(const LoweredStep& step) {
                    to.bytes / work_.element_bytes);
     }
   }
+  atom_ = 0;
+  return true;
 }
 
 // Atom k of a step that stores to several places, or past the caches.
-void LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::size_t bytes) {
+bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::size_t bytes) {
   std::array<const std::byte*, 256> from;
   std::array<std::byte*, 256> to;
   std::array<const void*, 256> sources;
@@ -396,7 +410,12 @@ void LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
   for (std::uint32_t j = 0; j < stores; ++j) to[j] = address(placed(plan_->steps[pc_ + j].dst, k));
   alignas(64) std::array<std::byte, LoweredLimits::kMostPieceBytes> piece;
   const std::size_t piece_bytes = streams_ ? limits_->streamed_piece_bytes : limits_->piece_bytes;
-  for (std::size_t offset = 0; offset < bytes; offset += piece_bytes) {
+  const std::size_t first = offset_;
+  for (std::size_t offset = first; offset < bytes; offset += piece_bytes) {
+    if (offset - first >= kTurnBytes && is_wanted()) {
+      offset_ = offset;
+      return false;
+    }
     const std::size_t length = std::min(piece_bytes, bytes - offset);
     const std::byte* value = from[0] + offset;
     std::uint32_t next = 0;
@@ -414,6 +433,8 @@ void LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
       }
     }
   }
+  offset_ = 0;
+  return true;
 }
 
 }  // namespace tutti

@@ -76,10 +76,12 @@ class LoweredRun {
     std::uint64_t word = 0;  // fingerprint.hpp
     std::uint32_t slot = 0;
     std::size_t vector_bytes = 0;  // what LoweredLimits are compared with
+    // While it is not zero, advance() ends as soon as something has been done.
+    const std::atomic<std::uint32_t>* wanting = nullptr;
   };
   enum class Progress : std::uint8_t {
     complete,
-    blocked,   // waits for a peer
+    blocked,   // waits for a peer, or makes way for others
     mismatch,  // `peer` made the call peer_word(), this rank own_word(): this one or the one before
     revoked,   // `peer` has failed and no longer lets its buffers be touched
   };
@@ -139,9 +141,14 @@ class LoweredRun {
   void resolve_atom(const LoweredStep& step, std::uint32_t index, std::uint32_t k,
                     ResolvedEpoch* found) const;
 
-  bool step(const LoweredStep& step);
-  void compute(const LoweredStep& step);
-  void compute_pieces(const LoweredStep& step, std::uint32_t k, std::size_t bytes);
+  enum class StepEnd : std::uint8_t { done, interrupted, revoked };
+  StepEnd step(const LoweredStep& step);
+  // False where they make way for others; called again, they go on behind atom_ and offset_.
+  bool compute(const LoweredStep& step);
+  bool compute_pieces(const LoweredStep& step, std::uint32_t k, std::size_t bytes);
+  bool is_wanted() const {
+    return work_.wanting != nullptr && work_.wanting->load(std::memory_order_relaxed) != 0;
+  }
   std::byte* address(const Placed& placed) const { return bases_[placed.base] + placed.offset_bytes; }
   Placed placed(std::uint32_t slice, std::uint32_t k) const {
     return k == 0 ? placed_[slice] : place(plan_->slices[slice], k);
@@ -161,6 +168,8 @@ class LoweredRun {
   std::size_t area_ = 0;  // of this epoch, from the start of any board
   std::uint64_t epoch_ = 0, stamp_ = 0, previous_stamp_ = 0, own_word_ = 0, peer_word_ = 0;
   std::size_t pc_ = 0;
+  std::uint32_t atom_ = 0;  // of the step at pc_, and where in it an interrupted pass goes on
+  std::size_t offset_ = 0;
   std::size_t slot_bytes_ = 0;
   std::uint64_t done_count_ = 0, window_count_ = 0;  // elements (of a block)
   std::vector<std::byte*> bases_;                    // by Base

@@ -147,6 +147,7 @@ bool Operation::start_lowered() {
   work.word = word_;
   work.slot = group_->board_slot(slot_);
   work.vector_bytes = vector_bytes_;
+  work.wanting = &engine_->wanting_;
   if (resumed_step_ == kFromStart) {
     frame_->run.start(*lowered_, *boards_, group_->lowered_limits());
   } else {
@@ -243,6 +244,7 @@ void Operation::complete() {
   if (kept_lowered_ != nullptr) kept_lowered_.reset();
   frame_ = nullptr;
   is_complete_.store(true, std::memory_order_release);
+  if (callback_) engine_->call_back(*this);
 }
 
 std::uint32_t Operation::first_awaited_rank() const {
@@ -261,6 +263,25 @@ Status Operation::wait(Clock::time_point deadline) {
     return Status(StatusCode::timeout, fmt::format("{} is not complete yet", describe_call(shown_call())));
   }
   return status_;
+}
+
+void Operation::when_complete(CompletionCallback callback) {
+  engine_->acquire();
+  const bool was_complete = is_complete();
+  if (!was_complete && callback_) {
+    callback_ = [first = std::move(callback_), then = std::move(callback)](const Status& status) {
+      first(status);
+      then(status);
+    };
+  } else if (!was_complete) {
+    callback_ = std::move(callback);
+  }
+  engine_->release();
+  if (was_complete) {
+    callback(status_);
+  } else {
+    engine_->call_workers();
+  }
 }
 
 Status Operation::status() const { return is_complete() ? status_ : Status{}; }

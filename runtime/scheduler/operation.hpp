@@ -38,6 +38,7 @@ class Operation final : public WorkState {
   bool test() override;
   Status wait(Clock::time_point deadline) override;
   Status status() const override;
+  void when_complete(CompletionCallback callback) override;
 
  private:
   friend class Engine;
@@ -147,6 +148,7 @@ class Operation final : public WorkState {
   bool is_user_step_taken_ = false;
   std::uint32_t user_step_ = 0;
   Operation* next_in_slot_ = nullptr;
+  CompletionCallback callback_;
 
   Clock::time_point first_stalled_{};
   std::chrono::milliseconds next_report_{0};

@@ -53,7 +53,7 @@ class Stamp {
       tell_all(
           Status(StatusCode::mismatch,
                  fmt::format("ranks of one group made different calls: rank {} called {}, rank {} called {}",
-                             stall.group->rank(), describe_word(own), r, describe_word(theirs))));
+                             stall.rank, describe_word(own), r, describe_word(theirs))));
     }
   }
 

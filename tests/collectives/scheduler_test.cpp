@@ -136,7 +136,7 @@ TEST_CASE("a deadline passes and the operation goes on", "[scheduler]") {
   CHECK(late.code() == StatusCode::timeout);
   CHECK(late.message().find("allreduce of 50 i32, sum") != std::string::npos);
   REQUIRE(stalls.size() == 1);
-  CHECK(stalls[0].group == world.member(0).group.get());
+  CHECK(stalls[0].context == world.member(0).group->context());
   CHECK(stalls[0].awaited_rank == 1);
   CHECK(stalls[0].sequence == 1);
   CHECK(stalls[0].call == "allreduce of 50 i32, sum");

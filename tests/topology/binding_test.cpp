@@ -12,6 +12,7 @@
 
 #include "tests/support/catch.hpp"
 #include "topology/discovery.hpp"
+#include "topology/worker_cpus.hpp"
 
 namespace tutti {
 namespace {
@@ -275,6 +276,55 @@ TEST_CASE("threads within the quota of the cgroup") {
   CHECK(plan(xeon, 4, "auto")[0] == "0-5 numa 0 threads 2");
   xeon.cpu_quota_milli = 500;
   CHECK(plan(xeon, 4, "auto")[0] == "0-5 numa 0 threads 1");
+}
+
+TEST_CASE("where the workers of each rank run") {
+  const Topology topology = synthetic("pack:2 l3:1 core:12 pu:1");
+  using Cpus = std::vector<std::vector<std::uint32_t>>;
+  const auto plan = [&](const std::string& list, std::uint32_t ranks, std::uint32_t workers) {
+    const auto parsed = parse_worker_cpus(list);
+    REQUIRE(parsed.is_ok());
+    std::vector<Cpus> planned;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      auto one = plan_workers(topology, *parsed, ranks, rank, workers);
+      INFO(one.status().message());
+      REQUIRE(one.is_ok());
+      planned.push_back(*std::move(one));
+    }
+    return planned;
+  };
+  // Two sockets of twelve cores, two ranks on each with six threads each, servers on 0,1,12,13.
+  CHECK(plan("0,1,12,13", 4, 1) == std::vector<Cpus>{{{0}}, {{1}}, {{12}}, {{13}}});
+  CHECK(plan("0,1,12,13", 4, 2) == std::vector<Cpus>{{{0}, {0}}, {{1}, {1}}, {{12}, {12}}, {{13}, {13}}});
+  const auto ranks = plan_placements(topology, 4, request("auto"));
+  REQUIRE(ranks.is_ok());
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    CHECK((*ranks)[rank].thread_count == 6);
+    CHECK(cpus_of(topology, (*ranks)[rank]).front() == rank * 6);
+  }
+  // One rank on each socket with two servers.
+  CHECK(plan("0,1,12,13", 2, 2) == std::vector<Cpus>{{{0}, {1}}, {{12}, {13}}});
+  CHECK(plan("0,1,12,13", 2, 1) == std::vector<Cpus>{{{0}}, {{12}}});
+  CHECK(plan("0-1;12-13", 2, 2) == std::vector<Cpus>{{{0, 1}, {0, 1}}, {{12, 13}, {12, 13}}});
+  CHECK(plan("0,12", 4, 1) == std::vector<Cpus>{{{0}}, {{12}}, {{0}}, {{12}}});
+  CHECK(plan("0,1,2", 2, 2) == std::vector<Cpus>{{{0}, {0}}, {{1}, {2}}});
+  CHECK(plan("auto", 1, 2) == std::vector<Cpus>{{{}, {}}});
+  CHECK(plan("5", 1, 0) == std::vector<Cpus>{{}});
+
+  const auto refusal = [&](const std::string& list) {
+    const auto parsed = parse_worker_cpus(list);
+    if (!parsed) return parsed.status().message();
+    return plan_workers(topology, *parsed, 1, 0, 2).status().message();
+  };
+  CHECK(refusal("24").find("there is no CPU 24") != std::string::npos);
+  CHECK(refusal("socket").find("'socket' is neither auto nor a list") != std::string::npos);
+  CHECK(refusal("0,,1").find("neither auto nor a list") != std::string::npos);
+  Topology restricted = topology;
+  allow_only(&restricted, {0});
+  CHECK(plan_workers(restricted, *parse_worker_cpus("1"), 1, 0, 1)
+            .status()
+            .message()
+            .find("CPU 1 is not among") == 0);
 }
 
 TEST_CASE("how policies are written") {

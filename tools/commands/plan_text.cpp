@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/group/settings.hpp"
 #include "tools/commands/topology_text.hpp"
 #include "topology/discovery.hpp"
 
@@ -36,6 +37,13 @@ std::uint32_t core_count(const Topology& topology, const Placement& placement) {
   return count;
 }
 
+// One CPU set for each worker: "0 1".
+std::string worker_text(const std::vector<std::vector<std::uint32_t>>& workers) {
+  std::string text;
+  for (const auto& cpus : workers) text += (text.empty() ? "" : " ") + cpu_list_text(cpus);
+  return text.empty() ? "-" : text;
+}
+
 }  // namespace
 
 Result<Plan> make_plan(const Environment& environment, std::uint32_t rank_count, const std::string& policy,
@@ -51,7 +59,15 @@ Result<Plan> make_plan(const Environment& environment, std::uint32_t rank_count,
   if (!topology) return topology.status();
   auto placements = plan_placements(*topology, rank_count, *request);
   if (!placements) return placements.status().with_context(fmt::format("binding to '{}'", text));
-  return Plan{*std::move(topology), *std::move(request), *std::move(placements)};
+  auto workers = read_worker_settings(environment);
+  if (!workers) return workers.status();
+  Plan plan{*std::move(topology), *std::move(request), *std::move(placements), {}};
+  for (std::uint32_t rank = 0; rank < rank_count && !workers->cpus.entries.empty(); ++rank) {
+    auto planned = plan_workers(plan.topology, workers->cpus, rank_count, rank, workers->count);
+    if (!planned) return planned.status().with_context("TUTTI_WORKER_AFFINITY");
+    plan.worker_cpus.push_back(*std::move(planned));
+  }
+  return plan;
 }
 
 std::string describe(const Plan& plan) {
@@ -61,6 +77,7 @@ std::string describe(const Plan& plan) {
                                  plan.request.order == PinOrder::scatter ? "scatter" : "compact");
   std::vector<std::vector<std::string>> rows = {
       {"rank", "CPUs", "cores", "threads", "NUMA node", "GPU", "NIC"}};
+  if (!plan.worker_cpus.empty()) rows[0].emplace_back("workers");
   const auto device_text = [&](const std::optional<std::uint32_t>& device) {
     return device ? name_of(topology.devices[*device]) : std::string("-");
   };
@@ -69,6 +86,7 @@ std::string describe(const Plan& plan) {
     rows.push_back({std::to_string(rank), cpu_list_text(cpus_of(topology, placement)),
                     std::to_string(core_count(topology, placement)), std::to_string(placement.thread_count),
                     numa_text(topology, placement), device_text(placement.gpu), device_text(placement.nic)});
+    if (!plan.worker_cpus.empty()) rows.back().push_back(worker_text(plan.worker_cpus[rank]));
   }
   std::vector<std::size_t> widths(rows[0].size());
   for (const auto& row : rows) {
@@ -109,7 +127,8 @@ json to_json(const Plan& plan) {
                      {"numa_node", nodes.size() == 1 ? nodes[0] : json()},
                      {"numa_nodes", nodes},
                      {"gpu", placement.gpu ? device_json(topology, *placement.gpu) : json()},
-                     {"nic", placement.nic ? device_json(topology, *placement.nic) : json()}});
+                     {"nic", placement.nic ? device_json(topology, *placement.nic) : json()},
+                     {"worker_cpus", plan.worker_cpus.empty() ? json() : json(plan.worker_cpus[rank])}});
   }
   return {{"source", topology.source},
           {"is_this_machine", topology.is_this_machine},

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -96,6 +97,12 @@ class Work {
   void wait() const;
   // True if complete within the time given. The operation goes on if not.
   bool wait_for(std::chrono::milliseconds at_most) const;
+  // Calls `callback` once the operation is complete: with null, or its error. On the thread that completes it
+  // (a worker, or one that waits for something), or here and now if it is complete already. It may submit
+  // operations; waiting in it for one that is not complete throws invalid_argument. It must not throw. Any
+  // number of callbacks, called in the order in which they were given. With TUTTI_WORKERS=0 they are called
+  // while some thread waits or tests.
+  void on_complete(std::function<void(const Error* error)> callback) const;
 
  private:
   friend struct WorkAccess;  // for the implementation

@@ -1,0 +1,73 @@
+// The life of the workers: start, naps, sleep, end.
+#include "runtime/scheduler/workers.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <system_error>
+
+#include <pthread.h>
+
+#include "runtime/base/log.hpp"
+#include "runtime/scheduler/engine.hpp"
+
+namespace tutti {
+namespace {
+
+// A worker that has run out of work looks so often whether there is more before it sleeps for good.
+constexpr std::uint32_t kNaps = 20;
+constexpr std::chrono::microseconds kNap{50};
+
+}  // namespace
+
+Workers::Workers(Engine& engine, WorkerOptions options) : engine_(engine), options_(std::move(options)) {}
+
+Workers::~Workers() {
+  is_stopping_.store(true, std::memory_order_seq_cst);
+  calls_.fetch_add(1, std::memory_order_seq_cst);
+  calls_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Workers::call() {
+  if (!is_started_.load(std::memory_order_acquire)) start();
+  calls_.fetch_add(1, std::memory_order_seq_cst);
+  calls_.notify_all();
+}
+
+void Workers::start() {
+  const std::lock_guard lock(start_mutex_);
+  if (is_started_.load(std::memory_order_relaxed)) return;
+  // Signals are the program's: its own threads take them.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    for (std::uint32_t worker = 0; worker < options_.count; ++worker)
+      threads_.emplace_back([this, worker] { run(worker); });
+  } catch (const std::system_error& error) {
+    log_warn("{} of {} workers could be started ({}); calls make progress while they wait", threads_.size(),
+             options_.count, error.what());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  is_started_.store(true, std::memory_order_release);
+}
+
+void Workers::run(std::uint32_t worker) {
+  pthread_setname_np(pthread_self(), "tutti-worker");
+  if (options_.on_start) options_.on_start(worker);
+  std::uint32_t naps = 0;
+  while (!is_stopping()) {
+    const std::uint32_t seen = calls_.load(std::memory_order_seq_cst);
+    if (engine_.has_work_for_workers()) {
+      engine_.tend(*this);
+      naps = 0;
+    } else if (naps < kNaps) {
+      ++naps;
+      std::this_thread::sleep_for(kNap);
+    } else {
+      calls_.wait(seen, std::memory_order_seq_cst);
+    }
+  }
+}
+
+}  // namespace tutti

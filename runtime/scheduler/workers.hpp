@@ -1,0 +1,54 @@
+// Threads that move an engine's operations on while those who submitted them do something else.
+// Knows no operation: when there is something to do, and doing it, are the engine's business.
+//
+// The first call for help starts them. A worker drives as long as operations are under way that no caller
+// waits for; then it looks a few more times, so that submitting in quick succession costs no system call, and
+// then it sleeps until it is called.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tutti {
+
+class Engine;
+
+struct WorkerOptions {
+  std::uint32_t count = 0;
+  // Have they CPUs that nothing else needs? Then they poll as long as a caller would.
+  bool is_dedicated = false;
+  std::function<void(std::uint32_t worker)> on_start;  // on the new thread: where it runs
+};
+
+class Workers {
+ public:
+  Workers(Engine& engine, WorkerOptions options);
+  ~Workers();  // not on one of its threads
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  bool is_started() const { return is_started_.load(std::memory_order_relaxed); }
+  bool is_dedicated() const { return options_.is_dedicated; }
+  bool is_stopping() const { return is_stopping_.load(std::memory_order_relaxed); }
+  // An operation is under way that nobody waits for, which the calling thread has made visible. Any thread;
+  // a system call only if a worker sleeps, or none has been started yet. Where the system grants no thread,
+  // callers alone make progress, and a warning says so.
+  void call();
+
+ private:
+  void start();
+  void run(std::uint32_t worker);
+
+  Engine& engine_;
+  WorkerOptions options_;
+  std::atomic<bool> is_started_{false}, is_stopping_{false};
+  std::atomic<std::uint32_t> calls_{0};  // what sleeping workers look at
+  std::mutex start_mutex_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tutti
