@@ -47,6 +47,8 @@ bool has_user_signals() { return is_set("UCX_HANDLE_ERRORS") || is_set("UCX_ERRO
 
 bool has_user_devices() { return is_set("UCX_NET_DEVICES"); }
 
+bool has_user_rendezvous() { return is_set("UCX_RNDV_THRESH"); }
+
 std::mutex& library_mutex() {
   static std::mutex mutex;
   return mutex;

@@ -23,6 +23,9 @@ bool has_user_signals();
 // Or which devices it is to use?
 bool has_user_devices();
 
+// Or from how many bytes on messages go by rendezvous?
+bool has_user_rendezvous();
+
 struct Version {
   std::uint32_t major = 0, minor = 0;
   std::string text;

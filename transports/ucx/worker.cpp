@@ -26,19 +26,39 @@ bool has_resource(const std::string& resources, const std::string& item) {
   return (", " + resources + ",").find(", " + item) != std::string::npos;
 }
 
+// Over TCP, UCX's own choice (some 20 KiB) costs more than it saves up to here: a rendezvous is two more
+// messages, each way through the kernel, and the copies that it saves lie in the cache.
+constexpr const char* kTcpRendezvousBytes = "256k";
+
+bool is_adapter(std::string_view item) {
+  // "rc_verbs/mlx5_0:1" has a port; memory and interfaces have none.
+  return item.find(':') != std::string_view::npos && !item.starts_with("tcp/");
+}
+
+// Visits the items of what describe_resources() says.
+template <class F>
+void for_each_item(std::string_view resources, const F& visit) {
+  while (!resources.empty()) {
+    const std::string_view item = resources.substr(0, resources.find(", "));
+    resources.remove_prefix(std::min(item.size() + 2, resources.size()));
+    visit(item);
+  }
+}
+
+bool has_adapter(std::string_view resources) {
+  bool is_there = false;
+  for_each_item(resources, [&](std::string_view item) { is_there = is_there || is_adapter(item); });
+  return is_there;
+}
+
 // UCX has one list for the devices of all networks: those that are no TCP interface, by what
 // describe_resources() says, stay in it.
 std::string devices_with(const std::string& interface, std::string_view resources) {
   std::string devices = interface;
-  while (!resources.empty()) {
-    const std::string_view item = resources.substr(0, resources.find(", "));
-    resources.remove_prefix(std::min(item.size() + 2, resources.size()));
+  for_each_item(resources, [&](std::string_view item) {
     const std::string_view device = item.substr(std::min(item.find('/') + 1, item.size()));
-    // "mlx5_0:1" has a port; memory and interfaces have none.
-    const bool is_adapter = device.find(':') != std::string_view::npos && !item.starts_with("tcp/");
-    if (!is_adapter || devices.find(device) != std::string::npos) continue;
-    devices.append(",").append(device);
-  }
+    if (is_adapter(item) && devices.find(device) == std::string::npos) devices.append(",").append(device);
+  });
   return devices;
 }
 
@@ -57,13 +77,16 @@ Result<std::unique_ptr<Worker>> Worker::make(const std::string& interface) {
   return worker;
 }
 
-// Empty devices: those that UCX's own variables leave.
-Status Worker::make_context(const std::string& devices) {
+// What is empty is left to UCX and its variables.
+Status Worker::make_context(const std::string& devices, const char* rendezvous_bytes) {
   ucp_config_t* config = nullptr;
   TUTTI_RETURN_IF_ERROR(check(ucp_config_read(nullptr, nullptr, &config), "UCX's configuration"));
   Status made;
   if (!devices.empty()) {
     made = check(ucp_config_modify(config, "NET_DEVICES", devices.c_str()), "UCX's network devices");
+  }
+  if (made && rendezvous_bytes != nullptr) {
+    made = check(ucp_config_modify(config, "RNDV_THRESH", rendezvous_bytes), "UCX's rendezvous");
   }
   if (made) {
     ucp_params_t params{};
@@ -76,15 +99,20 @@ Status Worker::make_context(const std::string& devices) {
 }
 
 Status Worker::start(const std::string& interface) {
-  TUTTI_RETURN_IF_ERROR(make_context({}));
-  const std::string resources = interface.empty() || has_user_devices() ? "" : describe_resources();
+  TUTTI_RETURN_IF_ERROR(make_context({}, nullptr));
+  const std::string resources = describe_resources();
   if (has_resource(resources, "tcp/")) {
+    const bool chooses_devices = !interface.empty() && !has_user_devices();
     // Of a device that is not there UCX would only warn.
-    if (!has_resource(resources, "tcp/" + interface + ",")) {
+    if (chooses_devices && !has_resource(resources, "tcp/" + interface + ",")) {
       return unsupported("no TCP on the interface " + interface + ", only " + resources);
     }
-    ucp_cleanup(std::exchange(context_, nullptr));
-    TUTTI_RETURN_IF_ERROR(make_context(devices_with(interface, resources)));
+    const bool chooses_rendezvous = !has_adapter(resources) && !has_user_rendezvous();
+    if (chooses_devices || chooses_rendezvous) {
+      ucp_cleanup(std::exchange(context_, nullptr));
+      TUTTI_RETURN_IF_ERROR(make_context(chooses_devices ? devices_with(interface, resources) : "",
+                                         chooses_rendezvous ? kTcpRendezvousBytes : nullptr));
+    }
   }
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT;

@@ -43,7 +43,7 @@ class Worker {
  private:
   Worker() = default;
   Status start(const std::string& interface);
-  Status make_context(const std::string& devices);
+  Status make_context(const std::string& devices, const char* rendezvous_bytes);
 
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
