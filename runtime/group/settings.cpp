@@ -222,10 +222,10 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   return settings;
 }
 
-WaitPolicy WorldSettings::wait_policy(int rank_count, int cpu_count) const {
+WaitPolicy WorldSettings::wait_policy(int rank_count, int cpu_count, bool is_poll_call) const {
   WaitPolicy policy;
   if (rank_count > cpu_count) {
-    policy.spin_polls = kOutnumberedSpins;
+    policy.spin_polls = is_poll_call ? 0 : kOutnumberedSpins;
     policy.line_polls = 1;
   }
   if (wait_mode == "spin") policy = {~0U, 0, false};

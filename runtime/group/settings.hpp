@@ -50,9 +50,9 @@ struct WorldSettings {
   // What all ranks must have equal, as (variable, text): compared when a world is made.
   std::vector<std::pair<std::string, std::string>> contract;
 
-  // How a thread waits when `rank_count` ranks share `cpu_count` CPUs: without spinning if they outnumber
-  // them.
-  WaitPolicy wait_policy(int rank_count, int cpu_count) const;
+  // How a thread waits when `rank_count` ranks share `cpu_count` CPUs: with hardly any spinning if they
+  // outnumber them, with none where a poll is a system call.
+  WaitPolicy wait_policy(int rank_count, int cpu_count, bool is_poll_call) const;
 };
 
 // Errors of all: invalid_argument naming the variable, what it was given and what was expected.

@@ -45,7 +45,10 @@ Status WorldState::open_transports() {
   }
   report_transports();
   Engine::Options options;
-  options.waiting = settings_.wait_policy(rank_count_here_, cpu_count_);
+  const bool has_messages = std::any_of(peers_.begin(), peers_.end(), [](const PeerAddress& peer) {
+    return peer.transport != nullptr && peer.transport->caps().family == Family::message;
+  });
+  options.waiting = settings_.wait_policy(rank_count_here_, cpu_count_, has_messages);
   // Several bells cannot be slept on at once, so a sleep may miss one: never for longer than the wait before
   // it.
   if (transports_.size() > 1) options.waiting.first_sleep = kShortSleep;

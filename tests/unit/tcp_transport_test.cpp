@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -233,4 +234,37 @@ TEST_CASE("what an endpoint takes back while it is half sent leaves the others w
   CHECK(whole < 30);
   CHECK(small_in == small);
   exchange(a, b, 700000);
+}
+
+TEST_CASE("while one peer is awaited, what another says wakes a sleeper, who finds it with the next look") {
+  Side a, b, c;
+  a.open(b);
+  b.open(a);
+  c.open(a, 2);
+  auto from_c = a.transport->open(0, c.transport->address(0), 2);
+  REQUIRE(from_c);
+  exchange(a, b, 8);
+  std::array<std::byte, 8> in{}, late{};
+  const ByteRange to = in, to_late = late;
+  const std::vector<std::byte> out = pattern(in.size(), 3);
+  const ConstByteRange from = out;
+  const auto send = [&](const Side& side) { return side.peer->send(0, 1, {&from, 1}, 1) == Post::pending; };
+  REQUIRE((*from_c)->recv(0, 1, sink_of(&to), 1) == Post::pending);
+  send(c);  // connects
+  CHECK(drive({&a, &c}, [&] { return std::equal(in.begin(), in.end(), out.begin(), out.end()); }));
+  CHECK(drive({&a, &c}, [&] { return c.transport->arm(0).is_armed; }));
+
+  REQUIRE(a.peer->recv(0, 1, sink_of(&to_late), 2) == Post::pending);
+  CHECK(drive({&a}, [&] { return a.transport->arm(0).is_armed; }));
+  in = {};
+  REQUIRE_FALSE(send(c));
+  CHECK(drive({}, [&] { return !a.transport->arm(0).is_armed; }));
+  a.progress();
+  CHECK((*from_c)->recv(0, 1, sink_of(&to), 3) == Post::done);
+  CHECK(std::equal(in.begin(), in.end(), out.begin(), out.end()));
+
+  a.events.clear();
+  REQUIRE_FALSE(send(b));
+  CHECK(drive({&a}, [&] { return a.events.size() == 1; }));
+  CHECK(late == in);
 }

@@ -52,6 +52,9 @@ class Carrier {
 
   // True if something moved. May be called again from within what it calls.
   virtual bool progress() = 0;
+  // The same, for one of many calls in a row: peers of whom nothing is awaited (Peer::awaited_count) need not
+  // be looked at in each of them.
+  virtual bool look() { return progress(); }
   // False if something is to be done before anybody sleeps on event_fd().
   virtual bool arm() = 0;
   virtual int event_fd() const = 0;

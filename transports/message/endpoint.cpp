@@ -155,7 +155,7 @@ void MessageEndpoint::fail_all() {
   sends_.each([&](const SendOp* op) {
     if (op->is_message) later.push(event_of(Event::Kind::failed, op->token));
   });
-  pending_recvs_ = 0;
+  set_pending_recvs(0);
 }
 
 // Afterwards the carrier touches no buffer of ours. Where it cannot cancel what is under way, the peer was

@@ -59,6 +59,7 @@ class MessageEndpoint final : public Endpoint {
   // endpoint.cpp
   Post submit(SendOp* op);
   Event event_of(Event::Kind kind, Token token);
+  void set_pending_recvs(std::uint64_t channels);
   void fail_all();
   void stop_transfers();
 

@@ -222,7 +222,7 @@ std::size_t Lane::progress(std::span<Event> events) {
   lent_.clear();
   EventSink out(events, &waiting_);
   if (!out.can_push()) return out.count();
-  const bool has_moved = carrier_->progress();
+  const bool has_moved = carrier_->look();
   if (has_failed_peers_) close_failed();
   if (!has_moved && !wanting_.empty()) connect_wanted();
   const std::size_t count = listed_.size();  // what is listed meanwhile waits for the next call

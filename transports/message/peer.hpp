@@ -40,6 +40,7 @@ class Peer {
   bool is_disconnecting();
 
   bool has_said_farewell = false;
+  std::uint32_t awaited_count = 0;  // endpoints with receives that are not complete
 
  private:
   Lane& lane_;

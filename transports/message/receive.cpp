@@ -29,13 +29,19 @@ Post MessageEndpoint::recv(std::uint32_t channel, std::uint64_t expected_word, c
     lane_.give_back(*op);
     return Post::done;
   }
-  pending_recvs_ |= std::uint64_t{1} << channel;
+  set_pending_recvs(pending_recvs_ | std::uint64_t{1} << channel);
   if (op->state != RecvOp::State::posted || inbox_.is_ended()) {
     lane_.list(inbox_);
   } else if (!inbox_.has_said_hello) {
     lane_.want_peer(inbox_);
   }
   return Post::pending;
+}
+
+void MessageEndpoint::set_pending_recvs(std::uint64_t channels) {
+  if (pending_recvs_ == 0 && channels != 0) ++inbox_.peer.awaited_count;
+  if (pending_recvs_ != 0 && channels == 0) --inbox_.peer.awaited_count;
+  pending_recvs_ = channels;
 }
 
 void MessageEndpoint::match(std::uint32_t index) {
@@ -173,7 +179,7 @@ bool MessageEndpoint::advance(EventSink& out) {
       }
     }
     is_short_of_room = complete(c, out) || is_short_of_room;
-    if (c.recvs.empty()) pending_recvs_ &= ~(std::uint64_t{1} << index);
+    if (c.recvs.empty()) set_pending_recvs(pending_recvs_ & ~(std::uint64_t{1} << index));
   }
   return is_short_of_room;
 }

@@ -23,7 +23,9 @@ namespace {
 // So few connections are read without asking first which of them has anything: one system call for each,
 // which brings the data along.
 constexpr std::size_t kReadBlindly = 4;
-// Then strangers are looked for in every so-manieth call only,
+// Those of whom nothing is awaited are read in every so-manieth call,
+constexpr std::uint32_t kCallsBetweenReads = 8;
+// and strangers are looked for in every so-manieth only,
 constexpr std::uint32_t kCallsBetweenLooks = 32;
 // and after so many calls without a sleep the poller does not hear of connections any more.
 constexpr std::uint32_t kCallsUntilAwake = 1024;
@@ -47,7 +49,7 @@ Status TcpCarrier::start(message::Lane& lane) {
 
 // -- progress -----------------------------------------------------------------------------------------------
 
-bool TcpCarrier::progress() {
+bool TcpCarrier::move(bool looks_at_all) {
   const bool reads_blindly = open_.size() <= kReadBlindly;
   const std::size_t open_count = open_.size();
   if (++calls_ == kCallsUntilAwake && reads_blindly) {
@@ -59,10 +61,12 @@ bool TcpCarrier::progress() {
   if (!reads_blindly || greeter_.is_busy() || calls_ % kCallsBetweenLooks == 0) poller_.poll();
   bool has_moved = open_.size() != open_count;
   bool has_ended = false;
+  const bool reads_all = looks_at_all || calls_ % kCallsBetweenReads == 0;
   for (std::size_t i = 0; i < open_.size(); ++i) {
     Connection& connection = *open_[i];
     if (connection.push()) has_moved = true;
-    const bool is_due = reads_blindly || connection.is_ready || connection.input.has_leftover();
+    const bool is_read = reads_blindly && (reads_all || connection.is_awaited());
+    const bool is_due = is_read || connection.is_ready || connection.input.has_leftover();
     if (is_due && connection.pull()) has_moved = true;
     has_ended = has_ended || connection.state() == Connection::State::ended;
   }
@@ -76,7 +80,9 @@ bool TcpCarrier::arm() {
   for (Connection* connection : open_) {
     if (connection->state() == Connection::State::open && !connection->arm()) return false;
   }
-  return !poller_.has_news();
+  if (!poller_.has_news()) return true;
+  calls_ = kCallsBetweenLooks - 1;  // the next one finds it
+  return false;
 }
 
 // -- connections --------------------------------------------------------------------------------------------

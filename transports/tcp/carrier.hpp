@@ -31,7 +31,8 @@ class TcpCarrier final : public message::Carrier, private Greeter::Owner {
 
   std::string_view name() const override { return "tcp"; }
   Status start(message::Lane& lane) override;
-  bool progress() override;
+  bool progress() override { return move(true); }
+  bool look() override { return move(false); }
   bool arm() override;
   int event_fd() const override { return poller_.fd(); }
 
@@ -57,6 +58,7 @@ class TcpCarrier final : public message::Carrier, private Greeter::Owner {
   void abandon() override;
 
  private:
+  bool move(bool looks_at_all);
   void on_met(std::uint64_t instance, Socket socket) override;
   void on_unreachable(std::uint64_t instance, const std::string& reason) override;
   bool is_met(std::uint64_t instance) const override;
@@ -71,7 +73,7 @@ class TcpCarrier final : public message::Carrier, private Greeter::Owner {
   Input::Stores stores_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> open_;
-  std::uint32_t calls_ = 0;  // of progress() since the last arm()
+  std::uint32_t calls_ = 0;  // of move() since the last arm()
 };
 
 }  // namespace tutti::tcp

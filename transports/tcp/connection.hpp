@@ -27,6 +27,7 @@ class Connection final : public Watcher {
       : lane_(lane),
         poller_(poller),
         peer_(peer),
+        fellow_(&lane.find_peer(peer)),
         output(lane, outgoings),
         input(lane, stores, output, *this, peer) {}
   ~Connection() override { close(); }
@@ -45,6 +46,10 @@ class Connection final : public Watcher {
   bool pull();
   // False if there is something to do before anybody sleeps.
   bool arm();
+  // Does anything wait for what the peer says? If the socket takes no more, the peer may wait for us to read.
+  bool is_awaited() const {
+    return fellow_->awaited_count != 0 || !output.is_empty() || output.has_announced();
+  }
   // Whether the poller hears of what happens to the socket: arriving data costs more then.
   void watch();
   void ignore();
@@ -57,6 +62,7 @@ class Connection final : public Watcher {
   message::Lane& lane_;
   Poller& poller_;
   const std::uint64_t peer_;
+  message::Peer* const fellow_;
   State state_ = State::waiting;
   Socket socket_;
   bool is_watched_ = false;

@@ -23,6 +23,8 @@ class Output {
   // -1: not yet, or not any more; what is sent waits.
   void set_socket(int fd) { fd_ = fd; }
   bool is_empty() const { return queue_.empty(); }
+  // Does a message wait for the receiver to ask for it?
+  bool has_announced() const { return !announced_.empty(); }
 
   message::Carrier::Sent send(message::SendOp& op);
   // A frame without payload.
