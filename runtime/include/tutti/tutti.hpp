@@ -197,7 +197,7 @@ class CommGroup {
   // Fails the group on all ranks; every pending and later operation throws this message.
   void abort(const std::string& why) const;
 
-  struct Impl;  // for the implementation
+  struct [[gnu::visibility("hidden")]] Impl;  // for the implementation
   explicit CommGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
  private:
