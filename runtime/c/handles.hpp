@@ -1,0 +1,116 @@
+// What the files of the C interface share: handles, the way out of a function, options and enumerations as
+// C++ has them. Knows the public C++ interface and no group, transport or schedule.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "tutti/tutti.h"
+#include "tutti/tutti.hpp"
+
+struct TuttiGroup {
+  tutti::CommGroup group;
+};
+
+struct TuttiWork {
+  tutti::Work work;
+};
+
+namespace tutti::c {
+
+[[noreturn]] void refuse(const std::string& message);  // throws invalid_argument
+
+// What the exception under way is called in C; leaves its sentence for tutti_last_error(). Inside a catch.
+tutti_status_t record_failure() noexcept;
+
+// Runs the body of an exported function.
+template <class Body>
+tutti_status_t guarded(Body&& body) noexcept {
+  try {
+    std::forward<Body>(body)();
+    return TUTTI_OK;
+  } catch (...) {
+    return record_failure();
+  }
+}
+
+// NULL is a closed group, whose functions say so.
+const CommGroup& group_of(tutti_group_t handle);
+
+// One number per rank; none where there is no list, or no group to say how long it is.
+inline Counts list_of(const CommGroup& group, const std::uint64_t* numbers) {
+  if (numbers == nullptr || !group.is_open()) return {};
+  return {numbers, static_cast<std::size_t>(group.size())};
+}
+
+// Throws invalid_argument if an exported function was given no place for its result.
+template <class T>
+void check_place(const char* call, const char* what, const T* place) {
+  if (place == nullptr)
+    refuse(std::string(call) + ": " + what + ": a null pointer, nowhere to put the result");
+}
+
+// For ever, for a program that says so by a large number, is a century: clocks count in 64 bits.
+std::chrono::milliseconds duration_of(std::int64_t milliseconds);
+
+// Options of a program that knows `given->struct_bytes` of them, the rest zero. `first_bytes`: of the first
+// version there was. Throws invalid_argument, or unsupported if it asks for what only a later version has.
+template <class Options>
+Options known_options(const char* call, const Options* given, std::size_t first_bytes) {
+  Options known{};
+  if (given == nullptr) return known;
+  if (given->struct_bytes < first_bytes) {
+    refuse(std::string(call) + ": options: struct_bytes is " + std::to_string(given->struct_bytes) +
+           "; start with the initialiser of tutti/c_types.h");
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  if (std::any_of(bytes + std::min(sizeof known, given->struct_bytes), bytes + given->struct_bytes,
+                  [](unsigned char byte) { return byte != 0; })) {
+    throw Error(StatusCode::unsupported, -1,
+                std::string(call) + ": options: one is set that this version of tutti does not have");
+  }
+  std::memcpy(&known, given, std::min(sizeof known, given->struct_bytes));
+  return known;
+}
+
+// The arguments of one call as C++ takes them. Its functions throw invalid_argument, naming the call.
+class CallArguments {
+ public:
+  CallArguments(const char* call, const tutti_call_options_t* options) : call_(call) {
+    if (options != nullptr) read(*options);
+  }
+  CallOptions options() const {
+    return options_.algorithm == nullptr ? CallOptions{} : CallOptions{options_.algorithm};
+  }
+  Dtype dtype(tutti_dtype_t number) const {
+    if (number < TUTTI_I8 || number > TUTTI_BOOLEAN) refuse_number("dtype", number);
+    return static_cast<Dtype>(number);
+  }
+  Collective collective(tutti_collective_t number) const {
+    if (number < TUTTI_ALLREDUCE || number > TUTTI_SEND_RECV) refuse_number("collective", number);
+    return static_cast<Collective>(number);
+  }
+  Reduction reduction(tutti_op_t op, tutti_dtype_t dtype) const {
+    if (op >= TUTTI_SUM && op < TUTTI_PREMUL_SUM) return static_cast<Op>(op);
+    return special_reduction(op, dtype);
+  }
+  // Throws unsupported if there is any: of messages.
+  void refuse_any() const;
+
+ private:
+  void read(const tutti_call_options_t& options);
+  Reduction special_reduction(tutti_op_t op, tutti_dtype_t dtype) const;
+  [[noreturn]] void refuse_number(const char* what, int number) const;
+
+  const char* call_;
+  tutti_call_options_t options_{};
+};
+
+// The program's exchange, store or id as C++ takes it.
+InitOptions init_options_of(const tutti_init_options_t& options);
+
+}  // namespace tutti::c

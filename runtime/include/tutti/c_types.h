@@ -1,0 +1,136 @@
+// The words of the C interface: data types, operations, status codes, handles and options. Included by
+// tutti.h. Knows nothing else of tutti. C11 and C++.
+#ifndef TUTTI_C_TYPES_H
+#define TUTTI_C_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// 32 bits wide in both languages, and any number of that width is a value: one that this library does not
+// know is an error that is reported.
+#ifdef __cplusplus
+#define TUTTI_AS_INT32 : int32_t
+#else
+#define TUTTI_AS_INT32
+#endif
+
+// Numbers are never changed; new ones are added at the end.
+
+typedef enum TUTTI_AS_INT32 {
+  TUTTI_I8 = 0,
+  TUTTI_U8,
+  TUTTI_I16,
+  TUTTI_U16,
+  TUTTI_I32,
+  TUTTI_U32,
+  TUTTI_I64,
+  TUTTI_U64,
+  TUTTI_F16,
+  TUTTI_BF16,
+  TUTTI_F32,
+  TUTTI_F64,
+  TUTTI_F8E4M3,
+  TUTTI_F8E5M2,
+  TUTTI_BOOLEAN,  // one byte, 0 or 1
+} tutti_dtype_t;
+
+typedef enum TUTTI_AS_INT32 {
+  TUTTI_SUM = 0,
+  TUTTI_PROD,
+  TUTTI_MIN,
+  TUTTI_MAX,
+  TUTTI_AVG,
+  TUTTI_BAND,  // bitwise
+  TUTTI_BOR,
+  TUTTI_BXOR,
+  TUTTI_LAND,  // logical
+  TUTTI_LOR,
+  TUTTI_PREMUL_SUM,  // each rank's input times its own factor, which the call's options hold, then added
+  TUTTI_USER,        // the function in the call's options
+} tutti_op_t;
+
+typedef enum TUTTI_AS_INT32 {
+  TUTTI_ALLREDUCE = 0,
+  TUTTI_BROADCAST,
+  TUTTI_REDUCE,
+  TUTTI_ALLGATHER,
+  TUTTI_REDUCE_SCATTER,
+  TUTTI_ALLTOALL,
+  TUTTI_GATHER,
+  TUTTI_SCATTER,
+  TUTTI_BARRIER,
+  TUTTI_SCAN,
+  TUTTI_EXSCAN,
+  TUTTI_SEND_RECV,
+} tutti_collective_t;
+
+typedef enum TUTTI_AS_INT32 {
+  TUTTI_OK = 0,
+  TUTTI_INVALID_ARGUMENT,    // the caller's mistake: argument, variable or file; nothing was changed
+  TUTTI_UNSUPPORTED,         // legal elsewhere, not for this build, transport, dtype or group
+  TUTTI_MISMATCH,            // ranks of one group made different calls
+  TUTTI_TIMEOUT,             // a deadline passed; the message names who is missing
+  TUTTI_PEER_FAILED,         // a peer died or its connection broke
+  TUTTI_REFUSED,             // a peer or process without the right secret, build or contract
+  TUTTI_RESOURCE_EXHAUSTED,  // memory, descriptors or a limit; the message names the limit
+  TUTTI_ABORTED,             // the group was aborted here or by another rank
+  TUTTI_INTERNAL,            // a broken invariant of tutti itself
+} tutti_status_t;
+
+// Handles. NULL is no group, and an operation that is complete.
+typedef struct TuttiGroup* tutti_group_t;
+typedef struct TuttiWork* tutti_work_t;
+
+// dst[i] = a[i] op b[i] for i < count, elements of the call's dtype. dst may be a or b. Associative; ends by
+// returning (no longjmp, no exception); runs on any thread that waits for the operation, or tests it.
+typedef void (*tutti_user_function_t)(void* context, void* dst, const void* a, const void* b, size_t count);
+
+// -- options ------------------------------------------------------------------------------------------------
+// Zero means "as usual" in every member but a factor. struct_bytes says which members the program knows, so
+// that a program and a library of different age understand each other: start with the initialiser, or with
+// zeros and struct_bytes = sizeof. A member that the library is too old for is an error unless it is zero.
+
+typedef struct {
+  size_t struct_bytes;
+  const char* algorithm;   // an item of the rule grammar ("ring", "bruck(radix=4)"): used, or the call fails
+  double factor;           // TUTTI_PREMUL_SUM on floating dtypes
+  int64_t integer_factor;  // TUTTI_PREMUL_SUM on integer dtypes
+  tutti_user_function_t function;  // TUTTI_USER; must outlive every operation that uses it
+  void* function_context;
+  int is_ordered;  // TUTTI_USER: does not commute; applied in rank order
+  int reserved;    // 0
+} tutti_call_options_t;
+
+#define TUTTI_CALL_OPTIONS \
+  { sizeof(tutti_call_options_t), NULL, 0, 0, NULL, NULL, 0, 0 }
+
+// The program's own exchange or store. 0: done; anything else fails tutti_init.
+// all: bytes of every rank in rank order; mine: this rank's. Called by all ranks with equal bytes.
+typedef int (*tutti_allgather_bytes_t)(void* context, const void* mine, void* all, size_t bytes);
+typedef int (*tutti_put_bytes_t)(void* context, const char* key, const void* value, size_t bytes);
+// Waits until the key exists, sets *bytes to the length of its value and copies as much of it as fits.
+typedef int (*tutti_get_bytes_t)(void* context, const char* key, void* value, size_t capacity, size_t* bytes);
+
+typedef struct {
+  size_t struct_bytes;
+  // The launcher's variables are used unless one of these three is given; rank and size go with each of them.
+  const char* unique_id;              // the text of tutti_make_unique_id, handed to all ranks
+  tutti_allgather_bytes_t allgather;  // an exchange of the program's
+  tutti_put_bytes_t put;              // or its store: put and get
+  tutti_get_bytes_t get;
+  void* exchange_context;    // for allgather, put and get
+  const char* store_prefix;  // one that no other world of that store uses; NULL: "tutti"
+  int rank;
+  int size;
+  int64_t timeout_ms;  // deadline of every wait, joining included; 0: TUTTI_TIMEOUT
+} tutti_init_options_t;
+
+#define TUTTI_INIT_OPTIONS \
+  { sizeof(tutti_init_options_t), NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0 }
+
+// Text that makes a job, with its terminating zero; fixed in size, to be handed on by any broadcast of bytes.
+typedef struct {
+  char text[512];
+} tutti_unique_id_t;
+
+#endif

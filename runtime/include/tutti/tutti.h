@@ -1,0 +1,239 @@
+// tutti: collective communication between the ranks of a job. The C interface; this header is all a program
+// includes. C11 and C++; docs/c_api.md has a complete program.
+//
+//   tutti_group_t world = NULL;
+//   if (tutti_init(NULL, &world) != TUTTI_OK) { puts(tutti_last_error()); exit(1); }
+//   tutti_allreduce(gradient, gradient, count, TUTTI_F32, TUTTI_AVG, world, NULL);             // blocking
+//   tutti_work_t work = NULL;
+//   tutti_iallreduce(gradient, gradient, count, TUTTI_F32, TUTTI_AVG, world, NULL, &work);     // submitted
+//   tutti_wait(&work);
+//   tutti_group_close(&world);
+//
+// Errors: a function that fails returns why, leaves a sentence for tutti_last_error() and its results
+//   untouched. TUTTI_INVALID_ARGUMENT and TUTTI_UNSUPPORTED change nothing. Once a group has failed (a rank
+//   died, a deadline passed, ranks made different calls) every pending and later operation of it returns the
+//   same cause on all ranks; closing it is then all that is useful. No exception leaves a function.
+// Threads: a group is used by one thread at a time (two at once is an error that is reported); give each
+//   thread its own group by tutti_group_split. Different groups may be used by different threads. After
+//   fork() the child may not use any group.
+// Buffers: counts are in elements and may exceed 2^31. Buffers belong to the operation until it is complete;
+//   lists of counts are read before the call returns. Input and output may be the same memory only as each
+//   function says; other overlap is an error.
+// Agreement: counts, dtype, op and root must be equal on all ranks unless a function says otherwise; all
+//   ranks of a group make the same calls in the same order. Different calls are detected and named.
+// Cost: a blocking call costs some nanoseconds more than the same call of tutti.hpp, and allocates nothing;
+//   a submitted one allocates its handle.
+// ABI: functions are added, never changed, as long as TUTTI_ABI_VERSION (the N of libtutti.so.N) is the same.
+#ifndef TUTTI_TUTTI_H
+#define TUTTI_TUTTI_H
+
+#include "tutti/c_types.h"
+
+#define TUTTI_ABI_VERSION 0
+
+#pragma GCC visibility push(default)
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// -- this library, errors -----------------------------------------------------------------------------------
+// Any thread, also without a group. Texts live as long as the process, but for tutti_last_error's.
+
+const char* tutti_version(void);  // "0.1.0"
+int tutti_abi_version(void);      // TUTTI_ABI_VERSION of the library that is running
+const char* tutti_status_name(
+    tutti_status_t status);                     // "timeout"; "unknown status" for a number that is none
+size_t tutti_dtype_bytes(tutti_dtype_t dtype);  // of one element; 0 for a number that is no dtype
+
+// What the last function that failed in this thread has to say, and the rank of the group it is about (-1:
+// none). "" before the first failure. Success does not change it; the text is valid until the thread's next
+// failure.
+const char* tutti_last_error(void);
+int tutti_last_error_peer(void);
+
+// -- joining ------------------------------------------------------------------------------------------------
+
+// Joins the job and sets *world to the group of all its ranks. options may be NULL: started by tutti run,
+// mpirun, srun, torchrun, or alone. May be called again, also with earlier worlds still open: each call makes
+// a world of its own (all ranks must call it equally often). A world ends with its last group and work.
+// Threads may be ranks too: each calls with the same unique id and its own rank. Errors: INVALID_ARGUMENT
+// naming the variable or option, or the setting on which ranks differ; TIMEOUT naming who did not arrive;
+// REFUSED.
+tutti_status_t tutti_init(const tutti_init_options_t* options, tutti_group_t* world);
+// One process makes it and hands it to all ranks; whoever has it can join.
+tutti_status_t tutti_make_unique_id(tutti_unique_id_t* id);
+
+// -- groups -------------------------------------------------------------------------------------------------
+
+// Of this rank; -1 if there is no answer (tutti_last_error says why). local: among the ranks of this node, in
+// rank order.
+int tutti_group_rank(tutti_group_t group);
+int tutti_group_size(tutti_group_t group);
+int tutti_group_local_rank(tutti_group_t group);
+int tutti_group_local_size(tutti_group_t group);
+
+// Gives the handle back and sets it to NULL; of NULL: nothing. The group ends when the last work of it is
+// done with. Every handle that a function below has set has to be closed, in any order.
+void tutti_group_close(tutti_group_t* group);
+
+// The members with the same colour, ordered by (key, rank). A negative colour: *part is NULL, no error.
+// Collective.
+tutti_status_t tutti_group_split(tutti_group_t group, int colour, int key, tutti_group_t* part);
+// The members on this rank's node, in rank order. No communication.
+tutti_status_t tutti_group_split_by_node(tutti_group_t group, tutti_group_t* part);
+// The listed ranks of this group, in that order; called by them alone, with equal lists. No communication.
+tutti_status_t tutti_group_create(tutti_group_t group, const int* ranks, size_t rank_count,
+                                  tutti_group_t* part);
+// Fails the group on all ranks; every pending and later operation returns TUTTI_ABORTED with this text.
+tutti_status_t tutti_group_abort(tutti_group_t group, const char* why);
+
+// -- collectives, blocking ----------------------------------------------------------------------------------
+// options may be NULL.
+
+// input: count elements; output: count elements, equal on all ranks; in place: output == input.
+tutti_status_t tutti_allreduce(const void* input, void* output, size_t count, tutti_dtype_t dtype,
+                               tutti_op_t op, tutti_group_t group, const tutti_call_options_t* options);
+// buffer: count elements, the root's on all ranks afterwards.
+tutti_status_t tutti_broadcast(void* buffer, size_t count, tutti_dtype_t dtype, int root, tutti_group_t group,
+                               const tutti_call_options_t* options);
+// output: count elements, at the root only (ignored elsewhere); in place at the root: output == input.
+tutti_status_t tutti_reduce(const void* input, void* output, size_t count, tutti_dtype_t dtype, tutti_op_t op,
+                            int root, tutti_group_t group, const tutti_call_options_t* options);
+// input: count elements; output: size * count, in rank order; in place: input == output + rank * count.
+tutti_status_t tutti_allgather(const void* input, void* output, size_t count, tutti_dtype_t dtype,
+                               tutti_group_t group, const tutti_call_options_t* options);
+// counts, displacements: one number per rank, in elements; block r of output has counts[r] elements and
+// starts at displacements[r] (NULL: one after the other). All ranks pass all counts. In place: input is this
+// rank's block of output.
+tutti_status_t tutti_allgatherv(const void* input, void* output, const uint64_t* counts,
+                                const uint64_t* displacements, tutti_dtype_t dtype, tutti_group_t group,
+                                const tutti_call_options_t* options);
+// input: size * count elements; output: count, this rank's block of the result; in place: output == input +
+// rank * count.
+tutti_status_t tutti_reduce_scatter(const void* input, void* output, size_t count, tutti_dtype_t dtype,
+                                    tutti_op_t op, tutti_group_t group, const tutti_call_options_t* options);
+// Block r of input has counts[r] elements; output: counts[rank]. In place: output is this rank's block of
+// input.
+tutti_status_t tutti_reduce_scatterv(const void* input, void* output, const uint64_t* counts,
+                                     tutti_dtype_t dtype, tutti_op_t op, tutti_group_t group,
+                                     const tutti_call_options_t* options);
+// input, output: size * count elements; block d of input goes to rank d; in place: output == input.
+tutti_status_t tutti_alltoall(const void* input, void* output, size_t count, tutti_dtype_t dtype,
+                              tutti_group_t group, const tutti_call_options_t* options);
+// Own counts and displacements for both sides; what a rank sends to another, that one must expect. Never in
+// place.
+tutti_status_t tutti_alltoallv(const void* input, const uint64_t* input_counts,
+                               const uint64_t* input_displacements, void* output,
+                               const uint64_t* output_counts, const uint64_t* output_displacements,
+                               tutti_dtype_t dtype, tutti_group_t group, const tutti_call_options_t* options);
+// input: count elements; output at the root: size * count; in place at the root: input == output + rank *
+// count.
+tutti_status_t tutti_gather(const void* input, void* output, size_t count, tutti_dtype_t dtype, int root,
+                            tutti_group_t group, const tutti_call_options_t* options);
+tutti_status_t tutti_gatherv(const void* input, void* output, const uint64_t* counts,
+                             const uint64_t* displacements, tutti_dtype_t dtype, int root,
+                             tutti_group_t group, const tutti_call_options_t* options);
+// input at the root: size * count elements; output: count; in place at the root: output == input + rank *
+// count.
+tutti_status_t tutti_scatter(const void* input, void* output, size_t count, tutti_dtype_t dtype, int root,
+                             tutti_group_t group, const tutti_call_options_t* options);
+tutti_status_t tutti_scatterv(const void* input, void* output, const uint64_t* counts,
+                              const uint64_t* displacements, tutti_dtype_t dtype, int root,
+                              tutti_group_t group, const tutti_call_options_t* options);
+// Returns once every rank has called it.
+tutti_status_t tutti_barrier(tutti_group_t group, const tutti_call_options_t* options);
+// output: count elements, the combination of ranks 0..rank in rank order; in place: output == input.
+tutti_status_t tutti_scan(const void* input, void* output, size_t count, tutti_dtype_t dtype, tutti_op_t op,
+                          tutti_group_t group, const tutti_call_options_t* options);
+// The same of ranks 0..rank-1; rank 0's output is untouched.
+tutti_status_t tutti_exscan(const void* input, void* output, size_t count, tutti_dtype_t dtype, tutti_op_t op,
+                            tutti_group_t group, const tutti_call_options_t* options);
+// Messages to one peer match its receives in order. The counts must be equal. No option applies yet.
+tutti_status_t tutti_send(const void* buffer, size_t count, tutti_dtype_t dtype, int peer,
+                          tutti_group_t group, const tutti_call_options_t* options);
+tutti_status_t tutti_recv(void* buffer, size_t count, tutti_dtype_t dtype, int peer, tutti_group_t group,
+                          const tutti_call_options_t* options);
+
+// -- the same, submitted ------------------------------------------------------------------------------------
+// Each sets *work, for tutti_wait, tutti_wait_for or tutti_test; any number may be under way.
+
+tutti_status_t tutti_iallreduce(const void* input, void* output, size_t count, tutti_dtype_t dtype,
+                                tutti_op_t op, tutti_group_t group, const tutti_call_options_t* options,
+                                tutti_work_t* work);
+tutti_status_t tutti_ibroadcast(void* buffer, size_t count, tutti_dtype_t dtype, int root,
+                                tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work);
+tutti_status_t tutti_ireduce(const void* input, void* output, size_t count, tutti_dtype_t dtype,
+                             tutti_op_t op, int root, tutti_group_t group,
+                             const tutti_call_options_t* options, tutti_work_t* work);
+tutti_status_t tutti_iallgather(const void* input, void* output, size_t count, tutti_dtype_t dtype,
+                                tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work);
+tutti_status_t tutti_iallgatherv(const void* input, void* output, const uint64_t* counts,
+                                 const uint64_t* displacements, tutti_dtype_t dtype, tutti_group_t group,
+                                 const tutti_call_options_t* options, tutti_work_t* work);
+tutti_status_t tutti_ireduce_scatter(const void* input, void* output, size_t count, tutti_dtype_t dtype,
+                                     tutti_op_t op, tutti_group_t group, const tutti_call_options_t* options,
+                                     tutti_work_t* work);
+tutti_status_t tutti_ireduce_scatterv(const void* input, void* output, const uint64_t* counts,
+                                      tutti_dtype_t dtype, tutti_op_t op, tutti_group_t group,
+                                      const tutti_call_options_t* options, tutti_work_t* work);
+tutti_status_t tutti_ialltoall(const void* input, void* output, size_t count, tutti_dtype_t dtype,
+                               tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work);
+tutti_status_t tutti_ialltoallv(const void* input, const uint64_t* input_counts,
+                                const uint64_t* input_displacements, void* output,
+                                const uint64_t* output_counts, const uint64_t* output_displacements,
+                                tutti_dtype_t dtype, tutti_group_t group, const tutti_call_options_t* options,
+                                tutti_work_t* work);
+tutti_status_t tutti_igather(const void* input, void* output, size_t count, tutti_dtype_t dtype, int root,
+                             tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work);
+tutti_status_t tutti_igatherv(const void* input, void* output, const uint64_t* counts,
+                              const uint64_t* displacements, tutti_dtype_t dtype, int root,
+                              tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work);
+tutti_status_t tutti_iscatter(const void* input, void* output, size_t count, tutti_dtype_t dtype, int root,
+                              tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work);
+tutti_status_t tutti_iscatterv(const void* input, void* output, const uint64_t* counts,
+                               const uint64_t* displacements, tutti_dtype_t dtype, int root,
+                               tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work);
+tutti_status_t tutti_ibarrier(tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work);
+tutti_status_t tutti_iscan(const void* input, void* output, size_t count, tutti_dtype_t dtype, tutti_op_t op,
+                           tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work);
+tutti_status_t tutti_iexscan(const void* input, void* output, size_t count, tutti_dtype_t dtype,
+                             tutti_op_t op, tutti_group_t group, const tutti_call_options_t* options,
+                             tutti_work_t* work);
+tutti_status_t tutti_isend(const void* buffer, size_t count, tutti_dtype_t dtype, int peer,
+                           tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work);
+tutti_status_t tutti_irecv(void* buffer, size_t count, tutti_dtype_t dtype, int peer, tutti_group_t group,
+                           const tutti_call_options_t* options, tutti_work_t* work);
+
+// -- operations under way -----------------------------------------------------------------------------------
+// A work is waited for by one thread, any one. Once it is complete, also by failure (which the function then
+// returns), it is gone and *work is NULL. A work that is NULL is complete.
+
+// Blocks until complete. After the group's deadline the operation fails with TIMEOUT, naming who is missing,
+// and so does the group.
+tutti_status_t tutti_wait(tutti_work_t* work);
+// The same for at most so long (0 or less: one look); *is_complete is 0 if it goes on.
+tutti_status_t tutti_wait_for(tutti_work_t* work, int64_t at_most_ms, int* is_complete);
+// Moves things on; never blocks for long.
+tutti_status_t tutti_test(tutti_work_t* work, int* is_complete);
+// Gives the handle back and sets it to NULL; neither waits nor cancels.
+void tutti_work_free(tutti_work_t* work);
+
+// -- choice, memory -----------------------------------------------------------------------------------------
+
+// The algorithm that a submitted call of these would use here, and why ("two_shot: default item 2"): as much
+// as fits into text_bytes with the terminating zero. op: of collectives that reduce.
+tutti_status_t tutti_explain_algorithm(tutti_collective_t collective, size_t count, tutti_dtype_t dtype,
+                                       tutti_op_t op, tutti_group_t group,
+                                       const tutti_call_options_t* options, char* text, size_t text_bytes);
+
+// Memory that the other ranks of this node can map, so that collectives on it copy less. Any thread; 64-byte
+// aligned, zeroed. The group decides which world it belongs to; free it before that ends.
+tutti_status_t tutti_alloc(size_t bytes, tutti_group_t group, void** memory);
+tutti_status_t tutti_free(void* memory, tutti_group_t group);
+
+#ifdef __cplusplus
+}
+#endif
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,289 @@
+// Every function of the C interface that communicates, blocking and submitted, against values worked out
+// here. A rank of a job; knows the C interface only.
+#include <stdlib.h>
+
+#include "check.h"
+
+enum { MAX_RANKS = 8, COUNT = 37 };
+
+static tutti_group_t world = NULL;
+static int rank = 0;
+static int size = 0;
+static int is_submitted = 0;
+static tutti_work_t work = NULL;
+
+// All three ways to complete an operation, in turn.
+static tutti_status_t complete(tutti_status_t status) {
+  static int ways = 0;
+  int is_complete = 0;
+  if (status != TUTTI_OK) return status;
+  CHECK(work != NULL);
+  switch (ways++ % 3) {
+    case 0:
+      status = tutti_wait(&work);
+      break;
+    case 1:
+      while (status == TUTTI_OK && !is_complete) status = tutti_wait_for(&work, 1, &is_complete);
+      break;
+    default:
+      while (status == TUTTI_OK && !is_complete) status = tutti_test(&work, &is_complete);
+  }
+  CHECK(work == NULL);
+  return status;
+}
+
+#define RUN(name, ...) \
+  CHECK_OK(is_submitted ? complete(tutti_i##name(__VA_ARGS__, &work)) : tutti_##name(__VA_ARGS__))
+
+static int32_t value(int of_rank, int index) { return 100 * (of_rank + 1) + index; }
+static int32_t sum_of(int ranks, int index) {
+  int32_t sum = 0;
+  for (int r = 0; r < ranks; ++r) sum += value(r, index);
+  return sum;
+}
+
+static int32_t input[MAX_RANKS * COUNT];
+static int32_t output[MAX_RANKS * COUNT];
+
+static void prepare(void) {
+  for (int i = 0; i < size * COUNT; ++i) input[i] = value(rank, i);
+  for (int i = 0; i < MAX_RANKS * COUNT; ++i) output[i] = -1;
+}
+
+static void reductions(int root) {
+  prepare();
+  RUN(allreduce, input, output, COUNT, TUTTI_I32, TUTTI_SUM, world, NULL);
+  for (int i = 0; i < COUNT; ++i) CHECK(output[i] == sum_of(size, i));
+  prepare();
+  RUN(allreduce, input, input, COUNT, TUTTI_I32, TUTTI_MAX, world, NULL);  // in place
+  for (int i = 0; i < COUNT; ++i) CHECK(input[i] == value(size - 1, i));
+  prepare();
+  RUN(reduce, input, output, COUNT, TUTTI_I32, TUTTI_SUM, root, world, NULL);
+  for (int i = 0; i < COUNT; ++i) CHECK(output[i] == (rank == root ? sum_of(size, i) : -1));
+  prepare();
+  RUN(reduce_scatter, input, output, COUNT, TUTTI_I32, TUTTI_SUM, world, NULL);
+  for (int i = 0; i < COUNT; ++i) CHECK(output[i] == sum_of(size, rank * COUNT + i));
+  prepare();
+  RUN(scan, input, output, COUNT, TUTTI_I32, TUTTI_SUM, world, NULL);
+  for (int i = 0; i < COUNT; ++i) CHECK(output[i] == sum_of(rank + 1, i));
+  prepare();
+  RUN(exscan, input, output, COUNT, TUTTI_I32, TUTTI_SUM, world, NULL);
+  for (int i = 0; i < COUNT; ++i) CHECK(output[i] == (rank == 0 ? -1 : sum_of(rank, i)));
+}
+
+static void moves(int root) {
+  prepare();
+  RUN(broadcast, input, COUNT, TUTTI_I32, root, world, NULL);
+  for (int i = 0; i < COUNT; ++i) CHECK(input[i] == value(root, i));
+  prepare();
+  RUN(allgather, input, output, COUNT, TUTTI_I32, world, NULL);
+  for (int i = 0; i < size * COUNT; ++i) CHECK(output[i] == value(i / COUNT, i % COUNT));
+  prepare();
+  RUN(alltoall, input, output, COUNT, TUTTI_I32, world, NULL);
+  for (int i = 0; i < size * COUNT; ++i) CHECK(output[i] == value(i / COUNT, rank * COUNT + i % COUNT));
+  prepare();
+  RUN(gather, input, output, COUNT, TUTTI_I32, root, world, NULL);
+  for (int i = 0; i < size * COUNT; ++i) {
+    CHECK(output[i] == (rank == root ? value(i / COUNT, i % COUNT) : -1));
+  }
+  prepare();
+  RUN(scatter, input, output, COUNT, TUTTI_I32, root, world, NULL);
+  for (int i = 0; i < COUNT; ++i) CHECK(output[i] == value(root, rank * COUNT + i));
+  RUN(barrier, world, NULL);
+}
+
+// Rank r has r + 1 elements; with displacements, one place lies between blocks.
+static void uneven(int root, int has_gaps) {
+  uint64_t counts[MAX_RANKS], places[MAX_RANKS], ones[MAX_RANKS], thirds[MAX_RANKS];
+  uint64_t end = 0;
+  for (int r = 0; r < size; ++r) {
+    counts[r] = (uint64_t)r + 1;
+    places[r] = end;
+    end += counts[r] + (uint64_t)has_gaps;
+    ones[r] = (uint64_t)rank + 1;  // alltoallv: rank s sends s + 1 elements to everybody
+    thirds[r] = (uint64_t)(r * (MAX_RANKS + 1));
+  }
+  const uint64_t* displacements = has_gaps ? places : NULL;
+
+  prepare();
+  RUN(allgatherv, input, output, counts, displacements, TUTTI_I32, world, NULL);
+  for (int r = 0; r < size; ++r) {
+    for (int i = 0; i <= r; ++i) CHECK(output[places[r] + (uint64_t)i] == value(r, i));
+    if (has_gaps) CHECK(output[places[r] + counts[r]] == -1);
+  }
+  prepare();
+  RUN(gatherv, input, output, counts, displacements, TUTTI_I32, root, world, NULL);
+  for (int r = 0; r < size; ++r) {
+    for (int i = 0; i <= r; ++i) CHECK(output[places[r] + (uint64_t)i] == (rank == root ? value(r, i) : -1));
+  }
+  prepare();
+  RUN(scatterv, input, output, counts, displacements, TUTTI_I32, root, world, NULL);
+  for (int i = 0; i <= rank; ++i) CHECK(output[i] == value(root, (int)places[rank] + i));
+  CHECK(output[rank + 1] == -1);
+  prepare();
+  RUN(alltoallv, input, ones, thirds, output, counts, displacements, TUTTI_I32, world, NULL);
+  for (int r = 0; r < size; ++r) {
+    for (int i = 0; i <= r; ++i) CHECK(output[places[r] + (uint64_t)i] == value(r, (int)thirds[rank] + i));
+  }
+  if (has_gaps) return;
+  prepare();
+  RUN(reduce_scatterv, input, output, counts, TUTTI_I32, TUTTI_SUM, world, NULL);
+  for (int i = 0; i <= rank; ++i) CHECK(output[i] == sum_of(size, (int)places[rank] + i));
+}
+
+// Round a ring; the last rank receives first, so that somebody does.
+static void messages(void) {
+  if (size == 1) return;
+  const int to = (rank + 1) % size, from = (rank + size - 1) % size;
+  prepare();
+  if (rank < size - 1) RUN(send, input, COUNT, TUTTI_I32, to, world, NULL);
+  RUN(recv, output, COUNT, TUTTI_I32, from, world, NULL);
+  if (rank == size - 1) RUN(send, input, COUNT, TUTTI_I32, to, world, NULL);
+  for (int i = 0; i < COUNT; ++i) CHECK(output[i] == value(from, i));
+}
+
+static void take_second(void* context, void* dst, const void* a, const void* b, size_t count) {
+  (void)a;
+  *(int*)context = 1;
+  memmove(dst, b, count * sizeof(int32_t));
+}
+
+static void add(void* context, void* dst, const void* a, const void* b, size_t count) {
+  (void)context;
+  for (size_t i = 0; i < count; ++i) ((int32_t*)dst)[i] = ((const int32_t*)a)[i] + ((const int32_t*)b)[i];
+}
+
+static void special_operations(void) {
+  tutti_call_options_t options = TUTTI_CALL_OPTIONS;
+  options.integer_factor = rank + 1;
+  prepare();
+  RUN(allreduce, input, output, COUNT, TUTTI_I32, TUTTI_PREMUL_SUM, world, &options);
+  for (int i = 0; i < COUNT; ++i) {
+    int32_t expected = 0;
+    for (int r = 0; r < size; ++r) expected += (r + 1) * value(r, i);
+    CHECK(output[i] == expected);
+  }
+  double parts[2] = {1.0, rank}, sums[2] = {0, 0};
+  options.factor = 0.5;
+  RUN(allreduce, parts, sums, 2, TUTTI_F64, TUTTI_PREMUL_SUM, world, &options);
+  CHECK(sums[0] == 0.5 * size && sums[1] == 0.25 * size * (size - 1));
+
+  static int was_called = 0;
+  tutti_call_options_t user = TUTTI_CALL_OPTIONS;
+  user.function = take_second;
+  user.function_context = &was_called;
+  user.is_ordered = 1;
+  prepare();
+  RUN(allreduce, input, output, COUNT, TUTTI_I32, TUTTI_USER, world, &user);
+  for (int i = 0; i < COUNT; ++i) CHECK(output[i] == value(size - 1, i));
+  CHECK(size == 1 || was_called);
+  user.function = add;
+  user.is_ordered = 0;
+  prepare();
+  RUN(allreduce, input, output, COUNT, TUTTI_I32, TUTTI_USER, world, &user);
+  for (int i = 0; i < COUNT; ++i) CHECK(output[i] == sum_of(size, i));
+}
+
+static void choice_and_memory(void) {
+  char text[200], start[6];
+  CHECK_OK(
+      tutti_explain_algorithm(TUTTI_ALLREDUCE, 1000, TUTTI_F32, TUTTI_SUM, world, NULL, text, sizeof text));
+  CHECK(strchr(text, ':') != NULL);
+  CHECK_OK(
+      tutti_explain_algorithm(TUTTI_ALLREDUCE, 1000, TUTTI_F32, TUTTI_SUM, world, NULL, start, sizeof start));
+  CHECK(strlen(start) == sizeof start - 1 && strncmp(start, text, sizeof start - 1) == 0);
+  CHECK_OK(
+      tutti_explain_algorithm(TUTTI_BARRIER, 0, TUTTI_U8, (tutti_op_t)99, world, NULL, text, sizeof text));
+
+  tutti_call_options_t options = TUTTI_CALL_OPTIONS;
+  options.algorithm = "ring";
+  prepare();
+  RUN(allreduce, input, output, COUNT, TUTTI_I32, TUTTI_SUM, world, &options);
+  for (int i = 0; i < COUNT; ++i) CHECK(output[i] == sum_of(size, i));
+
+  void* memory = NULL;
+  CHECK_OK(tutti_alloc(sizeof input, world, &memory));
+  if (memory == NULL) return;
+  int32_t* shared = memory;
+  CHECK((uintptr_t)memory % 64 == 0 && shared[0] == 0);
+  for (int i = 0; i < COUNT; ++i) shared[i] = value(rank, i);
+  RUN(allreduce, shared, shared, COUNT, TUTTI_I32, TUTTI_SUM, world, NULL);
+  for (int i = 0; i < COUNT; ++i) CHECK(shared[i] == sum_of(size, i));
+  CHECK_OK(tutti_free(memory, world));
+}
+
+static void groups(void) {
+  tutti_group_t part = NULL;
+  CHECK_OK(tutti_group_split(world, rank % 2, -rank, &part));
+  const int members = (size + (rank % 2 == 0)) / 2;
+  CHECK(tutti_group_size(part) == members);
+  CHECK(tutti_group_rank(part) == members - 1 - rank / 2);  // ordered by -rank
+  int32_t sum = rank, expected = 0;
+  for (int r = rank % 2; r < size; r += 2) expected += r;
+  CHECK_OK(tutti_allreduce(&sum, &sum, 1, TUTTI_I32, TUTTI_SUM, part, NULL));
+  CHECK(sum == expected);
+  tutti_group_close(&part);
+  CHECK(part == NULL);
+
+  CHECK_OK(tutti_group_split(world, rank == 0 ? 1 : -1, 0, &part));
+  CHECK((part != NULL) == (rank == 0));
+  tutti_group_close(&part);
+
+  CHECK_OK(tutti_group_split_by_node(world, &part));
+  CHECK(tutti_group_rank(part) == tutti_group_local_rank(world));
+  CHECK(tutti_group_size(part) == tutti_group_local_size(world));
+  tutti_group_close(&part);
+
+  if (rank > 1) return;
+  const int last_first[2] = {1, 0};
+  const int alone[1] = {0};
+  CHECK_OK(tutti_group_create(world, size > 1 ? last_first : alone, size > 1 ? 2 : 1, &part));
+  CHECK(tutti_group_rank(part) == (size > 1 ? 1 - rank : 0));
+  CHECK_OK(tutti_barrier(part, NULL));
+  tutti_group_close(&part);
+}
+
+// Completed in an order that is not that of submission; the handle may be dropped.
+static void many_under_way(void) {
+  enum { MANY = 40 };
+  tutti_work_t pending[MANY] = {NULL};
+  int32_t values[MANY];
+  for (int i = 0; i < MANY; ++i) {
+    values[i] = rank + i;
+    CHECK_OK(tutti_iallreduce(&values[i], &values[i], 1, TUTTI_I32, TUTTI_SUM, world, NULL, &pending[i]));
+  }
+  for (int i = MANY - 1; i >= 0; --i) {
+    CHECK_OK(tutti_wait(&pending[i]));
+    CHECK(values[i] == size * i + size * (size - 1) / 2);
+  }
+  CHECK_OK(tutti_ibarrier(world, NULL, &pending[0]));
+  tutti_work_free(&pending[0]);
+  CHECK(pending[0] == NULL);
+  CHECK_OK(tutti_barrier(world, NULL));
+}
+
+int main(void) {
+  CHECK(tutti_abi_version() == TUTTI_ABI_VERSION);
+  CHECK(strcmp(tutti_version(), EXPECTED_VERSION) == 0);
+  CHECK(tutti_last_error()[0] == '\0' && tutti_last_error_peer() == -1);
+  CHECK_OK(tutti_init(NULL, &world));
+  rank = tutti_group_rank(world);
+  size = tutti_group_size(world);
+  if (failures > 0 || size > MAX_RANKS) return 1;
+  for (is_submitted = 0; is_submitted < 2; ++is_submitted) {
+    for (int root = 0; root<size; root += size> 2 ? size - 1 : 1) {
+      reductions(root);
+      moves(root);
+      uneven(root, 0);
+      uneven(root, 1);
+    }
+    messages();
+    special_operations();
+    choice_and_memory();
+  }
+  groups();
+  many_under_way();
+  tutti_group_close(&world);
+  if (failures == 0) printf("fine\n");
+  return failures == 0 ? 0 : 1;
+}
