@@ -259,15 +259,23 @@ def check_tree(root):
 
 
 def compile_header(root, compiler, path):
+    """A .h is for C and for C++ of any age."""
     include = path[len("runtime/include/"):] if path.startswith("runtime/include/") else path
-    result = subprocess.run(compiler + ["-x", "c++", "-fsyntax-only", "-"], input=f'#include "{include}"\n', text=True,
-                            capture_output=True, cwd=root, check=False)
+    languages = [["-x", "c++"]]
+    if path.endswith(".h"):
+        compiler = [flag for flag in compiler if not flag.startswith("-std=")] + ["-pedantic"]
+        languages = [["-x", "c", "-std=c11"], ["-x", "c++", "-std=c++11"]]
+    for language in languages:
+        result = subprocess.run(compiler + language + ["-fsyntax-only", "-"], input=f'#include "{include}"\n', text=True,
+                                capture_output=True, cwd=root, check=False)
+        if result.returncode != 0:
+            break
     return path, result.returncode, result.stderr
 
 
 def check_headers(root, compiler):
     """Compiles every header alone, several at a time; returns the number of headers and the failures' texts."""
-    headers = [p for p in source_files(root) if p.endswith(".hpp")]
+    headers = [p for p in source_files(root) if p.endswith(".hpp") or (p.endswith(".h") and p.startswith("runtime/"))]
     failures = []
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for path, status, text in pool.map(lambda p: compile_header(root, compiler, p), headers):
