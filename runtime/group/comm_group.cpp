@@ -156,7 +156,12 @@ PersistentCall* CommGroup::Impl::persistent(const Call& call) {
 void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence) {
   if (!state.is_complete()) check_may_wait();
   // Most short operations are complete by now; those cost no look at the clock.
-  const Status status = state.is_complete() ? state.status() : state.wait(Clock::now() + group_->timeout());
+  if (state.is_complete() && state.status()) return;
+  wait(state, sequence, Clock::now() + group_->timeout());
+}
+
+void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence, Clock::time_point deadline) {
+  const Status status = state.is_complete() ? state.status() : state.wait(deadline);
   if (status) return;
   if (status.code() != StatusCode::timeout || group_->has_failed()) throw_error(settle(status));
   const Status cause = time_out(sequence, status);

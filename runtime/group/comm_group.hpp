@@ -57,6 +57,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // Waits until the operation is complete. Throws its error; at the group's deadline finds out who is
   // missing.
   void wait(WorkState& state, std::uint32_t sequence);
+  void wait(WorkState& state, std::uint32_t sequence, Clock::time_point deadline);
   // The op as the scheduler wants it; registers a user's function at its first use in this group.
   ReduceOp convert(const Reduction& reduction);
 

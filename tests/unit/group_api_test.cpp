@@ -218,10 +218,16 @@ TEST_CASE("non-blocking work is tested, waited for with a limit, copied and drop
           if (g.rank() == 0) {
             Work work = g.iallreduce(std::span(v), Op::avg);
             if (work.wait_for(20ms)) return "complete although rank 1 has not called";
+            int questions = 0;
+            const auto is_second = [](void* context) { return ++*static_cast<int*>(context) == 2; };
+            if (work.wait_unless(is_second, &questions)) return "nobody interrupted the wait";
+            if (questions != 2) return "asked again after the interruption";
             const Work copy = work;
             g.isend(v.data(), 0, Dtype::u8, 1);  // dropped; tells rank 1 to go on
             while (!copy.test()) {
             }
+            if (!work.wait_unless([](void*) { return true; }, nullptr))
+              return "interrupted although complete";
             work.wait();
             work.wait();  // again
           } else {
@@ -229,6 +235,7 @@ TEST_CASE("non-blocking work is tested, waited for with a limit, copied and drop
             g.allreduce(std::span(v), Op::avg);
           }
           Work().wait();
+          Work().wait_unless(nullptr, nullptr);
           return v[999] == 1.0F && Work().test() ? "" : "value";
         }) == "");
 }

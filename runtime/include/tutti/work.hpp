@@ -103,6 +103,9 @@ class Work {
   // number of callbacks, called in the order in which they were given. With TUTTI_WORKERS=0 they are called
   // while some thread waits or tests.
   void on_complete(std::function<void(const Error* error)> callback) const;
+  // As wait(), but asks some ten times a second whether to go on waiting, and returns false once
+  // `is_interrupted` says so; the operation goes on. For languages that handle signals between calls only.
+  bool wait_unless(bool (*is_interrupted)(void* context), void* context) const;
 
  private:
   friend struct WorkAccess;  // for the implementation
