@@ -1,0 +1,298 @@
+// Collectives with one count for all ranks, send and recv: arrays to pointers and counts, with their sizes
+// checked. Knows no transport and nothing of how a call is carried out.
+#include "bindings/python/native/collectives.hpp"
+
+#include <string>
+
+#include "bindings/python/native/define.hpp"
+
+namespace tutti::python {
+namespace {
+
+// What an element-wise call works on. Without an output it is in place.
+struct Elements {
+  Buffers buffers;
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 0;
+  Dtype dtype = Dtype::u8;
+  py::handle result;
+};
+
+Elements elements_of(py::handle input, py::handle output, const char* call) {
+  const bool is_in_place = output.is_none();
+  Elements elements;
+  if (is_in_place) {
+    elements.buffers.output = Array::of(input, call, "input", Use::written);
+  } else {
+    elements.buffers = buffers_of(input, output, call);
+    expect_count(call, "output", elements.buffers.output.count(), elements.buffers.input.count());
+  }
+  const Array& written = elements.buffers.output;
+  elements.output = written.data();
+  elements.input = is_in_place ? elements.output : elements.buffers.input.data();
+  elements.count = written.count();
+  elements.dtype = written.dtype();
+  elements.result = is_in_place ? input : output;
+  return elements;
+}
+
+[[noreturn]] void refuse_none(const char* call, const char* name) {
+  throw py::type_error(std::string(call) + ": " + name + ": expected an array, not None");
+}
+
+template <class Finish>
+auto allreduce(const SharedGroup& group, py::handle input, py::handle output, py::handle op,
+               py::handle algorithm) {
+  Elements e = elements_of(input, output, "allreduce");
+  const Reduction reduction = reduction_of(op, "allreduce");
+  const CallOptions options = options_of(algorithm, "allreduce");
+  return Finish::finish(group, "allreduce", std::move(e.buffers), e.result, [&](const CommGroup& g) {
+    return g.iallreduce(e.input, e.output, e.count, e.dtype, reduction, options);
+  });
+}
+
+template <class Finish>
+auto scan(const SharedGroup& group, py::handle input, py::handle output, py::handle op,
+          py::handle algorithm) {
+  Elements e = elements_of(input, output, "scan");
+  const Reduction reduction = reduction_of(op, "scan");
+  const CallOptions options = options_of(algorithm, "scan");
+  return Finish::finish(group, "scan", std::move(e.buffers), e.result, [&](const CommGroup& g) {
+    return g.iscan(e.input, e.output, e.count, e.dtype, reduction, options);
+  });
+}
+
+template <class Finish>
+auto exscan(const SharedGroup& group, py::handle input, py::handle output, py::handle op,
+            py::handle algorithm) {
+  Elements e = elements_of(input, output, "exscan");
+  const Reduction reduction = reduction_of(op, "exscan");
+  const CallOptions options = options_of(algorithm, "exscan");
+  return Finish::finish(group, "exscan", std::move(e.buffers), e.result, [&](const CommGroup& g) {
+    return g.iexscan(e.input, e.output, e.count, e.dtype, reduction, options);
+  });
+}
+
+template <class Finish>
+auto reduce(const SharedGroup& group, py::handle input, py::handle output, py::handle op, int root,
+            py::handle algorithm) {
+  Elements e;
+  if (group->group().rank() == root) {
+    e = elements_of(input, output, "reduce");
+  } else {
+    e.buffers.input = Array::of(input, "reduce", "input", Use::read);
+    e.input = e.buffers.input.data();
+    e.count = e.buffers.input.count();
+    e.dtype = e.buffers.input.dtype();
+    e.result = Py_None;
+  }
+  const Reduction reduction = reduction_of(op, "reduce");
+  const CallOptions options = options_of(algorithm, "reduce");
+  return Finish::finish(group, "reduce", std::move(e.buffers), e.result, [&](const CommGroup& g) {
+    return g.ireduce(e.input, e.output, e.count, e.dtype, reduction, root, options);
+  });
+}
+
+template <class Finish>
+auto broadcast(const SharedGroup& group, py::handle buffer, int root, py::handle algorithm) {
+  const Use use = group->group().rank() == root ? Use::read : Use::written;
+  Buffers buffers;
+  buffers.output = Array::of(buffer, "broadcast", "buffer", use);
+  void* const data = buffers.output.data();
+  const std::size_t count = buffers.output.count();
+  const Dtype dtype = buffers.output.dtype();
+  const CallOptions options = options_of(algorithm, "broadcast");
+  return Finish::finish(group, "broadcast", std::move(buffers), buffer,
+                        [&](const CommGroup& g) { return g.ibroadcast(data, count, dtype, root, options); });
+}
+
+template <class Finish>
+auto allgather(const SharedGroup& group, py::handle input, py::handle output, py::handle algorithm) {
+  if (output.is_none()) refuse_none("allgather", "output");
+  const int size = group->group().size();
+  Buffers buffers = buffers_of(input, output, "allgather");
+  const Array& written = buffers.output;
+  const std::size_t count = block_count("allgather", "output", written.count(), size);
+  if (!input.is_none()) expect_count("allgather", "input", buffers.input.count(), count);
+  void* const to = written.data();
+  const void* const from = input.is_none()
+                               ? written.at(static_cast<std::size_t>(group->group().rank()) * count)
+                               : buffers.input.data();
+  const Dtype dtype = written.dtype();
+  const CallOptions options = options_of(algorithm, "allgather");
+  return Finish::finish(group, "allgather", std::move(buffers), output,
+                        [&](const CommGroup& g) { return g.iallgather(from, to, count, dtype, options); });
+}
+
+template <class Finish>
+auto reduce_scatter(const SharedGroup& group, py::handle input, py::handle output, py::handle op,
+                    py::handle algorithm) {
+  constexpr const char* kCall = "reduce_scatter";
+  const bool is_in_place = output.is_none();
+  Buffers buffers;
+  if (is_in_place) {
+    buffers.input = Array::of(input, kCall, "input", Use::written);
+  } else {
+    if (input.is_none()) refuse_none(kCall, "input");
+    buffers = buffers_of(input, output, kCall);
+  }
+  const Array& read = buffers.input;
+  const std::size_t count = block_count(kCall, "input", read.count(), group->group().size());
+  if (!is_in_place) expect_count(kCall, "output", buffers.output.count(), count);
+  const void* const from = read.data();
+  void* const to =
+      is_in_place ? read.at(static_cast<std::size_t>(group->group().rank()) * count) : buffers.output.data();
+  const Dtype dtype = read.dtype();
+  const Reduction reduction = reduction_of(op, kCall);
+  const CallOptions options = options_of(algorithm, kCall);
+  return Finish::finish(
+      group, kCall, std::move(buffers), is_in_place ? input : output,
+      [&](const CommGroup& g) { return g.ireduce_scatter(from, to, count, dtype, reduction, options); });
+}
+
+template <class Finish>
+auto alltoall(const SharedGroup& group, py::handle input, py::handle output, py::handle algorithm) {
+  Elements e = elements_of(input, output, "alltoall");
+  const std::size_t count = block_count("alltoall", "input", e.count, group->group().size());
+  const CallOptions options = options_of(algorithm, "alltoall");
+  return Finish::finish(group, "alltoall", std::move(e.buffers), e.result, [&](const CommGroup& g) {
+    return g.ialltoall(e.input, e.output, count, e.dtype, options);
+  });
+}
+
+template <class Finish>
+auto gather(const SharedGroup& group, py::handle input, py::handle output, int root, py::handle algorithm) {
+  const int rank = group->group().rank();
+  const bool is_root = rank == root;
+  if (is_root && output.is_none()) refuse_none("gather", "output");
+  if (!is_root && input.is_none()) refuse_none("gather", "input");
+  Buffers buffers = buffers_of(input, is_root ? output : py::handle(Py_None), "gather");
+  const bool is_in_place = buffers.input.is_empty();
+  std::size_t count = buffers.input.count();
+  if (is_root) {
+    count = block_count("gather", "output", buffers.output.count(), group->group().size());
+    if (!is_in_place) expect_count("gather", "input", buffers.input.count(), count);
+  }
+  const void* const from =
+      is_in_place ? buffers.output.at(static_cast<std::size_t>(rank) * count) : buffers.input.data();
+  void* const to = buffers.output.data();
+  const Dtype dtype = is_in_place ? buffers.output.dtype() : buffers.input.dtype();
+  const CallOptions options = options_of(algorithm, "gather");
+  return Finish::finish(group, "gather", std::move(buffers), is_root ? output : py::handle(Py_None),
+                        [&](const CommGroup& g) { return g.igather(from, to, count, dtype, root, options); });
+}
+
+template <class Finish>
+auto scatter(const SharedGroup& group, py::handle input, py::handle output, int root, py::handle algorithm) {
+  const int rank = group->group().rank();
+  const bool is_root = rank == root;
+  if (is_root && input.is_none()) refuse_none("scatter", "input");
+  if (!is_root && output.is_none()) refuse_none("scatter", "output");
+  Buffers buffers = buffers_of(is_root ? input : py::handle(Py_None), output, "scatter");
+  const bool is_in_place = buffers.output.is_empty();
+  std::size_t count = buffers.output.count();
+  if (is_root) {
+    count = block_count("scatter", "input", buffers.input.count(), group->group().size());
+    if (!is_in_place) expect_count("scatter", "output", buffers.output.count(), count);
+  }
+  const void* const from = buffers.input.data();
+  void* const to =
+      is_in_place ? buffers.input.at(static_cast<std::size_t>(rank) * count) : buffers.output.data();
+  const Dtype dtype = is_root ? buffers.input.dtype() : buffers.output.dtype();
+  const CallOptions options = options_of(algorithm, "scatter");
+  return Finish::finish(
+      group, "scatter", std::move(buffers), is_in_place ? input : output,
+      [&](const CommGroup& g) { return g.iscatter(from, to, count, dtype, root, options); });
+}
+
+template <class Finish>
+auto barrier(const SharedGroup& group) {
+  return Finish::finish(group, "barrier", {}, Py_None, [](const CommGroup& g) { return g.ibarrier(); });
+}
+
+template <class Finish>
+auto send(const SharedGroup& group, py::handle buffer, int peer) {
+  Buffers buffers;
+  buffers.input = Array::of(buffer, "send", "buffer", Use::read);
+  const void* const data = buffers.input.data();
+  const std::size_t count = buffers.input.count();
+  const Dtype dtype = buffers.input.dtype();
+  return Finish::finish(group, "send", std::move(buffers), Py_None,
+                        [&](const CommGroup& g) { return g.isend(data, count, dtype, peer); });
+}
+
+template <class Finish>
+auto recv(const SharedGroup& group, py::handle buffer, int peer) {
+  Buffers buffers;
+  buffers.output = Array::of(buffer, "recv", "buffer", Use::written);
+  void* const data = buffers.output.data();
+  const std::size_t count = buffers.output.count();
+  const Dtype dtype = buffers.output.dtype();
+  return Finish::finish(group, "recv", std::move(buffers), buffer,
+                        [&](const CommGroup& g) { return g.irecv(data, count, dtype, peer); });
+}
+
+}  // namespace
+
+void define_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>& group) {
+  Definer definer(module, group);
+  const auto input = py::arg("input");
+  const auto output = py::arg("output");
+  const auto no_output = py::arg("output") = py::none();
+  const auto buffer = py::arg("buffer");
+  const auto op = py::arg("op") = "sum";
+  const auto root = py::arg("root") = 0;
+  const auto peer = py::arg("peer");
+  const auto algorithm = py::arg("algorithm") = "";
+  const py::kw_only keywords;
+  definer.define("allreduce", &allreduce<Blocking>, &allreduce<Background>,
+                 "Combine input of all ranks, element by element; all get the result, in output (same "
+                 "number of elements) or, without one, in place. Returns the array with the result.",
+                 input, no_output, op, keywords, algorithm);
+  definer.define("reduce", &reduce<Blocking>, &reduce<Background>,
+                 "As allreduce(), with the result at root only. Returns it there and None elsewhere, where "
+                 "output is ignored.",
+                 input, no_output, op, root, keywords, algorithm);
+  definer.define("broadcast", &broadcast<Blocking>, &broadcast<Background>,
+                 "Copy the buffer of root into the buffers of all other ranks. Returns buffer.", buffer, root,
+                 keywords, algorithm);
+  definer.define("allgather", &allgather<Blocking>, &allgather<Background>,
+                 "Put input of all ranks one after the other, in rank order, into output (size times as many "
+                 "elements). input None: it lies in output already. Returns output.",
+                 input, output, keywords, algorithm);
+  definer.define("reduce_scatter", &reduce_scatter<Blocking>, &reduce_scatter<Background>,
+                 "Combine input of all ranks; rank r gets block r of the result (1/size of the elements) in "
+                 "output or, without one, in place of its block of input. Returns the array with the result.",
+                 input, no_output, op, keywords, algorithm);
+  definer.define("alltoall", &alltoall<Blocking>, &alltoall<Background>,
+                 "Send block d of input to rank d; block s of output comes from rank s. Without output in "
+                 "place. Returns the array with the result.",
+                 input, no_output, keywords, algorithm);
+  definer.define("gather", &gather<Blocking>, &gather<Background>,
+                 "As allgather(), with the result at root only. Returns output there and None elsewhere, "
+                 "where output is ignored.",
+                 input, no_output, root, keywords, algorithm);
+  definer.define("scatter", &scatter<Blocking>, &scatter<Background>,
+                 "Send block r of input of root to output of rank r. input is ignored elsewhere; output None "
+                 "at root: its block stays where it is. Returns the array with the result.",
+                 input, output, root, keywords, algorithm);
+  definer.define("scan", &scan<Blocking>, &scan<Background>,
+                 "Combine input of ranks 0 to this one, in rank order. Without output in place. Returns the "
+                 "array with the result.",
+                 input, no_output, op, keywords, algorithm);
+  definer.define("exscan", &exscan<Blocking>, &exscan<Background>,
+                 "Combine input of the ranks before this one; at rank 0 nothing is changed. Without output "
+                 "in place. Returns the array with the result.",
+                 input, no_output, op, keywords, algorithm);
+  definer.define("barrier", &barrier<Blocking>, &barrier<Background>,
+                 "Return once every rank has called it.");
+  definer.define("send", &send<Blocking>, &send<Background>,
+                 "Send buffer to the rank peer, which has to call recv() with as many elements. Messages to "
+                 "one peer arrive in order.",
+                 buffer, peer);
+  definer.define("recv", &recv<Blocking>, &recv<Background>,
+                 "Receive the next message of the rank peer into buffer. Returns buffer.", buffer, peer);
+}
+
+}  // namespace tutti::python

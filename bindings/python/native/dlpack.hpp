@@ -1,0 +1,56 @@
+// The part of the DLPack interface (version 1) that a consumer of arrays in main memory needs, laid out as
+// its specification says. Knows neither Python nor tutti.
+#pragma once
+
+#include <cstdint>
+
+namespace tutti::python::dlpack {
+
+inline constexpr std::int32_t kCpu = 1;
+inline constexpr std::int32_t kCudaHost = 3;  // main memory that was registered with a GPU
+
+enum class Code : std::uint8_t {
+  integer = 0,
+  unsigned_integer = 1,
+  floating = 2,
+  bfloat = 4,
+  boolean = 6,
+  float8_e4m3fn = 10,
+  float8_e5m2 = 12,
+};
+
+struct DataType {
+  Code code;
+  std::uint8_t bits;
+  std::uint16_t lanes;
+};
+
+struct Tensor {
+  void* data;
+  std::int32_t device_type;
+  std::int32_t device_index;
+  std::int32_t dimension_count;
+  DataType dtype;
+  std::int64_t* shape;
+  std::int64_t* strides;  // in elements; null: row after row
+  std::uint64_t offset_bytes;
+};
+
+struct Managed {
+  Tensor tensor;
+  void* context;
+  void (*release)(Managed* self);
+};
+
+inline constexpr std::uint64_t kReadOnly = 1;
+
+struct ManagedVersioned {
+  std::uint32_t major;
+  std::uint32_t minor;
+  void* context;
+  void (*release)(ManagedVersioned* self);
+  std::uint64_t flags;
+  Tensor tensor;
+};
+
+}  // namespace tutti::python::dlpack

@@ -1,0 +1,14 @@
+// Errors of tutti as exceptions of Python. Knows the classes of tutti/_errors.py and no call.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include "tutti/work.hpp"
+
+namespace tutti::python {
+
+// Throws the exception whose class belongs to the code, with code, peer, rank and operation as attributes.
+// `rank`: -1 where there is none. Needs the GIL.
+[[noreturn]] void raise(const Error& error, const char* operation, int rank);
+
+}  // namespace tutti::python

@@ -1,0 +1,131 @@
+// Groups and operations under way as Python holds them: with the buffers they use, and ended in good time.
+// Knows no collective.
+#pragma once
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/python/native/array.hpp"
+#include "bindings/python/native/errors.hpp"
+#include "bindings/python/native/waiting.hpp"
+#include "tutti/tutti.hpp"
+
+namespace tutti::python {
+
+struct Buffers {
+  Array input;
+  Array output;
+};
+
+// An operation with what must live as long.
+struct Pending {
+  Work work;
+  Buffers buffers;
+};
+
+// A group of Python's. Everything here needs the GIL.
+class OpenGroup {
+ public:
+  explicit OpenGroup(CommGroup group);
+  ~OpenGroup();
+  OpenGroup(const OpenGroup&) = delete;
+  OpenGroup& operator=(const OpenGroup&) = delete;
+
+  const CommGroup& group() const { return group_; }
+  int rank_or_none() const { return rank_; }  // -1 once closed
+  // Nobody waits for it any more, but its buffers are in use until it is complete.
+  void abandon(Pending pending);
+  // Gives buffers of abandoned operations back that are complete.
+  void collect() {
+    if (!abandoned_.empty()) collect_complete();
+  }
+  void close();
+  // The end of the interpreter: as close(), and no buffer's owner is spoken to.
+  static void close_all();
+
+ private:
+  void collect_complete();
+
+  CommGroup group_;
+  int rank_ = -1;
+  std::vector<Pending> abandoned_;
+};
+
+// What an _async function returns.
+class PendingWork {
+ public:
+  PendingWork(std::shared_ptr<OpenGroup> group, const char* operation, Pending pending, py::object result);
+  ~PendingWork();
+  PendingWork(const PendingWork&) = delete;
+  PendingWork& operator=(const PendingWork&) = delete;
+
+  bool test();
+  // False if the time has passed; without one, waits for the group's deadline.
+  bool wait(std::optional<double> timeout_seconds);
+  py::object result();
+  const char* operation() const { return operation_; }
+  bool is_known_complete() const { return is_complete_; }
+  static void forget_all();
+
+ private:
+  bool wait_in_slices(std::chrono::steady_clock::time_point deadline);
+  void finish();
+
+  std::shared_ptr<OpenGroup> group_;
+  const char* operation_;
+  Pending pending_;
+  py::object result_;
+  bool is_complete_ = false;
+};
+
+using SharedGroup = std::shared_ptr<OpenGroup>;
+
+// Calls `start`, which returns a Work, without the GIL, and waits for it. Throws its error.
+template <class Start>
+void run_to_end(const SharedGroup& group, Buffers buffers, const Start& start) {
+  group->collect();
+  const CommGroup handle = group->group();  // another thread may close the group meanwhile
+  Pending pending{{}, std::move(buffers)};
+  bool is_done = false;
+  {
+    WithoutGil without;
+    pending.work = start(handle);
+    is_done = without.wait(pending.work);
+  }
+  if (is_done) return;
+  group->abandon(std::move(pending));
+  throw py::error_already_set();  // what the signal handler raised
+}
+
+// The same without waiting.
+template <class Start>
+std::unique_ptr<PendingWork> start_only(const SharedGroup& group, const char* operation, Buffers buffers,
+                                        py::handle result, const Start& start) {
+  group->collect();
+  const CommGroup handle = group->group();
+  Pending pending{{}, std::move(buffers)};
+  {
+    const WithoutGil without;
+    pending.work = start(handle);
+  }
+  return std::make_unique<PendingWork>(group, operation, std::move(pending),
+                                       py::reinterpret_borrow<py::object>(result));
+}
+
+// Errors of tutti that leave `function` become exceptions of Python.
+template <class Function>
+auto guarded(const OpenGroup& group, const char* operation, const Function& function) {
+  try {
+    return function();
+  } catch (const Error& error) {
+    raise(error, operation, group.rank_or_none());
+  }
+}
+
+}  // namespace tutti::python

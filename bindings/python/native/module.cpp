@@ -1,0 +1,148 @@
+// The native module of the Python package: its classes. Knows no transport and no algorithm.
+#include <pybind11/pybind11.h>
+
+#include <array>
+#include <string>
+
+#include "bindings/python/native/arguments.hpp"
+#include "bindings/python/native/collectives.hpp"
+#include "bindings/python/native/world.hpp"
+
+namespace tutti::python {
+namespace {
+
+// A group for this rank or, where it is in none, None.
+py::object to_python(CommGroup group) {
+  if (!group.is_open()) return py::none();
+  return py::cast(std::make_shared<OpenGroup>(std::move(group)));
+}
+
+py::object split(const SharedGroup& group, std::optional<int> colour, int key) {
+  return guarded(*group, "split", [&] {
+    // What the split itself swaps is then here at once, so that only the barrier needs to see Ctrl-C.
+    run_to_end(group, {}, [](const CommGroup& g) { return g.ibarrier(); });
+    CommGroup made;
+    {
+      const WithoutGil without;
+      made = group->group().split(colour.value_or(-1), key);
+    }
+    return to_python(std::move(made));
+  });
+}
+
+Collective collective_of(const std::string& name) {
+  constexpr std::array kNames = {"allreduce",      "broadcast", "reduce", "allgather",
+                                 "reduce_scatter", "alltoall",  "gather", "scatter",
+                                 "barrier",        "scan",      "exscan"};
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (name == kNames[i]) return static_cast<Collective>(i);
+  }
+  throw py::value_error("explain_algorithm: collective: there is no '" + name + "'");
+}
+
+std::string describe(const OpenGroup& group) {
+  if (!group.group().is_open()) return "<tutti.Group, closed>";
+  return "<tutti.Group: rank " + std::to_string(group.group().rank()) + " of " +
+         std::to_string(group.group().size()) + ">";
+}
+
+void define_group(py::class_<OpenGroup, SharedGroup>& group) {
+  const auto number = [&group](const char* name, int (CommGroup::*read)() const, const char* text) {
+    group.def_property_readonly(
+        name,
+        [name, read](const OpenGroup& g) { return guarded(g, name, [&] { return (g.group().*read)(); }); },
+        text);
+  };
+  number("rank", &CommGroup::rank, "This process's rank in the group.");
+  number("size", &CommGroup::size, "The number of ranks of the group.");
+  number("local_rank", &CommGroup::local_rank, "This rank among those of its node, in rank order.");
+  number("local_size", &CommGroup::local_size, "The number of the group's ranks on this node.");
+  group.def_property_readonly(
+      "is_open", [](const OpenGroup& g) { return g.group().is_open(); }, "Has it not been closed?");
+  group.def("split", &split,
+            "The ranks with the same colour, ordered by (key, rank). Colour None: no group for this rank, "
+            "which gets None. Every rank of this group calls it.",
+            py::arg("colour"), py::arg("key") = 0);
+  group.def(
+      "split_by_node",
+      [](const SharedGroup& g) {
+        return guarded(*g, "split_by_node", [&] { return to_python(g->group().split_by_node()); });
+      },
+      "The ranks of this rank's node, in rank order. No communication.");
+  group.def(
+      "create",
+      [](const SharedGroup& g, const std::vector<int>& ranks) {
+        return guarded(*g, "create", [&] { return to_python(g->group().create(ranks)); });
+      },
+      "The listed ranks of this group, in that order; called by them alone, with equal lists.",
+      py::arg("ranks"));
+  group.def(
+      "explain_algorithm",
+      [](const SharedGroup& g, const std::string& collective, std::size_t count, const std::string& dtype,
+         py::handle op) {
+        return guarded(*g, "explain_algorithm", [&] {
+          return g->group().explain_algorithm(collective_of(collective), count, dtype_of_name(dtype),
+                                              reduction_of(op, "explain_algorithm"));
+        });
+      },
+      "The algorithm that a call would use here, and why.", py::arg("collective"), py::arg("count"),
+      py::arg("dtype") = "float32", py::arg("op") = "sum");
+  group.def(
+      "abort",
+      [](const SharedGroup& g, const std::string& why) {
+        guarded(*g, "abort", [&] {
+          const WithoutGil without;
+          g->group().abort(why);
+        });
+      },
+      "Fail the group on all ranks; every pending and later call raises this reason.", py::arg("why"));
+  group.def("close", &OpenGroup::close,
+            "Leave the group. Buffers of operations under way are free afterwards. Twice is once.");
+  group.def("__enter__", [](const SharedGroup& g) { return g; });
+  group.def("__exit__", [](const SharedGroup& g, const py::args&) { g->close(); });
+  group.def("__repr__", &describe);
+}
+
+void define_work(py::module_& module) {
+  py::class_<PendingWork> work(module, "Work", "An operation under way. Dropping it does not cancel it.");
+  work.def("test", &PendingWork::test,
+           "Move things on; True once complete, also by failure, which wait() and result() then raise.");
+  work.def("wait", &PendingWork::wait,
+           "Wait until complete and return True, or False after timeout seconds: the operation then goes on. "
+           "Without a timeout the group's deadline counts. Raises its error.",
+           py::arg("timeout") = py::none());
+  work.def("result", &PendingWork::result, "Wait, and return what the blocking call would have returned.");
+  work.def_property_readonly("operation", &PendingWork::operation, "What was called: \"allreduce\".");
+  work.def("__await__", [](const py::object& self) {
+    return py::module_::import("tutti._awaiting").attr("complete")(self).attr("__await__")();
+  });
+  work.def("__repr__", [](const PendingWork& self) {
+    return "<tutti.Work: " + std::string(self.operation()) + (self.is_known_complete() ? ", complete>" : ">");
+  });
+}
+
+}  // namespace
+}  // namespace tutti::python
+
+PYBIND11_MODULE(_native, module) {
+  using namespace tutti::python;
+  module.doc() = "The native part of tutti; import tutti instead.";
+  py::class_<OpenGroup, SharedGroup> group(
+      module, "Group", "Ranks that communicate, in an order. Used by one thread at a time.");
+  py::class_<Premultiplied>(module, "Reduction", "An op that is more than its name.");
+  module.def(
+      "premul_sum",
+      [](const py::object& factor) {
+        if (py::isinstance<py::int_>(factor)) {
+          return Premultiplied{tutti::Reduction::premul_sum_integer(factor.cast<std::int64_t>())};
+        }
+        return Premultiplied{tutti::Reduction::premul_sum(factor.cast<double>())};
+      },
+      "An op: each rank's input times its own factor, then added. An int is for integer arrays.",
+      py::arg("factor"));
+  define_group(group);
+  define_work(module);
+  define_world(module);
+  define_collectives(module, group);
+  define_uneven_collectives(module, group);
+}

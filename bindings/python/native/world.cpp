@@ -1,0 +1,173 @@
+// init(): who the ranks are, from a launcher or from what the program has, such as a communicator of mpi4py.
+// Knows no collective.
+#include "bindings/python/native/world.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+
+namespace tutti::python {
+namespace {
+
+// Never destroyed: the interpreter may be gone by then. Emptied by finalize().
+SharedGroup& first_world() {
+  static auto* group = new SharedGroup;
+  return *group;
+}
+
+// What a program's function raised, kept while C++ passes it on as a message.
+struct Raised {
+  std::optional<py::error_already_set> error;
+
+  template <class Function>
+  auto call(const Function& function) {
+    const py::gil_scoped_acquire gil;
+    try {
+      return function();
+    } catch (py::error_already_set& raised) {
+      const std::string text = raised.what();
+      error.emplace(std::move(raised));
+      throw std::runtime_error(text);
+    }
+  }
+};
+
+// Ranks meet outside of the interpreter, where Python's own handler of Ctrl-C would only take note.
+class EndOnInterrupt {
+ public:
+  EndOnInterrupt() {
+    const py::module_ signal = py::module_::import("signal");
+    const py::module_ threading = py::module_::import("threading");
+    is_on_ = signal.attr("getsignal")(SIGINT).is(signal.attr("default_int_handler")) &&
+             threading.attr("current_thread")().is(threading.attr("main_thread")());
+    if (is_on_) before_ = PyOS_setsig(SIGINT, SIG_DFL);
+  }
+  ~EndOnInterrupt() {
+    if (is_on_) PyOS_setsig(SIGINT, before_);
+  }
+  EndOnInterrupt(const EndOnInterrupt&) = delete;
+  EndOnInterrupt& operator=(const EndOnInterrupt&) = delete;
+
+ private:
+  bool is_on_ = false;
+  PyOS_sighandler_t before_ = SIG_DFL;
+};
+
+AllgatherBytes exchange_of(const py::object& comm, Raised* raised) {
+  return [comm = comm.ptr(), raised](std::string_view mine) {
+    return raised->call([&] {
+      std::vector<std::string> all;
+      const py::object values = py::handle(comm).attr("allgather")(py::bytes(mine.data(), mine.size()));
+      for (const py::handle value : py::iter(values)) all.push_back(py::cast<std::string>(value));
+      return all;
+    });
+  };
+}
+
+PutBytes put_of(const py::object& store, Raised* raised) {
+  return [store = store.ptr(), raised](const std::string& key, const std::string& value) {
+    raised->call([&] { py::handle(store).attr("set")(key, py::bytes(value)); });
+  };
+}
+
+GetBytes get_of(const py::object& store, Raised* raised) {
+  return [store = store.ptr(), raised](const std::string& key) {
+    return raised->call([&] {
+      const py::object value = py::handle(store).attr("get")(key);
+      return py::bytes(value).cast<std::string>();
+    });
+  };
+}
+
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  if (!(seconds > 0)) throw py::value_error("init: timeout: expected seconds above 0");
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(std::min(seconds, 1e9)));
+}
+
+SharedGroup init(const py::object& comm, const py::object& store, const std::string& store_prefix,
+                 const std::string& unique_id, std::optional<int> rank, std::optional<int> size,
+                 std::optional<double> timeout) {
+  Raised raised;
+  InitOptions options;
+  options.unique_id = unique_id;
+  options.rank = rank.value_or(-1);
+  options.size = size.value_or(-1);
+  if (timeout) options.timeout = milliseconds_of(*timeout);
+  if (!comm.is_none()) {
+    options.allgather = exchange_of(comm, &raised);
+    if (!rank) options.rank = comm.attr("Get_rank")().cast<int>();
+    if (!size) options.size = comm.attr("Get_size")().cast<int>();
+  }
+  if (!store.is_none()) {
+    options.put = put_of(store, &raised);
+    options.get = get_of(store, &raised);
+    options.store_prefix = store_prefix;
+  }
+  CommGroup group;
+  try {
+    const EndOnInterrupt interrupts;
+    const WithoutGil without;
+    group = tutti::init(options);
+  } catch (const Error& error) {
+    if (raised.error) throw std::move(*raised.error);
+    raise(error, "init", options.rank);
+  }
+  auto made = std::make_shared<OpenGroup>(std::move(group));
+  SharedGroup& first = first_world();
+  if (first == nullptr || !first->group().is_open()) first = made;
+  return made;
+}
+
+void finalize() {
+  const SharedGroup last = std::exchange(first_world(), nullptr);
+  if (last != nullptr) last->close();
+}
+
+}  // namespace
+
+const SharedGroup& world() {
+  const SharedGroup& group = first_world();
+  if (group == nullptr || !group->group().is_open()) {
+    raise(Error(StatusCode::invalid_argument, -1, "there is no world yet: call tutti.init() first"), "", -1);
+  }
+  return group;
+}
+
+void define_world(py::module_& module) {
+  module.def(
+      "init", &init,
+      "Join the job and return the group of all its ranks, which is also the one that functions of "
+      "this module mean. Under a launcher (tutti run, mpiexec, mpirun, srun, torchrun) no argument is "
+      "needed. comm: an mpi4py communicator. store with rank and size: has set(key, value) and a "
+      "get(key) that waits, as torch's stores. unique_id with rank and size: of make_unique_id(), "
+      "handed to all ranks. timeout: seconds that any wait may take. A second call makes a world of its "
+      "own.",
+      py::kw_only(), py::arg("comm") = py::none(), py::arg("store") = py::none(),
+      py::arg("store_prefix") = "tutti", py::arg("unique_id") = "", py::arg("rank") = py::none(),
+      py::arg("size") = py::none(), py::arg("timeout") = py::none());
+  module.def(
+      "finalize", &finalize,
+      "Leave the world that functions of this module mean; done at exit anyway. Without one, nothing.");
+  module.def(
+      "is_initialized", [] { return first_world() != nullptr && first_world()->group().is_open(); },
+      "Is there a world that functions of this module mean?");
+  module.def(
+      "world", [] { return world(); }, "The group that functions of this module mean.");
+  module.def(
+      "make_unique_id", &make_unique_id,
+      "Text that makes a job: one process makes it and hands it to all ranks, which pass it to init().");
+  module.def(
+      "version", [] { return std::string(version()); }, "The version of the library.");
+  module.def(
+      "rank", [] { return world()->group().rank(); }, "This process's rank in the world.");
+  module.def(
+      "size", [] { return world()->group().size(); }, "The number of ranks of the world.");
+  module.def(
+      "local_rank", [] { return world()->group().local_rank(); }, "This rank among those of its node.");
+  module.def(
+      "local_size", [] { return world()->group().local_size(); }, "The number of ranks of this node.");
+  // Everybody says goodbye before the interpreter ends: a rank that just ends is taken for dead.
+  py::module_::import("atexit").attr("register")(py::cpp_function(&OpenGroup::close_all));
+}
+
+}  // namespace tutti::python
