@@ -135,13 +135,12 @@ Result<World> bootstrap(const BootstrapOptions& options) {
   control.size = launch.size;
   control.timeout = options.timeout;
   control.warn = options.warn;
-  control.root_listeners = meeting->listeners;
   control.find_root = meeting->find_root;
   control.lead_after = launch.local_size == 0   ? kLeadIfUnknown
                        : launch.local_rank != 0 ? kLeadIfNotFirst
                                                 : std::chrono::milliseconds(0);
   control.silence = std::clamp(options.timeout / 3, kLeastSilence, kMostSilence);
-  Result<std::unique_ptr<ControlChannel>> channel = ControlChannel::open(control);
+  Result<std::unique_ptr<ControlChannel>> channel = ControlChannel::open(control, std::move(meeting->doors));
   if (!channel) {
     Status status = channel.status();
     if (!meeting->closed_because.empty() && status.code() == StatusCode::timeout) {

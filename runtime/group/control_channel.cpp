@@ -21,10 +21,7 @@ constexpr std::chrono::seconds kAnswerTime{1};
 // A world of one: nobody to talk to, no thread.
 class SoloChannel final : public ControlChannel {
  public:
-  explicit SoloChannel(const ControlOptions& options) : ControlChannel(options) {
-    for (const int fd : options.root_listeners) ::close(fd);
-    finish_start({});
-  }
+  explicit SoloChannel(const ControlOptions& options) : ControlChannel(options) { finish_start({}); }
   ~SoloChannel() override { stop_thread(); }
 
  private:
@@ -40,9 +37,9 @@ class SoloChannel final : public ControlChannel {
 ControlChannel::ControlChannel(const ControlOptions& options)
     : options_(options), deadline_(Clock::now() + options.timeout) {}
 
-Result<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlOptions& options) {
+Result<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlOptions& options, Doors doors) {
   if (options.size == 1) return std::unique_ptr<ControlChannel>(std::make_unique<SoloChannel>(options));
-  std::unique_ptr<ControlChannel> channel = make_control_tree(options);
+  std::unique_ptr<ControlChannel> channel = make_control_tree(options, std::move(doors));
   if (channel->wake_ < 0)
     return Status(StatusCode::resource_exhausted, "cannot make an eventfd for the control channel");
   channel->start_thread();

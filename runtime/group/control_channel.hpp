@@ -20,8 +20,15 @@
 #include "runtime/base/network.hpp"
 #include "runtime/group/control_frame.hpp"
 #include "runtime/group/exchange.hpp"
+#include "runtime/group/link.hpp"
 
 namespace tutti {
+
+// Where ranks of other nodes can connect to us.
+struct Doors {
+  std::vector<Link> sockets;             // listening, TCP
+  std::vector<SocketAddress> addresses;  // what to tell the others
+};
 
 struct ControlOptions {
   std::string root_name;  // of the abstract unix socket of rank 0, in its network namespace
@@ -35,9 +42,8 @@ struct ControlOptions {
   std::function<void(const std::string&)> warn;  // called by the control thread: a process was refused
 
   // Jobs on several nodes.
-  std::vector<int> root_listeners;  // rank 0: listening TCP sockets, taken over
-  // The others: where rank 0 may listen; null: one node. Called by the control thread, and again after an
-  // error.
+  // Where rank 0 may listen; null for rank 0 and in a job of one node. Called by the control thread, and
+  // again after an error.
   std::function<Result<std::vector<SocketAddress>>()> find_root;
   std::string node_name;                     // of the abstract unix socket of who leads this node
   std::chrono::milliseconds lead_after{0};   // wait this long for somebody else to do so
@@ -60,7 +66,8 @@ class ControlChannel : public Exchange {
  public:
   // Blocks until all ranks have joined. Errors: timeout naming who did not arrive; refused (secret, rank,
   // size, build; on the refused process only, the job goes on); peer_failed.
-  static Result<std::unique_ptr<ControlChannel>> open(const ControlOptions& options);
+  // `doors`: rank 0's, in a job that may span nodes.
+  static Result<std::unique_ptr<ControlChannel>> open(const ControlOptions& options, Doors doors = {});
   // Says goodbye: for the others this rank has left and is not dead.
   ~ControlChannel() override = default;
   ControlChannel(const ControlChannel&) = delete;
@@ -125,7 +132,7 @@ class ControlChannel : public Exchange {
   std::vector<FailurePayload> failures_;  // guarded by listener_mutex_
 };
 
-std::unique_ptr<ControlChannel> make_control_tree(const ControlOptions& options);
+std::unique_ptr<ControlChannel> make_control_tree(const ControlOptions& options, Doors doors);
 
 // "pid 123 on node1".
 std::string describe_process(const MemberClaim& claim);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/group/control_channel.hpp"
@@ -48,7 +49,7 @@ class ControlGuests {
   ControlGuests(const ControlOptions& options, const MemberClaim& own_claim, Owner& owner)
       : options_(options), own_claim_(own_claim), owner_(owner) {}
 
-  void listen(int fd, bool is_remote) { doors_.push_back({Link(fd), is_remote}); }
+  void listen(Link listener, bool is_remote) { doors_.push_back({std::move(listener), is_remote}); }
   bool is_listening() const { return !doors_.empty(); }
   void stop_listening() { doors_.clear(); }
 

@@ -22,10 +22,11 @@ constexpr std::chrono::milliseconds kTick{100};  // while something has a time l
 
 }  // namespace
 
-ControlTree::ControlTree(const ControlOptions& options)
+ControlTree::ControlTree(const ControlOptions& options, Doors doors)
     : ControlChannel(options),
       claim_{options.rank, options.size, ::getpid(), options.host, options.build_id},
       guests_(options_, claim_, *this),
+      doors_(std::move(doors)),
       below_(static_cast<std::size_t>(options.size), nullptr) {
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_ >= 0) close_on_fork(wake_);
@@ -67,7 +68,7 @@ bool ControlTree::begin() {
       pollfd wake{wake_, POLLIN, 0};
       ::poll(&wake, 1, static_cast<int>(kTick.count()));
     }
-    for (const int fd : options_.root_listeners) guests_.listen(fd, true);
+    for (Link& socket : doors_.sockets) guests_.listen(std::move(socket), true);
     return true;
   }
   uplink_->add_name(options_.root_name);
@@ -82,7 +83,7 @@ bool ControlTree::begin() {
 Status ControlTree::listen(const std::string& name) {
   const Result<int> fd = listen_at(name);
   if (!fd) return fd.status();
-  guests_.listen(*fd, false);
+  guests_.listen(Link(*fd), false);
   return {};
 }
 
@@ -211,8 +212,8 @@ void ControlTree::say_goodbye() {
   link.close();
 }
 
-std::unique_ptr<ControlChannel> make_control_tree(const ControlOptions& options) {
-  return std::make_unique<ControlTree>(options);
+std::unique_ptr<ControlChannel> make_control_tree(const ControlOptions& options, Doors doors) {
+  return std::make_unique<ControlTree>(options, std::move(doors));
 }
 
 }  // namespace tutti

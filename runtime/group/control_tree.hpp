@@ -19,7 +19,7 @@ namespace tutti {
 
 class ControlTree final : public ControlChannel, private ControlGuests::Owner, private ControlRouter {
  public:
-  explicit ControlTree(const ControlOptions& options);
+  ControlTree(const ControlOptions& options, Doors doors);
   ~ControlTree() override { stop_thread(); }
   std::string remote_address() override {
     const std::lock_guard lock(remote_mutex_);
@@ -72,6 +72,7 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   std::optional<ControlRoot> root_;      // rank 0
   std::optional<ControlUplink> uplink_;  // all others
   ControlGuests guests_;
+  Doors doors_;                // until they are in use
   std::vector<Guest*> below_;  // by rank: the guest that leads there
   std::map<std::uint64_t, Batch> batches_;
   std::vector<MemberClaim> unannounced_;  // joined here before we had joined ourselves

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sodium.h>
-#include <unistd.h>
 
 #include <array>
 #include <charconv>
@@ -48,11 +47,6 @@ std::string node_of(const Environment& environment, int launcher_node) {
 
 // -- rank 0 -------------------------------------------------------------------------------------------------
 
-struct Listening {
-  std::vector<int> sockets;
-  std::vector<SocketAddress> addresses;  // what to tell the others
-};
-
 SocketAddress wildcard(int family) {
   SocketAddress any;
   any.storage.ss_family = static_cast<sa_family_t>(family);
@@ -70,40 +64,36 @@ Result<std::uint16_t> port_of(int fd) {
 
 // Without a setting at every address of the machine, whichever way the others come; with one, only at those
 // that it names.
-Result<Listening> listen_at_port(const std::vector<Interface>& interfaces, bool is_everywhere,
-                                 std::uint16_t port) {
-  Listening listening;
-  std::vector<SocketAddress> doors;
+Result<Doors> listen_at_port(const std::vector<Interface>& interfaces, bool is_everywhere,
+                             std::uint16_t port) {
+  Doors doors;
+  std::vector<SocketAddress> places;
   if (is_everywhere) {
-    doors = {wildcard(AF_INET6)};
+    places = {wildcard(AF_INET6)};
   } else {
-    for (const Interface& interface : interfaces) doors.push_back(interface.address);
+    for (const Interface& interface : interfaces) places.push_back(interface.address);
   }
-  for (std::size_t i = 0; i < doors.size(); ++i) {
-    Result<int> fd = listen_at(doors[i].with_port(port));
+  for (const SocketAddress& place : places) {
+    Result<int> fd = listen_at(place.with_port(port));
     if (!fd && is_everywhere && fd.status().code() != StatusCode::resource_exhausted)
       fd = listen_at(wildcard(AF_INET).with_port(port));  // a kernel without IPv6
-    if (!fd) {
-      for (const int open : listening.sockets) ::close(open);
-      return fd.status();
-    }
-    listening.sockets.push_back(*fd);
+    if (!fd) return fd.status();
+    doors.sockets.emplace_back(*fd);
     const Result<std::uint16_t> bound = port_of(*fd);
     if (!bound) return bound.status();
     port = *bound;  // the same at all addresses
   }
-  for (const Interface& interface : interfaces)
-    listening.addresses.push_back(interface.address.with_port(port));
-  return listening;
+  for (const Interface& interface : interfaces) doors.addresses.push_back(interface.address.with_port(port));
+  return doors;
 }
 
-Result<Listening> listen_at_any(const std::vector<Interface>& interfaces, bool is_everywhere,
-                                const std::vector<std::uint16_t>& ports) {
+Result<Doors> listen_at_any(const std::vector<Interface>& interfaces, bool is_everywhere,
+                            const std::vector<std::uint16_t>& ports) {
   Status last;
   for (const std::uint16_t port : ports) {
-    Result<Listening> listening = listen_at_port(interfaces, is_everywhere, port);
-    if (listening) return listening;
-    last = listening.status();
+    Result<Doors> doors = listen_at_port(interfaces, is_everywhere, port);
+    if (doors) return doors;
+    last = doors.status();
   }
   return last.with_context("rank 0 cannot listen for ranks of other nodes");
 }
@@ -202,34 +192,27 @@ Status meet_by_exchange(Exchange& exchange, const Environment& environment, Cloc
   if (!network) return network.status();
   meeting.node = node_of(environment, -1);
   std::string unique_id;
-  Listening listening;
+  Doors doors;
   if (exchange.rank() == 0) {
     Result<std::string> made = new_unique_id();
     if (!made) return made.status();
     unique_id = *std::move(made);
-    Result<Listening> opened = listen_at_any(network->interfaces, network->is_everywhere, {0});
+    Result<Doors> opened = listen_at_any(network->interfaces, network->is_everywhere, {0});
     if (!opened) return opened.status();
-    listening = *std::move(opened);
+    doors = *std::move(opened);
   }
-  const auto stop_listening = [&listening] {
-    for (const int fd : listening.sockets) ::close(fd);
-  };
   ByteWriter card;
   card.put_text(meeting.node);
   card.put_text(unique_id);
-  card.put_text(join_addresses(listening.addresses));
+  card.put_text(join_addresses(doors.addresses));
   const Result<std::vector<std::string>> cards = exchange.allgather(card.take(), deadline);
-  if (!cards) {
-    stop_listening();
-    return cards.status();
-  }
+  if (!cards) return cards.status();
   std::string first_node, first_id, first_addresses;
   bool is_one_node = true;
   for (int rank = 0; rank < exchange.size(); ++rank) {
     ByteReader reader((*cards)[static_cast<std::size_t>(rank)]);
     std::string node, id, addresses;
     if (!reader.get_text(node) || !reader.get_text(id) || !reader.get_text(addresses)) {
-      stop_listening();
       return invalid_argument(
           fmt::format("the program's exchange: the bytes of rank {} did not arrive unchanged", rank));
     }
@@ -241,18 +224,12 @@ Status meet_by_exchange(Exchange& exchange, const Environment& environment, Cloc
     is_one_node = is_one_node && node == first_node;
   }
   Result<LaunchInfo> launch = launch_from_unique_id(first_id, exchange.rank(), exchange.size());
-  if (!launch) {
-    stop_listening();
-    return launch.status();
-  }
+  if (!launch) return launch.status();
   meeting.launch = *std::move(launch);
   meeting.launch.launcher = "exchange";
   meeting.job = fmt::format("{}/0", meeting.launch.job);
-  if (is_one_node) {
-    stop_listening();
-    return {};
-  }
-  meeting.listeners = std::move(listening.sockets);
+  if (is_one_node) return {};
+  meeting.doors = std::move(doors);
   meeting.find_root = [first_addresses] { return split_addresses(first_addresses); };
   return {};
 }
@@ -262,16 +239,16 @@ Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting
   LaunchInfo& launch = meeting.launch;
   const std::string key = fmt::format("tutti/{}/root", meeting.job);
   if (launch.rank == 0) {
-    Result<Listening> listening = listen_at_any(network.interfaces, network.is_everywhere, {0});
-    if (!listening) return listening.status();
-    meeting.listeners = listening->sockets;
+    Result<Doors> doors = listen_at_any(network.interfaces, network.is_everywhere, {0});
+    if (!doors) return doors.status();
+    meeting.doors = *std::move(doors);
     if (launch.secret.empty()) {
       const Result<std::string> fresh = new_unique_id();
       if (!fresh) return fresh.status();
       launch.secret = hash_text(*fresh) + hash_text(*fresh + "2");
     }
     Status told =
-        launch.store->put(key, fmt::format("{}|{}", launch.secret, join_addresses(listening->addresses)));
+        launch.store->put(key, fmt::format("{}|{}", launch.secret, join_addresses(meeting.doors.addresses)));
     if (told) told = launch.store->commit(deadline);
     return told;
   }
@@ -291,9 +268,9 @@ Status meet_by_address(const Network& network, Meeting& meeting) {
   const HostSetting setting = parse_host_setting(meeting.launch.host);
   const std::vector<std::uint16_t> ports = ports_of(setting, meeting);
   if (meeting.launch.rank == 0) {
-    Result<Listening> listening = listen_at_any(network.interfaces, network.is_everywhere, ports);
-    if (!listening) return listening.status();
-    meeting.listeners = std::move(listening->sockets);
+    Result<Doors> doors = listen_at_any(network.interfaces, network.is_everywhere, ports);
+    if (!doors) return doors.status();
+    meeting.doors = *std::move(doors);
   } else {
     meeting.find_root = [setting, ports] { return find_hosts(setting, ports); };
   }

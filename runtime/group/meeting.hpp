@@ -16,8 +16,7 @@ struct Meeting {
   LaunchInfo launch;
   std::string job;   // launch.job and the number of this world among those of the job
   std::string node;  // node_identity() and the launcher's own number of the node
-  // Rank 0: listening TCP sockets; owned by whoever takes the meeting.
-  std::vector<int> listeners;
+  Doors doors;       // rank 0's, if it may have ranks on other nodes
   // The others: where rank 0 may listen. Null for a job of one node. May ask name servers; an error may
   // pass.
   std::function<Result<std::vector<SocketAddress>>()> find_root;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <future>
 #include <set>
 #include <thread>
@@ -374,4 +375,19 @@ TEST_CASE("an exchange of the program that throws or lies is an error with its t
   const auto liar = make_function_exchange(
       0, 2, [](std::string_view mine) { return std::vector<std::string>{std::string(mine)}; });
   CHECK_THAT(liar->barrier(Clock::now()).message(), Contains("returned 1 values for 2 ranks"));
+}
+
+TEST_CASE("a start that fails after rank 0 has opened its doors leaves no descriptor open") {
+  const auto thrower = make_function_exchange(0, 2, [](std::string_view) -> std::vector<std::string> {
+    throw std::runtime_error("the store is closed");
+  });
+  const auto count_descriptors = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  const auto before = count_descriptors();
+  BootstrapOptions options;
+  options.exchange = thrower.get();
+  CHECK_THAT(bootstrap(options).status().message(), Contains("the store is closed"));
+  CHECK(count_descriptors() == before);
 }

@@ -63,9 +63,7 @@ struct Job {
     options.rank = rank;
     options.size = static_cast<int>(node_of.size());
     options.timeout = timeout;
-    if (rank == 0) {
-      options.root_listeners = {door.fd};
-    } else {
+    if (rank != 0) {
       options.find_root = [this]() -> Result<std::vector<SocketAddress>> {
         std::vector<SocketAddress> places = wrong_places;
         places.push_back(door.address);
@@ -75,13 +73,18 @@ struct Job {
     }
     return options;
   }
+
+  Result<Channel> open(int rank) const {
+    Doors doors;
+    if (rank == 0) doors.sockets.emplace_back(door.fd);
+    return ControlChannel::open(options(rank), std::move(doors));
+  }
 };
 
 std::vector<Result<Channel>> open_some(const Job& job, const std::vector<int>& ranks) {
   std::vector<std::future<Result<Channel>>> futures;
   for (const int rank : ranks) {
-    futures.push_back(
-        std::async(std::launch::async, [&job, rank] { return ControlChannel::open(job.options(rank)); }));
+    futures.push_back(std::async(std::launch::async, [&job, rank] { return job.open(rank); }));
   }
   std::vector<Result<Channel>> channels;
   for (auto& future : futures) channels.push_back(future.get());
@@ -236,7 +239,7 @@ TEST_CASE("a place where another job or a stranger listens is passed over") {
 TEST_CASE("another node with another secret, size or build is refused, and the job goes on") {
   Job job;
   job.node_of = {0, 1, 2};
-  auto first = std::async(std::launch::async, [&] { return ControlChannel::open(job.options(0)); });
+  auto first = std::async(std::launch::async, [&] { return job.open(0); });
   const auto reason = [&](auto change) {
     ControlOptions options = job.options(2);
     change(options);
@@ -258,7 +261,7 @@ TEST_CASE("another node with another secret, size or build is refused, and the j
 TEST_CASE("a double on another node is refused by the rank 0 that knows both") {
   Job job;
   job.node_of = {0, 1, 1, 2};
-  auto first = std::async(std::launch::async, [&] { return ControlChannel::open(job.options(0)); });
+  auto first = std::async(std::launch::async, [&] { return job.open(0); });
   auto second = std::async(std::launch::async, [&] { return ControlChannel::open(job.options(1)); });
   ControlOptions wrong = job.options(1);
   wrong.root_name += "/elsewhere";
