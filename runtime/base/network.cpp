@@ -172,6 +172,24 @@ Result<SocketAddress> parse_socket_address(std::string_view text) {
   return invalid_argument(fmt::format("'{}' is not an address with a port", text));
 }
 
+std::string join_addresses(const std::vector<SocketAddress>& addresses) {
+  std::string text;
+  for (const SocketAddress& address : addresses) text += (text.empty() ? "" : " ") + address.to_text();
+  return text;
+}
+
+Result<std::vector<SocketAddress>> split_addresses(std::string_view text) {
+  std::vector<SocketAddress> addresses;
+  while (!text.empty()) {
+    const std::size_t space = text.find(' ');
+    const Result<SocketAddress> address = parse_socket_address(text.substr(0, space));
+    if (!address) return address.status();
+    addresses.push_back(*address);
+    text = space == std::string_view::npos ? std::string_view() : text.substr(space + 1);
+  }
+  return addresses;
+}
+
 Result<std::vector<SocketAddress>> resolve_host(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;

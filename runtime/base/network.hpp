@@ -32,6 +32,10 @@ struct SocketAddress {
 // Inverse of to_text(). Errors: invalid_argument.
 Result<SocketAddress> parse_socket_address(std::string_view text);
 
+// Several addresses as one line of text, and back. Errors: invalid_argument.
+std::string join_addresses(const std::vector<SocketAddress>& addresses);
+Result<std::vector<SocketAddress>> split_addresses(std::string_view text);
+
 // All addresses of a host name (or of an address), with port 0. May ask name servers. Errors:
 // invalid_argument with the resolver's reason.
 Result<std::vector<SocketAddress>> resolve_host(const std::string& host);

@@ -136,6 +136,7 @@ Result<World> bootstrap(const BootstrapOptions& options) {
   control.timeout = options.timeout;
   control.warn = options.warn;
   control.find_root = meeting->find_root;
+  control.open_doors = meeting->open_doors;
   control.lead_after = launch.local_size == 0   ? kLeadIfUnknown
                        : launch.local_rank != 0 ? kLeadIfNotFirst
                                                 : std::chrono::milliseconds(0);

@@ -48,6 +48,10 @@ struct ControlOptions {
   std::string node_name;                     // of the abstract unix socket of who leads this node
   std::chrono::milliseconds lead_after{0};   // wait this long for somebody else to do so
   std::chrono::milliseconds silence{30000};  // of another host, after which it counts as dead
+  int degree = 32;                           // of the tree of nodes
+  // Opens a door of a rank that is not rank 0, for it may have to connect other nodes to it. Called by the
+  // control thread; null: it cannot.
+  std::function<Result<Doors>()> open_doors;
 };
 
 // Called by the control thread, one call at a time. Must not block and must not call set_listener.

@@ -20,17 +20,27 @@ bool get_code(ByteReader& reader, StatusCode& code) {
   return true;
 }
 
+void put_flag(ByteWriter& writer, bool flag) { writer.put(static_cast<std::uint8_t>(flag ? 1 : 0)); }
+
+bool get_flag(ByteReader& reader, bool& flag) {
+  std::uint8_t value = 0;
+  if (!reader.get(value) || value > 1) return false;
+  flag = value == 1;
+  return true;
+}
+
 void put_claim(ByteWriter& writer, const MemberClaim& claim) {
   writer.put(claim.rank);
   writer.put(claim.size);
   writer.put(claim.pid);
   writer.put_text(claim.host);
   writer.put_text(claim.build_id);
+  put_flag(writer, claim.is_moving);
 }
 
 bool get_claim(ByteReader& reader, MemberClaim& claim) {
   return reader.get(claim.rank) && reader.get(claim.size) && reader.get(claim.pid) &&
-         reader.get_text(claim.host) && reader.get_text(claim.build_id);
+         reader.get_text(claim.host) && reader.get_text(claim.build_id) && get_flag(reader, claim.is_moving);
 }
 
 }  // namespace
@@ -140,17 +150,50 @@ bool decode(std::string_view bytes, ArrivedPayload& payload) {
 std::string encode(const GonePayload& payload) {
   ByteWriter writer;
   writer.put(payload.rank);
-  writer.put(static_cast<std::uint8_t>(payload.is_dead ? 1 : 0));
+  put_flag(writer, payload.is_dead);
+  put_flag(writer, payload.may_return);
   writer.put_text(payload.text);
   return writer.take();
 }
 
 bool decode(std::string_view bytes, GonePayload& payload) {
   ByteReader reader(bytes);
-  std::uint8_t is_dead = 0;
-  if (!reader.get(payload.rank) || !reader.get(is_dead) || is_dead > 1) return false;
-  payload.is_dead = is_dead == 1;
-  return reader.get_text(payload.text) && reader.is_at_end();
+  return reader.get(payload.rank) && get_flag(reader, payload.is_dead) &&
+         get_flag(reader, payload.may_return) && reader.get_text(payload.text) && reader.is_at_end();
+}
+
+std::string encode(const RanksPayload& payload) {
+  ByteWriter writer;
+  for (const std::int32_t rank : payload.ranks) writer.put(rank);
+  return writer.take();
+}
+
+bool decode(std::string_view bytes, RanksPayload& payload) {
+  ByteReader reader(bytes);
+  payload.ranks.clear();
+  while (!reader.is_at_end()) {
+    if (!reader.get(payload.ranks.emplace_back())) return false;
+  }
+  return true;
+}
+
+std::string encode(const PathPayload& payload) {
+  ByteWriter writer;
+  for (const PathStep& step : payload.steps) {
+    writer.put(step.rank);
+    writer.put_text(step.addresses);
+  }
+  return writer.take();
+}
+
+bool decode(std::string_view bytes, PathPayload& payload) {
+  ByteReader reader(bytes);
+  payload.steps.clear();
+  while (!reader.is_at_end()) {
+    PathStep& step = payload.steps.emplace_back();
+    if (!reader.get(step.rank) || !reader.get_text(step.addresses)) return false;
+  }
+  return true;
 }
 
 std::string encode(const StatusPayload& payload) {

@@ -32,8 +32,14 @@ enum class FrameType : std::uint8_t {
   missing,        // down, to `target`: GatherPayload with the names of the missing as one value
   failure,        // up: please stamp; down, to all: stamped: FailurePayload
   message,        // to `target`: bytes of the layer above
+  open_door,      // down, to who leads a node: others will connect to it
+  door,           // up: PathPayload of one step: where the sender listens now; no address: it cannot
+  attach,         // down, to who leads a node: PathPayload of one step: who it shall be connected to
+  moving,         // up: the sender has found another way to rank 0, and nothing follows on this one
+  attached,       // up: RanksPayload: these are reached by the connection on which this comes
+  path,           // down: PathPayload: the sender, and its way to rank 0
 };
-inline constexpr FrameType kLastFrameType = FrameType::message;
+inline constexpr FrameType kLastFrameType = FrameType::path;
 
 struct Frame {
   FrameType type = FrameType::hello;
@@ -67,7 +73,7 @@ class FrameParser {
 using Nonce = std::array<unsigned char, 32>;
 using Proof = std::array<unsigned char, 32>;
 
-inline constexpr std::uint32_t kControlProtocolVersion = 2;
+inline constexpr std::uint32_t kControlProtocolVersion = 3;
 
 struct HelloPayload {
   std::uint32_t version = kControlProtocolVersion;
@@ -81,6 +87,7 @@ struct MemberClaim {
   std::int32_t pid = 0;
   std::string host;  // for people
   std::string build_id;
+  bool is_moving = false;  // belongs to the job already, and comes by another way
 };
 struct ChallengePayload {
   Nonce nonce{};
@@ -96,8 +103,21 @@ struct ArrivedPayload {
 };
 struct GonePayload {
   std::int32_t rank = 0;
-  bool is_dead = false;  // otherwise it has left in peace
+  bool is_dead = false;     // otherwise it has left in peace
+  bool may_return = false;  // only its way to rank 0 is known to be gone: it may find another
   std::string text;
+};
+struct RanksPayload {
+  std::vector<std::int32_t> ranks;
+};
+// Where a rank listens for others of the job; texts of join_addresses().
+struct PathStep {
+  std::int32_t rank = 0;
+  std::string addresses;
+  bool operator==(const PathStep&) const = default;
+};
+struct PathPayload {
+  std::vector<PathStep> steps;  // from below towards rank 0
 };
 struct StatusPayload {
   StatusCode code = StatusCode::ok;
@@ -124,6 +144,8 @@ std::string encode(const ChallengePayload& payload);
 std::string encode(const ProofPayload& payload);
 std::string encode(const ArrivedPayload& payload);
 std::string encode(const GonePayload& payload);
+std::string encode(const RanksPayload& payload);
+std::string encode(const PathPayload& payload);
 std::string encode(const StatusPayload& payload);
 std::string encode(const GatherPayload& payload);
 std::string encode(const EntriesPayload& payload);
@@ -135,6 +157,8 @@ bool decode(std::string_view bytes, ChallengePayload& payload);
 bool decode(std::string_view bytes, ProofPayload& payload);
 bool decode(std::string_view bytes, ArrivedPayload& payload);
 bool decode(std::string_view bytes, GonePayload& payload);
+bool decode(std::string_view bytes, RanksPayload& payload);
+bool decode(std::string_view bytes, PathPayload& payload);
 bool decode(std::string_view bytes, StatusPayload& payload);
 bool decode(std::string_view bytes, GatherPayload& payload);
 bool decode(std::string_view bytes, EntriesPayload& payload);

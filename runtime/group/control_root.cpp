@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/group/control_channel.hpp"
@@ -24,6 +25,9 @@ Status ControlRoot::check(const MemberClaim& claim) const {
     return refused(fmt::format("rank {} is not one of the job's {} ranks (RANK)", claim.rank, size()));
   }
   const Place& place = places_[static_cast<std::size_t>(claim.rank)];
+  if (claim.is_moving && place.presence == Presence::present) return {};
+  if (claim.is_moving)
+    return refused(fmt::format("the job goes on without rank {}, which was lost before", claim.rank));
   if (place.presence != Presence::absent) {
     return refused(fmt::format(
         "rank {} of this job has joined already ({}); every process needs a rank of its own (RANK)",
@@ -50,9 +54,9 @@ std::vector<int> ControlRoot::absent_ranks() const {
 }
 
 void ControlRoot::on_gone(int rank, bool is_dead, const std::string& text) {
-  if (rank < 0 || rank >= size()) return;
+  if (!is_present(rank)) return;
   Place& place = places_[static_cast<std::size_t>(rank)];
-  if (place.presence != Presence::present) return;
+  on_attached(rank);  // it is no longer between two ways
   --present_count_;
   if (!was_complete_) {  // it gave up waiting or crashed; another process may take its place until the
                          // deadline
@@ -69,6 +73,39 @@ void ControlRoot::on_gone(int rank, bool is_dead, const std::string& text) {
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, gather] : gathers_) numbers.push_back(number);
   for (const std::uint64_t number : numbers) settle(number, gathers_[number]);
+}
+
+void ControlRoot::on_adrift(int rank, bool is_dead, const std::string& text, Clock::time_point until) {
+  if (!is_present(rank)) return;
+  if (const auto found = reported_.find(rank); found != reported_.end())
+    return on_gone(rank, true, std::string(found->second));
+  adrift_[rank] = {until, is_dead, text};
+}
+
+void ControlRoot::on_attached(int rank) {
+  adrift_.erase(rank);
+  reported_.erase(rank);
+}
+
+void ControlRoot::on_reported(const GonePayload& gone) {
+  if (!gone.is_dead || !was_complete_ || !is_present(gone.rank)) return;
+  if (adrift_.count(gone.rank) > 0) return on_gone(gone.rank, true, gone.text);
+  reported_[gone.rank] = gone.text;
+}
+
+void ControlRoot::drop_overdue(Clock::time_point now) {
+  const std::map<int, Adrift> adrift = adrift_;
+  for (const auto& [rank, how] : adrift) {
+    if (how.until > now) continue;
+    adrift_.erase(rank);
+    on_gone(rank, how.is_dead, how.text);
+  }
+}
+
+Clock::time_point ControlRoot::next_overdue() const {
+  Clock::time_point next = Clock::time_point::max();
+  for (const auto& [rank, how] : adrift_) next = std::min(next, how.until);
+  return next;
 }
 
 void ControlRoot::on_gather(const EntriesPayload& payload) {

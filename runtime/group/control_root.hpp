@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/work.hpp"
 #include "runtime/group/control_frame.hpp"
 
 namespace tutti {
@@ -37,6 +38,13 @@ class ControlRoot {
   // Before all have arrived the place becomes free again, and who is not dead has given up waiting;
   // afterwards the death is told to all, as `text` says.
   void on_gone(int rank, bool is_dead, const std::string& text);
+  // The way to a rank is gone. If it finds no other until then, it is gone, too.
+  void on_adrift(int rank, bool is_dead, const std::string& text, Clock::time_point until);
+  void on_attached(int rank);
+  // Who was connected to a rank says that it is dead, which holds as soon as nobody else leads to it.
+  void on_reported(const GonePayload& gone);
+  void drop_overdue(Clock::time_point now);
+  Clock::time_point next_overdue() const;
   void on_gather(const EntriesPayload& payload);
   void on_who(int source, std::uint64_t number);
   void on_failure_request(FailurePayload failure);
@@ -49,6 +57,11 @@ class ControlRoot {
     std::string who;    // "pid 12 on node1"
     std::string cause;  // of death
   };
+  struct Adrift {
+    Clock::time_point until;
+    bool is_dead = false;
+    std::string text;
+  };
   struct Gather {
     std::vector<std::optional<std::string>> values;
     std::size_t arrived = 0;
@@ -57,12 +70,18 @@ class ControlRoot {
 
   void settle(std::uint64_t number, Gather& gather);
   std::vector<int> ranks_not_in(const Gather& gather) const;
+  bool is_present(int rank) const {
+    return rank >= 0 && rank < size() &&
+           places_[static_cast<std::size_t>(rank)].presence == Presence::present;
+  }
   int size() const { return static_cast<int>(places_.size()); }
 
   ControlRouter& router_;
   std::vector<Place> places_;
   std::size_t present_count_ = 0;
   bool was_complete_ = false;
+  std::map<int, Adrift> adrift_;  // by rank
+  std::map<int, std::string> reported_;
   std::map<std::uint64_t, Gather> gathers_;
   std::map<std::uint64_t, FailurePayload> stamped_;  // by group
 };

@@ -8,7 +8,9 @@
 namespace tutti {
 namespace {
 
-constexpr std::chrono::seconds kGoodbyeTime{1};  // for who has left to close its connection
+constexpr std::chrono::seconds kGoodbyeTime{1};           // for who has left to close its connection
+constexpr std::chrono::milliseconds kFarewellPause{500};  // where one leaves in peace, mostly all do
+constexpr std::size_t kMaxAsked = 4096;
 constexpr std::chrono::milliseconds kHoldTime{
     5};  // values wait this long for others of the node to travel with
 
@@ -19,6 +21,9 @@ constexpr std::chrono::milliseconds kHoldTime{
 Status ControlTree::check(const MemberClaim& claim) {
   if (root_) return root_->check(claim);
   const bool is_rank = claim.rank >= 0 && claim.rank < options_.size && claim.size == options_.size;
+  if (claim.is_moving && is_orphan())
+    return Status(StatusCode::refused, fmt::format("rank {} has lost its way to rank 0", options_.rank));
+  if (claim.is_moving && is_rank && claim.rank != options_.rank) return {};
   if (is_rank && claim.rank != options_.rank && below_[static_cast<std::size_t>(claim.rank)] == nullptr)
     return {};
   // The words are those of rank 0, which sees the same contradiction.
@@ -32,7 +37,8 @@ Status ControlTree::check(const MemberClaim& claim) {
 
 void ControlTree::on_joined(Guest& guest) {
   if (guest.is_remote) note_remote(guest.address.to_text());
-  on_arrived(guest, ArrivedPayload{{guest.claim}});
+  if (!root_) guest.link.send(make_path_frame());
+  guest.claim.is_moving ? welcome_mover(guest) : on_arrived(guest, ArrivedPayload{{guest.claim}});
 }
 
 void ControlTree::on_arrived(Guest& guest, const ArrivedPayload& payload) {
@@ -52,17 +58,39 @@ void ControlTree::on_arrived(Guest& guest, const ArrivedPayload& payload) {
     }
   }
   if (!root_ && !further.claims.empty()) {
-    if (uplink_->stage() == ControlUplink::Stage::searching) {
+    if (is_searching()) {
       unannounced_.insert(unannounced_.end(), further.claims.begin(), further.claims.end());
     } else {
       pass_up(Frame{FrameType::arrived, options_.rank, 0, encode(further)});
     }
   }
-  if (root_ && !is_ready_ && root_->is_complete()) {
-    is_ready_ = true;
-    guests_.send_to_all(Frame{FrameType::ready, 0, 0, {}});
-    finish_start({});
+  if (root_ && !plan_ && root_->is_complete()) start_tree();
+}
+
+// Who comes by another way, and whom it brings along.
+void ControlTree::on_attached(Guest& guest, const Frame& frame) {
+  RanksPayload payload;
+  if (!decode(frame.payload, payload)) return;
+  // Its first word comes by its new way and names all behind it; what is still read on its old one is older.
+  const std::int32_t sender = guest.claim.rank;
+  const bool is_first = std::count(payload.ranks.begin(), payload.ranks.end(), sender) > 0;
+  if (!is_first && below_[static_cast<std::size_t>(sender)] != &guest) return;
+  for (const std::int32_t rank : payload.ranks) {
+    if (rank < 1 || rank >= options_.size || rank == options_.rank) continue;
+    below_[static_cast<std::size_t>(rank)] = &guest;
+    if (!root_) continue;
+    root_->on_attached(rank);
+    if (plan_) plan_->on_attached(rank, guest.claim.rank == rank);
   }
+  root_ ? finish_tree() : pass_up(frame);
+}
+
+void ControlTree::on_moving(Guest& guest) {
+  if (!root_ || is_ready_ || !plan_) return;
+  std::replace(below_.begin(), below_.end(), &guest, static_cast<Guest*>(nullptr));
+  guest.link.close();
+  plan_->on_moving(guest.claim.rank);
+  finish_tree();
 }
 
 void ControlTree::on_frame(Guest& guest, Frame frame) {
@@ -82,9 +110,16 @@ void ControlTree::on_frame(Guest& guest, Frame frame) {
       if (decode(frame.payload, arrived)) on_arrived(guest, arrived);
       return;
     case FrameType::gone:
-      if (!decode(frame.payload, gone) || !leads_to(gone.rank)) return;
+      if (!decode(frame.payload, gone)) return;
+      if (!leads_to(gone.rank)) return root_ ? root_->on_reported(gone) : pass_up(std::move(frame));
       below_[static_cast<std::size_t>(gone.rank)] = nullptr;
-      return on_gone(gone.rank, gone.is_dead, gone.text);
+      return on_gone(gone);
+    case FrameType::attached:
+      return on_attached(guest, frame);
+    case FrameType::moving:
+      return on_moving(guest);
+    case FrameType::door:
+      return on_door(guest, frame);
     case FrameType::gather:
       if (!decode(frame.payload, entries)) return;
       std::erase_if(entries.entries, [&](const auto& entry) { return !leads_to(entry.first); });
@@ -106,16 +141,12 @@ void ControlTree::on_frame_from_below(Frame frame) {
       if (root_) return root_->on_gather(entries);
       return add_to_batch(std::move(entries));
     case FrameType::who:
-      if (!root_) return pass_up(std::move(frame));
-      if (decode(frame.payload, gather)) root_->on_who(frame.source, gather.number);
+      if (decode(frame.payload, gather)) on_who(frame, gather.number);
       return;
     case FrameType::failure:
       if (!decode(frame.payload, failure)) return;
       if (root_) return root_->on_failure_request(std::move(failure));
-      // Without rank 0 nobody can stamp: the cause holds on this node, and the others find out by their
-      // deadlines.
-      if (is_orphan()) return send_to_all(frame);
-      return pass_up(std::move(frame));
+      return ask_for_stamp(std::move(frame), failure.group);
     case FrameType::message:
       if (frame.target < 0 || frame.target >= options_.size) return;
       if (root_ || frame.target == options_.rank || below_[static_cast<std::size_t>(frame.target)] != nullptr)
@@ -130,36 +161,69 @@ void ControlTree::on_lost(Guest& guest, const Status& why) {
   lose_below(guest, true, describe_loss(guest.claim, why, guest.is_remote));
 }
 
-// The rank at the other end first: it is the cause, and the ranks behind it are what follows from it.
+void ControlTree::on_who(const Frame& frame, std::uint64_t number) {
+  if (!root_) return pass_up(frame);
+  if (number != 0 || !root_->is_complete()) return root_->on_who(frame.source, number);
+  if (is_ready_) return;  // the answer is on its way
+  send_to(frame.source, Frame{FrameType::missing, 0, frame.source,
+                              encode(GatherPayload{0, {name_ranks(late_ranks(), options_.size)}})});
+}
+
+void ControlTree::ask_for_stamp(Frame frame, std::uint64_t group) {
+  if (!is_news(frame)) return;
+  // Without rank 0 nobody can stamp: the cause holds below us, and the others find out by their deadlines.
+  if (is_orphan()) return send_to_all(frame);
+  pass_up(frame);
+  if (asked_.size() < kMaxAsked)
+    asked_.emplace(group, std::move(frame));  // a parent may take it to its grave
+}
+
+// The rank at the other end first: it is the cause, and what follows for the ranks behind it is to be seen.
 void ControlTree::lose_below(Guest& guest, bool is_dead, const std::string& text) {
   std::vector<int> ranks;
+  const bool is_routed = below_[static_cast<std::size_t>(guest.claim.rank)] == &guest;
   for (std::size_t rank = 0; rank < below_.size(); ++rank) {
     if (below_[rank] != &guest) continue;
     below_[rank] = nullptr;
     if (static_cast<int>(rank) != guest.claim.rank) ranks.push_back(static_cast<int>(rank));
   }
   std::erase_if(unannounced_, [&](const MemberClaim& claim) { return claim.rank == guest.claim.rank; });
-  on_gone(guest.claim.rank, is_dead, text);
+  // Unless it has come by another way meanwhile, or was never let in.
+  if (is_routed) on_gone({guest.claim.rank, is_dead, false, text});
   for (const int rank : ranks) {
-    on_gone(rank, is_dead, fmt::format("rank {} cannot be reached: it is on the node of {}", rank, text));
+    on_gone(
+        {rank, is_dead, true,
+         is_dead ? fmt::format("rank {} cannot be reached: the way to it led through {}", rank, text) : ""});
   }
 }
 
-void ControlTree::on_gone(int rank, bool is_dead, const std::string& text) {
-  if (root_) return root_->on_gone(rank, is_dead, text);
-  if (!is_orphan()) {
-    if (uplink_->stage() == ControlUplink::Stage::searching) return;
-    return pass_up(Frame{FrameType::gone, options_.rank, 0, encode(GonePayload{rank, is_dead, text})});
-  }
-  if (is_dead) {
-    send_to_all(Frame{FrameType::failure, 0, 0,
-                      encode(FailurePayload{0, rank, rank, StatusCode::peer_failed, text})});
+void ControlTree::on_gone(const GonePayload& gone) {
+  if (is_searching()) {
+    if (is_ready_) held_gone_.push_back(gone);
+  } else if (!root_ && !is_orphan()) {
+    pass_up(Frame{FrameType::gone, options_.rank, 0, encode(gone)});
+  } else if (!root_) {
+    if (gone.is_dead && !gone.may_return) {
+      send_to_all(Frame{FrameType::failure, 0, 0,
+                        encode(FailurePayload{0, gone.rank, gone.rank, StatusCode::peer_failed, gone.text})});
+    }
+  } else if (plan_ && !is_ready_) {  // all had arrived, so nobody else will take its place
+    end_start(Status(StatusCode::peer_failed,
+                     gone.is_dead ? gone.text : fmt::format("rank {} has given up waiting", gone.rank),
+                     gone.rank));
+  } else if (gone.may_return && is_ready_) {
+    root_->on_adrift(gone.rank, gone.is_dead, gone.text, Clock::now() + 2 * options_.silence);
+  } else {
+    root_->on_gone(gone.rank, gone.is_dead, gone.text);
   }
 }
 
-std::size_t ControlTree::ranks_here() const {
-  return 1 + static_cast<std::size_t>(std::count_if(below_.begin(), below_.end(),
-                                                    [](const Guest* guest) { return guest != nullptr; }));
+std::vector<std::int32_t> ControlTree::ranks_here() const {
+  std::vector<std::int32_t> ranks = {options_.rank};
+  for (std::size_t rank = 0; rank < below_.size(); ++rank) {
+    if (below_[rank] != nullptr) ranks.push_back(static_cast<std::int32_t>(rank));
+  }
+  return ranks;
 }
 
 void ControlTree::add_to_batch(EntriesPayload payload) {
@@ -173,9 +237,9 @@ void ControlTree::add_to_batch(EntriesPayload payload) {
 }
 
 void ControlTree::pass_batches_up() {
-  if (batches_.empty()) return;
+  if (batches_.empty() || is_searching()) return;
   const Clock::time_point now = Clock::now();
-  const std::size_t here = ranks_here();
+  const std::size_t here = ranks_here().size();
   std::erase_if(batches_, [&](const auto& item) {
     const Batch& batch = item.second;
     if (batch.payload.entries.size() < here && now < batch.until) return false;
@@ -185,7 +249,7 @@ void ControlTree::pass_batches_up() {
 }
 
 void ControlTree::pass_up(Frame frame) {
-  if (!is_orphan()) uplink_->link().send(frame);
+  if (!is_orphan() && !is_searching()) uplink_->link().send(frame);
 }
 
 // -- from above ---------------------------------------------------------------------------------------------
@@ -193,7 +257,20 @@ void ControlTree::pass_up(Frame frame) {
 void ControlTree::on_frame_from_above(const Frame& frame) {
   StatusPayload status;
   GatherPayload gather;
+  PathPayload path;
+  FailurePayload failure;
   switch (frame.type) {
+    case FrameType::open_door:
+      return open_doors();
+    case FrameType::attach:
+      if (decode(frame.payload, path) && path.steps.size() == 1) move_to(path.steps[0]);
+      return;
+    case FrameType::path:
+      if (decode(frame.payload, path) && !path.steps.empty()) set_path(std::move(path.steps));
+      return;
+    case FrameType::failure:
+      if (decode(frame.payload, failure)) asked_.erase(failure.group);
+      return send_to_all(frame);
     case FrameType::ready:
       is_ready_ = true;
       guests_.send_to_all(frame);
@@ -201,6 +278,8 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
     case FrameType::refused:
       if (!decode(frame.payload, status) || status.code == StatusCode::ok)
         status = {StatusCode::refused, "no reason given"};
+      // Who we have come to has no place for us.
+      if (is_ready_ && frame.target == 0) return try_next_step({});
       // Before rank 0 knows us, a refusal has no target.
       if (frame.target == options_.rank || frame.target == 0)
         return end_start(Status(status.code, status.message));
@@ -224,15 +303,20 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
     case FrameType::message:
       return send_to(frame.target, frame);
     case FrameType::goodbye:
-      // It has left in peace. The others go on without a control channel: what it would tell us now comes
-      // from deadlines only.
-      lose(Status(StatusCode::peer_failed, fmt::format("rank {} has left the world", uplink_->parent().rank),
-                  uplink_->parent().rank));
-      is_over_ = true;
-      return;
+      return on_parent_left(frame.source);
     default:
       return send_to_all(frame);
   }
+}
+
+// In peace. Without rank 0 the others go on without a control channel: what it would tell us now comes from
+// deadlines only.
+void ControlTree::on_parent_left(int rank) {
+  lose(Status(StatusCode::peer_failed, fmt::format("rank {} has left the world", rank), rank));
+  lost_.reset();
+  if (rank != 0 && is_ready_) return look_for_way(Clock::now() + kFarewellPause);
+  leaving_rank_ = 0;
+  is_over_ = true;
 }
 
 void ControlTree::on_parent_lost(const Status& why) {
@@ -240,10 +324,21 @@ void ControlTree::on_parent_lost(const Status& why) {
   const std::string text =
       why.code() == StatusCode::refused ? why.message() : describe_loss(parent, why, uplink_->is_remote());
   if (!is_ready_) return end_start(Status(why.code(), text, parent.rank));
-  send_to_all(Frame{FrameType::failure, 0, 0,
-                    encode(FailurePayload{0, parent.rank, parent.rank, StatusCode::peer_failed, text})});
-  // Who leads a node goes on for its members.
-  is_over_ = ranks_here() == 1;
+  lost_ = FailurePayload{0, parent.rank, parent.rank, StatusCode::peer_failed, text};
+  // Who has come by another way and says so may be the only one to know, if our parent's parent is lost, too.
+  if (why.code() == StatusCode::peer_failed) held_gone_.push_back({parent.rank, true, false, text});
+  look_for_way({});
+}
+
+// Of what who attaches later must still hear.
+std::optional<ControlTree::Key> ControlTree::key_of(const Frame& frame) {
+  FailurePayload failure;
+  GatherPayload gather;
+  if (frame.type == FrameType::failure && decode(frame.payload, failure))
+    return Key{frame.type, failure.group, failure.dead_rank};
+  if (frame.type == FrameType::gather_failed && decode(frame.payload, gather))
+    return Key{frame.type, gather.number, -1};
+  return {};
 }
 
 void ControlTree::send_to(int rank, const Frame& frame) {
@@ -253,6 +348,8 @@ void ControlTree::send_to(int rank, const Frame& frame) {
 }
 
 void ControlTree::send_to_all(const Frame& frame) {
+  if (!is_news(frame)) return;
+  remember(frame);
   guests_.send_to_all(frame);  // the others first: our own listener may take its time
   deliver(frame);
 }

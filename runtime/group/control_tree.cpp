@@ -24,10 +24,12 @@ constexpr std::chrono::milliseconds kTick{100};  // while something has a time l
 
 ControlTree::ControlTree(const ControlOptions& options, Doors doors)
     : ControlChannel(options),
-      claim_{options.rank, options.size, ::getpid(), options.host, options.build_id},
+      claim_{options.rank, options.size, ::getpid(), options.host, options.build_id, false},
+      mover_claim_{options.rank, options.size, ::getpid(), options.host, options.build_id, true},
       guests_(options_, claim_, *this),
       doors_(std::move(doors)),
-      below_(static_cast<std::size_t>(options.size), nullptr) {
+      below_(static_cast<std::size_t>(options.size), nullptr),
+      leaving_rank_(options.rank) {
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_ >= 0) close_on_fork(wake_);
   if (options.rank == 0) {
@@ -45,10 +47,10 @@ void ControlTree::run() {
     pass_batches_up();
     poll_once();
     guests_.drop_expired();
-    if ((may_lead_ || must_find_root_) && uplink_->stage() == ControlUplink::Stage::searching &&
-        Clock::now() >= lead_at_) {
+    if ((may_lead_ || must_find_root_) && is_searching() && Clock::now() >= lead_at_) {
       may_lead_ ? try_to_lead() : find_root();
     }
+    if (!is_over_) keep_limits();
     if (!is_ready_ && !is_over_) check_deadline();
   }
   say_goodbye();
@@ -71,10 +73,10 @@ bool ControlTree::begin() {
     for (Link& socket : doors_.sockets) guests_.listen(std::move(socket), true);
     return true;
   }
-  uplink_->add_name(options_.root_name);
+  uplink_->add_name(options_.root_name, 0);
   may_lead_ = options_.find_root != nullptr;
   if (may_lead_) {
-    uplink_->add_name(options_.node_name);
+    uplink_->add_name(options_.node_name, ControlUplink::kAnyRank);
     lead_at_ = Clock::now() + options_.lead_after;
   }
   return true;
@@ -96,7 +98,6 @@ void ControlTree::try_to_lead() {
   }
   may_lead_ = false;
   must_find_root_ = true;
-  uplink_->require_root();
   uplink_->forget_name(options_.node_name);
   find_root();
 }
@@ -105,7 +106,7 @@ void ControlTree::try_to_lead() {
 void ControlTree::find_root() {
   const auto addresses = options_.find_root();
   if (addresses) {
-    uplink_->add_addresses(*addresses);
+    uplink_->add_addresses(*addresses, 0);
     must_find_root_ = false;
   } else {
     search_trouble_ = addresses.status().message();
@@ -121,6 +122,9 @@ Clock::time_point ControlTree::next_limit() const {
   if (guests_.has_limit() || (!is_ready_ && root_)) limit = std::min(limit, Clock::now() + kTick);
   if (uplink_) limit = std::min(limit, uplink_->next_try());
   if ((may_lead_ || must_find_root_) && !is_ready_) limit = std::min(limit, std::max(lead_at_, Clock::now()));
+  if (next_) limit = std::min({limit, next_->next_try(), move_until_});
+  if (is_ready_ && is_searching()) return std::min(limit, move_until_);  // values wait until we are attached
+  if (is_ready_ && root_) limit = std::min(limit, root_->next_overdue());
   for (const auto& [number, batch] : batches_) limit = std::min(limit, batch.until);
   return limit;
 }
@@ -129,6 +133,12 @@ void ControlTree::poll_once() {
   std::vector<pollfd> fds{{wake_, POLLIN, 0}};
   const std::size_t guest_count = guests_.append_fds(fds);
   const std::size_t uplink_count = uplink_ ? uplink_->append_fds(fds) : 0;
+  const std::size_t next_count = next_ ? next_->append_fds(fds) : 0;
+  const bool has_next = next_.has_value(), has_retired = retired_.is_open();
+  if (has_retired) {
+    static_cast<void>(retired_.flush());
+    fds.push_back({retired_.fd(), static_cast<short>(retired_.has_output() ? POLLIN | POLLOUT : POLLIN), 0});
+  }
   const Clock::time_point limit = next_limit();
   int timeout = -1;
   if (limit != Clock::time_point::max()) {
@@ -139,24 +149,48 @@ void ControlTree::poll_once() {
   drain_wake();
   const std::span<const pollfd> all(fds);
   guests_.serve(all.subspan(1, guest_count));
-  if (!uplink_ || uplink_->stage() == ControlUplink::Stage::over) return;
-  const bool was_searching = uplink_->stage() == ControlUplink::Stage::searching;
+  if (uplink_ && !is_over_) serve_uplink(all.subspan(1 + guest_count, uplink_count));
+  if (has_retired && all.back().revents != 0 && !is_over_) serve_retired();
+  if (has_next && next_ && !is_over_) serve_next(all.subspan(1 + guest_count + uplink_count, next_count));
+}
+
+void ControlTree::serve_uplink(std::span<const pollfd> fds) {
+  if (is_orphan()) return;
+  const bool was_searching = is_searching();
   std::vector<Frame> frames;
-  const Status status = uplink_->serve(all.subspan(1 + guest_count, uplink_count), frames);
-  if (was_searching && uplink_->stage() == ControlUplink::Stage::joining) {
-    may_lead_ = must_find_root_ = false;
-    note_remote(uplink_->is_remote() ? uplink_->address().to_text() : "");
-    if (!unannounced_.empty()) {
-      pass_up(Frame{FrameType::arrived, options_.rank, 0, encode(ArrivedPayload{std::move(unannounced_)})});
-      unannounced_.clear();
-    }
-  }
+  const Status status = uplink_->serve(fds, frames);
+  if (was_searching && !is_searching()) on_uplink_found(is_ready_);
   for (const Frame& frame : frames) {
     if (!is_over_) on_frame_from_above(frame);
   }
   if (status || is_over_) return;
-  if (was_searching) return end_start(status);
-  on_parent_lost(status);
+  if (was_searching) return is_ready_ ? try_next_step({}) : end_start(status);
+  if (is_orphan()) on_parent_lost(status);  // otherwise its last frame has made us look for another
+}
+
+// The parent that rank 0 has told us to have.
+void ControlTree::serve_next(std::span<const pollfd> fds) {
+  std::vector<Frame> frames;
+  if (!next_->serve(fds, frames)) return stay_here();
+  if (next_->stage() != ControlUplink::Stage::joining) return;
+  uplink_->link().send(Frame{FrameType::moving, options_.rank, 0, {}});
+  retired_ = std::move(uplink_->link());
+  uplink_.emplace(*std::move(next_));
+  next_.reset();
+  on_uplink_found(true);
+  for (const Frame& frame : frames) {
+    if (!is_over_) on_frame_from_above(frame);
+  }
+}
+
+// Rank 0 closes it when it has read our last word there. Until then it may tell that the start has failed.
+void ControlTree::serve_retired() {
+  std::vector<Frame> frames;
+  const Status status = retired_.receive(frames);
+  for (const Frame& frame : frames) {
+    if (!is_over_) on_frame_from_above(frame);
+  }
+  if (!status) retired_.close();
 }
 
 // -- start and end ------------------------------------------------------------------------------------------
@@ -168,8 +202,8 @@ void ControlTree::check_deadline() {
     return Status(StatusCode::timeout,
                   fmt::format("{} did not arrive within {}", who, format_seconds(options_.timeout)));
   };
-  if (root_) return end_start(absent(name_ranks(root_->absent_ranks(), options_.size)));
-  if (uplink_->stage() == ControlUplink::Stage::searching) {
+  if (root_) return end_start(absent(name_ranks(late_ranks(), options_.size)));
+  if (is_searching()) {
     return end_start(Status(StatusCode::timeout,
                             fmt::format("rank 0 of {} did not arrive within {}: {}", options_.size,
                                         format_seconds(options_.timeout), uplink_->describe_search()) +
@@ -199,7 +233,7 @@ void ControlTree::say_goodbye() {
     for (Frame& frame : take_outbox()) on_frame_from_below(std::move(frame));
     for (auto& [number, batch] : batches_) batch.until = {};
     pass_batches_up();
-    guests_.send_to_all(Frame{FrameType::goodbye, options_.rank, 0, {}});
+    guests_.send_to_all(Frame{FrameType::goodbye, leaving_rank_, 0, {}});
   }
   if (!root_ && !is_orphan()) uplink_->link().send(Frame{FrameType::goodbye, options_.rank, 0, {}});
   guests_.finish(until);

@@ -149,7 +149,7 @@ Status ControlUplink::on_answer(Attempt& attempt, const Frame& frame) {
         StatusCode::refused,
         fmt::format("the job at {} has another secret than this process (TUTTI_SECRET)", place.to_text()));
   }
-  if (must_be_root_ && challenge.claim.rank != 0) {
+  if (place.rank != kAnyRank && challenge.claim.rank != place.rank) {
     give_up(attempt, fmt::format("rank {} answers", challenge.claim.rank));
     return {};
   }
@@ -170,6 +170,17 @@ Status ControlUplink::on_answer(Attempt& attempt, const Frame& frame) {
 void ControlUplink::give_up(Attempt& attempt, std::string outcome) {
   places_[attempt.place].outcome = std::move(outcome);
   attempt.link.close();
+}
+
+bool ControlUplink::has_failed_everywhere() const {
+  return attempts_.empty() && std::none_of(places_.begin(), places_.end(),
+                                           [](const Place& place) { return place.outcome.empty(); });
+}
+
+void ControlUplink::abandon() {
+  attempts_.clear();
+  link_.close();
+  stage_ = Stage::over;
 }
 
 std::string ControlUplink::describe_search() const {

@@ -22,15 +22,17 @@ class ControlUplink {
     over,
   };
 
-  ControlUplink(const ControlOptions& options, const MemberClaim& claim) : options_(options), claim_(claim) {}
+  static constexpr int kAnyRank = -1;
 
-  // Places to look at. Names are abstract sockets of this network namespace.
-  void add_name(const std::string& name) { places_.push_back({name, {}, false, {}}); }
-  void add_addresses(const std::vector<SocketAddress>& addresses) {
-    for (const SocketAddress& address : addresses) places_.push_back({{}, address, true, {}});
+  // Looks for nobody before `start`.
+  ControlUplink(const ControlOptions& options, const MemberClaim& claim, Clock::time_point start = {})
+      : options_(options), claim_(claim), next_try_(start) {}
+
+  // Places to look at, and who must be found there. Names are abstract sockets of this network namespace.
+  void add_name(const std::string& name, int rank) { places_.push_back({name, {}, false, rank, {}}); }
+  void add_addresses(const std::vector<SocketAddress>& addresses, int rank) {
+    for (const SocketAddress& address : addresses) places_.push_back({{}, address, true, rank, {}});
   }
-  // From now on only rank 0 will do: who leads a node must not join itself.
-  void require_root() { must_be_root_ = true; }
   void forget_name(const std::string& name);
 
   Stage stage() const { return stage_; }
@@ -52,12 +54,17 @@ class ControlUplink {
 
   // "nobody listens at ..., 10.0.0.1:5 (Connection refused)": what the search found so far.
   std::string describe_search() const;
+  // Every place has been tried, and none is being tried.
+  bool has_failed_everywhere() const;
+  // Ends the search, or the connection.
+  void abandon();
 
  private:
   struct Place {
     std::string name;
     SocketAddress address;
     bool is_remote = false;
+    int rank = kAnyRank;
     std::string outcome;  // of the last try
     std::string to_text() const { return is_remote ? address.to_text() : "abstract socket @" + name; }
   };
@@ -78,13 +85,12 @@ class ControlUplink {
   const ControlOptions& options_;
   const MemberClaim& claim_;
   Stage stage_ = Stage::searching;
-  bool must_be_root_ = false;
   std::vector<Place> places_;
   std::vector<Attempt> attempts_;
   std::chrono::milliseconds pause_{0};
-  Clock::time_point next_try_{};  // at once
+  Clock::time_point next_try_;
   Link link_;
-  MemberClaim parent_ = {-1, 0, 0, {}, {}};
+  MemberClaim parent_ = {-1, 0, 0, {}, {}, false};
   bool is_remote_ = false;
   SocketAddress address_;
 };

@@ -95,28 +95,10 @@ Result<Doors> listen_at_any(const std::vector<Interface>& interfaces, bool is_ev
     if (doors) return doors;
     last = doors.status();
   }
-  return last.with_context("rank 0 cannot listen for ranks of other nodes");
+  return last.with_context("cannot listen for ranks of other nodes");
 }
 
-// -- addresses ----------------------------------------------------------------------------------------------
-
-std::string join_addresses(const std::vector<SocketAddress>& addresses) {
-  std::string text;
-  for (const SocketAddress& address : addresses) text += (text.empty() ? "" : " ") + address.to_text();
-  return text;
-}
-
-Result<std::vector<SocketAddress>> split_addresses(std::string_view text) {
-  std::vector<SocketAddress> addresses;
-  while (!text.empty()) {
-    const std::size_t space = text.find(' ');
-    const Result<SocketAddress> address = parse_socket_address(text.substr(0, space));
-    if (!address) return address.status();
-    addresses.push_back(*address);
-    text = space == std::string_view::npos ? std::string_view() : text.substr(space + 1);
-  }
-  return addresses;
-}
+// -- the setting of rank 0's host ---------------------------------------------------------------------------
 
 // "node7", "10.0.0.1,10.1.0.1" or "node7:4711" (a port that only this job uses).
 struct HostSetting {
@@ -172,6 +154,10 @@ Result<std::vector<SocketAddress>> find_hosts(const HostSetting& setting,
 struct Network {
   std::vector<Interface> interfaces;  // that TUTTI_IFACE leaves
   bool is_everywhere = true;
+
+  Result<Doors> listen(const std::vector<std::uint16_t>& ports) const {
+    return listen_at_any(interfaces, is_everywhere, ports);
+  }
 };
 
 Result<Network> find_network(const Environment& environment) {
@@ -197,7 +183,7 @@ Status meet_by_exchange(Exchange& exchange, const Environment& environment, Cloc
     Result<std::string> made = new_unique_id();
     if (!made) return made.status();
     unique_id = *std::move(made);
-    Result<Doors> opened = listen_at_any(network->interfaces, network->is_everywhere, {0});
+    Result<Doors> opened = network->listen({0});
     if (!opened) return opened.status();
     doors = *std::move(opened);
   }
@@ -231,6 +217,7 @@ Status meet_by_exchange(Exchange& exchange, const Environment& environment, Cloc
   if (is_one_node) return {};
   meeting.doors = std::move(doors);
   meeting.find_root = [first_addresses] { return split_addresses(first_addresses); };
+  meeting.open_doors = [network = *network] { return network.listen({0}); };
   return {};
 }
 
@@ -239,7 +226,7 @@ Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting
   LaunchInfo& launch = meeting.launch;
   const std::string key = fmt::format("tutti/{}/root", meeting.job);
   if (launch.rank == 0) {
-    Result<Doors> doors = listen_at_any(network.interfaces, network.is_everywhere, {0});
+    Result<Doors> doors = network.listen({0});
     if (!doors) return doors.status();
     meeting.doors = *std::move(doors);
     if (launch.secret.empty()) {
@@ -260,6 +247,7 @@ Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting
     return internal_error(fmt::format("{}: the value of rank 0 is malformed", key));
   if (launch.secret.empty()) launch.secret = value->substr(0, bar);
   meeting.find_root = [text = value->substr(bar + 1)] { return split_addresses(text); };
+  meeting.open_doors = [network] { return network.listen({0}); };
   return {};
 }
 
@@ -268,11 +256,12 @@ Status meet_by_address(const Network& network, Meeting& meeting) {
   const HostSetting setting = parse_host_setting(meeting.launch.host);
   const std::vector<std::uint16_t> ports = ports_of(setting, meeting);
   if (meeting.launch.rank == 0) {
-    Result<Doors> doors = listen_at_any(network.interfaces, network.is_everywhere, ports);
+    Result<Doors> doors = network.listen(ports);
     if (!doors) return doors.status();
     meeting.doors = *std::move(doors);
   } else {
     meeting.find_root = [setting, ports] { return find_hosts(setting, ports); };
+    meeting.open_doors = [network] { return network.listen({0}); };
   }
   return {};
 }

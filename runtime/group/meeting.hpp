@@ -20,6 +20,8 @@ struct Meeting {
   // The others: where rank 0 may listen. Null for a job of one node. May ask name servers; an error may
   // pass.
   std::function<Result<std::vector<SocketAddress>>()> find_root;
+  // The others: listens for further nodes. Null where find_root is.
+  std::function<Result<Doors>()> open_doors;
   // Why ranks of other nodes could not join; empty if they can, or if there are none.
   std::string closed_because;
 };

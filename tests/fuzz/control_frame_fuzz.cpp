@@ -28,6 +28,8 @@ void check_frame(const Frame& frame) {
   check_payload<ArrivedPayload>(frame.payload);
   check_payload<GonePayload>(frame.payload);
   check_payload<EntriesPayload>(frame.payload);
+  check_payload<RanksPayload>(frame.payload);
+  check_payload<PathPayload>(frame.payload);
   check_payload<FailurePayload>(frame.payload);
 }
 

@@ -88,7 +88,8 @@ TEST_CASE("payloads take exactly what was encoded") {
   check_every_truncation(ChallengePayload{{}, {}, MemberClaim{0, 3, 12, "host", "build"}});
   check_every_truncation(ProofPayload{{}, MemberClaim{2, 3, 12, "host", "build"}});
   check_every_truncation(StatusPayload{StatusCode::timeout, "late"});
-  check_every_truncation(GonePayload{4, true, "gone"});
+  check_every_truncation(GonePayload{4, true, false, "gone"});
+  check_every_truncation(GonePayload{4, false, true, ""});
   check_every_truncation(FailurePayload{1, 2, 3, StatusCode::peer_failed, "gone"});
   GatherPayload gather;
   REQUIRE(decode(encode(GatherPayload{7, {"a", "", "ccc"}}), gather));
@@ -104,6 +105,15 @@ TEST_CASE("payloads take exactly what was encoded") {
   CHECK(arrived.claims.size() == 2);
   CHECK(arrived.claims[0].host == "h");
   CHECK_FALSE(decode(encode(arrived) + "x", arrived));
+  RanksPayload ranks;
+  REQUIRE(decode(encode(RanksPayload{{4, 0, -1}}), ranks));
+  CHECK(ranks.ranks == std::vector<std::int32_t>{4, 0, -1});
+  CHECK_FALSE(decode(encode(ranks) + "x", ranks));
+  PathPayload path;
+  REQUIRE(decode(encode(PathPayload{{{3, "10.0.0.1:80 [::1]:80"}, {0, ""}}}), path));
+  CHECK(path.steps == std::vector<PathStep>{{3, "10.0.0.1:80 [::1]:80"}, {0, ""}});
+  CHECK_FALSE(decode(encode(path) + "x", path));
+  CHECK_FALSE(decode(std::string(4, '\0') + std::string(4, '\xff'), path));
   StatusPayload status;
   CHECK_FALSE(decode(std::string("\x63") + std::string(4, '\0'), status));  // no such code
 }
@@ -119,5 +129,6 @@ TEST_CASE("a proof depends on secret, role, both nonces and the whole claim") {
   CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{0, 2, 5, "host", "build"})));
   CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{1, 3, 5, "host", "build"})));
   CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{1, 2, 5, "host", "other"})));
+  CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{1, 2, 5, "host", "build", true})));
   CHECK_FALSE(is_equal(prove_hub("secret", a, b, claim), prove_member("secret", a, b, claim)));
 }
