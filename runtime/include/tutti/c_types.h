@@ -82,7 +82,8 @@ typedef struct TuttiGroup* tutti_group_t;
 typedef struct TuttiWork* tutti_work_t;
 
 // dst[i] = a[i] op b[i] for i < count, elements of the call's dtype. dst may be a or b. Associative; ends by
-// returning (no longjmp, no exception); runs on any thread that waits for the operation, or tests it.
+// returning (no longjmp, no exception); runs on any thread that waits for or tests an operation, and on
+// workers.
 typedef void (*tutti_user_function_t)(void* context, void* dst, const void* a, const void* b, size_t count);
 
 // -- options ------------------------------------------------------------------------------------------------
