@@ -97,7 +97,7 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
       },
       "Fail the group on all ranks; every pending and later call raises this reason.", py::arg("why"));
   group.def("close", &OpenGroup::close,
-            "Leave the group. Buffers of operations under way are free afterwards. Twice is once.");
+            "Leave the group; operations under way end with it, once their Work is dropped. Twice is once.");
   group.def("__enter__", [](const SharedGroup& g) { return g; });
   group.def("__exit__", [](const SharedGroup& g, const py::args&) { g->close(); });
   group.def("__repr__", &describe);

@@ -174,7 +174,6 @@ void define_uneven_collectives(py::module_& module, py::class_<OpenGroup, Shared
   Definer definer(module, group);
   const auto input = py::arg("input");
   const auto output = py::arg("output");
-  const auto no_output = py::arg("output") = py::none();
   const auto counts = py::arg("counts");
   const auto displacements = py::arg("displacements") = py::none();
   const auto op = py::arg("op") = "sum";
@@ -186,7 +185,7 @@ void define_uneven_collectives(py::module_& module, py::class_<OpenGroup, Shared
                  "output (without: one after the other). All ranks pass all counts.",
                  input, output, counts, displacements, keywords, algorithm);
   definer.define("reduce_scatterv", &reduce_scatterv<Blocking>, &reduce_scatterv<Background>,
-                 "As reduce_scatter(), with blocks of counts[r] elements.", input, no_output, counts, op,
+                 "As reduce_scatter(), with blocks of counts[r] elements.", input, output, counts, op,
                  keywords, algorithm);
   definer.define("alltoallv", &alltoallv<Blocking>, &alltoallv<Background>,
                  "As alltoall(), with counts and displacements for both sides. What a rank sends to another, "

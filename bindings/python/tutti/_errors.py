@@ -3,6 +3,8 @@
 Knows no call; the native module raises them and sets their attributes.
 """
 
+import builtins
+
 
 class Error(RuntimeError):
     """Why a call failed. The message says what was expected, and what to do."""
@@ -25,7 +27,7 @@ class MismatchError(Error):
     """Ranks of one group made different calls."""
 
 
-class TimeoutError(Error, TimeoutError):  # pylint: disable=redefined-builtin
+class TimeoutError(Error, builtins.TimeoutError):  # pylint: disable=redefined-builtin
     """A deadline passed; the message names who is missing."""
 
 
