@@ -1,0 +1,41 @@
+// The tuning file of a process: where it lies, whether it fits this machine and job. Reads files; knows no
+// rule and no rank.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/config.hpp"
+#include "runtime/base/status.hpp"
+#include "runtime/selection/tuning.hpp"
+#include "topology/topology.hpp"
+
+namespace tutti {
+
+// $XDG_CONFIG_HOME/tutti/tuning.json, else ~/.config/tutti/tuning.json; empty where neither variable is set.
+std::string default_tuning_path(const Environment& environment);
+
+// The part of a fingerprint that one process knows: "cpu" (where known) and "machine" (CPUs, sockets,
+// caches).
+Fingerprint fingerprint_of(const Topology& topology);
+
+// The part that belongs to the job: "node" and "network", the transports within and between nodes (empty:
+// none), and "ranks_per_node" where there is a network.
+struct JobShape {
+  std::string node_transport, network_transport;
+  std::uint32_t least_ranks_per_node = 0, most_ranks_per_node = 0;
+};
+void append_job(Fingerprint& fingerprint, const JobShape& job);
+
+struct LoadedTuning {
+  std::string path;
+  bool is_named = false;  // by TUTTI_TUNING_FILE: then it must fit
+  Tuning tuning;
+};
+// The file of TUTTI_TUNING_FILE, else the one at the default path if there is one; nullopt: neither. One that
+// does not fit `here` is an error if it is named, else a warning and nullopt; so is one that cannot be read.
+// TUTTI_TUNING_FILE=off: none.
+Result<std::optional<LoadedTuning>> load_tuning(const Environment& environment, const Fingerprint& here);
+
+}  // namespace tutti
