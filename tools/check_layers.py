@@ -79,7 +79,7 @@ THIRD_PARTY = {
     r"fmt/": ["**"],
     r"sodium": ["runtime/base/**", "runtime/launch/**", "runtime/group/**"],
     r"CLI/": [],
-    r"nlohmann/": ["runtime/base/**", "runtime/group/**"],
+    r"nlohmann/": ["runtime/base/**", "runtime/group/**", "runtime/selection/tuning.cpp"],
     r"catch2/": [],
     r"hwloc": ["topology/hwloc_discovery.*"],
     r"(ucp|uct|ucs)/": ["transports/ucx/**"],

@@ -188,6 +188,7 @@ class Reader {
     read_pus(&topology);
     TUTTI_RETURN_IF_ERROR(read_partition(HWLOC_OBJ_CORE, "core", &topology.cores));
     TUTTI_RETURN_IF_ERROR(read_partition(HWLOC_OBJ_PACKAGE, "package", &topology.sockets));
+    topology.cpu_model = cpu_model();
     TUTTI_RETURN_IF_ERROR(read_caches(&topology));
     TUTTI_RETURN_IF_ERROR(read_numa_nodes(&topology));
     read_devices(&topology);
@@ -198,6 +199,12 @@ class Reader {
   }
 
  private:
+  std::string cpu_model() const {
+    const hwloc_obj_t socket = hwloc_get_obj_by_type(handle_, HWLOC_OBJ_PACKAGE, 0);
+    const char* const model = socket == nullptr ? nullptr : hwloc_obj_get_info_by_name(socket, "CPUModel");
+    return model == nullptr ? "" : model;
+  }
+
   // Objects of a type, in hwloc's logical order, which is the order of the hierarchy.
   template <class Visit>
   Status for_each(hwloc_obj_type_t type, Visit visit) const {

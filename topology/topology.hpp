@@ -73,6 +73,7 @@ struct Topology {
   std::vector<Cache> caches;          // by level, then by position
   std::vector<Device> devices;        // GPUs in the order of their numbers, then NICs; empty if nobody looked
   std::uint32_t cpu_quota_milli = 0;  // CPU time that the cgroup gives, in thousandths of a CPU; 0: no limit
+  std::string cpu_model;              // of the first socket; empty: not known
   bool is_bound = false;         // the affinity of this thread leaves out PUs that the system would allow
   bool is_this_machine = false;  // false: read from a file or made up, so nobody may be bound by it
   std::string source;            // "this machine", "xml:FILE", "synthetic:STRING", "card"
@@ -116,8 +117,8 @@ struct Topology {
 inline constexpr std::uint32_t kMaxPus = 1U << 16U;
 
 // The machine as one short line of digits and letters, for contracts: equal machines have equal cards, and
-// parse_card(to_card(t)) is t without source, detail and devices, with every PU allowed and no quota, since
-// what a process may use is its own affair.
+// parse_card(to_card(t)) is t without source, detail, model and devices, with every PU allowed and no quota,
+// since what a process may use is its own affair.
 std::string to_card(const Topology& topology);
 // Errors: invalid_argument, with the field that is wrong.
 Result<Topology> parse_card(std::string_view card);

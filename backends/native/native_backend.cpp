@@ -3,10 +3,13 @@
 
 #include <array>
 #include <numeric>
+#include <set>
+#include <string>
 
 #include <fmt/format.h>
 
 #include "runtime/algorithms/prove.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/schedule/passes/fuse.hpp"
 #include "runtime/schedule/passes/lower.hpp"
 #include "runtime/schedule/passes/segment.hpp"
@@ -106,8 +109,7 @@ class NativeBackend final : public Backend {
   Result<std::string> explain(const Call& call) const override {
     const auto selection = selector_.choose(question(call));
     if (!selection) return selection.status();
-    return fmt::format("{}: {}{}", selection->row->name, selection->source,
-                       selection->item == 0 ? "" : fmt::format(" item {}", selection->item));
+    return fmt::format("{}: {}", selection->row->name, describe_source(*selection));
   }
 
  private:
@@ -151,6 +153,7 @@ class NativeBackend final : public Backend {
     const Question asked = question(call);
     const auto selection = selector_.choose(asked, choice.algorithm);
     if (!selection) return selection.status();
+    if (group_.rank() == 0 && is_log_enabled(LogLevel::info)) report(asked, *selection);
     Prepared prepared;
     prepared.fingerprint = fingerprint_of(call, group_.contract());
     prepared.vector_bytes = asked.bytes;
@@ -177,6 +180,14 @@ class NativeBackend final : public Backend {
       prepared.messages = plans_.insert(key, *std::move(made));
     }
     return prepared;
+  }
+
+  // The trace of choices: a line when an algorithm, with its parameters and by that rule, is first used.
+  void report(const Question& asked, const Selection& selection) {
+    std::string text =
+        fmt::format("{} by {}", to_text(*selection.row, selection.params), describe_source(selection));
+    if (!reported_.insert(fmt::format("{} {}", to_string(asked.collective), text)).second) return;
+    log_info("{} of {} bytes over {} ranks: {}", to_string(asked.collective), asked.bytes, asked.size, text);
   }
 
   // -- lowered plans --------------------------------------------------------------------------------------
@@ -293,6 +304,7 @@ class NativeBackend final : public Backend {
   PlanCache<LoweredPlans> lowered_;
   std::shared_ptr<const Plan> exchange_;
   LastCall last_;
+  std::set<std::string> reported_;
   BackendCaps caps_{"native", ""};
   bool can_fuse_;
 };

@@ -109,6 +109,10 @@ inline constexpr Variable kVariables[] = {
     detail::rule_of("TUTTI_ADJUST_BARRIER"),
     detail::rule_of("TUTTI_ADJUST_SCAN"),
     detail::rule_of("TUTTI_ADJUST_EXSCAN"),
+    {"TUTTI_TUNING_FILE", VariableType::text, "auto", "auto|off",
+     "a file of `tutti tune`; auto: $XDG_CONFIG_HOME/tutti/tuning.json (~/.config/tutti/tuning.json) where "
+     "it "
+     "is there and fits"},
     {"TUTTI_LAUNCHER", VariableType::enumeration, "auto",
      "auto|none|tutti|horovod|torchrun|pmix|pmi2|pmi1|openmpi|slurm",
      "whose variables tell this process its place; none: a world of one"},

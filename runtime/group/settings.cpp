@@ -50,8 +50,8 @@ void add_intel_rule(const Environment& environment, Collective collective, std::
 
 // Every rule text that is in force goes into the contract: two ranks with different rules would choose
 // differently.
-Result<std::unique_ptr<const Selector>> read_rules(const Environment& environment, WorldSettings& settings) {
-  std::vector<RuleText> texts;
+Status read_rules(const Environment& environment, WorldSettings& settings) {
+  std::vector<RuleText>& texts = settings.rules;
   for (int i = 0; i < kCollectiveCount; ++i) {
     const auto collective = static_cast<Collective>(i);
     if (collective == Collective::send_recv) continue;
@@ -65,9 +65,32 @@ Result<std::unique_ptr<const Selector>> read_rules(const Environment& environmen
       settings.contract.emplace_back(variable_of("I_MPI_ADJUST_", collective), texts.back().text);
     }
   }
+  return {};
+}
+
+// Rules of variables come before those of the tuning file. Only one that somebody has named must be equal on
+// all ranks: whether one that happens to lie there is used is for the ranks to find out.
+Status read_tuning(const Environment& environment, WorldSettings& settings) {
+  auto file = load_tuning(environment, fingerprint_of(settings.topology));
+  if (!file) return file.status();
+  settings.tuning = *std::move(file);
+  if (!settings.tuning.is_named) return {};
+  for (const RuleText& rule : rule_texts(settings.tuning.tuning, ""))
+    settings.contract.emplace_back(
+        fmt::format("what the file of TUTTI_TUNING_FILE says of {}{}{}", to_string(rule.collective),
+                    rule.reach ? " " : "", rule.reach ? to_string(*rule.reach) : ""),
+        rule.text);
+  return {};
+}
+
+Status make_selector(WorldSettings& settings) {
+  std::vector<RuleText> texts = settings.rules;
+  for (RuleText& rule : rule_texts(settings.tuning.tuning, settings.tuning.path))
+    texts.push_back(std::move(rule));
   Result<Selector> selector = Selector::make(std::move(texts));
   if (!selector) return selector.status();
-  return std::unique_ptr<const Selector>(std::make_unique<Selector>(*std::move(selector)));
+  settings.selector = std::make_unique<Selector>(*std::move(selector));
+  return {};
 }
 
 Result<std::vector<std::string>> read_transports(const Environment& environment) {
@@ -216,10 +239,26 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   const auto spins = get_integer(environment, "TUTTI_SPIN");
   if (!spins) return spins.status();
   settings.spin_polls = *spins;
-  auto selector = read_rules(environment, settings);
-  if (!selector) return selector.status();
-  settings.selector = *std::move(selector);
+  TUTTI_RETURN_IF_ERROR(read_rules(environment, settings));
+  TUTTI_RETURN_IF_ERROR(read_tuning(environment, settings));
+  TUTTI_RETURN_IF_ERROR(make_selector(settings));
   return settings;
+}
+
+void WorldSettings::refuse_tuning(std::string reason) {
+  tuning.refuse(std::move(reason));
+  const Status status = make_selector(*this);
+  TUTTI_ASSERT(status.is_ok(), "rules that were parsed before");
+}
+
+Status WorldSettings::judge_tuning(const Fingerprint& here) {
+  if (!tuning.is_used()) return {};
+  const std::string difference = describe_difference(tuning.tuning.fingerprint, here);
+  if (difference.empty()) return {};
+  std::string reason = fmt::format("{}: {}", tuning.path, difference);
+  if (tuning.is_named) return invalid_argument(std::move(reason)).with_context("TUTTI_TUNING_FILE");
+  refuse_tuning(std::move(reason));
+  return {};
 }
 
 WaitPolicy WorldSettings::wait_policy(int rank_count, int cpu_count, bool is_poll_call) const {

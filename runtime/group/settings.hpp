@@ -12,6 +12,7 @@
 #include "runtime/base/config.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/group/domains.hpp"
+#include "runtime/group/tuning_file.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/selection/selection.hpp"
 #include "topology/binding.hpp"
@@ -42,14 +43,20 @@ struct WorldSettings {
   bool uses_boards = true;  // collectives in shared memory, not by messages, where ranks share it
   std::string wait_mode;    // auto, spin, yield or sleep
   std::optional<std::int64_t> spin_polls;
-  std::unique_ptr<const Selector> selector;
-  Topology topology;  // of the node, as this rank sees it
+  std::vector<RuleText> rules;  // of variables, in order of precedence
+  TuningFile tuning;
+  std::unique_ptr<const Selector> selector;  // of both
+  Topology topology;                         // of the node, as this rank sees it
   HierarchySetting hierarchy;
   PinRequest pin;  // of TUTTI_PIN
   WorkerSettings workers;
   // What all ranks must have equal, as (variable, text): compared when a world is made.
   std::vector<std::pair<std::string, std::string>> contract;
 
+  // The tuning file is not used, for that reason: the selector is made without it.
+  void refuse_tuning(std::string reason);
+  // Refuses it if it was measured elsewhere. Errors: invalid_argument if it is one that has to fit.
+  Status judge_tuning(const Fingerprint& here);
   // How a thread waits when `rank_count` ranks share `cpu_count` CPUs: with hardly any spinning if they
   // outnumber them, with none where a poll is a system call.
   WaitPolicy wait_policy(int rank_count, int cpu_count, bool is_poll_call) const;

@@ -2,7 +2,7 @@
 // rule and no rank.
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -28,14 +28,21 @@ struct JobShape {
 };
 void append_job(Fingerprint& fingerprint, const JobShape& job);
 
-struct LoadedTuning {
-  std::string path;
+struct TuningFile {
+  std::string path;       // empty: none
   bool is_named = false;  // by TUTTI_TUNING_FILE: then it must fit
-  Tuning tuning;
+  Tuning tuning;          // empty where it is not used
+  std::string refusal;    // why not
+
+  bool is_used() const { return !path.empty() && refusal.empty(); }
+  void refuse(std::string reason);
 };
-// The file of TUTTI_TUNING_FILE, else the one at the default path if there is one; nullopt: neither. One that
-// does not fit `here` is an error if it is named, else a warning and nullopt; so is one that cannot be read.
-// TUTTI_TUNING_FILE=off: none.
-Result<std::optional<LoadedTuning>> load_tuning(const Environment& environment, const Fingerprint& here);
+// "FILE (origin)", "none", "not used: FILE: it is for cpu ...".
+std::string describe(const TuningFile& file);
+
+// The file of TUTTI_TUNING_FILE, else the one at the default path if there is one; none with
+// TUTTI_TUNING_FILE=off. Errors: invalid_argument where a named one cannot be read or does not fit `here`;
+// any other is then refused.
+Result<TuningFile> load_tuning(const Environment& environment, const Fingerprint& here);
 
 }  // namespace tutti

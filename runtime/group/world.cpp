@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "runtime/base/fork_guard.hpp"
@@ -24,8 +25,9 @@ struct Card {
   cpu_set_t cpus;
   bool is_bound = false;  // before init()
   RankDomains domains;
-  std::string contract;  // encode_contract()
-  std::string problem;   // why it could not be bound
+  std::string contract;      // encode_contract()
+  std::uint32_t tuning = 0;  // of the tuning file's rules; 0: none is used
+  std::string problem;       // why it could not be bound
 };
 
 using Contract = std::vector<std::pair<std::string, std::string>>;
@@ -55,6 +57,7 @@ std::string encode(const Card& card) {
   writer.put(card.is_bound);
   writer.put(card.domains);
   writer.put_text(card.contract);
+  writer.put(card.tuning);
   writer.put_text(card.problem);
   return writer.take();
 }
@@ -71,8 +74,8 @@ std::string encode_contract(const Contract& contract) {
 bool decode(std::string_view bytes, Card& card) {
   ByteReader reader(bytes);
   return reader.get_text(card.process) && reader.get(card.cpus) && reader.get(card.is_bound) &&
-         reader.get(card.domains) && reader.get_text(card.contract) && reader.get_text(card.problem) &&
-         reader.is_at_end();
+         reader.get(card.domains) && reader.get_text(card.contract) && reader.get(card.tuning) &&
+         reader.get_text(card.problem) && reader.is_at_end();
 }
 
 Contract decode_contract(std::string_view bytes) {
@@ -193,6 +196,32 @@ std::uint32_t hash_of(std::string_view text) {
   return hash;
 }
 
+// 0: none is used.
+std::uint32_t digest_of(const TuningFile& file) {
+  if (!file.is_used()) return 0;
+  std::string text;
+  for (const RuleText& rule : rule_texts(file.tuning, ""))
+    text += fmt::format("{} {}: {}\n", to_string(rule.collective),
+                        rule.reach ? to_string(*rule.reach) : "anywhere", rule.text);
+  return std::max(1U, hash_of(text));
+}
+
+// A file at the default path is used by all ranks or by none.
+void compare_tuning(const std::vector<Card>& cards, int rank, WorldSettings& settings) {
+  std::vector<int> others;
+  for (std::size_t i = 0; i < cards.size(); ++i) {
+    if (cards[i].tuning != cards[0].tuning) others.push_back(static_cast<int>(i));
+  }
+  if (!others.empty())
+    settings.refuse_tuning(fmt::format("what {} would use is not what rank 0 would: {}",
+                                       name_ranks(others, static_cast<int>(cards.size())),
+                                       settings.tuning.path.empty() ? "there is none here"
+                                       : settings.tuning.is_used()  ? settings.tuning.path
+                                                                    : settings.tuning.refusal));
+  if (!settings.tuning.refusal.empty() && rank == 0)
+    log_warn("the tuning file is not used: {}", settings.tuning.refusal);
+}
+
 }  // namespace
 
 WorldState::WorldState(World world, WorldSettings settings)
@@ -216,6 +245,7 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
                                     });
   TUTTI_RETURN_IF_ERROR(world->agree(options.build_id));
   TUTTI_RETURN_IF_ERROR(world->open_transports());
+  TUTTI_RETURN_IF_ERROR(world->judge_tuning());
   world->control().set_listener(world.get());
   return world;
 }
@@ -235,6 +265,7 @@ Status WorldState::agree(std::string_view build_id) {
     mine.problem = refused.message();
   settings_.contract.emplace_back("the build", std::string(build_id));
   mine.contract = encode_contract(settings_.contract);
+  mine.tuning = digest_of(settings_.tuning);
   auto exchanged = exchange_cards(control(), mine, deadline);
   if (!exchanged) return exchanged.status();
   contract_hash_ = hash_of(mine.contract);
@@ -245,6 +276,7 @@ Status WorldState::agree(std::string_view build_id) {
     if (!exchanged) return exchanged.status();
   }
   const std::vector<Card>& cards = *exchanged;
+  compare_tuning(cards, info().rank, settings_);
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
   is_one_process_ = true;
@@ -261,6 +293,62 @@ Status WorldState::agree(std::string_view build_id) {
   domains_.nodes = info().node_of_rank;
   cpu_count_ = std::max(1, CPU_COUNT(&cpus));
   return domains_.check();
+}
+
+// -- the tuning file ----------------------------------------------------------------------------------------
+
+Result<Fingerprint> WorldState::exchange_fingerprint() {
+  // What this rank's messages go through, within its node and beyond.
+  std::set<std::string> node, network;
+  const auto own = static_cast<std::size_t>(info().rank);
+  std::map<int, std::uint32_t> ranks_of_node;
+  for (std::size_t rank = 0; rank < paths_.size(); ++rank) {
+    ++ranks_of_node[info().node_of_rank[rank]];
+    if (rank == own) continue;
+    (info().node_of_rank[rank] == info().node_of_rank[own] ? node : network).insert(paths_[rank].transport);
+  }
+  const auto join = [](const std::set<std::string>& names) {
+    return fmt::format("{}", fmt::join(names, ","));
+  };
+  ByteWriter writer;
+  writer.put_text(join(node));
+  writer.put_text(join(network));
+  const auto all = control().allgather(writer.take(), Clock::now() + settings_.timeout);
+  if (!all) return all.status();
+  node.clear();
+  network.clear();
+  for (std::size_t rank = 0; rank < all->size(); ++rank) {
+    std::string within, beyond;
+    ByteReader reader((*all)[rank]);
+    if (!reader.get_text(within) || !reader.get_text(beyond))
+      return internal_error(fmt::format("the transports of rank {} are malformed", rank));
+    if (!within.empty()) node.insert(within);
+    if (!beyond.empty()) network.insert(beyond);
+  }
+  JobShape job{join(node), join(network), ~0U, 0};
+  for (const auto& [ignored, count] : ranks_of_node) {
+    job.least_ranks_per_node = std::min(job.least_ranks_per_node, count);
+    job.most_ranks_per_node = std::max(job.most_ranks_per_node, count);
+  }
+  Fingerprint fingerprint = fingerprint_of(settings_.topology);
+  append_job(fingerprint, job);
+  return fingerprint;
+}
+
+// All ranks use the same file here or none does.
+Status WorldState::judge_tuning() {
+  const TuningFile& file = settings_.tuning;
+  if (!file.is_used()) return {};
+  const auto here = exchange_fingerprint();
+  if (!here) return here.status();
+  TUTTI_RETURN_IF_ERROR(settings_.judge_tuning(*here));
+  if (info().rank != 0) return {};
+  if (file.is_used()) {
+    log_info("rules of the tuning file {} ({})", file.path, file.tuning.origin);
+  } else {
+    log_warn("the tuning file is not used: {}", file.refusal);
+  }
+  return {};
 }
 
 // -- groups -------------------------------------------------------------------------------------------------

@@ -65,6 +65,8 @@ class WorldState final : private ControlListener {
   WorldState& operator=(const WorldState&) = delete;
 
   const WorldInfo& info() const { return world_.info; }
+  // Of the machine and the job, as tuning files name them. Collective over all ranks, which get the same.
+  Result<Fingerprint> exchange_fingerprint();
   const WorldSettings& settings() const { return settings_; }
   Engine& engine() { return *engine_; }
   ControlChannel& control() { return *world_.control; }
@@ -96,6 +98,7 @@ class WorldState final : private ControlListener {
   Status open_between_nodes();
   Status swap_addresses();
   Status agree_on(const Status& verdict);
+  Status judge_tuning();
   void report_transports() const;
 
   void on_failure(std::uint64_t group, int dead_rank, const Status& cause) override;

@@ -28,7 +28,8 @@ void find_price(Candidate& candidate, const std::vector<AlgorithmParams>& tried,
 }
 
 std::string why_of_item(const Consideration& seen) {
-  std::string item = fmt::format("{} item {} ({})", seen.source, seen.number, to_text(*seen.item));
+  std::string item =
+      fmt::format("{} ({})", describe_source(seen.source, seen.number, seen.line), to_text(*seen.item));
   switch (seen.verdict) {
     case Consideration::Verdict::unmatched:
       return item + " is for other sizes";
@@ -123,9 +124,8 @@ Result<Explanation> explain(const Selector& selector, const Question& question, 
     answer.candidates.push_back(std::move(candidate));
   }
   const std::string no_price = winner.reason;
-  winner.reason = answer.rule.empty()
-                      ? fmt::format("{}", chosen->source)
-                      : fmt::format("{} item {} ({})", chosen->source, chosen->item, answer.rule);
+  winner.reason = describe_source(*chosen);
+  if (!answer.rule.empty()) winner.reason += fmt::format(" ({})", answer.rule);
   if (!no_price.empty()) winner.reason += fmt::format("; {}", no_price);
   answer.candidates.push_back(std::move(winner));
   const auto rank = [](const Candidate& c) {

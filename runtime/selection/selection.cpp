@@ -71,25 +71,36 @@ bool may_run(const AlgorithmRow& row, const Question& q) {
 
 }  // namespace
 
+std::string describe_source(std::string_view source, std::uint32_t item, std::uint32_t line) {
+  if (line != 0) return fmt::format("{} line {}", source, line);
+  return item == 0 ? std::string(source) : fmt::format("{} item {}", source, item);
+}
+
 Result<Selector> Selector::make(std::vector<RuleText> texts) {
   Selector selector;
   const auto add = [](Collective collective, std::string name, std::string_view text,
                       Source& target) -> Status {
     auto rules = parse_rules(collective, text);
     if (!rules) return rules.status().with_context(name);
-    target = {std::move(name), *std::move(rules)};
+    target.name = std::move(name);
+    target.rules = *std::move(rules);
     return {};
   };
   for (RuleText& text : texts) {
     auto& sources = selector.sources_[static_cast<std::size_t>(text.collective)];
-    TUTTI_RETURN_IF_ERROR(add(text.collective, std::move(text.source), text.text, sources.emplace_back()));
+    Source& source = sources.emplace_back();
+    TUTTI_RETURN_IF_ERROR(add(text.collective, std::move(text.source), text.text, source));
+    source.reach = text.reach;
+    source.lines = std::move(text.lines);
+    source.is_advice = text.is_advice;
   }
   for (int i = 0; i < kCollectiveCount; ++i) {
     const auto collective = static_cast<Collective>(i);
     for (const Reach reach : kReaches) {
       Source& target = selector.defaults_[static_cast<std::size_t>(i)][static_cast<std::size_t>(reach)];
+      target.is_advice = true;
       if (const std::string_view rules = default_rules(collective, reach); !rules.empty())
-        TUTTI_RETURN_IF_ERROR(add(collective, "default", rules, target));
+        TUTTI_RETURN_IF_ERROR(add(collective, "default rules", rules, target));
     }
   }
   return selector;
@@ -98,7 +109,10 @@ Result<Selector> Selector::make(std::vector<RuleText> texts) {
 // In order of precedence: the users', then the default.
 const Selector::Source* Selector::find_source(const Question& question, std::size_t i) const {
   const auto collective = static_cast<std::size_t>(question.collective);
-  if (i < sources_[collective].size()) return &sources_[collective][i];
+  if (i < sources_[collective].size()) {
+    const Source& source = sources_[collective][i];
+    return !source.reach || *source.reach == question.reach ? &source : nullptr;
+  }
   return &defaults_[collective][static_cast<std::size_t>(question.reach)];
 }
 
@@ -121,32 +135,35 @@ Result<Selection> Selector::choose(const Question& question, std::string_view ar
   Selection chosen;
   const std::size_t user_sources = sources_[static_cast<std::size_t>(q.collective)].size();
   for (std::size_t i = 0; i <= user_sources; ++i) {
-    const Source& source = *find_source(q, i);
-    const bool is_default = i == user_sources;
+    const Source* const found = find_source(q, i);
+    if (found == nullptr) continue;
+    const Source& source = *found;
     bool is_over = chosen.row != nullptr;  // nothing of this source can be chosen any more
     for (const RuleItem& item : source.rules) {
       const auto number = static_cast<std::uint32_t>(&item - source.rules.data()) + 1;
+      const std::uint32_t line = source.line_of(number - 1);
       const auto note = [&](Verdict verdict) {
-        if (trail != nullptr) trail->push_back({source.name, number, &item, verdict});
+        if (trail != nullptr) trail->push_back({source.name, number, line, &item, verdict});
       };
       if (is_over || !match_item(item, q.bytes, q.size)) {
         note(is_over ? Verdict::late : Verdict::unmatched);
       } else if (item.row == nullptr) {
         note(Verdict::automatic);
         is_over = true;
-      } else if (is_default && !may_run(*item.row, q)) {
-        // Among the defaults many an item may be passed over, on every call: no text is made of it.
+      } else if (source.is_advice && !may_run(*item.row, q)) {
+        // Many an item may be passed over, on every call: no text is made of it.
         note(Verdict::illegal);
       } else {
         if (Status legal = check(*item.row, q); !legal) {
           note(Verdict::illegal);
-          return legal.with_context(source.name);
+          return legal.with_context(describe_source(source.name, number, line));
         }
         note(Verdict::chosen);
         chosen = select(item, q);
-        chosen.is_forced = !is_default;
+        chosen.is_forced = !source.is_advice;
         chosen.source = source.name;
         chosen.item = number;
+        chosen.line = line;
         is_over = true;
       }
       if (is_over && trail == nullptr) break;
@@ -167,7 +184,9 @@ std::string Selector::canonical() const {
     for (const Source& source : defaults_[at]) sources.push_back(&source);
     for (const Source* const one : sources) {
       const Source& source = *one;
-      text += fmt::format("{}={};", to_string(static_cast<Collective>(i)), source.name);
+      text += fmt::format("{}={}", to_string(static_cast<Collective>(i)), source.name);
+      if (source.reach) text += fmt::format(" {}", to_string(*source.reach));
+      text += ';';
       for (const RuleItem& item : source.rules) {
         text += fmt::format("{}:{}:{}:{}:{}:{}", item.row == nullptr ? "auto" : item.row->name,
                             item.params.radix, item.params.segments, item.params.channels,

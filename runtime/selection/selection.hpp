@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,22 +33,27 @@ struct Question {
 struct Selection {
   const AlgorithmRow* row = nullptr;
   AlgorithmParams params;
-  bool is_forced = false;   // by an argument or a user's rule, rather than by the defaults
-  std::string_view source;  // "argument", "TUTTI_ADJUST_ALLREDUCE", "default"
+  bool is_forced = false;   // by an argument or a user's rule, rather than by advice or the defaults
+  std::string_view source;  // "argument", "TUTTI_ADJUST_ALLREDUCE", a file, "default rules"
   std::uint32_t item = 0;   // number of the rule's item that matched, from 1
+  std::uint32_t line = 0;   // of the file it stands in; 0: in none
 };
+// "argument", "TUTTI_ADJUST_ALLREDUCE item 2", "/etc/tuning.json line 14", "default rules item 3".
+std::string describe_source(std::string_view source, std::uint32_t item, std::uint32_t line);
+inline std::string describe_source(const Selection& s) { return describe_source(s.source, s.item, s.line); }
 
 // One rule item that a choice came by, for explanations.
 struct Consideration {
   enum class Verdict : std::uint8_t {
     unmatched,  // its sizes are others
     automatic,  // leaves the choice to the next source
-    illegal,    // may not run here: passed over among the defaults, an error among the users' rules
+    illegal,    // may not run here: passed over in advice and the defaults, an error in users' rules
     chosen,
     late,  // an earlier item was chosen, or left the choice to the next source
   };
   std::string_view source;
   std::uint32_t number = 0;  // of the item in its source, from 1
+  std::uint32_t line = 0;    // of the file it stands in; 0: in none
   const RuleItem* item = nullptr;
   Verdict verdict = Verdict::unmatched;
 };
@@ -55,8 +61,12 @@ struct Consideration {
 // A rule string and where it came from.
 struct RuleText {
   Collective collective = Collective::allreduce;
-  std::string source;  // the variable's name
+  std::string source;  // the variable's name, or the file's
   std::string text;
+  std::optional<Reach> reach = std::nullopt;  // of the groups that it is for; nullopt: all
+  std::vector<std::uint32_t> lines = {};      // of a file, by item
+  // Somebody's experience rather than somebody's will: what may not run is passed over, as in the defaults.
+  bool is_advice = false;
 };
 
 class Selector {
@@ -66,9 +76,10 @@ class Selector {
   static Result<Selector> make(std::vector<RuleText> texts);
 
   // The row to use. `argument` (may be empty) is a rule item without conditions that the caller passed for
-  // this call. A row named by an argument or a user's rule is used or the choice fails with the reason; among
-  // the defaults the first legal item wins. Does not allocate unless it fails or `trail` is given, to which
-  // every item of every source is appended with what became of it (and nothing if an argument decides).
+  // this call. A row named by an argument or a user's rule is used or the choice fails with the reason; in
+  // advice and among the defaults the first legal item wins. Does not allocate unless it fails or `trail` is
+  // given, to which every item of every source is appended with what became of it (and nothing if an argument
+  // decides).
   Result<Selection> choose(const Question& question, std::string_view argument = {},
                            std::vector<Consideration>* trail = nullptr) const;
 
@@ -79,7 +90,12 @@ class Selector {
   struct Source {
     std::string name;
     RuleList rules;
+    std::optional<Reach> reach;
+    std::vector<std::uint32_t> lines;
+    bool is_advice = false;
+    std::uint32_t line_of(std::size_t i) const { return i < lines.size() ? lines[i] : 0; }
   };
+  // Null: it is for other groups.
   const Source* find_source(const Question& question, std::size_t i) const;
 
   std::array<std::vector<Source>, kCollectiveCount> sources_;  // by collective, in order of precedence

@@ -27,7 +27,7 @@ def clean_environment(**extra):
     """Without what a launcher or a user may have set: a test must not depend on where it runs."""
     kept = {k: v for k, v in os.environ.items()
             if not k.startswith(("TUTTI_", "I_MPI_")) and k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
-    return {**kept, **extra}
+    return {**kept, "TUTTI_TUNING_FILE": "off", **extra}
 
 
 def run(*words, confine=None, **environment):
@@ -385,6 +385,97 @@ def test_explain(_folder):
         expect(result.returncode == 0, "bench with rules", result)
         answer = explained("broadcast", size, "-n", 3, TUTTI_ADJUST_BROADCAST=rules)
         expect(all(answer["algorithm"] in row["algorithm"] for row in rows_of(ran)), f"{rows_of(ran)} is not {answer['algorithm']}")
+
+
+def test_tuning(folder):
+    """Tuning files: what uses which, what is refused and why; and what is explained is what runs, by the same rule."""
+    def write(name, text):
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def tuning(rules, fingerprint=None):
+        return json.dumps({"tutti_tuning": 1, "origin": "a test", "fingerprint": fingerprint or {}, "rules": rules}, indent=1)
+
+    def explained(size, **environment):
+        result = run("explain", "allreduce", size, "-n", 2, "--json", **environment)
+        expect(result.returncode == 0, f"explain {environment}", result)
+        return json.loads(result.stdout)
+
+    def bench(size, *words, **environment):
+        return run("bench", "allreduce", "-b", size, "-e", size, "-n", 2, *QUICK, *words, TUTTI_LOG="info", **environment)
+
+    good = write("good.json", tuning({"allreduce": ["ring(segments=2):64k-", "census:-1k@2"], "allreduce across nodes": ["two_shot"]}))
+    lines = [number for number, line in enumerate(open(good, encoding="utf-8"), 1) if "ring" in line or "census" in line]
+    home = os.path.join(folder, "config")
+    write("config/tutti/tuning.json", tuning({"allreduce anywhere": ["two_shot"]}))
+    default = {"TUTTI_TUNING_FILE": "auto", "XDG_CONFIG_HOME": home}
+    at_home = os.path.join(home, "tutti", "tuning.json")
+    cases = (("64k", {"TUTTI_TUNING_FILE": good}, "ring", f"{good} line {lines[0]}"),
+             ("512", {"TUTTI_TUNING_FILE": good}, "census", f"{good} line {lines[1]}"),
+             ("4k", {"TUTTI_TUNING_FILE": good}, None, "default rules item "),
+             ("64k", {"TUTTI_TUNING_FILE": good, "TUTTI_ADJUST_ALLREDUCE": "auto:1;rabenseifner"}, "rabenseifner", "TUTTI_ADJUST_ALLREDUCE item 2"),
+             ("512", {"TUTTI_TUNING_FILE": good, "I_MPI_ADJUST_ALLREDUCE": "1:-4096"}, "recursive_doubling", "I_MPI_ADJUST_ALLREDUCE item 1"),
+             ("64k", default, "two_shot", f"{at_home} line "),
+             ("64k", {}, None, "default rules item "))
+    for size, environment, algorithm, place in cases:
+        answer = explained(size, **environment)
+        expect(algorithm in (None, answer["algorithm"]), f"{environment}: {answer}")
+        expect(answer["decided_by"].startswith(place), f"{environment}: {answer['decided_by']} is not {place}")
+        ran = bench(size, **environment)
+        expect(ran.returncode == 0, f"bench with {environment}", ran)
+        found = re.findall(r"info: allreduce of \d+ bytes over 2 ranks: (\w+)\S* by (.*)", ran.stderr)
+        expect((answer["algorithm"], answer["decided_by"]) in found,
+               f"what ran is what was explained: {found}, {answer['decided_by']}", ran)
+    said = run("info", **default).stdout
+    expect(f"tuning file: {at_home} (a test)" in said, "info names the tuning file: " + said[:600])
+    expect("tuning file: none" in run("info").stdout, "info says that there is none")
+
+    # Refused: named, that is an error with the reason; at the default path, a warning.
+    damaged = [("other.json", tuning({"allreduce": ["ring"]}, {"node": "pigeon"}), 'it is for node "pigeon", and here it is "shm"'),
+               ("machine.json", tuning({"allreduce": ["ring"]}, {"machine": "a large one"}), 'it is for machine "a large one"'),
+               ("wrong.json", tuning({"allreduce": ["ring", "rong"]}), "wrong.json line 8 column 5: expected an algorithm of allreduce"),
+               ("broken.json", '{\n"tutti_tuning": 1,\n', "broken.json line 3 column 1: ")]
+    for name, text, said in damaged:
+        path = write(name, text)
+        for words in (["explain", "allreduce", "64k", "-n", 2], ["bench", "allreduce", "-b", "64k", "-e", "64k", "-n", 2, *QUICK]):
+            result = run(*words, TUTTI_TUNING_FILE=path)
+            expect(result.returncode != 0 and said in result.stderr and "TUTTI_TUNING_FILE" in result.stderr, f"{words[0]} with {name}", result)
+        write("other/tutti/tuning.json", text)
+        elsewhere = {"TUTTI_TUNING_FILE": "auto", "XDG_CONFIG_HOME": os.path.join(folder, "other")}
+        result = bench("64k", **elsewhere)
+        expect(result.returncode == 0 and result.stderr.count("the tuning file is not used") == 1, f"{name} at the default path", result)
+        expect(said.replace(name, "tuning.json") in result.stderr and "by default rules item" in result.stderr, f"the reason of {name}", result)
+        answer = explained("64k", **elsewhere)
+        expect(answer["decided_by"].startswith("default rules") and answer["tuning"].startswith("not used: "), f"{name}: {answer['tuning']}")
+    missing = run("explain", "allreduce", "64k", TUTTI_TUNING_FILE="/no/such/file")
+    expect(missing.returncode == 2 and "/no/such/file" in missing.stderr, "a missing file", missing)
+
+    # Ranks with other files: named, an error that lists the ranks; at the default path, nobody uses one.
+    second = write("second.json", tuning({"allreduce": ["two_shot"]}))
+    job = "exec \"$0\" bench allreduce -b 64k -e 64k --budget 0.02 --iters 3 --warmup 2"
+    result = run("run", "-n", 2, "sh", "-c", f"[ $TUTTI_RANK = 1 ] && TUTTI_TUNING_FILE={second}; {job}", tutti, TUTTI_TUNING_FILE=good)
+    expect(result.returncode != 0 and "must be equal on all ranks" in result.stderr and "'two_shot' on rank 1" in result.stderr, "two files", result)
+    result = run("run", "-n", 2, "sh", "-c", f"[ $TUTTI_RANK = 1 ] && XDG_CONFIG_HOME=/nowhere; {job}", tutti, TUTTI_LOG="info", **default)
+    expect(result.returncode == 0 and result.stderr.count("the tuning file is not used: what rank 1 of 2 would use") == 1, "one file", result)
+    expect("by default rules item" in result.stderr, "then the defaults decide", result)
+
+    # Rules of others: to a file that runs, and a list of what has no counterpart.
+    imported = os.path.join(folder, "imported.json")
+    result = run("tune", "--import", "CCL_ALLREDUCE=nreduce:0-8192;ring:8193-max;topo:1-2", "-o", imported, "--json")
+    expect(result.returncode == 0, "import", result)
+    answer = json.loads(result.stdout)
+    expect(answer["form"] == "ccl" and answer["rules"] == 2 and "topo" in answer["unmapped"][0]["what"], f"import: {answer}")
+    answer = explained("64k", TUTTI_TUNING_FILE=imported)
+    expect(answer["algorithm"] == "ring" and answer["decided_by"].startswith(imported + " line "), f"an import decides: {answer['decided_by']}")
+    rules = write("tuned.conf", "1\n2\n1\n0\n2\n0 3 0 0\n65536 1 0 0\n")
+    result = run("tune", "--import", rules)
+    expect(result.returncode == 0 and "recursive_doubling:-65535" in result.stdout and "line 7" in result.stderr, "import of Open MPI's", result)
+    expect_usage_error(["tune", "--import", "/no/such/file"], "/no/such/file")
+    expect_usage_error(["tune", "--import", write("bad.conf", "1\n2\nx\n")], "line 3 column 1")
+    expect_usage_error(["tune", "--import", rules, "--form", "mpich"], "--form")
 
 
 def planned(ranks, *words, **environment):

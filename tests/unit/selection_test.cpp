@@ -258,14 +258,14 @@ TEST_CASE("an argument goes before a variable, an earlier variable before a late
   chosen = selector.choose(other);
   REQUIRE(chosen.is_ok());
   CHECK(!chosen->is_forced);
-  CHECK(chosen->source == "default");
+  CHECK(chosen->source == "default rules");
   CHECK(chosen->item > 0);
 
   // A variable whose items do not match leaves the choice to the defaults, too.
   const Selector narrow = selector_of({{Collective::allreduce, "V", "ring:1k@3"}});
   chosen = narrow.choose(large);
   REQUIRE(chosen.is_ok());
-  CHECK(chosen->source == "default");
+  CHECK(chosen->source == "default rules");
 }
 
 TEST_CASE("what is forced is used or refused with the reason", "[selection]") {
@@ -274,7 +274,7 @@ TEST_CASE("what is forced is used or refused with the reason", "[selection]") {
   q.is_commutative = false;
   auto chosen = selector.choose(q);
   REQUIRE(!chosen.is_ok());
-  CHECK(chosen.status().message().find("TUTTI_ADJUST_ALLREDUCE: ") != std::string::npos);
+  CHECK(chosen.status().message().find("TUTTI_ADJUST_ALLREDUCE item 1: ") != std::string::npos);
   CHECK(chosen.status().message().find("commut") != std::string::npos);
 
   chosen = selector.choose(q, "census");

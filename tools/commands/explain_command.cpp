@@ -34,6 +34,7 @@ struct Case {
   Hierarchy hierarchy;
   Setting setting;
   StartingModel start;
+  bool has_measured_costs = false;
   Dtype dtype = Dtype::f32;
 };
 
@@ -56,6 +57,19 @@ WorldDomains domains_of(const WorldSettings& settings, std::uint32_t rank_count,
     domains.ranks.push_back(find_domains(settings.topology, cpus, rank % per_node, on_node));
   }
   return domains;
+}
+
+// The tuning file's costs where it has them; false: nothing that matters is known.
+bool use_measured(const Tuning& tuning, const StartingModel& start, bool has_network, CostModel& model) {
+  const auto node = tuning.costs.find(start.node_transport);
+  const auto network = tuning.costs.find(start.network_transport);
+  if (node == tuning.costs.end() || (has_network && network == tuning.costs.end())) return false;
+  const LinkCost beyond = has_network ? network->second.link(Level::network) : model.link(Level::network);
+  model = has_network ? network->second : node->second;
+  model.link(Level::cache) = node->second.link(Level::cache);
+  model.link(Level::node) = node->second.link(Level::node);
+  model.link(Level::network) = beyond;
+  return true;
 }
 
 Result<Case> make_case(const ExplainOptions& options) {
@@ -101,7 +115,17 @@ Result<Case> make_case(const ExplainOptions& options) {
     if (domains.ranks[rank].cache != RankDomains::kSeveral)
       made.setting.places.cache[rank] = p + static_cast<std::uint32_t>(domains.ranks[rank].cache);
   }
+  JobShape job;
+  if (per_node > 1 && p > 1) job.node_transport = made.start.node_transport;
+  if (has_network) job.network_transport = made.start.network_transport;
+  job.most_ranks_per_node = std::min(per_node, p);
+  job.least_ranks_per_node = p % per_node == 0 ? job.most_ranks_per_node : p % per_node;
+  Fingerprint here = fingerprint_of(made.settings.topology);
+  append_job(here, job);
+  TUTTI_RETURN_IF_ERROR(made.settings.judge_tuning(here));
   made.setting.model = made.start.model;
+  made.has_measured_costs =
+      use_measured(made.settings.tuning.tuning, made.start, has_network, made.setting.model);
   made.setting.is_lowered =
       !has_network && made.start.shares_memory && made.settings.uses_boards && p <= kMostLoweredRanks;
   return made;
@@ -136,8 +160,11 @@ void print_text(const Case& asked, const Explanation& answer) {
                  ? "by messages (" + asked.start.node_transport + ")"
                  : fmt::format("by messages ({}; between nodes {})", asked.start.node_transport,
                                asked.start.network_transport));
-  fmt::print(
-      "  prices     in microseconds, from the transports' own figures: nobody has measured them here\n\n");
+  const TuningFile& tuning = asked.settings.tuning;
+  fmt::print("  tuning     {}\n", describe(tuning));
+  fmt::print("  prices     in microseconds, {}\n\n",
+             asked.has_measured_costs ? "as measured for the tuning file"
+                                      : "from the transports' own figures: nobody has measured them here");
   fmt::print("{:>12} {:>10} {:>10} {:>10}  {:<34} {}\n", "predicted", "latency", "bytes", "reduction",
              "algorithm", "why not");
   for (const Candidate& c : answer.candidates) {
@@ -185,6 +212,11 @@ json to_json(const Case& asked, const Explanation& answer) {
       {"algorithm", answer.chosen.row->name},
       {"source", answer.chosen.source},
       {"item", answer.chosen.item},
+      {"line", answer.chosen.line == 0 ? json(nullptr) : json(answer.chosen.line)},
+      {"decided_by", describe_source(answer.chosen)},
+      {"tuning_file", asked.settings.tuning.is_used() ? json(asked.settings.tuning.path) : json(nullptr)},
+      {"tuning", describe(asked.settings.tuning)},
+      {"prices_measured", asked.has_measured_costs},
       {"rule", answer.rule},
       {"candidates", candidates}};
 }

@@ -65,6 +65,13 @@ std::string cpu_model() {
   return "unknown";
 }
 
+// What a run on this machine would use; whether it fits the job is seen only there.
+std::string tuning_text(const Result<Topology>& topology) {
+  if (!topology) return "not available (no topology)";
+  const auto file = load_tuning(Environment::of_process(), fingerprint_of(*topology));
+  return file ? describe(*file) : "not usable: " + file.status().message();
+}
+
 // "any p, commutative op": when a row may run.
 std::string legality_text(const AlgorithmRow& row) {
   const Legality& legality = row.legality;
@@ -111,6 +118,7 @@ void print_all() {
   const auto topology = discover_topology(Environment::of_process());
   fmt::print("{}", topology ? describe(*topology)
                             : fmt::format("topology: not available ({})\n", topology.status().message()));
+  fmt::print("tuning file: {}\n", tuning_text(topology));
   print_parts("transports", list_transports());
   print_parts("backends", list_backends());
   fmt::print("algorithms:\n");
@@ -203,6 +211,7 @@ json all_json() {
           {"allowed_cpus", count_allowed_cpus()},
           {"kernel_target", kernel_target()},
           {"topology", topology_json()},
+          {"tuning_file", tuning_text(discover_topology(Environment::of_process()))},
           {"transports", parts_json(list_transports())},
           {"backends", parts_json(list_backends())},
           {"algorithms", rows},

@@ -192,7 +192,8 @@ class CommGroup {
   // The listed ranks of this group, in that order; called by them alone, with equal lists. No communication.
   CommGroup create(std::span<const int> ranks) const;
 
-  // The algorithm that the i-function of a collective would use here, and why ("two_shot: default item 2").
+  // The algorithm that the i-function of a collective would use here, and why ("two_shot: default rules item
+  // 2").
   std::string explain_algorithm(Collective, std::size_t count, Dtype, Reduction = Op::sum) const;
   // Fails the group on all ranks; every pending and later operation throws this message.
   void abort(const std::string& why) const;

@@ -12,6 +12,7 @@
 #include "tools/commands/arguments.hpp"
 #include "tools/commands/commands.hpp"
 #include "tools/commands/tune/evaluate.hpp"
+#include "tools/commands/tune/import_command.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -156,6 +157,7 @@ json to_json(const Evaluation& evaluation) {
 }  // namespace
 
 int tune_command(int argc, char** argv) {
+  if (is_import(argc, argv)) return import_command(argc, argv);
   std::vector<std::string> files;
   std::string map_path;
   bool is_json = false;
@@ -165,7 +167,11 @@ int tune_command(int argc, char** argv) {
       "collective,\n"
       "lets it choose among all, and says how much longer the choice takes than the best one would have.",
       "tutti tune");
-  app.footer("Example:\n  tutti tune --evaluate times.csv --map docs/data/pico_map.csv");
+  app.footer(
+      "Example:\n  tutti tune --evaluate times.csv --map docs/data/pico_map.csv\n"
+      "\n"
+      "tutti tune --import FILE|TEXT makes a tuning file of rules for Open MPI, oneCCL or NCCL: see "
+      "tutti tune --import=- --help.");
   app.add_option(
       "--evaluate", files,
       "CSV with columns system, collective, nnodes, tasks_per_node, algo, elements_int32, median_us "
