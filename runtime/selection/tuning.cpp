@@ -48,11 +48,9 @@ class Cursor {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
   using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
 
   Cursor(const char* at, const char** last_read) : at_(at), last_read_(last_read) {}
-  reference operator*() const { return *at_; }
+  const char& operator*() const { return *at_; }
   Cursor& operator++() {
     *last_read_ = ++at_;
     return *this;

@@ -378,23 +378,23 @@ std::optional<ImportForm> parse_import_form(std::string_view text) {
   return std::nullopt;
 }
 
+namespace {
+
+ImportForm guess_form(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  const bool is_json = first != std::string_view::npos && text[first] == '{';
+  if (is_json || text.substr(0, 9) == "rule-file") return ImportForm::openmpi;
+  const bool names_nccl = text.find("NCCL_") != std::string_view::npos;
+  if (!names_nccl && text.find("CCL_") != std::string_view::npos) return ImportForm::ccl;
+  const std::string_view line = text.substr(0, text.find('\n'));
+  const bool is_table = text.find("collective_type,") != std::string_view::npos;
+  return is_table || std::count(line.begin(), line.end(), ',') >= 7 ? ImportForm::nccl : ImportForm::openmpi;
+}
+
+}  // namespace
+
 Result<Import> import_rules(std::string_view text, std::optional<ImportForm> form) {
-  if (!form) {
-    const std::size_t first = text.find_first_not_of(" \t\r\n");
-    const char start = first == std::string_view::npos ? '\0' : text[first];
-    const std::string_view line = text.substr(0, text.find('\n'));
-    if (start == '{' || text.substr(0, 9) == "rule-file") {
-      form = ImportForm::openmpi;
-    } else if (text.find("CCL_") != std::string_view::npos && text.find("NCCL_") == std::string_view::npos) {
-      form = ImportForm::ccl;
-    } else if (text.find("collective_type,") != std::string_view::npos ||
-               std::count(line.begin(), line.end(), ',') >= 7) {
-      form = ImportForm::nccl;
-    } else {
-      form = ImportForm::openmpi;
-    }
-  }
-  switch (*form) {
+  switch (form.value_or(guess_form(text))) {
     case ImportForm::ccl:
       return detail::import_ccl(text);
     case ImportForm::nccl:

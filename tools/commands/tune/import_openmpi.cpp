@@ -129,10 +129,10 @@ class Collector {
   bool start(const Table& table, const std::string& where) {
     table_ = &table;
     is_wanted_ = table.collective && taken_.insert(*table.collective).second;
-    if (!table.collective)
-      writer_.remark(where, std::string(table.name), "has no rules of its own here");
-    else if (!is_wanted_)
-      writer_.remark(where, std::string(table.name), "rules of this collective were read before: one here");
+    if (!is_wanted_)
+      writer_.remark(where, std::string(table.name),
+                     table.collective ? "rules of this collective were read before: one here"
+                                      : "has no rules of its own here");
     return is_wanted_;
   }
 
