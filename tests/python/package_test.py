@@ -2,7 +2,8 @@
 """The Python package from outside: its types, other launchers, and an installation by pip; a test per part.
 
 Knows command lines and the package's files; skips (77) with the reason where something is not installed.
-usage: package_test.py PART [--run TUTTI_RUN]      PART: stubs, tutti, hydra, openmpi, torchrun, pip
+usage: package_test.py PART [--run TUTTI_RUN] [--cxx C] [--meson V] [--werror true]
+    PART: stubs, tutti, hydra, openmpi, torchrun, pip
 """
 import argparse
 import ast
@@ -131,7 +132,7 @@ def test_stubs(_options):
     print(f"{len(exported)} names agree")
 
 
-def test_pip(_options):
+def test_pip(options):
     """`pip install .` in a clean virtual environment, then jobs with what it installed."""
     need_module("venv")
     with tempfile.TemporaryDirectory() as folder:
@@ -142,8 +143,20 @@ def test_pip(_options):
                                capture_output=True, text=True, timeout=SECONDS, check=False)
         if probe.returncode != 0:
             skip("pip cannot get what it needs to build: " + probe.stderr.strip().split("\n")[-1])
-        # The variables of this test lead to the package in the build folder.
-        run([*pip, "install", "-q", ROOT + "[numpy]"], seconds=PIP_SECONDS, PYTHONPATH="")
+        run([*pip, "install", "-q", "--upgrade", "pip"])  # the venv's may know no -C
+        # With the compiler and flags of the build folder, ccache has most of it; the variables of this test lead to that folder.
+        extra = {"PYTHONPATH": "", "PIP_CONSTRAINT": "", "PIP_BUILD_CONSTRAINT": ""}
+        if options.cxx:
+            extra["CXX"] = options.cxx
+        if options.meson:
+            constraint = os.path.join(folder, "constraint.txt")
+            with open(constraint, "w", encoding="utf-8") as file:
+                file.write(f"meson=={options.meson}\n")
+            if subprocess.run([*pip, "download", "-q", "--no-deps", "-d", os.path.join(folder, "probe"), "-r", constraint],
+                              capture_output=True, timeout=SECONDS, check=False).returncode == 0:
+                extra["PIP_CONSTRAINT"] = extra["PIP_BUILD_CONSTRAINT"] = constraint
+        settings = [f"-Csetup-args={option}" for option in ("-Dcpp_args=", "-Dwerror=" + options.werror)]
+        run([*pip, "install", "-q", *settings, ROOT + "[numpy]"], seconds=PIP_SECONDS, **extra)
         os.environ["PYTHONPATH"] = ""
         python = os.path.join(folder, "bin", "python")
         run_job([os.path.join(folder, "bin", "tutti"), "run", "-n", "2", python])
@@ -157,6 +170,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part")
     parser.add_argument("--run", help="`tutti run` of the build folder")
+    parser.add_argument("--cxx", help="its compiler")
+    parser.add_argument("--meson", help="the version of Meson that configured it")
+    parser.add_argument("--werror", default="false", help="its option of that name")
     options = parser.parse_args()
     need_module("numpy")
     globals()["test_" + options.part](options)
