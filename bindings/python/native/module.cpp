@@ -129,7 +129,7 @@ PYBIND11_MODULE(_native, module) {
   module.doc() = "The native part of tutti; import tutti instead.";
   py::class_<OpenGroup, SharedGroup> group(
       module, "Group", "Ranks that communicate, in an order. Used by one thread at a time.");
-  py::class_<Premultiplied>(module, "Reduction", "An op that is more than its name.");
+  const py::class_<Premultiplied> reduction(module, "Reduction", "An op that is more than its name.");
   module.def(
       "premul_sum",
       [](const py::object& factor) {
