@@ -3,11 +3,8 @@
 #include "tools/commands/arguments.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,6 +16,7 @@
 #include "bench/peers/peer_main.hpp"
 #include "bench/roofline/bound.hpp"
 #include "runtime/group/comm_group.hpp"
+#include "tools/commands/bench/job.hpp"
 #include "tools/commands/bench/report.hpp"
 #include "tools/commands/bench/roofline.hpp"
 #include "tools/commands/bench/tutti_library.hpp"
@@ -32,46 +30,6 @@ using bench::Record;
 using bench::Request;
 using bench::Shape;
 using bench::SharedPage;
-
-int count_nodes(const CommGroup& group) {
-  std::int64_t leaders = group.local_rank() == 0 ? 1 : 0;
-  group.allreduce(std::span(&leaders, 1));
-  return static_cast<int>(leaders);
-}
-
-// Of the node: what its ranks may use together, also where the launcher gave each its own.
-int count_cpus(const CommGroup& group, const std::vector<int>& cpus) {
-  std::array<std::uint64_t, 64> bits{};
-  for (const int cpu : cpus) {
-    if (cpu / 64 < static_cast<int>(bits.size())) bits[cpu / 64] |= std::uint64_t{1} << (cpu % 64);
-  }
-  group.split_by_node().allreduce(std::span<std::uint64_t>(bits), Op::bor);
-  int count = 0;
-  for (const std::uint64_t word : bits) count += std::popcount(word);
-  return count;
-}
-
-// The page of rank 0, opened by every rank of the node; nullopt on every rank if one of them cannot.
-std::optional<SharedPage> open_page(const CommGroup& group) {
-  std::optional<SharedPage> page;
-  std::array<std::int64_t, 2> place{};
-  if (group.rank() == 0) {
-    page.emplace(SharedPage::create(group.size()));
-    place = {::getpid(), page->fd()};
-  }
-  group.broadcast(std::span<std::int64_t>(place), 0);
-  std::int64_t has_page = 1;
-  try {
-    if (!page)
-      page.emplace(SharedPage::open(static_cast<int>(place[0]), static_cast<int>(place[1]), group.rank(),
-                                    group.size()));
-  } catch (const std::system_error&) {
-    has_page = 0;
-  }
-  group.allreduce(std::span(&has_page, 1), Op::min);  // also keeps rank 0's descriptor open until all have it
-  if (has_page == 0) return std::nullopt;
-  return page;
-}
 
 Request request_of(const BenchOptions& options, const Shape& shape) {
   Request request;
@@ -249,19 +207,6 @@ void run_rows(const BenchOptions& options, const CommGroup& group, TuttiLibrary&
   } else {
     rows.sweep_sizes();
   }
-}
-
-// How the members of the group reach each other: "shm", or "inproc+ofi" where it differs; "self" if there is
-// nobody. The public interface does not say it, so this is the one place of the benchmark that looks behind
-// it.
-std::string transports_of(const CommGroup& group) {
-  const CommGroup::Impl& impl = CommGroup::Impl::of(group, "bench");
-  std::set<std::string> names;
-  for (const int rank : impl.world_ranks()) {
-    const Transport* transport = impl.world().peers()[static_cast<std::size_t>(rank)].transport;
-    if (transport != nullptr) names.emplace(transport->caps().name);
-  }
-  return names.empty() ? "self" : joined(names, "+");
 }
 
 TuttiLibrary make_library(const BenchOptions& options, const CommGroup& group) {
