@@ -31,10 +31,11 @@ constexpr std::chrono::seconds kUnwindTime{10};
 void throw_error(const Status& status) { throw Error(status.code(), status.peer(), status.message()); }
 
 std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make(std::shared_ptr<WorldState> world,
-                                                       std::vector<int> world_ranks, std::uint64_t context) {
+                                                       std::vector<int> world_ranks, std::uint64_t context,
+                                                       std::shared_ptr<const Selector> rules) {
   const unsigned generation = fork_generation();
   // In a child of fork() endpoints and threads belong to the parent: nothing may be closed on its behalf.
-  std::shared_ptr<Impl> impl(new Impl(std::move(world), std::move(world_ranks), context),
+  std::shared_ptr<Impl> impl(new Impl(std::move(world), std::move(world_ranks), context, std::move(rules)),
                              [generation](Impl* made) {
                                if (generation == fork_generation()) delete made;
                              });
@@ -42,12 +43,18 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make(std::shared_ptr<WorldStat
   return impl;
 }
 
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::with_rules(std::shared_ptr<const Selector> rules) {
+  if (group_->has_failed()) throw_error(settle(group_->failure()));
+  return make(world_, world_ranks_, derive_context(world_ranks_), std::move(rules));
+}
+
 void CommGroup::Impl::refuse_closed(const char* name) {
   throw_error(invalid_argument(std::string(name) + ": this CommGroup is closed (it is no group)"));
 }
 
-CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context)
-    : world_(std::move(world)), world_ranks_(std::move(world_ranks)) {
+CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context,
+                      std::shared_ptr<const Selector> rules)
+    : world_(std::move(world)), rules_(std::move(rules)), world_ranks_(std::move(world_ranks)) {
   static std::atomic<std::uint64_t> last_number{0};
   number_ = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
   rank_ = group_rank_of(world_->info().rank);
@@ -67,7 +74,8 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
   group_ = std::make_unique<GroupContext>(world_->engine(), std::move(options));
   Hierarchy hierarchy = world_->domains().hierarchy_of(world_ranks_);
   if (!hierarchy.is_flat() && rank_ == 0) log_info("group of {} ranks in {}", size(), to_text(hierarchy));
-  backend_ = make_native_backend(*group_, *world_->settings().selector, kPlanCacheBytes, std::move(hierarchy),
+  const Selector& selector = rules_ != nullptr ? *rules_ : *world_->settings().selector;
+  backend_ = make_native_backend(*group_, selector, kPlanCacheBytes, std::move(hierarchy),
                                  world_->domains().spans_nodes(world_ranks_) ? Reach::network : Reach::node);
 }
 

@@ -19,8 +19,12 @@ namespace tutti {
 struct CommGroup::Impl final : public GroupMember, public std::enable_shared_from_this<CommGroup::Impl> {
   // A group of these world ranks (at least this one), in this order. `context` must be equal on all members
   // and new.
+  // `rules` choose instead of the world's, equal on all members (null: the world's do).
   static std::shared_ptr<Impl> make(std::shared_ptr<WorldState> world, std::vector<int> world_ranks,
-                                    std::uint64_t context);
+                                    std::uint64_t context, std::shared_ptr<const Selector> rules = nullptr);
+  // A new group of the same members that chooses by other rules, as a tuner compares them: a call's own
+  // argument would do, too, but is read again on each call. Collective; no communication.
+  std::shared_ptr<Impl> with_rules(std::shared_ptr<const Selector> rules);
   // What a handle refers to, for the function `name`. Throws if it is closed or this process may not use it.
   static Impl& of(const CommGroup& handle, const char* name) {
     if (handle.impl_ == nullptr) refuse_closed(name);
@@ -85,7 +89,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   }
 
  private:
-  Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context);
+  Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context,
+       std::shared_ptr<const Selector> rules);
   [[noreturn]] static void refuse_closed(const char* name);
   [[noreturn]] static void refuse_child();
   // TUTTI_CHECK=group: swaps a summary of the call before it runs. Throws mismatch, on all ranks alike.
@@ -94,6 +99,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::optional<Status> wait_for_stamp(std::chrono::milliseconds at_most);
 
   std::shared_ptr<WorldState> world_;
+  std::shared_ptr<const Selector> rules_;  // null: the world's
   std::vector<int> world_ranks_;
   std::uint64_t number_ = 0;
   int rank_ = -1;
