@@ -23,7 +23,8 @@ constexpr Command kCommands[] = {
     {"verify", tutti::tool::verify_command, "prove the algorithms' schedules for numbers of ranks"},
     {"explain", tutti::tool::explain_command,
      "say which algorithm a call runs and why, and what each would cost"},
-    {"tune", tutti::tool::tune_command, "judge the cost model on measured times"},
+    {"tune", tutti::tool::tune_command,
+     "measure a job and write rules for it, or judge the cost model on measured times"},
     {"schedule", tutti::tool::schedule_command, "print the schedule of an algorithm"},
 };
 

@@ -604,6 +604,49 @@ def test_tune(folder):
     expect_usage_error(["tune", "--evaluate", folder + "/none.csv", "--map", names], "none.csv")
 
 
+def tune(ranks, path, *words, **environment):
+    result = run("run", "-n", ranks, "--no-prefix", tutti, "tune", "--collectives", "allgather", "--sizes", "4-1k", "--budget", "2s", "-o", path,
+                 *words, **environment)
+    expect(result.returncode == 0, f"tune with {ranks} ranks", result)
+    return result
+
+
+def test_tune_job(folder):
+    """A tiny budget: what is measured may be noise, but the file and the rules in it must be right."""
+    for words, said in ((["--budget", "0"], "--budget"), (["--budget", "soon"], "--budget"), (["--sizes", "1k-4"], "--sizes"), (["--sizes", "x"], "--sizes"),
+                        (["--collectives", "allreduce,allgater"], "allgater"), (["--mode", "cold"], "--mode"), ([], "tutti run")):
+        expect_usage_error(["tune", *words], said)
+    path = folder + "/new/tuning.json"
+    answer = json.loads(tune(2, path, "--json").stdout)
+    points = answer["points"]
+    expect({point["collective"] for point in points} == {"allgather"} and {8, 16, 64, 256, 1024} <= {point["bytes"] for point in points},
+           f"the sizes that were asked for: {points}")
+    for point in points:
+        expect(point["default"] == "direct" and point["default_us"] > 0 and point["ratio"] >= 1 and point["others"], f"point {point}")
+    expect(0 <= answer["default_within_10_percent"] <= 1 and answer["default_worst"] >= 1 and answer["file"] == path, f"sums {answer}")
+    with open(path, encoding="utf-8") as file:
+        written = json.load(file)
+    expect(written["rules"] == answer["rules"], f"what was written is what was said: {written}")
+    expect("tune" in written["origin"] and written["fingerprint"], f"the rest of the file: {written}")
+
+    # Rules for other numbers of ranks stay, those of this one are replaced.
+    written["rules"] = {"allgather": ["ring:-1k@2", "bruck:-2k@7"], "barrier": ["dissemination:0-@2"]}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(written, file)
+    table = tune(2, path, "--verify", TUTTI_TUNING_FILE=path).stdout
+    expect("default choice is within 10 %" in table and path in table, "the table for people:\n" + table)
+    with open(path, encoding="utf-8") as file:
+        rules = json.load(file)["rules"]
+    expect("ring:-1k@2" not in rules["allgather"] and rules["allgather"][-1] == "bruck:-2k@7" and rules["barrier"], f"merged: {rules}")
+    result = run("explain", "allgather", 1024, "-n", 7, "--json", TUTTI_TUNING_FILE=path)
+    expect(result.returncode == 0 and json.loads(result.stdout)["algorithm"] == "bruck", "the file is used", result)
+
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("something else")
+    result = run("run", "-n", 2, tutti, "tune", "--collectives", "barrier", "--budget", "1s", "-o", path)
+    expect(result.returncode == 2 and "no tuning file" in result.stderr, "what is no tuning file is not overwritten", result)
+
+
 def test_schedule(folder):
     path = os.path.join(folder, "schedule.txt")
 

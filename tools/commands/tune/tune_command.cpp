@@ -1,5 +1,5 @@
-// `tutti tune`: so far, how well the cost model chooses where others have measured (--evaluate). Knows no
-// model itself.
+// `tutti tune`: measures this job and writes rules; or says how well the cost model chooses where others have
+// measured (--evaluate). Knows no model and no measurement itself.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -9,10 +9,14 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/config.hpp"
+#include "runtime/launch/launch.hpp"
 #include "tools/commands/arguments.hpp"
 #include "tools/commands/commands.hpp"
 #include "tools/commands/tune/evaluate.hpp"
 #include "tools/commands/tune/import_command.hpp"
+#include "tools/commands/tune/tune_job.hpp"
+#include "tutti/tutti.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -154,6 +158,54 @@ json to_json(const Evaluation& evaluation) {
   return {{"systems", out_systems}, {"jobs", jobs}, {"points", points}};
 }
 
+// Words as they were given, before they are checked.
+struct Words {
+  std::string collectives, sizes = "4-16m", budget = "3m", mode = "auto";
+};
+
+Status take_collectives(std::string_view text, TuneOptions& options) {
+  while (!text.empty()) {
+    const std::string_view name = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), name.size() + 1));
+    const auto collective = parse_collective(name);
+    if (!collective || *collective == Collective::send_recv) return select_rows(name, "").status();
+    options.collectives.push_back(*collective);
+  }
+  return {};
+}
+
+Status check(const Words& words, TuneOptions& options) {
+  TUTTI_RETURN_IF_ERROR(take_collectives(words.collectives, options).with_context("--collectives"));
+  const std::size_t dash = words.sizes.find('-');
+  const auto first = bench::parse_bytes(words.sizes.substr(0, dash));
+  const auto last = dash == std::string::npos ? first : bench::parse_bytes(words.sizes.substr(dash + 1));
+  if (!first || !last || *first == 0 || *last < *first)
+    return invalid_argument(fmt::format("--sizes: '{}' is no size or range such as 4-16m", words.sizes));
+  options.first_bytes = *first;
+  options.last_bytes = *last;
+  // "3m" is what people type for minutes.
+  const auto budget = parse_duration(words.budget.ends_with('m') ? words.budget + "in" : words.budget);
+  if (!budget || budget->count() <= 0)
+    return invalid_argument(fmt::format("--budget: '{}' is no time such as 90s or 3m", words.budget));
+  options.budget_seconds = std::chrono::duration<double>(*budget).count();
+  options.mode = bench::parse_mode(words.mode);
+  if (!options.mode && words.mode != "auto")
+    return invalid_argument(fmt::format("--mode: '{}' is not auto, fresh, hot or b2b", words.mode));
+  if (find_launcher(Environment::of_process()) != "none") return {};
+  return invalid_argument(
+      "it measures the job that it is started in: tutti run -n 4 tutti tune (or mpirun, srun, ...); times "
+      "measured elsewhere: --evaluate FILE.csv --map MAP.csv");
+}
+
+int measure(const TuneOptions& options) {
+  try {
+    return run_tune_job(options);
+  } catch (const Error& error) {
+    fmt::print(stderr, "tutti tune: {}\n", error.what());
+    return error.code() == StatusCode::invalid_argument ? 2 : 1;
+  }
+}
+
 }  // namespace
 
 int tune_command(int argc, char** argv) {
@@ -161,17 +213,37 @@ int tune_command(int argc, char** argv) {
   std::vector<std::string> files;
   std::string map_path;
   bool is_json = false;
+  TuneOptions options;
+  Words words;
   CLI::App app(
-      "Judges the cost model on times that were measured elsewhere: fits it on two algorithms of each job "
-      "and "
-      "collective,\n"
-      "lets it choose among all, and says how much longer the choice takes than the best one would have.",
+      "Measures the algorithms of each collective in the job that it is started in (tutti run, mpirun, srun, "
+      "...) and writes\n"
+      "rules for where another one than the default choice is faster by more than the noise. With --evaluate "
+      "it starts\n"
+      "nothing: it judges the cost model on times that were measured elsewhere.",
       "tutti tune");
   app.footer(
-      "Example:\n  tutti tune --evaluate times.csv --map docs/data/pico_map.csv\n"
+      "Examples:\n"
+      "  tutti run -n 4 tutti tune --budget 3m\n"
+      "  tutti run -n 4 tutti tune --collectives allreduce,allgather --sizes 1k-64m --verify -o tuning.json\n"
+      "  tutti tune --evaluate times.csv --map docs/data/pico_map.csv\n"
       "\n"
       "tutti tune --import FILE|TEXT makes a tuning file of rules for Open MPI, oneCCL or NCCL: see "
-      "tutti tune --import=- --help.");
+      "tutti tune --import=- --help.\n"
+      "\n"
+      "Exit status: 0; 1 if --verify found a rule that makes calls slower, or a rank failed; 2 after wrong "
+      "arguments.");
+  app.add_option("--collectives", words.collectives, "allreduce,broadcast,... (default: all)");
+  app.add_option("--sizes", words.sizes, "bytes of the full vector, each four times the last one")
+      ->capture_default_str();
+  app.add_option("--budget", words.budget, "time for everything: 90s, 3m")->capture_default_str();
+  app.add_option("--mode", words.mode,
+                 "what a time is: of a call from a common start, inputs rewritten before (fresh) or not "
+                 "(hot), or of back-to-back\n"
+                 "calls (b2b); auto: b2b if ranks outnumber CPUs, else fresh")
+      ->capture_default_str();
+  app.add_option("-o,--output", options.output, "the tuning file to write or to extend");
+  app.add_flag("--verify", options.is_verified, "measure the rules against the default choices afterwards");
   app.add_option(
       "--evaluate", files,
       "CSV with columns system, collective, nnodes, tasks_per_node, algo, elements_int32, median_us "
@@ -181,6 +253,13 @@ int tune_command(int argc, char** argv) {
   app.add_flag("--json", is_json, "the same for programs");
   int status = 0;
   if (!parse_arguments(app, argc, argv, &status)) return status;
+  if (files.empty() && map_path.empty()) {
+    if (Status checked = check(words, options); !checked) return usage_error("tune", checked);
+    options.is_json = is_json;
+    options.command = "tutti";
+    for (int i = 0; i < argc; ++i) options.command += std::string(" ") + argv[i];
+    return measure(options);
+  }
   if (files.empty() || map_path.empty())
     return usage_error("tune", invalid_argument("name measured times and what their names mean: --evaluate "
                                                 "FILE.csv --map MAP.csv"));
