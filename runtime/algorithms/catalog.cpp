@@ -813,7 +813,7 @@ namespace {
 // On one node. Up to 8 ranks are few enough to share memory in one hop: there one round in which everybody
 // reads from everybody wins nearly everywhere, since one publish serves all readers. Beyond, where there are
 // domains, by domains: for short vectors in one column, since messages count there. Without domains those
-// items are not legal, and skipped.
+// items are not legal, and skipped. Between two ranks a rooted vector goes best in halves that overlap.
 std::string_view node_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
@@ -824,12 +824,16 @@ std::string_view node_rules(Collective collective) {
     case Collective::allgather:
       return "hierarchical:0-@9-;bruck:-1k@9-;direct";
     case Collective::broadcast:
-      return "linear:0-@-8;hierarchical(columns=1,across=1):-16k@9-;hierarchical(across=1):0-@9-;binomial:-"
-             "64k;circulant(segment=64k)";
+      return "double_binary_tree(segment=64k):16k-1m@-2;double_binary_tree(segment=256k):1m-4m@-2;linear:0-@-"
+             "8;"
+             "hierarchical(columns=1,across=1):-16k@9-;hierarchical(across=1):0-@9-;binomial:-64k;"
+             "circulant(segment=64k)";
     // The later items of a size are for ops that do not commute.
     case Collective::reduce:
-      return "linear:-64k@-8;direct:0-@-8;hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;"
-             "binomial:-32k;linear:-32k;rabenseifner;direct";
+      return "linear:-64k@-8;double_binary_tree(segment=64k):-2m@-2;linear:0-@-2;direct:0-@-8;"
+             "hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;binomial:-32k;linear:-32k;"
+             "rabenseifner;"
+             "direct";
     case Collective::gather:
     case Collective::scatter:
       return "linear:0-@-8;hierarchical:-64k@9-;binomial:-64k;linear";
@@ -839,7 +843,8 @@ std::string_view node_rules(Collective collective) {
       return "dissemination(radix=16):0-@-16;hierarchical;dissemination";
     case Collective::scan:
     case Collective::exscan:
-      return "recursive_doubling:-64k;chain(segment=64k)";
+      return "recursive_doubling:-64k;chain(segment=64k):-1m;recursive_doubling:0-@-2;chain(segment=64k):-8m;"
+             "chain(segment=256k)";
     default:
       return "";
   }
