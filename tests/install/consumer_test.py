@@ -41,7 +41,7 @@ class Installed:
         self.consumer = os.path.join(source, "bench", "examples", "consumer")
         self.stage, self.work = os.path.join(folder, "stage"), os.path.join(folder, "work")
         self.environment = {k: v for k, v in os.environ.items() if not LAUNCHERS.match(k)}
-        self.run("meson", "install", "-C", build, "--no-rebuild", "--quiet", "--tags", "runtime,devel", DESTDIR=self.stage)
+        self.run("meson", "install", "-C", build, "--no-rebuild", "--quiet", "--tags", "runtime,devel,bin", DESTDIR=self.stage)
         self.tool = self.find("bin/tutti")
         self.environment["PKG_CONFIG_PATH"] = os.path.dirname(self.find("tutti.pc"))
         self.environment["PKG_CONFIG_SYSROOT_DIR"] = self.stage
