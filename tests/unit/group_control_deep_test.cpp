@@ -430,12 +430,12 @@ TEST_CASE("a leader that leaves in peace takes nobody with it") {
 }
 
 TEST_CASE("any deaths, in any order: those that are left agree") {
-  for (std::size_t seed = 0; seed < 3; ++seed) {
+  for (std::size_t seed = 0; seed < 2; ++seed) {
     if (!is_selected(seed)) continue;
     std::mt19937 random(static_cast<unsigned>(seed));
     Job job;
     job.degree = 2;
-    job.silence = 3s;  // twice this, and who dies between two ways is known to be dead
+    job.silence = 2s;  // twice this, and who dies between two ways is known to be dead
     const int size = 12 + static_cast<int>(random() % 10);
     for (int rank = 0; rank < size; ++rank)
       job.node_of.push_back(rank < 10 ? rank : static_cast<int>(random() % 10));
