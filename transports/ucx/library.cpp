@@ -17,11 +17,6 @@ namespace {
 
 thread_local std::string last_error;
 
-bool is_set(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0';
-}
-
 bool has_user_settings() {
   static const bool kIsSet = is_set("UCX_LOG_LEVEL") || is_set("UCX_LOG_FILE");
   return kIsSet;
@@ -43,11 +38,14 @@ ucs_log_func_rc_t on_message(const char*, unsigned, const char*, ucs_log_level_t
 
 }  // namespace
 
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
 bool has_user_signals() { return is_set("UCX_HANDLE_ERRORS") || is_set("UCX_ERROR_SIGNALS"); }
 
 bool has_user_devices() { return is_set("UCX_NET_DEVICES"); }
-
-bool has_user_rendezvous() { return is_set("UCX_RNDV_THRESH"); }
 
 std::mutex& library_mutex() {
   static std::mutex mutex;

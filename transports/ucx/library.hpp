@@ -23,8 +23,8 @@ bool has_user_signals();
 // Or which devices it is to use?
 bool has_user_devices();
 
-// Or from how many bytes on messages go by rendezvous?
-bool has_user_rendezvous();
+// Is this variable of UCX set, and not empty?
+bool is_set(const char* variable);
 
 struct Version {
   std::uint32_t major = 0, minor = 0;

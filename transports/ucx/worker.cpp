@@ -2,6 +2,7 @@
 #include "transports/ucx/worker.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -28,7 +29,11 @@ bool has_resource(const std::string& resources, const std::string& item) {
 
 // Over TCP, UCX's own choice (some 20 KiB) costs more than it saves up to here: a rendezvous is two more
 // messages, each way through the kernel, and the copies that it saves lie in the cache.
-constexpr const char* kTcpRendezvousBytes = "256k";
+constexpr Worker::Setting kTcpRendezvous{"RNDV_THRESH", "UCX_RNDV_THRESH", "256k"};
+// A message of 64 KiB, which is what long vectors are cut into, and its headers come as one fragment then,
+// and need not be put together in memory that is taken from the system for it. (UCX 1.13 knows settings of
+// its networks without their prefix; a name that a release does not know changes nothing.)
+constexpr Worker::Setting kTcpFragment{"RX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE", "96k"};
 
 bool is_adapter(std::string_view item) {
   // "rc_verbs/mlx5_0:1" has a port; memory and interfaces have none.
@@ -77,16 +82,17 @@ Result<std::unique_ptr<Worker>> Worker::make(const std::string& interface) {
   return worker;
 }
 
-// What is empty is left to UCX and its variables.
-Status Worker::make_context(const std::string& devices, const char* rendezvous_bytes) {
+// What is empty is left to UCX and its variables, as is a setting whose variable is set.
+Status Worker::make_context(const std::string& devices, std::span<const Setting> settings) {
   ucp_config_t* config = nullptr;
   TUTTI_RETURN_IF_ERROR(check(ucp_config_read(nullptr, nullptr, &config), "UCX's configuration"));
   Status made;
   if (!devices.empty()) {
     made = check(ucp_config_modify(config, "NET_DEVICES", devices.c_str()), "UCX's network devices");
   }
-  if (made && rendezvous_bytes != nullptr) {
-    made = check(ucp_config_modify(config, "RNDV_THRESH", rendezvous_bytes), "UCX's rendezvous");
+  for (const Setting& setting : settings) {
+    if (made && !is_set(setting.variable))
+      made = check(ucp_config_modify(config, setting.name, setting.value), setting.variable);
   }
   if (made) {
     ucp_params_t params{};
@@ -99,7 +105,7 @@ Status Worker::make_context(const std::string& devices, const char* rendezvous_b
 }
 
 Status Worker::start(const std::string& interface) {
-  TUTTI_RETURN_IF_ERROR(make_context({}, nullptr));
+  TUTTI_RETURN_IF_ERROR(make_context({}, {}));
   const std::string resources = describe_resources();
   if (has_resource(resources, "tcp/")) {
     const bool chooses_devices = !interface.empty() && !has_user_devices();
@@ -107,11 +113,12 @@ Status Worker::start(const std::string& interface) {
     if (chooses_devices && !has_resource(resources, "tcp/" + interface + ",")) {
       return unsupported("no TCP on the interface " + interface + ", only " + resources);
     }
-    const bool chooses_rendezvous = !has_adapter(resources) && !has_user_rendezvous();
-    if (chooses_devices || chooses_rendezvous) {
+    constexpr std::array kForTcp{kTcpRendezvous, kTcpFragment};
+    const std::span<const Setting> settings(kForTcp.data(), has_adapter(resources) ? 0 : kForTcp.size());
+    if (chooses_devices || !settings.empty()) {
       ucp_cleanup(std::exchange(context_, nullptr));
-      TUTTI_RETURN_IF_ERROR(make_context(chooses_devices ? devices_with(interface, resources) : "",
-                                         chooses_rendezvous ? kTcpRendezvousBytes : nullptr));
+      TUTTI_RETURN_IF_ERROR(
+          make_context(chooses_devices ? devices_with(interface, resources) : "", settings));
     }
   }
   ucp_worker_params_t worker_params{};

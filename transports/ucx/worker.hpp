@@ -16,6 +16,12 @@ namespace tutti::ucx {
 
 class Worker {
  public:
+  // One of UCX's, by its name in the library and that of its variable.
+  struct Setting {
+    const char* name;
+    const char* variable;
+    const char* value;
+  };
   // `interface`: the network interface that TCP must use, among whatever other networks there are; empty: UCX
   // decides. Errors: unsupported with UCX's own reason.
   static Result<std::unique_ptr<Worker>> make(const std::string& interface);
@@ -43,7 +49,7 @@ class Worker {
  private:
   Worker() = default;
   Status start(const std::string& interface);
-  Status make_context(const std::string& devices, const char* rendezvous_bytes);
+  Status make_context(const std::string& devices, std::span<const Setting> settings);
 
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
