@@ -853,14 +853,14 @@ std::string_view node_rules(Collective collective) {
 // Across nodes. By nodes wherever one holds several ranks: what leaves a node is then the least there is, and
 // all its ranks carry a share of it. Between nodes of one rank messages cost what hundreds of KiB cost in
 // memory, so rounds count for longer; the large vectors go by rows of minimal volume, never by circulant
-// ones, whose partners are far apart.
+// ones, whose partners are far apart. Pieces are short where one exchange is all there is to overlap; among
+// more ranks each of them is a hand-over to another peer.
 std::string_view network_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
       return "hierarchical(columns=1):-512;hierarchical:-128k;hierarchical(across=1,segment=64k):0-@-32;"
              "hierarchical(across=2,segment=64k);recursive_doubling:-32k@-8;recursive_doubling:-8k;"
-             "two_shot(segment=64k):0-@-8;rabenseifner:-1m;ring;two_"
-             "shot";
+             "two_shot(segment=64k):0-@-2;two_shot(segment=256k):0-@-8;rabenseifner:-1m;ring;two_shot";
     case Collective::reduce_scatter:
       return "hierarchical;direct:0-@-16;ring:1m-;direct";
     case Collective::allgather:
