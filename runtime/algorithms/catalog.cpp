@@ -817,12 +817,12 @@ namespace {
 std::string_view node_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
-      return "one_shot:-4k@-2;one_shot:-16k@3-8;hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;"
+      return "one_shot:-8k@-2;one_shot:-16k@3-8;hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;"
              "recursive_doubling:-4k;two_shot";
     case Collective::reduce_scatter:
       return "hierarchical:0-@9-;direct";
     case Collective::allgather:
-      return "hierarchical:0-@9-;bruck:-1k@9-;direct";
+      return "pat:-1m@-2;hierarchical:0-@9-;bruck:-1k@9-;direct";
     case Collective::broadcast:
       return "double_binary_tree(segment=64k):16k-1m@-2;double_binary_tree(segment=256k):1m-4m@-2;linear:0-@-"
              "8;"
