@@ -41,7 +41,16 @@ Status failed(const std::string& path, std::string_view what) {
 void add_rules(Tuning& file, const CampaignResult& result, const TunedJob& job) {
   file.fingerprint = job.fingerprint;
   file.origin = job.origin;
-  if (result.model && tells_bytes(*result.model)) file.costs[job.transport] = *result.model;
+  if (result.model && tells_bytes(*result.model)) {
+    for (const auto& [name, value] : job.fingerprint) {
+      // What was fitted within a node is better known from a job on one.
+      if (name == "network" || (name == "node" && job.reach == Reach::node)) {
+        file.costs[value] = *result.model;
+      } else if (name == "node") {
+        file.costs.emplace(value, *result.model);
+      }
+    }
+  }
   for (const Outcome& outcome : result.outcomes) {
     std::vector<TuningItem>& items = file.rules_of(outcome.collective, job.reach).items;
     const auto is_old = [&](const TuningItem& item) {

@@ -14,8 +14,7 @@ struct TunedJob {
   Fingerprint fingerprint;
   std::uint32_t rank_count = 0;
   Reach reach = Reach::node;
-  std::string origin;     // for people
-  std::string transport;  // what the costs belong to
+  std::string origin;  // for people
 };
 
 // Adds the rules to those of other numbers of ranks, collectives and reaches; those of the same are replaced.

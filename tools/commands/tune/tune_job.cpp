@@ -171,9 +171,8 @@ int run_tune_job(const TuneOptions& options) {
   }
   progress.clear();
   field.stop();
-  const TunedJob job{*fingerprint, plan.group.size, plan.group.reach, origin_text(options, group.size()),
-                     transports_of(group)};
-  add_rules(*file, result, job);
+  add_rules(*file, result,
+            {*fingerprint, plan.group.size, plan.group.reach, origin_text(options, group.size())});
   if (Status written = write_tuning(path, *file); !written) throw_status(written);
 
   if (options.is_json) {
