@@ -53,8 +53,8 @@ def volume(bed):
         for node in range(bed.nodes):
             sent = (many[node] - few[node]) / (MANY - FEW) / MIB
             print(f"{collective} {algorithm}: node {node} sends {sent:.3f} of the vector, expected {share}", flush=True)
-            # Headers, acknowledgements and control messages come on top.
-            expect(share <= sent <= share * 1.15 + 0.01, "what leaves a node")
+            # Headers and acknowledgements come on top; how many, and what control messages the start takes, differs a little from run to run.
+            expect(share * 0.99 <= sent <= share * 1.15 + 0.01, "what leaves a node")
 
 
 def loss(bed):
