@@ -256,7 +256,7 @@ bool Work::wait_for(std::chrono::milliseconds at_most) const {
 void Work::on_complete(std::function<void(const Error*)> callback) const {
   if (callback == nullptr) throw_error(invalid_argument("on_complete: callback: it is empty"));
   WorkState* state = WorkAccess::state_of(*this);
-  if (state == nullptr) return callback(nullptr);
+  if (state == nullptr) return Engine::call_back([&](const Status&) { callback(nullptr); }, {});
   // A group that ends meanwhile must not be kept by its own operation.
   const std::weak_ptr<CommGroup::Impl> owner = impl_of(*this).weak_from_this();
   state->when_complete([owner, callback = std::move(callback)](const Status& status) {

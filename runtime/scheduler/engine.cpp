@@ -62,6 +62,12 @@ Engine::~Engine() {
 
 bool Engine::is_in_callback() { return is_callback_running; }
 
+void Engine::call_back(const CompletionCallback& callback, const Status& status) {
+  const bool was_running = std::exchange(is_callback_running, true);
+  callback(status);
+  is_callback_running = was_running;
+}
+
 void Engine::acquire() {
   static constexpr std::atomic<bool> kNever{false};
   acquire_unless(kNever);
@@ -98,7 +104,7 @@ bool Engine::drive(std::uint32_t* looks) {
   return has_moved;
 }
 
-void Engine::call_back(Operation& operation) {
+void Engine::note_callback(Operation& operation) {
   callbacks_.push_back({WorkRef(&operation), std::move(operation.callback_)});
   operation.callback_ = nullptr;
 }
@@ -110,9 +116,7 @@ void Engine::run_callbacks() {
     const Callback due = std::move(callbacks_.front());
     callbacks_.erase(callbacks_.begin());
     release();
-    const bool was_running = std::exchange(is_callback_running, true);
-    due.function(due.operation->status());
-    is_callback_running = was_running;
+    call_back(due.function, due.operation->status());
   }
   release();
 }

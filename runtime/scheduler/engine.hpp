@@ -77,6 +77,7 @@ class Engine {
   bool wait_for(const Operation& operation, Clock::time_point deadline);
   // Is the calling thread in the completion callback of an operation? Then it must not wait for another.
   static bool is_in_callback();
+  static void call_back(const CompletionCallback& callback, const Status& status);
 
   // For workers: is anything under way that no caller waits for?
   bool has_work_for_workers() const {
@@ -104,7 +105,7 @@ class Engine {
     if (workers_ != nullptr) workers_->call();
   }
   // The operation is complete: its callback is due. With the lane held; run_callbacks() is called without it.
-  void call_back(Operation& operation);
+  void note_callback(Operation& operation);
   void run_callbacks();
   Operation*
   take_user_step();        // an operation whose user-defined op is due; the caller runs it without the lane

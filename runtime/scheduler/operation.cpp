@@ -244,7 +244,7 @@ void Operation::complete() {
   if (kept_lowered_ != nullptr) kept_lowered_.reset();
   frame_ = nullptr;
   is_complete_.store(true, std::memory_order_release);
-  if (callback_) engine_->call_back(*this);
+  if (callback_) engine_->note_callback(*this);
 }
 
 std::uint32_t Operation::first_awaited_rank() const {
@@ -278,7 +278,7 @@ void Operation::when_complete(CompletionCallback callback) {
   }
   engine_->release();
   if (was_complete) {
-    callback(status_);
+    Engine::call_back(callback, status_);
   } else {
     engine_->call_workers();
   }
