@@ -267,21 +267,21 @@ Status Operation::wait(Clock::time_point deadline) {
 
 void Operation::when_complete(CompletionCallback callback) {
   engine_->acquire();
-  const bool was_complete = is_complete();
-  if (!was_complete && callback_) {
+  if (is_complete()) {
+    engine_->release();
+    Engine::call_back(callback, status_);
+    return;
+  }
+  if (callback_) {
     callback_ = [first = std::move(callback_), then = std::move(callback)](const Status& status) {
       first(status);
       then(status);
     };
-  } else if (!was_complete) {
+  } else {
     callback_ = std::move(callback);
   }
   engine_->release();
-  if (was_complete) {
-    Engine::call_back(callback, status_);
-  } else {
-    engine_->call_workers();
-  }
+  engine_->call_workers();
 }
 
 Status Operation::status() const { return is_complete() ? status_ : Status{}; }
