@@ -261,8 +261,8 @@ void Work::on_complete(std::function<void(const Error*)> callback) const {
   const std::weak_ptr<CommGroup::Impl> owner = impl_of(*this).weak_from_this();
   state->when_complete([owner, callback = std::move(callback)](const Status& status) {
     if (status) return callback(nullptr);
-    const std::shared_ptr<CommGroup::Impl> group = owner.lock();
-    const Status cause = group != nullptr ? group->settle(status) : status;
+    Status cause = status;
+    if (const std::shared_ptr<CommGroup::Impl> group = owner.lock()) cause = group->settle(status);
     const Error error(cause.code(), cause.peer(), cause.message());
     callback(&error);
   });

@@ -80,7 +80,6 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::uint64_t context() const override { return group_->context(); }
   int group_rank_of(int world_rank) const override;
   void on_failure(const Status& cause) override;
-  std::shared_ptr<GroupMember> hold() override { return weak_from_this().lock(); }
   void on_deadline(std::uint32_t sequence, const std::string& call) override;
   std::uint32_t submitted_sequence() const override { return group_->last_sequence(); }
   std::string describe_submitted() const override;

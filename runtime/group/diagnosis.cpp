@@ -52,12 +52,17 @@ void WorldState::on_stall(const Stall& stall) {
 
 // Nobody waits for the operation, so nobody else sees that its deadline has passed.
 void WorldState::end_unattended(const Stall& stall) {
-  std::shared_ptr<GroupMember> group;
+  GroupMember* group = nullptr;
   {
     const std::lock_guard lock(groups_mutex_);
-    if (GroupMember* member = find(stall.context)) group = member->hold();
+    group = find(stall.context);
+    if (group == nullptr) return;
+    ++groups_in_use_[stall.context];
   }
-  if (group != nullptr) group->on_deadline(is_message(stall.fingerprint) ? 0 : stall.sequence, stall.call);
+  group->on_deadline(is_message(stall.fingerprint) ? 0 : stall.sequence, stall.call);
+  const std::lock_guard lock(groups_mutex_);
+  if (--groups_in_use_[stall.context] == 0) groups_in_use_.erase(stall.context);
+  group_released_.notify_all();
 }
 
 void WorldState::warn_of_stall(const Stall& stall) {

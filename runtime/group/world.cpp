@@ -367,8 +367,9 @@ void WorldState::add(GroupMember& group) {
 
 void WorldState::remove(GroupMember& group) {
   {
-    const std::lock_guard lock(groups_mutex_);
+    std::unique_lock lock(groups_mutex_);
     groups_.erase(group.context());
+    group_released_.wait(lock, [&] { return groups_in_use_.count(group.context()) == 0; });
   }
   const std::lock_guard lock(talk_mutex_);
   std::erase_if(reports_, [&](const auto& entry) { return entry.first.first == group.context(); });

@@ -33,10 +33,8 @@ class GroupMember {
   virtual std::string describe_submitted() const = 0;
   // The word of one of the last collectives, complete or not; 0: not submitted yet, or long ago. Any thread.
   virtual std::uint64_t submitted_word(std::uint32_t sequence) const = 0;
-  // Keeps the group; null if it is about to end.
-  virtual std::shared_ptr<GroupMember> hold() = 0;
-  // An operation (0: a message) that nobody waits for has not ended in time. Called without the registry; may
-  // block.
+  // An operation (0: a message) that nobody waits for has not ended in time. Called without the registry
+  // locked, and may block; the group does not end meanwhile.
   virtual void on_deadline(std::uint32_t sequence, const std::string& call) = 0;
 
  protected:
@@ -140,6 +138,8 @@ class WorldState final : private ControlListener {
 
   std::mutex groups_mutex_;
   std::map<std::uint64_t, GroupMember*> groups_;
+  std::map<std::uint64_t, int> groups_in_use_;  // by workers; remove() waits for them
+  std::condition_variable group_released_;
   // A group that is made only after its failure was stamped, or after the death of a member, fails at once.
   std::map<std::uint64_t, Status> early_failures_;
   std::vector<std::pair<int, Status>> deaths_;

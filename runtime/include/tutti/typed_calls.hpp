@@ -101,57 +101,81 @@ Work CommGroup::irecv(std::span<T> buffer, int peer) const {
 }
 template <class T>
 void CommGroup::allreduce(std::span<T> buffer, Reduction op, CallOptions options) const {
-  iallreduce(buffer, op, options).wait();
+  allreduce(buffer.data(), buffer.data(), buffer.size(), dtype_of<T>, op, options);
 }
 template <class In, class T>
 void CommGroup::allreduce(std::span<In> input, std::span<T> output, Reduction op, CallOptions options) const {
-  iallreduce(input, output, op, options).wait();
+  detail::require_same_element<In, T>();
+  detail::check_count("allreduce: output", output.size(), input.size());
+  allreduce(input.data(), output.data(), input.size(), dtype_of<T>, op, options);
 }
 template <class T>
 void CommGroup::broadcast(std::span<T> buffer, int root, CallOptions options) const {
-  ibroadcast(buffer, root, options).wait();
+  broadcast(buffer.data(), buffer.size(), dtype_of<T>, root, options);
 }
 template <class In, class T>
 void CommGroup::reduce(std::span<In> input, std::span<T> output, Reduction op, int root,
                        CallOptions options) const {
-  ireduce(input, output, op, root, options).wait();
+  detail::require_same_element<In, T>();
+  if (rank() == root) detail::check_count("reduce: output", output.size(), input.size());
+  reduce(input.data(), output.data(), input.size(), dtype_of<T>, op, root, options);
 }
 template <class In, class T>
 void CommGroup::allgather(std::span<In> input, std::span<T> output, CallOptions options) const {
-  iallgather(input, output, options).wait();
+  detail::require_same_element<In, T>();
+  detail::check_count("allgather: output", output.size(), input.size() * static_cast<std::size_t>(size()));
+  allgather(input.data(), output.data(), input.size(), dtype_of<T>, options);
 }
 template <class In, class T>
 void CommGroup::reduce_scatter(std::span<In> input, std::span<T> output, Reduction op,
                                CallOptions options) const {
-  ireduce_scatter(input, output, op, options).wait();
+  detail::require_same_element<In, T>();
+  detail::check_count("reduce_scatter: input", input.size(),
+                      output.size() * static_cast<std::size_t>(size()));
+  reduce_scatter(input.data(), output.data(), output.size(), dtype_of<T>, op, options);
 }
 template <class In, class T>
 void CommGroup::alltoall(std::span<In> input, std::span<T> output, CallOptions options) const {
-  ialltoall(input, output, options).wait();
+  detail::require_same_element<In, T>();
+  detail::check_count("alltoall: output", output.size(), input.size());
+  alltoall(input.data(), output.data(), detail::block_count("alltoall: input", input.size(), size()),
+           dtype_of<T>, options);
 }
 template <class In, class T>
 void CommGroup::gather(std::span<In> input, std::span<T> output, int root, CallOptions options) const {
-  igather(input, output, root, options).wait();
+  detail::require_same_element<In, T>();
+  if (rank() == root) {
+    detail::check_count("gather: output", output.size(), input.size() * static_cast<std::size_t>(size()));
+  }
+  gather(input.data(), output.data(), input.size(), dtype_of<T>, root, options);
 }
 template <class In, class T>
 void CommGroup::scatter(std::span<In> input, std::span<T> output, int root, CallOptions options) const {
-  iscatter(input, output, root, options).wait();
+  detail::require_same_element<In, T>();
+  if (rank() == root) {
+    detail::check_count("scatter: input", input.size(), output.size() * static_cast<std::size_t>(size()));
+  }
+  scatter(input.data(), output.data(), output.size(), dtype_of<T>, root, options);
 }
 template <class In, class T>
 void CommGroup::scan(std::span<In> input, std::span<T> output, Reduction op, CallOptions options) const {
-  iscan(input, output, op, options).wait();
+  detail::require_same_element<In, T>();
+  detail::check_count("scan: output", output.size(), input.size());
+  scan(input.data(), output.data(), input.size(), dtype_of<T>, op, options);
 }
 template <class In, class T>
 void CommGroup::exscan(std::span<In> input, std::span<T> output, Reduction op, CallOptions options) const {
-  iexscan(input, output, op, options).wait();
+  detail::require_same_element<In, T>();
+  detail::check_count("exscan: output", output.size(), input.size());
+  exscan(input.data(), output.data(), input.size(), dtype_of<T>, op, options);
 }
 template <class T>
 void CommGroup::send(std::span<T> buffer, int peer) const {
-  isend(buffer, peer).wait();
+  send(buffer.data(), buffer.size(), dtype_of<T>, peer);
 }
 template <class T>
 void CommGroup::recv(std::span<T> buffer, int peer) const {
-  irecv(buffer, peer).wait();
+  recv(buffer.data(), buffer.size(), dtype_of<T>, peer);
 }
 
 }  // namespace tutti
