@@ -207,6 +207,17 @@ class CountTest(unittest.TestCase):
         lines = [f'{{"name": "x", "result": "{word}"}}\n' for word in words]
         self.assertEqual(count_results.count(lines + ["\n"]), (3, 5, 1))
 
+    def test_failures_are_shown_with_the_end_of_what_they_wrote(self):
+        written = "".join(f"line {i}\\n" for i in range(100))
+        lines = [
+            '{"name": "good", "result": "OK", "duration": 1, "stdout": "never shown"}\n',
+            f'{{"name": "bad", "result": "TIMEOUT", "duration": 2.5, "stdout": "{written}"}}\n',
+        ]
+        shown = list(count_results.failures(lines))
+        self.assertEqual(shown[0], "bad: TIMEOUT after 2.5 s")
+        self.assertEqual(shown[-1], "    line 99")
+        self.assertEqual(len(shown), 1 + count_results.LINES_SHOWN)
+
 
 class ManTest(unittest.TestCase):
     HELP = """tutti bench: times a collective. It checks too.
