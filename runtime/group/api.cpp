@@ -273,16 +273,9 @@ bool Work::wait_unless(bool (*is_interrupted)(void* context), void* context) con
   WorkState* state = WorkAccess::state_of(*this);
   if (state == nullptr) return true;
   CommGroup::Impl& group = impl_of(*this);
-  if (!state->is_complete()) CommGroup::Impl::check_may_wait();
-  if (state->is_complete()) {
-    group.wait(*state, sequence_);
-    return true;
-  }
-  Clock::time_point now = Clock::now();
-  const Clock::time_point deadline = now + group.group().timeout();
-  for (; now + kBetweenQuestions < deadline; now = Clock::now()) {
-    const Status status = state->wait(now + kBetweenQuestions);
-    if (status || status.code() != StatusCode::timeout || group.group().has_failed()) break;
+  const Clock::time_point deadline = Clock::now() + group.group().timeout();
+  while (!state->is_complete() && Clock::now() + kBetweenQuestions < deadline) {
+    if (wait_for(kBetweenQuestions)) return true;
     if (is_interrupted(context)) return false;
   }
   group.wait(*state, sequence_, deadline);

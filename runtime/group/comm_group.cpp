@@ -138,8 +138,7 @@ void CommGroup::Impl::check_may_wait() {
   if (!Engine::is_in_callback()) return;
   throw_error(
       invalid_argument("a completion callback must not wait: submit there, and wait elsewhere or give that "
-                       "operation a callback "
-                       "too"));
+                       "operation a callback too"));
 }
 
 void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
@@ -149,6 +148,7 @@ void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
 }
 
 bool CommGroup::Impl::run(const Call& call, PersistentCall& persistent) {
+  check_may_wait();  // before anything is under way on the caller's buffers
   WorkRef unfinished;
   if (!persistent.run(call, &unfinished)) return false;
   if (unfinished) wait(*unfinished.operator->(), submitted_sequence());
@@ -162,13 +162,13 @@ PersistentCall* CommGroup::Impl::persistent(const Call& call) {
 }
 
 void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence) {
-  if (!state.is_complete()) check_may_wait();
   // Most short operations are complete by now; those cost no look at the clock.
   if (state.is_complete() && state.status()) return;
   wait(state, sequence, Clock::now() + group_->timeout());
 }
 
 void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence, Clock::time_point deadline) {
+  if (!state.is_complete()) check_may_wait();
   const Status status = state.is_complete() ? state.status() : state.wait(deadline);
   if (status) return;
   if (status.code() != StatusCode::timeout || group_->has_failed()) throw_error(settle(status));

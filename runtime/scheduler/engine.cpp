@@ -148,8 +148,9 @@ bool Engine::progress_once() {
     if ((operation.is_dirty_ || operation.is_lowered_) && operation.status_)
       has_moved = operation.advance(options_.waiting.line_polls) || has_moved;
     if (operation.is_finished()) finish(operation);
-    // The rest gets its turn when whoever waits for the lane has had it.
-    if (is_wanted()) break;
+    // The rest gets its turn when whoever waits for the lane has had it. Who has moved nothing goes on: else
+    // two threads in turn might look at the first operation only.
+    if (has_moved && is_wanted()) break;
   }
   std::erase(active_, nullptr);
   under_way_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);

@@ -15,14 +15,13 @@
 
 #include "tests/support/catch.hpp"
 #include "tests/support/test_fraction.hpp"
+#include "tests/support/thread_ranks.hpp"
 #include "tutti/tutti.hpp"
 
 using namespace tutti;
 using namespace std::chrono_literals;
 
 namespace {
-
-using Verdict = std::string;  // empty: as expected
 
 // Variables of the environment while a test runs.
 class Variables {
@@ -39,34 +38,6 @@ class Variables {
  private:
   std::vector<std::pair<std::string, std::string>> values_;
 };
-
-// Runs `body` as every rank of a world of threads; the first complaint, with its rank.
-Verdict with_ranks(int size, std::chrono::milliseconds timeout,
-                   const std::function<Verdict(CommGroup&)>& body) {
-  const std::string id = make_unique_id();
-  std::vector<std::future<Verdict>> ranks;
-  for (int rank = 0; rank < size; ++rank) {
-    ranks.push_back(std::async(std::launch::async, [&, rank]() -> Verdict {
-      try {
-        InitOptions options;
-        options.unique_id = id;
-        options.rank = rank;
-        options.size = size;
-        options.timeout = timeout;
-        CommGroup world = init(options);
-        return body(world);
-      } catch (const Error& error) {
-        return std::string("threw ") + error.what();
-      }
-    }));
-  }
-  Verdict verdict;
-  for (int rank = 0; rank < size; ++rank) {
-    const Verdict one = ranks[static_cast<std::size_t>(rank)].get();
-    if (verdict.empty() && !one.empty()) verdict = "rank " + std::to_string(rank) + ": " + one;
-  }
-  return verdict;
-}
 
 // Waits without calling tutti. False after 20 s.
 bool becomes_true(const std::atomic<bool>& flag) {
@@ -212,7 +183,7 @@ TEST_CASE("operations go on while nobody calls", "[async]") {
   const std::string transport = GENERATE("inproc", "shm");
   const std::string workers = GENERATE("1", "2");
   const Variables variables{{"TUTTI_TRANSPORTS", transport}, {"TUTTI_WORKERS", workers}};
-  CHECK(with_ranks(3, 20s, [](CommGroup& group) -> Verdict {
+  CHECK(with_ranks(3, [](CommGroup& group) -> Verdict {
           for (int round = 0; round < 5; ++round) {
             std::vector<std::int32_t> vector(300000, group.rank() + 1), tiny{1};
             std::atomic<bool> is_done{false}, is_tiny_done{false};
@@ -233,7 +204,7 @@ TEST_CASE("operations go on while nobody calls", "[async]") {
 
 TEST_CASE("without workers, callbacks come while something waits or tests", "[async]") {
   const Variables variables{{"TUTTI_WORKERS", "0"}};
-  CHECK(with_ranks(2, 20s, [](CommGroup& group) -> Verdict {
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
           std::vector<std::int32_t> vector(100000, 1), other(100000, 1);
           bool is_done = false, is_other_done = false;  // nobody but this thread calls back
           const Work first = group.iallreduce(std::span(vector));
@@ -247,7 +218,7 @@ TEST_CASE("without workers, callbacks come while something waits or tests", "[as
 }
 
 TEST_CASE("callbacks: in order, at once where it is complete, and never waiting", "[async]") {
-  CHECK(with_ranks(2, 20s, [](CommGroup& group) -> Verdict {
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
           std::vector<std::int32_t> vector(200000, 1), other{1};
           std::string order;
           Verdict refused;
@@ -278,26 +249,32 @@ TEST_CASE("callbacks: in order, at once where it is complete, and never waiting"
 }
 
 TEST_CASE("an operation that nobody waits for fails at the deadline, naming who is missing", "[async]") {
-  CHECK(with_ranks(3, 1s, [](CommGroup& group) -> Verdict {
-          if (group.rank() == 1) {
-            std::this_thread::sleep_for(3s);  // it makes no call
-            return {};
-          }
-          std::vector<std::int32_t> vector(1000, 1);
-          std::atomic<bool> is_done{false};
-          Verdict said = "no error";
-          group.iallreduce(std::span(vector)).on_complete([&](const Error* error) {
-            if (error != nullptr)
-              said = error->code() == StatusCode::timeout && error->peer() == 1 ? "" : error->what();
-            is_done = true;
-          });
-          if (!becomes_true(is_done)) return "it never ended";
-          return said;
-        }) == "");
+  std::atomic<int> ended{0};  // of the two ranks that call
+  CHECK(with_ranks(
+            3,
+            [&](CommGroup& group) -> Verdict {
+              if (group.rank() == 1) {  // it makes no call
+                for (int i = 0; i < 20000 && ended.load() < 2; ++i) std::this_thread::sleep_for(1ms);
+                return {};
+              }
+              std::vector<std::int32_t> vector(1000, 1);
+              std::atomic<bool> is_done{false};
+              Verdict said = "no error";
+              group.iallreduce(std::span(vector)).on_complete([&](const Error* error) {
+                if (error != nullptr)
+                  said = error->code() == StatusCode::timeout && error->peer() == 1 ? "" : error->what();
+                is_done = true;
+              });
+              if (!becomes_true(is_done)) return "it never ended";
+              ++ended;
+              return said;
+            },
+            2s) == "");
 }
 
 TEST_CASE("an abort reaches callbacks, and so does the end of the group", "[async]") {
-  CHECK(with_ranks(2, 20s, [](CommGroup& group) -> Verdict {
+  std::atomic<bool> is_abort_due{false};
+  CHECK(with_ranks(2, [&](CommGroup& group) -> Verdict {
           std::vector<std::int32_t> vector(1000, 1), other(1000, 1);
           std::atomic<bool> is_done{false}, is_other_done{false};
           std::string said, other_said;
@@ -315,13 +292,14 @@ TEST_CASE("an abort reaches callbacks, and so does the end of the group", "[asyn
               said = error == nullptr ? "no error" : error->what();
               is_done = true;
             });
+            is_abort_due = true;
             if (!becomes_true(is_done)) return "the abort was not told";
             return said.find("enough of it") == std::string::npos ? said : "";
           }
           const CommGroup pair = group.split(0, 0);
-          std::this_thread::sleep_for(50ms);
+          const bool is_due = becomes_true(is_abort_due);
           group.abort("enough of it");
-          return {};
+          return is_due ? "" : "the other rank has not submitted anything";
         }) == "");
 }
 
@@ -331,35 +309,38 @@ TEST_CASE("many operations of overlapping groups, by four threads, in different 
   const Variables variables{{"TUTTI_TRANSPORTS", transport}, {"TUTTI_WORKERS", workers}};
   // Two threads work on all ranks, in groups of their own; the others on three of four.
   constexpr int kOperations = 6000;  // of each group; 24,000 for each of the six cases
-  CHECK(with_ranks(4, 60s, [&](CommGroup& world) -> Verdict {
-          std::vector<CommGroup> groups;
-          groups.push_back(world.split(0, world.rank()));
-          groups.push_back(world.split(0, -world.rank()));
-          const CommGroup low = world.split(world.rank() < 3 ? 0 : -1, 0);
-          const CommGroup high = world.split(world.rank() > 0 ? 0 : -1, 0);
-          if (low.is_open()) groups.push_back(low);
-          if (high.is_open()) groups.push_back(high);
-          std::vector<std::future<Verdict>> threads;
-          for (std::size_t i = 0; i < groups.size(); ++i) {
-            const std::uint64_t seed = groups[i].size() == 4 ? i : low.is_open() && i == 2 ? 2 : 3;
-            threads.push_back(std::async(std::launch::async, [&group = groups[i], seed]() -> Verdict {
-              try {
-                return run_stream(group, seed + 1, scaled(kOperations));
-              } catch (const Error& error) {
-                return std::string("threw ") + error.what();
+  CHECK(with_ranks(
+            4,
+            [&](CommGroup& world) -> Verdict {
+              std::vector<CommGroup> groups;
+              groups.push_back(world.split(0, world.rank()));
+              groups.push_back(world.split(0, -world.rank()));
+              const CommGroup low = world.split(world.rank() < 3 ? 0 : -1, 0);
+              const CommGroup high = world.split(world.rank() > 0 ? 0 : -1, 0);
+              if (low.is_open()) groups.push_back(low);
+              if (high.is_open()) groups.push_back(high);
+              std::vector<std::future<Verdict>> threads;
+              for (std::size_t i = 0; i < groups.size(); ++i) {
+                const std::uint64_t seed = groups[i].size() == 4 ? i : low.is_open() && i == 2 ? 2 : 3;
+                threads.push_back(std::async(std::launch::async, [&group = groups[i], seed]() -> Verdict {
+                  try {
+                    return run_stream(group, seed + 1, scaled(kOperations));
+                  } catch (const Error& error) {
+                    return std::string("threw ") + error.what();
+                  }
+                }));
               }
-            }));
-          }
-          Verdict verdict;
-          for (auto& thread : threads) {
-            if (Verdict one = thread.get(); verdict.empty()) verdict = std::move(one);
-          }
-          return verdict;
-        }) == "");
+              Verdict verdict;
+              for (auto& thread : threads) {
+                if (Verdict one = thread.get(); verdict.empty()) verdict = std::move(one);
+              }
+              return verdict;
+            },
+            60s) == "");
 }
 
 TEST_CASE("the last handle of a world may go in a callback", "[async]") {
-  CHECK(with_ranks(2, 20s, [](CommGroup& group) -> Verdict {
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
           std::vector<std::int32_t> vector(200000, 1);
           std::atomic<bool> is_done{false};
           auto handle = std::make_shared<CommGroup>(std::move(group));

@@ -8,41 +8,13 @@
 #include <vector>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/thread_ranks.hpp"
 #include "tutti/tutti.hpp"
 
 using namespace tutti;
 using namespace std::chrono_literals;
 
 namespace {
-
-using Verdict = std::string;  // empty: as expected
-
-// Runs `body` as every rank of a world of threads; the first complaint, with its rank.
-Verdict with_ranks(int size, const std::function<Verdict(CommGroup&)>& body) {
-  const std::string id = make_unique_id();
-  std::vector<std::future<Verdict>> ranks;
-  for (int rank = 0; rank < size; ++rank) {
-    ranks.push_back(std::async(std::launch::async, [&, rank]() -> Verdict {
-      try {
-        InitOptions options;
-        options.unique_id = id;
-        options.rank = rank;
-        options.size = size;
-        options.timeout = 20s;
-        CommGroup world = init(options);
-        return body(world);
-      } catch (const Error& error) {
-        return std::string("threw ") + error.what();
-      }
-    }));
-  }
-  Verdict verdict;
-  for (int rank = 0; rank < size; ++rank) {
-    const Verdict one = ranks[static_cast<std::size_t>(rank)].get();
-    if (verdict.empty() && !one.empty()) verdict = "rank " + std::to_string(rank) + ": " + one;
-  }
-  return verdict;
-}
 
 template <class T>
 Verdict expect(const char* what, const std::vector<T>& got, const std::vector<T>& wanted) {

@@ -13,10 +13,12 @@ void check_count(const char* what, std::size_t got, std::size_t expected);
 std::size_t block_count(const char* what, std::size_t got, int ranks);  // got / ranks, which must be exact
 #pragma GCC visibility pop
 
+// What every call with an input and an output requires.
 template <class In, class T>
-constexpr void require_same_element() {
+void check_spans(const char* what, std::size_t got, std::size_t expected) {
   static_assert(std::is_same_v<std::remove_const_t<In>, T>,
                 "input and output must have the same element type");
+  check_count(what, got, expected);
 }
 }  // namespace detail
 
@@ -27,8 +29,7 @@ Work CommGroup::iallreduce(std::span<T> buffer, Reduction op, CallOptions option
 template <class In, class T>
 Work CommGroup::iallreduce(std::span<In> input, std::span<T> output, Reduction op,
                            CallOptions options) const {
-  detail::require_same_element<In, T>();
-  detail::check_count("allreduce: output", output.size(), input.size());
+  detail::check_spans<In, T>("allreduce: output", output.size(), input.size());
   return iallreduce(input.data(), output.data(), input.size(), dtype_of<T>, op, options);
 }
 template <class T>
@@ -38,57 +39,52 @@ Work CommGroup::ibroadcast(std::span<T> buffer, int root, CallOptions options) c
 template <class In, class T>
 Work CommGroup::ireduce(std::span<In> input, std::span<T> output, Reduction op, int root,
                         CallOptions options) const {
-  detail::require_same_element<In, T>();
-  if (rank() == root) detail::check_count("reduce: output", output.size(), input.size());
+  if (rank() == root) detail::check_spans<In, T>("reduce: output", output.size(), input.size());
   return ireduce(input.data(), output.data(), input.size(), dtype_of<T>, op, root, options);
 }
 template <class In, class T>
 Work CommGroup::iallgather(std::span<In> input, std::span<T> output, CallOptions options) const {
-  detail::require_same_element<In, T>();
-  detail::check_count("allgather: output", output.size(), input.size() * static_cast<std::size_t>(size()));
+  detail::check_spans<In, T>("allgather: output", output.size(),
+                             input.size() * static_cast<std::size_t>(size()));
   return iallgather(input.data(), output.data(), input.size(), dtype_of<T>, options);
 }
 template <class In, class T>
 Work CommGroup::ireduce_scatter(std::span<In> input, std::span<T> output, Reduction op,
                                 CallOptions options) const {
-  detail::require_same_element<In, T>();
-  detail::check_count("reduce_scatter: input", input.size(),
-                      output.size() * static_cast<std::size_t>(size()));
+  detail::check_spans<In, T>("reduce_scatter: input", input.size(),
+                             output.size() * static_cast<std::size_t>(size()));
   return ireduce_scatter(input.data(), output.data(), output.size(), dtype_of<T>, op, options);
 }
 template <class In, class T>
 Work CommGroup::ialltoall(std::span<In> input, std::span<T> output, CallOptions options) const {
-  detail::require_same_element<In, T>();
-  detail::check_count("alltoall: output", output.size(), input.size());
+  detail::check_spans<In, T>("alltoall: output", output.size(), input.size());
   return ialltoall(input.data(), output.data(), detail::block_count("alltoall: input", input.size(), size()),
                    dtype_of<T>, options);
 }
 template <class In, class T>
 Work CommGroup::igather(std::span<In> input, std::span<T> output, int root, CallOptions options) const {
-  detail::require_same_element<In, T>();
   if (rank() == root) {
-    detail::check_count("gather: output", output.size(), input.size() * static_cast<std::size_t>(size()));
+    detail::check_spans<In, T>("gather: output", output.size(),
+                               input.size() * static_cast<std::size_t>(size()));
   }
   return igather(input.data(), output.data(), input.size(), dtype_of<T>, root, options);
 }
 template <class In, class T>
 Work CommGroup::iscatter(std::span<In> input, std::span<T> output, int root, CallOptions options) const {
-  detail::require_same_element<In, T>();
   if (rank() == root) {
-    detail::check_count("scatter: input", input.size(), output.size() * static_cast<std::size_t>(size()));
+    detail::check_spans<In, T>("scatter: input", input.size(),
+                               output.size() * static_cast<std::size_t>(size()));
   }
   return iscatter(input.data(), output.data(), output.size(), dtype_of<T>, root, options);
 }
 template <class In, class T>
 Work CommGroup::iscan(std::span<In> input, std::span<T> output, Reduction op, CallOptions options) const {
-  detail::require_same_element<In, T>();
-  detail::check_count("scan: output", output.size(), input.size());
+  detail::check_spans<In, T>("scan: output", output.size(), input.size());
   return iscan(input.data(), output.data(), input.size(), dtype_of<T>, op, options);
 }
 template <class In, class T>
 Work CommGroup::iexscan(std::span<In> input, std::span<T> output, Reduction op, CallOptions options) const {
-  detail::require_same_element<In, T>();
-  detail::check_count("exscan: output", output.size(), input.size());
+  detail::check_spans<In, T>("exscan: output", output.size(), input.size());
   return iexscan(input.data(), output.data(), input.size(), dtype_of<T>, op, options);
 }
 template <class T>
@@ -105,8 +101,7 @@ void CommGroup::allreduce(std::span<T> buffer, Reduction op, CallOptions options
 }
 template <class In, class T>
 void CommGroup::allreduce(std::span<In> input, std::span<T> output, Reduction op, CallOptions options) const {
-  detail::require_same_element<In, T>();
-  detail::check_count("allreduce: output", output.size(), input.size());
+  detail::check_spans<In, T>("allreduce: output", output.size(), input.size());
   allreduce(input.data(), output.data(), input.size(), dtype_of<T>, op, options);
 }
 template <class T>
@@ -116,57 +111,52 @@ void CommGroup::broadcast(std::span<T> buffer, int root, CallOptions options) co
 template <class In, class T>
 void CommGroup::reduce(std::span<In> input, std::span<T> output, Reduction op, int root,
                        CallOptions options) const {
-  detail::require_same_element<In, T>();
-  if (rank() == root) detail::check_count("reduce: output", output.size(), input.size());
+  if (rank() == root) detail::check_spans<In, T>("reduce: output", output.size(), input.size());
   reduce(input.data(), output.data(), input.size(), dtype_of<T>, op, root, options);
 }
 template <class In, class T>
 void CommGroup::allgather(std::span<In> input, std::span<T> output, CallOptions options) const {
-  detail::require_same_element<In, T>();
-  detail::check_count("allgather: output", output.size(), input.size() * static_cast<std::size_t>(size()));
+  detail::check_spans<In, T>("allgather: output", output.size(),
+                             input.size() * static_cast<std::size_t>(size()));
   allgather(input.data(), output.data(), input.size(), dtype_of<T>, options);
 }
 template <class In, class T>
 void CommGroup::reduce_scatter(std::span<In> input, std::span<T> output, Reduction op,
                                CallOptions options) const {
-  detail::require_same_element<In, T>();
-  detail::check_count("reduce_scatter: input", input.size(),
-                      output.size() * static_cast<std::size_t>(size()));
+  detail::check_spans<In, T>("reduce_scatter: input", input.size(),
+                             output.size() * static_cast<std::size_t>(size()));
   reduce_scatter(input.data(), output.data(), output.size(), dtype_of<T>, op, options);
 }
 template <class In, class T>
 void CommGroup::alltoall(std::span<In> input, std::span<T> output, CallOptions options) const {
-  detail::require_same_element<In, T>();
-  detail::check_count("alltoall: output", output.size(), input.size());
+  detail::check_spans<In, T>("alltoall: output", output.size(), input.size());
   alltoall(input.data(), output.data(), detail::block_count("alltoall: input", input.size(), size()),
            dtype_of<T>, options);
 }
 template <class In, class T>
 void CommGroup::gather(std::span<In> input, std::span<T> output, int root, CallOptions options) const {
-  detail::require_same_element<In, T>();
   if (rank() == root) {
-    detail::check_count("gather: output", output.size(), input.size() * static_cast<std::size_t>(size()));
+    detail::check_spans<In, T>("gather: output", output.size(),
+                               input.size() * static_cast<std::size_t>(size()));
   }
   gather(input.data(), output.data(), input.size(), dtype_of<T>, root, options);
 }
 template <class In, class T>
 void CommGroup::scatter(std::span<In> input, std::span<T> output, int root, CallOptions options) const {
-  detail::require_same_element<In, T>();
   if (rank() == root) {
-    detail::check_count("scatter: input", input.size(), output.size() * static_cast<std::size_t>(size()));
+    detail::check_spans<In, T>("scatter: input", input.size(),
+                               output.size() * static_cast<std::size_t>(size()));
   }
   scatter(input.data(), output.data(), output.size(), dtype_of<T>, root, options);
 }
 template <class In, class T>
 void CommGroup::scan(std::span<In> input, std::span<T> output, Reduction op, CallOptions options) const {
-  detail::require_same_element<In, T>();
-  detail::check_count("scan: output", output.size(), input.size());
+  detail::check_spans<In, T>("scan: output", output.size(), input.size());
   scan(input.data(), output.data(), input.size(), dtype_of<T>, op, options);
 }
 template <class In, class T>
 void CommGroup::exscan(std::span<In> input, std::span<T> output, Reduction op, CallOptions options) const {
-  detail::require_same_element<In, T>();
-  detail::check_count("exscan: output", output.size(), input.size());
+  detail::check_spans<In, T>("exscan: output", output.size(), input.size());
   exscan(input.data(), output.data(), input.size(), dtype_of<T>, op, options);
 }
 template <class T>
