@@ -73,14 +73,6 @@ struct AlgorithmRow {
 std::span<const AlgorithmRow> catalog();
 // The row of that collective and name, or null.
 const AlgorithmRow* find_algorithm(Collective collective, std::string_view name);
-// Whether the ranks of a group share a node, or a network connects some of them.
-enum class Reach : std::uint8_t { node, network };
-inline constexpr Reach kReaches[] = {Reach::node, Reach::network};
-std::string_view to_string(Reach reach);  // "on one node", "across nodes"
-
-// The automatic choice of a collective, in the grammar of selection/rules.hpp; the first legal item that
-// matches is taken. Ends with an item that is always legal.
-std::string_view default_rules(Collective collective, Reach reach);
 // Why the row cannot run a group of p ranks with this op, placement and hierarchy (null: flat); ok if it can.
 Status check_legality(const AlgorithmRow& row, std::uint32_t p, bool is_commutative, bool in_place,
                       bool has_equal_counts, const Hierarchy* hierarchy = nullptr);

@@ -12,6 +12,7 @@
 
 #include "runtime/algorithms/catalog.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/selection/default_rules.hpp"
 #include "runtime/selection/rules.hpp"
 
 namespace tutti {

@@ -13,6 +13,7 @@
 #include "runtime/base/kernels.hpp"
 #include "runtime/base/version.hpp"
 #include "runtime/group/settings.hpp"
+#include "runtime/selection/default_rules.hpp"
 #include "runtime/selection/impi_numbers.hpp"
 #include "tools/commands/arguments.hpp"
 #include "tools/commands/bootstrap_text.hpp"

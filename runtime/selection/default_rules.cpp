@@ -1,0 +1,91 @@
+// The tables of default rules, as measured on shared memory and across nodes (docs/performance.md).
+#include "runtime/selection/default_rules.hpp"
+
+namespace tutti {
+namespace {
+
+// On one node. Up to 8 ranks are few enough to share memory in one hop: there one round in which everybody
+// reads from everybody wins nearly everywhere, since one publish serves all readers. Beyond, where there are
+// domains, by domains: for short vectors in one column, since messages count there. Without domains those
+// items are not legal, and skipped. Between two ranks a rooted vector goes best in halves that overlap.
+std::string_view node_rules(Collective collective) {
+  switch (collective) {
+    case Collective::allreduce:
+      return "one_shot:-8k@-2;one_shot:-16k@3-8;hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;"
+             "recursive_doubling:-4k;two_shot";
+    case Collective::reduce_scatter:
+      return "hierarchical:0-@9-;direct";
+    case Collective::allgather:
+      return "pat:-1m@-2;hierarchical:0-@9-;bruck:-1k@9-;direct";
+    case Collective::broadcast:
+      return "double_binary_tree(segment=64k):16k-1m@-2;double_binary_tree(segment=256k):1m-4m@-2;linear:0-@-"
+             "8;"
+             "hierarchical(columns=1,across=1):-16k@9-;hierarchical(across=1):0-@9-;binomial:-64k;"
+             "circulant(segment=64k)";
+    // The later items of a size are for ops that do not commute.
+    case Collective::reduce:
+      return "linear:-64k@-8;double_binary_tree(segment=64k):-2m@-2;linear:0-@-2;direct:0-@-8;"
+             "hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;binomial:-32k;linear:-32k;"
+             "rabenseifner;"
+             "direct";
+    case Collective::gather:
+    case Collective::scatter:
+      return "linear:0-@-8;hierarchical:-64k@9-;binomial:-64k;linear";
+    case Collective::alltoall:
+      return "hierarchical:-4k@16-;bruck:-4k@16-;linear:0-@-8;linear:-64k;pairwise";
+    case Collective::barrier:
+      return "dissemination(radix=16):0-@-16;hierarchical;dissemination";
+    case Collective::scan:
+    case Collective::exscan:
+      return "recursive_doubling:-64k;chain(segment=64k):-1m;recursive_doubling:0-@-2;chain(segment=64k):-8m;"
+             "chain(segment=256k)";
+    default:
+      return "";
+  }
+}
+
+// Across nodes. By nodes wherever one holds several ranks: what leaves a node is then the least there is, and
+// all its ranks carry a share of it. Between nodes of one rank messages cost what hundreds of KiB cost in
+// memory, so rounds count for longer; the large vectors go by rows of minimal volume, never by circulant
+// ones, whose partners are far apart. Pieces are short where one exchange is all there is to overlap; among
+// more ranks each of them is a hand-over to another peer.
+std::string_view network_rules(Collective collective) {
+  switch (collective) {
+    case Collective::allreduce:
+      return "hierarchical(columns=1):-512;hierarchical:-128k;hierarchical(across=1,segment=64k):0-@-32;"
+             "hierarchical(across=2,segment=64k);recursive_doubling:-32k@-8;recursive_doubling:-8k;"
+             "two_shot(segment=64k):0-@-2;two_shot(segment=256k):0-@-8;rabenseifner:-1m;ring;two_shot";
+    case Collective::reduce_scatter:
+      return "hierarchical;direct:0-@-16;ring:1m-;direct";
+    case Collective::allgather:
+      return "hierarchical(across=2):-4k;hierarchical;bruck:-4k;direct:0-@-16;ring";
+    case Collective::broadcast:
+      return "hierarchical(columns=1):-16k;hierarchical(across=1):0-@-4;hierarchical(across=2);binomial:-64k;"
+             "linear:0-@-2;scatter_allgather:0-@-8;circulant(segment=64k)";
+    case Collective::reduce:
+      return "hierarchical(columns=1):-16k;hierarchical;binomial:-16k;linear:-16k;direct:0-@-16;rabenseifner;"
+             "direct";
+    case Collective::gather:
+    case Collective::scatter:
+      return "hierarchical:-64k;binomial:-16k;linear";
+    case Collective::alltoall:
+      return "hierarchical:-32k;bruck:-1k@8-;linear:0-@-8;linear:-64k;pairwise";
+    case Collective::barrier:
+      return "hierarchical;dissemination";
+    case Collective::scan:
+    case Collective::exscan:
+      return "recursive_doubling:-64k;chain(segment=64k)";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+std::string_view default_rules(Collective collective, Reach reach) {
+  return reach == Reach::node ? node_rules(collective) : network_rules(collective);
+}
+
+std::string_view to_string(Reach reach) { return reach == Reach::node ? "on one node" : "across nodes"; }
+
+}  // namespace tutti

@@ -1,0 +1,21 @@
+// The automatic choice where nobody has said anything else. Knows no environment and no machine; that a row
+// may run, and what it would cost, are the catalogue's and the cost model's business.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "runtime/base/types.hpp"
+
+namespace tutti {
+
+// Whether the ranks of a group share a node, or a network connects some of them.
+enum class Reach : std::uint8_t { node, network };
+inline constexpr Reach kReaches[] = {Reach::node, Reach::network};
+std::string_view to_string(Reach reach);  // "on one node", "across nodes"
+
+// The rules of a collective, in the grammar of selection/rules.hpp; the first legal item that matches is
+// taken. Ends with an item that is always legal.
+std::string_view default_rules(Collective collective, Reach reach);
+
+}  // namespace tutti
