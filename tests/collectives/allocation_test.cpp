@@ -2,6 +2,7 @@
 // Knows no transport's inside, but for what an arena promises.
 #include "tests/support/catch.hpp"
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -321,8 +322,26 @@ TEST_CASE("counts and pointers are no part of a signature", "[scheduler][allocat
   CHECK(report == "");
 }
 
+using Flags = std::array<std::atomic<bool>, 2>;
+
+// The first submitted operation that cannot end at once starts a rank's workers: each rank submits one of
+// which the other knows nothing yet.
+void start_workers(CommGroup& group, Flags& has_submitted) {
+  for (int first = 0; first < 2; ++first) {
+    auto& flag = has_submitted[static_cast<std::size_t>(first)];
+    if (group.rank() != first) {
+      while (!flag) std::this_thread::yield();
+    }
+    std::int32_t value = 1;
+    const Work work = group.iallreduce(&value, &value, 1, Dtype::i32, Op::sum);
+    if (group.rank() == first) flag = true;
+    work.wait();
+  }
+}
+
 // What a first call did not settle would show in one of the next, blocking or not, whatever its buffers are.
-std::string exercise_interface(CommGroup& group) {
+std::string exercise_interface(CommGroup& group, Flags& has_submitted) {
+  start_workers(group, has_submitted);
   std::vector<std::int32_t> input(8192, 1), output(32768);
   const auto call_all = [&](int offset) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{100}, std::size_t{2000}}) {
@@ -351,6 +370,7 @@ TEST_CASE("calls through the public interface allocate nothing from the second o
   constexpr int kRanks = 2;
   const std::string id = make_unique_id();
   std::vector<std::string> reports(kRanks);
+  Flags has_submitted{};
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kRanks; ++rank) {
     ranks.emplace_back([&, rank] {
@@ -360,7 +380,7 @@ TEST_CASE("calls through the public interface allocate nothing from the second o
         options.rank = rank;
         options.size = kRanks;
         CommGroup group = init(options);
-        reports[static_cast<std::size_t>(rank)] = exercise_interface(group);
+        reports[static_cast<std::size_t>(rank)] = exercise_interface(group, has_submitted);
       } catch (const Error& error) {
         reports[static_cast<std::size_t>(rank)] = error.what();
       }
