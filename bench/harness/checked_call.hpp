@@ -2,11 +2,14 @@
 // Knows no library under test: a call is memory, a shape and a function to run.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <span>
 
+#include "bench/harness/compute.hpp"
 #include "bench/harness/harness.hpp"
 #include "bench/harness/inputs.hpp"
 
@@ -20,12 +23,14 @@ struct CheckedCall {
   void* output = nullptr;
   std::span<unsigned char> output_memory;
   std::function<void()> run;
+  std::function<void()> finish = nullptr;  // waits for what run() only submits; empty: run() is all of it
 };
 
 struct CheckedPlan {
   LoopPlan loop;
   bool in_place = false;
   bool is_checked = true;
+  double compute_us = 0;  // of arithmetic, in equal shares in front of the calls
 };
 
 struct CheckedResult {
@@ -34,14 +39,23 @@ struct CheckedResult {
 };
 
 // Times the calls one after the other as ONE measurement (a list of one is the ordinary case; a backward
-// sweep has many). Verified with poisoned outputs before anything is timed, which is the library's first call
-// of the shape, and once after: in fresh mode the last timed call itself, else one more. Every rank calls it
-// with equal shapes and plan.
+// sweep has many); what is only submitted is finished after the last. Verified with poisoned outputs before
+// anything is timed, which is the library's first call of the shape, and once after: in fresh mode the last
+// timed call itself, else one more. Every rank calls it with equal shapes and plan.
 template <Rendezvous R>
 CheckedResult check_and_measure(std::span<const CheckedCall> calls, Inputs& inputs, int rank,
                                 const CheckedPlan& plan, R& ranks) {
+  std::optional<Compute> compute;
+  if (plan.compute_us > 0) compute = Compute::calibrated();
+  const double share_us = plan.compute_us / static_cast<double>(std::max<std::size_t>(1, calls.size()));
   const auto run = [&] {
-    for (const CheckedCall& call : calls) call.run();
+    for (const CheckedCall& call : calls) {
+      if (compute) compute->run(share_us);
+      call.run();
+    }
+    for (const CheckedCall& call : calls) {
+      if (call.finish) call.finish();
+    }
   };
   const auto rewrite = [&](std::uint64_t seed) {
     for (const CheckedCall& call : calls) fill_input(inputs, call.shape, rank, seed, call.input);

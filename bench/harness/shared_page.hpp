@@ -34,7 +34,7 @@ enum class BarrierWait : std::uint8_t { spin, block };
 // run ends. Satisfies `Rendezvous`.
 class SharedPage {
  public:
-  static constexpr std::size_t kCommandBytes = 1024;
+  static constexpr std::size_t kCommandBytes = 8192;
 
   // Throws std::system_error.
   static SharedPage create(int rank_count) {

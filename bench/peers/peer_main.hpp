@@ -13,6 +13,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <set>
 #include <span>
 #include <sstream>
 #include <stdexcept>
@@ -31,6 +32,18 @@
 
 namespace tutti::bench {
 
+// What stands between a sweep's pieces of arithmetic: whole calls, calls that are only submitted and waited
+// for at the end, or nothing.
+enum class Calls : std::uint8_t { blocking, submitted, none };
+inline constexpr std::string_view kCallsNames[] = {"blocking", "submitted", "none"};
+constexpr std::string_view to_string(Calls calls) { return kCallsNames[static_cast<std::size_t>(calls)]; }
+inline std::optional<Calls> parse_calls(std::string_view name) {
+  for (const Calls calls : {Calls::blocking, Calls::submitted, Calls::none}) {
+    if (to_string(calls) == name) return calls;
+  }
+  return std::nullopt;
+}
+
 // One "run" command.
 struct Request {
   Shape shape;
@@ -40,6 +53,10 @@ struct Request {
   LoopPlan plan;
   std::string algorithm;   // empty: the library's own choice
   bool is_checked = true;  // verify results before and after timing
+  // A sweep: the elements of calls that are timed as one; `shape` is their sum. Empty: one call.
+  std::vector<std::size_t> counts;
+  Calls calls = Calls::blocking;
+  double compute_us = 0;  // of arithmetic in front of the calls, in equal shares
 };
 
 // The memory of one call.
@@ -50,6 +67,11 @@ struct CallBuffers {
   std::vector<std::shared_ptr<void>> keepers;  // what keeps the memory alive
 };
 
+// A call in two parts.
+struct SubmittedCall {
+  std::function<void()> submit, wait;
+};
+
 // What a library under test brings. All ranks call the same functions in the same order.
 class PeerLibrary {
  public:
@@ -57,6 +79,13 @@ class PeerLibrary {
   // Builds the call of this request; whatever a program does once per size (plans, registration) belongs
   // here. Throws std::invalid_argument, on all ranks alike, for what the library cannot do.
   virtual std::function<void()> prepare(const Request& request, const CallBuffers& buffers) = 0;
+  // The same for who computes meanwhile.
+  virtual SubmittedCall prepare_submitted(const Request&, const CallBuffers&) {
+    throw std::invalid_argument(name + ": submitted calls are not measured");
+  }
+  // The calls of a sweep with their memory, which `keeper` owns.
+  virtual std::vector<CheckedCall> prepare_all(std::span<const Request> requests, int rank,
+                                               std::shared_ptr<void>* keeper);
   // The memory of the request's call. By default anonymous memory, in place after MPI's rules: allreduce,
   // broadcast and alltoall in one buffer; allgather with this rank's block already in its place in the
   // output; reduce_scatter with the result at the front of the input.
@@ -65,6 +94,8 @@ class PeerLibrary {
   virtual std::string algorithm_of(const Request& request) const {
     return request.algorithm.empty() ? setting : request.algorithm;
   }
+
+  CheckedCall call_of(const Request& request, const CallBuffers& buffers);
 
   std::string name;       // "openmpi", "mpich", "gloo"
   std::string version;    // reported as the backend
@@ -92,6 +123,32 @@ inline CallBuffers PeerLibrary::make_buffers(const Request& request, int rank) c
     buffers.input = allocate(shape.input_count(rank) * element).data();
   }
   return buffers;
+}
+
+inline CheckedCall PeerLibrary::call_of(const Request& request, const CallBuffers& buffers) {
+  CheckedCall call{request.shape, buffers.input, buffers.output, buffers.output_memory, {}, {}};
+  if (request.calls == Calls::submitted) {
+    SubmittedCall parts = prepare_submitted(request, buffers);
+    call.run = std::move(parts.submit);
+    call.finish = std::move(parts.wait);
+  } else if (request.calls == Calls::blocking) {
+    call.run = prepare(request, buffers);
+  } else {
+    call.run = [] {};
+  }
+  return call;
+}
+
+inline std::vector<CheckedCall> PeerLibrary::prepare_all(std::span<const Request> requests, int rank,
+                                                         std::shared_ptr<void>* keeper) {
+  const auto kept = std::make_shared<std::vector<CallBuffers>>();
+  std::vector<CheckedCall> calls;
+  for (const Request& request : requests) {
+    kept->push_back(make_buffers(request, rank));
+    calls.push_back(call_of(request, kept->back()));
+  }
+  *keeper = kept;
+  return calls;
 }
 
 namespace detail {
@@ -132,6 +189,14 @@ inline void apply_option(Request& request, const std::string& key, const std::st
     request.pages = required(parse_pages(value), key, value);
   } else if (key == "algorithm") {
     request.algorithm = value;
+  } else if (key == "counts") {
+    std::istringstream list(value);
+    for (std::string count; std::getline(list, count, ',');)
+      request.counts.push_back(static_cast<std::size_t>(parse_number(key, count)));
+  } else if (key == "calls") {
+    request.calls = required(parse_calls(value), key, value);
+  } else if (key == "compute_us") {
+    request.compute_us = parse_number(key, value);
   } else {
     throw std::invalid_argument("unknown option: " + key);
   }
@@ -165,28 +230,49 @@ inline Request parse_request(const std::string& line, int ranks) {
       throw std::invalid_argument("collective not measured here: " + collective);
   }
   request.shape = make_shape(request.shape.collective, request.shape.dtype, ranks, requested);
+  // Nothing is computed that could be verified.
+  request.is_checked = request.calls != Calls::none;
   return request;
 }
 
 }  // namespace detail
 
+// The calls that a request stands for.
+inline std::vector<Request> calls_of(const Request& request) {
+  if (request.counts.empty()) return {request};
+  std::vector<Request> calls;
+  for (const std::size_t count : request.counts) {
+    calls.push_back(request);
+    calls.back().counts.clear();
+    calls.back().shape.count = count;
+  }
+  return calls;
+}
+
 // Verifies and times one request; the same on every rank.
 template <Rendezvous R>
 Record run_request(PeerLibrary& library, R& ranks, int rank, const Request& request) {
-  const Shape& shape = request.shape;
-  const CallBuffers buffers = library.make_buffers(request, rank);
-  const CheckedCall call{shape, buffers.input, buffers.output, buffers.output_memory,
-                         library.prepare(request, buffers)};
+  const std::vector<Request> requests = calls_of(request);
+  std::shared_ptr<void> keeper;
+  const std::vector<CheckedCall> calls = library.prepare_all(requests, rank, &keeper);
+  Shape shape = request.shape;
+  shape.count = 0;
+  std::set<std::string> algorithms;
+  for (const Request& one : requests) {
+    shape.count += one.shape.count;
+    algorithms.insert(library.algorithm_of(one));
+  }
   Inputs inputs(shape.dtype, request.op, shape.ranks);
-  const CheckedPlan plan{request.plan, request.in_place, request.is_checked};
-  const CheckedResult result = check_and_measure(std::span(&call, 1), inputs, rank, plan, ranks);
+  const CheckedPlan plan{request.plan, request.in_place, request.is_checked, request.compute_us};
+  const CheckedResult result = check_and_measure(std::span(calls), inputs, rank, plan, ranks);
 
   Record record;
   record.library = library.name;
   record.shape = shape;
   record.op = request.op;
   record.in_place = request.in_place;
-  record.algorithm = library.algorithm_of(request);
+  for (const std::string& algorithm : algorithms)
+    record.algorithm += (record.algorithm.empty() ? "" : "+") + algorithm;
   record.transport = library.transport;
   record.backend = library.version;
   record.times = result.times;

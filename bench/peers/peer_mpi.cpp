@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -102,6 +103,20 @@ class MpiLibrary final : public PeerLibrary {
       default:
         return [] { MPI_Barrier(MPI_COMM_WORLD); };
     }
+  }
+
+  SubmittedCall prepare_submitted(const Request& request, const CallBuffers& buffers) override {
+    if (request.shape.collective != Collective::allreduce)
+      throw std::invalid_argument("submitted calls are measured for allreduce only");
+    const MPI_Datatype type = mpi_type(request.shape.dtype);
+    const MPI_Op op = mpi_op(request.op);
+    if (request.shape.count > INT_MAX) throw std::invalid_argument("more elements than an int counts");
+    const int count = static_cast<int>(request.shape.count);
+    const void* input = request.in_place ? MPI_IN_PLACE : buffers.input;
+    void* output = buffers.output;
+    const auto pending = std::make_shared<MPI_Request>(MPI_REQUEST_NULL);
+    return {[=] { MPI_Iallreduce(input, output, count, type, op, MPI_COMM_WORLD, pending.get()); },
+            [=] { MPI_Wait(pending.get(), MPI_STATUS_IGNORE); }};
   }
 };
 

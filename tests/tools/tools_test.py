@@ -229,6 +229,22 @@ def test_workload(folder):
     expect_usage_error(["bench", "allreduce", "--workload", "resnet49"], "resnet50", "inception3")
     expect_usage_error(["bench", "barrier", "--workload", "resnet50"], "barrier")
 
+    # Beside arithmetic: calls that block and calls that are submitted, both right, both longer than nothing.
+    write("tensor,elements\na,5000\nb,7\nc,300\n")
+    result = run(*words, "--overlap", 2, "--rounds", 1, "--json", path, *QUICK)
+    expect(result.returncode == 0 and "1 allreduces" not in result.stdout and "3 allreduces of" in result.stdout, "overlap", result)
+    rows = rows_of(path)
+    expect([(r["calls"], r["count"], r["wrong"], r["library"]) for r in rows]
+           == [("blocking", 5307, 0, "tutti"), ("submitted", 5307, 0, "tutti")], f"its rows: {rows}", result)
+    for row in rows:
+        expect(row["arithmetic_us"] > 100 and abs(row["p50_us"] - row["arithmetic_us"] - row["exposed_us"]) < 1e-3 * row["p50_us"],
+               f"exposed is what the calls add: {row}", result)
+    expect_usage_error(["bench", "allreduce", "--workload", csv, "--overlap=-1"], "--overlap")
+    expect_usage_error(["bench", "allreduce", "--workload", "resnet49", "--overlap", "1"], "resnet50")
+    expect_usage_error(["bench", "allreduce", "--overlap", "1"], "--workload")
+    expect_usage_error(["bench", "allgather", "--workload", csv, "--overlap", "1"], "allreduce only")
+    expect_usage_error(["bench", "allreduce", "--workload", csv, "--overlap", "1"], "inside a job", RANK="0", WORLD_SIZE="2")
+
 
 CEILINGS = "copy_fresh add_fresh vm_read copy copy_nt add add_nt".split()
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -14,10 +15,12 @@
 #include <vector>
 
 #include "bench/harness/record.hpp"
+#include "bench/peers/peer_main.hpp"
 #include "tools/commands/arguments.hpp"
 #include "tools/commands/bench/peer_process.hpp"
 #include "tools/commands/bench/peer_settings.hpp"
 #include "tools/commands/bench/report.hpp"
+#include "tools/commands/bench/workload.hpp"
 #include "tools/commands/files.hpp"
 #include "tools/run/run.hpp"
 #include "tutti/tutti.hpp"
@@ -88,6 +91,12 @@ class Comparison {
   int run() {
     print_heading();
     if (!start_tutti()) return 1;
+    return options_.overlap_ms > 0 ? run_beside_arithmetic() : run_sizes();
+  }
+
+ private:
+  int run_sizes() {
+    print_columns();
     const std::vector<Shape> shapes =
         bench::sweep(options_.collective, options_.dtype, options_.rank_count, options_.first_bytes,
                      options_.last_bytes, options_.factor, options_.root);
@@ -101,18 +110,20 @@ class Comparison {
     fmt::print("# geometric mean of the ratios: {:.2f} over {} sizes; lowest {:.2f}\n",
                std::exp(log_sum / static_cast<double>(ratios_.size())), ratios_.size(),
                *std::min_element(ratios_.begin(), ratios_.end()));
+    return tell_wrong();
+  }
+
+  int tell_wrong() const {
     if (wrong_count_ > 0) fmt::print(stderr, "tutti bench: {} wrong elements from tutti\n", wrong_count_);
     return wrong_count_ == 0 ? 0 : 1;
   }
 
- private:
   void print_heading() {
-    fmt::print(
-        "# tutti {} against {}: {} over {} ranks on {}, {} calls{}, {} rounds in turn per size, median "
-        "p50\n",
-        version(), joined(options_.against, ", "), to_string(options_.collective), options_.rank_count,
-        where(), bench::to_string(options_.loop.mode), options_.in_place ? ", in place" : "",
-        options_.round_count);
+    fmt::print("# tutti {}{}: {} over {} ranks on {}, {} calls{}, {} rounds in turn per {}, median p50\n",
+               version(), options_.against.empty() ? "" : " against " + joined(options_.against, ", "),
+               to_string(options_.collective), options_.rank_count, where(),
+               bench::to_string(options_.loop.mode), options_.in_place ? ", in place" : "",
+               options_.round_count, options_.overlap_ms > 0 ? "library" : "size");
     if (!fits_ && options_.loop.mode != bench::Mode::b2b)
       fmt::print(
           "# note: more ranks than CPUs, so these times depend mostly on the system's scheduler; --b2b is "
@@ -126,6 +137,10 @@ class Comparison {
         fmt::print("# {}: not available ({})\n", library, why);
       }
     }
+    std::fflush(stdout);
+  }
+
+  void print_columns() const {
     fmt::print("{:>10} {:<22} {:>10}", "size", "tutti's algorithm", "tutti us");
     for (const std::string& library : libraries_) fmt::print(" {:>12}", library + " us");
     fmt::print(" {:>9} {:>7} {:>7}  {}\n", "busbw", "ratio", "wrong", "best peer (its setting)");
@@ -192,7 +207,7 @@ class Comparison {
   }
 
   // One turn of one library. False: it has no result at this size.
-  bool take_turn(const std::string& library, const Shape& shape, Rounds& rounds) {
+  bool take_turn(const std::string& library, const Shape& shape, const std::string& more, Rounds& rounds) {
     std::string key = library;
     std::string algorithm;
     PeerProcess* process = nullptr;
@@ -207,7 +222,7 @@ class Comparison {
       process = start_process(key, settings_.start_of(library, choice->setting, fits_, launch_values()));
     }
     if (process == nullptr || !process->is_running()) return false;
-    const auto answer = process->ask(request_line(shape, algorithm), answer_limit());
+    const auto answer = process->ask(request_line(shape, algorithm) + more, answer_limit());
     if (!answer) return complain(key, answer.status().message());
     const auto json = nlohmann::json::parse(*answer, nullptr, false);
     if (json.is_discarded()) return complain(key, "malformed answer: " + *answer);
@@ -222,6 +237,71 @@ class Comparison {
       fmt::print(stderr, "tutti bench: {}: {}\n", who, what);
     }
     return false;
+  }
+
+  // Per library the median time of a backward pass: arithmetic alone, with calls that block in between, and
+  // with calls that are submitted.
+  int run_beside_arithmetic() {
+    const auto workload = load_workload(options_.workload);
+    if (!workload) return usage_error("bench", workload.status());
+    std::size_t elements = 0;
+    for (const std::uint64_t count : workload->element_counts) elements += count;
+    const std::size_t call_count = workload->element_counts.size();
+    const Shape mean =
+        options_.shape_of(elements / call_count * size_of(options_.dtype), options_.rank_count);
+    const std::string sweep =
+        fmt::format(" counts={} compute_us={:.0f} calls=", fmt::join(workload->element_counts, ","),
+                    options_.overlap_ms * 1e3);
+    std::vector<std::string> order = {"tutti"};
+    order.insert(order.end(), libraries_.begin(), libraries_.end());
+    std::map<std::string, std::map<bench::Calls, Rounds>> rounds;
+    for (int round = 0; round < options_.round_count; ++round) {
+      for (const std::string& library : order) {
+        for (const bench::Calls calls :
+             {bench::Calls::none, bench::Calls::blocking, bench::Calls::submitted}) {
+          progress_.show(fmt::format("round {} of {}: {}, {}", round + 1, options_.round_count, library,
+                                     to_string(calls)));
+          const std::string more = sweep + std::string(to_string(calls));
+          if (!take_turn(library, mean, more, rounds[library][calls]) && library == "tutti") return 1;
+        }
+      }
+    }
+    progress_.clear();
+    const Shape total = options_.shape_of(elements * size_of(options_.dtype), options_.rank_count);
+    fmt::print("# {}: {} allreduces of {} in all\n", workload->name, call_count, bytes_text(total.bytes()));
+    fmt::print("{:<10} {:>13} {:>12} {:>11} {:>13} {:>11} {:>8} {:>6}\n", "library", "arithmetic ms",
+               "blocking ms", "exposed ms", "submitted ms", "exposed ms", "hidden", "wrong");
+    for (const std::string& library : order) report_beside_arithmetic(library, rounds[library], total);
+    return tell_wrong();
+  }
+
+  void report_beside_arithmetic(const std::string& library, const std::map<bench::Calls, Rounds>& rounds,
+                                const Shape& shape) {
+    if (std::any_of(rounds.begin(), rounds.end(), [](const auto& one) { return one.second.is_empty(); }))
+      return;
+    const double alone_us = rounds.at(bench::Calls::none).record(options_, shape).times.p50_us;
+    std::array<double, 2> total_ms{}, exposed_ms{};
+    std::uint64_t wrong = 0;
+    for (const bench::Calls calls : {bench::Calls::blocking, bench::Calls::submitted}) {
+      Record record = rounds.at(calls).record(options_, shape);
+      const auto at = static_cast<std::size_t>(calls);
+      total_ms[at] = record.times.p50_us / 1e3;
+      exposed_ms[at] = (record.times.p50_us - alone_us) / 1e3;
+      wrong += record.wrong_count;
+      std::string object = bench::to_json(record);
+      object.pop_back();
+      json_.write(object + fmt::format(", \"workload\": {}, \"calls\": {}, \"arithmetic_us\": {:.6g}, "
+                                       "\"exposed_us\": {:.6g}}}",
+                                       bench::json_quoted(options_.workload),
+                                       bench::json_quoted(to_string(calls)), alone_us, exposed_ms[at] * 1e3));
+    }
+    // On a disturbed machine the calls may seem to cost nothing.
+    const std::string hidden =
+        exposed_ms[0] > 0 ? fmt::format("{:.0f} %", 100 * (1 - exposed_ms[1] / exposed_ms[0])) : "-";
+    fmt::print("{:<10} {:>13.1f} {:>12.1f} {:>11.1f} {:>13.1f} {:>11.1f} {:>8} {:>6}\n", library,
+               alone_us / 1e3, total_ms[0], exposed_ms[0], total_ms[1], exposed_ms[1], hidden, wrong);
+    std::fflush(stdout);
+    if (library == "tutti") wrong_count_ += wrong;
   }
 
   // A library's share of the time and of the calls is divided by the rounds.
@@ -251,7 +331,7 @@ class Comparison {
     for (int round = 0; round < options_.round_count; ++round) {
       for (const std::string& library : order) {
         progress_.show(fmt::format("{}, round {} of {}: {}", what, round + 1, options_.round_count, library));
-        const bool has_result = take_turn(library, shape, rounds[library]);
+        const bool has_result = take_turn(library, shape, {}, rounds[library]);
         if (!has_result && library == "tutti") return false;
       }
     }

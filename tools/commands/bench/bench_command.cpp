@@ -181,10 +181,11 @@ int bench_command(int argc, char** argv) {
 
   int rank = 0;
   if (const std::string_view launcher = find_launcher(environment); launcher != "none") {
-    if (!options.against.empty() || options.uses_threads || (options.has_rank_count && !options.is_child)) {
+    if (!options.against.empty() || options.overlap_ms > 0 || options.uses_threads ||
+        (options.has_rank_count && !options.is_child)) {
       return usage_error("bench", invalid_argument(fmt::format(
-                                      "-n, --threads and --against start ranks of their own, so they cannot "
-                                      "be given inside a job (started by {})",
+                                      "-n, --threads, --overlap and --against start ranks of their own, so "
+                                      "they cannot be given inside a job (started by {})",
                                       launcher)));
     }
     status = run_process_rank(options, environment, false, &rank);
@@ -223,7 +224,7 @@ int bench_command(int argc, char** argv) {
   std::vector<char*> arguments(argv, argv + argc);
   std::string json_option = "--json=" + options.json_path;
   if (lines.is_used()) arguments.push_back(json_option.data());
-  if (!options.against.empty()) {
+  if (!options.against.empty() || options.overlap_ms > 0) {
     status = run_comparison(options);
   } else if (options.uses_threads) {
     status = run_threads(options, environment);

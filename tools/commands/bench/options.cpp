@@ -58,7 +58,8 @@ constexpr std::string_view kFooter =
     "  tutti bench allreduce -n 2 --roofline\n"
     "  tutti bench roofline -n 2 --json ceilings.json --plot ceilings.svg\n"
     "  tutti bench allgather -b 1k -e 64m --against openmpi,mpich --json a.json --plot a.svg\n"
-    "  tutti bench allreduce --nodes 2 --rate 1gbit --against openmpi,gloo,sockets";
+    "  tutti bench allreduce --nodes 2 --rate 1gbit --against openmpi,gloo,sockets\n"
+    "  tutti bench allreduce --workload resnet50 --overlap 100 --against openmpi";
 
 // Words as they were given, before they are checked.
 struct Words {
@@ -84,6 +85,10 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
       app.add_option("--workload", o.workload,
                      "the gradients of a model instead of sizes: resnet50, resnet50v2, vgg16, inception3, "
                      "resnet101 or a CSV file");
+  app.add_option("--overlap", o.overlap_ms,
+                 "milliseconds of arithmetic beside the workload's allreduces: what they add to it when they "
+                 "block, and when they are submitted and waited for at the end")
+      ->needs(workload);
   app.add_option("--dtype", w.dtype, "i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 bool")
       ->capture_default_str();
   app.add_option("--op", w.op, "sum prod min max avg band bor bxor land lor premul_sum")
@@ -124,7 +129,6 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
       ->capture_default_str();
   app.add_option("--against", w.against,
                  "compare with others in one run: openmpi,mpich,gloo,sockets (TCP by hand)")
-      ->excludes(workload)
       ->excludes(threads)
       ->excludes(app.get_option("--roofline"));
   app.add_option("--rounds", o.round_count,
@@ -245,6 +249,12 @@ Status check(const Words& w, BenchOptions& o) {
   TUTTI_RETURN_IF_ERROR(take_against(w, o));
   if (!o.workload.empty() && o.collective == Collective::barrier)
     return invalid_argument("--workload: a barrier has no sizes");
+  if (!o.workload.empty() && !o.against.empty() && o.overlap_ms == 0)
+    return invalid_argument(
+        "--against: with --workload it compares beside arithmetic only; say how much with --overlap");
+  if (o.overlap_ms < 0) return invalid_argument("--overlap: must be more than 0 milliseconds");
+  if (o.overlap_ms > 0 && o.collective != Collective::allreduce)
+    return invalid_argument("--overlap: measured for allreduce only");
   // A rule that does not parse is said once, here, and not by every rank.
   if (!o.algorithm.empty()) {
     const auto rules = parse_rules(o.collective, o.algorithm);

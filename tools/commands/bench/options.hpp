@@ -31,6 +31,7 @@ struct BenchOptions {
   bench::Pages pages = bench::Pages::small;
   std::string algorithm;     // an item of the rule grammar; empty: the rules decide
   std::string workload;      // a name or a CSV file; empty: sizes
+  double overlap_ms = 0;     // of arithmetic beside the workload's calls; 0: they are timed alone
   bool is_roofline = false;  // measure the machine's ceilings instead of a collective
   bool has_bounds = false;   // measure them first and say how near each row comes
 

@@ -147,33 +147,16 @@ class Rows {
   }
 
   Record measure_all(const Workload& workload) {
-    std::vector<Request> requests;
-    for (const std::uint64_t count : workload.element_counts)
-      requests.push_back(request_of(options_, shape_of(count)));
-    std::shared_ptr<void> keeper;
-    const auto calls = library_.prepare_all(requests, group_.rank(), &keeper);
-    bench::Inputs inputs(options_.dtype, options_.op, group_.size());
-    const bench::CheckedPlan plan{options_.loop, options_.in_place, options_.is_checked};
-    const auto result = bench::check_and_measure(std::span(calls), inputs, group_.rank(), plan, ranks_);
-
-    Record record;
-    record.shape = requests.front().shape;
-    record.shape.count = 0;
-    std::set<std::string> algorithms;
-    for (const Request& request : requests) {
-      record.shape.count += request.shape.count;
-      algorithms.insert(library_.algorithm_of(request));
-      record.bound_us += bound_for(request.shape).us;
+    Request request = request_of(options_, shape_of(workload.element_counts.front()));
+    double bound_us = 0;
+    for (const std::uint64_t count : workload.element_counts) {
+      const Shape shape = shape_of(count);
+      request.counts.push_back(shape.count);
+      bound_us += bound_for(shape).us;
     }
+    Record record = bench::run_request(library_, ranks_, group_.rank(), request);
+    record.bound_us = bound_us;
     record.bound = "sum of the bounds of its calls";
-    record.op = options_.op;
-    record.in_place = options_.in_place;
-    record.algorithm = joined(algorithms, "+");
-    record.transport = library_.transport;
-    record.backend = library_.version;
-    record.times = result.times;
-    record.is_checked = options_.is_checked;
-    record.wrong_count = result.wrong_count;
     return finished(std::move(record));
   }
 

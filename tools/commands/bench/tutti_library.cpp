@@ -102,6 +102,7 @@ bench::CallBuffers TuttiLibrary::make_buffers(const bench::Request& request, int
 
 std::vector<bench::CheckedCall> TuttiLibrary::prepare_all(std::span<const bench::Request> requests, int rank,
                                                           std::shared_ptr<void>* keeper) {
+  if (requests.size() == 1) return PeerLibrary::prepare_all(requests, rank, keeper);
   constexpr std::size_t kLine = 64;
   const auto rounded = [](std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; };
   // All inputs first, then all outputs.
@@ -118,8 +119,7 @@ std::vector<bench::CheckedCall> TuttiLibrary::prepare_all(std::span<const bench:
   for (const bench::Request& request : requests) {
     const Layout layout = lay_out(request, rank);
     const bench::CallBuffers buffers = place(layout, input, output);
-    calls.push_back(
-        {request.shape, buffers.input, buffers.output, buffers.output_memory, prepare(request, buffers)});
+    calls.push_back(call_of(request, buffers));
     input += layout.is_one_piece ? 0 : rounded(layout.input_bytes);
     output += rounded(layout.output_bytes);
   }
@@ -164,6 +164,25 @@ std::function<void()> TuttiLibrary::prepare(const bench::Request& request,
       break;
   }
   throw std::invalid_argument(fmt::format("{} is not measured", to_string(request.shape.collective)));
+}
+
+bench::SubmittedCall TuttiLibrary::prepare_submitted(const bench::Request& request,
+                                                     const bench::CallBuffers& buffers) {
+  if (request.shape.collective != Collective::allreduce)
+    throw std::invalid_argument("submitted calls are measured for allreduce only");
+  const CommGroup& g = group_;
+  const Dtype d = request.shape.dtype;
+  const std::size_t n = call_count(request.shape);
+  const Reduction op = reduction_of(request);
+  const CallOptions how{forced_algorithm_};
+  const void* const in = buffers.input;
+  void* const out = buffers.output;
+  const auto work = std::make_shared<Work>();
+  return {[=, &g] { *work = g.iallreduce(in, out, n, d, op, how); },
+          [=] {
+            work->wait();
+            *work = {};
+          }};
 }
 
 // The row of the catalogue: the forced item without its parameters, or what the group would choose.

@@ -21,12 +21,13 @@ class TuttiLibrary : public bench::PeerLibrary {
   // In place as tutti.hpp says, which for reduce_scatter is not MPI's way.
   bench::CallBuffers make_buffers(const bench::Request& request, int rank) const override;
   std::function<void()> prepare(const bench::Request& request, const bench::CallBuffers& buffers) override;
+  bench::SubmittedCall prepare_submitted(const bench::Request& request,
+                                         const bench::CallBuffers& buffers) override;
   std::string algorithm_of(const bench::Request& request) const override;
 
-  // Many calls in one piece of memory, one behind the other, as a framework's gradients lie; `keeper` owns
-  // it.
+  // In one piece of memory, one call behind the other, as a framework's gradients lie.
   std::vector<bench::CheckedCall> prepare_all(std::span<const bench::Request> requests, int rank,
-                                              std::shared_ptr<void>* keeper);
+                                              std::shared_ptr<void>* keeper) override;
 
  private:
   std::shared_ptr<void> allocate(std::size_t bytes, bench::Pages pages) const;
