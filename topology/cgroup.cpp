@@ -1,4 +1,5 @@
-// Reads cpu.max (version 2) and cpu.cfs_quota_us (version 1) up to the root of the hierarchy.
+// Reads cpu.max and memory.max (version 2), cpu.cfs_quota_us and memory.limit_in_bytes (version 1) up to the
+// root of the hierarchy.
 // Knows no topology.
 #include "topology/cgroup.hpp"
 
@@ -29,16 +30,26 @@ std::uint32_t quota_in(const std::string& folder, bool is_version_2) {
   return milli_of(quota, period);
 }
 
+std::uint64_t memory_in(const std::string& folder, bool is_version_2) {
+  constexpr std::int64_t kUnlimited = std::int64_t{1} << 60;  // version 1 says so by the largest page number
+  std::ifstream file(folder + (is_version_2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  std::int64_t bytes = 0;
+  return file >> bytes && bytes > 0 && bytes < kUnlimited ? static_cast<std::uint64_t>(bytes) : 0;
+}
+
+template <class T>
+void tighten(T* limit, T other) {
+  if (other > 0 && (*limit == 0 || other < *limit)) *limit = other;
+}
+
 // Limits of all levels hold. In a container the path may be that of the host, whose upper part is not there;
 // the root of what is mounted is then the container's own cgroup.
-std::uint32_t tightest(const std::string& mount, std::string path, bool is_version_2) {
-  std::uint32_t least = 0;
-  for (;;) {
-    const std::uint32_t here = quota_in(mount + path, is_version_2);
-    if (here > 0 && (least == 0 || here < least)) least = here;
-    if (path.empty()) return least;
-    path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
-  }
+template <class Read>
+auto tightest(const std::string& mount, std::string path, bool is_version_2, Read read_in) {
+  auto least = read_in(mount, is_version_2);
+  for (; !path.empty(); path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/')))
+    tighten(&least, read_in(mount + path, is_version_2));
+  return least;
 }
 
 bool has_word(std::string_view list, std::string_view word) {
@@ -52,9 +63,10 @@ bool has_word(std::string_view list, std::string_view word) {
 
 }  // namespace
 
-std::uint32_t cpu_quota_milli(const std::string& root) {
+CgroupLimits cgroup_limits(const std::string& root) {
   std::ifstream file(root + "/proc/self/cgroup");
-  std::uint32_t least = 0;
+  const std::string mount = root + "/sys/fs/cgroup";
+  CgroupLimits limits;
   for (std::string line; std::getline(file, line);) {
     // hierarchy:controllers:path
     const std::size_t first = line.find(':');
@@ -63,16 +75,16 @@ std::uint32_t cpu_quota_milli(const std::string& root) {
     const std::string controllers = line.substr(first + 1, second - first - 1);
     std::string path = line.substr(second + 1);
     if (path == "/") path.clear();
-    std::uint32_t found = 0;
-    if (controllers.empty()) {
-      found = tightest(root + "/sys/fs/cgroup", path, true);
-    } else if (has_word(controllers, "cpu")) {
-      // Mounted under the name of the controllers, to which "cpu" is a link.
-      found = tightest(root + "/sys/fs/cgroup/cpu", path, false);
-    }
-    if (found > 0 && (least == 0 || found < least)) least = found;
+    // Version 1 is mounted under the names of the controllers, to which each single name is a link.
+    const bool is_version_2 = controllers.empty();
+    if (is_version_2 || has_word(controllers, "cpu"))
+      tighten(&limits.cpu_quota_milli,
+              tightest(mount + (is_version_2 ? "" : "/cpu"), path, is_version_2, quota_in));
+    if (is_version_2 || has_word(controllers, "memory"))
+      tighten(&limits.memory_bytes,
+              tightest(mount + (is_version_2 ? "" : "/memory"), path, is_version_2, memory_in));
   }
-  return least;
+  return limits;
 }
 
 }  // namespace tutti

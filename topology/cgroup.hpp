@@ -1,5 +1,5 @@
-// What the cgroup of this process grants of the CPUs' time; which CPUs, the affinity and hwloc tell.
-// Knows the files of Linux, no topology.
+// What the cgroup of this process grants of the CPUs' time and of memory; which CPUs, the affinity and hwloc
+// tell. Knows the files of Linux, no topology.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,14 @@
 
 namespace tutti {
 
-// The tightest CPU quota of the cgroup and those above it, in thousandths of a CPU; 0: no limit, or none
-// known. Both versions of cgroups. `root` stands before every path, for tests.
-std::uint32_t cpu_quota_milli(const std::string& root = "");
+// The tightest limits of the cgroup and those above it, in both versions of cgroups; 0: no limit, or none
+// known.
+struct CgroupLimits {
+  std::uint32_t cpu_quota_milli = 0;  // thousandths of a CPU
+  std::uint64_t memory_bytes = 0;     // without swap
+  bool operator==(const CgroupLimits&) const = default;
+};
+// `root` stands before every path, for tests.
+CgroupLimits cgroup_limits(const std::string& root = "");
 
 }  // namespace tutti

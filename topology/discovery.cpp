@@ -95,7 +95,9 @@ void restrict_to(const std::vector<std::uint32_t>& cpus, Topology* topology) {
 // What this process may use of its own machine.
 void add_limits(Topology* topology) {
   restrict_to(affinity_of_this_thread(), topology);
-  topology->cpu_quota_milli = cpu_quota_milli();
+  const CgroupLimits limits = cgroup_limits();
+  topology->cpu_quota_milli = limits.cpu_quota_milli;
+  topology->memory_limit_bytes = limits.memory_bytes;
 }
 
 }  // namespace

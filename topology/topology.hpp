@@ -73,7 +73,8 @@ struct Topology {
   std::vector<Cache> caches;          // by level, then by position
   std::vector<Device> devices;        // GPUs in the order of their numbers, then NICs; empty if nobody looked
   std::uint32_t cpu_quota_milli = 0;  // CPU time that the cgroup gives, in thousandths of a CPU; 0: no limit
-  std::string cpu_model;              // of the first socket; empty: not known
+  std::uint64_t memory_limit_bytes = 0;  // that the cgroup sets; 0: no limit
+  std::string cpu_model;                 // of the first socket; empty: not known
   bool is_bound = false;         // the affinity of this thread leaves out PUs that the system would allow
   bool is_this_machine = false;  // false: read from a file or made up, so nobody may be bound by it
   std::string source;            // "this machine", "xml:FILE", "synthetic:STRING", "card"

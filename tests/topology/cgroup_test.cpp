@@ -1,4 +1,4 @@
-// CPU quotas from trees of files as Linux has them, in both versions of cgroups.
+// CPU quotas and limits of memory from trees of files as Linux has them, in both versions of cgroups.
 #include "topology/cgroup.hpp"
 
 #include <cstdlib>
@@ -34,7 +34,8 @@ class Root {
     std::ofstream(path) << text << "\n";
     return *this;
   }
-  std::uint32_t quota() const { return cpu_quota_milli(path_.string()); }
+  std::uint32_t quota() const { return cgroup_limits(path_.string()).cpu_quota_milli; }
+  std::uint64_t memory() const { return cgroup_limits(path_.string()).memory_bytes; }
 
  private:
   fs::path path_;
@@ -72,6 +73,26 @@ TEST_CASE("version 1") {
   root.with("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "150000");
   root.with("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "50000");
   CHECK(root.quota() == 3000);
+}
+
+TEST_CASE("memory, in both versions") {
+  Root second;
+  second.with("proc/self/cgroup", "0::/user/job");
+  CHECK(second.memory() == 0);
+  second.with("sys/fs/cgroup/user/job/memory.max", "max").with("sys/fs/cgroup/user/memory.max", "8589934592");
+  CHECK(second.memory() == 8589934592);
+  second.with("sys/fs/cgroup/user/job/memory.max", "1073741824");
+  CHECK(second.memory() == 1073741824);
+  second.with("sys/fs/cgroup/memory.max", "-4096");
+  CHECK(second.memory() == 1073741824);
+
+  Root first;
+  first.with("proc/self/cgroup", "5:memory:/a\n4:cpu,cpuacct:/a\n0::/");
+  first.with("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712");
+  CHECK(first.memory() == 0);
+  first.with("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "4194304000");
+  CHECK(first.memory() == 4194304000);
+  CHECK(first.quota() == 0);
 }
 
 TEST_CASE("files that say nothing that can be used") {

@@ -174,6 +174,8 @@ json topology_json() {
           {"cores", topology.cores.size()},
           {"pus", topology.pus.size()},
           {"allowed_cpus", allowed},
+          {"cpu_quota_milli", topology.cpu_quota_milli},
+          {"memory_limit_bytes", topology.memory_limit_bytes},
           {"numa_nodes", nodes},
           {"caches", caches},
           {"card", to_card(topology)}};

@@ -58,6 +58,16 @@ std::string numa_line(const Topology& topology) {
   return text;
 }
 
+// What the cgroup allows; empty without limits.
+std::string limits_line(const Topology& topology) {
+  std::string text;
+  if (topology.cpu_quota_milli > 0)
+    text += fmt::format("time of {:.3g} CPUs", static_cast<double>(topology.cpu_quota_milli) / 1000);
+  if (topology.memory_limit_bytes > 0)
+    text += fmt::format("{}{} of memory", text.empty() ? "" : ", ", bytes_text(topology.memory_limit_bytes));
+  return text.empty() ? "" : fmt::format("  limits of the cgroup: {}\n", text);
+}
+
 }  // namespace
 
 std::string cpus_of(const Topology& topology, const PuRange& pus) {
@@ -80,12 +90,13 @@ std::string describe(const Topology& topology) {
       "  {} x {} cores x {} PUs = {}\n"
       "  {}\n"
       "  caches: {}\n"
-      "  allowed: {} of {}, CPUs {}\n",
+      "  allowed: {} of {}, CPUs {}\n"
+      "{}",
       topology.source, detail, counted(topology.sockets.size(), "socket"),
       span_text(topology.sockets, cores_in),
       span_text(topology.cores, [](const PuRange& core) { return core.count; }),
       counted(topology.pus.size(), "PU"), numa_line(topology), caches_line(topology), allowed.size(),
-      counted(topology.pus.size(), "PU"), cpu_list_text(allowed));
+      counted(topology.pus.size(), "PU"), cpu_list_text(allowed), limits_line(topology));
 }
 
 }  // namespace tutti::tool
