@@ -94,6 +94,17 @@ def collectives(bed, program):
         print(counts, job.lines[0][-1], flush=True)
 
 
+def asynchronous(bed, program):
+    """Submitted operations of overlapping groups, with and without workers, over shared memory and the network."""
+    for workers in (0, 1, 2):
+        job = Job(bed, [2, 2], program, "async", TUTTI_WORKERS=str(workers), TUTTI_TIMEOUT="60",
+                  TUTTI_TRANSPORTS=os.environ.get("TUTTI_TRANSPORTS", "auto"),
+                  TUTTI_TEST_FRACTION=os.environ.get("TUTTI_TEST_FRACTION", "1"))
+        job.expect_end()
+        job.wait_for("all operations agree", range(4), 1)
+        print(f"{workers} workers: {job.lines[0][-1]}", flush=True)
+
+
 def killed(bed, program):
     """Of two nodes of two ranks each: the one that leads node 1, one that does not, and rank 0."""
     for victim in (2, 3, 1, 0):

@@ -15,6 +15,7 @@
 #include "runtime/base/version.hpp"
 #include "runtime/group/world.hpp"
 #include "tests/collectives/exercise.hpp"
+#include "tests/support/async_traffic.hpp"
 #include "tests/support/test_fraction.hpp"
 #include "tutti/tutti.hpp"
 
@@ -129,6 +130,14 @@ int sum_for_ever() {
   }
 }
 
+int submit_at_random() {
+  CommGroup world = init();
+  constexpr int kOperations = 8334;  // of each group: with three numbers of workers 100,000 in all
+  const Verdict verdict = run_overlapping_groups(world, kOperations);
+  print(fmt::format("rank {}: {}", world.rank(), verdict.empty() ? "all operations agree" : verdict));
+  return verdict.empty() ? 0 : 1;
+}
+
 int connect() {
   const auto before = Clock::now();
   const CommGroup group = init();
@@ -147,6 +156,7 @@ int main(int argc, char** argv) {
     if (word == "collectives") return run_collectives();
     if (word == "sum") return sum_for_ever();
     if (word == "connect") return connect();
+    if (word == "async") return submit_at_random();
   } catch (const Error& error) {
     print(fmt::format("error {}: {}", to_string(error.code()), error.what()));
     return 1;
