@@ -69,11 +69,17 @@ struct TransportCaps {
 // Where an arriving message goes: into `ranges` in order, or, if `deliver` is set, through calls
 // deliver(context, offset, data) in ascending, gapless offsets that are multiples of 64, made from within
 // recv() or progress(): a reduction may read the message where it lies. All stays valid until completion.
+//
+// A recv that only looks takes nothing. For those who will receive from one of several endpoints: it says, on
+// a channel where no recv is pending, `done` if the next message is there (or its beginning), `again` if not
+// yet, and `pending` if none will come, whose event is `failed`. Who sleeps is woken for a message that
+// nobody receives yet; it is no event, so they look after arm().
 struct Sink {
   std::span<const ByteRange> ranges;
   std::size_t total_bytes = 0;  // exact length of the message expected
   void (*deliver)(void* context, std::size_t offset, ConstByteRange data) = nullptr;
   void* context = nullptr;
+  bool only_looks = false;
 };
 
 using Token = std::uint64_t;

@@ -314,3 +314,58 @@ TEST_CASE("a wrong word or length is reported, delivers nothing and is consumed"
   });
   CHECK(answer == "");
 }
+
+TEST_CASE("what has arrived is seen without receiving it, and that nothing will come any more") {
+  const std::string answer = run_ranks(setup_from_environment(), 2, [](Rank& self) -> std::string {
+    if (std::string why = self.open_all(); !why.empty()) return why;
+    Endpoint& other = self.peer(1 - self.rank);
+    Sink only_look;
+    only_look.only_looks = true;
+    constexpr Token kLook = 99;
+    const auto look = [&] { return other.recv(2, 0, only_look, kLook); };
+    const std::array<std::size_t, 6> sizes{0, 24, 600, 50000, 700000, 2500000};
+    for (const std::size_t bytes : sizes) {
+      const std::vector<std::byte> data = pattern(bytes, bytes);
+      const ConstByteRange from = data;
+      if (self.rank == 0 && look() != Post::again) return "something is there too early";
+      if (!self.barrier()) return "barrier";
+      if (self.rank == 1) {
+        self.send(other, 2, 5, {&from, 1}, 1);
+        if (!self.wait()) return "send does not complete";
+        continue;
+      }
+      // Asleep as long as nothing is there.
+      Post seen = look();
+      for (; seen == Post::again; seen = look()) self.sleep_once();
+      if (seen != Post::done) return "the end is seen, and not the message";
+      if (!self.wait_until([&] { return look() == Post::done; })) return "it is there no more";
+      std::vector<std::byte> in(bytes);
+      const ByteRange to = in;
+      self.recv(other, 2, 5, sink_of(&to), 2);
+      if (!self.wait() || in != data) return "what was seen is not what arrives";
+    }
+    // What was sent before the end is seen before the end.
+    const ConstByteRange last;
+    if (self.rank == 1) {
+      self.send(other, 2, 6, {&last, 1}, 3);
+      if (!self.wait() || !self.barrier()) return "the last send does not complete";
+      other.close(true);
+      return self.barrier() ? "" : "barrier";
+    }
+    const auto wait_for = [&](Post wanted) {
+      Post seen = Post::again;
+      return self.wait_until([&] { return (seen = look()) != Post::again; }) && seen == wanted;
+    };
+    if (!wait_for(Post::done) || !self.barrier()) return "the last message does not come";
+    if (!self.barrier()) return "barrier";
+    if (!wait_for(Post::done)) return "the last message is not there any more";
+    self.recv(other, 2, 6, Sink{}, 4);
+    if (!self.wait()) return "the last message is not received";
+    if (!wait_for(Post::pending)) return "the end is not seen";
+    const auto is_told = [&] { return !self.events.empty() && self.events.back().token == kLook; };
+    return self.wait_until(is_told) && self.events.back().kind == Event::Kind::failed
+               ? ""
+               : "the end is not told by an event";
+  });
+  CHECK(answer == "");
+}

@@ -203,6 +203,7 @@ class MemoryEndpoint final : public Endpoint {
   enum class Received : std::uint8_t { nothing, partly, complete, mismatch };
   const CellLine* arrived_line(Channel& c);
   bool find_ring(Channel& c);
+  Post look(std::uint32_t channel_index, Token token);
   Received receive(Channel& c, std::size_t* budget, Event* mismatch);
   Received begin(Channel& c, const CellLine& line, Event* mismatch);
   Received receive_staged(Channel& c, std::size_t* budget);
@@ -235,6 +236,7 @@ class MemoryEndpoint final : public Endpoint {
   Found peer_link_;
   std::uint64_t seen_version_ = ~std::uint64_t{0};
   std::uint32_t link_attempts_ = 0;
+  std::uint32_t vain_looks_ = 0;
 
   bool is_closed_ = false;
   bool is_failed_ = false;

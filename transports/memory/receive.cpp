@@ -180,6 +180,7 @@ Post MemoryEndpoint::recv(std::uint32_t channel_index, std::uint64_t expected_wo
                           Token token) {
   TUTTI_ASSERT(channel_index < kChannels, "no such channel");
   if (is_failed_) return post_failed(token);
+  if (sink.only_looks) return look(channel_index, token);
   Channel& c = *channel(channel_index);
   if (c.received.add(expected_word) > c.recvs.capacity()) make_room(channel_index, 0, c.received.count);
   if (c.recvs.count() >= kMaxQueued) return Post::again;
@@ -205,6 +206,21 @@ Post MemoryEndpoint::recv(std::uint32_t channel_index, std::uint64_t expected_wo
   pending_recvs_ |= std::uint64_t{1} << channel_index;
   activate();
   return Post::pending;
+}
+
+Post MemoryEndpoint::look(std::uint32_t channel_index, Token token) {
+  // An endpoint with nothing pending is not looked after by the lane.
+  constexpr std::uint32_t kLooksPerCheck = 1024;
+  if (++vain_looks_ % kLooksPerCheck == 0) check_peer();
+  const bool was_closed = is_peer_closed();  // before looking at the data
+  if (peer_block_ != nullptr || try_link()) {
+    Channel& c = *channel(channel_index);
+    if (c.recvs.empty() && c.arrival.kind == Arrival::Kind::none && arrived_line(c) != nullptr) {
+      vain_looks_ = 0;
+      return Post::done;
+    }
+  }
+  return was_closed ? post_failed(token) : Post::again;
 }
 
 bool MemoryEndpoint::progress_recvs(Channel& c, EventSink& out) {

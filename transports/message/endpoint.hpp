@@ -64,6 +64,7 @@ class MessageEndpoint final : public Endpoint {
   void stop_transfers();
 
   // receive.cpp
+  Post look(std::uint32_t channel, Token token);
   void match(std::uint32_t index);
   void begin(RecvOp& op, const Arrival& arrival);
   void fetch(RecvOp& op, const Arrival& arrival);

@@ -21,9 +21,14 @@ void Inbox::add(std::uint64_t channel, const Arrival& arrival) {
   }
 }
 
-bool Inbox::take(std::uint64_t channel, Arrival* next) {
+bool Inbox::has_next(std::uint64_t channel) const {
   Channel* c = channels_[channel].get();
-  if (c == nullptr || c->arrivals.empty() || c->arrivals.front().sequence != c->next_sequence) return false;
+  return c != nullptr && !c->arrivals.empty() && c->arrivals.front().sequence == c->next_sequence;
+}
+
+bool Inbox::take(std::uint64_t channel, Arrival* next) {
+  if (!has_next(channel)) return false;
+  Channel* c = channels_[channel].get();
   *next = c->arrivals.front();
   c->arrivals.pop_front();
   ++c->next_sequence;

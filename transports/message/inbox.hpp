@@ -25,6 +25,7 @@ class Inbox {
   Inbox& operator=(const Inbox&) = delete;
 
   void add(std::uint64_t channel, const Arrival& arrival);
+  bool has_next(std::uint64_t channel) const;
   // The next message of the channel, if it is there. What it holds is the caller's to release.
   bool take(std::uint64_t channel, Arrival* next);
   // Gives everything back that lies here.

@@ -12,6 +12,7 @@ Post MessageEndpoint::recv(std::uint32_t channel, std::uint64_t expected_word, c
                            Token token) {
   TUTTI_ASSERT(channel < kChannels, "no such channel");
   if (is_closed_) return post_failed(token);
+  if (sink.only_looks) return look(channel, token);
   std::unique_ptr<Channel>& c = channels_[channel];
   if (!c) c = std::make_unique<Channel>();
   RecvOp* op = lane_.recvs().take();
@@ -36,6 +37,13 @@ Post MessageEndpoint::recv(std::uint32_t channel, std::uint64_t expected_word, c
     lane_.want_peer(inbox_);
   }
   return Post::pending;
+}
+
+Post MessageEndpoint::look(std::uint32_t channel, Token token) {
+  if (inbox_.has_next(channel)) return Post::done;
+  if (inbox_.is_ended()) return post_failed(token);
+  if (!inbox_.has_said_hello) lane_.want_peer(inbox_);  // else nobody would hear of the peer's end
+  return Post::again;
 }
 
 void MessageEndpoint::set_pending_recvs(std::uint64_t channels) {
