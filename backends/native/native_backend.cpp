@@ -19,7 +19,7 @@
 namespace tutti {
 namespace {
 
-enum PlanFlag : std::uint32_t { in_place_plan = 1, send_plan = 2, user_op_plan = 4 };
+enum PlanFlag : std::uint32_t { in_place_plan = 1, user_op_plan = 2 };
 
 bool is_in_place(const Call& call) {
   // premul_sum first writes scaled inputs elsewhere, so its plan never reads the caller's output.
@@ -33,26 +33,6 @@ std::uint64_t full_vector_bytes(const Call& call, std::uint32_t size) {
   std::uint64_t count = has_rank_blocks(call.collective) ? call.count * size : call.count;
   if (!call.counts.empty()) count = std::accumulate(call.counts.begin(), call.counts.end(), std::uint64_t{0});
   return count * size_of(call.dtype);
-}
-
-// A message to or from a peer, as a schedule of one step. The catalogue has no rows for it: there is nothing
-// to choose.
-Schedule message_schedule(std::uint32_t rank, std::uint32_t size, std::uint32_t peer, bool is_send) {
-  Schedule schedule;
-  schedule.collective = Collective::send_recv;
-  schedule.rank = rank;
-  schedule.size = size;
-  Step step;
-  step.verb = is_send ? Verb::send : Verb::recv;
-  step.peer = peer;
-  if (is_send) {
-    const Slice source{Buffer::input, 0, 1, 1, 0, kSelf};
-    schedule.append(step, {&source, 1}, {});
-  } else {
-    step.dst = {Buffer::output, 0, 1, 1, 0, kSelf};
-    schedule.append(step, {}, {});
-  }
-  return schedule;
 }
 
 class NativeBackend final : public Backend {
@@ -74,8 +54,9 @@ class NativeBackend final : public Backend {
   const BackendCaps& caps() const override { return caps_; }
 
   Status supports(const Call& call) const override {
-    const bool has_partner = is_rooted(call.collective) || call.collective == Collective::send_recv;
-    if (has_partner && call.root >= group_.size())
+    const bool is_message = call.collective == Collective::send_recv;
+    const bool is_from_any = is_message && !call.is_send && call.root == kFromAnyRank;
+    if ((is_message || is_rooted(call.collective)) && !is_from_any && call.root >= group_.size())
       return invalid_argument(fmt::format("rank {} of a group of {}", call.root, group_.size()));
     return is_reducing(call.collective) ? check_op(call.op, call.dtype) : Status();
   }
@@ -85,7 +66,11 @@ class NativeBackend final : public Backend {
     // What was supported a call ago still is.
     if (is_simple && last_.is_of(call)) return group_.submit(last_.prepared, call, choice.is_blocking);
     TUTTI_RETURN_IF_ERROR(supports(call));
-    if (call.collective == Collective::send_recv) return start_message(call);
+    if (call.collective == Collective::send_recv) {
+      Prepared message;
+      message.fingerprint = fingerprint_of(call, group_.contract());
+      return group_.submit(message, call);
+    }
     auto prepared = prepare(call, choice);
     if (!prepared) return prepared.status();
     Result<WorkRef> work = group_.submit(*prepared, call, choice.is_blocking);
@@ -278,22 +263,6 @@ class NativeBackend final : public Backend {
     // A user's function never runs while the lane is held, as it would in the midst of a receive.
     if (can_fuse_ && !is_user_op(call)) return compile(fuse(*std::move(schedule)));
     return compile(*std::move(schedule));
-  }
-
-  Result<WorkRef> start_message(const Call& call) {
-    PlanKey key;
-    key.root = call.root;
-    key.flags = call.is_send ? std::uint32_t{send_plan} : 0U;
-    std::shared_ptr<const Plan> plan = plans_.find(key);
-    if (plan == nullptr) {
-      auto made = compile(message_schedule(group_.rank(), group_.size(), call.root, call.is_send));
-      if (!made) return made.status();
-      plan = plans_.insert(key, *std::move(made));
-    }
-    Prepared prepared;
-    prepared.messages = std::move(plan);
-    prepared.fingerprint = fingerprint_of(call, group_.contract());
-    return group_.submit(prepared, call);
   }
 
   GroupContext& group_;

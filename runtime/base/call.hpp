@@ -11,6 +11,9 @@
 
 namespace tutti {
 
+// The peer of a receive from any source.
+inline constexpr std::uint32_t kFromAnyRank = ~0U;
+
 // `count` by collective, in elements:
 //   allreduce, reduce, broadcast, scan, exscan   the vector (input and output alike)
 //   allgather, gather                            one rank's contribution; the full vector has size() * count
@@ -28,7 +31,8 @@ struct Call {
   Collective collective = Collective::allreduce;
   Dtype dtype = Dtype::f32;
   ReduceOp op;
-  std::uint32_t root = 0;  // rooted collectives: the root; send_recv: the peer
+  std::uint32_t root = 0;  // rooted collectives: the root; send_recv: the peer, or kFromAnyRank
+  std::uint32_t tag = 0;   // send_recv: messages of one pair and tag match in order
   bool in_place = false;
   bool is_send = false;  // send_recv: which half of it
   const void* input = nullptr;

@@ -32,6 +32,8 @@ class WorkState {
   virtual Status wait(Clock::time_point deadline) = 0;
   // The status once complete.
   virtual Status status() const = 0;
+  // The rank that a complete receive got its message from; -1 until then, and for everything else.
+  virtual int source() const = 0;
   // Has `callback` called once the operation is complete: by the thread that completes it, or by this one, at
   // once, if it is. Any thread, any number of times.
   virtual void when_complete(CompletionCallback callback) = 0;

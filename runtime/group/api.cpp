@@ -236,6 +236,11 @@ bool Work::test() const {
   return state->test();
 }
 
+int Work::source() const {
+  const WorkState* state = WorkAccess::state_of(*this);
+  return state == nullptr ? -1 : state->source();
+}
+
 void Work::wait() const {
   WorkState* state = WorkAccess::state_of(*this);
   if (state == nullptr) return;

@@ -192,7 +192,14 @@ Status check_call(std::string_view name, const Call& call, std::uint32_t rank, s
     return invalid_argument(fmt::format("{}: dtype: {} is no dtype", name, static_cast<int>(call.dtype)));
   }
   const bool is_message = call.collective == Collective::send_recv;
-  if ((is_rooted(call.collective) || is_message) && call.root >= size) {
+  const bool is_from_any = is_message && !call.is_send && call.root == kFromAnyRank;
+  if (is_from_any && size == 1)
+    return invalid_argument(fmt::format("{}: peer: the group has no other rank to receive from", name));
+  if (call.tag > static_cast<std::uint32_t>(std::numeric_limits<std::int32_t>::max())) {
+    return invalid_argument(fmt::format("{}: tag: {} is negative; expected 0 or more", name,
+                                        static_cast<std::int32_t>(call.tag)));
+  }
+  if ((is_rooted(call.collective) || is_message) && !is_from_any && call.root >= size) {
     return invalid_argument(fmt::format("{}: {}: {} is no rank of the group; expected 0 to {}", name,
                                         is_message ? "peer" : "root", static_cast<std::int32_t>(call.root),
                                         size - 1));

@@ -8,6 +8,8 @@
 namespace tutti {
 namespace {
 
+static_assert(static_cast<std::uint32_t>(kAnySource) == kFromAnyRank);
+
 bool is_plain(Op op) { return op != Op::user && op != Op::premul_sum; }
 
 // A call with one count for all ranks, as its caller describes it.
@@ -20,6 +22,7 @@ struct SimpleCall {
   Dtype dtype = Dtype::u8;
   Op op = Op::sum;
   bool is_send = false;
+  std::uint32_t tag = 0;
   bool operator==(const SimpleCall&) const = default;
 
   Call described() const {
@@ -31,6 +34,7 @@ struct SimpleCall {
     call.output = output;
     call.count = count;
     call.is_send = is_send;
+    call.tag = tag;
     return call;
   }
 };
@@ -117,7 +121,20 @@ void run(const CommGroup& handle, const char* name, SimpleCall call, const CallO
 SimpleCall make_call(Collective collective, const void* input, void* output, std::size_t count, Dtype dtype,
                      int root = 0) {
   // A negative root becomes too large and is reported.
-  return {input, output, count, static_cast<std::uint32_t>(root), collective, dtype, Op::sum, false};
+  return {input, output, count, static_cast<std::uint32_t>(root), collective, dtype, Op::sum, false, 0};
+}
+
+SimpleCall make_receive(void* buffer, std::size_t count, Dtype dtype, int peer, int tag) {
+  SimpleCall call = make_call(Collective::send_recv, nullptr, buffer, count, dtype, peer);
+  call.tag = static_cast<std::uint32_t>(tag);  // a negative one becomes too large and is reported
+  return call;
+}
+
+SimpleCall make_send(const void* buffer, std::size_t count, Dtype dtype, int peer, int tag) {
+  SimpleCall call = make_call(Collective::send_recv, buffer, nullptr, count, dtype, peer);
+  call.is_send = true;
+  call.tag = static_cast<std::uint32_t>(tag);
+  return call;
 }
 
 Call make_call(Collective collective, const void* input, void* output, Counts counts, Counts displacements,
@@ -221,17 +238,13 @@ Work CommGroup::iexscan(const void* input, void* output, std::size_t count, Dtyp
   return start(*this, "exscan", make_call(Collective::exscan, input, output, count, dtype), options, &op);
 }
 
-Work CommGroup::isend(const void* buffer, std::size_t count, Dtype dtype, int peer) const {
-  SimpleCall call = make_call(Collective::send_recv, buffer, nullptr, count, dtype, peer);
-  call.is_send = true;
-  return start(*this, "send", call, {});
+Work CommGroup::isend(const void* buffer, std::size_t count, Dtype dtype, int peer, int tag) const {
+  return start(*this, "send", make_send(buffer, count, dtype, peer, tag), {});
 }
 
-Work CommGroup::irecv(void* buffer, std::size_t count, Dtype dtype, int peer) const {
-  return start(*this, "recv", make_call(Collective::send_recv, nullptr, buffer, count, dtype, peer), {});
+Work CommGroup::irecv(void* buffer, std::size_t count, Dtype dtype, int peer, int tag) const {
+  return start(*this, "recv", make_receive(buffer, count, dtype, peer, tag), {});
 }
-
-// -- the same, to its end -----------------------------------------------------------------------------------
 
 void CommGroup::allreduce(const void* input, void* output, std::size_t count, Dtype dtype, Reduction op,
                           CallOptions options) const {
@@ -320,14 +333,13 @@ void CommGroup::exscan(const void* input, void* output, std::size_t count, Dtype
   run(*this, "exscan", make_call(Collective::exscan, input, output, count, dtype), options, &op);
 }
 
-void CommGroup::send(const void* buffer, std::size_t count, Dtype dtype, int peer) const {
-  SimpleCall call = make_call(Collective::send_recv, buffer, nullptr, count, dtype, peer);
-  call.is_send = true;
-  run(*this, "send", call, {});
+void CommGroup::send(const void* buffer, std::size_t count, Dtype dtype, int peer, int tag) const {
+  run(*this, "send", make_send(buffer, count, dtype, peer, tag), {});
 }
 
-void CommGroup::recv(void* buffer, std::size_t count, Dtype dtype, int peer) const {
-  run(*this, "recv", make_call(Collective::send_recv, nullptr, buffer, count, dtype, peer), {});
+int CommGroup::recv(void* buffer, std::size_t count, Dtype dtype, int peer, int tag) const {
+  CommGroup::Impl& group = CommGroup::Impl::of(*this, "recv");
+  return group.receive(admit(group, "recv", make_receive(buffer, count, dtype, peer, tag), nullptr).call);
 }
 
 }  // namespace tutti

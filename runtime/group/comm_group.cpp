@@ -147,6 +147,13 @@ void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
   if (work) wait(*work.operator->(), call.collective == Collective::send_recv ? 0 : submitted_sequence());
 }
 
+int CommGroup::Impl::receive(const Call& call) {
+  check_may_wait();
+  const WorkRef work = submit_checked(call, {});
+  wait(*work.operator->(), 0);
+  return work->source();
+}
+
 bool CommGroup::Impl::run(const Call& call, PersistentCall& persistent) {
   check_may_wait();  // before anything is under way on the caller's buffers
   WorkRef unfinished;

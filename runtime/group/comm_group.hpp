@@ -54,7 +54,9 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   Work start(const Call& call, std::string_view algorithm);
   // The same, to its end: what blocking calls do, without making a Work.
   void run(const Call& call, std::string_view algorithm);
-  // The same for a call that was worked out; false if it has to be run like any other.
+  // The same for a receive; returns the rank that the message came from.
+  int receive(const Call& call);
+  // As run() for a call that was worked out; false if it has to be run like any other.
   bool run(const Call& call, PersistentCall& persistent);
   // Of the call that run() has just carried out; null where nothing is gained. Lives as long as the group.
   PersistentCall* persistent(const Call& call);

@@ -75,7 +75,9 @@ void WorldState::warn_of_stall(const Stall& stall) {
   }
   const auto seconds = format_seconds(stall.lasted);
   if (is_message(stall.fingerprint)) {
-    log_warn("{} has waited {} for rank {}", stall.call, seconds, stall.awaited_rank);
+    const bool is_known = stall.awaited_rank != stall.rank;
+    log_warn("{} has waited {}{}", stall.call, seconds,
+             is_known ? fmt::format(" for rank {}", stall.awaited_rank) : "");
     return;
   }
   const std::string missing = describe_missing(ask_members(context, kAnswerTime), stall.sequence);

@@ -13,6 +13,7 @@
 #include "runtime/base/relax.hpp"
 #include "runtime/scheduler/fingerprint.hpp"
 #include "runtime/scheduler/group_context.hpp"
+#include "runtime/scheduler/messenger.hpp"
 #include "runtime/scheduler/operation.hpp"
 
 namespace tutti {
@@ -134,13 +135,10 @@ bool Engine::progress_once() {
   bool has_moved = false;
   for (const auto& transport : transports_) {
     const std::size_t count = transport->progress(0, events_);
-    for (std::size_t i = 0; i < count; ++i) {
-      const Event& event = events_[i];
-      if (event.kind == Event::Kind::control) continue;
-      if (Operation* operation = find(event.token); operation != nullptr) operation->on_event(event);
-    }
+    for (std::size_t i = 0; i < count; ++i) on_event(events_[i]);
     has_moved = has_moved || count > 0;
   }
+  if (!messengers_.empty()) has_moved = progress_messengers(false) || has_moved;
   if (has_failures_.exchange(false, std::memory_order_acq_rel)) fail_operations();
   // Advancing may complete an operation and thereby start the next of its slot, at the end of the list.
   for (std::size_t i = 0; i < active_.size(); ++i) {
@@ -157,6 +155,38 @@ bool Engine::progress_once() {
   return has_moved;
 }
 
+void Engine::on_event(const Event& event) {
+  const bool is_control = event.kind == Event::Kind::control;
+  if (is_control && event.data.empty()) return;  // it was to wake us
+  if (Operation* operation = is_control ? nullptr : find(event.token); operation != nullptr)
+    return operation->on_event(event);
+  const auto found = corresponding_.find(event.endpoint);
+  if (found == corresponding_.end()) return;
+  const Correspondent& from = found->second;
+  if (is_control) {
+    from.messenger->on_note(from.peer, event.data);
+  } else if (event.kind == Event::Kind::failed) {
+    from.messenger->on_gone(from.peer, from.has_tag);
+  }
+}
+
+bool Engine::progress_messengers(bool is_last_look) {
+  bool has_moved = false;
+  for (Messenger* messenger : messengers_) has_moved = messenger->progress(is_last_look) || has_moved;
+  std::erase_if(messengers_, [](const Messenger* messenger) { return !messenger->has_work(); });
+  return has_moved;
+}
+
+void Engine::add(Operation& operation) {
+  active_.push_back(&operation);
+  under_way_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);
+}
+
+void Engine::remove(Operation& operation) {
+  std::erase(active_, &operation);
+  under_way_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);
+}
+
 void Engine::finish(Operation& operation) {
   const auto at = std::find(active_.begin(), active_.end(), &operation);
   if (at != active_.end()) *at = nullptr;
@@ -166,8 +196,7 @@ void Engine::finish(Operation& operation) {
 bool Engine::start(Operation& operation) {
   if (operation.status_) operation.advance(options_.waiting.line_polls);
   if (operation.is_finished()) return false;
-  active_.push_back(&operation);
-  under_way_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);
+  add(operation);
   return true;
 }
 
@@ -263,6 +292,7 @@ void Engine::sleep_once(const Operation* waiting, Clock::time_point deadline,
   // a post which was told `again` may be repeated.
   may_sleep = may_sleep && std::none_of(active_.begin(), active_.end(),
                                         [](const Operation* operation) { return operation->has_news(); });
+  may_sleep = !progress_messengers(true) && may_sleep;
   // Who sleeps seldom polls, and still wants to hear soon that the peer it waits for is gone.
   for (Operation* operation : active_) operation->note_sleep();
   const Waitable bell = transports_[rung]->waitable(0);
@@ -318,7 +348,7 @@ void Engine::report_stall(const Operation* waiting, Clock::time_point now) {
       stall.awaited_rank = operation->first_awaited_rank();
       stall.lasted = lasted;
       stall.number = operation->stall_reports_++;
-      stall.call = describe_call(operation->shown_call());
+      stall.call = operation->describe();
     }
   }
   release();

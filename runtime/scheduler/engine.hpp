@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/base/status.hpp"
@@ -22,6 +23,7 @@ namespace tutti {
 
 class Operation;
 class GroupContext;
+class Messenger;
 
 // How a waiting thread spends its time: poll, then yield the core between polls, then sleep on the
 // transport's bell.
@@ -89,6 +91,7 @@ class Engine {
  private:
   friend class GroupContext;
   friend class LoweredCall;
+  friend class Messenger;
   friend class Operation;
 
   // With the lane held: runs an operation until it would block and adds it to those under way. False if it is
@@ -97,6 +100,11 @@ class Engine {
   // The rest with the lane held, but for sleep_once and report_stall, which take it themselves.
   bool progress_once();
   void finish(Operation& operation);
+  // An operation that waits for something else than its plan: under way, and not advanced.
+  void add(Operation& operation);
+  void remove(Operation& operation);
+  void on_event(const Event& event);
+  bool progress_messengers(bool is_last_look);
   // What a thread has driven since it looked last, and how it waits for more.
   struct Patience;
   void wait_a_little(Patience& patience, const Operation* waiting, Clock::time_point deadline);
@@ -141,6 +149,14 @@ class Engine {
   std::vector<Operation*> active_;           // under way, in order of submission; guarded by the lane
   std::atomic<std::uint32_t> under_way_{0};  // as many, for those without the lane
   std::atomic<std::uint32_t> callers_{0};    // threads that wait for an operation, once there are workers
+  std::vector<Messenger*> messengers_;  // that have something to do; guarded by the lane, as what follows
+  // Whose endpoints they are: of those that control messages come from, or that are looked at.
+  struct Correspondent {
+    Messenger* messenger = nullptr;
+    std::uint32_t peer = 0;
+    bool has_tag = false;
+  };
+  std::unordered_map<const Endpoint*, Correspondent> corresponding_;
   struct Callback;
   std::vector<Callback> callbacks_;                     // that are due; guarded by the lane
   std::vector<std::unique_ptr<Operation>> operations_;  // tokens name them by number; guarded by the lane

@@ -46,8 +46,11 @@ std::string describe_call(const Call& call) {
   std::string text = fmt::format("{} of {} {}", to_string(call.collective), count, to_string(call.dtype));
   if (is_reducing(call.collective)) text += fmt::format(", {}", to_string(call.op.op));
   if (is_rooted(call.collective)) text += fmt::format(", root {}", call.root);
-  if (call.collective == Collective::send_recv)
-    text += fmt::format("{} {}", call.is_send ? " to" : " from", call.root);
+  if (call.collective == Collective::send_recv) {
+    text += call.is_send ? " to " : " from ";
+    text += call.root == kFromAnyRank ? "any rank" : std::to_string(call.root);
+    if (call.tag != 0) text += fmt::format(", tag {}", call.tag);
+  }
   return text;
 }
 

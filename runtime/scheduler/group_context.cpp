@@ -9,14 +9,39 @@
 #include "runtime/scheduler/fingerprint.hpp"
 
 namespace tutti {
+namespace {
+
+// A message to or from a peer, as a schedule of one step. The catalogue has no rows for it: there is nothing
+// to choose.
+Schedule message_schedule(std::uint32_t rank, std::uint32_t size, std::uint32_t peer, bool is_send) {
+  Schedule schedule;
+  schedule.collective = Collective::send_recv;
+  schedule.rank = rank;
+  schedule.size = size;
+  Step step;
+  step.verb = is_send ? Verb::send : Verb::recv;
+  step.peer = peer;
+  if (is_send) {
+    const Slice source{Buffer::input, 0, 1, 1, 0, kSelf};
+    schedule.append(step, {&source, 1}, {});
+  } else {
+    step.dst = {Buffer::output, 0, 1, 1, 0, kSelf};
+    schedule.append(step, {}, {});
+  }
+  return schedule;
+}
+
+}  // namespace
 
 GroupContext::GroupContext(Engine& engine, Options options)
     : engine_(engine),
       options_(std::move(options)),
-      slots_(kMessageSlots + 2 * options_.peers.size()),
+      slots_(kMessageSlots + kSlotsPerPeer * options_.peers.size()),
+      messenger_(*this),
       boards_{Boards(options_.small_boards, options_.rank, size()),
               Boards(options_.bulk_boards, options_.rank, size())} {
   next_message_.assign(slots_.size(), 1);
+  message_plans_.resize(slots_.size());
   endpoints_.resize(kContexts);
   for (auto& by_peer : endpoints_) by_peer.resize(options_.peers.size());
   // Memory is shared where one transport with a heap reaches everybody.
@@ -36,12 +61,13 @@ GroupContext::~GroupContext() {
   for (bool is_done = false; !is_done;) {
     engine_.drive();
     engine_.acquire();
-    is_done = std::all_of(slots_.begin(), slots_.end(), is_idle);
+    is_done = !messenger_.has_operations() && std::all_of(slots_.begin(), slots_.end(), is_idle);
     if (is_done) {
       BuriedBoard buried;
       for (Boards& boards : boards_) {
         if (boards.leave(&buried)) engine_.bury(buried);
       }
+      messenger_.leave();
       // Endpoints belong to the lane to their end.
       close_endpoints();
       endpoints_.clear();
@@ -49,12 +75,6 @@ GroupContext::~GroupContext() {
     engine_.release();
     if (!is_done) ::sched_yield();  // another thread runs a user's function for one of them
   }
-}
-
-std::uint32_t GroupContext::slot_of(const Prepared& prepared, const Call& call,
-                                    std::uint32_t sequence) const {
-  if (call.collective != Collective::send_recv) return prepared.is_bulk ? kBulkSlot : sequence % kSlots;
-  return kMessageSlots + 2 * call.root + (call.is_send ? 1U : 0U);
 }
 
 Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call, bool is_blocking) {
@@ -77,10 +97,9 @@ Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call,
 Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const Call& call,
                                                  bool is_blocking) {
   if (has_failed()) return failure();
-  const bool is_message = call.collective == Collective::send_recv;
-  const std::uint32_t next = next_sequence_.load(std::memory_order_relaxed);
-  const std::uint32_t slot = slot_of(prepared, call, next);
-  const std::uint32_t sequence = is_message ? next_message_[slot] : next;
+  if (call.collective == Collective::send_recv) return submit_message(call, prepared.fingerprint);
+  const std::uint32_t sequence = next_sequence_.load(std::memory_order_relaxed);
+  const std::uint32_t slot = prepared.is_bulk ? kBulkSlot : sequence % kSlots;
   if (prepared.lowered != nullptr && boards_[prepared.is_bulk].state() == Boards::State::absent) {
     TUTTI_RETURN_IF_ERROR(swap_boards(prepared, call, sequence, slot));
   }
@@ -92,11 +111,7 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
     return refused;
   }
   reserve_frames(slot, needs);
-  if (is_message) {
-    ++next_message_[slot];
-  } else {
-    remember(sequence, operation->word_);
-  }
+  remember(sequence, operation->word_);
   enqueue(slots_[slot], *operation);
   if (operation->is_complete() && is_blocking) {
     // Nobody else has seen it.
@@ -106,6 +121,38 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
     return WorkRef();
   }
   return hand_out(*operation, prepared);
+}
+
+Result<WorkRef> GroupContext::submit_message(const Call& call, std::uint32_t fingerprint) {
+  if (messenger_.must_match(call)) return messenger_.submit(call, fingerprint);
+  Operation* const operation = engine_.take_operation();
+  start_message(*operation, call, fingerprint, false);
+  return hand_out(*operation, {});
+}
+
+void GroupContext::start_message(Operation& operation, const Call& call, std::uint32_t fingerprint,
+                                 bool is_referenced) {
+  const std::uint32_t slot = message_slot(call.root, call.is_send, call.tag != 0);
+  Prepared prepared;
+  prepared.messages = message_plan(slot, call.root, call.is_send);
+  prepared.fingerprint = fingerprint;
+  SlotNeeds needs;
+  // A message has no counts that could be refused.
+  static_cast<void>(operation.bind(*this, prepared, call, next_message_[slot]++, slot, &needs));
+  operation.is_referenced_ = is_referenced;
+  reserve_frames(slot, needs);
+  enqueue(slots_[slot], operation);
+}
+
+const std::shared_ptr<const Plan>& GroupContext::message_plan(std::uint32_t slot, std::uint32_t peer,
+                                                              bool is_send) {
+  std::shared_ptr<const Plan>& plan = message_plans_[slot];
+  if (plan == nullptr) {
+    auto made = compile(message_schedule(rank(), size(), peer, is_send));
+    TUTTI_ASSERT(made.status().is_ok(), "a schedule of one step compiles");
+    plan = std::make_shared<const Plan>(*std::move(made));
+  }
+  return plan;
 }
 
 WorkRef GroupContext::hand_out(Operation& operation, const Prepared& prepared) {
@@ -230,6 +277,13 @@ bool GroupContext::start(Slot& slot, Operation& operation) {
 }
 
 void GroupContext::on_complete(Operation& operation) {
+  if (operation.is_unmatched_) {
+    // It has failed: nothing was posted for it.
+    messenger_.forget(operation);
+    operation.complete();
+    operation.release();
+    return;
+  }
   Slot& slot = slots_[operation.slot_];
   // A loop, since after a failure all that queue up complete at once.
   for (Operation* done = &operation; done != nullptr;) {
@@ -249,7 +303,7 @@ void GroupContext::on_complete(Operation& operation) {
 }
 
 Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status* status) {
-  const std::uint32_t context_slot = std::min(slot, kMessageSlots);
+  const std::uint32_t context_slot = context_of(slot);
   if (endpoints_[context_slot][peer] == nullptr) {
     // Those of all collective slots at once: the next calls of a signature use the other slots and must find
     // everything in place.

@@ -16,6 +16,7 @@
 #include "runtime/base/call.hpp"
 #include "runtime/scheduler/board.hpp"
 #include "runtime/scheduler/engine.hpp"
+#include "runtime/scheduler/messenger.hpp"
 #include "runtime/scheduler/operation.hpp"
 #include "runtime/scheduler/persistent_call.hpp"
 #include "runtime/scheduler/plan.hpp"
@@ -61,12 +62,14 @@ class GroupContext {
   const BoardShape& board_shape(bool is_bulk) const {
     return is_bulk ? options_.bulk_boards : options_.small_boards;
   }
+  const Messenger& messenger() const { return messenger_; }
   const LoweredLimits& lowered_limits() const { return options_.lowered_limits; }
   // For those who look at how far operations have come; while nothing is under way, or from within the lane.
   const Boards& shown_boards(bool is_bulk) const { return boards_[is_bulk]; }
 
   // Starts an operation and runs it inline until it would block. Lowered plans come with the message plan
-  // that replaces them where boards are refused, unless has_boards(): it is not needed any more. Errors,
+  // that replaces them where boards are refused, unless has_boards(): it is not needed any more. Messages
+  // between two ranks (send_recv) come with their fingerprint only. Errors,
   // nothing started: the group's failure; invalid_argument when two threads submit to one group at once.
   // A blocking caller gets an empty reference, or the error, if the operation has ended by then.
   Result<WorkRef> submit(const Prepared& prepared, const Call& call, bool is_blocking = false);
@@ -93,6 +96,7 @@ class GroupContext {
  private:
   friend class Engine;
   friend class LoweredCall;
+  friend class Messenger;
   friend class Operation;
 
   // Operations with these resources, one at a time in order of submission.
@@ -107,6 +111,9 @@ class GroupContext {
   const Transport* transport_of(std::uint32_t peer) const { return options_.peers[peer].transport; }
   Endpoint* endpoint(std::uint32_t slot, std::uint32_t peer, Status* status);
   Result<WorkRef> submit_exclusively(const Prepared& prepared, const Call& call, bool is_blocking);
+  Result<WorkRef> submit_message(const Call& call, std::uint32_t fingerprint);
+  // Binds a message and puts it behind those of its pair.
+  void start_message(Operation& operation, const Call& call, std::uint32_t fingerprint, bool is_referenced);
   // Submits the exchange of boards in front of the first operation that needs them.
   Status swap_boards(const Prepared& prepared, const Call& call, std::uint32_t sequence, std::uint32_t slot);
   Boards& boards(bool is_bulk) { return boards_[is_bulk]; }
@@ -128,12 +135,20 @@ class GroupContext {
   void on_complete(Operation& operation);
   void close_endpoints();
   // Slot index of an operation: collectives use 0..kSlots-1, those on the bulk boards the one after them;
-  // send and recv to a peer their own two after that.
+  // behind it every pair has four: recv and send, without a tag, then with one.
   static constexpr std::uint32_t kBulkSlot = kSlots;
   static constexpr std::uint32_t kMessageSlots = kSlots + 1;
-  // Contexts of endpoints: one for each slot of collectives, and one for send and recv.
-  static constexpr std::uint32_t kContexts = kSlots + 2;
-  std::uint32_t slot_of(const Prepared& prepared, const Call& call, std::uint32_t sequence) const;
+  static constexpr std::uint32_t kSlotsPerPeer = 4;
+  // Contexts of endpoints: one for each slot of collectives, and two for messages, without a tag and with
+  // one.
+  static constexpr std::uint32_t kContexts = kSlots + 3;
+  static std::uint32_t message_slot(std::uint32_t peer, bool is_send, bool has_tag) {
+    return kMessageSlots + kSlotsPerPeer * peer + (has_tag ? 2U : 0U) + (is_send ? 1U : 0U);
+  }
+  static std::uint32_t context_of(std::uint32_t slot) {
+    return slot < kMessageSlots ? slot : kMessageSlots + (slot - kMessageSlots) % kSlotsPerPeer / 2;
+  }
+  const std::shared_ptr<const Plan>& message_plan(std::uint32_t slot, std::uint32_t peer, bool is_send);
 
   // By a hash of the signature. Nothing gives way: a signature is worked out once or never.
   struct Persistent {
@@ -149,9 +164,11 @@ class GroupContext {
   Options options_;
   std::array<std::atomic<std::uint64_t>, kRemembered> submitted_words_{};  // by sequence modulo kRemembered
   std::atomic<bool> is_submitting_{false};
-  std::atomic<std::uint32_t> next_sequence_{1};  // changed with the lane held
-  std::vector<std::uint32_t> next_message_;      // send_recv sequence numbers, by slot
+  std::atomic<std::uint32_t> next_sequence_{1};             // changed with the lane held
+  std::vector<std::uint32_t> next_message_;                 // send_recv sequence numbers, by slot
+  std::vector<std::shared_ptr<const Plan>> message_plans_;  // by slot; made when first needed
   std::vector<Slot> slots_;
+  Messenger messenger_;
   SlotNeeds collective_needs_;  // the frames of slots 0..kSlots-1 cover them
   std::vector<std::vector<std::unique_ptr<Endpoint>>> endpoints_;  // by context, peer
   std::array<Persistent, kPersistent> persistent_;

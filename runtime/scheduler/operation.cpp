@@ -38,7 +38,7 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   plan_ = prepared.messages;
   lowered_ = prepared.lowered.get();
   is_lowered_ = lowered_ != nullptr;
-  is_exchange_ = is_referenced_ = false;
+  is_exchange_ = is_referenced_ = is_unmatched_ = false;
   call_ = call;
   // It first writes scaled inputs elsewhere, so its plan never reads the caller's output.
   if (is_reducing(call.collective) && scales_before(call.op.op)) call_.in_place = false;
@@ -260,7 +260,10 @@ bool Operation::test() {
 
 Status Operation::wait(Clock::time_point deadline) {
   if (!is_complete() && !engine_->wait_for(*this, deadline)) {
-    return Status(StatusCode::timeout, fmt::format("{} is not complete yet", describe_call(shown_call())));
+    engine_->acquire();
+    const std::string what = describe();
+    engine_->release();
+    return Status(StatusCode::timeout, what + " is not complete yet");
   }
   return status_;
 }
@@ -282,6 +285,15 @@ void Operation::when_complete(CompletionCallback callback) {
   }
   engine_->release();
   engine_->call_workers();
+}
+
+std::string Operation::describe() const {
+  return is_unmatched_ ? group_->messenger().describe(*this) : describe_call(shown_call());
+}
+
+int Operation::source() const {
+  const bool is_receive = call_.collective == Collective::send_recv && !call_.is_send;
+  return is_receive && is_complete() ? static_cast<int>(call_.root) : -1;
 }
 
 Status Operation::status() const { return is_complete() ? status_ : Status{}; }

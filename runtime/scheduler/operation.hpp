@@ -38,12 +38,14 @@ class Operation final : public WorkState {
   bool test() override;
   Status wait(Clock::time_point deadline) override;
   Status status() const override;
+  int source() const override;
   void when_complete(CompletionCallback callback) override;
 
  private:
   friend class Engine;
   friend class GroupContext;
   friend class LoweredCall;
+  friend class Messenger;
 
   enum class Issue : std::uint8_t { done, pending, again, user };
 
@@ -92,6 +94,8 @@ class Operation final : public WorkState {
   void fail(const Status& status);
   void fail_mismatch(std::uint32_t peer, std::uint64_t own_word, std::uint64_t peer_word);
   void fail_gone(std::uint32_t peer);
+  // What it is, and if it is not matched yet, what it waits for. With the lane held.
+  std::string describe() const;
   const Call& shown_call() const { return is_exchange_ ? shown_call_ : call_; }
   // Last local work (avg divides), then completion becomes visible.
   void complete();
@@ -121,6 +125,7 @@ class Operation final : public WorkState {
   Boards* boards_ = nullptr;    // where `lowered_` runs, or those that this operation swaps
   SlotFrame* frame_ = nullptr;  // null but while it runs
   bool is_lowered_ = false, is_run_started_ = false, is_exchange_ = false;
+  bool is_unmatched_ = false;   // a message that has no slot yet: the group's messenger has it
   bool is_referenced_ = false;  // the group holds a reference, which it drops on completion
   static constexpr std::uint32_t kPollsPerSleep = 256;
   static constexpr std::uint32_t kFromStart = ~0U;

@@ -247,6 +247,7 @@ void Operation::on_event(const Event& event) {
 }
 
 std::uint32_t Operation::first_awaited_sender() const {
+  if (is_unmatched_) return call_.root == kFromAnyRank ? group_->rank() : call_.root;
   if (frame_ == nullptr) return group_->rank();  // waits for the operation in front of it
   for (std::size_t c = 0; c < frame_->cursor.size(); ++c) {
     for (std::uint32_t i = plan_->channels[c].first_step; i < frame_->cursor[c]; ++i) {

@@ -33,6 +33,9 @@
 #pragma GCC visibility push(default)
 namespace tutti {
 
+// As the peer of a receive: whichever rank of the group sends first.
+inline constexpr int kAnySource = -1;
+
 using Counts =
     std::span<const std::uint64_t>;  // one number per rank, in elements; read before the call returns
 
@@ -96,9 +99,12 @@ class CommGroup {
   // The same of ranks 0..rank()-1; rank 0's output is untouched.
   Work iexscan(const void* input, void* output, std::size_t count, Dtype, Reduction = Op::sum,
                CallOptions = {}) const;
-  // Messages to one peer match its receives in order. The counts must be equal.
-  Work isend(const void* buffer, std::size_t count, Dtype, int peer) const;
-  Work irecv(void* buffer, std::size_t count, Dtype, int peer) const;
+  // Messages of one sender, receiver and tag match in the order in which they were submitted; those of other
+  // tags may overtake them, and one that nobody receives delays no other. Count and dtype must be equal on
+  // both sides. A receive from kAnySource takes whichever message of its tag comes first, and Work::source()
+  // says whose it was. A send with a tag other than 0 may wait until a receive takes it, as may long ones.
+  Work isend(const void* buffer, std::size_t count, Dtype, int peer, int tag = 0) const;
+  Work irecv(void* buffer, std::size_t count, Dtype, int peer, int tag = 0) const;
 
   void allreduce(const void* input, void* output, std::size_t count, Dtype, Reduction = Op::sum,
                  CallOptions = {}) const;
@@ -126,8 +132,8 @@ class CommGroup {
             CallOptions = {}) const;
   void exscan(const void* input, void* output, std::size_t count, Dtype, Reduction = Op::sum,
               CallOptions = {}) const;
-  void send(const void* buffer, std::size_t count, Dtype, int peer) const;
-  void recv(void* buffer, std::size_t count, Dtype, int peer) const;
+  void send(const void* buffer, std::size_t count, Dtype, int peer, int tag = 0) const;
+  int recv(void* buffer, std::size_t count, Dtype, int peer, int tag = 0) const;  // returns the source
 
   // Typed forms; the element type says the dtype. Sizes must fit each other as above. In place where only one
   // span is given. Wait for the Work that an i-function returns.
@@ -154,9 +160,9 @@ class CommGroup {
   template <class In, class T>
   Work iexscan(std::span<In> input, std::span<T> output, Reduction = Op::sum, CallOptions = {}) const;
   template <class T>
-  Work isend(std::span<T> buffer, int peer) const;
+  Work isend(std::span<T> buffer, int peer, int tag = 0) const;
   template <class T>
-  Work irecv(std::span<T> buffer, int peer) const;
+  Work irecv(std::span<T> buffer, int peer, int tag = 0) const;
   template <class T>
   void allreduce(std::span<T> buffer, Reduction = Op::sum, CallOptions = {}) const;
   template <class In, class T>
@@ -180,9 +186,9 @@ class CommGroup {
   template <class In, class T>
   void exscan(std::span<In> input, std::span<T> output, Reduction = Op::sum, CallOptions = {}) const;
   template <class T>
-  void send(std::span<T> buffer, int peer) const;
+  void send(std::span<T> buffer, int peer, int tag = 0) const;
   template <class T>
-  void recv(std::span<T> buffer, int peer) const;
+  int recv(std::span<T> buffer, int peer, int tag = 0) const;
 
   // The members with the same colour, ordered by (key, rank). A negative colour: no group for this rank
   // (closed). Collective.

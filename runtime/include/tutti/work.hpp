@@ -95,6 +95,9 @@ class Work {
   // Blocks until complete. After the group's deadline the operation fails with timeout, naming who is
   // missing, and so does the group.
   void wait() const;
+  // The rank that a receive, once complete, got its message from; -1 until then, after a failure before that
+  // was known, and for every other operation.
+  int source() const;
   // True if complete within the time given. The operation goes on if not.
   bool wait_for(std::chrono::milliseconds at_most) const;
   // Calls `callback` once the operation is complete: with null, or its error. On the thread that completes it

@@ -1,0 +1,265 @@
+// Announcing, matching and clearing messages; see messenger.hpp.
+#include "runtime/scheduler/messenger.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/scheduler/fingerprint.hpp"
+#include "runtime/scheduler/group_context.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr Token kLookToken = ~Token{0};  // of no operation
+
+}  // namespace
+
+static_assert(MessageMatcher::kAnySource == kFromAnyRank);
+
+Messenger::Messenger(GroupContext& group) : group_(group), peers_(group.size()) {}
+
+void Messenger::leave() {
+  std::erase(group_.engine_.messengers_, this);
+  std::erase_if(group_.engine_.corresponding_,
+                [this](const auto& entry) { return entry.second.messenger == this; });
+}
+
+// -- submission ---------------------------------------------------------------------------------------------
+
+Result<WorkRef> Messenger::submit(const Call& call, std::uint32_t fingerprint) {
+  TUTTI_RETURN_IF_ERROR(open(call));
+  Operation& operation = *group_.engine_.take_operation();
+  hold(operation, call, fingerprint);
+  if (call.is_send) {
+    Peer& peer = peers_[call.root];
+    sends_.push_back({&operation, call.root, peer.next_number});
+    tell(call.root, {Note::Kind::announcement, call.tag, peer.next_number++});
+  } else {
+    const MessageMatcher::Receive receive{call.root, call.tag, &operation};
+    if (const auto message = matcher_.post(receive)) take(receive, *message);
+  }
+  check_senders();
+  progress(false);
+  return WorkRef::adopt(&operation);
+}
+
+// Endpoints to all who may send it, or to the receiver: what they say arrives once they are open.
+Status Messenger::open(const Call& call) {
+  const bool has_tag = call.tag != 0;
+  Status status;
+  for (std::uint32_t peer = 0; peer < group_.size(); ++peer) {
+    if (peer == group_.rank() || (call.root != kFromAnyRank && call.root != peer)) continue;
+    const Endpoint* const endpoint =
+        group_.endpoint(group_.message_slot(peer, call.is_send, has_tag), peer, &status);
+    if (endpoint != nullptr) {
+      group_.engine_.corresponding_[endpoint] = {this, peer, has_tag};
+    } else if (call.root == peer) {
+      return status;
+    } else {
+      peers_[peer].is_gone = {true, true};  // it has left before anything was sent; others may still send
+    }
+  }
+  return {};
+}
+
+Endpoint& Messenger::endpoint(std::uint32_t peer, bool has_tag) const {
+  return *group_.endpoints_[GroupContext::context_of(GroupContext::message_slot(peer, false, has_tag))][peer];
+}
+
+void Messenger::hold(Operation& operation, const Call& call, std::uint32_t fingerprint) {
+  Prepared prepared;
+  prepared.fingerprint = fingerprint;
+  SlotNeeds needs;
+  // Without a plan there are no counts that could be refused.
+  static_cast<void>(operation.bind(group_, prepared, call, 0, 0, &needs));
+  operation.is_unmatched_ = operation.is_referenced_ = true;
+  operation.references_.store(2, std::memory_order_relaxed);  // one is the group's, until it is complete
+  group_.engine_.add(operation);
+  std::vector<Messenger*>& messengers = group_.engine_.messengers_;
+  if (std::find(messengers.begin(), messengers.end(), this) == messengers.end()) messengers.push_back(this);
+}
+
+void Messenger::forget(const Operation& operation) {
+  if (matcher_.withdraw(&operation)) return;
+  std::erase_if(sends_, [&](const Announced& send) { return send.operation == &operation; });
+}
+
+// -- matched ------------------------------------------------------------------------------------------------
+
+void Messenger::take(const MessageMatcher::Receive& receive, const MessageMatcher::Message& message) {
+  if (message.tag != 0) tell(message.source, {Note::Kind::clearance, message.tag, message.number});
+  begin(*receive.operation, message.source);
+}
+
+// From now on it is a message of that pair like any other, behind those that were matched before.
+void Messenger::begin(Operation& operation, std::uint32_t peer) {
+  group_.engine_.remove(operation);
+  Call call = operation.call_;
+  call.root = peer;
+  group_.start_message(operation, call, static_cast<std::uint32_t>(operation.word_), true);
+}
+
+void Messenger::on_note(std::uint32_t peer, ConstByteRange bytes) {
+  Note note;
+  if (group_.has_failed()) return;
+  if (bytes.size() != sizeof(note)) {
+    return group_.fail(
+        Status(StatusCode::internal, fmt::format("rank {} sent a note of {} bytes", peer, bytes.size())));
+  }
+  std::memcpy(&note, bytes.data(), sizeof(note));
+  if (note.kind == Note::Kind::announcement) {
+    const MessageMatcher::Message message{peer, note.tag, note.number};
+    if (const auto receive = matcher_.announce(message)) take(*receive, message);
+    return;
+  }
+  const auto send = std::find_if(sends_.begin(), sends_.end(), [&](const Announced& announced) {
+    return announced.peer == peer && announced.number == note.number;
+  });
+  if (send == sends_.end()) return;
+  Operation& operation = *send->operation;
+  sends_.erase(send);
+  begin(operation, peer);
+}
+
+// -- what other ranks are told
+// --------------------------------------------------------------------------------
+
+void Messenger::tell(std::uint32_t peer, const Note& note) {
+  peers_[peer].unsent.push_back(note);
+  ++unsent_count_;
+}
+
+// True if some must be sent again.
+bool Messenger::send_notes() {
+  for (std::uint32_t peer = 0; peer < peers_.size() && unsent_count_ > 0; ++peer) {
+    std::deque<Note>& unsent = peers_[peer].unsent;
+    if (unsent.empty()) continue;
+    Endpoint& to = endpoint(peer, true);
+    while (!unsent.empty() && to.control(std::as_bytes(std::span(&unsent.front(), 1))) == Post::done) {
+      unsent.pop_front();
+      --unsent_count_;
+    }
+  }
+  return unsent_count_ > 0;
+}
+
+// -- looking
+// --------------------------------------------------------------------------------------------------
+
+bool Messenger::progress(bool is_last_look) {
+  if (group_.has_failed()) {
+    for (Peer& peer : peers_) peer.unsent.clear();
+    unsent_count_ = 0;
+    return false;
+  }
+  bool has_moved = unsent_count_ > 0 && send_notes();
+  if (matcher_.waits_for_any(0)) has_moved = look_for_plain() || has_moved;
+  if (is_last_look) look_for_ends();
+  return has_moved;
+}
+
+Post Messenger::look(std::uint32_t peer, bool has_tag) {
+  // Messages that are received already, or will be by what was posted before, are not looked at.
+  const std::uint32_t slot = group_.message_slot(peer, false, has_tag);
+  if (peers_[peer].is_gone[has_tag] || group_.slots_[slot].head != nullptr) return Post::again;
+  Sink only_look;
+  only_look.only_looks = true;
+  return endpoint(peer, has_tag).recv(0, 0, only_look, kLookToken);
+}
+
+bool Messenger::look_for_plain() {
+  bool has_moved = false;
+  const std::uint32_t first = next_looked_;
+  for (std::uint32_t i = 0; i < group_.size() && matcher_.waits_for_any(0); ++i) {
+    const std::uint32_t peer = (first + i) % group_.size();
+    if (peer == group_.rank() || look(peer, false) != Post::done) continue;
+    const MessageMatcher::Message message{peer, 0, 0};
+    if (const auto receive = matcher_.announce(message)) take(*receive, message);
+    while (const auto held = matcher_.take_unrivalled(0)) begin(*held->operation, held->source);
+    next_looked_ = peer + 1;
+    has_moved = true;
+  }
+  return has_moved;
+}
+
+// Of peers that owe an announcement or a clearance; the end of one comes as an event.
+void Messenger::look_for_ends() {
+  std::vector<bool> is_awaited(peers_.size(), false);
+  for (const Announced& send : sends_) is_awaited[send.peer] = true;
+  for (const MessageMatcher::Receive& receive : matcher_.posted()) {
+    if (receive.tag == 0) continue;
+    if (receive.source != kFromAnyRank) is_awaited[receive.source] = true;
+    if (receive.source == kFromAnyRank) is_awaited.assign(peers_.size(), true);
+  }
+  is_awaited[group_.rank()] = false;
+  for (std::uint32_t peer = 0; peer < peers_.size(); ++peer) {
+    if (is_awaited[peer]) static_cast<void>(look(peer, true));
+  }
+}
+
+void Messenger::on_gone(std::uint32_t peer, bool has_tag) {
+  peers_[peer].is_gone[has_tag] = true;
+  check_senders();
+}
+
+bool Messenger::are_all_gone(bool has_tag) const {
+  for (std::uint32_t peer = 0; peer < peers_.size(); ++peer) {
+    if (peer != group_.rank() && !peers_[peer].is_gone[has_tag]) return false;
+  }
+  return true;
+}
+
+// Fails the group where an operation waits for ranks that are all gone.
+void Messenger::check_senders() {
+  if (group_.has_failed()) return;
+  const auto fail = [&](const Operation& operation, std::uint32_t peer, const std::string& who) {
+    group_.fail(Status(StatusCode::peer_failed,
+                       fmt::format("{} gone during {}", who, describe_call(operation.call_)),
+                       static_cast<int>(peer)));
+  };
+  for (const Announced& send : sends_) {
+    if (peers_[send.peer].is_gone[true])
+      return fail(*send.operation, send.peer, fmt::format("rank {} is", send.peer));
+  }
+  for (const MessageMatcher::Receive& receive : matcher_.posted()) {
+    if (receive.source == kFromAnyRank) {
+      const std::uint32_t first = group_.rank() == 0 ? 1 : 0;
+      if (are_all_gone(receive.tag != 0)) return fail(*receive.operation, first, "all other ranks are");
+    } else if (peers_[receive.source].is_gone[receive.tag != 0]) {
+      return fail(*receive.operation, receive.source, fmt::format("rank {} is", receive.source));
+    }
+  }
+}
+
+// -- for people
+// -----------------------------------------------------------------------------------------------
+
+std::string Messenger::name_senders(bool has_tag) const {
+  std::vector<std::uint32_t> ranks;
+  for (std::uint32_t peer = 0; peer < peers_.size(); ++peer) {
+    if (peer != group_.rank() && !peers_[peer].is_gone[has_tag]) ranks.push_back(peer);
+  }
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+}
+
+std::string Messenger::describe(const Operation& operation) const {
+  constexpr std::size_t kMostNamed = 8;
+  const Call& call = operation.call_;
+  std::string text = describe_call(call);
+  if (call.is_send) return text + fmt::format(" (rank {} has called no receive that takes it)", call.root);
+  text += fmt::format(
+      " (nothing has come that it takes; {} could still send it",
+      call.root == kFromAnyRank ? name_senders(call.tag != 0) : fmt::format("rank {}", call.root));
+  const char* separator = "; not received yet: ";
+  std::size_t named = 0;
+  for (const MessageMatcher::Message& message : matcher_.announced()) {
+    if (++named > kMostNamed) break;
+    text += fmt::format("{}tag {} of rank {}", separator, message.tag, message.source);
+    separator = ", ";
+  }
+  return text + ")";
+}
+
+}  // namespace tutti

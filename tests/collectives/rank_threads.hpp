@@ -1,0 +1,76 @@
+// Ranks that are threads of this process, for tests of the public interface. Knows no collective.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <future>
+#include <initializer_list>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/support/catch.hpp"
+#include "tutti/tutti.hpp"
+
+namespace tutti::test {
+
+using Verdict = std::string;  // empty: as expected
+using Numbers = std::vector<std::int32_t>;
+
+// Variables of the environment while a test runs.
+class Variables {
+ public:
+  Variables(std::initializer_list<std::pair<std::string, std::string>> values) : values_(values) {
+    for (const auto& [name, value] : values_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Variables() {
+    for (const auto& [name, value] : values_) ::unsetenv(name.c_str());
+  }
+  Variables(const Variables&) = delete;
+  Variables& operator=(const Variables&) = delete;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> values_;
+};
+
+// Runs `body` as every rank of a world of threads; what they complain of, with their ranks.
+inline Verdict with_ranks(int size, std::chrono::milliseconds timeout,
+                          const std::function<Verdict(CommGroup&)>& body) {
+  const std::string id = make_unique_id();
+  std::vector<std::future<Verdict>> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.push_back(std::async(std::launch::async, [&, rank]() -> Verdict {
+      try {
+        InitOptions options;
+        options.unique_id = id;
+        options.rank = rank;
+        options.size = size;
+        options.timeout = timeout;
+        CommGroup world = init(options);
+        return body(world);
+      } catch (const Error& error) {
+        return std::string("threw ") + error.what();
+      }
+    }));
+  }
+  Verdict verdict;
+  for (int rank = 0; rank < size; ++rank) {
+    const Verdict one = ranks[static_cast<std::size_t>(rank)].get();
+    if (!one.empty()) verdict += "rank " + std::to_string(rank) + ": " + one + "\n";
+  }
+  return verdict;
+}
+
+// Waits without calling tutti. False after 20 s.
+inline bool becomes_true(const std::atomic<bool>& flag) {
+  for (int i = 0; i < 20000 && !flag.load(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return flag.load();
+}
+
+inline std::string any_transport() { return GENERATE("inproc", "shm", "tcp"); }
+
+}  // namespace tutti::test
