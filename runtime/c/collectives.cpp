@@ -139,18 +139,19 @@ tutti_status_t tutti_exscan(const void* input, void* output, size_t count, tutti
   });
 }
 
-tutti_status_t tutti_send(const void* buffer, size_t count, tutti_dtype_t dtype, int peer,
+tutti_status_t tutti_send(const void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
                           tutti_group_t group, const tutti_call_options_t* options) {
   return run("send", group, options, [&](const CommGroup& g, const CallArguments& call) {
     call.refuse_any();
-    return g.send(buffer, count, call.dtype(dtype), peer);
+    return g.send(buffer, count, call.dtype(dtype), peer, tag);
   });
 }
 
-tutti_status_t tutti_recv(void* buffer, size_t count, tutti_dtype_t dtype, int peer, tutti_group_t group,
-                          const tutti_call_options_t* options) {
+tutti_status_t tutti_recv(void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
+                          tutti_group_t group, const tutti_call_options_t* options, int* source) {
   return run("recv", group, options, [&](const CommGroup& g, const CallArguments& call) {
     call.refuse_any();
-    return g.recv(buffer, count, call.dtype(dtype), peer);
+    const int from = g.recv(buffer, count, call.dtype(dtype), peer, tag);
+    if (source != nullptr) *source = from;
   });
 }

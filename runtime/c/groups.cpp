@@ -31,7 +31,10 @@ tutti_status_t make_part(const char* call, tutti_group_t group, tutti_group_t* p
 // Lets go of the operation in any case.
 tutti_status_t finish(tutti_work_t* work) {
   const std::unique_ptr<TuttiWork> done(std::exchange(*work, nullptr));
-  return guarded([&] { done->work.wait(); });
+  return guarded([&] {
+    done->work.wait();
+    if (done->source != nullptr) *done->source = done->work.source();
+  });
 }
 
 // `is_done` says whether the operation has ended.

@@ -18,6 +18,7 @@ struct TuttiGroup {
 
 struct TuttiWork {
   tutti::Work work;
+  int* source = nullptr;  // where the source of a receive goes once it is complete; may be null
 };
 
 namespace tutti::c {

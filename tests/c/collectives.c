@@ -136,10 +136,27 @@ static void messages(void) {
   if (size == 1) return;
   const int to = (rank + 1) % size, from = (rank + size - 1) % size;
   prepare();
-  if (rank < size - 1) RUN(send, input, COUNT, TUTTI_I32, to, world, NULL);
-  RUN(recv, output, COUNT, TUTTI_I32, from, world, NULL);
-  if (rank == size - 1) RUN(send, input, COUNT, TUTTI_I32, to, world, NULL);
+  if (rank < size - 1) RUN(send, input, COUNT, TUTTI_I32, to, 0, world, NULL);
+  RUN(recv, output, COUNT, TUTTI_I32, from, 0, world, NULL, NULL);
+  if (rank == size - 1) RUN(send, input, COUNT, TUTTI_I32, to, 0, world, NULL);
   for (int i = 0; i < COUNT; ++i) CHECK(output[i] == value(from, i));
+}
+
+// The other way round the ring, by tags in another order, from whoever sends.
+static void tagged_messages(void) {
+  if (size == 1) return;
+  const int to = (rank + size - 1) % size, from = (rank + 1) % size;
+  tutti_work_t sent[3] = {NULL};
+  prepare();
+  for (int tag = 0; tag < 3; ++tag)
+    CHECK_OK(tutti_isend(input + tag, COUNT - 2, TUTTI_I32, to, tag, world, NULL, &sent[tag]));
+  for (int tag = 2; tag >= 0; --tag) {
+    int source = -5;
+    RUN(recv, output, COUNT - 2, TUTTI_I32, TUTTI_ANY_SOURCE, tag, world, NULL, &source);
+    CHECK(source == from);
+    for (int i = 0; i < COUNT - 2; ++i) CHECK(output[i] == value(from, i + tag));
+  }
+  for (int tag = 0; tag < 3; ++tag) CHECK_OK(tutti_wait(&sent[tag]));
 }
 
 static void take_second(void* context, void* dst, const void* a, const void* b, size_t count) {
@@ -278,6 +295,7 @@ int main(void) {
       uneven(root, 1);
     }
     messages();
+    tagged_messages();
     special_operations();
     choice_and_memory();
   }

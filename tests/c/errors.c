@@ -21,7 +21,7 @@ static void null_handles(void) {
   CHECK_CLOSED(tutti_allreduce(&x, &y, 1, TUTTI_I32, TUTTI_SUM, NULL, NULL));
   CHECK_CLOSED(tutti_allgatherv(&x, &y, counts, counts, TUTTI_I32, NULL, NULL));
   CHECK_CLOSED(tutti_barrier(NULL, NULL));
-  CHECK_CLOSED(tutti_send(&x, 1, TUTTI_I32, 0, NULL, NULL));
+  CHECK_CLOSED(tutti_send(&x, 1, TUTTI_I32, 0, 0, NULL, NULL));
   CHECK_CLOSED(tutti_iallreduce(&x, &y, 1, TUTTI_I32, TUTTI_SUM, NULL, NULL, &work));
   CHECK_CLOSED(tutti_ibarrier(NULL, NULL, &work));
   CHECK_CLOSED(tutti_group_split(NULL, 0, 0, &part));
@@ -67,7 +67,7 @@ static void wrong_arguments(void) {
                 "allreduce: dtype: 99 is no dtype");
   // One that a byte would take for another.
   CHECK_INVALID(tutti_broadcast(x, 1, (tutti_dtype_t)256, 0, world, NULL), "broadcast: dtype: 256");
-  CHECK_INVALID(tutti_send(x, 1, (tutti_dtype_t)-1, 1 - rank, world, NULL), "send: dtype: -1");
+  CHECK_INVALID(tutti_send(x, 1, (tutti_dtype_t)-1, 1 - rank, 0, world, NULL), "send: dtype: -1");
   CHECK_INVALID(tutti_allreduce(x, y, 1, TUTTI_I32, (tutti_op_t)12, world, NULL),
                 "allreduce: op: 12 is no op");
   CHECK_INVALID(tutti_explain_algorithm((tutti_collective_t)12, 1, TUTTI_I32, TUTTI_SUM, world, NULL, text,
@@ -77,7 +77,9 @@ static void wrong_arguments(void) {
   CHECK_INVALID(tutti_allreduce(NULL, y, 1, TUTTI_I32, TUTTI_SUM, world, NULL), "input: a null pointer");
   CHECK_INVALID(tutti_broadcast(x, 1, TUTTI_I32, 2, world, NULL), "root: 2 is no rank");
   CHECK_INVALID(tutti_broadcast(x, 1, TUTTI_I32, -1, world, NULL), "root: -1 is no rank");
-  CHECK_INVALID(tutti_recv(x, 1, TUTTI_I32, rank, world, NULL), "is this rank itself");
+  CHECK_INVALID(tutti_recv(x, 1, TUTTI_I32, rank, 0, world, NULL, NULL), "is this rank itself");
+  CHECK_INVALID(tutti_recv(x, 1, TUTTI_I32, 1 - rank, -1, world, NULL, NULL), "recv: tag: -1 is negative");
+  CHECK_INVALID(tutti_send(x, 1, TUTTI_I32, TUTTI_ANY_SOURCE, 1, world, NULL), "send: peer: -1 is no rank");
   CHECK_INVALID(tutti_allreduce(x, (char*)x + 1, 1, TUTTI_I32, TUTTI_SUM, world, NULL), "overlaps input");
   CHECK_INVALID(tutti_allgatherv(x, y, NULL, NULL, TUTTI_I32, world, NULL), "counts: 0 numbers for 2 ranks");
   CHECK_INVALID(tutti_alltoallv(x, counts, NULL, y, NULL, NULL, TUTTI_I32, world, NULL), "output_counts");
@@ -99,7 +101,7 @@ static void options(void) {
   CHECK_INVALID(tutti_allreduce(&x, &y, 1, TUTTI_I32, TUTTI_USER, world, &call), "needs a function");
   call.algorithm = "no_such";
   CHECK_INVALID(tutti_allreduce(&x, &y, 1, TUTTI_I32, TUTTI_SUM, world, &call), "no_such");
-  CHECK_FAILS(tutti_send(&x, 1, TUTTI_I32, 1 - rank, world, &call), TUTTI_UNSUPPORTED, "send: options");
+  CHECK_FAILS(tutti_send(&x, 1, TUTTI_I32, 1 - rank, 0, world, &call), TUTTI_UNSUPPORTED, "send: options");
   call.struct_bytes = 8;
   CHECK_INVALID(tutti_barrier(world, &call), "barrier: options: struct_bytes is 8");
 
@@ -149,14 +151,14 @@ static void unfinished(void) {
   tutti_work_t work = NULL;
   if (rank == 0) {
     x = 0;
-    CHECK_OK(tutti_irecv(&x, 1, TUTTI_I32, 1, world, NULL, &work));
+    CHECK_OK(tutti_irecv(&x, 1, TUTTI_I32, 1, 0, world, NULL, NULL, &work));
     CHECK_OK(tutti_test(&work, &is_complete));
     CHECK(!is_complete && work != NULL);
     CHECK_OK(tutti_wait_for(&work, 1, &is_complete));
     CHECK(!is_complete && work != NULL);
   }
   CHECK_OK(tutti_barrier(world, NULL));
-  if (rank == 1) CHECK_OK(tutti_send(&x, 1, TUTTI_I32, 0, world, NULL));
+  if (rank == 1) CHECK_OK(tutti_send(&x, 1, TUTTI_I32, 0, 0, world, NULL));
   // A century, and no more than that.
   CHECK_OK(tutti_wait_for(&work, INT64_MAX, &is_complete));
   CHECK(is_complete && work == NULL && x == 5);
@@ -174,7 +176,7 @@ static void failures_of_groups(void) {
 
   CHECK_OK(tutti_group_split(world, 0, 0, &part));
   if (rank == 0) {
-    CHECK_OK(tutti_irecv(x, 1, TUTTI_I32, 1, part, NULL, &work));
+    CHECK_OK(tutti_irecv(x, 1, TUTTI_I32, 1, 0, part, NULL, NULL, &work));
     CHECK_OK(tutti_barrier(world, NULL));
   } else {
     CHECK_OK(tutti_barrier(world, NULL));

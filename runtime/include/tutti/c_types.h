@@ -34,6 +34,8 @@ typedef enum TUTTI_AS_INT32 {
   TUTTI_BOOLEAN,  // one byte, 0 or 1
 } tutti_dtype_t;
 
+#define TUTTI_ANY_SOURCE (-1)  // as the peer of a receive
+
 typedef enum TUTTI_AS_INT32 {
   TUTTI_SUM = 0,
   TUTTI_PROD,

@@ -148,11 +148,15 @@ tutti_status_t tutti_scan(const void* input, void* output, size_t count, tutti_d
 // The same of ranks 0..rank-1; rank 0's output is untouched.
 tutti_status_t tutti_exscan(const void* input, void* output, size_t count, tutti_dtype_t dtype, tutti_op_t op,
                             tutti_group_t group, const tutti_call_options_t* options);
-// Messages to one peer match its receives in order. The counts must be equal. No option applies yet.
-tutti_status_t tutti_send(const void* buffer, size_t count, tutti_dtype_t dtype, int peer,
+// Messages of one sender, receiver and tag (0 or more) match in the order in which they were submitted; those
+// of other tags may overtake them. Count and dtype must be equal on both sides. A receive from
+// TUTTI_ANY_SOURCE takes whichever message of its tag comes first; *source becomes the rank it came from
+// (NULL: not wanted). A send with a tag other than 0 may wait until a receive takes it. No option applies
+// yet.
+tutti_status_t tutti_send(const void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
                           tutti_group_t group, const tutti_call_options_t* options);
-tutti_status_t tutti_recv(void* buffer, size_t count, tutti_dtype_t dtype, int peer, tutti_group_t group,
-                          const tutti_call_options_t* options);
+tutti_status_t tutti_recv(void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
+                          tutti_group_t group, const tutti_call_options_t* options, int* source);
 
 // -- the same, submitted ------------------------------------------------------------------------------------
 // Each sets *work, for tutti_wait, tutti_wait_for or tutti_test; any number may be under way.
@@ -199,10 +203,12 @@ tutti_status_t tutti_iscan(const void* input, void* output, size_t count, tutti_
 tutti_status_t tutti_iexscan(const void* input, void* output, size_t count, tutti_dtype_t dtype,
                              tutti_op_t op, tutti_group_t group, const tutti_call_options_t* options,
                              tutti_work_t* work);
-tutti_status_t tutti_isend(const void* buffer, size_t count, tutti_dtype_t dtype, int peer,
+tutti_status_t tutti_isend(const void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
                            tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work);
-tutti_status_t tutti_irecv(void* buffer, size_t count, tutti_dtype_t dtype, int peer, tutti_group_t group,
-                           const tutti_call_options_t* options, tutti_work_t* work);
+// *source is set by the function that gives the complete work back, and not if it has failed.
+tutti_status_t tutti_irecv(void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
+                           tutti_group_t group, const tutti_call_options_t* options, int* source,
+                           tutti_work_t* work);
 
 // -- operations under way -----------------------------------------------------------------------------------
 // A work is waited for by one thread, any one. Once it is complete, also by failure (which the function then
