@@ -164,6 +164,23 @@ class Calls(RankTest):
                 self.expect(tutti.recv(got, 0), numbers(0))
                 tutti.send(numbers(1), 0)
 
+    def test_tags_and_any_source(self):
+        if self.size == 1:
+            self.skipTest("needs a peer")
+        right = (self.rank + 1) % self.size
+        sent = [tutti.send_async(numbers(10 * self.rank + tag), right, tag=tag) for tag in (0, 3, 2)]
+        for tag in (2, 0, 3):
+            got = numpy.zeros(6, "float32")
+            work = tutti.recv_async(got, tag=tag)
+            work.wait(SECONDS)
+            self.assertEqual(work.source, (self.rank - 1) % self.size)
+            self.expect(got, numbers(10 * work.source + tag))
+        for work in sent:
+            work.wait(SECONDS)
+            self.assertIsNone(work.source)
+        with self.assertRaisesRegex(tutti.InvalidArgumentError, "tag: -1 is negative"):
+            tutti.recv(numbers(0), tag=-1)
+
     def test_barrier(self):
         for barrier in self.each_way("barrier"):
             self.assertIsNone(barrier())

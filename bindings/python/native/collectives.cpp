@@ -212,25 +212,26 @@ auto barrier(const SharedGroup& group) {
 }
 
 template <class Finish>
-auto send(const SharedGroup& group, py::handle buffer, int peer) {
+auto send(const SharedGroup& group, py::handle buffer, int peer, int tag) {
   Buffers buffers;
   buffers.input = Array::of(buffer, "send", "buffer", Use::read);
   const void* const data = buffers.input.data();
   const std::size_t count = buffers.input.count();
   const Dtype dtype = buffers.input.dtype();
   return Finish::finish(group, "send", std::move(buffers), Py_None,
-                        [&](const CommGroup& g) { return g.isend(data, count, dtype, peer); });
+                        [&](const CommGroup& g) { return g.isend(data, count, dtype, peer, tag); });
 }
 
 template <class Finish>
-auto recv(const SharedGroup& group, py::handle buffer, int peer) {
+auto recv(const SharedGroup& group, py::handle buffer, std::optional<int> peer, int tag) {
+  const int source = peer.value_or(kAnySource);
   Buffers buffers;
   buffers.output = Array::of(buffer, "recv", "buffer", Use::written);
   void* const data = buffers.output.data();
   const std::size_t count = buffers.output.count();
   const Dtype dtype = buffers.output.dtype();
   return Finish::finish(group, "recv", std::move(buffers), buffer,
-                        [&](const CommGroup& g) { return g.irecv(data, count, dtype, peer); });
+                        [&](const CommGroup& g) { return g.irecv(data, count, dtype, source, tag); });
 }
 
 }  // namespace
@@ -244,6 +245,7 @@ void define_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>&
   const auto op = py::arg("op") = "sum";
   const auto root = py::arg("root") = 0;
   const auto peer = py::arg("peer");
+  const auto tag = py::arg("tag") = 0;
   const auto algorithm = py::arg("algorithm") = "";
   const py::kw_only keywords;
   definer.define("allreduce", &allreduce<Blocking>, &allreduce<Background>,
@@ -288,11 +290,14 @@ void define_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>&
   definer.define("barrier", &barrier<Blocking>, &barrier<Background>,
                  "Return once every rank has called it.");
   definer.define("send", &send<Blocking>, &send<Background>,
-                 "Send buffer to the rank peer, which has to call recv() with as many elements. Messages to "
-                 "one peer arrive in order.",
-                 buffer, peer);
+                 "Send buffer to the rank peer, which has to call recv() with as many elements and the same "
+                 "tag (0 or more). Messages to one peer with one tag arrive in order; those with other tags "
+                 "may overtake them. With a tag other than 0 it may wait until recv() is called.",
+                 buffer, peer, tag);
   definer.define("recv", &recv<Blocking>, &recv<Background>,
-                 "Receive the next message of the rank peer into buffer. Returns buffer.", buffer, peer);
+                 "Receive the next message with that tag of the rank peer, or of whichever rank sends first "
+                 "(None; recv_async(...).source says whose it was), into buffer. Returns buffer.",
+                 buffer, py::arg("peer") = py::none(), tag);
 }
 
 }  // namespace tutti::python

@@ -69,6 +69,11 @@ class PendingWork {
   // False if the time has passed; without one, waits for the group's deadline.
   bool wait(std::optional<double> timeout_seconds);
   py::object result();
+  // Of a receive that is complete.
+  std::optional<int> source() const {
+    const int rank = pending_.work.source();
+    return rank < 0 ? std::nullopt : std::optional<int>(rank);
+  }
   const char* operation() const { return operation_; }
   bool is_known_complete() const { return is_complete_; }
   static void forget_all();

@@ -113,6 +113,8 @@ void define_work(py::module_& module) {
            py::arg("timeout") = py::none());
   work.def("result", &PendingWork::result, "Wait, and return what the blocking call would have returned.");
   work.def_property_readonly("operation", &PendingWork::operation, "What was called: \"allreduce\".");
+  work.def_property_readonly("source", &PendingWork::source,
+                             "The rank that a receive, once complete, got its message from; else None.");
   work.def("__await__", [](const py::object& self) {
     return py::module_::import("tutti._awaiting").attr("complete")(self).attr("__await__")();
   });
