@@ -3,7 +3,7 @@
 Knows folders, include lines and identifiers only: it reads text, not C++.
 
 usage: check_layers.py [--root DIR]                       include directions, purity, vendor symbols, sizes
-       check_layers.py --headers [--leave-out FOLDER] [--root DIR] -- COMPILER FLAG...   compiles every header alone
+       check_layers.py --headers [--leave-out FOLDER] [--within FOLDER] [--root DIR] -- COMPILER FLAG...   compiles every header alone
 """
 
 import argparse
@@ -273,10 +273,10 @@ def compile_header(root, compiler, path):
     return path, result.returncode, result.stderr
 
 
-def check_headers(root, compiler, left_out=()):
+def check_headers(root, compiler, left_out=(), within=("",)):
     """Compiles every header alone, several at a time; returns the number of headers and the failures' texts."""
     headers = [p for p in source_files(root) if p.endswith(".hpp") or (p.endswith(".h") and p.startswith("runtime/"))]
-    headers = [p for p in headers if not p.startswith(tuple(f + "/" for f in left_out))]
+    headers = [p for p in headers if p.startswith(tuple(within)) and not p.startswith(tuple(f + "/" for f in left_out))]
     failures = []
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for path, status, text in pool.map(lambda p: compile_header(root, compiler, p), headers):
@@ -295,10 +295,12 @@ def main():
     parser.add_argument("--root", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
     parser.add_argument("--headers", action="store_true", help="compile every header alone; after --: compiler and flags")
     parser.add_argument("--leave-out", action="append", default=[], help="a folder whose headers need what is not installed")
+    parser.add_argument("--within", default="", help="only the headers of this folder")
     options = parser.parse_args(arguments)
     root = os.path.abspath(options.root)
     if options.headers:
-        count, failures = check_headers(root, compiler or ["c++", "-std=c++20", "-I", ".", "-I", "runtime/include"], options.leave_out)
+        compiler = compiler or ["c++", "-std=c++20", "-I", ".", "-I", "runtime/include"]
+        count, failures = check_headers(root, compiler, options.leave_out, [options.within])
         print("\n".join(failures + [f"{count} headers, {len(failures)} do not compile alone"]))
         sys.exit(1 if failures else 0)
     violations, long_files = check_tree(root)

@@ -168,6 +168,9 @@ class LayersTest(unittest.TestCase):
         failures = check_layers.check_headers(self.tree.folder, compiler)[1]
         self.assertEqual(len(failures), 1)
         self.assertIn("runtime/base/bad.hpp", failures[0])
+        self.assertEqual(check_layers.check_headers(self.tree.folder, compiler, ["runtime/base"])[1], [])
+        self.assertEqual(len(check_layers.check_headers(self.tree.folder, compiler, within=["runtime/base"])[1]), 1)
+        self.assertEqual(check_layers.check_headers(self.tree.folder, compiler, within=["transports"])[1], [])
 
 
 class RepositoryTest(unittest.TestCase):

@@ -77,7 +77,8 @@ def test_openmpi(_options):
 
 def test_torchrun(_options):
     need_module("torch")
-    run_job([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"])
+    # 1.13 knows this spelling only, and on Python 3.11 it needs to be told what to do with the output.
+    run_job([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone", "-r", "1", "-t", "1"])
 
 
 def signature_of(text):

@@ -1,0 +1,54 @@
+"""torch.distributed over tutti: import this module, then use the backend "tutti".
+
+    import torch.distributed as dist
+    import tutti.torch
+
+    dist.init_process_group("tutti")             # or "cpu:tutti,cuda:nccl"
+
+It needs the torch that tutti was built with. docs/pytorch.md has the rest.
+"""
+
+import atexit
+
+import torch
+import torch.distributed as dist
+
+from . import _torch_build
+
+if _torch_build.VERSION != torch.__version__:
+    raise ImportError(
+        f"tutti.torch: tutti was built for torch {_torch_build.VERSION} and this interpreter has torch {torch.__version__}: "
+        "build tutti again beside it (pip install --force-reinstall --no-deps .)"
+        if _torch_build.VERSION
+        else f"tutti.torch: tutti was built without its backend for torch: {_torch_build.REASON}"
+    )
+
+from . import _torch  # pylint: disable=wrong-import-position  # a module for another torch may not even load
+
+__all__ = ["empty"]
+
+
+def _create(store, rank, size, timeout):
+    return _torch.create(store, rank, size, timeout.total_seconds())
+
+
+def empty(*size, dtype=None, group=None):
+    """A tensor of the CPU, zeroed, in memory that the other ranks of this node can map: collectives on it copy less.
+
+    size: extents, or one sequence of them. group: whose ranks (default: the world's); it is left only when the tensor is gone.
+    """
+    if len(size) == 1 and not isinstance(size[0], int):
+        size = tuple(size[0])
+    group = dist.group.WORLD if group is None else group
+    if group is None:
+        raise ValueError("tutti.torch.empty: there is no process group: call init_process_group first")
+    backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+    return _torch.allocate(backend, size, torch.empty(0, dtype=dtype))
+
+
+if hasattr(dist.Backend, "backend_capability"):
+    dist.Backend.register_backend("tutti", _create, devices=["cpu"])
+else:
+    dist.Backend.register_backend("tutti", _create)
+# A rank that ends without leaving its groups is taken for dead by the others.
+atexit.register(_torch.close_all)

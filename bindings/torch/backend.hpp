@@ -1,0 +1,139 @@
+// The backend "tutti" of torch.distributed: every method of c10d::Backend (torch 2) or c10d::ProcessGroup
+// (torch 1.13) over a tutti::CommGroup. Knows no Python.
+#pragma once
+
+#include <torch/version.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "bindings/torch/work.hpp"
+
+namespace tutti::torch_binding {
+
+#if TORCH_VERSION_MAJOR >= 2
+using BackendBase = c10d::Backend;
+#else
+using BackendBase = c10d::ProcessGroup;
+#endif
+
+using WorkPointer = c10::intrusive_ptr<c10d::Work>;
+using Tensors = std::vector<at::Tensor>;
+using TensorLists = std::vector<std::vector<at::Tensor>>;
+
+// The semantics are those that torch documents, with ProcessGroupGloo's where that says nothing. Operations
+// of one group are submitted in the order of the calls, which must be the same on all ranks. Errors: of
+// arguments at once; of communication from Work::wait(), exception() and futures; after one of these the
+// group has failed on all ranks. Any thread, one call at a time.
+class TuttiBackend final : public BackendBase {
+ public:
+  using Milliseconds = std::chrono::milliseconds;
+
+  // Joins the group of all `size` ranks that come with the same store. Collective. `timeout` is the deadline
+  // of every wait.
+  TuttiBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Milliseconds timeout);
+  // Over a group that is there.
+  TuttiBackend(c10::intrusive_ptr<c10d::Store> store, const CommGroup& group, Milliseconds timeout);
+
+  const std::string getBackendName() const override;  // NOLINT(readability-const-return-type)
+
+  WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPointer allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
+  WorkPointer reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkPointer allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPointer _allgather_base(at::Tensor& output, at::Tensor& input,
+                              const c10d::AllgatherOptions& opts) override;
+  WorkPointer allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                  const c10d::AllgatherOptions& opts) override;
+  WorkPointer gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+  WorkPointer scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
+  WorkPointer reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                             const c10d::ReduceScatterOptions& opts) override;
+  WorkPointer _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                   const c10d::ReduceScatterOptions& opts) override;
+  WorkPointer alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
+                            std::vector<std::int64_t>& input_splits,
+                            const c10d::AllToAllOptions& opts) override;
+  WorkPointer alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkPointer barrier(const c10d::BarrierOptions& opts) override;
+  WorkPointer send(Tensors& tensors, int peer, int tag) override;
+  WorkPointer recv(Tensors& tensors, int peer, int tag) override;
+  WorkPointer recvAnysource(Tensors& tensors, int tag) override;
+
+  // Over the store: says which ranks did not come, and leaves the group as it is.
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
+  // The number is counted by all ranks alike, from 0, so there is nothing to agree on.
+  void setSequenceNumberForGroup() override {}
+  std::uint64_t getSequenceNumberForGroup() override { return sequence_.load(std::memory_order_relaxed); }
+
+#if TORCH_VERSION_MAJOR >= 2
+  WorkPointer allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPointer allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                              const c10d::AllgatherOptions& opts) override;
+  WorkPointer reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                              const c10d::ReduceScatterOptions& opts) override;
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override;
+  WorkPointer endCoalescing() override;
+
+  c10::intrusive_ptr<Options> getBackendOptions() override;
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<Options>& opts) override;
+  c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const c10::intrusive_ptr<Options>& opts, const int& rank,
+                                          const int& size) override;
+  void setTimeout(Milliseconds timeout) override;
+  void abort() override;
+  void shutdown() override;
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+#endif
+
+  // A tensor in memory that the other ranks of this node can map, zeroed: collectives on it copy less. The
+  // memory lives as long as the tensor, and the group is not left before.
+  at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options);
+
+ private:
+  struct Operation {
+    c10d::OpType type;
+    const char* name;
+    const char* title;
+    int source = -1;
+  };
+
+  // Submits what `submit(group, submitted)` starts, and makes the Work. `inputs` are for torch's profiler.
+  template <class Submit>
+  WorkPointer start(const Operation& operation, Milliseconds timeout, const Tensors& inputs,
+                    Submitted submitted, const Submit& submit);
+  WorkPointer finish_start(const Operation& operation, Milliseconds timeout, const Tensors& inputs,
+                           Submitted submitted);
+  // Adds an allgather or reduce-scatter of one pair of tensors.
+  void add_allgather(const CommGroup& group, const char* name, const at::Tensor& output,
+                     const at::Tensor& input, Submitted* submitted) const;
+  void add_reduce_scatter(const CommGroup& group, const char* name, const at::Tensor& output,
+                          const at::Tensor& input, const c10d::ReduceOp& op, Submitted* submitted) const;
+  WorkPointer reduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts);
+  at::Tensor gather_rows(const at::Tensor& rows, const std::vector<std::int64_t>& counts);
+  int check_peer(const char* name, int peer) const;
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  std::shared_ptr<Membership> membership_;
+  const Milliseconds group_timeout_;
+  std::atomic<Milliseconds> timeout_;  // at most the group's
+  std::atomic<std::uint64_t> sequence_{0};
+  std::uint64_t monitored_barriers_ = 0;
+  std::mutex coalescing_mutex_;
+  bool is_coalescing_ = false;
+  std::vector<c10::intrusive_ptr<OperationWork>> coalesced_;
+};
+
+}  // namespace tutti::torch_binding

@@ -1,0 +1,34 @@
+// Threads that complete futures: what a program attached to one may wait for other operations, which the
+// threads that carry operations on must not. Knows no tensor and no group.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+
+namespace tutti::torch_binding {
+
+// One for the process, never destroyed. There is always a thread free for the next task, however many wait.
+class CompletionThreads {
+ public:
+  static CompletionThreads& instance();
+  // Runs the task soon, on a thread of its own if all others are busy. It must not throw. Any thread.
+  void run(std::function<void()> task);
+  // Waits until nothing is left to do. False if that took longer. Not in a task.
+  bool wait_until_idle(std::chrono::milliseconds at_most);
+
+ private:
+  void serve();
+
+  std::mutex mutex_;
+  std::condition_variable has_task_;
+  std::condition_variable is_idle_;
+  std::deque<std::function<void()>> tasks_;
+  std::size_t idle_count_ = 0;
+  std::size_t running_count_ = 0;
+};
+
+}  // namespace tutti::torch_binding

@@ -1,0 +1,229 @@
+// Dtypes, reductions and staging. Knows no group.
+#include "bindings/torch/elements.hpp"
+
+#include <c10/core/GradMode.h>
+#include <torch/version.h>
+
+#include <optional>
+#include <utility>
+
+namespace tutti::torch_binding {
+namespace {
+
+#if TORCH_VERSION_MAJOR >= 2
+using PremulSupplement = c10d::PreMulSumSupplement;
+#else
+using PremulSupplement = c10d::NCCLPreMulSumSupplement;
+#endif
+
+std::optional<Elements> numbers_of(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return Elements{Dtype::f32, 1};
+    case at::kDouble:
+      return Elements{Dtype::f64, 1};
+    case at::kHalf:
+      return Elements{Dtype::f16, 1};
+    case at::kBFloat16:
+      return Elements{Dtype::bf16, 1};
+    case at::kChar:
+      return Elements{Dtype::i8, 1};
+    case at::kByte:
+      return Elements{Dtype::u8, 1};
+    case at::kShort:
+      return Elements{Dtype::i16, 1};
+    case at::kInt:
+      return Elements{Dtype::i32, 1};
+    case at::kLong:
+      return Elements{Dtype::i64, 1};
+    case at::kBool:
+      return Elements{Dtype::boolean, 1};
+    case at::kComplexHalf:
+      return Elements{Dtype::f16, 2};
+    case at::kComplexFloat:
+      return Elements{Dtype::f32, 2};
+    case at::kComplexDouble:
+      return Elements{Dtype::f64, 2};
+#if TORCH_VERSION_MAJOR >= 2
+    case at::kUInt16:
+      return Elements{Dtype::u16, 1};
+    case at::kUInt32:
+      return Elements{Dtype::u32, 1};
+    case at::kUInt64:
+      return Elements{Dtype::u64, 1};
+    case at::kFloat8_e4m3fn:
+      return Elements{Dtype::f8e4m3, 1};
+    case at::kFloat8_e5m2:
+      return Elements{Dtype::f8e5m2, 1};
+#endif
+    default:
+      return std::nullopt;
+  }
+}
+
+void check_dense(const char* operation, const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.layout() == at::kStrided, "tutti: ", operation,
+              ": unsupported layout: it takes dense tensors, got ", tensor.layout());
+  TORCH_CHECK(tensor.device().is_cpu(), "tutti: ", operation,
+              ": unsupported device type: it takes tensors of the CPU, got ", tensor.device(),
+              "; for those of a GPU give it another backend: init_process_group(\"cpu:tutti,cuda:nccl\")");
+}
+
+std::optional<Op> plain_op(c10d::ReduceOp::RedOpType op) {
+  switch (op) {
+    case c10d::ReduceOp::SUM:
+      return Op::sum;
+    case c10d::ReduceOp::AVG:
+      return Op::avg;
+    case c10d::ReduceOp::PRODUCT:
+      return Op::prod;
+    case c10d::ReduceOp::MIN:
+      return Op::min;
+    case c10d::ReduceOp::MAX:
+      return Op::max;
+    case c10d::ReduceOp::BAND:
+      return Op::band;
+    case c10d::ReduceOp::BOR:
+      return Op::bor;
+    case c10d::ReduceOp::BXOR:
+      return Op::bxor;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool acts_on_parts(c10d::ReduceOp::RedOpType op) {
+  return op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG || op == c10d::ReduceOp::PREMUL_SUM;
+}
+
+// The elements as memory has them: neither conjugated nor negated on the way.
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+}
+
+at::Tensor plain_copy(const at::Tensor& tensor) {
+  return tensor.detach().resolve_conj().resolve_neg().contiguous();
+}
+
+// Do they lie one after the other, as chunks of one tensor do?
+bool are_adjacent(const std::vector<at::Tensor>& tensors) {
+  const char* expected = nullptr;
+  for (const at::Tensor& tensor : tensors) {
+    if (!is_plain(tensor)) return false;
+    if (tensor.numel() == 0) continue;
+    const char* data = static_cast<const char*>(tensor.data_ptr());
+    if (expected != nullptr && (data != expected || !tensor.is_alias_of(tensors.front()))) return false;
+    expected = data + tensor.nbytes();
+  }
+  return true;
+}
+
+at::Tensor flat_memory(const std::vector<at::Tensor>& tensors) {
+  std::int64_t count = 0;
+  for (const at::Tensor& tensor : tensors) count += tensor.numel();
+  return at::empty({count}, tensors.front().options().requires_grad(false));
+}
+
+template <class Function>
+void for_each_part(const at::Tensor& flat, const std::vector<at::Tensor>& tensors, const Function& function) {
+  std::int64_t first = 0;
+  for (const at::Tensor& tensor : tensors) {
+    function(flat.narrow(0, first, tensor.numel()).view(tensor.sizes()), tensor);
+    first += tensor.numel();
+  }
+}
+
+}  // namespace
+
+Elements elements_to_move(const char* operation, const at::Tensor& tensor) {
+  check_dense(operation, tensor);
+  return numbers_of(tensor.scalar_type())
+      .value_or(Elements{Dtype::u8, static_cast<std::uint64_t>(tensor.element_size())});
+}
+
+Elements elements_to_reduce(const char* operation, const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  check_dense(operation, tensor);
+  const std::optional<Elements> numbers = numbers_of(tensor.scalar_type());
+  TORCH_CHECK_TYPE(numbers.has_value(), "tutti: ", operation,
+                   ": Invalid scalar type: there is no arithmetic on ", tensor.scalar_type());
+  const bool is_bitwise =
+      op.op_ == c10d::ReduceOp::BAND || op.op_ == c10d::ReduceOp::BOR || op.op_ == c10d::ReduceOp::BXOR;
+  TORCH_CHECK_TYPE(!is_bitwise || c10::isIntegralType(tensor.scalar_type(), true), "tutti: ", operation,
+                   ": Cannot use bitwise ReduceOp (BAND, BOR, BXOR) with non-integral dtype ",
+                   tensor.scalar_type());
+  TORCH_CHECK_TYPE(numbers->per_scalar == 1 || acts_on_parts(op.op_), "tutti: ", operation,
+                   ": complex numbers can be summed and averaged only");
+  return *numbers;
+}
+
+Reduction reduction_of(const char* operation, const c10d::ReduceOp& op, const Elements& elements) {
+  if (const std::optional<Op> plain = plain_op(op.op_)) return *plain;
+  TORCH_CHECK(op.op_ == c10d::ReduceOp::PREMUL_SUM, "tutti: ", operation, ": Unhandled ReduceOp ",
+              static_cast<int>(op.op_));
+  const auto* supplement = dynamic_cast<const PremulSupplement*>(op.supplement_.get());
+  TORCH_CHECK(supplement != nullptr, "tutti: ", operation, ": PREMUL_SUM without a factor");
+#if TORCH_VERSION_MAJOR >= 2
+  const at::Tensor factor = supplement->tensor_factor;
+#else
+  TORCH_CHECK(supplement->tensor_factors.size() <= 1, "tutti: ", operation,
+              ": PREMUL_SUM takes one factor, got ", supplement->tensor_factors.size());
+  const at::Tensor factor =
+      supplement->tensor_factors.empty() ? at::Tensor() : supplement->tensor_factors.front();
+#endif
+  const double value = factor.defined() ? factor.item<double>() : supplement->double_factor;
+  const bool is_integer = elements.dtype <= Dtype::u64;
+  if (is_integer) return Reduction::premul_sum_integer(static_cast<std::int64_t>(value));
+  return Reduction::premul_sum(value);
+}
+
+// -- staging ------------------------------------------------------------------------------------------------
+
+void* Staging::keep(const at::Tensor& tensor) {
+  submitted_->buffers.push_back(tensor);
+  return tensor.data_ptr();
+}
+
+const void* Staging::input(const at::Tensor& tensor) {
+  return keep(is_plain(tensor) ? tensor : plain_copy(tensor));
+}
+
+void* Staging::output(const at::Tensor& tensor) {
+  if (is_plain(tensor)) return keep(tensor);
+  const at::Tensor staged = at::empty(tensor.sizes(), tensor.options().requires_grad(false));
+  submitted_->finishers.emplace_back([staged, tensor] { tensor.copy_(staged); });
+  return keep(staged);
+}
+
+void* Staging::in_place(const at::Tensor& tensor) {
+  if (is_plain(tensor)) return keep(tensor);
+  at::Tensor staged = plain_copy(tensor);
+  if (staged.is_alias_of(tensor)) staged = staged.clone();
+  submitted_->finishers.emplace_back([staged, tensor] { tensor.copy_(staged); });
+  return keep(staged);
+}
+
+const void* Staging::inputs(const std::vector<at::Tensor>& tensors) {
+  if (are_adjacent(tensors)) {
+    submitted_->buffers.insert(submitted_->buffers.end(), tensors.begin(), tensors.end());
+    return tensors.front().data_ptr();
+  }
+  const c10::NoGradGuard no_grad;
+  const at::Tensor flat = flat_memory(tensors);
+  for_each_part(flat, tensors, [](const at::Tensor& part, const at::Tensor& tensor) { part.copy_(tensor); });
+  return keep(flat);
+}
+
+void* Staging::outputs(const std::vector<at::Tensor>& tensors) {
+  if (are_adjacent(tensors)) {
+    submitted_->buffers.insert(submitted_->buffers.end(), tensors.begin(), tensors.end());
+    return tensors.front().data_ptr();
+  }
+  const at::Tensor flat = flat_memory(tensors);
+  submitted_->finishers.emplace_back([flat, tensors] {
+    for_each_part(flat, tensors,
+                  [](const at::Tensor& part, const at::Tensor& tensor) { tensor.copy_(part); });
+  });
+  return keep(flat);
+}
+
+}  // namespace tutti::torch_binding

@@ -1,0 +1,46 @@
+// The tutti group of a process group of torch, and its end: before the interpreter's, because a rank that
+// ends without a goodbye is taken for dead. Knows no tensor and no operation.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "tutti/tutti.hpp"
+
+namespace tutti::torch_binding {
+
+// Shared by a backend, its subgroups and the memory of tensors. Any thread.
+class Membership {
+ public:
+  static std::shared_ptr<Membership> make(CommGroup group);
+  ~Membership();
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
+  // Calls function(group) while no other thread uses the group, which takes one caller at a time. Throws
+  // invalid_argument once the group was closed.
+  template <class Function>
+  auto use(const Function& function) {
+    const std::lock_guard lock(mutex_);
+    if (!group_.is_open())
+      throw Error(StatusCode::invalid_argument, -1, "the process group has been shut down");
+    return function(static_cast<const CommGroup&>(group_));
+  }
+  // Without the lock, so that it can end a call that is stuck. Nothing where the group was closed.
+  void abort(const std::string& why);
+  // Memory that the ranks of this node can map; null where the group was closed.
+  void release(void* memory);
+  // Leaves the group. Twice is once.
+  void close();
+  // At the end of the interpreter.
+  static void close_all();
+
+ private:
+  explicit Membership(CommGroup group) : group_(std::move(group)) {}
+
+  std::mutex mutex_;
+  CommGroup group_;
+};
+
+}  // namespace tutti::torch_binding
