@@ -104,6 +104,7 @@ std::vector<std::uint64_t> counts_of_splits(const std::vector<std::int64_t>& spl
   const std::uint64_t rows = static_cast<std::uint64_t>(tensor.size(0));
   const std::uint64_t row = rows == 0 ? 0 : elements.count(tensor) / rows;
   std::vector<std::uint64_t> counts;
+  counts.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
     counts.push_back(splits.empty()
                          ? row * (rows / static_cast<std::uint64_t>(size))
