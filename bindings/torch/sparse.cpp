@@ -20,7 +20,7 @@ at::Tensor TuttiBackend::gather_rows(const at::Tensor& rows, const std::vector<s
     blocks.push_back(static_cast<std::uint64_t>(count) * per_row);
   }
   const at::Tensor plain = rows.contiguous();
-  const at::Tensor all = at::empty(sizes, rows.options().requires_grad(false));
+  at::Tensor all = at::empty(sizes, rows.options().requires_grad(false));
   membership_
       ->use([&](const CommGroup& group) {
         return group.iallgatherv(plain.data_ptr(), all.data_ptr(), blocks, {}, elements.dtype);

@@ -133,6 +133,24 @@ def test_stubs(_options):
     print(f"{len(exported)} names agree")
 
 
+def install(pip, folder, options, extras, *arguments):
+    """The repository, with what `extras` names besides; `folder` is for files of this function's own."""
+    run([*pip, "install", "-q", "--upgrade", "pip"])  # the venv's may know no -C
+    # With the compiler and flags of the build folder, ccache has most of it; the variables of this test lead to that folder.
+    extra = {"PYTHONPATH": "", "PIP_CONSTRAINT": "", "PIP_BUILD_CONSTRAINT": ""}
+    if options.cxx:
+        extra["CXX"] = options.cxx
+    if options.meson:
+        constraint = os.path.join(folder, "constraint.txt")
+        with open(constraint, "w", encoding="utf-8") as file:
+            file.write(f"meson=={options.meson}\n")
+        if subprocess.run([*pip, "download", "-q", "--no-deps", "-d", os.path.join(folder, "probe"), "-r", constraint],
+                          capture_output=True, timeout=SECONDS, check=False).returncode == 0:
+            extra["PIP_CONSTRAINT"] = extra["PIP_BUILD_CONSTRAINT"] = constraint
+    settings = [f"-Csetup-args={option}" for option in ("-Dcpp_args=", "-Dwerror=" + options.werror)]
+    run([*pip, "install", "-q", *settings, *arguments, ROOT + extras], seconds=PIP_SECONDS, **extra)
+
+
 def test_pip(options):
     """`pip install .` in a clean virtual environment, then jobs with what it installed."""
     need_module("venv")
@@ -144,20 +162,7 @@ def test_pip(options):
                                capture_output=True, text=True, timeout=SECONDS, check=False)
         if probe.returncode != 0:
             skip("pip cannot get what it needs to build: " + probe.stderr.strip().split("\n")[-1])
-        run([*pip, "install", "-q", "--upgrade", "pip"])  # the venv's may know no -C
-        # With the compiler and flags of the build folder, ccache has most of it; the variables of this test lead to that folder.
-        extra = {"PYTHONPATH": "", "PIP_CONSTRAINT": "", "PIP_BUILD_CONSTRAINT": ""}
-        if options.cxx:
-            extra["CXX"] = options.cxx
-        if options.meson:
-            constraint = os.path.join(folder, "constraint.txt")
-            with open(constraint, "w", encoding="utf-8") as file:
-                file.write(f"meson=={options.meson}\n")
-            if subprocess.run([*pip, "download", "-q", "--no-deps", "-d", os.path.join(folder, "probe"), "-r", constraint],
-                              capture_output=True, timeout=SECONDS, check=False).returncode == 0:
-                extra["PIP_CONSTRAINT"] = extra["PIP_BUILD_CONSTRAINT"] = constraint
-        settings = [f"-Csetup-args={option}" for option in ("-Dcpp_args=", "-Dwerror=" + options.werror)]
-        run([*pip, "install", "-q", *settings, ROOT + "[numpy]"], seconds=PIP_SECONDS, **extra)
+        install(pip, folder, options, "[numpy]")
         os.environ["PYTHONPATH"] = ""
         python = os.path.join(folder, "bin", "python")
         run_job([os.path.join(folder, "bin", "tutti"), "run", "-n", "2", python])

@@ -3,21 +3,25 @@
 
 Knows processes and exit codes only. Skips (77) with the reason where tutti.torch cannot be had.
 usage: torch_test.py PART RANKS          with tutti on PYTHONPATH; some parts are started by torchrun
+       torch_test.py pip PYTHON [--cxx C] [--meson V] [--werror true]
+                                         installs tutti beside the torch of a virtual environment, and runs all parts there
 """
+import argparse
 import os
 import subprocess
 import sys
 import tempfile
 import time
 
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rank_program.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAM = os.path.join(HERE, "rank_program.py")
 SECONDS = 150  # no job takes that long, on a busy machine either
 UNDER_TORCHRUN = ("readme", "page")  # what the pages show
 DIES = {"death": {2: -9}}  # part -> rank -> the exit code that it is meant to have
 
 
-def why_unavailable():
-    probe = subprocess.run([sys.executable, "-c", "import tutti.torch"], capture_output=True, text=True, timeout=SECONDS, check=False)
+def why_unavailable(module):
+    probe = subprocess.run([sys.executable, "-c", "import " + module], capture_output=True, text=True, timeout=SECONDS, check=False)
     return "" if probe.returncode == 0 else probe.stderr.strip().split("\n")[-1]
 
 
@@ -50,15 +54,50 @@ def run_under_torchrun(part, size):
     return [] if done.returncode == 0 else [f"torchrun: exit code {done.returncode}"]
 
 
-def main():
-    part, size = sys.argv[1], int(sys.argv[2])
-    reason = why_unavailable()
-    if reason:
-        print("skipped: " + reason)
-        sys.exit(77)
+def run_part(part, size):
+    print(f"{part} with {size} ranks", flush=True)
     wrong = run_under_torchrun(part, size) if part in UNDER_TORCHRUN else run(part, size)
     if wrong:
         sys.exit("\n".join(wrong))
+
+
+def skip_without(module):
+    reason = why_unavailable(module)
+    if reason:
+        print("skipped: " + reason)
+        sys.exit(77)
+
+
+def run_installed(arguments):
+    """As this process's own interpreter is the one of the virtual environment."""
+    parser = argparse.ArgumentParser()
+    for option in ("--cxx", "--meson", "--werror"):
+        parser.add_argument(option, default="")
+    options = parser.parse_args(arguments)
+    skip_without("torch")
+    sys.path.insert(0, os.path.join(os.path.dirname(HERE), "python"))
+    import package_test  # pylint: disable=import-outside-toplevel
+    with tempfile.TemporaryDirectory() as folder:
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+        package_test.install(pip, folder, options, "", "--force-reinstall", "--no-deps")
+    os.environ["PYTHONPATH"] = ""
+    for part, size in (("collectives", 2), ("collectives", 3), ("training", 2), ("training", 4), ("many", 10), ("death", 3),
+                       ("timeout", 3), ("readme", 2)):
+        run_part(part, size)
+
+
+def main():
+    if sys.argv[1] == "pip":
+        python = sys.argv[2]
+        if os.path.abspath(sys.executable) != os.path.abspath(python):
+            if not os.path.exists(python):
+                print(f"skipped: there is no {python}; tools/check makes it")
+                sys.exit(77)
+            os.execv(python, [python, *sys.argv])
+        run_installed(sys.argv[3:])
+        return
+    skip_without("tutti.torch")
+    run_part(sys.argv[1], int(sys.argv[2]))
 
 
 if __name__ == "__main__":
