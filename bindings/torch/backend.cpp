@@ -162,7 +162,7 @@ void TuttiBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_
     const std::vector<std::uint8_t> verdict =
         has_verdict ? store_->get(prefix + "verdict") : std::vector<std::uint8_t>();
     const std::string text =
-        has_verdict ? std::string(verdict.begin(), verdict.end()) : "Timed out: rank 0 did not arrive";
+        has_verdict ? std::string(verdict.begin(), verdict.end()) : "Timed out waiting for rank 0";
     TORCH_CHECK(text == "passed", "Rank ", rank_,
                 " successfully reached monitoredBarrier, but received errors while waiting for send/recv "
                 "from rank 0. "
@@ -174,7 +174,7 @@ void TuttiBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_
       if (!is_there(std::to_string(rank))) missing.push_back(rank);
     }
     if (!missing.empty()) {
-      const std::string text = std::string("[Rank 0]: Timed out: ") +
+      const std::string text = std::string("[Rank 0]: Timed out waiting: ") +
                                (missing.size() == 1 ? "Rank " : "Ranks ") + join_numbers(missing) +
                                " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) +
                                " ms";

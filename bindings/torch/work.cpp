@@ -56,8 +56,9 @@ void run_finishers(const Submitted& submitted) {
 }  // namespace
 
 std::exception_ptr to_torch_exception(const Error& error, const char* operation) {
-  const std::string prefix = error.code() == StatusCode::timeout ? "Timed out: " : "";
-  return torch_exception(prefix + "tutti: " + operation + ": " + error.what());
+  const std::string cause =
+      error.code() == StatusCode::timeout ? ": Timed out waiting for other ranks: " : ": ";
+  return torch_exception(std::string("tutti: ") + operation + cause + error.what());
 }
 
 OperationWork::OperationWork(std::shared_ptr<Membership> membership, const WorkInfo& info,
@@ -134,8 +135,9 @@ bool OperationWork::wait(std::chrono::milliseconds timeout) {
         if (!failure) failure = to_exception(error);
         continue;
       }
-      std::rethrow_exception(torch_exception("Timed out: tutti: " + std::string(info_.name) +
-                                             " is not complete after the " + seconds_text(timeout) +
+      std::rethrow_exception(torch_exception("tutti: " + std::string(info_.name) +
+                                             ": Timed out waiting: it is not complete after the " +
+                                             seconds_text(timeout) +
                                              " given to wait(); it goes on. Who is missing is said when the "
                                              "timeout of the process group has passed"));
     }
@@ -159,8 +161,8 @@ bool OperationWork::wait_for(const tutti::Work& operation, std::chrono::millisec
 }
 
 void OperationWork::fail_at_deadline() {
-  membership_->abort("Timed out: rank " + std::to_string(info_.rank) + "'s " + info_.name +
-                     " was not complete within its timeout of " + seconds_text(info_.timeout));
+  membership_->abort("rank " + std::to_string(info_.rank) + "'s " + info_.name + " Timed out after the " +
+                     seconds_text(info_.timeout) + " that it was given");
 }
 
 void OperationWork::abort() {
