@@ -141,7 +141,9 @@ WorkPointer TuttiBackend::barrier(const c10d::BarrierOptions& opts) {
 void TuttiBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
   using Clock = std::chrono::steady_clock;
   const Milliseconds timeout =
-      opts.timeout > kNoTimeout ? opts.timeout : timeout_.load(std::memory_order_relaxed);
+      opts.timeout == c10d::kUnsetTimeout ? timeout_.load(std::memory_order_relaxed) : opts.timeout;
+  TORCH_CHECK(timeout > kNoTimeout, "Rank ", rank_, " timed out in monitoredBarrier after ", timeout.count(),
+              " ms. No ranks successfully processed in monitoredBarrier.");
   const Clock::time_point deadline = Clock::now() + timeout;
   const std::string prefix = "tutti/monitored_barrier/" + std::to_string(monitored_barriers_++) + "/";
   const auto is_there = [&](const std::string& key) {
