@@ -72,7 +72,6 @@ WorkPointer TuttiBackend::finish_start(const Operation& operation, Milliseconds 
   info.type = operation.type;
   info.name = operation.name;
   info.title = operation.title;
-  info.source = operation.source;
   const bool is_message = c10d::isP2POp(operation.type);
   info.sequence = is_message ? 0 : sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
   const Milliseconds deadline = timeout > kNoTimeout ? timeout : timeout_.load(std::memory_order_relaxed);
@@ -95,8 +94,7 @@ namespace {
 
 const at::Tensor& message_of(const char* name, const Tensors& tensors, int tag) {
   TORCH_CHECK(tensors.size() == 1, "tutti: ", name, ": takes one tensor, got ", tensors.size());
-  TORCH_CHECK(tag == 0, "tutti: ", name, ": tag: expected 0, got ", tag,
-              ": messages between two ranks match in the order of their calls, without tags");
+  TORCH_CHECK(tag >= 0, "tutti: ", name, ": tag: expected a nonnegative number, got ", tag);
   return tensors.front();
 }
 
@@ -106,31 +104,31 @@ WorkPointer TuttiBackend::send(Tensors& tensors, int peer, int tag) {
   const at::Tensor& tensor = message_of("send", tensors, tag);
   check_peer("send", peer);
   const Elements elements = elements_to_move("send", tensor);
-  return start({c10d::OpType::SEND, "send", "tutti:send"}, kNoTimeout, tensors, {},
-               [&](const CommGroup& group, Submitted* s) {
-                 s->outputs = {tensors};
-                 const void* data = Staging(s).input(tensor);
-                 s->operations.push_back(group.isend(data, elements.count(tensor), elements.dtype, peer));
-               });
+  return start(
+      {c10d::OpType::SEND, "send", "tutti:send"}, kNoTimeout, tensors, {},
+      [&](const CommGroup& group, Submitted* s) {
+        s->outputs = {tensors};
+        const void* data = Staging(s).input(tensor);
+        s->operations.push_back(group.isend(data, elements.count(tensor), elements.dtype, peer, tag));
+      });
 }
 
 WorkPointer TuttiBackend::recv(Tensors& tensors, int peer, int tag) {
-  const at::Tensor& tensor = message_of("recv", tensors, tag);
-  check_peer("recv", peer);
-  const Elements elements = elements_to_move("recv", tensor);
-  return start({c10d::OpType::RECV, "recv", "tutti:recv", peer}, kNoTimeout, tensors, {},
-               [&](const CommGroup& group, Submitted* s) {
-                 s->outputs = {tensors};
-                 void* data = Staging(s).output(tensor);
-                 s->operations.push_back(group.irecv(data, elements.count(tensor), elements.dtype, peer));
-               });
+  return receive({c10d::OpType::RECV, "recv", "tutti:recv"}, tensors, check_peer("recv", peer), tag);
 }
 
 WorkPointer TuttiBackend::recvAnysource(Tensors& tensors, int tag) {
-  message_of("recvAnysource", tensors, tag);
-  TORCH_CHECK(size_ == 2, "tutti: recv: src: expected a rank: in a group of ", size_,
-              " ranks a receive has to name its sender, because messages are matched between two ranks");
-  return recv(tensors, 1 - rank_, tag);
+  return receive({c10d::OpType::RECVANYSOURCE, "recv", "tutti:recv_any_source"}, tensors, kAnySource, tag);
+}
+
+WorkPointer TuttiBackend::receive(const Operation& operation, Tensors& tensors, int source, int tag) {
+  const at::Tensor& tensor = message_of(operation.name, tensors, tag);
+  const Elements elements = elements_to_move(operation.name, tensor);
+  return start(operation, kNoTimeout, tensors, {}, [&](const CommGroup& group, Submitted* s) {
+    s->outputs = {tensors};
+    void* data = Staging(s).output(tensor);
+    s->operations.push_back(group.irecv(data, elements.count(tensor), elements.dtype, source, tag));
+  });
 }
 
 WorkPointer TuttiBackend::barrier(const c10d::BarrierOptions& opts) {

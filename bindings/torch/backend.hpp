@@ -107,7 +107,6 @@ class TuttiBackend final : public BackendBase {
     c10d::OpType type;
     const char* name;
     const char* title;
-    int source = -1;
   };
 
   // Submits what `submit(group, submitted)` starts, and makes the Work. `inputs` are for torch's profiler.
@@ -121,6 +120,7 @@ class TuttiBackend final : public BackendBase {
                      const at::Tensor& input, Submitted* submitted) const;
   void add_reduce_scatter(const CommGroup& group, const char* name, const at::Tensor& output,
                           const at::Tensor& input, const c10d::ReduceOp& op, Submitted* submitted) const;
+  WorkPointer receive(const Operation& operation, Tensors& tensors, int source, int tag);
   WorkPointer reduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts);
   at::Tensor gather_rows(const at::Tensor& rows, const std::vector<std::int64_t>& counts);
   int check_peer(const char* name, int peer) const;

@@ -110,8 +110,9 @@ bool OperationWork::isSuccess() const {
 }
 
 int OperationWork::sourceRank() const {
-  TORCH_CHECK(info_.source >= 0, "tutti: ", info_.name, ": only a receive has a source rank");
-  return info_.source;
+  const int source = source_.load(std::memory_order_relaxed);
+  TORCH_CHECK(source >= 0, "tutti: ", info_.name, ": only a receive that is complete has a source rank");
+  return source;
 }
 
 std::vector<at::Tensor> OperationWork::result() {
@@ -194,6 +195,8 @@ void OperationWork::settle(const std::exception_ptr& failure) {
         outcome = std::current_exception();
       }
     }
+    if (!submitted_.operations.empty())
+      source_.store(submitted_.operations.front().source(), std::memory_order_relaxed);
     // Dropped outside of the lock: the last reference to a group says goodbye to the others.
     finished.operations = std::exchange(submitted_.operations, {});
     finished.buffers = std::exchange(submitted_.buffers, {});

@@ -30,7 +30,6 @@ struct WorkInfo {
   const char* name = "";   // of the operation: "allreduce"
   const char* title = "";  // for torch's profiler: "tutti:all_reduce"
   std::uint64_t sequence = 0;
-  int source = -1;                       // of a receive
   std::chrono::milliseconds timeout{0};  // of this operation, where it is shorter than the group's; else 0
 };
 
@@ -73,7 +72,8 @@ class OperationWork final : public c10d::Work {
   const WorkInfo info_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::atomic<bool> is_settled_{false};
-  std::mutex waiting_mutex_;  // an operation of tutti has one waiting thread
+  std::atomic<int> source_{-1};  // of a receive, once it is settled
+  std::mutex waiting_mutex_;     // an operation of tutti has one waiting thread
   mutable std::mutex state_mutex_;
   Submitted submitted_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;

@@ -164,6 +164,24 @@ def check_messages():
     for work in dist.batch_isend_irecv(operations):
         work.wait()
     expect(got, torch.full((2,), float(before)), "batch_isend_irecv")
+    # The message that was sent last is received first.
+    works = [dist.isend(torch.full((3,), float(10 * tag + RANK)), after, tag=tag) for tag in (5, 6)]
+    for tag in (6, 5):
+        got = torch.zeros(3)
+        assert dist.recv(got, before, tag=tag) == before
+        expect(got, torch.full((3,), float(10 * tag + before)), "recv with a tag")
+    for work in works:
+        work.wait()
+    for tag in (0, 7):
+        if RANK > 0:
+            dist.send(torch.full((2,), float(RANK)), 0, tag=tag)
+            continue
+        sources = []
+        for _ in range(SIZE - 1):
+            got = torch.zeros(2)
+            sources.append(dist.recv(got, tag=tag))
+            expect(got, torch.full((2,), float(sources[-1])), "recv from any source")
+        assert sorted(sources) == list(range(1, SIZE)), sources
 
 
 def check_objects():
