@@ -292,8 +292,9 @@ std::string Operation::describe() const {
 }
 
 int Operation::source() const {
+  if (!is_complete()) return -1;  // the lane may be writing to the call
   const bool is_receive = call_.collective == Collective::send_recv && !call_.is_send;
-  return is_receive && is_complete() ? static_cast<int>(call_.root) : -1;
+  return is_receive ? static_cast<int>(call_.root) : -1;
 }
 
 Status Operation::status() const { return is_complete() ? status_ : Status{}; }
