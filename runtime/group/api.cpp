@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 
 #include "runtime/base/log.hpp"
 #include "runtime/base/version.hpp"
@@ -245,6 +246,18 @@ void Work::wait() const {
   WorkState* state = WorkAccess::state_of(*this);
   if (state == nullptr) return;
   impl_of(*this).wait(*state, sequence_);
+}
+
+void wait_all(std::span<const Work> works) {
+  std::optional<Error> first;
+  for (const Work& work : works) {
+    try {
+      work.wait();
+    } catch (const Error& error) {
+      if (!first) first = error;
+    }
+  }
+  if (first) throw Error(*first);
 }
 
 bool Work::wait_for(std::chrono::milliseconds at_most) const {

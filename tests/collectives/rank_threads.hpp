@@ -19,6 +19,7 @@
 namespace tutti::test {
 
 using Verdict = std::string;  // empty: as expected
+inline const Verdict kFine;
 using Numbers = std::vector<std::int32_t>;
 
 // Variables of the environment while a test runs.

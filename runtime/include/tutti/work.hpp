@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -116,6 +117,10 @@ class Work {
   detail::WorkHandle handle_;
   std::uint32_t sequence_ = 0;
 };
+
+// Waits for all of them, and then throws the first error, if there is one. With isend and irecv, messages
+// between any ranks may so be submitted in any order: none waits for another before all are submitted.
+void wait_all(std::span<const Work> works);
 
 }  // namespace tutti
 #pragma GCC visibility pop
