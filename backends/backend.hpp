@@ -20,9 +20,7 @@ struct BackendCaps {
 // the backend, which applies rules and tuning. A named algorithm is used or the call fails with the reason.
 struct Choice {
   std::string_view algorithm;
-  // The caller waits at once and wants nothing but the outcome: an operation that ends while it is started
-  // then needs no Work, and start() returns an empty reference.
-  bool is_blocking = false;
+  Submitter submitter = Submitter::goes_on;  // `blocks`: start() may return an empty reference
 };
 
 // Threading: calls of one backend object come from one thread at a time (the stream's submitter).

@@ -64,16 +64,16 @@ class NativeBackend final : public Backend {
   Result<WorkRef> start(const Call& call, const Choice& choice) override {
     const bool is_simple = call.counts.empty() && choice.algorithm.empty();
     // What was supported a call ago still is.
-    if (is_simple && last_.is_of(call)) return group_.submit(last_.prepared, call, choice.is_blocking);
+    if (is_simple && last_.is_of(call)) return group_.submit(last_.prepared, call, choice.submitter);
     TUTTI_RETURN_IF_ERROR(supports(call));
     if (call.collective == Collective::send_recv) {
       Prepared message;
       message.fingerprint = fingerprint_of(call, group_.contract());
-      return group_.submit(message, call);
+      return group_.submit(message, call, choice.submitter);
     }
     auto prepared = prepare(call, choice);
     if (!prepared) return prepared.status();
-    Result<WorkRef> work = group_.submit(*prepared, call, choice.is_blocking);
+    Result<WorkRef> work = group_.submit(*prepared, call, choice.submitter);
     // Kept only once it needs no way back to messages: boards are swapped by the first operation.
     if (is_simple && (prepared->lowered == nullptr || group_.has_boards(prepared->is_bulk)))
       keep(call, *prepared);

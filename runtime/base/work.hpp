@@ -15,6 +15,11 @@ struct Call;
 
 using Clock = std::chrono::steady_clock;
 
+// What the submitter of an operation does next. `goes_on`: somebody else has to carry it on. `waits`: the
+// submitter will, and needs no worker. `blocks`: the same, and it wants nothing but the outcome, so an
+// operation that ends while it is started needs no reference.
+enum class Submitter : std::uint8_t { goes_on, waits, blocks };
+
 // Told how an operation ended. May submit operations; must not wait for one, nor throw.
 using CompletionCallback = std::function<void(const Status&)>;
 

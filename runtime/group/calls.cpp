@@ -73,7 +73,7 @@ Call admit(CommGroup::Impl& group, const char* name, Call call, const Reduction*
 Work start(const CommGroup& handle, const char* name, const Call& call, const CallOptions& options,
            const Reduction* reduction = nullptr) {
   CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
-  return group.start(admit(group, name, call, reduction), options.algorithm);
+  return group.start(admit(group, name, call, reduction), options);
 }
 
 void run(const CommGroup& handle, const char* name, const Call& call, const CallOptions& options,
@@ -98,7 +98,7 @@ Work start(const CommGroup& handle, const char* name, SimpleCall call, const Cal
   if (reduction != nullptr && !is_plain(reduction->op()))
     return start(handle, name, call.described(), options, reduction);
   if (reduction != nullptr) call.op = reduction->op();
-  return group.start(admit(group, name, call, reduction).call, options.algorithm);
+  return group.start(admit(group, name, call, reduction).call, options);
 }
 
 void run(const CommGroup& handle, const char* name, SimpleCall call, const CallOptions& options,

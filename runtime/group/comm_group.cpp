@@ -128,8 +128,9 @@ WorkRef CommGroup::Impl::submit_checked(const Call& call, const Choice& choice) 
   return *std::move(work);
 }
 
-Work CommGroup::Impl::start(const Call& call, std::string_view algorithm) {
-  const WorkRef work = submit_checked(call, {algorithm});
+Work CommGroup::Impl::start(const Call& call, const CallOptions& options) {
+  const Submitter submitter = options.will_wait ? Submitter::waits : Submitter::goes_on;
+  const WorkRef work = submit_checked(call, {options.algorithm, submitter});
   const std::uint32_t sequence = call.collective == Collective::send_recv ? 0 : submitted_sequence();
   return WorkAccess::make(shared_from_this(), work, sequence);
 }
@@ -143,7 +144,7 @@ void CommGroup::Impl::check_may_wait() {
 
 void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
   check_may_wait();
-  const WorkRef work = submit_checked(call, {algorithm, true});
+  const WorkRef work = submit_checked(call, {algorithm, Submitter::blocks});
   if (work) wait(*work.operator->(), call.collective == Collective::send_recv ? 0 : submitted_sequence());
 }
 

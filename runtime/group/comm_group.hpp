@@ -51,7 +51,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
     if (world_->fork_generation() != fork_generation()) refuse_child();
   }
   // Submits a checked call. Throws what the backend says, or the group's failure.
-  Work start(const Call& call, std::string_view algorithm);
+  Work start(const Call& call, const CallOptions& options);
   // The same, to its end: what blocking calls do, without making a Work.
   void run(const Call& call, std::string_view algorithm);
   // The same for a receive; returns the rank that the message came from.

@@ -222,11 +222,12 @@ void Engine::wait_a_little(Patience& patience, const Operation* waiting, Clock::
 }
 
 bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
-  if (workers_ == nullptr || !workers_->is_started()) return wait_until(operation, deadline);
-  callers_.fetch_add(1, std::memory_order_seq_cst);
+  const bool has_workers = workers_ != nullptr && workers_->is_started();
+  if (has_workers) callers_.fetch_add(1, std::memory_order_seq_cst);
   const bool is_complete = wait_until(operation, deadline);
-  callers_.fetch_sub(1, std::memory_order_seq_cst);
-  if (has_work_for_workers()) call_workers();
+  if (has_workers) callers_.fetch_sub(1, std::memory_order_seq_cst);
+  // Whoever gives up waiting leaves the operation to them.
+  if (!is_complete || (has_workers && has_work_for_workers())) call_workers();
   return is_complete;
 }
 

@@ -77,25 +77,25 @@ GroupContext::~GroupContext() {
   }
 }
 
-Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call, bool is_blocking) {
+Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call, Submitter submitter) {
   // Submissions hold the lane, so whoever gets it at once is alone.
   if (!engine_.acquire_unless(is_submitting_)) {
     return invalid_argument(
         "two threads submit to one group at the same time; give each thread a group of its own (split)");
   }
   is_submitting_.store(true, std::memory_order_relaxed);
-  Result<WorkRef> result = submit_exclusively(prepared, call, is_blocking);
+  Result<WorkRef> result = submit_exclusively(prepared, call, submitter);
   is_submitting_.store(false, std::memory_order_relaxed);
   engine_.release();
   // A user's function may itself submit to this group.
   if (call.op.op == Op::user && result) engine_.drive();
   // The caller goes on, and somebody has to.
-  if (!is_blocking && result && !(*result)->is_complete()) engine_.call_workers();
+  if (submitter == Submitter::goes_on && result && !(*result)->is_complete()) engine_.call_workers();
   return result;
 }
 
 Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const Call& call,
-                                                 bool is_blocking) {
+                                                 Submitter submitter) {
   if (has_failed()) return failure();
   if (call.collective == Collective::send_recv) return submit_message(call, prepared.fingerprint);
   const std::uint32_t sequence = next_sequence_.load(std::memory_order_relaxed);
@@ -113,7 +113,7 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
   reserve_frames(slot, needs);
   remember(sequence, operation->word_);
   enqueue(slots_[slot], *operation);
-  if (operation->is_complete() && is_blocking) {
+  if (operation->is_complete() && submitter == Submitter::blocks) {
     // Nobody else has seen it.
     Status status = std::move(operation->status_);
     engine_.take_back(*operation);

@@ -71,8 +71,9 @@ class GroupContext {
   // that replaces them where boards are refused, unless has_boards(): it is not needed any more. Messages
   // between two ranks (send_recv) come with their fingerprint only. Errors,
   // nothing started: the group's failure; invalid_argument when two threads submit to one group at once.
-  // A blocking caller gets an empty reference, or the error, if the operation has ended by then.
-  Result<WorkRef> submit(const Prepared& prepared, const Call& call, bool is_blocking = false);
+  // A submitter that blocks gets an empty reference, or the error, if a collective has ended by then.
+  Result<WorkRef> submit(const Prepared& prepared, const Call& call,
+                         Submitter submitter = Submitter::goes_on);
   // The call, of that preparation, for those who make it again and again; null where nothing is gained. Kept
   // as long as the group, for the first signatures that come; any thread.
   PersistentCall* persistent(const Prepared& prepared, const Call& call);
@@ -110,7 +111,7 @@ class GroupContext {
   // What carries messages to this rank; null for ourselves.
   const Transport* transport_of(std::uint32_t peer) const { return options_.peers[peer].transport; }
   Endpoint* endpoint(std::uint32_t slot, std::uint32_t peer, Status* status);
-  Result<WorkRef> submit_exclusively(const Prepared& prepared, const Call& call, bool is_blocking);
+  Result<WorkRef> submit_exclusively(const Prepared& prepared, const Call& call, Submitter submitter);
   Result<WorkRef> submit_message(const Call& call, std::uint32_t fingerprint);
   // Binds a message and puts it behind those of its pair.
   void start_message(Operation& operation, const Call& call, std::uint32_t fingerprint, bool is_referenced);

@@ -50,10 +50,10 @@ Reduction reduction_of(py::handle op, const char* call) {
   throw py::value_error(prefix(call, "op") + "'" + std::string(*name) + "': expected one of " + known);
 }
 
-CallOptions options_of(py::handle algorithm, const char* call) {
+CallOptions options_of(py::handle algorithm, const char* call, bool will_wait) {
   const std::optional<std::string_view> text = text_of(algorithm);
   if (!text) throw py::type_error(prefix(call, "algorithm") + "expected a str");
-  return CallOptions{*text};
+  return CallOptions{*text, will_wait};
 }
 
 std::vector<std::uint64_t> counts_of(py::handle numbers, const char* call, const char* name) {

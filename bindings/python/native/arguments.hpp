@@ -21,7 +21,7 @@ struct Premultiplied {
 Reduction reduction_of(py::handle op, const char* call);
 
 // An item of the rule grammar; its text belongs to the argument.
-CallOptions options_of(py::handle algorithm, const char* call);
+CallOptions options_of(py::handle algorithm, const char* call, bool will_wait);
 
 // One number per rank, in elements. None: empty.
 std::vector<std::uint64_t> counts_of(py::handle numbers, const char* call, const char* name);

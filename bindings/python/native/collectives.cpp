@@ -41,37 +41,36 @@ Elements elements_of(py::handle input, py::handle output, const char* call) {
   throw py::type_error(std::string(call) + ": " + name + ": expected an array, not None");
 }
 
+// allreduce, scan and exscan.
+template <class Finish>
+auto combine(const char* operation,
+             Work (CommGroup::*submit)(const void*, void*, std::size_t, Dtype, Reduction, CallOptions) const,
+             const SharedGroup& group, py::handle input, py::handle output, py::handle op,
+             py::handle algorithm) {
+  Elements e = elements_of(input, output, operation);
+  const Reduction reduction = reduction_of(op, operation);
+  const CallOptions options = options_of(algorithm, operation, Finish::kWaits);
+  return Finish::finish(group, operation, std::move(e.buffers), e.result, [&](const CommGroup& g) {
+    return (g.*submit)(e.input, e.output, e.count, e.dtype, reduction, options);
+  });
+}
+
 template <class Finish>
 auto allreduce(const SharedGroup& group, py::handle input, py::handle output, py::handle op,
                py::handle algorithm) {
-  Elements e = elements_of(input, output, "allreduce");
-  const Reduction reduction = reduction_of(op, "allreduce");
-  const CallOptions options = options_of(algorithm, "allreduce");
-  return Finish::finish(group, "allreduce", std::move(e.buffers), e.result, [&](const CommGroup& g) {
-    return g.iallreduce(e.input, e.output, e.count, e.dtype, reduction, options);
-  });
+  return combine<Finish>("allreduce", &CommGroup::iallreduce, group, input, output, op, algorithm);
 }
 
 template <class Finish>
 auto scan(const SharedGroup& group, py::handle input, py::handle output, py::handle op,
           py::handle algorithm) {
-  Elements e = elements_of(input, output, "scan");
-  const Reduction reduction = reduction_of(op, "scan");
-  const CallOptions options = options_of(algorithm, "scan");
-  return Finish::finish(group, "scan", std::move(e.buffers), e.result, [&](const CommGroup& g) {
-    return g.iscan(e.input, e.output, e.count, e.dtype, reduction, options);
-  });
+  return combine<Finish>("scan", &CommGroup::iscan, group, input, output, op, algorithm);
 }
 
 template <class Finish>
 auto exscan(const SharedGroup& group, py::handle input, py::handle output, py::handle op,
             py::handle algorithm) {
-  Elements e = elements_of(input, output, "exscan");
-  const Reduction reduction = reduction_of(op, "exscan");
-  const CallOptions options = options_of(algorithm, "exscan");
-  return Finish::finish(group, "exscan", std::move(e.buffers), e.result, [&](const CommGroup& g) {
-    return g.iexscan(e.input, e.output, e.count, e.dtype, reduction, options);
-  });
+  return combine<Finish>("exscan", &CommGroup::iexscan, group, input, output, op, algorithm);
 }
 
 template <class Finish>
@@ -88,7 +87,7 @@ auto reduce(const SharedGroup& group, py::handle input, py::handle output, py::h
     e.result = Py_None;
   }
   const Reduction reduction = reduction_of(op, "reduce");
-  const CallOptions options = options_of(algorithm, "reduce");
+  const CallOptions options = options_of(algorithm, "reduce", Finish::kWaits);
   return Finish::finish(group, "reduce", std::move(e.buffers), e.result, [&](const CommGroup& g) {
     return g.ireduce(e.input, e.output, e.count, e.dtype, reduction, root, options);
   });
@@ -102,7 +101,7 @@ auto broadcast(const SharedGroup& group, py::handle buffer, int root, py::handle
   void* const data = buffers.output.data();
   const std::size_t count = buffers.output.count();
   const Dtype dtype = buffers.output.dtype();
-  const CallOptions options = options_of(algorithm, "broadcast");
+  const CallOptions options = options_of(algorithm, "broadcast", Finish::kWaits);
   return Finish::finish(group, "broadcast", std::move(buffers), buffer,
                         [&](const CommGroup& g) { return g.ibroadcast(data, count, dtype, root, options); });
 }
@@ -120,7 +119,7 @@ auto allgather(const SharedGroup& group, py::handle input, py::handle output, py
                                ? written.at(static_cast<std::size_t>(group->group().rank()) * count)
                                : buffers.input.data();
   const Dtype dtype = written.dtype();
-  const CallOptions options = options_of(algorithm, "allgather");
+  const CallOptions options = options_of(algorithm, "allgather", Finish::kWaits);
   return Finish::finish(group, "allgather", std::move(buffers), output,
                         [&](const CommGroup& g) { return g.iallgather(from, to, count, dtype, options); });
 }
@@ -145,7 +144,7 @@ auto reduce_scatter(const SharedGroup& group, py::handle input, py::handle outpu
       is_in_place ? read.at(static_cast<std::size_t>(group->group().rank()) * count) : buffers.output.data();
   const Dtype dtype = read.dtype();
   const Reduction reduction = reduction_of(op, kCall);
-  const CallOptions options = options_of(algorithm, kCall);
+  const CallOptions options = options_of(algorithm, kCall, Finish::kWaits);
   return Finish::finish(
       group, kCall, std::move(buffers), is_in_place ? input : output,
       [&](const CommGroup& g) { return g.ireduce_scatter(from, to, count, dtype, reduction, options); });
@@ -155,7 +154,7 @@ template <class Finish>
 auto alltoall(const SharedGroup& group, py::handle input, py::handle output, py::handle algorithm) {
   Elements e = elements_of(input, output, "alltoall");
   const std::size_t count = block_count("alltoall", "input", e.count, group->group().size());
-  const CallOptions options = options_of(algorithm, "alltoall");
+  const CallOptions options = options_of(algorithm, "alltoall", Finish::kWaits);
   return Finish::finish(group, "alltoall", std::move(e.buffers), e.result, [&](const CommGroup& g) {
     return g.ialltoall(e.input, e.output, count, e.dtype, options);
   });
@@ -178,7 +177,7 @@ auto gather(const SharedGroup& group, py::handle input, py::handle output, int r
       is_in_place ? buffers.output.at(static_cast<std::size_t>(rank) * count) : buffers.input.data();
   void* const to = buffers.output.data();
   const Dtype dtype = is_in_place ? buffers.output.dtype() : buffers.input.dtype();
-  const CallOptions options = options_of(algorithm, "gather");
+  const CallOptions options = options_of(algorithm, "gather", Finish::kWaits);
   return Finish::finish(group, "gather", std::move(buffers), is_root ? output : py::handle(Py_None),
                         [&](const CommGroup& g) { return g.igather(from, to, count, dtype, root, options); });
 }
@@ -200,7 +199,7 @@ auto scatter(const SharedGroup& group, py::handle input, py::handle output, int 
   void* const to =
       is_in_place ? buffers.input.at(static_cast<std::size_t>(rank) * count) : buffers.output.data();
   const Dtype dtype = is_root ? buffers.input.dtype() : buffers.output.dtype();
-  const CallOptions options = options_of(algorithm, "scatter");
+  const CallOptions options = options_of(algorithm, "scatter", Finish::kWaits);
   return Finish::finish(
       group, "scatter", std::move(buffers), is_in_place ? input : output,
       [&](const CommGroup& g) { return g.iscatter(from, to, count, dtype, root, options); });

@@ -12,6 +12,7 @@ namespace tutti::python {
 // The two ways to end a call. `result` is what the call returns, or what result() of its Work does.
 struct Blocking {
   using Result = py::object;
+  static constexpr bool kWaits = true;
   template <class Start>
   static Result finish(const SharedGroup& group, const char* /*operation*/, Buffers buffers,
                        py::handle result, const Start& start) {
@@ -21,6 +22,7 @@ struct Blocking {
 };
 struct Background {
   using Result = std::unique_ptr<PendingWork>;
+  static constexpr bool kWaits = false;
   template <class Start>
   static Result finish(const SharedGroup& group, const char* operation, Buffers buffers, py::handle result,
                        const Start& start) {

@@ -65,7 +65,7 @@ auto allgatherv(const SharedGroup& group, py::handle input, py::handle output, p
   const void* const from = is_in_place ? buffers.output.at(blocks.begin_of(rank)) : buffers.input.data();
   void* const to = buffers.output.data();
   const Dtype dtype = buffers.output.dtype();
-  const CallOptions options = options_of(algorithm, kCall);
+  const CallOptions options = options_of(algorithm, kCall, Finish::kWaits);
   return Finish::finish(group, kCall, std::move(buffers), output, [&](const CommGroup& g) {
     return g.iallgatherv(from, to, blocks.counts, blocks.displacements, dtype, options);
   });
@@ -87,7 +87,7 @@ auto reduce_scatterv(const SharedGroup& group, py::handle input, py::handle outp
   void* const to = is_in_place ? buffers.input.at(blocks.begin_of(rank)) : buffers.output.data();
   const Dtype dtype = buffers.input.dtype();
   const Reduction reduction = reduction_of(op, kCall);
-  const CallOptions options = options_of(algorithm, kCall);
+  const CallOptions options = options_of(algorithm, kCall, Finish::kWaits);
   return Finish::finish(group, kCall, std::move(buffers), is_in_place ? input : output,
                         [&](const CommGroup& g) {
                           return g.ireduce_scatterv(from, to, blocks.counts, dtype, reduction, options);
@@ -111,7 +111,7 @@ auto alltoallv(const SharedGroup& group, py::handle input, py::handle input_coun
   const void* const from = buffers.input.data();
   void* const to = buffers.output.data();
   const Dtype dtype = buffers.input.dtype();
-  const CallOptions options = options_of(algorithm, kCall);
+  const CallOptions options = options_of(algorithm, kCall, Finish::kWaits);
   return Finish::finish(group, kCall, std::move(buffers), output, [&](const CommGroup& g) {
     return g.ialltoallv(from, sent.counts, sent.displacements, to, received.counts, received.displacements,
                         dtype, options);
@@ -136,7 +136,7 @@ auto gatherv(const SharedGroup& group, py::handle input, py::handle output, py::
   const void* const from = is_in_place ? buffers.output.at(blocks.begin_of(rank)) : buffers.input.data();
   void* const to = buffers.output.data();
   const Dtype dtype = is_in_place ? buffers.output.dtype() : buffers.input.dtype();
-  const CallOptions options = options_of(algorithm, kCall);
+  const CallOptions options = options_of(algorithm, kCall, Finish::kWaits);
   return Finish::finish(
       group, kCall, std::move(buffers), is_root ? output : py::handle(Py_None), [&](const CommGroup& g) {
         return g.igatherv(from, to, blocks.counts, blocks.displacements, dtype, root, options);
@@ -161,7 +161,7 @@ auto scatterv(const SharedGroup& group, py::handle input, py::handle output, py:
   const void* const from = buffers.input.data();
   void* const to = is_in_place ? buffers.input.at(blocks.begin_of(rank)) : buffers.output.data();
   const Dtype dtype = is_root ? buffers.input.dtype() : buffers.output.dtype();
-  const CallOptions options = options_of(algorithm, kCall);
+  const CallOptions options = options_of(algorithm, kCall, Finish::kWaits);
   return Finish::finish(
       group, kCall, std::move(buffers), is_in_place ? input : output, [&](const CommGroup& g) {
         return g.iscatterv(from, to, blocks.counts, blocks.displacements, dtype, root, options);

@@ -63,7 +63,8 @@ class Reduction {
 // How one call is carried out.
 struct CallOptions {
   std::string_view
-      algorithm;  // an item of the rule grammar ("ring", "bruck(radix=4)"): used, or the call fails
+      algorithm;           // an item of the rule grammar ("ring", "bruck(radix=4)"): used, or the call fails
+  bool will_wait = false;  // of submitted calls: who submits waits at once, so that no worker is called
 };
 
 namespace detail {
