@@ -9,6 +9,7 @@ It needs the torch that tutti was built with. docs/pytorch.md has the rest.
 """
 
 import atexit
+import os
 
 import torch
 import torch.distributed as dist
@@ -29,6 +30,9 @@ __all__ = ["empty"]
 
 
 def _create(store, rank, size, timeout):
+    # Whoever waits for a future only sleeps, and autograd's threads wait for nothing else.
+    if os.environ.get("TUTTI_WORKERS", os.environ.get("MLSL_NUM_SERVERS", "")).strip() == "0":
+        raise ValueError("tutti.torch: TUTTI_WORKERS: expected at least 1, got 0: torch's futures need a thread that carries operations on")
     return _torch.create(store, rank, size, timeout.total_seconds())
 
 
