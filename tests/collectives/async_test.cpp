@@ -21,32 +21,6 @@
 using namespace tutti;
 using namespace std::chrono_literals;
 
-namespace {
-
-// Variables of the environment while a test runs.
-class Variables {
- public:
-  Variables(std::initializer_list<std::pair<std::string, std::string>> values) : values_(values) {
-    for (const auto& [name, value] : values_) ::setenv(name.c_str(), value.c_str(), 1);
-  }
-  ~Variables() {
-    for (const auto& [name, value] : values_) ::unsetenv(name.c_str());
-  }
-  Variables(const Variables&) = delete;
-  Variables& operator=(const Variables&) = delete;
-
- private:
-  std::vector<std::pair<std::string, std::string>> values_;
-};
-
-// Waits without calling tutti. False after 20 s.
-bool becomes_true(const std::atomic<bool>& flag) {
-  for (int i = 0; i < 20000 && !flag.load(); ++i) std::this_thread::sleep_for(1ms);
-  return flag.load();
-}
-
-}  // namespace
-
 TEST_CASE("operations go on while nobody calls", "[async]") {
   const std::string transport = GENERATE("inproc", "shm");
   const std::string workers = GENERATE("1", "2");

@@ -8,13 +8,15 @@
 #include <thread>
 #include <vector>
 
-#include "tests/collectives/rank_threads.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/thread_ranks.hpp"
 
 using namespace tutti;
-using namespace tutti::test;
 using namespace std::chrono_literals;
 
 namespace {
+
+using Numbers = std::vector<std::int32_t>;
 
 // What was sent may be lost where its sender leaves the job before the receiver has looked.
 Verdict stay(const CommGroup& group, Verdict verdict = {}) {
@@ -42,9 +44,9 @@ Verdict expect_error(StatusCode code, std::initializer_list<std::string> parts,
 }  // namespace
 
 TEST_CASE("tags are independent, and messages of one tag arrive in order", "[tagged]") {
-  const Variables variables{{"TUTTI_TRANSPORTS", any_transport()}};
+  const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")}};
   const std::size_t count = GENERATE(1U, 3000U, 200000U);
-  CHECK(with_ranks(2, 20s, [&](CommGroup& group) -> Verdict {
+  CHECK(with_ranks(2, [&](CommGroup& group) -> Verdict {
           if (group.rank() == 0) {
             const Numbers a(count, 1), b(count, 2), c(count, 3), d(count, 4);
             const std::vector<Work> works = {group.isend(std::span(a), 1, 1), group.isend(std::span(b), 1, 2),
@@ -60,15 +62,15 @@ TEST_CASE("tags are independent, and messages of one tag arrive in order", "[tag
             if (got != Numbers(count, value)) return "not the message of tag " + std::to_string(tag);
           }
           return stay(group);
-        }) == kFine);
+        }) == "");
 }
 
 TEST_CASE("a receive from any source takes what comes, also while its sender computes", "[tagged]") {
-  const Variables variables{{"TUTTI_TRANSPORTS", any_transport()}};
+  const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")}};
   const int tag = GENERATE(0, 5);
   std::atomic<int> received{0};
   std::atomic<bool> is_over{false};
-  CHECK(with_ranks(4, 20s, [&](CommGroup& group) -> Verdict {
+  CHECK(with_ranks(4, [&](CommGroup& group) -> Verdict {
           constexpr int kRounds = 20;
           if (group.rank() != 0) {
             for (int i = 0; i < kRounds; ++i) {
@@ -88,13 +90,13 @@ TEST_CASE("a receive from any source takes what comes, also while its sender com
           }
           is_over = true;
           return verdict;
-        }) == kFine);
+        }) == "");
 }
 
 TEST_CASE("receives of one pair stand in line with those from any source", "[tagged]") {
-  const Variables variables{{"TUTTI_TRANSPORTS", any_transport()}};
+  const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")}};
   const int tag = GENERATE(0, 1);
-  CHECK(with_ranks(3, 20s, [&](CommGroup& group) -> Verdict {
+  CHECK(with_ranks(3, [&](CommGroup& group) -> Verdict {
           Numbers go{0};
           if (group.rank() == 1) {
             Numbers first(1), any(1), pair(1), last(1);
@@ -116,12 +118,12 @@ TEST_CASE("receives of one pair stand in line with those from any source", "[tag
             group.send(std::span(mine), 1, tag);
           }
           return stay(group);
-        }) == kFine);
+        }) == "");
 }
 
 TEST_CASE("a receive from any source that comes first leaves its rivals the rest", "[tagged]") {
-  const Variables variables{{"TUTTI_TRANSPORTS", any_transport()}};
-  CHECK(with_ranks(3, 20s, [](CommGroup& group) -> Verdict {
+  const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")}};
+  CHECK(with_ranks(3, [](CommGroup& group) -> Verdict {
           if (group.rank() != 1) {
             // Rank 0 sends when rank 1 has rank 2's message.
             Numbers mine{group.rank()};
@@ -137,13 +139,13 @@ TEST_CASE("a receive from any source that comes first leaves its rivals the rest
           group.send(std::span(go), 0, 1);
           pair_work.wait();
           return stay(group, any[0] == 2 && any_work.source() == 2 && pair[0] == 0 ? "" : "mixed up");
-        }) == kFine);
+        }) == "");
 }
 
 TEST_CASE("messages between all ranks may be submitted in any order", "[tagged]") {
-  const Variables variables{{"TUTTI_TRANSPORTS", any_transport()}};
+  const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")}};
   const int tag = GENERATE(0, 1);
-  CHECK(with_ranks(3, 20s, [&](CommGroup& group) -> Verdict {
+  CHECK(with_ranks(3, [&](CommGroup& group) -> Verdict {
           constexpr std::size_t kCount = 100000;
           std::vector<Numbers> out, in(3, Numbers(kCount, -1));
           std::vector<Work> works;
@@ -170,12 +172,12 @@ TEST_CASE("messages between all ranks may be submitted in any order", "[tagged]"
             if (group.rank() == 0) group.abort("enough of it");
             wait_all(works);
           });
-        }) == kFine);
+        }) == "");
 }
 
 TEST_CASE("what nobody receives blocks nothing, and ends with its group", "[tagged]") {
-  const Variables variables{{"TUTTI_TRANSPORTS", any_transport()}};
-  CHECK(with_ranks(2, 20s, [](CommGroup& group) -> Verdict {
+  const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")}};
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
           std::atomic<bool> is_done{false};
           Verdict said;
           {
@@ -197,11 +199,11 @@ TEST_CASE("what nobody receives blocks nothing, and ends with its group", "[tagg
           }
           if (!becomes_true(is_done)) return "a receive outlives its group";
           return said == "no error" ? said : "";
-        }) == kFine);
+        }) == "");
 }
 
 TEST_CASE("a wrong tag or peer is refused, by name", "[tagged]") {
-  CHECK(with_ranks(2, 20s, [](CommGroup& group) -> Verdict {
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
           Numbers buffer(1);
           const int peer = 1 - group.rank();
           const std::vector<std::pair<std::string, std::function<void()>>> wrong = {
@@ -216,14 +218,14 @@ TEST_CASE("a wrong tag or peer is refused, by name", "[tagged]") {
           const CommGroup alone = group.split(group.rank());
           return expect_error(StatusCode::invalid_argument, {"no other rank to receive from"},
                               [&] { alone.recv(std::span(buffer), kAnySource); });
-        }) == kFine);
+        }) == "");
 }
 
 TEST_CASE("another count is a mismatch on both sides", "[tagged]") {
-  const Variables variables{{"TUTTI_TRANSPORTS", any_transport()}};
+  const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")}};
   const int tag = GENERATE(0, 2);
   const int source = GENERATE(0, kAnySource);
-  CHECK(with_ranks(2, 20s, [&](CommGroup& group) -> Verdict {
+  CHECK(with_ranks(2, [&](CommGroup& group) -> Verdict {
           Numbers four(4, 1), sum(1);
           return expect_error(StatusCode::mismatch, {"different calls", "send_recv"}, [&] {
             if (group.rank() == 0) {
@@ -233,55 +235,61 @@ TEST_CASE("another count is a mismatch on both sides", "[tagged]") {
             }
             group.allreduce(std::span(sum));
           });
-        }) == kFine);
+        }) == "");
 }
 
 TEST_CASE("at the deadline the error says who could have sent", "[tagged]") {
-  const Variables variables{{"TUTTI_TRANSPORTS", any_transport()}};
+  const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")}};
   const int tag = GENERATE(0, 3);
   const bool is_attended = GENERATE(true, false);
   std::atomic<bool> is_over{false};
-  CHECK(with_ranks(3, 400ms, [&](CommGroup& group) -> Verdict {
-          if (group.rank() != 1) return becomes_true(is_over) ? "" : "it did not end";
-          Numbers got(4);
-          Verdict verdict;
-          const std::string what = tag == 0 ? "from any rank (" : "from any rank, tag 3 (";
-          const std::initializer_list<std::string> parts = {what, "ranks 0, 2 could still send it"};
-          if (is_attended) {
-            verdict = expect_error(StatusCode::timeout, parts,
-                                   [&] { group.recv(std::span(got), kAnySource, tag); });
-          } else {
-            std::atomic<bool> is_done{false};
-            group.irecv(std::span(got), kAnySource, tag).on_complete([&](const Error* error) {
-              verdict = expect_error(StatusCode::timeout, parts, [&] {
-                if (error != nullptr) throw Error(*error);
-              });
-              is_done = true;
-            });
-            if (!becomes_true(is_done)) verdict = "it never ended";
-          }
-          is_over = true;
-          return verdict;
-        }) == kFine);
+  CHECK(with_ranks(
+            3,
+            [&](CommGroup& group) -> Verdict {
+              if (group.rank() != 1) return becomes_true(is_over) ? "" : "it did not end";
+              Numbers got(4);
+              Verdict verdict;
+              const std::string what = tag == 0 ? "from any rank (" : "from any rank, tag 3 (";
+              const std::initializer_list<std::string> parts = {what, "ranks 0, 2 could still send it"};
+              if (is_attended) {
+                verdict = expect_error(StatusCode::timeout, parts,
+                                       [&] { group.recv(std::span(got), kAnySource, tag); });
+              } else {
+                std::atomic<bool> is_done{false};
+                group.irecv(std::span(got), kAnySource, tag).on_complete([&](const Error* error) {
+                  verdict = expect_error(StatusCode::timeout, parts, [&] {
+                    if (error != nullptr) throw Error(*error);
+                  });
+                  is_done = true;
+                });
+                if (!becomes_true(is_done)) verdict = "it never ended";
+              }
+              is_over = true;
+              return verdict;
+            },
+            1500ms) == "");
 }
 
 TEST_CASE("at the deadline a send says that nobody has received it, and names what was", "[tagged]") {
   std::atomic<int> over{0};
-  CHECK(with_ranks(2, 400ms, [&](CommGroup& group) -> Verdict {
-          Numbers four(4), other(4);
-          if (group.rank() == 0) {
-            const Work sent = group.isend(std::span(four), 1, 6);
-            return expect_error(StatusCode::timeout, {"tag"}, [&] { sent.wait(); });
-          }
-          return expect_error(StatusCode::timeout, {"tag"}, [&] { group.recv(std::span(other), 0, 7); });
-        }) == kFine);
+  CHECK(with_ranks(
+            2,
+            [&](CommGroup& group) -> Verdict {
+              Numbers four(4), other(4);
+              if (group.rank() == 0) {
+                const Work sent = group.isend(std::span(four), 1, 6);
+                return expect_error(StatusCode::timeout, {"tag"}, [&] { sent.wait(); });
+              }
+              return expect_error(StatusCode::timeout, {"tag"}, [&] { group.recv(std::span(other), 0, 7); });
+            },
+            1500ms) == "");
 }
 
 TEST_CASE("waiting for ranks that are all gone fails", "[tagged]") {
-  const Variables variables{{"TUTTI_TRANSPORTS", any_transport()}};
+  const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")}};
   const int tag = GENERATE(0, 3);
   const int source = GENERATE(1, kAnySource);
-  CHECK(with_ranks(3, 20s, [&](CommGroup& group) -> Verdict {
+  CHECK(with_ranks(3, [&](CommGroup& group) -> Verdict {
           CommGroup part = group.split(0);
           Numbers got(4, 1);
           if (group.rank() != 0) {
@@ -298,11 +306,11 @@ TEST_CASE("waiting for ranks that are all gone fails", "[tagged]") {
                            [&] { part.recv(std::span(got), source, tag); });
           group.barrier();
           return verdict;
-        }) == kFine);
+        }) == "");
 }
 
 TEST_CASE("an abort ends what is not matched", "[tagged]") {
-  CHECK(with_ranks(2, 20s, [](CommGroup& group) -> Verdict {
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
           Numbers got(4);
           if (group.rank() == 1) {
             std::this_thread::sleep_for(20ms);
@@ -311,12 +319,12 @@ TEST_CASE("an abort ends what is not matched", "[tagged]") {
           }
           return expect_error(StatusCode::aborted, {"enough of it"},
                               [&] { group.recv(std::span(got), kAnySource, 1); });
-        }) == kFine);
+        }) == "");
 }
 
 TEST_CASE("a callback may receive the next message", "[tagged]") {
   const int tag = GENERATE(0, 1);
-  CHECK(with_ranks(3, 20s, [&](CommGroup& group) -> Verdict {
+  CHECK(with_ranks(3, [&](CommGroup& group) -> Verdict {
           constexpr int kMessages = 20;  // of each rank
           if (group.rank() != 0) {
             for (int i = 0; i < kMessages; ++i) {
@@ -342,5 +350,5 @@ TEST_CASE("a callback may receive the next message", "[tagged]") {
           };
           receive();
           return stay(group, becomes_true(is_done) ? verdict : "the chain does not end");
-        }) == kFine);
+        }) == "");
 }

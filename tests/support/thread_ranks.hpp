@@ -1,10 +1,15 @@
 // Worlds whose ranks are threads of this process, through the public interface.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <future>
+#include <initializer_list>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "tutti/tutti.hpp"
@@ -13,7 +18,29 @@ namespace tutti {
 
 using Verdict = std::string;  // empty: as expected
 
-// Runs `body` as every rank of a world; the first complaint, with its rank.
+// Variables of the environment while a test runs.
+class Variables {
+ public:
+  Variables(std::initializer_list<std::pair<std::string, std::string>> values) : values_(values) {
+    for (const auto& [name, value] : values_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Variables() {
+    for (const auto& [name, value] : values_) ::unsetenv(name.c_str());
+  }
+  Variables(const Variables&) = delete;
+  Variables& operator=(const Variables&) = delete;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> values_;
+};
+
+// Waits without calling tutti. False after 20 s.
+inline bool becomes_true(const std::atomic<bool>& flag) {
+  for (int i = 0; i < 20000 && !flag.load(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return flag.load();
+}
+
+// Runs `body` as every rank of a world; what they complain of, with their ranks.
 inline Verdict with_ranks(int size, const std::function<Verdict(CommGroup&)>& body,
                           std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
   const std::string id = make_unique_id();
@@ -36,7 +63,7 @@ inline Verdict with_ranks(int size, const std::function<Verdict(CommGroup&)>& bo
   Verdict verdict;
   for (int rank = 0; rank < size; ++rank) {
     const Verdict one = ranks[static_cast<std::size_t>(rank)].get();
-    if (verdict.empty() && !one.empty()) verdict = "rank " + std::to_string(rank) + ": " + one;
+    if (!one.empty()) verdict += "rank " + std::to_string(rank) + ": " + one + "\n";
   }
   return verdict;
 }
