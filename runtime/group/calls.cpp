@@ -246,6 +246,8 @@ Work CommGroup::irecv(void* buffer, std::size_t count, Dtype dtype, int peer, in
   return start(*this, "recv", make_receive(buffer, count, dtype, peer, tag), {});
 }
 
+// -- the same, to its end -----------------------------------------------------------------------------------
+
 void CommGroup::allreduce(const void* input, void* output, std::size_t count, Dtype dtype, Reduction op,
                           CallOptions options) const {
   run(*this, "allreduce", make_call(Collective::allreduce, input, output, count, dtype), options, &op);

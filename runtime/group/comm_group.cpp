@@ -150,7 +150,7 @@ void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
 
 int CommGroup::Impl::receive(const Call& call) {
   check_may_wait();
-  const WorkRef work = submit_checked(call, {});
+  const WorkRef work = submit_checked(call, {{}, Submitter::waits});
   wait(*work.operator->(), 0);
   return work->source();
 }

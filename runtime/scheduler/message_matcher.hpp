@@ -45,7 +45,6 @@ class MessageMatcher {
   // In order.
   std::span<const Receive> posted() const { return posted_; }
   std::span<const Message> announced() const { return announced_; }
-  void forget_messages() { announced_.clear(); }
 
  private:
   std::vector<Receive> posted_;
