@@ -5,6 +5,7 @@ Knows processes and exit codes only. Skips (77) with the reason where tutti.torc
 usage: torch_test.py PART RANKS          with tutti on PYTHONPATH; some parts are started by torchrun
        torch_test.py pip PYTHON [--cxx C] [--meson V] [--werror true]
                                          installs tutti beside the torch of a virtual environment, and runs all parts there
+       torch_test.py install PYTHON ...  only installs it
 """
 import argparse
 import os
@@ -68,8 +69,8 @@ def skip_without(module):
         sys.exit(77)
 
 
-def run_installed(arguments):
-    """As this process's own interpreter is the one of the virtual environment."""
+def install(arguments):
+    """Beside the torch of this process's own interpreter, which is that of the virtual environment."""
     parser = argparse.ArgumentParser()
     for option in ("--cxx", "--meson", "--werror"):
         parser.add_argument(option, default="")
@@ -80,6 +81,9 @@ def run_installed(arguments):
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
         package_test.install(pip, folder, options, "", "--force-reinstall", "--no-deps")
+
+
+def run_all_parts():
     os.environ["PYTHONPATH"] = ""
     for part, size in (("collectives", 2), ("collectives", 3), ("training", 2), ("training", 4), ("many", 10), ("death", 3),
                        ("timeout", 3), ("readme", 2)):
@@ -87,14 +91,16 @@ def run_installed(arguments):
 
 
 def main():
-    if sys.argv[1] == "pip":
+    if sys.argv[1] in ("pip", "install"):
         python = sys.argv[2]
         if os.path.abspath(sys.executable) != os.path.abspath(python):
             if not os.path.exists(python):
                 print(f"skipped: there is no {python}; tools/check makes it")
                 sys.exit(77)
             os.execv(python, [python, *sys.argv])
-        run_installed(sys.argv[3:])
+        install(sys.argv[3:])
+        if sys.argv[1] == "pip":
+            run_all_parts()
         return
     skip_without("tutti.torch")
     run_part(sys.argv[1], int(sys.argv[2]))
