@@ -68,7 +68,6 @@ TEST_CASE("tags are independent, and messages of one tag arrive in order", "[tag
 TEST_CASE("a receive from any source takes what comes, also while its sender computes", "[tagged]") {
   const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")}};
   const int tag = GENERATE(0, 5);
-  std::atomic<int> received{0};
   std::atomic<bool> is_over{false};
   CHECK(with_ranks(4, [&](CommGroup& group) -> Verdict {
           constexpr int kRounds = 20;
@@ -271,7 +270,6 @@ TEST_CASE("at the deadline the error says who could have sent", "[tagged]") {
 }
 
 TEST_CASE("at the deadline a send says that nobody has received it, and names what was", "[tagged]") {
-  std::atomic<int> over{0};
   CHECK(with_ranks(
             2,
             [&](CommGroup& group) -> Verdict {
