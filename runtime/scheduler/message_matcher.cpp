@@ -7,8 +7,7 @@ namespace tutti {
 namespace {
 
 bool accepts(const MessageMatcher::Receive& receive, const MessageMatcher::Message& message) {
-  return receive.tag == message.tag &&
-         (receive.source == message.source || receive.source == MessageMatcher::kAnySource);
+  return receive.tag == message.tag && (receive.source == message.source || receive.source == kFromAnyRank);
 }
 
 // Takes the first for which `is_it` holds.
@@ -41,13 +40,13 @@ bool MessageMatcher::withdraw(const Operation* operation) {
 
 bool MessageMatcher::waits_for_any(std::uint32_t tag) const {
   return std::any_of(posted_.begin(), posted_.end(),
-                     [&](const Receive& r) { return r.tag == tag && r.source == kAnySource; });
+                     [&](const Receive& r) { return r.tag == tag && r.source == kFromAnyRank; });
 }
 
 std::optional<MessageMatcher::Receive> MessageMatcher::take_unrivalled(std::uint32_t tag) {
   const auto first =
       std::find_if(posted_.begin(), posted_.end(), [&](const Receive& r) { return r.tag == tag; });
-  if (first == posted_.end() || first->source == kAnySource) return std::nullopt;
+  if (first == posted_.end() || first->source == kFromAnyRank) return std::nullopt;
   const Receive taken = *first;
   posted_.erase(first);
   return taken;

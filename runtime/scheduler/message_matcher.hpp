@@ -8,14 +8,14 @@
 #include <span>
 #include <vector>
 
+#include "runtime/base/call.hpp"
+
 namespace tutti {
 
 class Operation;
 
 class MessageMatcher {
  public:
-  static constexpr std::uint32_t kAnySource = ~0U;
-
   struct Message {
     std::uint32_t source = 0;
     std::uint32_t tag = 0;
@@ -23,7 +23,7 @@ class MessageMatcher {
     bool operator==(const Message&) const = default;
   };
   struct Receive {
-    std::uint32_t source = 0;  // or kAnySource
+    std::uint32_t source = 0;  // or kFromAnyRank
     std::uint32_t tag = 0;
     Operation* operation = nullptr;
     bool operator==(const Receive&) const = default;

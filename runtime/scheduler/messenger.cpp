@@ -16,8 +16,6 @@ constexpr Token kLookToken = ~Token{0};  // of no operation
 
 }  // namespace
 
-static_assert(MessageMatcher::kAnySource == kFromAnyRank);
-
 Messenger::Messenger(GroupContext& group) : group_(group), peers_(group.size()) {}
 
 void Messenger::leave() {

@@ -3,7 +3,6 @@
 // transport but by name.
 #include <algorithm>
 #include <array>
-#include <future>
 #include <map>
 #include <random>
 #include <string>
@@ -136,26 +135,14 @@ TEST_CASE("random traffic of several threads, with tags and from any source", "[
               std::vector<CommGroup> groups;
               groups.reserve(kThreads);
               for (int i = 0; i < kThreads; ++i) groups.push_back(world.split(0, i == 1 ? -world.rank() : 0));
-              std::vector<std::future<Verdict>> threads;
-              for (std::size_t i = 0; i < groups.size(); ++i) {
-                threads.push_back(std::async(std::launch::async, [&group = groups[i], i]() -> Verdict {
-                  try {
-                    Verdict verdict;
-                    for (std::size_t round = 0; round < kRounds && verdict.empty(); ++round) {
-                      const std::uint64_t seed = i * kRounds + round + 1;
-                      if (round == 0 || is_selected(seed)) verdict = run_traffic(group, seed, kMessages);
-                    }
-                    return verdict;
-                  } catch (const Error& error) {
-                    return std::string("threw ") + error.what();
-                  }
-                }));
-              }
-              Verdict verdict;
-              for (auto& thread : threads) {
-                if (Verdict one = thread.get(); verdict.empty()) verdict = std::move(one);
-              }
-              return verdict;
+              return with_threads(groups, [&](const CommGroup& group, std::size_t i) {
+                Verdict verdict;
+                for (std::size_t round = 0; round < kRounds && verdict.empty(); ++round) {
+                  const std::uint64_t seed = i * kRounds + round + 1;
+                  if (round == 0 || is_selected(seed)) verdict = run_traffic(group, seed, kMessages);
+                }
+                return verdict;
+              });
             },
             60s) == "");
 }

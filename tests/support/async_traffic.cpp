@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <future>
 #include <memory>
 #include <random>
 #include <thread>
@@ -158,22 +157,10 @@ Verdict run_overlapping_groups(CommGroup& world, int operations) {
   const CommGroup high = world.split(world.rank() > 0 ? 0 : -1, 0);
   if (low.is_open()) groups.push_back(low);
   if (high.is_open()) groups.push_back(high);
-  std::vector<std::future<Verdict>> threads;
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    const std::uint64_t seed = groups[i].size() == 4 ? i : low.is_open() && i == 2 ? 2 : 3;
-    threads.push_back(std::async(std::launch::async, [&group = groups[i], seed, operations]() -> Verdict {
-      try {
-        return run_stream(group, seed + 1, scaled(operations));
-      } catch (const Error& error) {
-        return std::string("threw ") + error.what();
-      }
-    }));
-  }
-  Verdict verdict;
-  for (auto& thread : threads) {
-    if (Verdict one = thread.get(); verdict.empty()) verdict = std::move(one);
-  }
-  return verdict;
+  return with_threads(groups, [&](const CommGroup& group, std::size_t i) {
+    const std::uint64_t seed = group.size() == 4 ? i : low.is_open() && i == 2 ? 2 : 3;
+    return run_stream(group, seed + 1, scaled(operations));
+  });
 }
 
 }  // namespace tutti

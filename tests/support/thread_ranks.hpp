@@ -68,4 +68,24 @@ inline Verdict with_ranks(int size, const std::function<Verdict(CommGroup&)>& bo
   return verdict;
 }
 
+// Runs body(group, index) for each of the groups at once, in a thread of its own; the first complaint.
+inline Verdict with_threads(const std::vector<CommGroup>& groups,
+                            const std::function<Verdict(const CommGroup&, std::size_t)>& body) {
+  std::vector<std::future<Verdict>> threads;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    threads.push_back(std::async(std::launch::async, [&, i]() -> Verdict {
+      try {
+        return body(groups[i], i);
+      } catch (const Error& error) {
+        return std::string("threw ") + error.what();
+      }
+    }));
+  }
+  Verdict verdict;
+  for (std::future<Verdict>& thread : threads) {
+    if (Verdict one = thread.get(); verdict.empty()) verdict = std::move(one);
+  }
+  return verdict;
+}
+
 }  // namespace tutti

@@ -14,7 +14,7 @@ using Receive = MessageMatcher::Receive;
 
 namespace {
 
-constexpr std::uint32_t kAny = MessageMatcher::kAnySource;
+constexpr std::uint32_t kAny = kFromAnyRank;
 
 // Stands for the operation of a receive; nobody looks behind the address.
 Operation* address(std::size_t number) {

@@ -62,9 +62,10 @@ class Reduction {
 
 // How one call is carried out.
 struct CallOptions {
-  std::string_view
-      algorithm;           // an item of the rule grammar ("ring", "bruck(radix=4)"): used, or the call fails
-  bool will_wait = false;  // of submitted calls: who submits waits at once, so that no worker is called
+  // An item of the rule grammar ("ring", "bruck(radix=4)"): used, or the call fails.
+  std::string_view algorithm;
+  // Of submitted calls: who submits waits at once, so that no worker is called.
+  bool will_wait = false;
 };
 
 namespace detail {
