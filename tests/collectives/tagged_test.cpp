@@ -238,7 +238,6 @@ TEST_CASE("another count is a mismatch on both sides", "[tagged]") {
 }
 
 TEST_CASE("at the deadline the error says who could have sent", "[tagged]") {
-  const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")}};
   const int tag = GENERATE(0, 3);
   const bool is_attended = GENERATE(true, false);
   std::atomic<bool> is_over{false};
