@@ -142,8 +142,8 @@ TEST_CASE("an explanation chooses what a call chooses and has every row") {
   const Selector selector =
       test::selector_of({{Collective::allreduce, "TUTTI_ADJUST_ALLREDUCE", "ring:1m-;auto"}});
   for (const std::uint64_t bytes : {64ULL, 65536ULL, 4ULL << 20U}) {
-    const Question question = test::ask(Collective::allreduce, bytes, 12);
-    const auto answer = explain(selector, question, {}, {places_of(12, 12), flat_model(), true});
+    const Question question = test::ask(Collective::allreduce, bytes, 6);
+    const auto answer = explain(selector, question, {}, {places_of(6, 6), flat_model(), true});
     REQUIRE(answer.is_ok());
     const auto chosen = selector.choose(question);
     REQUIRE(chosen.is_ok());
