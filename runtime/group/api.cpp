@@ -183,6 +183,8 @@ CommGroup CommGroup::create(std::span<const int> ranks) const {
   return CommGroup(Impl::make(group.world_handle(), std::move(world_ranks), context));
 }
 
+CommGroup CommGroup::stream(int number) const { return CommGroup(Impl::of(*this, "stream").stream(number)); }
+
 std::string CommGroup::explain_algorithm(Collective collective, std::size_t count, Dtype dtype,
                                          Reduction op) const {
   Impl& group = Impl::of(*this, "explain_algorithm");
@@ -276,7 +278,7 @@ void Work::on_complete(std::function<void(const Error*)> callback) const {
   WorkState* state = WorkAccess::state_of(*this);
   if (state == nullptr) return Engine::call_back([&](const Status&) { callback(nullptr); }, {});
   // A group that ends meanwhile must not be kept by its own operation.
-  const std::weak_ptr<CommGroup::Impl> owner = impl_of(*this).weak_from_this();
+  const std::weak_ptr<CommGroup::Impl> owner = impl_of(*this).handle();
   state->when_complete([owner, callback = std::move(callback)](const Status& status) {
     if (status) return callback(nullptr);
     Status cause = status;

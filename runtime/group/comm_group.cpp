@@ -53,8 +53,12 @@ void CommGroup::Impl::refuse_closed(const char* name) {
 }
 
 CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context,
-                      std::shared_ptr<const Selector> rules)
-    : world_(std::move(world)), rules_(std::move(rules)), world_ranks_(std::move(world_ranks)) {
+                      std::shared_ptr<const Selector> rules, Impl* owner, int stream)
+    : world_(std::move(world)),
+      rules_(std::move(rules)),
+      world_ranks_(std::move(world_ranks)),
+      owner_(owner),
+      stream_(stream) {
   static std::atomic<std::uint64_t> last_number{0};
   number_ = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
   rank_ = group_rank_of(world_->info().rank);
@@ -73,13 +77,20 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
   options.bulk_boards.staging_bytes = limits.bulk_staging_bytes;
   group_ = std::make_unique<GroupContext>(world_->engine(), std::move(options));
   Hierarchy hierarchy = world_->domains().hierarchy_of(world_ranks_);
-  if (!hierarchy.is_flat() && rank_ == 0) log_info("group of {} ranks in {}", size(), to_text(hierarchy));
+  if (!hierarchy.is_flat() && rank_ == 0 && owner_ == nullptr)
+    log_info("group of {} ranks in {}", size(), to_text(hierarchy));
   const Selector& selector = rules_ != nullptr ? *rules_ : *world_->settings().selector;
   backend_ = make_native_backend(*group_, selector, kPlanCacheBytes, std::move(hierarchy),
                                  world_->domains().spans_nodes(world_ranks_) ? Reach::network : Reach::node);
 }
 
 CommGroup::Impl::~Impl() {
+  std::map<int, std::unique_ptr<Impl>> streams;
+  {
+    const std::lock_guard lock(streams_mutex_);
+    streams.swap(streams_);
+  }
+  streams.clear();  // not with the mutex, which who tells of failures waits for
   world_->remove(*this);
   backend_.reset();  // its plans are used by operations, which the group ends
   group_.reset();
@@ -132,7 +143,7 @@ Work CommGroup::Impl::start(const Call& call, const CallOptions& options) {
   const Submitter submitter = options.will_wait ? Submitter::waits : Submitter::goes_on;
   const WorkRef work = submit_checked(call, {options.algorithm, submitter});
   const std::uint32_t sequence = call.collective == Collective::send_recv ? 0 : submitted_sequence();
-  return WorkAccess::make(shared_from_this(), work, sequence);
+  return WorkAccess::make(handle(), work, sequence);
 }
 
 void CommGroup::Impl::check_may_wait() {
@@ -240,25 +251,35 @@ void CommGroup::Impl::on_failure(const Status& cause) {
     const int peer = group_rank_of(cause.peer());
     if (peer >= 0) mine = Status(cause.code(), "of the world, " + cause.message(), peer);
   }
+  Impl& group = owner();
   {
-    const std::lock_guard lock(failure_mutex_);
-    if (stamped_) return;
-    stamped_ = mine;
+    const std::lock_guard lock(group.failure_mutex_);
+    if (group.stamped_) return;
+    group.stamped_ = mine;
   }
-  group_->fail(mine);
-  failed_.notify_all();
+  group.fail_streams(mine);
+  group.failed_.notify_all();
+}
+
+void CommGroup::Impl::fail_streams(const Status& cause) {
+  group_->fail(cause);
+  const std::lock_guard lock(streams_mutex_);
+  for (const auto& [number, stream] : streams_) stream->group_->fail(cause);
 }
 
 std::optional<Status> CommGroup::Impl::wait_for_stamp(std::chrono::milliseconds at_most) {
-  std::unique_lock lock(failure_mutex_);
-  failed_.wait_for(lock, at_most, [&] { return stamped_.has_value(); });
-  return stamped_;
+  Impl& group = owner();
+  std::unique_lock lock(group.failure_mutex_);
+  group.failed_.wait_for(lock, at_most, [&] { return group.stamped_.has_value(); });
+  return group.stamped_;
 }
 
 Status CommGroup::Impl::fail_everywhere(const Status& cause) {
-  if (!is_announced_.exchange(true, std::memory_order_relaxed)) world_->control().abort(context(), cause);
+  Impl& group = owner();
+  if (!group.is_announced_.exchange(true, std::memory_order_relaxed))
+    world_->control().abort(group.context(), cause);
   const std::optional<Status> stamped = wait_for_stamp(kStampTime);
-  if (!stamped) group_->fail(cause);
+  if (!stamped) group.fail_streams(cause);
   return stamped.value_or(cause);
 }
 
@@ -268,7 +289,9 @@ Status CommGroup::Impl::settle(const Status& status) {
   if (status.code() == StatusCode::peer_failed) {
     if (const std::optional<Status> stamped = wait_for_stamp(kVerdictTime)) return *stamped;
   }
-  return fail_everywhere(group_->failure());
+  const Status found = group_->failure();
+  if (stream_ == 0 || found.code() != StatusCode::mismatch) return fail_everywhere(found);
+  return fail_everywhere(found.with_context(fmt::format("stream {}", stream_)));
 }
 
 void CommGroup::Impl::on_deadline(std::uint32_t sequence, const std::string& call) {
@@ -287,13 +310,61 @@ Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status) {
       if (!states[rank] || !states[rank]->has_group || states[rank]->sequence < sequence)
         peer = static_cast<int>(rank);
     }
-    text = fmt::format("operation {}: {}; {}", sequence, text,
+    text = fmt::format("{}: {}; {}", name_operation(sequence), text,
                        missing.empty() ? "all ranks have called it" : "did not arrive: " + missing);
   }
   return fail_everywhere(Status(StatusCode::timeout, text, peer));
 }
 
-// -- subgroups ----------------------------------------------------------------------------------------------
+// -- streams and subgroups ----------------------------------------------------------------------------------
+
+namespace {
+
+std::uint64_t context_of(const std::string& text) {
+  std::array<unsigned char, crypto_generichash_BYTES_MIN> digest{};
+  crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(text.data()),
+                     text.size(), nullptr, 0);
+  std::uint64_t derived = 0;
+  std::memcpy(&derived, digest.data(), sizeof derived);
+  return (derived >> 8U) | 2U;  // the scheduler multiplies it by small numbers; 0 and 1 are taken
+}
+
+}  // namespace
+
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::stream(int number) {
+  Impl& group = owner();
+  if (number < 0)
+    throw_error(invalid_argument(fmt::format("stream: number: {}; expected 0 or more", number)));
+  if (number == 0) return group.handle();
+  const std::lock_guard making(group.making_mutex_);
+  {
+    const std::lock_guard lock(group.streams_mutex_);
+    if (const auto found = group.streams_.find(number); found != group.streams_.end())
+      return found->second->handle();
+  }
+  if (group.group_->has_failed()) throw_error(group.settle(group.group_->failure()));
+  // Everybody comes by the same one, whenever it is asked for.
+  ByteWriter writer;
+  writer.put(group.context());
+  writer.put_text("stream");
+  writer.put(number);
+  std::unique_ptr<Impl> made(
+      new Impl(world_, world_ranks_, context_of(writer.take()), group.rules_, &group, number));
+  world_->add(*made);
+  Impl& stream = *made;
+  {
+    const std::lock_guard lock(group.streams_mutex_);
+    group.streams_.emplace(number, std::move(made));
+  }
+  // What was stamped before has not found it.
+  if (const auto stamped = group.wait_for_stamp(std::chrono::milliseconds(0))) stream.group_->fail(*stamped);
+  return stream.handle();
+}
+
+std::string CommGroup::Impl::name_operation(std::uint32_t sequence) const {
+  return stream_ == 0 ? fmt::format("operation {}", sequence)
+                      : fmt::format("operation {} of stream {}", sequence, stream_);
+}
 
 std::uint64_t CommGroup::Impl::derive_context(const std::vector<int>& world_ranks) {
   std::uint32_t number = 0;
@@ -305,13 +376,7 @@ std::uint64_t CommGroup::Impl::derive_context(const std::vector<int>& world_rank
   writer.put(context());
   writer.put(number);
   for (const int rank : world_ranks) writer.put(rank);
-  const std::string text = writer.take();
-  std::array<unsigned char, crypto_generichash_BYTES_MIN> digest{};
-  crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(text.data()),
-                     text.size(), nullptr, 0);
-  std::uint64_t derived = 0;
-  std::memcpy(&derived, digest.data(), sizeof derived);
-  return (derived >> 8U) | 2U;  // the scheduler multiplies it by small numbers; 0 and 1 are taken
+  return context_of(writer.take());
 }
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// A group: its members, the operations submitted to it, its failure, and the groups made from it.
+// A group: its members, the operations submitted to it, its failure, its streams and the groups made from it.
 // Knows no bootstrap and no transport by name. CommGroup of tutti.hpp is a handle of this.
 #pragma once
 
@@ -25,6 +25,10 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // A new group of the same members that chooses by other rules, as a tuner compares them: a call's own
   // argument would do, too, but is read again on each call. Collective; no communication.
   std::shared_ptr<Impl> with_rules(std::shared_ptr<const Selector> rules);
+  // What CommGroup::stream() refers to; made when first asked for, and kept as long as the group. Any thread.
+  std::shared_ptr<Impl> stream(int number);
+  // A reference to this group, or to this stream, which keeps its whole group alive.
+  std::shared_ptr<Impl> handle() { return {owner().shared_from_this(), this}; }
   // What a handle refers to, for the function `name`. Throws if it is closed or this process may not use it.
   static Impl& of(const CommGroup& handle, const char* name) {
     if (handle.impl_ == nullptr) refuse_closed(name);
@@ -80,6 +84,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
 
   // GroupMember
   std::uint64_t context() const override { return group_->context(); }
+  std::uint64_t failure_context() const override { return owner().group_->context(); }
+  std::string name_operation(std::uint32_t sequence) const override;
   int group_rank_of(int world_rank) const override;
   void on_failure(const Status& cause) override;
   void on_deadline(std::uint32_t sequence, const std::string& call) override;
@@ -90,14 +96,18 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   }
 
  private:
+  // `owner`: of a stream, the group that it belongs to.
   Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context,
-       std::shared_ptr<const Selector> rules);
+       std::shared_ptr<const Selector> rules, Impl* owner = nullptr, int stream = 0);
+  Impl& owner() { return owner_ == nullptr ? *this : *owner_; }
+  const Impl& owner() const { return owner_ == nullptr ? *this : *owner_; }
   [[noreturn]] static void refuse_closed(const char* name);
   [[noreturn]] static void refuse_child();
   // TUTTI_CHECK=group: swaps a summary of the call before it runs. Throws mismatch, on all ranks alike.
   void compare_with_others(const Call& call);
   WorkRef submit_checked(const Call& call, const Choice& choice);  // throws; empty as Choice says
   std::optional<Status> wait_for_stamp(std::chrono::milliseconds at_most);
+  void fail_streams(const Status& cause);  // the group's own, too
 
   std::shared_ptr<WorldState> world_;
   std::shared_ptr<const Selector> rules_;  // null: the world's
@@ -111,7 +121,14 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::mutex children_mutex_;
   std::map<std::vector<int>, std::uint32_t> children_;  // how often a subgroup of these world ranks was made
 
-  std::mutex failure_mutex_;
+  // A stream is a group of the same members that shares its owner's life and failure, and nothing else.
+  Impl* const owner_;  // null: it is one itself
+  const int stream_;
+  std::mutex making_mutex_;  // one thread makes streams at a time; never held by who tells of failures
+  std::mutex streams_mutex_;
+  std::map<int, std::unique_ptr<Impl>> streams_;
+
+  std::mutex failure_mutex_;  // this and what follows: of owners
   std::condition_variable failed_;
   std::optional<Status> stamped_;
   std::atomic<bool> is_announced_{false};

@@ -28,15 +28,18 @@ bool is_message(std::uint32_t fingerprint) {
 void WorldState::on_stall(const Stall& stall) {
   if (!stall.is_attended && stall.lasted >= settings_.timeout) return end_unattended(stall);
   if (is_message(stall.fingerprint)) {
-    if (settings_.stall_warning.count() > 0 && stall.lasted >= settings_.stall_warning) warn_of_stall(stall);
+    if (settings_.stall_warning.count() > 0 && stall.lasted >= settings_.stall_warning)
+      warn_of_stall(stall, {});
     return;
   }
   int target = -1;
+  std::string operation;
   {
     const std::lock_guard lock(groups_mutex_);
     if (GroupMember* group = find(stall.context)) {
       const std::vector<int>& ranks = group->world_ranks();
       target = ranks[(stall.sequence + stall.number) % ranks.size()];
+      operation = group->name_operation(stall.sequence);
     }
   }
   if (target < 0) return;
@@ -47,7 +50,8 @@ void WorldState::on_stall(const Stall& stall) {
   writer.put(stall.fingerprint);
   writer.put_text(stall.call);
   control().tell(target, writer.take());
-  if (settings_.stall_warning.count() > 0 && stall.lasted >= settings_.stall_warning) warn_of_stall(stall);
+  if (settings_.stall_warning.count() > 0 && stall.lasted >= settings_.stall_warning)
+    warn_of_stall(stall, operation);
 }
 
 // Nobody waits for the operation, so nobody else sees that its deadline has passed.
@@ -65,7 +69,7 @@ void WorldState::end_unattended(const Stall& stall) {
   group_released_.notify_all();
 }
 
-void WorldState::warn_of_stall(const Stall& stall) {
+void WorldState::warn_of_stall(const Stall& stall, const std::string& operation) {
   const std::uint64_t context = stall.context;
   {
     const std::lock_guard lock(talk_mutex_);
@@ -81,7 +85,7 @@ void WorldState::warn_of_stall(const Stall& stall) {
     return;
   }
   const std::string missing = describe_missing(ask_members(context, kAnswerTime), stall.sequence);
-  log_warn("{} (operation {}) has waited {}; {}", stall.call, stall.sequence, seconds,
+  log_warn("{} ({}) has waited {}; {}", stall.call, operation, seconds,
            missing.empty()
                ? fmt::format("all ranks have called it, and it waits for rank {}", stall.awaited_rank)
                : "not there: " + missing);
@@ -139,13 +143,12 @@ void WorldState::on_report(int source, ByteReader& reader) {
     std::swap(first_call, second_call);
   }
   if (first_call == second_call) second_call += " with other counts or settings";
-  control().abort(
-      context,
-      Status(StatusCode::mismatch,
-             fmt::format("ranks of one group made different calls: as operation {} rank {} called {}, "
-                         "rank {} called {}",
-                         sequence, first, first_call, second, second_call),
-             second));
+  control().abort(group->failure_context(),
+                  Status(StatusCode::mismatch,
+                         fmt::format("ranks of one group made different calls: as {} rank {} called {}, "
+                                     "rank {} called {}",
+                                     group->name_operation(sequence), first, first_call, second, second_call),
+                         second));
 }
 
 void WorldState::on_question(int source, ByteReader& reader) {

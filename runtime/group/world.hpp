@@ -23,6 +23,10 @@ namespace tutti {
 class GroupMember {
  public:
   virtual std::uint64_t context() const = 0;
+  // Of what fails when this does: a stream's is its group's.
+  virtual std::uint64_t failure_context() const = 0;
+  // "operation 3", "operation 3 of stream 1".
+  virtual std::string name_operation(std::uint32_t sequence) const = 0;
   // This group's rank of a world rank, or -1.
   virtual int group_rank_of(int world_rank) const = 0;
   virtual const std::vector<int>& world_ranks() const = 0;
@@ -107,7 +111,7 @@ class WorldState final : private ControlListener {
   void on_question(int source, ByteReader& reader);
   void on_answer(int source, ByteReader& reader);
   void end_unattended(const Stall& stall);
-  void warn_of_stall(const Stall& stall);
+  void warn_of_stall(const Stall& stall, const std::string& operation);
   GroupMember* find(std::uint64_t context);  // with groups_mutex_ held
 
   struct Report {

@@ -81,7 +81,8 @@ Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call,
   // Submissions hold the lane, so whoever gets it at once is alone.
   if (!engine_.acquire_unless(is_submitting_)) {
     return invalid_argument(
-        "two threads submit to one group at the same time; give each thread a group of its own (split)");
+        "two threads submit to one stream of a group at the same time; give each thread a stream of its own "
+        "(stream)");
   }
   is_submitting_.store(true, std::memory_order_relaxed);
   Result<WorkRef> result = submit_exclusively(prepared, call, submitter);

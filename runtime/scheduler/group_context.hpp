@@ -1,9 +1,9 @@
 // The scheduler's view of one group: how its peers are reached, which operations it has under way, its
 // failure state. Knows no bootstrap, no public API and no algorithm.
 //
-// Identity of an operation is (group, sequence number), taken at submission. Its resources (endpoints with
-// their channels) belong to (group, sequence modulo kSlots): an operation waits for no other one's resources
-// but those of number - kSlots.
+// Each stream of a group has one of these. Identity of an operation is (context, sequence number), taken at
+// submission. Its resources (endpoints with their channels) belong to (group, sequence modulo kSlots): an
+// operation waits for no other one's resources but those of number - kSlots.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ class GroupContext {
   static constexpr std::uint32_t kSlots = 4;
 
   struct Options {
-    std::uint64_t context = 0;  // equal on all members, different for every group of a job
+    std::uint64_t context = 0;  // equal on all members, different for every group and stream of a job
     std::uint32_t rank = 0;
     std::vector<PeerAddress> peers;  // by rank; the own entry is unused
     std::uint32_t contract = 0;      // hash of what the group agreed on; part of every fingerprint
@@ -70,7 +70,7 @@ class GroupContext {
   // Starts an operation and runs it inline until it would block. Lowered plans come with the message plan
   // that replaces them where boards are refused, unless has_boards(): it is not needed any more. Messages
   // between two ranks (send_recv) come with their fingerprint only. Errors,
-  // nothing started: the group's failure; invalid_argument when two threads submit to one group at once.
+  // nothing started: the group's failure; invalid_argument when two threads submit to one of these at once.
   // A submitter that blocks gets an empty reference, or the error, if a collective has ended by then.
   Result<WorkRef> submit(const Prepared& prepared, const Call& call,
                          Submitter submitter = Submitter::goes_on);

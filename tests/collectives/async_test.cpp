@@ -1,6 +1,6 @@
-// Operations that nobody waits for: workers, completion callbacks, deadlines, and many operations of several
-// groups at once, by several threads, in different orders. Through the public interface, with threads as
-// ranks; knows no algorithm.
+// Operations that nobody waits for: workers, completion callbacks, deadlines; and operations of several
+// groups or streams at once, by several threads, in different orders. Through the public interface, with
+// threads as ranks; knows no algorithm.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -169,5 +169,139 @@ TEST_CASE("the last handle of a world may go in a callback", "[async]") {
           }
           handle.reset();
           return becomes_true(is_done) ? "" : "not called";
+        }) == "");
+}
+
+// -- streams ------------------------------------------------------------------------------------------------
+
+namespace {
+
+using Numbers = std::vector<std::int32_t>;
+
+// An allreduce of its own kind, submitted; `entered` is told before it is waited for.
+Verdict add_up(const CommGroup& stream, int number, int round, std::atomic<int>* entered = nullptr) {
+  const std::size_t count = round % 5 == 0 ? 60000 : 10;  // several epochs or messages, or one
+  Numbers vector(count, 1000 * round + 10 * number + stream.rank());
+  if (entered == nullptr) {
+    stream.allreduce(std::span(vector));
+  } else {
+    const Work work = stream.iallreduce(std::span(vector));
+    *entered = round + 1;
+    work.wait();
+  }
+  const int p = stream.size();
+  const Numbers wanted(count, p * (1000 * round + 10 * number) + p * (p - 1) / 2);
+  return vector == wanted ? "" : "wrong sums on stream " + std::to_string(number);
+}
+
+}  // namespace
+
+TEST_CASE("two threads of a rank use two streams of a group in opposite orders", "[streams]") {
+  const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")},
+                            {"TUTTI_WORKERS", GENERATE(as<std::string>(), "0", "1")}};
+  constexpr int kRounds = 20;
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
+          if (group.rank() == 1) {
+            // Into stream 1 only when stream 2 has got through that round.
+            for (int round = 0; round < kRounds; ++round) {
+              for (const int number : {2, 1}) {
+                if (Verdict said = add_up(group.stream(number), number, round); !said.empty()) return said;
+              }
+            }
+            return {};
+          }
+          // Into stream 2 only when the other thread is in stream 1, and waits there.
+          std::atomic<int> entered{0};
+          std::atomic<bool> has_failed{false};
+          return with_threads(
+              {group.stream(1), group.stream(2)}, [&](const CommGroup& stream, std::size_t i) {
+                Verdict said;
+                for (int round = 0; round < kRounds && said.empty() && !has_failed; ++round) {
+                  while (i == 1 && entered.load() <= round && !has_failed) std::this_thread::yield();
+                  said = add_up(stream, static_cast<int>(i) + 1, round, i == 0 ? &entered : nullptr);
+                }
+                has_failed = has_failed || !said.empty();
+                return said;
+              });
+        }) == "");
+}
+
+TEST_CASE("what nobody matches on one stream holds up no other, whoever asks for it when", "[streams]") {
+  const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")}};
+  CHECK(with_ranks(3, [](CommGroup& group) -> Verdict {
+          // More than have resources at once. Rank 2 asks for this stream when all else is over.
+          std::vector<Numbers> sums(10, Numbers(5000, 1));
+          Numbers message(10, group.rank());
+          std::vector<Work> unmatched;
+          const auto submit = [&](const CommGroup& stream) {
+            for (Numbers& sum : sums) unmatched.push_back(stream.iallreduce(std::span(sum)));
+            if (stream.rank() != 2) {
+              unmatched.push_back(stream.irecv(std::span(message), 2));
+            } else {
+              for (const int peer : {1, 0}) unmatched.push_back(stream.isend(std::span(message), peer));
+            }
+          };
+          if (group.rank() != 2) submit(group.stream(9));
+          // Numbers in an order of each rank's own, by threads that find the same stream.
+          std::vector<CommGroup> streams(4, group);
+          const Verdict said = with_threads(streams, [&](const CommGroup& any, std::size_t i) -> Verdict {
+            const int number = (static_cast<int>(i) + group.rank()) % 4;
+            for (int round = 0; round < 10; ++round) {
+              Verdict wrong = add_up(any.stream(1).stream(number), number, round);
+              if (!wrong.empty()) return wrong;
+            }
+            return {};
+          });
+          if (!said.empty()) return said;
+          for (const Work& work : unmatched) {
+            if (work.test()) return "complete without rank 2";
+          }
+          group.barrier();
+          if (group.rank() == 2) submit(group.stream(9));
+          group = group.stream(9);  // the group lives on in its stream
+          wait_all(unmatched);
+          for (const Numbers& sum : sums) {
+            if (sum != Numbers(5000, 3)) return "wrong sums";
+          }
+          group.barrier();
+          return message == Numbers(10, 2) ? "" : "another message";
+        }) == "");
+}
+
+TEST_CASE("the streams of a group fail together, and say on which it was", "[streams]") {
+  CHECK(with_ranks(2, [&](CommGroup& group) -> Verdict {
+          const auto error_of = [](const auto& body) -> std::string {
+            try {
+              body();
+            } catch (const Error& error) {
+              return error.code() == StatusCode::mismatch ? error.what() : "another code";
+            }
+            return "no error";
+          };
+          const CommGroup part = group.split(0);
+          Numbers vector(1000, 1), other(8, 1);
+          {
+            const Work waiting = part.irecv(std::span(other), 1 - part.rank());
+            const CommGroup broken = part.stream(5);
+            const std::string found = error_of([&] {
+              for (int i = 0; i < 2; ++i)
+                broken.allreduce(std::span(vector).first(part.rank() == 0 || i == 0 ? 10U : 11U));
+            });
+            for (const char* word : {"stream 5", "operation 2", "different calls"})
+              if (found.find(word) == std::string::npos) return found;
+            for (const std::string& same :
+                 {error_of([&] { waiting.wait(); }), error_of([&] { part.barrier(); }),
+                  error_of([&] { part.stream(0).barrier(); }), error_of([&] { part.stream(6).barrier(); })}) {
+              if (same != found) return "not the same cause: " + same + " / " + found;
+            }
+          }
+          // Nobody else is touched.
+          group.barrier();
+          try {
+            static_cast<void>(group.stream(-1));
+            return "a stream of a negative number";
+          } catch (const Error& error) {
+            return error.code() == StatusCode::invalid_argument ? "" : error.what();
+          }
         }) == "");
 }

@@ -151,7 +151,7 @@ int scaled(int operations) {
 
 Verdict run_overlapping_groups(CommGroup& world, int operations) {
   std::vector<CommGroup> groups;
-  groups.push_back(world.split(0, world.rank()));
+  groups.push_back(world.stream(1));
   groups.push_back(world.split(0, -world.rank()));
   const CommGroup low = world.split(world.rank() < 3 ? 0 : -1, 0);
   const CommGroup high = world.split(world.rank() > 0 ? 0 : -1, 0);

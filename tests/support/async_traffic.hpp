@@ -6,9 +6,9 @@
 
 namespace tutti {
 
-// So many operations of each of four groups of `world`, which has four ranks: two of all ranks and two of
-// three, which overlap. Ended in orders of each rank's own by waiting, testing or a callback, and compared
-// with what they must give. The first complaint. TUTTI_TEST_FRACTION makes them fewer.
+// So many operations of each of four groups of `world`, which has four ranks: a stream, one of all ranks, and
+// two of three, which overlap. Ended in orders of each rank's own by waiting, testing or a callback, and
+// compared with what they must give. The first complaint. TUTTI_TEST_FRACTION makes them fewer.
 Verdict run_overlapping_groups(CommGroup& world, int operations);
 
 }  // namespace tutti

@@ -12,9 +12,9 @@
 //   (a rank died, a deadline passed, ranks made different calls) every pending and later operation of it
 //   throws the same cause on all ranks; only destroying it is then useful.
 // Threads: a group is used by one thread at a time (two at once is an error that is reported); give each
-// thread its own
-//   group by split(). Different groups may be used by different threads. After fork() the child may not use
-//   any group.
+// thread a stream
+//   of it, by stream(). Different streams and groups may be used by different threads. After fork() the child
+//   may not use any group.
 // Buffers: counts are in elements and may exceed 2^31. Buffers belong to the operation until it is complete.
 // Input and
 //   output may be the same memory only as each function says; other overlap is an error.
@@ -197,6 +197,14 @@ class CommGroup {
   CommGroup split_by_node() const;
   // The listed ranks of this group, in that order; called by them alone, with equal lists. No communication.
   CommGroup create(std::span<const int> ranks) const;
+  // A stream of this group: the same members, and a sequence of operations of its own, with no order between
+  // its operations and those of other streams. So several threads of each rank use one group, each its
+  // stream; what nobody matches on one holds up none of the others. 0 is the group itself, and there are as
+  // many as are asked for: the same number is the same stream on all ranks and in all handles, for as long as
+  // the group lives, which ends with the last handle of it or of a stream. Streams fail together. Any thread,
+  // at any time, also while others use the group. No communication; memory, and time at its first calls, as
+  // another group of these members.
+  CommGroup stream(int number) const;
 
   // The algorithm that the i-function of a collective would use here, and why ("two_shot: default rules item
   // 2").
