@@ -87,11 +87,10 @@ void CallArguments::refuse_number(const char* what, int number) const {
 
 void CallArguments::read(const tutti_call_options_t& options) {
   options_ = known_options(call_, &options, kFirstCallOptionsBytes);
-  if (options_.reserved != 0) refuse(std::string(call_) + ": options: reserved must be 0");
 }
 
 void CallArguments::refuse_any() const {
-  if (options_.algorithm != nullptr || options_.function != nullptr) {
+  if (options_.algorithm != nullptr || options_.function != nullptr || options_.will_wait != 0) {
     throw Error(StatusCode::unsupported, -1, std::string(call_) + ": options: none applies to a message");
   }
 }

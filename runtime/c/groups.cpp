@@ -1,5 +1,7 @@
 // The C interface of joining, groups, operations under way and shared memory. Knows the public C++ interface
 // only; what each function does is said in tutti.h.
+#include <optional>
+
 #include "runtime/base/types.hpp"
 #include "runtime/c/handles.hpp"
 
@@ -28,30 +30,47 @@ tutti_status_t make_part(const char* call, tutti_group_t group, tutti_group_t* p
   });
 }
 
-// Lets go of the operation in any case.
-tutti_status_t finish(tutti_work_t* work) {
-  const std::unique_ptr<TuttiWork> done(std::exchange(*work, nullptr));
-  return guarded([&] {
-    done->work.wait();
-    if (done->source != nullptr) *done->source = done->work.source();
-  });
+// Of a wait that has failed: where it was refused, as in a completion callback, the operation goes on.
+bool has_ended(const tutti::Work& work) {
+  try {
+    return work.test();
+  } catch (const tutti::Error&) {
+    return true;  // a child of fork()
+  }
+}
+
+// Gives an operation back that has ended; throws its error.
+void wait_and_free(tutti_work_t* work) {
+  if (*work == nullptr) return;
+  try {
+    (*work)->work.wait();
+  } catch (const tutti::Error&) {
+    if (has_ended((*work)->work)) tutti_work_free(work);
+    throw;
+  }
+  if ((*work)->source != nullptr) *(*work)->source = (*work)->work.source();
+  tutti_work_free(work);
 }
 
 // `is_done` says whether the operation has ended.
 template <class IsDone>
 tutti_status_t look(const char* call, tutti_work_t* work, int* is_complete, const IsDone& is_done) {
-  bool is_over = true;
-  const tutti_status_t status = guarded([&] {
+  return guarded([&] {
     check_place(call, "work", work);
     check_place(call, "is_complete", is_complete);
-    if (*work != nullptr) is_over = is_done((*work)->work);
+    bool is_over = true;
+    try {
+      is_over = *work == nullptr || is_done((*work)->work);
+    } catch (const tutti::Error&) {
+      if (has_ended((*work)->work)) {
+        *is_complete = 1;
+        tutti_work_free(work);
+      }
+      throw;
+    }
+    *is_complete = is_over ? 1 : 0;
+    if (is_over) wait_and_free(work);
   });
-  if (work == nullptr || is_complete == nullptr) return status;
-  *is_complete = is_over ? 1 : 0;
-  if (*work == nullptr || !is_over) return status;
-  if (status == TUTTI_OK) return finish(work);
-  tutti_work_free(work);
-  return status;
 }
 
 }  // namespace
@@ -113,6 +132,13 @@ tutti_status_t tutti_group_create(tutti_group_t group, const int* ranks, size_t 
   });
 }
 
+tutti_status_t tutti_group_stream(tutti_group_t group, int number, tutti_group_t* stream) {
+  return guarded([&] {
+    check_place("stream", "stream", stream);
+    *stream = new_handle(group_of(group).stream(number));
+  });
+}
+
 tutti_status_t tutti_group_abort(tutti_group_t group, const char* why) {
   return guarded([&] { group_of(group).abort(why == nullptr ? "" : why); });
 }
@@ -120,8 +146,10 @@ tutti_status_t tutti_group_abort(tutti_group_t group, const char* why) {
 // -- operations under way -----------------------------------------------------------------------------------
 
 tutti_status_t tutti_wait(tutti_work_t* work) {
-  if (work != nullptr && *work != nullptr) return finish(work);
-  return guarded([&] { check_place("wait", "work", work); });
+  return guarded([&] {
+    check_place("wait", "work", work);
+    wait_and_free(work);
+  });
 }
 
 tutti_status_t tutti_wait_for(tutti_work_t* work, int64_t at_most_ms, int* is_complete) {
@@ -131,6 +159,50 @@ tutti_status_t tutti_wait_for(tutti_work_t* work, int64_t at_most_ms, int* is_co
 
 tutti_status_t tutti_test(tutti_work_t* work, int* is_complete) {
   return look("test", work, is_complete, [](const tutti::Work& w) { return w.test(); });
+}
+
+tutti_status_t tutti_wait_unless(tutti_work_t* work, int (*is_interrupted)(void* context), void* context,
+                                 int* is_complete) {
+  struct Question {
+    int (*ask)(void* context);
+    void* context;
+  } question{is_interrupted, context};
+  if (is_interrupted == nullptr) {
+    return guarded([] { refuse("wait_unless: is_interrupted: a null pointer"); });
+  }
+  return look("wait_unless", work, is_complete, [&](const tutti::Work& w) {
+    const auto ask = [](void* given) {
+      const auto& asked = *static_cast<const Question*>(given);
+      return asked.ask(asked.context) != 0;
+    };
+    return w.wait_unless(ask, &question);
+  });
+}
+
+tutti_status_t tutti_wait_all(tutti_work_t* works, size_t work_count) {
+  return guarded([&] {
+    if (work_count > 0) check_place("wait_all", "works", works);
+    std::optional<tutti::Error> first;
+    for (size_t i = 0; i < work_count; ++i) {
+      try {
+        wait_and_free(&works[i]);
+      } catch (const tutti::Error& error) {
+        if (!first) first = error;
+      }
+    }
+    if (first) throw tutti::Error(*first);
+  });
+}
+
+tutti_status_t tutti_on_complete(tutti_work_t work, tutti_complete_function_t callback, void* context) {
+  return guarded([&] {
+    if (callback == nullptr) refuse("on_complete: callback: a null pointer");
+    const tutti::Work operation = work == nullptr ? tutti::Work() : work->work;
+    operation.on_complete([callback, context](const tutti::Error* error) {
+      if (error == nullptr) return callback(context, TUTTI_OK, "", -1);
+      callback(context, static_cast<tutti_status_t>(error->code()), error->what(), error->peer());
+    });
+  });
 }
 
 void tutti_work_free(tutti_work_t* work) {

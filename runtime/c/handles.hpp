@@ -85,7 +85,10 @@ class CallArguments {
     if (options != nullptr) read(*options);
   }
   CallOptions options() const {
-    return options_.algorithm == nullptr ? CallOptions{} : CallOptions{options_.algorithm};
+    CallOptions options;
+    if (options_.algorithm != nullptr) options.algorithm = options_.algorithm;
+    options.will_wait = options_.will_wait != 0;
+    return options;
   }
   Dtype dtype(tutti_dtype_t number) const {
     if (number < TUTTI_I8 || number > TUTTI_BOOLEAN) refuse_number("dtype", number);

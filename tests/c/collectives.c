@@ -1,5 +1,7 @@
 // Every function of the C interface that communicates, blocking and submitted, against values worked out
 // here. A rank of a job; knows the C interface only.
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "check.h"
@@ -12,17 +14,29 @@ static int size = 0;
 static int is_submitted = 0;
 static tutti_work_t work = NULL;
 
-// All three ways to complete an operation, in turn.
+static int never(void* context) {
+  (void)context;
+  return 0;
+}
+
+// All ways to complete an operation, in turn.
 static tutti_status_t complete(tutti_status_t status) {
   static int ways = 0;
   int is_complete = 0;
   if (status != TUTTI_OK) return status;
   CHECK(work != NULL);
-  switch (ways++ % 3) {
+  switch (ways++ % 5) {
     case 0:
       status = tutti_wait(&work);
       break;
     case 1:
+      status = tutti_wait_all(&work, 1);
+      break;
+    case 2:
+      status = tutti_wait_unless(&work, never, NULL, &is_complete);
+      CHECK(is_complete);
+      break;
+    case 3:
       while (status == TUTTI_OK && !is_complete) status = tutti_wait_for(&work, 1, &is_complete);
       break;
     default:
@@ -279,6 +293,96 @@ static void many_under_way(void) {
   CHECK_OK(tutti_barrier(world, NULL));
 }
 
+// Every rank submits all that it sends and receives, the last first, and then waits for all of it.
+static void all_at_once(void) {
+  tutti_work_t works[2 * MAX_RANKS] = {NULL};
+  size_t count = 0;
+  prepare();
+  for (int peer = size - 1; peer >= 0; --peer) {
+    if (peer == rank) continue;
+    CHECK_OK(tutti_isend(input + peer * COUNT, COUNT, TUTTI_I32, peer, 0, world, NULL, &works[count++]));
+    CHECK_OK(
+        tutti_irecv(output + peer * COUNT, COUNT, TUTTI_I32, peer, 0, world, NULL, NULL, &works[count++]));
+  }
+  CHECK_OK(tutti_wait_all(works, count));
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer != rank) CHECK(output[peer * COUNT] == value(peer, rank * COUNT));
+  }
+  for (size_t i = 0; i < count; ++i) CHECK(works[i] == NULL);
+}
+
+struct chain {
+  tutti_group_t group;
+  int32_t sum;
+  int left;
+  atomic_int ended;
+};
+
+// The end of one operation submits the next.
+static void go_on(void* context, tutti_status_t status, const char* message, int peer) {
+  struct chain* chain = context;
+  tutti_work_t next = NULL;
+  CHECK(status == TUTTI_OK && message[0] == '\0' && peer == -1);
+  if (status != TUTTI_OK || --chain->left == 0) {
+    chain->ended = 1;
+    return;
+  }
+  CHECK_OK(tutti_iallreduce(&chain->sum, &chain->sum, 1, TUTTI_I32, TUTTI_MAX, chain->group, NULL, &next));
+  CHECK_OK(tutti_on_complete(next, go_on, chain));
+  tutti_work_free(&next);
+}
+
+static void callbacks(void) {
+  struct chain chain = {world, rank, 20, 0};
+  tutti_call_options_t options = TUTTI_CALL_OPTIONS;
+  options.will_wait = 1;
+  CHECK_OK(tutti_iallreduce(&chain.sum, &chain.sum, 1, TUTTI_I32, TUTTI_MAX, world, &options, &work));
+  CHECK_OK(tutti_on_complete(work, go_on, &chain));
+  CHECK_OK(tutti_wait(&work));
+  while (!chain.ended) sched_yield();
+  CHECK(chain.sum == size - 1);
+}
+
+struct user {
+  int number;  // of the stream
+  pthread_t thread;
+};
+
+// Its messages and collectives match those of the same stream of other ranks, whatever the others do.
+static void* use_stream(void* given) {
+  const struct user* user = given;
+  tutti_group_t stream = NULL, again = NULL;
+  CHECK_OK(tutti_group_stream(world, user->number, &stream));
+  CHECK_OK(tutti_group_stream(stream, user->number, &again));
+  CHECK(tutti_group_rank(stream) == rank && tutti_group_size(stream) == size);
+  for (int32_t round = 0; round < 50; ++round) {
+    int32_t sum = rank + user->number * round, got = -1;
+    CHECK_OK(tutti_allreduce(&sum, &sum, 1, TUTTI_I32, TUTTI_SUM, round % 2 == 0 ? stream : again, NULL));
+    CHECK(sum == size * (size - 1) / 2 + size * user->number * round);
+    if (size == 1) continue;
+    const int32_t mine = 1000 * user->number + 100 * rank + round;
+    const int from = (rank + size - 1) % size;
+    tutti_work_t sent = NULL;
+    CHECK_OK(tutti_isend(&mine, 1, TUTTI_I32, (rank + 1) % size, 0, stream, NULL, &sent));
+    CHECK_OK(tutti_recv(&got, 1, TUTTI_I32, from, 0, stream, NULL, NULL));
+    CHECK_OK(tutti_wait(&sent));
+    CHECK(got == 1000 * user->number + 100 * from + round);
+  }
+  tutti_group_close(&stream);
+  tutti_group_close(&again);
+  return NULL;
+}
+
+static void streams(void) {
+  enum { THREADS = 3 };
+  struct user users[THREADS];
+  for (int t = 0; t < THREADS; ++t) {
+    users[t].number = (t + rank) % THREADS;  // 0 is the group itself
+    if (pthread_create(&users[t].thread, NULL, use_stream, &users[t]) != 0) abort();
+  }
+  for (int t = 0; t < THREADS; ++t) pthread_join(users[t].thread, NULL);
+}
+
 int main(void) {
   CHECK(tutti_abi_version() == TUTTI_ABI_VERSION);
   CHECK(strcmp(tutti_version(), EXPECTED_VERSION) == 0);
@@ -301,6 +405,9 @@ int main(void) {
   }
   groups();
   many_under_way();
+  all_at_once();
+  callbacks();
+  streams();
   tutti_group_close(&world);
   if (failures == 0) printf("fine\n");
   return failures == 0 ? 0 : 1;

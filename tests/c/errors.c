@@ -1,6 +1,7 @@
 // What the C interface says of mistakes and failures, and that they change nothing else. One of two ranks of
 // a job; knows the C interface only.
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "check.h"
 
@@ -27,6 +28,7 @@ static void null_handles(void) {
   CHECK_CLOSED(tutti_group_split(NULL, 0, 0, &part));
   CHECK_CLOSED(tutti_group_split_by_node(NULL, &part));
   CHECK_CLOSED(tutti_group_create(NULL, NULL, 0, &part));
+  CHECK_CLOSED(tutti_group_stream(NULL, 0, &part));
   CHECK_CLOSED(tutti_group_abort(NULL, "never"));
   CHECK_CLOSED(tutti_alloc(8, NULL, &memory));
   CHECK_CLOSED(tutti_free(&x, NULL));
@@ -43,12 +45,16 @@ static void null_handles(void) {
   CHECK_NOWHERE(tutti_wait(NULL));
   CHECK_NOWHERE(tutti_test(&work, NULL));
   CHECK_NOWHERE(tutti_wait_for(NULL, 0, &is_complete));
+  CHECK_NOWHERE(tutti_wait_all(NULL, 1));
+  CHECK_NOWHERE(tutti_group_stream(world, 1, NULL));
   CHECK_NOWHERE(tutti_explain_algorithm(TUTTI_REDUCE, 1, TUTTI_I32, TUTTI_SUM, world, NULL, text, 0));
 
   // NULL is a complete operation and no group.
   CHECK_OK(tutti_wait(&work));
   CHECK_OK(tutti_test(&work, &is_complete));
   CHECK(is_complete == 1);
+  CHECK_OK(tutti_wait_all(&work, 1));
+  CHECK_OK(tutti_wait_all(NULL, 0));
   tutti_work_free(&work);
   tutti_work_free(NULL);
   tutti_group_close(&part);
@@ -87,6 +93,8 @@ static void wrong_arguments(void) {
   CHECK_INVALID(tutti_group_create(world, stranger, 1, &part), "7 is no rank");
   CHECK_INVALID(tutti_group_create(world, NULL, 1, &part), "ranks: a null pointer");
   CHECK_INVALID(tutti_free(x, world), "not from tutti::alloc");
+  CHECK_INVALID(tutti_group_stream(world, -1, &part), "stream: number: -1; expected 0 or more");
+  CHECK_INVALID(tutti_on_complete(NULL, NULL, NULL), "on_complete: callback: a null pointer");
   CHECK(part == NULL && y[0] == 0);
   CHECK(tutti_dtype_bytes(TUTTI_BF16) == 2 && tutti_dtype_bytes((tutti_dtype_t)15) == 0);
   CHECK(strcmp(tutti_status_name(TUTTI_PEER_FAILED), "peer failed") == 0);
@@ -101,6 +109,9 @@ static void options(void) {
   CHECK_INVALID(tutti_allreduce(&x, &y, 1, TUTTI_I32, TUTTI_USER, world, &call), "needs a function");
   call.algorithm = "no_such";
   CHECK_INVALID(tutti_allreduce(&x, &y, 1, TUTTI_I32, TUTTI_SUM, world, &call), "no_such");
+  CHECK_FAILS(tutti_send(&x, 1, TUTTI_I32, 1 - rank, 0, world, &call), TUTTI_UNSUPPORTED, "send: options");
+  call.algorithm = NULL;
+  call.will_wait = 1;
   CHECK_FAILS(tutti_send(&x, 1, TUTTI_I32, 1 - rank, 0, world, &call), TUTTI_UNSUPPORTED, "send: options");
   call.struct_bytes = 8;
   CHECK_INVALID(tutti_barrier(world, &call), "barrier: options: struct_bytes is 8");
@@ -145,9 +156,14 @@ static void errors_of_threads(void) {
   CHECK(strstr(tutti_last_error(), "barrier") != NULL);
 }
 
-// A receive that nothing has been sent for goes on when the time is over.
+static int stop(void* asked) {
+  ++*(int*)asked;
+  return 1;
+}
+
+// A receive that nothing has been sent for goes on when the time is over, or when somebody says so.
 static void unfinished(void) {
-  int x = 5, is_complete = 1;
+  int x = 5, is_complete = 1, asked = 0;
   tutti_work_t work = NULL;
   if (rank == 0) {
     x = 0;
@@ -156,12 +172,69 @@ static void unfinished(void) {
     CHECK(!is_complete && work != NULL);
     CHECK_OK(tutti_wait_for(&work, 1, &is_complete));
     CHECK(!is_complete && work != NULL);
+    CHECK_OK(tutti_wait_unless(&work, stop, &asked, &is_complete));
+    CHECK(!is_complete && work != NULL && asked == 1);
+    CHECK_INVALID(tutti_wait_unless(&work, NULL, NULL, &is_complete), "is_interrupted: a null pointer");
+    CHECK(work != NULL);
   }
   CHECK_OK(tutti_barrier(world, NULL));
   if (rank == 1) CHECK_OK(tutti_send(&x, 1, TUTTI_I32, 0, 0, world, NULL));
   // A century, and no more than that.
   CHECK_OK(tutti_wait_for(&work, INT64_MAX, &is_complete));
   CHECK(is_complete && work == NULL && x == 5);
+}
+
+// What the callback of an operation was told. `tried`: another one that it waits for, in vain.
+struct ending {
+  tutti_status_t status;
+  int peer;
+  char message[200];
+  tutti_work_t* tried;
+  atomic_int calls;
+};
+
+static void note(void* context, tutti_status_t status, const char* message, int peer) {
+  struct ending* ending = context;
+  ending->status = status;
+  ending->peer = peer;
+  strncpy(ending->message, message, sizeof ending->message - 1);
+  if (ending->tried != NULL) CHECK_INVALID(tutti_wait(ending->tried), "callback must not wait");
+  ++ending->calls;
+}
+
+// The streams of a group fail with it.
+static void failures_are_told(void) {
+  struct ending first = {0}, second = {0}, third = {0};
+  int x = 0, y = 0;
+  tutti_group_t part = NULL, stream = NULL;
+  tutti_work_t works[3] = {NULL, NULL, NULL};
+  CHECK_OK(tutti_group_split(world, 0, 0, &part));
+  CHECK_OK(tutti_group_stream(part, 3, &stream));
+  if (rank == 0) {
+    CHECK_OK(tutti_irecv(&x, 1, TUTTI_I32, 1, 0, part, NULL, NULL, &works[0]));
+    CHECK_OK(tutti_irecv(&y, 1, TUTTI_I32, 1, 0, stream, NULL, NULL, &works[2]));
+    second.tried = &works[2];
+    CHECK_OK(tutti_on_complete(works[0], note, &first));
+    CHECK_OK(tutti_on_complete(works[2], note, &third));
+    CHECK_OK(tutti_on_complete(NULL, note, &second));  // complete, so at once
+    CHECK(second.calls == 1 && second.status == TUTTI_OK && second.message[0] == 0 && second.peer == -1);
+    CHECK(works[2] != NULL);
+    CHECK_OK(tutti_barrier(world, NULL));
+    CHECK_FAILS(tutti_wait_all(works, 3), TUTTI_ABORTED, "rank 1 aborted the group: enough of it");
+    CHECK(works[0] == NULL && works[2] == NULL);
+    while (first.calls == 0 || third.calls == 0) sched_yield();  // a worker may be at it
+    CHECK(first.calls == 1 && first.status == TUTTI_ABORTED && first.peer == 1);
+    CHECK(strstr(first.message, "enough of it") != NULL);
+    CHECK(third.calls == 1 && strcmp(third.message, first.message) == 0);
+  } else {
+    CHECK_OK(tutti_barrier(world, NULL));
+    CHECK_OK(tutti_group_abort(part, "enough of it"));
+  }
+  CHECK_FAILS(tutti_barrier(stream, NULL), TUTTI_ABORTED, "enough of it");
+  CHECK_FAILS(tutti_group_stream(part, 4, &stream), TUTTI_ABORTED, "enough of it");
+  tutti_group_close(&part);
+  CHECK(tutti_group_rank(stream) == rank);
+  tutti_group_close(&stream);
 }
 
 static void failures_of_groups(void) {
@@ -215,6 +288,7 @@ int main(void) {
   options();
   errors_of_threads();
   unfinished();
+  failures_are_told();
   failures_of_groups();
   deadline();
   CHECK_OK(tutti_barrier(world, NULL));

@@ -88,6 +88,11 @@ typedef struct TuttiWork* tutti_work_t;
 // workers.
 typedef void (*tutti_user_function_t)(void* context, void* dst, const void* a, const void* b, size_t count);
 
+// How an operation has ended: TUTTI_OK, "" and -1, or why it failed, in a sentence that is valid during the
+// call, and the rank of the group that it is about (-1: none). Ends by returning.
+typedef void (*tutti_complete_function_t)(void* context, tutti_status_t status, const char* message,
+                                          int peer);
+
 // -- options ------------------------------------------------------------------------------------------------
 // Zero means "as usual" in every member but a factor. struct_bytes says which members the program knows, so
 // that a program and a library of different age understand each other: start with the initialiser, or with
@@ -101,7 +106,7 @@ typedef struct {
   tutti_user_function_t function;  // TUTTI_USER; must outlive every operation that uses it
   void* function_context;
   int is_ordered;  // TUTTI_USER: does not commute; applied in rank order
-  int reserved;    // 0
+  int will_wait;   // of submitted calls: who submits waits at once, so that no worker is called
 } tutti_call_options_t;
 
 #define TUTTI_CALL_OPTIONS \

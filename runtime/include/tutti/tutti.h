@@ -14,8 +14,8 @@
 //   died, a deadline passed, ranks made different calls) every pending and later operation of it returns the
 //   same cause on all ranks; closing it is then all that is useful. No exception leaves a function.
 // Threads: a group is used by one thread at a time (two at once is an error that is reported); give each
-//   thread its own group by tutti_group_split. Different groups may be used by different threads. After
-//   fork() the child may not use any group.
+//   thread a stream of it, by tutti_group_stream. Different streams and groups may be used by different
+//   threads. After fork() the child may not use any group.
 // Buffers: counts are in elements and may exceed 2^31. Buffers belong to the operation until it is complete;
 //   lists of counts are read before the call returns. Input and output may be the same memory only as each
 //   function says; other overlap is an error.
@@ -72,8 +72,9 @@ int tutti_group_size(tutti_group_t group);
 int tutti_group_local_rank(tutti_group_t group);
 int tutti_group_local_size(tutti_group_t group);
 
-// Gives the handle back and sets it to NULL; of NULL: nothing. The group ends when the last work of it is
-// done with. Every handle that a function below has set has to be closed, in any order.
+// Gives the handle back and sets it to NULL; of NULL: nothing. The group ends when the last work of it, and
+// the last handle of a stream of it, is done with. Every handle that a function below has set has to be
+// closed, in any order.
 void tutti_group_close(tutti_group_t* group);
 
 // The members with the same colour, ordered by (key, rank). A negative colour: *part is NULL, no error.
@@ -84,6 +85,13 @@ tutti_status_t tutti_group_split_by_node(tutti_group_t group, tutti_group_t* par
 // The listed ranks of this group, in that order; called by them alone, with equal lists. No communication.
 tutti_status_t tutti_group_create(tutti_group_t group, const int* ranks, size_t rank_count,
                                   tutti_group_t* part);
+// A stream of this group: the same members, and a sequence of operations of its own, with no order between
+// its operations and those of other streams. So several threads of each rank use one group, each its stream;
+// what nobody matches on one holds up none of the others. 0 is the group itself, and there are as many as are
+// asked for: the same number is the same stream on all ranks and in all handles, as long as the group lives.
+// Streams fail together. Any thread, at any time, also while others use the group. No communication; memory,
+// and time at its first calls, as another group of these members.
+tutti_status_t tutti_group_stream(tutti_group_t group, int number, tutti_group_t* stream);
 // Fails the group on all ranks; every pending and later operation returns TUTTI_ABORTED with this text.
 tutti_status_t tutti_group_abort(tutti_group_t group, const char* why);
 
@@ -159,7 +167,7 @@ tutti_status_t tutti_recv(void* buffer, size_t count, tutti_dtype_t dtype, int p
                           tutti_group_t group, const tutti_call_options_t* options, int* source);
 
 // -- the same, submitted ------------------------------------------------------------------------------------
-// Each sets *work, for tutti_wait, tutti_wait_for or tutti_test; any number may be under way.
+// Each sets *work, for tutti_wait and its like; any number may be under way.
 
 tutti_status_t tutti_iallreduce(const void* input, void* output, size_t count, tutti_dtype_t dtype,
                                 tutti_op_t op, tutti_group_t group, const tutti_call_options_t* options,
@@ -212,7 +220,8 @@ tutti_status_t tutti_irecv(void* buffer, size_t count, tutti_dtype_t dtype, int 
 
 // -- operations under way -----------------------------------------------------------------------------------
 // A work is waited for by one thread, any one. Once it is complete, also by failure (which the function then
-// returns), it is gone and *work is NULL. A work that is NULL is complete.
+// returns), it is gone and *work is NULL; where waiting was refused, it stays. A work that is NULL is
+// complete.
 
 // Blocks until complete. After the group's deadline the operation fails with TIMEOUT, naming who is missing,
 // and so does the group.
@@ -221,6 +230,22 @@ tutti_status_t tutti_wait(tutti_work_t* work);
 tutti_status_t tutti_wait_for(tutti_work_t* work, int64_t at_most_ms, int* is_complete);
 // Moves things on; never blocks for long.
 tutti_status_t tutti_test(tutti_work_t* work, int* is_complete);
+// As tutti_wait, but asks some ten times a second whether to go on waiting; *is_complete is 0 once
+// `is_interrupted` has returned anything but 0, and the operation goes on. For languages that handle signals
+// between calls only.
+tutti_status_t tutti_wait_unless(tutti_work_t* work, int (*is_interrupted)(void* context), void* context,
+                                 int* is_complete);
+// Waits for all of them, and then returns the first that failed, in the order of the list; all become NULL.
+// There is no "grouped start": submitted operations never wait for each other to be posted, so messages
+// between any ranks may be submitted in any order, of any length, and waited for together.
+tutti_status_t tutti_wait_all(tutti_work_t* works, size_t work_count);
+// Has `callback` called once the operation is complete, with `context`: on the thread that completes it (a
+// worker, or one that waits for something), or here and now if it is complete already. It may submit
+// operations, and look at complete ones (of a receive, to learn the source); waiting in it for one that is
+// not complete fails with INVALID_ARGUMENT. Any number of callbacks, called in the order in which they were
+// given. The work is still to be waited for, or to be freed, also at once or in the callback. With
+// TUTTI_WORKERS=0 they are called while some thread waits or tests.
+tutti_status_t tutti_on_complete(tutti_work_t work, tutti_complete_function_t callback, void* context);
 // Gives the handle back and sets it to NULL; neither waits nor cancels.
 void tutti_work_free(tutti_work_t* work);
 
