@@ -120,8 +120,9 @@ class Work {
   std::uint32_t sequence_ = 0;
 };
 
-// Waits for all of them, and then throws the first error, if there is one. With isend and irecv, messages
-// between any ranks may so be submitted in any order: none waits for another before all are submitted.
+// Waits for all of them, and then throws the first error, in the order of the list, if there is one. There is
+// no "grouped start": submitted operations never wait for each other to be posted, so messages between any
+// ranks may be submitted in any order, of any length, and waited for together.
 void wait_all(std::span<const Work> works);
 
 }  // namespace tutti
