@@ -197,6 +197,19 @@ def test_hierarchy(folder):
     expect(result.returncode != 0 and "needs a hierarchy" in result.stderr, "no domains", result)
 
 
+def check_submitted(folder):
+    path = os.path.join(folder, "rows.json")
+    words = ["bench", "allreduce", "-n", 2, "-b", 4, "-e", "64k", "-f", "16k", "--submitted"]
+    result = run(*words, "--rounds", 3, "--check", "--json", path, *QUICK)
+    expect(result.returncode == 0 and result.stdout.count("added") == 2, "blocking and submitted in turn", result)
+    rows = rows_of(path)
+    expect([(r.get("calls"), r["count"], r["wrong"]) for r in rows]
+           == [(None, 1, 0), ("submitted", 1, 0), (None, 16384, 0), ("submitted", 16384, 0)], f"its rows: {rows}", result)
+    expect(all(r["least_added_us"] <= r["added_us"] <= r["most_added_us"] for r in rows[1::2]), f"what it adds: {rows}", result)
+    expect_usage_error(["bench", "broadcast", "--submitted"], "allreduce only")
+    expect_usage_error(["bench", "allreduce", "--submitted", "--against", "mpich"], "--submitted")
+
+
 def test_workload(folder):
     path = os.path.join(folder, "rows.json")
     result = run("run", "-n", 4, tutti, "bench", "allreduce", "--workload", "resnet50", "--check", "--json", path, *QUICK,
@@ -244,6 +257,7 @@ def test_workload(folder):
     expect_usage_error(["bench", "allreduce", "--overlap", "1"], "--workload")
     expect_usage_error(["bench", "allgather", "--workload", csv, "--overlap", "1"], "allreduce only")
     expect_usage_error(["bench", "allreduce", "--workload", csv, "--overlap", "1"], "inside a job", RANK="0", WORLD_SIZE="2")
+    check_submitted(folder)
 
 
 CEILINGS = "copy_fresh add_fresh vm_read copy copy_nt add add_nt".split()

@@ -56,6 +56,7 @@ constexpr std::string_view kFooter =
     "  tutti bench allreduce --workload resnet50 --check\n"
     "  TUTTI_ADJUST_ALLREDUCE='ring:1m-;recursive_doubling' tutti bench allreduce -n 4 --b2b\n"
     "  tutti bench allreduce -n 2 --roofline\n"
+    "  tutti bench allreduce -n 2 -e 1k --submitted --rounds 9\n"
     "  tutti bench roofline -n 2 --json ceilings.json --plot ceilings.svg\n"
     "  tutti bench allgather -b 1k -e 64m --against openmpi,mpich --json a.json --plot a.svg\n"
     "  tutti bench allreduce --nodes 2 --rate 1gbit --against openmpi,gloo,sockets\n"
@@ -89,6 +90,11 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
                  "milliseconds of arithmetic beside the workload's allreduces: what they add to it when they "
                  "block, and when they are submitted and waited for at the end")
       ->needs(workload);
+  app.add_flag(
+         "--submitted", o.has_submitted,
+         "allreduce: beside each row the same calls, submitted and waited for at once, in turn with those "
+         "that block, and what that adds")
+      ->excludes(workload);
   app.add_option("--dtype", w.dtype, "i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 bool")
       ->capture_default_str();
   app.add_option("--op", w.op, "sum prod min max avg band bor bxor land lor premul_sum")
@@ -110,6 +116,7 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
          "measure the machine's ceilings first, and say for each row how near it comes to the bound that "
          "follows")
       ->excludes(b2b)
+      ->excludes(app.get_option("--submitted"))
       ->excludes(app.get_option("--hot"));
   app.add_option("--alloc", w.allocation, "memory of the buffers: malloc, or tutti (shared by the node)")
       ->capture_default_str();
@@ -130,15 +137,19 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
   app.add_option("--against", w.against,
                  "compare with others in one run: openmpi,mpich,gloo,sockets (TCP by hand)")
       ->excludes(threads)
+      ->excludes(app.get_option("--submitted"))
       ->excludes(app.get_option("--roofline"));
-  app.add_option("--rounds", o.round_count,
-                 "turns that each library takes at a size, with --against; rounds of roofline")
+  app.add_option(
+         "--rounds", o.round_count,
+         "turns that each library takes at a size, with --against; turns of both kinds of calls, with "
+         "--submitted; rounds of roofline")
       ->capture_default_str();
   app.add_option("--peers-dir", o.peers_path,
                  "where the programs of --against are (default: beside this build)");
   app.add_option("--json", o.json_path, "write one JSON object per row to this file")->take_last();
   app.add_option("--plot", o.plot_path,
-                 "draw the result to a .png or .svg file (needs python3 with matplotlib)");
+                 "draw the result to a .png or .svg file (needs python3 with matplotlib)")
+      ->excludes(app.get_option("--submitted"));
   app.add_flag("--serve", o.is_server)->group("");
   app.add_flag("--child", o.is_child)->group("");
 }
@@ -255,6 +266,8 @@ Status check(const Words& w, BenchOptions& o) {
   if (o.overlap_ms < 0) return invalid_argument("--overlap: must be more than 0 milliseconds");
   if (o.overlap_ms > 0 && o.collective != Collective::allreduce)
     return invalid_argument("--overlap: measured for allreduce only");
+  if (o.has_submitted && o.collective != Collective::allreduce)
+    return invalid_argument("--submitted: measured for allreduce only");
   // A rule that does not parse is said once, here, and not by every rank.
   if (!o.algorithm.empty()) {
     const auto rules = parse_rules(o.collective, o.algorithm);
@@ -270,9 +283,9 @@ Status check(const Words& w, BenchOptions& o) {
 
 // The ceilings have other defaults, and most options say something about a call.
 Status prepare_roofline(const CLI::App& app, Words& w, BenchOptions& o) {
-  for (const char* option :
-       {"--workload", "--dtype", "--op", "--root", "--algorithm", "--in-place", "--check", "--iters",
-        "--warmup", "--b2b", "--hot", "--roofline", "--alloc", "--pages", "--against", "--peers-dir"}) {
+  for (const char* option : {"--workload", "--submitted", "--dtype", "--op", "--root", "--algorithm",
+                             "--in-place", "--check", "--iters", "--warmup", "--b2b", "--hot", "--roofline",
+                             "--alloc", "--pages", "--against", "--peers-dir"}) {
     if (app.count(option) > 0)
       return invalid_argument(fmt::format("{}: roofline measures no call, so it has no such option", option));
   }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <set>
 #include <string>
@@ -71,6 +72,21 @@ class Reporter {
   void progress(std::size_t row, std::size_t row_count, const std::string& what) {
     if (is_active_) progress_.show(fmt::format("[{}/{}] {}", row, row_count, what));
   }
+  // The same calls, submitted and waited for at once: how much longer they take, in us, over all rounds.
+  void add_submitted(const Record& record, double added_us, double least_us, double most_us) {
+    wrong_count_ += record.wrong_count;
+    if (!is_active_) return;
+    progress_.clear();
+    print_table_row(record, "submitted");
+    fmt::print("#{:>9} {:+.2f} us, {:+.2f} to {:+.2f} of one round\n", "added", added_us, least_us, most_us);
+    std::string object = bench::to_json(record);
+    object.pop_back();
+    object += fmt::format(
+        ", \"calls\": \"submitted\", \"added_us\": {:.6g}, \"least_added_us\": {:.6g}, \"most_added_us\": "
+        "{:.6g}}}",
+        added_us, least_us, most_us);
+    json_.write(object);
+  }
   // `workload` fields are appended where a row stands for tensors of a model.
   void add(const Record& record, const std::string& workload = {}, std::size_t tensor_count = 0,
            std::string_view label = {}) {
@@ -115,7 +131,11 @@ class Rows {
                      options_.last_bytes, options_.factor, options_.root);
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       reporter_.progress(i + 1, shapes.size(), bytes_text(shapes[i].bytes()));
-      reporter_.add(measure(shapes[i]));
+      if (options_.has_submitted) {
+        compare_submitted(shapes[i]);
+      } else {
+        reporter_.add(measure(shapes[i]));
+      }
     }
   }
 
@@ -136,6 +156,38 @@ class Rows {
  private:
   Shape shape_of(std::uint64_t count) const {
     return options_.shape_of(count * size_of(options_.dtype), group_.size());
+  }
+
+  // Calls that block and calls that are submitted, in turn, each first in every other round.
+  void compare_submitted(const Shape& shape) {
+    const int rounds = std::max(1, options_.round_count);
+    std::array<std::vector<Record>, 2> of;
+    std::vector<double> added_us;
+    for (int round = 0; round < rounds; ++round) {
+      for (int turn = 0; turn < 2; ++turn) {
+        const bool is_submitted = (round + turn) % 2 != 0;
+        Request request = request_of(options_, shape);
+        request.plan.budget_seconds /= 2.0 * rounds;
+        if (is_submitted) request.calls = bench::Calls::submitted;
+        of[is_submitted].push_back(finished(bench::run_request(library_, ranks_, group_.rank(), request)));
+      }
+      added_us.push_back(of[1].back().times.p50_us - of[0].back().times.p50_us);
+    }
+    std::sort(added_us.begin(), added_us.end());
+    reporter_.add(median_of(of[0]));
+    reporter_.add_submitted(median_of(of[1]), added_us[added_us.size() / 2], added_us.front(),
+                            added_us.back());
+  }
+
+  // The round in the middle, with what was wrong in any.
+  static Record median_of(std::vector<Record>& rounds) {
+    std::uint64_t wrong_count = 0;
+    for (const Record& record : rounds) wrong_count += record.wrong_count;
+    std::sort(rounds.begin(), rounds.end(),
+              [](const Record& a, const Record& b) { return a.times.p50_us < b.times.p50_us; });
+    Record middle = rounds[rounds.size() / 2];
+    middle.wrong_count = wrong_count;
+    return middle;
   }
 
   Record measure(const Shape& shape) {
