@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs one part of rank_program.py as the ranks of a job; a test per part and number of ranks.
+"""Runs one part of rank_program.py, or examples_program.py, as the ranks of a job; a test per part and number of ranks.
 
 Knows processes and exit codes only. Skips (77) with the reason where tutti.torch cannot be had.
 usage: torch_test.py PART RANKS          with tutti on PYTHONPATH; some parts are started by torchrun
@@ -16,6 +16,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.join(HERE, "rank_program.py")
+PROGRAMS = {"examples": os.path.join(HERE, "examples_program.py")}  # of parts that have another
 SECONDS = 150  # no job takes that long, on a busy machine either
 UNDER_TORCHRUN = ("readme", "page")  # what the pages show
 DIES = {"death": {2: -9}}  # part -> rank -> the exit code that it is meant to have
@@ -28,7 +29,7 @@ def why_unavailable(module):
 
 def start_rank(part, rank, size, folder):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, PROGRAM, part, str(rank), str(size), os.path.join(folder, "store")]
+    command = [sys.executable, PROGRAMS.get(part, PROGRAM), part, str(rank), str(size), os.path.join(folder, "store")]
     return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
 
 
@@ -85,7 +86,7 @@ def install(arguments):
 
 def run_all_parts():
     os.environ["PYTHONPATH"] = ""
-    for part, size in (("collectives", 3), ("training", 4), ("many", 10), ("death", 3), ("readme", 2)):
+    for part, size in (("collectives", 3), ("training", 4), ("many", 10), ("death", 3), ("readme", 2), ("examples", 2)):
         run_part(part, size)
 
 
