@@ -6,6 +6,7 @@ Knows the package alone; skips (77) where numpy is missing. usage: rank_program.
 """
 import array
 import asyncio
+import atexit
 import ctypes
 import gc
 import os
@@ -21,9 +22,18 @@ try:
 except ImportError:
     print("skipped: numpy is not installed for " + sys.executable)
     sys.exit(77)
-import tutti
 
-from rank_calls import SECONDS, Calls, RankTest, numbers, of_all  # pylint: disable=unused-import
+
+@atexit.register  # before tutti's own, so that it runs after it
+def expect_answers():
+    if unanswered:
+        os._exit(3)
+
+
+unanswered = []  # what a callback has still to take out
+import tutti  # pylint: disable=wrong-import-position
+
+from rank_calls import SECONDS, Calls, RankTest, numbers, of_all  # pylint: disable=unused-import,wrong-import-position
 
 
 class Arrays(RankTest):
@@ -183,6 +193,75 @@ class Background(RankTest):
             tutti.allreduce(is_free, op="min")
         self.assertEqual(got, bytes(range(8)) + b"\x01")
 
+    def test_callbacks(self):
+        second, told, refused, ended = numbers(self.rank, 9), [], [], threading.Event()
+
+        def last(error):
+            told.append(error)
+            ended.set()
+
+        def first(error):
+            told.append(error)
+            try:
+                tutti.barrier()
+            except tutti.InvalidArgumentError as caught:
+                refused.append(str(caught))
+            tutti.allreduce_async(second).on_complete(last)
+
+        work = tutti.allreduce_async(numbers(self.rank, 100000))
+        work.on_complete(first)
+        work.wait()
+        self.assertTrue(ended.wait(SECONDS))
+        self.assertEqual(told, [None, None])
+        self.assertRegex(refused[0], "must not wait")
+        self.expect(second, sum(of_all(self.size, 9)))
+        work.on_complete(told.append)  # complete: at once
+        self.assertEqual(len(told), 3)
+        with self.assertRaisesRegex(TypeError, "callback"):
+            work.on_complete(None)
+        # What it raises is nobody's, and is told.
+        unraisable, before = [], sys.unraisablehook
+        sys.unraisablehook = unraisable.append
+        work.on_complete(lambda error: 1 // 0)
+        sys.unraisablehook = before
+        self.assertIs(unraisable[0].exc_type, ZeroDivisionError)
+
+    def test_callback_of_a_failure(self):
+        if self.size == 1:
+            self.skipTest("needs a peer")
+        group, told, ended = tutti.world().split(0), [], threading.Event()
+        got, other = numpy.zeros(6, "float32"), numpy.zeros(6, "float32")
+        work, waited = (group.recv_async(each, (self.rank + 1) % self.size) for each in (got, other))
+
+        def note(error):
+            told.append(error)
+            try:
+                waited.wait()  # not complete, or failed: its buffer stays in use until it is
+            except tutti.Error as caught:
+                told.append(caught)
+            ended.set()
+
+        work.on_complete(note)
+        tutti.barrier()
+        if self.rank == 0:
+            group.abort("enough of it")
+        with self.assertRaises(tutti.AbortedError):
+            tutti.wait_all([waited, work])
+        self.assertTrue(ended.wait(SECONDS))
+        self.assertIsInstance(told[0], tutti.AbortedError)
+        self.assertEqual((told[0].operation, told[0].peer, told[0].rank), ("recv", 0, self.rank))
+
+    def test_wait_all(self):
+        got = [numpy.zeros(100000, "float32") for _ in range(self.size)]
+        works = [tutti.send_async(numbers(self.rank, 100000), peer) for peer in range(self.size) if peer != self.rank]
+        works += [tutti.recv_async(got[peer], peer) for peer in reversed(range(self.size)) if peer != self.rank]
+        tutti.wait_all(works)
+        tutti.wait_all([])
+        for peer in range(self.size):
+            self.expect(got[peer], numbers(peer, 100000) if peer != self.rank else numpy.zeros(100000))
+        with self.assertRaises(TypeError):
+            tutti.wait_all(7)
+
     def test_await(self):
         async def both():
             first, second = numbers(self.rank), numbers(self.rank, 9)
@@ -320,6 +399,25 @@ class Groups(RankTest):
             others = tutti.world().create([r for r in range(self.size) if r != 1])
             others.barrier()
 
+    def test_streams(self):
+        world, results = tutti.world(), {}
+
+        def use(number):
+            stream = world.stream(number)
+            results[number] = [float(stream.allreduce(numpy.full(1, self.rank + 10.0 * number * i))[0]) for i in range(50)]
+
+        # In another order on each rank, so that each stream is waited for in turn.
+        threads = [threading.Thread(target=use, args=((i + self.rank) % 3,)) for i in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        ranks = sum(range(self.size))
+        for number in range(3):
+            self.assertEqual(results[number], [ranks + self.size * 10.0 * number * i for i in range(50)])
+        with self.assertRaisesRegex(tutti.InvalidArgumentError, "stream: number: -1"):
+            world.stream(-1)
+
     def test_close(self):
         with tutti.world().split(0) as group:
             group.barrier()
@@ -390,7 +488,10 @@ def end_under_way(_unused):
     kept.append(kept)
     world.barrier()
     if world.size > 1:
-        kept.append(world.recv_async(bytearray(8), (world.rank - 1) % world.size))
+        for group in (world, world.stream(1)):
+            kept.append(group.recv_async(bytearray(8), (world.rank - 1) % world.size))
+            unanswered.append(group)
+            kept[-1].on_complete(lambda error: unanswered.pop() if error else None)
     print("ended")
 
 

@@ -32,13 +32,18 @@ py::object rank_or_none(int rank) {
 
 }  // namespace
 
-void raise(const Error& error, const char* operation, int rank) {
+py::object exception_of(const Error& error, const char* operation, int rank) {
   const Row& row = kRows[static_cast<std::size_t>(error.code())];
-  const py::object made = py::module_::import("tutti._errors").attr(row.exception)(error.what());
+  py::object made = py::module_::import("tutti._errors").attr(row.exception)(error.what());
   made.attr("code") = row.code;
   made.attr("peer") = rank_or_none(error.peer());
   made.attr("rank") = rank_or_none(rank);
   made.attr("operation") = operation;
+  return made;
+}
+
+void raise(const Error& error, const char* operation, int rank) {
+  const py::object made = exception_of(error, operation, rank);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
   throw py::error_already_set();
 }

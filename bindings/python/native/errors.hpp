@@ -7,8 +7,10 @@
 
 namespace tutti::python {
 
-// Throws the exception whose class belongs to the code, with code, peer, rank and operation as attributes.
+// The exception whose class belongs to the code, with code, peer, rank and operation as attributes.
 // `rank`: -1 where there is none. Needs the GIL.
+pybind11::object exception_of(const Error& error, const char* operation, int rank);
+// Throws it.
 [[noreturn]] void raise(const Error& error, const char* operation, int rank);
 
 }  // namespace tutti::python

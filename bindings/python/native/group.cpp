@@ -2,7 +2,9 @@
 #include "bindings/python/native/group.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
+#include <thread>
 #include <unordered_set>
 #include <utility>
 
@@ -25,7 +27,52 @@ void drop(T& reference) {
   last = T();
 }
 
+thread_local bool is_callback_running = false;
+
+// Callables that threads without the GIL hold: none may still be about to be called when the interpreter
+// ends.
+std::atomic<int> kept_count{0};
+
+std::shared_ptr<PyObject> keep(const py::object& callback) {
+  ++kept_count;
+  return {py::object(callback).release().ptr(), [](PyObject* held) {
+            {
+              const py::gil_scoped_acquire gil;
+              Py_DECREF(held);
+            }
+            --kept_count;
+          }};
+}
+
+// Groups have ended, so each is called soon; not for ever, should it block.
+void wait_for_callbacks() {
+  const WithoutGil without;
+  for (int i = 0; i < 10000 && kept_count.load() > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+void call_back(PyObject* callback, const char* operation, int rank, const Error* failure) {
+  const py::gil_scoped_acquire gil;
+  const bool was_running = std::exchange(is_callback_running, true);
+  try {
+    const py::object told = failure == nullptr ? py::none() : exception_of(*failure, operation, rank);
+    py::reinterpret_borrow<py::object>(callback)(told);
+  } catch (py::error_already_set& error) {
+    error.restore();
+    PyErr_WriteUnraisable(callback);  // nobody else could take it
+  }
+  is_callback_running = was_running;
+}
+
 }  // namespace
+
+void check_may_wait() {
+  if (!is_callback_running) return;
+  throw Error(
+      StatusCode::invalid_argument, -1,
+      "a completion callback must not wait: submit there (with the form that ends in _async), and wait "
+      "elsewhere or give that operation a callback too");
+}
 
 OpenGroup::OpenGroup(CommGroup group) : group_(std::move(group)), rank_(group_.rank()) {
   living<OpenGroup>().insert(this);
@@ -68,6 +115,7 @@ void OpenGroup::close_all() {
   PendingWork::forget_all();
   const std::vector<OpenGroup*> groups(living<OpenGroup>().begin(), living<OpenGroup>().end());
   for (OpenGroup* group : groups) group->close();
+  wait_for_callbacks();
 }
 
 PendingWork::PendingWork(std::shared_ptr<OpenGroup> group, const char* operation, Pending pending,
@@ -116,6 +164,43 @@ bool PendingWork::test() {
   return is_complete;
 }
 
+// Where waiting was refused, in a callback, the buffers are still in use.
+bool PendingWork::has_ended() const {
+  try {
+    const Work work = pending_.work;
+    const WithoutGil without;
+    return work.test();
+  } catch (const Error&) {
+    return true;  // a child of fork()
+  }
+}
+
+void PendingWork::on_complete(const py::object& callback) {
+  if (PyCallable_Check(callback.ptr()) == 0)
+    throw py::type_error("on_complete: callback: it cannot be called");
+  const Work work = pending_.work;
+  std::function<void(const Error*)> call = [held = keep(callback), operation = operation_,
+                                            rank = group_->rank_or_none()](const Error* failure) {
+    call_back(held.get(), operation, rank, failure);
+  };
+  const WithoutGil without;
+  work.on_complete(std::move(call));
+}
+
+void wait_all(const py::iterable& works) {
+  const py::object errors = py::module_::import("tutti._errors").attr("Error");
+  std::optional<py::error_already_set> first;
+  for (const py::handle work : works) {
+    try {
+      work.cast<PendingWork&>().wait(std::nullopt);
+    } catch (py::error_already_set& error) {
+      if (!error.matches(errors)) throw;
+      if (!first) first.emplace(std::move(error));
+    }
+  }
+  if (first) throw std::move(*first);
+}
+
 bool PendingWork::wait_in_slices(std::chrono::steady_clock::time_point deadline) {
   using std::chrono::milliseconds;
   constexpr milliseconds kSlice{100};
@@ -148,7 +233,7 @@ bool PendingWork::wait(std::optional<double> timeout_seconds) {
     failure = error;
   }
   if (failure) {
-    finish();
+    if (has_ended()) finish();
     raise(*failure, operation_, group_->rank_or_none());
   }
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();

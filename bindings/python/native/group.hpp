@@ -69,6 +69,9 @@ class PendingWork {
   // False if the time has passed; without one, waits for the group's deadline.
   bool wait(std::optional<double> timeout_seconds);
   py::object result();
+  // Has it called with None or the exception, once the operation is complete, by whichever thread completes
+  // it.
+  void on_complete(const py::object& callback);
   // Of a receive that is complete.
   std::optional<int> source() const {
     const int rank = pending_.work.source();
@@ -80,6 +83,7 @@ class PendingWork {
 
  private:
   bool wait_in_slices(std::chrono::steady_clock::time_point deadline);
+  bool has_ended() const;  // of one for which waiting has failed
   void finish();
 
   std::shared_ptr<OpenGroup> group_;
@@ -91,9 +95,16 @@ class PendingWork {
 
 using SharedGroup = std::shared_ptr<OpenGroup>;
 
+// Waits for each; then throws the first failure, or at once what a signal handler has raised.
+void wait_all(const py::iterable& works);
+
+// Throws in a completion callback: a call that is waited for must not be submitted there.
+void check_may_wait();
+
 // Calls `start`, which returns a Work, without the GIL, and waits for it. Throws its error.
 template <class Start>
 void run_to_end(const SharedGroup& group, Buffers buffers, const Start& start) {
+  check_may_wait();
   group->collect();
   const CommGroup handle = group->group();  // another thread may close the group meanwhile
   Pending pending{{}, std::move(buffers)};

@@ -77,6 +77,16 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
       "The listed ranks of this group, in that order; called by them alone, with equal lists.",
       py::arg("ranks"));
   group.def(
+      "stream",
+      [](const SharedGroup& g, int which) {
+        return guarded(*g, "stream", [&] { return to_python(g->group().stream(which)); });
+      },
+      "The stream of that number: the same ranks, and operations with an order of their own, for a thread of "
+      "its own. 0 is the group itself. No communication; any thread, at any time. The group lasts until it "
+      "and "
+      "its streams are closed, and they fail together.",
+      py::arg("number"));
+  group.def(
       "explain_algorithm",
       [](const SharedGroup& g, const std::string& collective, std::size_t count, const std::string& dtype,
          py::handle op) {
@@ -111,6 +121,12 @@ void define_work(py::module_& module) {
            "Wait until complete and return True, or False after timeout seconds: the operation then goes on. "
            "Without a timeout the group's deadline counts. Raises its error.",
            py::arg("timeout") = py::none());
+  work.def(
+      "on_complete", &PendingWork::on_complete,
+      "Call callback(None), or callback(exception), once the operation is complete: in the thread that "
+      "completes it, or here and now. It may start operations, and must not wait. Any number of callbacks, "
+      "in order; what they raise goes to sys.unraisablehook.",
+      py::arg("callback"));
   work.def("result", &PendingWork::result, "Wait, and return what the blocking call would have returned.");
   work.def_property_readonly("operation", &PendingWork::operation, "What was called: \"allreduce\".");
   work.def_property_readonly("source", &PendingWork::source,
@@ -118,6 +134,11 @@ void define_work(py::module_& module) {
   work.def("__await__", [](const py::object& self) {
     return py::module_::import("tutti._awaiting").attr("complete")(self).attr("__await__")();
   });
+  module.def(
+      "wait_all", &wait_all,
+      "Wait for all of these Works, and then raise the first error, if there is one. Sends, receives and "
+      "others may be started in any order before it.",
+      py::arg("works"));
   work.def("__repr__", [](const PendingWork& self) {
     return "<tutti.Work: " + std::string(self.operation()) + (self.is_known_complete() ? ", complete>" : ">");
   });
@@ -130,7 +151,8 @@ PYBIND11_MODULE(_native, module) {
   using namespace tutti::python;
   module.doc() = "The native part of tutti; import tutti instead.";
   py::class_<OpenGroup, SharedGroup> group(
-      module, "Group", "Ranks that communicate, in an order. Used by one thread at a time.");
+      module, "Group",
+      "Ranks that communicate, in an order. Used by one thread at a time: each has a stream().");
   const py::class_<Premultiplied> reduction(module, "Reduction", "An op that is more than its name.");
   module.def(
       "premul_sum",

@@ -75,6 +75,7 @@ from ._native import (
     send_async,
     size,
     version,
+    wait_all,
     world,
 )
 
@@ -139,5 +140,6 @@ __all__ = [
     "send_async",
     "size",
     "version",
+    "wait_all",
     "world",
 ]
