@@ -2,6 +2,8 @@
 // Knows no algorithm, no transport and no way of choosing; at most six methods.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -14,10 +16,12 @@ namespace tutti {
 struct BackendCaps {
   std::string_view name;    // "native"
   std::string unavailable;  // why it cannot be used; empty if it can
+  std::string disliked;     // why it is better used only where it is named; empty if it is not
 };
 
 // How a call is to be carried out. `algorithm` is a backend's own word ("ring"); empty leaves the choice to
-// the backend, which applies rules and tuning. A named algorithm is used or the call fails with the reason.
+// the backend, which applies rules and tuning (kernels among peers must be told). A named algorithm is used
+// or the call fails with the reason.
 struct Choice {
   std::string_view algorithm;
   Submitter submitter = Submitter::goes_on;  // `blocks`: start() may return an empty reference
@@ -40,6 +44,25 @@ class Backend {
   virtual PersistentCall* persistent(const Call& call) = 0;
   // The algorithm that a call would get and why, in one line ("ring: rule TUTTI_ADJUST_ALLREDUCE item 2").
   virtual Result<std::string> explain(const Call& call) const = 0;
+};
+
+// What a backend for memory of GPUs needs of its group, which outlives it. `host` and `allgather` communicate
+// apart from the group's own calls: nothing that its user submits comes between.
+class GroupServices {
+ public:
+  virtual ~GroupServices() = default;
+  virtual std::uint32_t rank() const = 0;
+  virtual std::uint32_t size() const = 0;
+  virtual std::chrono::milliseconds timeout() const = 0;
+  // Collective, blocking: `all` gets the `bytes` of every rank, in rank order, in host memory. For the thread
+  // that submits to the group. Errors: the group's failure; timeout.
+  virtual Status allgather(const void* mine, void* all, std::size_t bytes) = 0;
+  // Carries calls on host memory out; for one thread, which need not be the one that submits to the group.
+  virtual Backend& host() = 0;
+  // The group fails, on all ranks. Any thread.
+  virtual void fail(const Status& cause) = 0;
+  // Why the group has failed; ok while it has not. Any thread.
+  virtual Status failure() const = 0;
 };
 
 }  // namespace tutti

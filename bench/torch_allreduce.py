@@ -2,7 +2,7 @@
 """torch.distributed.all_reduce over tutti and over gloo, in turn within one job, on tensors of the CPU.
 
 Knows torch's interface only. Usage, with the package installed or on PYTHONPATH:
-    torchrun --nproc_per_node 2 bench/torch_allreduce.py [--rounds 9]         (torch 1.13 on Python 3.11: torchrun -r 1 -t 1)
+    torchrun --nproc_per_node 2 bench/torch_allreduce.py [--rounds 9] [--sizes 4,16384]    (torch 1.13 on Python 3.11: torchrun -r 1 -t 1)
 Prints a line per size: us per call over tutti, over gloo, and in a group of this rank alone, which is what torch itself costs (each
 the best round of its kind).
 """
@@ -33,7 +33,10 @@ def time_calls(tensor, group, count):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--sizes", help="bytes, with commas between; default: 4 B to 64 MiB")
+    options = parser.parse_args()
+    rounds = options.rounds
+    sizes = [int(size) for size in options.sizes.split(",")] if options.sizes else SIZES
     torch.set_num_threads(1)
     dist.init_process_group("tutti", timeout=datetime.timedelta(minutes=5))
     ranks = list(range(dist.get_world_size()))
@@ -44,7 +47,7 @@ def main():
             groups["alone"] = alone
     if dist.get_rank() == 0:
         print(f"{'bytes':>10} {'tutti us':>10} {'gloo us':>10} {'alone us':>10} {'gloo/tutti':>10}", flush=True)
-    for size in SIZES:
+    for size in sizes:
         tensor = torch.zeros(size // 4)
         best = dict.fromkeys(groups, float("inf"))
         for _ in range(rounds):

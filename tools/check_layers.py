@@ -3,7 +3,7 @@
 Knows folders, include lines and identifiers only: it reads text, not C++.
 
 usage: check_layers.py [--root DIR]                       include directions, purity, vendor symbols, sizes
-       check_layers.py --headers [--leave-out FOLDER] [--within FOLDER] [--root DIR] -- COMPILER FLAG...   compiles every header alone
+       check_layers.py --headers [--leave-out PATH] [--within FOLDER] [--root DIR] -- COMPILER FLAG...   compiles every header alone
 """
 
 import argparse
@@ -60,6 +60,8 @@ ALLOWED = [
     ("backends/*", ["runtime/base/**"]),
     ("backends/native/**", ["runtime/base/**", "runtime/schedule/**", "runtime/algorithms/**", "runtime/selection/**",
                             "runtime/scheduler/**", "transports/transport.hpp", "backends/*"]),
+    # Device memory, events and contexts are CUDA's business, also where NCCL moves the data.
+    ("backends/nccl/**", ["runtime/base/**", "backends/*", "backends/cuda/**"]),
     ("backends/*/**", ["runtime/base/**", "backends/*"]),
     ("bindings/*/**", ["tutti/**"]),
 ]
@@ -89,12 +91,17 @@ THIRD_PARTY = {
     r"pmix": ["runtime/launch/**"],
     r"pybind11/|torch/|Python\.h": ["bindings/**"],
 }
+# Stand-ins for the libraries of GPUs, and the tests that are linked with them.
+CUDA_TESTS = ["tests/support/cuda_stand_in/**", "tests/support/device_*.hpp", "tests/unit/cuda_*", "tests/multiprocess/cuda_*",
+              "tests/gpu/**", "tests/torch/device_stand_in.cpp", "bench/gpu/**"]
+NCCL_TESTS = ["tests/support/nccl_stand_in/**", "tests/unit/nccl_*", "tests/gpu/**"]
 # Vendor identifiers -> where they may appear; checked in tests, bench and tools as well, outside comments and strings.
 VENDOR_SYMBOLS = {
     r"\b(?:ucp|uct|ucs)_\w+": ["transports/ucx/**"],
     r"\bfi_\w+": ["transports/ofi/**"],
     r"\bhwloc_\w+": ["topology/hwloc_discovery.*"],
-    r"\bnccl[A-Z]\w*": ["backends/nccl/**", "bench/peers/**"],
+    r"\bnccl[A-Z]\w*": ["backends/nccl/**", "bench/peers/**"] + NCCL_TESTS,
+    r"\b(?:cu[A-Z]|CU[a-z]|CU_|CUDA_(?:SUCCESS|ERROR_))\w*": ["backends/cuda/**", "backends/nccl/**"] + CUDA_TESTS + NCCL_TESTS,
 }
 
 # Layers that are functions of their arguments: no clock, no environment, no thread, no I/O.
@@ -143,7 +150,7 @@ def source_files(root):
         for folder, subfolders, names in os.walk(os.path.join(root, top)):
             subfolders[:] = sorted(d for d in subfolders if not d.startswith((".", "build", "__")))
             for name in sorted(names):
-                if name.endswith((".hpp", ".cpp", ".h", ".cc", ".cu")):
+                if name.endswith((".hpp", ".cpp", ".h", ".cc", ".cu", ".cuh")):
                     yield os.path.relpath(os.path.join(folder, name), root)
 
 
@@ -221,7 +228,7 @@ def check_form(path, text):
     if not lines or not lines[0].startswith(("//", "/*")):
         yield path, 1, "the file does not open with a sentence that says what it is for"
     # Highway compiles some headers once per instruction set; those toggle a macro instead.
-    if path.endswith(".hpp") and "#pragma once" not in lines and "HWY_TARGET_TOGGLE" not in text:
+    if path.endswith((".hpp", ".cuh")) and "#pragma once" not in lines and "HWY_TARGET_TOGGLE" not in text:
         yield path, 1, "the header has no #pragma once"
     header = []
     for line in lines:
@@ -276,7 +283,7 @@ def compile_header(root, compiler, path):
 def check_headers(root, compiler, left_out=(), within=("",)):
     """Compiles every header alone, several at a time; returns the number of headers and the failures' texts."""
     headers = [p for p in source_files(root) if p.endswith(".hpp") or (p.endswith(".h") and p.startswith("runtime/"))]
-    headers = [p for p in headers if p.startswith(tuple(within)) and not p.startswith(tuple(f + "/" for f in left_out))]
+    headers = [p for p in headers if p.startswith(tuple(within)) and not (p + "/").startswith(tuple(f + "/" for f in left_out))]
     failures = []
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for path, status, text in pool.map(lambda p: compile_header(root, compiler, p), headers):
@@ -294,7 +301,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
     parser.add_argument("--headers", action="store_true", help="compile every header alone; after --: compiler and flags")
-    parser.add_argument("--leave-out", action="append", default=[], help="a folder whose headers need what is not installed")
+    parser.add_argument("--leave-out", action="append", default=[], help="a folder or file whose headers need what is not installed")
     parser.add_argument("--within", default="", help="only the headers of this folder")
     options = parser.parse_args(arguments)
     root = os.path.abspath(options.root)

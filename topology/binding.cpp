@@ -273,15 +273,18 @@ std::vector<Pus> place_evenly(const Topology& topology, const Pus& allowed, std:
   return places;
 }
 
-// The GPU of each rank by its number, and a share of the cores next to it. What is next to less comes first:
-// those cores are not shared out again where a GPU is only known to be next to more.
+// The GPU of each rank by its number, in turn where ranks outnumber them, as programs choose theirs; and a
+// share of the cores next to it, which ranks of one GPU, or of several in one place, have apart. What is next
+// to less comes first: those cores are not shared out again where a GPU is only known to be next to more.
 std::vector<Pus> place_at_gpus(const Topology& topology, std::uint32_t rank_count, PinOrder order,
                                std::vector<std::uint32_t>* gpus) {
   const std::vector<std::uint32_t> all = topology.devices_of(Device::Kind::gpu);
   std::vector<Unit> units;
   units.reserve(all.size());
-  for (const std::uint32_t gpu : all) units.push_back({topology.devices[gpu].pus.first, rank_count});
-  for (const std::size_t unit : assign(topology, units, rank_count, order)) gpus->push_back(all[unit]);
+  for (const std::uint32_t gpu : all) units.push_back({topology.devices[gpu].pus.first, 1});
+  const std::vector<std::size_t> turns =
+      assign(topology, units, static_cast<std::uint32_t>(all.size()), order);
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) gpus->push_back(all[turns[rank % turns.size()]]);
   const auto by_size = [](const PuRange& a, const PuRange& b) {
     return std::pair(a.count, a.first) < std::pair(b.count, b.first);
   };
@@ -441,7 +444,8 @@ Result<std::vector<Placement>> plan_placements(const Topology& topology, std::ui
       places = place_in(topology, topology.sockets, rank_count, request.order);
       break;
     case PinPolicy::gpu:
-      if (gpus.empty()) return unsupported("no GPU of this machine is known");
+      if (gpus.empty())
+        return unsupported("no GPU of this machine is known; bind to numa or auto, which need none");
       places = place_at_gpus(topology, rank_count, request.order, &gpu_of_rank);
       break;
     case PinPolicy::list: {
@@ -463,6 +467,10 @@ Result<std::vector<Placement>> plan_placements(const Topology& topology, std::ui
   }
   count_threads(topology, &placements);
   return placements;
+}
+
+std::string name_of(const Device& device) {
+  return device.names.empty() ? device.address : device.names.front();
 }
 
 std::vector<std::uint32_t> cpus_of(const Topology& topology, const Placement& placement) {

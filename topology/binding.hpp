@@ -21,7 +21,7 @@ enum class PinPolicy : std::uint8_t {
   l3,         // all PUs below one L3 (where none is known: of one NUMA node)
   numa,       // of one NUMA node (where none is known: of one socket)
   socket,
-  gpu,   // a share of the cores next to the GPU of the rank's number
+  gpu,   // a share of the cores next to the GPU of the rank's number, modulo the number of GPUs
   list,  // as the user says
 };
 
@@ -60,6 +60,8 @@ struct Placement {
 Result<std::vector<Placement>> plan_placements(const Topology& topology, std::uint32_t rank_count,
                                                const PinRequest& request);
 
+// For people: its first name, else its address.
+std::string name_of(const Device& device);
 // The system's numbers of a placement's CPUs, rising.
 std::vector<std::uint32_t> cpus_of(const Topology& topology, const Placement& placement);
 

@@ -2,7 +2,6 @@
 #include "backends/native/native_backend.hpp"
 
 #include <array>
-#include <numeric>
 #include <set>
 #include <string>
 
@@ -27,13 +26,6 @@ bool is_in_place(const Call& call) {
 }
 
 bool is_user_op(const Call& call) { return is_reducing(call.collective) && call.op.op == Op::user; }
-
-// Bytes of the full vector, as rules and benchmarks count them.
-std::uint64_t full_vector_bytes(const Call& call, std::uint32_t size) {
-  std::uint64_t count = has_rank_blocks(call.collective) ? call.count * size : call.count;
-  if (!call.counts.empty()) count = std::accumulate(call.counts.begin(), call.counts.end(), std::uint64_t{0});
-  return count * size_of(call.dtype);
-}
 
 class NativeBackend final : public Backend {
  public:
@@ -67,6 +59,8 @@ class NativeBackend final : public Backend {
     if (is_simple && last_.is_of(call)) return group_.submit(last_.prepared, call, choice.submitter);
     TUTTI_RETURN_IF_ERROR(supports(call));
     if (call.collective == Collective::send_recv) {
+      if (!choice.algorithm.empty())
+        return unsupported("algorithm argument: a message of two ranks has none");
       Prepared message;
       message.fingerprint = fingerprint_of(call, group_.contract());
       return group_.submit(message, call, choice.submitter);
@@ -274,7 +268,7 @@ class NativeBackend final : public Backend {
   std::shared_ptr<const Plan> exchange_;
   LastCall last_;
   std::set<std::string> reported_;
-  BackendCaps caps_{"native", ""};
+  BackendCaps caps_{"native", "", ""};
   bool can_fuse_;
 };
 

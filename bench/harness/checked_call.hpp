@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <optional>
 #include <span>
@@ -12,6 +11,7 @@
 #include "bench/harness/compute.hpp"
 #include "bench/harness/harness.hpp"
 #include "bench/harness/inputs.hpp"
+#include "bench/harness/remote_memory.hpp"
 
 namespace tutti::bench {
 
@@ -30,7 +30,8 @@ struct CheckedPlan {
   LoopPlan loop;
   bool in_place = false;
   bool is_checked = true;
-  double compute_us = 0;  // of arithmetic, in equal shares in front of the calls
+  double compute_us = 0;           // of arithmetic, in equal shares in front of the calls
+  RemoteMemory* memory = nullptr;  // where the buffers lie; null: in the host's
 };
 
 struct CheckedResult {
@@ -45,6 +46,7 @@ struct CheckedResult {
 template <Rendezvous R>
 CheckedResult check_and_measure(std::span<const CheckedCall> calls, Inputs& inputs, int rank,
                                 const CheckedPlan& plan, R& ranks) {
+  BufferAccess buffers(plan.memory);
   std::optional<Compute> compute;
   if (plan.compute_us > 0) compute = Compute::calibrated();
   const double share_us = plan.compute_us / static_cast<double>(std::max<std::size_t>(1, calls.size()));
@@ -58,16 +60,25 @@ CheckedResult check_and_measure(std::span<const CheckedCall> calls, Inputs& inpu
     }
   };
   const auto rewrite = [&](std::uint64_t seed) {
-    for (const CheckedCall& call : calls) fill_input(inputs, call.shape, rank, seed, call.input);
+    for (const CheckedCall& call : calls) {
+      const std::size_t bytes = call.shape.input_count(rank) * size_of(call.shape.dtype);
+      buffers.write(call.input, bytes,
+                    [&](void* input) { fill_input(inputs, call.shape, rank, seed, input); });
+    }
   };
   const auto count_wrong = [&](std::uint64_t seed) {
     std::uint64_t wrong = 0;
-    for (const CheckedCall& call : calls)
-      wrong += wrong_elements(inputs, call.shape, rank, seed, call.output);
+    for (const CheckedCall& call : calls) {
+      const std::size_t bytes = call.shape.output_count(rank) * size_of(call.shape.dtype);
+      wrong += buffers.read(call.output, bytes, [&](const void* output) {
+        return wrong_elements(inputs, call.shape, rank, seed, output);
+      });
+    }
     return wrong;
   };
   const auto check_once = [&](std::uint64_t seed) {
-    for (const CheckedCall& call : calls) poison(call.output_memory.data(), call.output_memory.size());
+    for (const CheckedCall& call : calls)
+      buffers.fill(call.output_memory.data(), kPoison, call.output_memory.size());
     rewrite(seed);
     ranks.barrier();
     run();
@@ -80,12 +91,11 @@ CheckedResult check_and_measure(std::span<const CheckedCall> calls, Inputs& inpu
   if (!plan.is_checked || (plan.in_place && plan.loop.mode != Mode::fresh)) {
     // Hot in-place runs are rewritten by nobody, so sums would grow without bound: zeros stay zeros.
     // Unchecked ones start from zeros too, rather than from whatever a buffer held before.
-    for (const CheckedCall& call : calls) {
-      if (!call.output_memory.empty()) std::memset(call.output_memory.data(), 0, call.output_memory.size());
-    }
+    for (const CheckedCall& call : calls)
+      buffers.fill(call.output_memory.data(), 0, call.output_memory.size());
   }
   CheckedResult result;
-  result.times = measure(plan.loop, ranks, rewrite, run);
+  result.times = measure(plan.loop, ranks, rewrite, run, [&] { buffers.wait(); });
   if (plan.is_checked) {
     wrong += plan.loop.mode == Mode::fresh ? count_wrong(result.times.last_seed) : check_once(kLastSeed);
     result.wrong_count = sum_over_ranks(ranks, wrong);

@@ -71,6 +71,11 @@ constexpr bool is_split_in_blocks(Collective c) {
          c == Collective::scatter || c == Collective::alltoall;
 }
 
+// Elements as the functions of libraries count them: of a block where the vector is made of blocks.
+inline std::size_t call_count(const Shape& shape) {
+  return is_split_in_blocks(shape.collective) ? shape.block_count() : shape.count;
+}
+
 // The shape of about `requested_bytes`: at least one element, rounded UP to a whole number of elements per
 // rank where the collective splits the vector. A barrier has no elements. Shape::bytes() is what was really
 // measured.
@@ -273,12 +278,12 @@ inline int fitting_count(double budget_us, double call_us, int minimum, int maxi
 }  // namespace detail
 
 // Times op() on all ranks at once; every rank calls it with an equal plan. rewrite(seed) puts new values into
-// this rank's input (fresh mode only; the seeds 1, 2, ... are equal on all ranks). op() carries out one whole
-// call and returns when this rank's result is there; one that fails must throw or end the process, since the
-// other ranks wait for it. The iteration plan is agreed through gather(), so slow and fast ranks run the same
-// number of calls.
-template <Rendezvous R, class Rewrite, class OpFunctor>
-Measurement measure(const LoopPlan& plan, R& ranks, Rewrite&& rewrite, OpFunctor&& op) {
+// this rank's input (fresh mode only; the seeds 1, 2, ... are equal on all ranks). op() makes one whole call,
+// and finish() returns when this rank's results of all calls are there: after each, in b2b mode after each
+// batch. What fails must throw or end the process, since the other ranks wait for it. The iteration plan is
+// agreed through gather(), so slow and fast ranks run the same number of calls.
+template <Rendezvous R, class Rewrite, class OpFunctor, class Finish>
+Measurement measure(const LoopPlan& plan, R& ranks, Rewrite&& rewrite, OpFunctor&& op, Finish&& finish) {
   std::uint64_t seed = 0;
   auto prepare = [&] {
     if (plan.mode == Mode::fresh) rewrite(++seed);
@@ -288,6 +293,7 @@ Measurement measure(const LoopPlan& plan, R& ranks, Rewrite&& rewrite, OpFunctor
     ranks.barrier();
     const double start = detail::now_us();
     op();
+    finish();
     return detail::now_us() - start;
   };
   // Wall time per whole iteration, rewriting and waiting included: what the budget is spent on.
@@ -321,9 +327,16 @@ Measurement measure(const LoopPlan& plan, R& ranks, Rewrite&& rewrite, OpFunctor
     ranks.barrier();
     const double start = detail::now_us();
     for (int i = 0; i < batch_length; ++i) op();
+    finish();
     sample = (detail::now_us() - start) / batch_length;
   }
   return summarize(maximum_over_ranks(ranks, mine), batch_count * batch_length, seed);
+}
+
+// The same of an op() that returns when this rank's result is there.
+template <Rendezvous R, class Rewrite, class OpFunctor>
+Measurement measure(const LoopPlan& plan, R& ranks, Rewrite&& rewrite, OpFunctor&& op) {
+  return measure(plan, ranks, rewrite, op, [] {});
 }
 
 }  // namespace tutti::bench

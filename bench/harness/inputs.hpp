@@ -17,10 +17,6 @@ namespace tutti::bench {
 // The byte that outputs are filled with before a checked call; no exact result below consists of it.
 inline constexpr unsigned char kPoison = 0xA5;
 
-inline void poison(void* data, std::size_t bytes) {
-  if (bytes != 0) std::memset(data, kPoison, bytes);
-}
-
 namespace detail {
 
 inline std::uint32_t mix(std::uint32_t a, std::uint32_t b) {

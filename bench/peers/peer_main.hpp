@@ -90,7 +90,9 @@ class PeerLibrary {
   // broadcast and alltoall in one buffer; allgather with this rank's block already in its place in the
   // output; reduce_scatter with the result at the front of the input.
   virtual CallBuffers make_buffers(const Request& request, int rank) const;
-  // What a result reports as the algorithm.
+  // Where the buffers lie that this library makes; null: in the host's memory.
+  virtual RemoteMemory* memory() const { return nullptr; }
+  // What a result reports as the algorithm; asked behind the call.
   virtual std::string algorithm_of(const Request& request) const {
     return request.algorithm.empty() ? setting : request.algorithm;
   }
@@ -257,14 +259,13 @@ Record run_request(PeerLibrary& library, R& ranks, int rank, const Request& requ
   const std::vector<CheckedCall> calls = library.prepare_all(requests, rank, &keeper);
   Shape shape = request.shape;
   shape.count = 0;
-  std::set<std::string> algorithms;
-  for (const Request& one : requests) {
-    shape.count += one.shape.count;
-    algorithms.insert(library.algorithm_of(one));
-  }
+  for (const Request& one : requests) shape.count += one.shape.count;
   Inputs inputs(shape.dtype, request.op, shape.ranks);
-  const CheckedPlan plan{request.plan, request.in_place, request.is_checked, request.compute_us};
+  const CheckedPlan plan{request.plan, request.in_place, request.is_checked, request.compute_us,
+                         library.memory()};
   const CheckedResult result = check_and_measure(std::span(calls), inputs, rank, plan, ranks);
+  std::set<std::string> algorithms;
+  for (const Request& one : requests) algorithms.insert(library.algorithm_of(one));
 
   Record record;
   record.library = library.name;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "runtime/base/ops.hpp"
@@ -42,6 +43,34 @@ struct Call {
   std::span<const std::uint64_t> displacements;
   std::span<const std::uint64_t> output_counts;         // alltoallv only
   std::span<const std::uint64_t> output_displacements;  // alltoallv only
+  // Where the buffers lie that this rank has: in the memory of a GPU, or of the host. A call on a GPU's
+  // memory is ordered behind what `stream` (a CUstream; null: the default one) holds, and before what comes
+  // after it.
+  bool is_device = false;
+  int device = -1;  // its CUDA ordinal
+  void* stream = nullptr;
 };
+
+// Has this rank what only the root has? Everybody has it where there is no root.
+inline bool is_root(const Call& call, std::uint32_t rank) {
+  return !is_rooted(call.collective) || call.root == rank;
+}
+
+// Bytes of the full vector, as rules and benchmarks count them.
+std::uint64_t full_vector_bytes(const Call& call, std::uint32_t size);
+
+// A buffer of a call, from its pointer on.
+struct Extent {
+  bool is_used = false;                // this rank has the buffer
+  std::optional<std::uint64_t> count;  // elements; nullopt: more than there can be
+  std::optional<std::uint64_t> bytes(Dtype dtype) const;
+};
+// Of a call as its caller describes it. Broadcast has one buffer, taken as the output, and is normalised to
+// have it as both.
+Extent input_extent(const Call& call, std::uint32_t rank, std::uint32_t size);
+Extent output_extent(const Call& call, std::uint32_t rank, std::uint32_t size);
+
+// "allreduce of 1024 f32, sum"
+std::string describe_call(const Call& call);
 
 }  // namespace tutti

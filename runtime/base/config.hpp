@@ -70,6 +70,10 @@ inline constexpr Variable kVariables[] = {
      "libfabric's provider for the transport ofi, as fi_info writes it: tcp;ofi_rxm"},
     {"TUTTI_IFACE", VariableType::text, "", "",
      "network interfaces to use, by name or network: eth0,ib0 or 10.0.0.0/24; ^docker0,lo is all but these"},
+    {"TUTTI_CUDA_LIBRARY", VariableType::text, "", "",
+     "the CUDA driver's library (default: libcuda.so.1, where a program or call needs it)"},
+    {"TUTTI_NCCL_LIBRARY", VariableType::text, "", "",
+     "NCCL's library (default: libnccl.so.2, once a group's calls are on GPUs)"},
     {"TUTTI_MODULE_PATH", VariableType::text, "", "",
      "folders with the modules of transports, separated by colons (default: beside the library, and where it "
      "was installed)"},

@@ -8,6 +8,14 @@
 #define HWY_DISABLED_TARGETS \
   (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 
+// Clang emulates vectors for the baseline, which takes it minutes under a sanitizer; g++ 12 has single
+// elements there, and so have its sanitizers.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HWY_BROKEN_EMU128 1
+#endif
+#endif
+
 #include "runtime/base/kernels.hpp"
 
 namespace tutti::detail {

@@ -247,7 +247,7 @@ void reduce_reference(const ReduceOp& op, Dtype dtype, void* dst, std::span<cons
                       std::size_t count) {
   TUTTI_ASSERT(!sources.empty(), "a reduction has at least one source");
   if (sources.size() == 1) {  // a copy keeps every bit; of a NaN too
-    if (dst != sources[0]) std::memcpy(dst, sources[0], count * size_of(dtype));
+    if (dst != sources[0] && count > 0) std::memcpy(dst, sources[0], count * size_of(dtype));
     return;
   }
   for (std::size_t i = 0; i < count; ++i) {

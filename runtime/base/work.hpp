@@ -23,6 +23,11 @@ enum class Submitter : std::uint8_t { goes_on, waits, blocks };
 // Told how an operation ended. May submit operations; must not wait for one, nor throw.
 using CompletionCallback = std::function<void(const Status&)>;
 
+// Calls one; until it returns, the calling thread must not wait for operations: it may be the one that
+// carries them on.
+void call_back(const CompletionCallback& callback, const Status& status);
+bool is_in_callback();
+
 // Implemented by backends; reached only through WorkRef. Objects are pooled: release() may hand one to the
 // next operation.
 class WorkState {
@@ -40,7 +45,7 @@ class WorkState {
   // The rank that a complete receive got its message from; -1 until then, and for everything else.
   virtual int source() const = 0;
   // Has `callback` called once the operation is complete: by the thread that completes it, or by this one, at
-  // once, if it is. Any thread, any number of times.
+  // once, if it is and callbacks given before have returned. Any thread, any number of times.
   virtual void when_complete(CompletionCallback callback) = 0;
 
  protected:

@@ -69,9 +69,12 @@ TUTTI_CHECK_EQUAL(TUTTI_INTERNAL, StatusCode::internal);
 
 #undef TUTTI_CHECK_EQUAL
 
+static_assert(static_cast<int>(TUTTI_MEMORY_DETECT) == static_cast<int>(Memory::detect) &&
+              static_cast<int>(TUTTI_MEMORY_HOST) == static_cast<int>(Memory::host) &&
+              static_cast<int>(TUTTI_MEMORY_DEVICE) == static_cast<int>(Memory::device));
 static_assert(sizeof(tutti_dtype_t) == 4 && sizeof(tutti_status_t) == 4, "part of the ABI");
 // The first version of the options; members are added behind it.
-constexpr std::size_t kFirstCallOptionsBytes = 56;
+constexpr std::size_t kFirstCallOptionsBytes = 72;
 static_assert(sizeof(tutti_call_options_t) == kFirstCallOptionsBytes, "the first version has all members");
 
 }  // namespace
@@ -87,12 +90,6 @@ void CallArguments::refuse_number(const char* what, int number) const {
 
 void CallArguments::read(const tutti_call_options_t& options) {
   options_ = known_options(call_, &options, kFirstCallOptionsBytes);
-}
-
-void CallArguments::refuse_any() const {
-  if (options_.algorithm != nullptr || options_.function != nullptr || options_.will_wait != 0) {
-    throw Error(StatusCode::unsupported, -1, std::string(call_) + ": options: none applies to a message");
-  }
 }
 
 Reduction CallArguments::special_reduction(tutti_op_t op, tutti_dtype_t number) const {

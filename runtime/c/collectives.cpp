@@ -142,16 +142,14 @@ tutti_status_t tutti_exscan(const void* input, void* output, size_t count, tutti
 tutti_status_t tutti_send(const void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
                           tutti_group_t group, const tutti_call_options_t* options) {
   return run("send", group, options, [&](const CommGroup& g, const CallArguments& call) {
-    call.refuse_any();
-    return g.send(buffer, count, call.dtype(dtype), peer, tag);
+    return g.send(buffer, count, call.dtype(dtype), peer, tag, call.options());
   });
 }
 
 tutti_status_t tutti_recv(void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
                           tutti_group_t group, const tutti_call_options_t* options, int* source) {
   return run("recv", group, options, [&](const CommGroup& g, const CallArguments& call) {
-    call.refuse_any();
-    const int from = g.recv(buffer, count, call.dtype(dtype), peer, tag);
+    const int from = g.recv(buffer, count, call.dtype(dtype), peer, tag, call.options());
     if (source != nullptr) *source = from;
   });
 }

@@ -39,17 +39,22 @@ bool has_ended(const tutti::Work& work) {
   }
 }
 
-// Gives an operation back that has ended; throws its error.
-void wait_and_free(tutti_work_t* work) {
+// Gives an operation back when it has ended, which `wait` waits for; throws its error.
+template <class Wait>
+void wait_and_free(tutti_work_t* work, const Wait& wait) {
   if (*work == nullptr) return;
   try {
-    (*work)->work.wait();
+    wait((*work)->work);
   } catch (const tutti::Error&) {
     if (has_ended((*work)->work)) tutti_work_free(work);
     throw;
   }
   if ((*work)->source != nullptr) *(*work)->source = (*work)->work.source();
   tutti_work_free(work);
+}
+
+void wait_and_free(tutti_work_t* work) {
+  wait_and_free(work, [](const tutti::Work& w) { w.wait(); });
 }
 
 // `is_done` says whether the operation has ended.
@@ -143,12 +148,35 @@ tutti_status_t tutti_group_abort(tutti_group_t group, const char* why) {
   return guarded([&] { group_of(group).abort(why == nullptr ? "" : why); });
 }
 
+tutti_status_t tutti_group_failure(tutti_group_t group) {
+  return guarded([&] {
+    if (const std::optional<tutti::Error> failure = group_of(group).failure()) throw tutti::Error(*failure);
+  });
+}
+
 // -- operations under way -----------------------------------------------------------------------------------
 
 tutti_status_t tutti_wait(tutti_work_t* work) {
   return guarded([&] {
     check_place("wait", "work", work);
     wait_and_free(work);
+  });
+}
+
+tutti_status_t tutti_wait_within(tutti_work_t* work, int64_t limit_ms) {
+  return guarded([&] {
+    check_place("wait_within", "work", work);
+    wait_and_free(work, [&](const tutti::Work& w) { w.wait_within(duration_of(limit_ms)); });
+  });
+}
+
+tutti_status_t tutti_work_missing(tutti_work_t work, char* text, size_t text_bytes) {
+  return guarded([&] {
+    check_place("work_missing", "text", text);
+    if (text_bytes == 0) refuse("work_missing: text_bytes: 0, expected at least 1");
+    const std::string missing = work == nullptr ? "" : work->work.missing();
+    const size_t kept = missing.copy(text, text_bytes - 1);
+    text[kept] = '\0';
   });
 }
 

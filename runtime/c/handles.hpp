@@ -88,6 +88,10 @@ class CallArguments {
     CallOptions options;
     if (options_.algorithm != nullptr) options.algorithm = options_.algorithm;
     options.will_wait = options_.will_wait != 0;
+    options.cuda_stream = options_.cuda_stream;
+    if (options_.memory < TUTTI_MEMORY_DETECT || options_.memory > TUTTI_MEMORY_DEVICE)
+      refuse_number("memory", options_.memory);
+    options.memory = static_cast<Memory>(options_.memory);
     return options;
   }
   Dtype dtype(tutti_dtype_t number) const {
@@ -102,8 +106,6 @@ class CallArguments {
     if (op >= TUTTI_SUM && op < TUTTI_PREMUL_SUM) return static_cast<Op>(op);
     return special_reduction(op, dtype);
   }
-  // Throws unsupported if there is any: of messages.
-  void refuse_any() const;
 
  private:
   void read(const tutti_call_options_t& options);

@@ -155,8 +155,7 @@ tutti_status_t tutti_iexscan(const void* input, void* output, size_t count, tutt
 tutti_status_t tutti_isend(const void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
                            tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work) {
   return start("send", group, options, work, [&](const CommGroup& g, const CallArguments& call) {
-    call.refuse_any();
-    return g.isend(buffer, count, call.dtype(dtype), peer, tag);
+    return g.isend(buffer, count, call.dtype(dtype), peer, tag, call.options());
   });
 }
 
@@ -165,8 +164,7 @@ tutti_status_t tutti_irecv(void* buffer, size_t count, tutti_dtype_t dtype, int 
                            tutti_work_t* work) {
   const tutti_status_t status =
       start("recv", group, options, work, [&](const CommGroup& g, const CallArguments& call) {
-        call.refuse_any();
-        return g.irecv(buffer, count, call.dtype(dtype), peer, tag);
+        return g.irecv(buffer, count, call.dtype(dtype), peer, tag, call.options());
       });
   if (status == TUTTI_OK) (*work)->source = source;
   return status;

@@ -204,6 +204,12 @@ void CommGroup::abort(const std::string& why) const {
       StatusCode::aborted, fmt::format("rank {} aborted the group: {}", group.rank(), why), group.rank())));
 }
 
+std::optional<Error> CommGroup::failure() const {
+  const std::optional<Status> cause = Impl::of(*this, "failure").failure();
+  if (!cause) return std::nullopt;
+  return Error(cause->code(), cause->peer(), cause->message());
+}
+
 // -- waiting ------------------------------------------------------------------------------------------------
 
 namespace detail {
@@ -250,6 +256,28 @@ void Work::wait() const {
   impl_of(*this).wait(*state, sequence_);
 }
 
+void Work::wait_within(std::chrono::milliseconds limit, Clock::time_point since) const {
+  WorkState* state = WorkAccess::state_of(*this);
+  if (state == nullptr) return;
+  CommGroup::Impl& group = impl_of(*this);
+  const std::chrono::milliseconds whole = group.group().timeout();
+  const Clock::time_point now = Clock::now();
+  const auto passed = std::chrono::floor<std::chrono::milliseconds>(now - since);
+  if (limit < passed + whole) return group.wait(*state, sequence_, since + limit, limit);
+  group.wait(*state, sequence_, now + whole, whole);
+}
+
+std::string Work::missing() const {
+  WorkState* state = WorkAccess::state_of(*this);
+  if (state == nullptr || state->is_complete()) return {};
+  CommGroup::Impl& group = impl_of(*this);
+  const Status status = state->wait(Clock::now());
+  if (status.code() != StatusCode::timeout) return {};
+  if (sequence_ == 0) return status.message();
+  int first = Status::kNoPeer;
+  return group.describe_awaited(sequence_, &first);
+}
+
 void wait_all(std::span<const Work> works) {
   std::optional<Error> first;
   for (const Work& work : works) {
@@ -276,7 +304,7 @@ bool Work::wait_for(std::chrono::milliseconds at_most) const {
 void Work::on_complete(std::function<void(const Error*)> callback) const {
   if (callback == nullptr) throw_error(invalid_argument("on_complete: callback: it is empty"));
   WorkState* state = WorkAccess::state_of(*this);
-  if (state == nullptr) return Engine::call_back([&](const Status&) { callback(nullptr); }, {});
+  if (state == nullptr) return call_back([&](const Status&) { callback(nullptr); }, {});
   // A group that ends meanwhile must not be kept by its own operation.
   const std::weak_ptr<CommGroup::Impl> owner = impl_of(*this).handle();
   state->when_complete([owner, callback = std::move(callback)](const Status& status) {
@@ -293,12 +321,13 @@ bool Work::wait_unless(bool (*is_interrupted)(void* context), void* context) con
   WorkState* state = WorkAccess::state_of(*this);
   if (state == nullptr) return true;
   CommGroup::Impl& group = impl_of(*this);
-  const Clock::time_point deadline = Clock::now() + group.group().timeout();
+  const std::chrono::milliseconds limit = group.group().timeout();
+  const Clock::time_point deadline = Clock::now() + limit;
   while (!state->is_complete() && Clock::now() + kBetweenQuestions < deadline) {
     if (wait_for(kBetweenQuestions)) return true;
     if (is_interrupted(context)) return false;
   }
-  group.wait(*state, sequence_, deadline);
+  group.wait(*state, sequence_, deadline, limit);
   return true;
 }
 

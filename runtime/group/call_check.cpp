@@ -12,93 +12,6 @@ namespace {
 
 using Bytes = std::uint64_t;
 
-// Elements of a buffer as [first, first + count) from its pointer; nullopt: more bytes than there can be.
-struct Extent {
-  bool is_used = false;  // this rank has the buffer
-  std::optional<std::uint64_t> count;
-};
-
-std::optional<std::uint64_t> add(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t sum = 0;
-  if (__builtin_add_overflow(a, b, &sum)) return std::nullopt;
-  return sum;
-}
-
-std::optional<std::uint64_t> multiply(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t product = 0;
-  if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
-  return product;
-}
-
-// One past the last element of listed blocks.
-std::optional<std::uint64_t> span_of(std::span<const std::uint64_t> counts,
-                                     std::span<const std::uint64_t> displacements) {
-  std::uint64_t end = 0, next = 0;
-  for (std::size_t block = 0; block < counts.size(); ++block) {
-    const auto block_end = add(displacements.empty() ? next : displacements[block], counts[block]);
-    if (!block_end) return std::nullopt;
-    next = *block_end;
-    if (counts[block] > 0) end = std::max(end, next);
-  }
-  return end;
-}
-
-bool is_root(const Call& call, std::uint32_t rank) {
-  return !is_rooted(call.collective) || call.root == rank;
-}
-
-// The whole vector of collectives with a block per rank.
-std::optional<std::uint64_t> full_count(const Call& call, std::uint32_t size) {
-  return call.counts.empty() ? multiply(call.count, size) : span_of(call.counts, call.displacements);
-}
-
-std::uint64_t own_count(const Call& call, std::uint32_t rank) {
-  return call.counts.empty() ? call.count : call.counts[rank];
-}
-
-Extent input_extent(const Call& call, std::uint32_t rank, std::uint32_t size) {
-  switch (call.collective) {
-    case Collective::allgather:
-    case Collective::gather:
-      return {true, own_count(call, rank)};
-    case Collective::reduce_scatter:
-    case Collective::alltoall:
-      return {true, full_count(call, size)};
-    case Collective::scatter:
-      return {is_root(call, rank), full_count(call, size)};
-    case Collective::barrier:
-    case Collective::broadcast:
-      return {};  // broadcast: one buffer, taken as the output
-    case Collective::send_recv:
-      return {call.is_send, call.count};
-    default:
-      return {true, call.count};
-  }
-}
-
-Extent output_extent(const Call& call, std::uint32_t rank, std::uint32_t size) {
-  switch (call.collective) {
-    case Collective::reduce:
-      return {is_root(call, rank), call.count};
-    case Collective::allgather:
-      return {true, full_count(call, size)};
-    case Collective::gather:
-      return {is_root(call, rank), full_count(call, size)};
-    case Collective::reduce_scatter:
-    case Collective::scatter:
-      return {true, own_count(call, rank)};
-    case Collective::alltoall:
-      return {true, call.output_counts.empty() ? full_count(call, size)
-                                               : span_of(call.output_counts, call.output_displacements)};
-    case Collective::barrier:
-      return {};
-    case Collective::send_recv:
-      return {!call.is_send, call.count};
-    default:
-      return {true, call.count};
-  }
-}
-
 // Where this rank's block lies in the whole vector, in elements.
 std::uint64_t own_offset(const Call& call, std::uint32_t rank) {
   if (call.counts.empty()) return call.count * rank;
@@ -149,7 +62,7 @@ Status check_lists(std::string_view name, const Call& call, std::uint32_t size) 
 Status check_buffer(std::string_view name, std::string_view what, const void* memory, const Extent& extent,
                     Dtype dtype) {
   if (!extent.is_used) return {};
-  const auto bytes = extent.count ? multiply(*extent.count, size_of(dtype)) : std::nullopt;
+  const auto bytes = extent.bytes(dtype);
   if (!bytes || *bytes > static_cast<Bytes>(std::numeric_limits<std::ptrdiff_t>::max())) {
     return invalid_argument(
         fmt::format("{}: {}: the counts ask for more bytes than there can be", name, what));

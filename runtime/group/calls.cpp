@@ -2,8 +2,10 @@
 // Knows no transport and no algorithm.
 #include <array>
 
+#include "backends/registry.hpp"
 #include "runtime/group/call_check.hpp"
 #include "runtime/group/comm_group.hpp"
+#include "runtime/group/device_calls.hpp"
 
 namespace tutti {
 namespace {
@@ -61,11 +63,27 @@ Admitted& remembered(const SimpleCall& call) {
   return last[mixed >> 60U];
 }
 
+// May the call be on a GPU's memory?
+bool may_be_on_device(const CallOptions& options) {
+  return options.memory == Memory::device || (options.memory == Memory::detect && is_cuda_in_use());
+}
+
+// Is it, for sure?
+bool is_on_device(const SimpleCall& call, const CallOptions& options) {
+  if (!may_be_on_device(options)) return false;
+  return options.memory == Memory::device || (call.input != nullptr && device_of(call.input) >= 0) ||
+         (call.output != nullptr && device_of(call.output) >= 0);
+}
+
 // A call as its caller describes it becomes one that may be submitted. Throws what is wrong with it.
-Call admit(CommGroup::Impl& group, const char* name, Call call, const Reduction* reduction) {
+Call admit(CommGroup::Impl& group, const char* name, Call call, const CallOptions& options,
+           const Reduction* reduction) {
   if (reduction != nullptr) call.op = group.convert(*reduction);
   const auto rank = static_cast<std::uint32_t>(group.rank()), size = static_cast<std::uint32_t>(group.size());
   if (group.world().settings().check != CheckLevel::off) throw_if_error(check_call(name, call, rank, size));
+  if (options.memory != Memory::host) look_for_cuda();
+  if (may_be_on_device(options)) throw_if_error(locate(name, call, rank, size, options.memory));
+  call.stream = options.cuda_stream;
   normalise(call, rank, size);
   return call;
 }
@@ -73,41 +91,46 @@ Call admit(CommGroup::Impl& group, const char* name, Call call, const Reduction*
 Work start(const CommGroup& handle, const char* name, const Call& call, const CallOptions& options,
            const Reduction* reduction = nullptr) {
   CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
-  return group.start(admit(group, name, call, reduction), options);
+  return group.start(admit(group, name, call, options, reduction), options);
 }
 
 void run(const CommGroup& handle, const char* name, const Call& call, const CallOptions& options,
          const Reduction* reduction = nullptr) {
   CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
-  group.run(admit(group, name, call, reduction), options.algorithm);
+  group.run(admit(group, name, call, options, reduction), options.algorithm);
 }
 
 // The very call that this thread has made lately is right.
-Admitted& admit(CommGroup::Impl& group, const char* name, const SimpleCall& call,
+Admitted& admit(CommGroup::Impl& group, const char* name, const SimpleCall& call, const CallOptions& options,
                 const Reduction* reduction) {
   Admitted& known = remembered(call);
   if (known.is_of(group, call)) return known;
-  const Call admitted = admit(group, name, call.described(), reduction);
-  known = {group.number(), call, nullptr, false, admitted};
+  const Call admitted = admit(group, name, call.described(), options, reduction);
+  // What has just been found out to be on a GPU is not remembered, as is_special() says.
+  known = {admitted.is_device ? 0 : group.number(), call, nullptr, false, admitted};
   return known;
+}
+
+// Nothing to remember: its op has arguments, or it is on a GPU's memory, which may be the host's by the next
+// call.
+bool is_special(const SimpleCall& call, const CallOptions& options, const Reduction* reduction) {
+  return (reduction != nullptr && !is_plain(reduction->op())) || is_on_device(call, options);
 }
 
 Work start(const CommGroup& handle, const char* name, SimpleCall call, const CallOptions& options,
            const Reduction* reduction = nullptr) {
   CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
-  if (reduction != nullptr && !is_plain(reduction->op()))
-    return start(handle, name, call.described(), options, reduction);
+  if (is_special(call, options, reduction)) return start(handle, name, call.described(), options, reduction);
   if (reduction != nullptr) call.op = reduction->op();
-  return group.start(admit(group, name, call, reduction).call, options);
+  return group.start(admit(group, name, call, options, reduction).call, options);
 }
 
 void run(const CommGroup& handle, const char* name, SimpleCall call, const CallOptions& options,
          const Reduction* reduction = nullptr) {
   CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
-  if (reduction != nullptr && !is_plain(reduction->op()))
-    return run(handle, name, call.described(), options, reduction);
+  if (is_special(call, options, reduction)) return run(handle, name, call.described(), options, reduction);
   if (reduction != nullptr) call.op = reduction->op();
-  Admitted& known = admit(group, name, call, reduction);
+  Admitted& known = admit(group, name, call, options, reduction);
   if (!options.algorithm.empty()) return group.run(known.call, options.algorithm);
   if (known.persistent != nullptr && group.run(known.call, *known.persistent)) return;
   group.run(known.call, {});
@@ -238,12 +261,14 @@ Work CommGroup::iexscan(const void* input, void* output, std::size_t count, Dtyp
   return start(*this, "exscan", make_call(Collective::exscan, input, output, count, dtype), options, &op);
 }
 
-Work CommGroup::isend(const void* buffer, std::size_t count, Dtype dtype, int peer, int tag) const {
-  return start(*this, "send", make_send(buffer, count, dtype, peer, tag), {});
+Work CommGroup::isend(const void* buffer, std::size_t count, Dtype dtype, int peer, int tag,
+                      CallOptions options) const {
+  return start(*this, "send", make_send(buffer, count, dtype, peer, tag), options);
 }
 
-Work CommGroup::irecv(void* buffer, std::size_t count, Dtype dtype, int peer, int tag) const {
-  return start(*this, "recv", make_receive(buffer, count, dtype, peer, tag), {});
+Work CommGroup::irecv(void* buffer, std::size_t count, Dtype dtype, int peer, int tag,
+                      CallOptions options) const {
+  return start(*this, "recv", make_receive(buffer, count, dtype, peer, tag), options);
 }
 
 // -- the same, to its end -----------------------------------------------------------------------------------
@@ -335,13 +360,18 @@ void CommGroup::exscan(const void* input, void* output, std::size_t count, Dtype
   run(*this, "exscan", make_call(Collective::exscan, input, output, count, dtype), options, &op);
 }
 
-void CommGroup::send(const void* buffer, std::size_t count, Dtype dtype, int peer, int tag) const {
-  run(*this, "send", make_send(buffer, count, dtype, peer, tag), {});
+void CommGroup::send(const void* buffer, std::size_t count, Dtype dtype, int peer, int tag,
+                     CallOptions options) const {
+  run(*this, "send", make_send(buffer, count, dtype, peer, tag), options);
 }
 
-int CommGroup::recv(void* buffer, std::size_t count, Dtype dtype, int peer, int tag) const {
+int CommGroup::recv(void* buffer, std::size_t count, Dtype dtype, int peer, int tag,
+                    CallOptions options) const {
   CommGroup::Impl& group = CommGroup::Impl::of(*this, "recv");
-  return group.receive(admit(group, "recv", make_receive(buffer, count, dtype, peer, tag), nullptr).call);
+  const SimpleCall call = make_receive(buffer, count, dtype, peer, tag);
+  if (is_special(call, options, nullptr))
+    return group.receive(admit(group, "recv", call.described(), options, nullptr), options.algorithm);
+  return group.receive(admit(group, "recv", call, options, nullptr).call, options.algorithm);
 }
 
 }  // namespace tutti

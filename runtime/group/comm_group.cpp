@@ -13,6 +13,7 @@
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/group/cache_limits.hpp"
+#include "runtime/group/device_calls.hpp"
 #include "runtime/group/work_access.hpp"
 #include "runtime/scheduler/fingerprint.hpp"
 
@@ -79,8 +80,7 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
   Hierarchy hierarchy = world_->domains().hierarchy_of(world_ranks_);
   if (!hierarchy.is_flat() && rank_ == 0 && owner_ == nullptr)
     log_info("group of {} ranks in {}", size(), to_text(hierarchy));
-  const Selector& selector = rules_ != nullptr ? *rules_ : *world_->settings().selector;
-  backend_ = make_native_backend(*group_, selector, kPlanCacheBytes, std::move(hierarchy),
+  backend_ = make_native_backend(*group_, selector(), kPlanCacheBytes, std::move(hierarchy),
                                  world_->domains().spans_nodes(world_ranks_) ? Reach::network : Reach::node);
 }
 
@@ -90,6 +90,9 @@ CommGroup::Impl::~Impl() {
     const std::lock_guard lock(streams_mutex_);
     streams.swap(streams_);
   }
+  // They use internal streams, each two.
+  device_calls_.reset();
+  for (const auto& [number, stream] : streams) stream->device_calls_.reset();
   streams.clear();  // not with the mutex, which who tells of failures waits for
   world_->remove(*this);
   backend_.reset();  // its plans are used by operations, which the group ends
@@ -129,17 +132,24 @@ ReduceOp CommGroup::Impl::convert(const Reduction& reduction) {
   return ReduceOp::user_defined(*added);
 }
 
+WorkRef CommGroup::Impl::submit_on_device(const Call& call, std::string_view algorithm) {
+  check_may_wait();  // the first one meets the others
+  compare_if_asked(call);
+  if (device_calls_ == nullptr) device_calls_ = std::make_unique<DeviceCalls>(*this);
+  Result<WorkRef> work = device_calls_->start(call, algorithm);
+  if (!work) throw_error(settle(work.status()));
+  return *std::move(work);
+}
+
 WorkRef CommGroup::Impl::submit_checked(const Call& call, const Choice& choice) {
-  if (world_->settings().check == CheckLevel::group && call.collective != Collective::send_recv &&
-      size() > 1) {
-    compare_with_others(call);
-  }
+  compare_if_asked(call);
   Result<WorkRef> work = backend_->start(call, choice);
   if (!work) throw_error(settle(work.status()));
   return *std::move(work);
 }
 
 Work CommGroup::Impl::start(const Call& call, const CallOptions& options) {
+  if (call.is_device) return WorkAccess::make(handle(), submit_on_device(call, options.algorithm), 0);
   const Submitter submitter = options.will_wait ? Submitter::waits : Submitter::goes_on;
   const WorkRef work = submit_checked(call, {options.algorithm, submitter});
   const std::uint32_t sequence = call.collective == Collective::send_recv ? 0 : submitted_sequence();
@@ -147,7 +157,7 @@ Work CommGroup::Impl::start(const Call& call, const CallOptions& options) {
 }
 
 void CommGroup::Impl::check_may_wait() {
-  if (!Engine::is_in_callback()) return;
+  if (!is_in_callback()) return;
   throw_error(
       invalid_argument("a completion callback must not wait: submit there, and wait elsewhere or give that "
                        "operation a callback too"));
@@ -155,13 +165,24 @@ void CommGroup::Impl::check_may_wait() {
 
 void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
   check_may_wait();
+  // On its stream is all that a call on a GPU's memory has to be when it returns.
+  if (call.is_device) {
+    submit_on_device(call, algorithm);
+    return;
+  }
   const WorkRef work = submit_checked(call, {algorithm, Submitter::blocks});
   if (work) wait(*work.operator->(), call.collective == Collective::send_recv ? 0 : submitted_sequence());
 }
 
-int CommGroup::Impl::receive(const Call& call) {
+int CommGroup::Impl::receive(const Call& call, std::string_view algorithm) {
   check_may_wait();
-  const WorkRef work = submit_checked(call, {{}, Submitter::waits});
+  if (call.is_device) {
+    const WorkRef work = submit_on_device(call, algorithm);
+    if (call.root != kFromAnyRank) return static_cast<int>(call.root);
+    wait(*work.operator->(), 0);
+    return work->source();
+  }
+  const WorkRef work = submit_checked(call, {algorithm, Submitter::waits});
   wait(*work.operator->(), 0);
   return work->source();
 }
@@ -183,21 +204,25 @@ PersistentCall* CommGroup::Impl::persistent(const Call& call) {
 void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence) {
   // Most short operations are complete by now; those cost no look at the clock.
   if (state.is_complete() && state.status()) return;
-  wait(state, sequence, Clock::now() + group_->timeout());
+  wait(state, sequence, Clock::now() + group_->timeout(), group_->timeout());
 }
 
-void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence, Clock::time_point deadline) {
+void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence, Clock::time_point deadline,
+                           std::chrono::milliseconds limit) {
   if (!state.is_complete()) check_may_wait();
   const Status status = state.is_complete() ? state.status() : state.wait(deadline);
   if (status) return;
   if (status.code() != StatusCode::timeout || group_->has_failed()) throw_error(settle(status));
-  const Status cause = time_out(sequence, status);
+  const Status cause = time_out(sequence, status, limit);
   // The buffers are the caller's again only when the failed operation has let go of them.
   static_cast<void>(state.wait(Clock::now() + kUnwindTime));
   throw_error(cause);
 }
 
-void CommGroup::Impl::compare_with_others(const Call& call) {
+void CommGroup::Impl::compare_if_asked(const Call& call) {
+  if (world_->settings().check != CheckLevel::group || call.collective == Collective::send_recv ||
+      size() == 1)
+    return;
   constexpr std::size_t kTextBytes = 120;
   struct Summary {
     std::uint32_t fingerprint;
@@ -219,7 +244,7 @@ void CommGroup::Impl::compare_with_others(const Call& call) {
   const Status status = (*work)->wait(Clock::now() + world_->settings().timeout);
   if (!status) {
     throw_error(status.code() == StatusCode::timeout && !group_->has_failed()
-                    ? time_out(submitted_sequence(), status)
+                    ? time_out(submitted_sequence(), status, group_->timeout())
                     : settle(status));
   }
   std::map<std::pair<std::uint32_t, std::string>, std::vector<int>> callers;
@@ -283,6 +308,12 @@ Status CommGroup::Impl::fail_everywhere(const Status& cause) {
   return stamped.value_or(cause);
 }
 
+std::optional<Status> CommGroup::Impl::failure() {
+  if (!group_->has_failed()) return std::nullopt;
+  const std::optional<Status> stamped = wait_for_stamp(std::chrono::milliseconds(0));
+  return stamped ? *stamped : group_->failure();
+}
+
 Status CommGroup::Impl::settle(const Status& status) {
   if (!group_->has_failed()) return status;  // the caller's mistake; the group goes on
   if (const std::optional<Status> stamped = wait_for_stamp(std::chrono::milliseconds(0))) return *stamped;
@@ -296,23 +327,26 @@ Status CommGroup::Impl::settle(const Status& status) {
 
 void CommGroup::Impl::on_deadline(std::uint32_t sequence, const std::string& call) {
   if (group_->has_failed()) return;
-  static_cast<void>(time_out(sequence, Status(StatusCode::timeout, call + " is not complete yet")));
+  static_cast<void>(
+      time_out(sequence, Status(StatusCode::timeout, call + " is not complete yet"), group_->timeout()));
 }
 
-Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status) {
-  std::string text =
-      fmt::format("{} within {}", status.message(), format_seconds(world_->settings().timeout));
-  int peer = Status::kNoPeer;
-  if (sequence > 0) {
-    const auto states = world_->ask_members(context(), kAnswerTime);
-    const std::string missing = describe_missing(states, sequence);
-    for (std::size_t rank = 0; rank < states.size() && peer < 0; ++rank) {
-      if (!states[rank] || !states[rank]->has_group || states[rank]->sequence < sequence)
-        peer = static_cast<int>(rank);
-    }
-    text = fmt::format("{}: {}; {}", name_operation(sequence), text,
-                       missing.empty() ? "all ranks have called it" : "did not arrive: " + missing);
+std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first_missing) {
+  const auto states = world_->ask_members(context(), kAnswerTime);
+  for (std::size_t rank = 0; rank < states.size() && *first_missing < 0; ++rank) {
+    if (!states[rank] || !states[rank]->has_group || states[rank]->sequence < sequence)
+      *first_missing = static_cast<int>(rank);
   }
+  const std::string missing = describe_missing(states, sequence);
+  return missing.empty() ? "all ranks have called it" : "did not arrive: " + missing;
+}
+
+Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status,
+                                 std::chrono::milliseconds limit) {
+  std::string text = fmt::format("{} within {}", status.message(), format_seconds(limit));
+  int peer = Status::kNoPeer;
+  if (sequence > 0)
+    text = fmt::format("{}: {}; {}", name_operation(sequence), text, describe_awaited(sequence, &peer));
   return fail_everywhere(Status(StatusCode::timeout, text, peer));
 }
 
@@ -332,38 +366,43 @@ std::uint64_t context_of(const std::string& text) {
 }  // namespace
 
 std::shared_ptr<CommGroup::Impl> CommGroup::Impl::stream(int number) {
-  Impl& group = owner();
   if (number < 0)
     throw_error(invalid_argument(fmt::format("stream: number: {}; expected 0 or more", number)));
-  if (number == 0) return group.handle();
-  const std::lock_guard making(group.making_mutex_);
+  return number == 0 ? owner().handle() : owner().find_stream(number).handle();
+}
+
+CommGroup::Impl& CommGroup::Impl::internal_stream(Purpose purpose) {
+  return owner().find_stream(-1 - kPurposes * stream_ - static_cast<int>(purpose));
+}
+
+CommGroup::Impl& CommGroup::Impl::find_stream(int number) {
+  const std::lock_guard making(making_mutex_);
   {
-    const std::lock_guard lock(group.streams_mutex_);
-    if (const auto found = group.streams_.find(number); found != group.streams_.end())
-      return found->second->handle();
+    const std::lock_guard lock(streams_mutex_);
+    if (const auto found = streams_.find(number); found != streams_.end()) return *found->second;
   }
-  if (group.group_->has_failed()) throw_error(group.settle(group.group_->failure()));
+  if (group_->has_failed()) throw_error(settle(group_->failure()));
   // Everybody comes by the same one, whenever it is asked for.
   ByteWriter writer;
-  writer.put(group.context());
+  writer.put(context());
   writer.put_text("stream");
   writer.put(number);
-  std::unique_ptr<Impl> made(
-      new Impl(world_, world_ranks_, context_of(writer.take()), group.rules_, &group, number));
+  std::unique_ptr<Impl> made(new Impl(world_, world_ranks_, context_of(writer.take()), rules_, this, number));
   world_->add(*made);
   Impl& stream = *made;
   {
-    const std::lock_guard lock(group.streams_mutex_);
-    group.streams_.emplace(number, std::move(made));
+    const std::lock_guard lock(streams_mutex_);
+    streams_.emplace(number, std::move(made));
   }
   // What was stamped before has not found it.
-  if (const auto stamped = group.wait_for_stamp(std::chrono::milliseconds(0))) stream.group_->fail(*stamped);
-  return stream.handle();
+  if (const auto stamped = wait_for_stamp(std::chrono::milliseconds(0))) stream.group_->fail(*stamped);
+  return stream;
 }
 
 std::string CommGroup::Impl::name_operation(std::uint32_t sequence) const {
-  return stream_ == 0 ? fmt::format("operation {}", sequence)
-                      : fmt::format("operation {} of stream {}", sequence, stream_);
+  if (stream_ == 0) return fmt::format("operation {}", sequence);
+  if (stream_ < 0) return fmt::format("operation {} of those on GPUs", sequence);
+  return fmt::format("operation {} of stream {}", sequence, stream_);
 }
 
 std::uint64_t CommGroup::Impl::derive_context(const std::vector<int>& world_ranks) {

@@ -16,6 +16,8 @@
 
 namespace tutti {
 
+class DeviceCalls;
+
 struct CommGroup::Impl final : public GroupMember, public std::enable_shared_from_this<CommGroup::Impl> {
   // A group of these world ranks (at least this one), in this order. `context` must be equal on all members
   // and new.
@@ -27,6 +29,10 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::shared_ptr<Impl> with_rules(std::shared_ptr<const Selector> rules);
   // What CommGroup::stream() refers to; made when first asked for, and kept as long as the group. Any thread.
   std::shared_ptr<Impl> stream(int number);
+  // A stream for this group's own purposes, or this stream's, which no program can name.
+  enum class Purpose : std::uint8_t { device_exchange, device_staging };
+  static constexpr int kPurposes = 2;
+  Impl& internal_stream(Purpose purpose);
   // A reference to this group, or to this stream, which keeps its whole group alive.
   std::shared_ptr<Impl> handle() { return {owner().shared_from_this(), this}; }
   // What a handle refers to, for the function `name`. Throws if it is closed or this process may not use it.
@@ -45,7 +51,10 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   WorldState& world() const { return *world_; }
   const std::shared_ptr<WorldState>& world_handle() const { return world_; }
   GroupContext& group() const { return *group_; }
-  const Backend& backend() const { return *backend_; }
+  Backend& backend() const { return *backend_; }
+  // Null before the first call on a GPU's memory.
+  const DeviceCalls* device_calls() const { return device_calls_.get(); }
+  const Selector& selector() const { return rules_ != nullptr ? *rules_ : *world_->settings().selector; }
   const std::vector<int>& world_ranks() const override { return world_ranks_; }
 
   // Throws in a completion callback, which must not wait.
@@ -59,7 +68,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // The same, to its end: what blocking calls do, without making a Work.
   void run(const Call& call, std::string_view algorithm);
   // The same for a receive; returns the rank that the message came from.
-  int receive(const Call& call);
+  int receive(const Call& call, std::string_view algorithm);
   // As run() for a call that was worked out; false if it has to be run like any other.
   bool run(const Call& call, PersistentCall& persistent);
   // Of the call that run() has just carried out; null where nothing is gained. Lives as long as the group.
@@ -67,15 +76,21 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // Waits until the operation is complete. Throws its error; at the group's deadline finds out who is
   // missing.
   void wait(WorkState& state, std::uint32_t sequence);
-  void wait(WorkState& state, std::uint32_t sequence, Clock::time_point deadline);
+  // The same until `deadline`; the message of the failure then says that `limit` has passed.
+  void wait(WorkState& state, std::uint32_t sequence, Clock::time_point deadline,
+            std::chrono::milliseconds limit);
+  // What keeps operation `sequence` from being complete, for people. Asks the other ranks.
+  std::string describe_awaited(std::uint32_t sequence, int* first_missing);
   // The op as the scheduler wants it; registers a user's function at its first use in this group.
   ReduceOp convert(const Reduction& reduction);
 
   // Turns the failure of an operation into what is thrown: once the group has failed, the cause that rank 0
   // stamped, so that all ranks throw the same.
   Status settle(const Status& status);
+  // Why the group has failed: as rank 0 stamped it, or as it was found here until that is known.
+  std::optional<Status> failure();
   // An operation did not end before its deadline: finds out who is missing and fails the group.
-  Status time_out(std::uint32_t sequence, const Status& status);
+  Status time_out(std::uint32_t sequence, const Status& status, std::chrono::milliseconds limit);
   // Stamps `cause` for all ranks and waits until it is known here.
   Status fail_everywhere(const Status& cause);
 
@@ -103,9 +118,11 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   const Impl& owner() const { return owner_ == nullptr ? *this : *owner_; }
   [[noreturn]] static void refuse_closed(const char* name);
   [[noreturn]] static void refuse_child();
-  // TUTTI_CHECK=group: swaps a summary of the call before it runs. Throws mismatch, on all ranks alike.
-  void compare_with_others(const Call& call);
-  WorkRef submit_checked(const Call& call, const Choice& choice);  // throws; empty as Choice says
+  // With TUTTI_CHECK=group, swaps a summary of the call before it runs. Throws mismatch, on all ranks alike.
+  void compare_if_asked(const Call& call);
+  WorkRef submit_checked(const Call& call, const Choice& choice);          // throws; empty as Choice says
+  WorkRef submit_on_device(const Call& call, std::string_view algorithm);  // throws
+  Impl& find_stream(int number);                                           // throws
   std::optional<Status> wait_for_stamp(std::chrono::milliseconds at_most);
   void fail_streams(const Status& cause);  // the group's own, too
 
@@ -116,6 +133,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   int rank_ = -1;
   std::unique_ptr<GroupContext> group_;
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<DeviceCalls> device_calls_;  // made by the first call on a GPU's memory
   std::mutex ops_mutex_;
   UserOpTable user_ops_;
   std::mutex children_mutex_;

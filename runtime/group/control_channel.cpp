@@ -3,14 +3,13 @@
 #include "runtime/group/control_channel.hpp"
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <utility>
 
 #include "runtime/base/fork_guard.hpp"
+#include "runtime/base/thread.hpp"
 
 namespace tutti {
 namespace {
@@ -54,18 +53,12 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlOption
 // -- thread -------------------------------------------------------------------------------------------------
 
 void ControlChannel::start_thread() {
-  // The program's signals are for the program's threads.
-  sigset_t all, previous;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &previous);
-  thread_ = std::thread([this] {
-    pthread_setname_np(pthread_self(), "tutti-control");
+  thread_ = tutti::start_thread("tutti-control", [this] {
     run();
     const std::lock_guard lock(mutex_);
     is_over_ = true;
     outbox_.clear();
   });
-  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
 }
 
 void ControlChannel::stop_thread() {

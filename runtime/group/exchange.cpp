@@ -9,9 +9,9 @@
 namespace tutti {
 namespace {
 
-Status program_failed(std::string_view what, const std::exception& error) {
-  return Status(StatusCode::internal,
-                fmt::format("the program's exchange: {} threw: {}", what, error.what()));
+Status program_failed(std::string_view what, const std::exception& error, int rank = Status::kNoPeer) {
+  return Status(StatusCode::internal, fmt::format("the program's exchange: {} threw: {}", what, error.what()),
+                rank);
 }
 
 class FunctionExchange final : public Exchange {
@@ -55,9 +55,9 @@ class StoreExchange final : public Exchange {
   Result<std::vector<std::string>> allgather(std::string_view mine, Clock::time_point deadline) override {
     const std::uint64_t call = calls_++;
     const auto key = [&](int rank) { return fmt::format("{}/{}/{}", prefix_, call, rank); };
+    std::vector<std::string> all;
     try {
       put_(key(rank_), std::string(mine));
-      std::vector<std::string> all;
       for (int rank = 0; rank < size_; ++rank) {
         if (Clock::now() > deadline) {
           return Status(StatusCode::timeout,
@@ -67,7 +67,8 @@ class StoreExchange final : public Exchange {
       }
       return all;
     } catch (const std::exception& error) {
-      return program_failed("the store", error);
+      const auto awaited = static_cast<int>(all.size());
+      return program_failed(fmt::format("the store, asked for what rank {} gives,", awaited), error, awaited);
     }
   }
 

@@ -237,7 +237,7 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
                                     [](WorldState* state) {
                                       if (state->fork_generation_ != tutti::fork_generation()) return;
                                       // A worker cannot wait for its own end.
-                                      if (Engine::is_in_callback()) {
+                                      if (is_in_callback()) {
                                         std::thread([state] { delete state; }).detach();
                                       } else {
                                         delete state;

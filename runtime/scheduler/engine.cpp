@@ -37,8 +37,6 @@ void sleep_on(const Waitable& bell, std::uint32_t armed_value, std::chrono::micr
   }
 }
 
-thread_local bool is_callback_running = false;
-
 }  // namespace
 
 struct Engine::Callback {
@@ -59,14 +57,6 @@ Engine::Engine(std::vector<std::unique_ptr<Transport>> transports, Options optio
 Engine::~Engine() {
   workers_.reset();
   TUTTI_ASSERT(active_.empty(), "an engine is destroyed after its groups");
-}
-
-bool Engine::is_in_callback() { return is_callback_running; }
-
-void Engine::call_back(const CompletionCallback& callback, const Status& status) {
-  const bool was_running = std::exchange(is_callback_running, true);
-  callback(status);
-  is_callback_running = was_running;
 }
 
 void Engine::acquire() {
@@ -108,16 +98,23 @@ bool Engine::drive(std::uint32_t* looks) {
 void Engine::note_callback(Operation& operation) {
   callbacks_.push_back({WorkRef(&operation), std::move(operation.callback_)});
   operation.callback_ = nullptr;
+  operation.is_callback_due_ = true;
 }
 
 void Engine::run_callbacks() {
   for (;;) {
     acquire();
     if (callbacks_.empty()) break;
-    const Callback due = std::move(callbacks_.front());
+    Callback due = std::move(callbacks_.front());
     callbacks_.erase(callbacks_.begin());
     release();
     call_back(due.function, due.operation->status());
+    due.function = nullptr;  // what it holds is the program's, and ends without the lane
+    acquire();
+    auto& operation = static_cast<Operation&>(*due.operation.operator->());
+    operation.is_callback_due_ = false;
+    if (operation.callback_) note_callback(operation);  // given meanwhile
+    release();
   }
   release();
 }

@@ -77,9 +77,6 @@ class Engine {
   // Drives until the operation is complete or the deadline has passed; false at the deadline. Reports it when
   // it stalls.
   bool wait_for(const Operation& operation, Clock::time_point deadline);
-  // Is the calling thread in the completion callback of an operation? Then it must not wait for another.
-  static bool is_in_callback();
-  static void call_back(const CompletionCallback& callback, const Status& status);
 
   // For workers: is anything under way that no caller waits for?
   bool has_work_for_workers() const {

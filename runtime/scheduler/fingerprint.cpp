@@ -39,19 +39,4 @@ std::string describe_word(std::uint64_t word) {
   return text + fmt::format("), operation {}", word >> 32U);
 }
 
-std::string describe_call(const Call& call) {
-  if (call.collective == Collective::barrier) return "barrier";
-  std::uint64_t count = call.count;
-  for (std::uint64_t c : call.counts) count += c;
-  std::string text = fmt::format("{} of {} {}", to_string(call.collective), count, to_string(call.dtype));
-  if (is_reducing(call.collective)) text += fmt::format(", {}", to_string(call.op.op));
-  if (is_rooted(call.collective)) text += fmt::format(", root {}", call.root);
-  if (call.collective == Collective::send_recv) {
-    text += call.is_send ? " to " : " from ";
-    text += call.root == kFromAnyRank ? "any rank" : std::to_string(call.root);
-    if (call.tag != 0) text += fmt::format(", tag {}", call.tag);
-  }
-  return text;
-}
-
 }  // namespace tutti

@@ -20,7 +20,5 @@ inline std::uint64_t make_word(std::uint32_t sequence, std::uint32_t fingerprint
 
 // "allreduce (f32, sum), operation 7"
 std::string describe_word(std::uint64_t word);
-// "allreduce of 1024 f32, sum"
-std::string describe_call(const Call& call);
 
 }  // namespace tutti

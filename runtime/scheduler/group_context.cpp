@@ -257,6 +257,8 @@ void GroupContext::reserve_frames(std::uint32_t slot, const SlotNeeds& needs) {
   if (slot < kSlots) collective_needs_ = collective_needs_.with(needs);
   for (std::uint32_t s = first; s < end; ++s) {
     Slot& at = slots_[s];
+    // Nobody runs any more in the one that this was to replace.
+    if (at.head == nullptr && at.larger_frame != nullptr) at.frame = std::move(at.larger_frame);
     if (at.frame != nullptr && at.frame->size.covers(needs)) continue;
     if (at.larger_frame != nullptr && at.larger_frame->size.covers(needs)) continue;
     if (at.frame == nullptr || at.head != nullptr) {

@@ -229,7 +229,9 @@ void Operation::complete() {
     const Schedule& shape = is_lowered_ ? lowered_->staged->shape : plan_->shape;
     if (is_lowered_) bind_whole(shape);
     const Window held = window(shape, Buffer::output);
-    const bool is_result_elsewhere = call_.collective == Collective::reduce && shape.rank != shape.root;
+    // A reduce leaves its result at the root, and an exscan none at rank 0, whose output is the caller's.
+    const bool is_result_elsewhere = (call_.collective == Collective::reduce && shape.rank != shape.root) ||
+                                     (call_.collective == Collective::exscan && shape.rank == 0);
     const bool is_own_block_only = call_.collective == Collective::reduce_scatter;
     for (std::uint32_t i = 0; i < held.count && !is_result_elsewhere; ++i) {
       const std::uint32_t atom = held.first + i;
@@ -270,9 +272,10 @@ Status Operation::wait(Clock::time_point deadline) {
 
 void Operation::when_complete(CompletionCallback callback) {
   engine_->acquire();
-  if (is_complete()) {
+  // While an earlier one is being called, this one waits for its turn.
+  if (is_complete() && !is_callback_due_) {
     engine_->release();
-    Engine::call_back(callback, status_);
+    call_back(callback, status_);
     return;
   }
   if (callback_) {

@@ -154,6 +154,7 @@ class Operation final : public WorkState {
   std::uint32_t user_step_ = 0;
   Operation* next_in_slot_ = nullptr;
   CompletionCallback callback_;
+  bool is_callback_due_ = false;  // one is to be called, or has not returned; guarded by the lane
 
   Clock::time_point first_stalled_{};
   std::chrono::milliseconds next_report_{0};

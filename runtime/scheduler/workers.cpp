@@ -2,12 +2,10 @@
 #include "runtime/scheduler/workers.hpp"
 
 #include <chrono>
-#include <csignal>
 #include <system_error>
 
-#include <pthread.h>
-
 #include "runtime/base/log.hpp"
+#include "runtime/base/thread.hpp"
 #include "runtime/scheduler/engine.hpp"
 
 namespace tutti {
@@ -37,23 +35,17 @@ void Workers::call() {
 void Workers::start() {
   const std::lock_guard lock(start_mutex_);
   if (is_started_.load(std::memory_order_relaxed)) return;
-  // Signals are the program's: its own threads take them.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     for (std::uint32_t worker = 0; worker < options_.count; ++worker)
-      threads_.emplace_back([this, worker] { run(worker); });
+      threads_.push_back(start_thread("tutti-worker", [this, worker] { run(worker); }));
   } catch (const std::system_error& error) {
     log_warn("{} of {} workers could be started ({}); calls make progress while they wait", threads_.size(),
              options_.count, error.what());
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   is_started_.store(true, std::memory_order_release);
 }
 
 void Workers::run(std::uint32_t worker) {
-  pthread_setname_np(pthread_self(), "tutti-worker");
   if (options_.on_start) options_.on_start(worker);
   std::uint32_t naps = 0;
   while (!is_stopping()) {

@@ -58,6 +58,11 @@ class Parser {
     const std::size_t start = at_;
     const std::string_view word = take_word();
     if (word == "0" || word == "auto") return {};
+    for (const Carrier carrier : {Carrier::nccl, Carrier::staged}) {
+      if (word != to_string(carrier)) continue;
+      item.carrier = carrier;
+      return {};
+    }
     std::string_view name = word;
     if (!word.empty() && std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; })) {
       name = algorithm_of_number(collective_, word);
@@ -173,6 +178,8 @@ class Parser {
   }
 
   std::string list_params(const RuleItem& item) const {
+    if (item.carrier != Carrier::schedules)
+      return fmt::format("no parameters: {} has none", to_string(item.carrier));
     if (item.row == nullptr) return "no parameters after an automatic choice";
     if (item.row->params.empty()) return fmt::format("no parameters: {} has none", item.row->name);
     std::string list = fmt::format("a parameter of {}:", item.row->name);
@@ -188,7 +195,7 @@ class Parser {
     for (const AlgorithmRow& row : catalog()) {
       if (row.collective == collective_) list += fmt::format("{}{}", list.empty() ? "" : ", ", row.name);
     }
-    return list + ", auto, or a number of I_MPI_ADJUST";
+    return list + ", auto, a number of I_MPI_ADJUST, or for memory of GPUs nccl or staged";
   }
 
   std::string_view take_word() {
@@ -277,7 +284,8 @@ std::string to_text(const AlgorithmRow& row, const AlgorithmParams& params, std:
 }
 
 std::string to_text(const RuleItem& item) {
-  std::string text = item.row == nullptr ? "auto" : to_text(*item.row, item.params, item.segment_bytes);
+  std::string text(item.carrier == Carrier::schedules ? "auto" : to_string(item.carrier));
+  if (item.row != nullptr) text = to_text(*item.row, item.params, item.segment_bytes);
   for (const RuleCondition& c : item.conditions) {
     text += &c == item.conditions.data() ? ':' : ',';
     text += range_text(c.min_bytes, c.max_bytes, size_text);

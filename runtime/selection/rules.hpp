@@ -2,13 +2,14 @@
 //
 //   rules      = item { ";" item }
 //   item       = algorithm [ "(" name "=" value { "," name "=" value } ")" ] [ ":" condition { "," condition
-//   } ] algorithm  = name of the catalogue | number of I_MPI_ADJUST | "0" | "auto" condition  = size-range [
-//   "@" size-of-group-range ]        range = n | n "-" m | "-" m | n "-"
+//   } ] algorithm  = name of the catalogue | number of I_MPI_ADJUST | "0" | "auto" | "nccl" | "staged"
+//   condition  = size-range [ "@" size-of-group-range ]        range = n | n "-" m | "-" m | n "-"
 // Bounds are inclusive; sizes take k, m, g (powers of 1024); the first item that matches wins; an item
 // without conditions matches everything; "0" and "auto" leave the choice to what comes next. Knows no
 // environment; the texts are handed in.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -28,12 +29,23 @@ struct RuleCondition {
   bool operator==(const RuleCondition&) const = default;
 };
 
+// Who carries a call out: our schedules, or, of buffers on GPUs, somebody else. `staged`: our schedules, by
+// way of host memory.
+enum class Carrier : std::uint8_t { schedules, nccl, staged };
+inline constexpr std::array<std::string_view, 3> kCarrierNames = {"", "nccl", "staged"};
+
+constexpr std::string_view to_string(Carrier carrier) {
+  return kCarrierNames[static_cast<std::size_t>(carrier)];
+}
+
 struct RuleItem {
-  const AlgorithmRow* row = nullptr;      // null: automatic choice
+  Carrier carrier = Carrier::schedules;   // others: no row, and only calls on GPUs' memory are meant
+  const AlgorithmRow* row = nullptr;      // null, of schedules: automatic choice
   AlgorithmParams params;                 // defaults of the row, overridden by the item
   std::uint64_t segment_bytes = 0;        // "segment=256k": pieces of about this size; 0 = not given
   std::vector<RuleCondition> conditions;  // empty: everything
   std::uint32_t column = 0;               // where the item starts in its text, from 1
+  bool is_choice() const { return row != nullptr || carrier != Carrier::schedules; }
 };
 using RuleList = std::vector<RuleItem>;
 

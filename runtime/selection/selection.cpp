@@ -54,6 +54,7 @@ std::uint32_t segments_for(const AlgorithmRow& row, const AlgorithmParams& param
 
 Selection select(const RuleItem& item, const Question& q) {
   Selection s;
+  s.carrier = item.carrier;
   s.row = item.row;
   s.params = item.params;
   if (item.segment_bytes != 0)
@@ -61,8 +62,10 @@ Selection select(const RuleItem& item, const Question& q) {
   return s;
 }
 
-Status check(const AlgorithmRow& row, const Question& q) {
-  return check_legality(row, q.size, q.is_commutative, false, q.has_equal_counts, q.hierarchy);
+Status check(const RuleItem& item, const Question& q) {
+  // Of calls on GPUs, whoever carries them through the host's memory looks.
+  if (item.row == nullptr || q.is_device) return {};
+  return check_legality(*item.row, q.size, q.is_commutative, false, q.has_equal_counts, q.hierarchy);
 }
 
 bool may_run(const AlgorithmRow& row, const Question& q) {
@@ -123,8 +126,13 @@ Result<Selection> Selector::choose(const Question& question, std::string_view ar
   if (!argument.empty()) {
     const auto item = parse_argument(q.collective, argument);
     if (!item) return item.status().with_context("algorithm argument");
-    if (item->row != nullptr) {
-      if (Status legal = check(*item->row, q); !legal) return legal.with_context("algorithm argument");
+    if (item->carrier != Carrier::schedules && !q.is_device) {
+      return unsupported(fmt::format(
+          "algorithm argument: {} carries buffers on GPUs only; these are in the memory of the host",
+          to_string(item->carrier)));
+    }
+    if (item->is_choice()) {
+      if (Status legal = check(*item, q); !legal) return legal.with_context("algorithm argument");
       Selection s = select(*item, q);
       s.is_forced = true;
       s.source = "argument";
@@ -138,7 +146,8 @@ Result<Selection> Selector::choose(const Question& question, std::string_view ar
     const Source* const found = find_source(q, i);
     if (found == nullptr) continue;
     const Source& source = *found;
-    bool is_over = chosen.row != nullptr;  // nothing of this source can be chosen any more
+    if (q.is_device && source.is_advice) continue;
+    bool is_over = chosen.is_made();  // nothing of this source can be chosen any more
     for (const RuleItem& item : source.rules) {
       const auto number = static_cast<std::uint32_t>(&item - source.rules.data()) + 1;
       const std::uint32_t line = source.line_of(number - 1);
@@ -147,14 +156,16 @@ Result<Selection> Selector::choose(const Question& question, std::string_view ar
       };
       if (is_over || !match_item(item, q.bytes, q.size)) {
         note(is_over ? Verdict::late : Verdict::unmatched);
-      } else if (item.row == nullptr) {
+      } else if (item.carrier != Carrier::schedules && !q.is_device) {
+        note(Verdict::elsewhere);
+      } else if (!item.is_choice()) {
         note(Verdict::automatic);
         is_over = true;
       } else if (source.is_advice && !may_run(*item.row, q)) {
         // Many an item may be passed over, on every call: no text is made of it.
         note(Verdict::illegal);
       } else {
-        if (Status legal = check(*item.row, q); !legal) {
+        if (Status legal = check(item, q); !legal) {
           note(Verdict::illegal);
           return legal.with_context(describe_source(source.name, number, line));
         }
@@ -168,9 +179,9 @@ Result<Selection> Selector::choose(const Question& question, std::string_view ar
       }
       if (is_over && trail == nullptr) break;
     }
-    if (chosen.row != nullptr && trail == nullptr) break;
+    if (chosen.is_made() && trail == nullptr) break;
   }
-  if (chosen.row != nullptr) return chosen;
+  if (chosen.is_made() || q.is_device) return chosen;
   return unsupported(
       fmt::format("no algorithm for {} over {} ranks of {} bytes", to_string(q.collective), q.size, q.bytes));
 }
@@ -188,7 +199,10 @@ std::string Selector::canonical() const {
       if (source.reach) text += fmt::format(" {}", to_string(*source.reach));
       text += ';';
       for (const RuleItem& item : source.rules) {
-        text += fmt::format("{}:{}:{}:{}:{}:{}", item.row == nullptr ? "auto" : item.row->name,
+        text += fmt::format("{}:{}:{}:{}:{}:{}",
+                            item.row != nullptr ? item.row->name
+                            : item.is_choice()  ? to_string(item.carrier)
+                                                : "auto",
                             item.params.radix, item.params.segments, item.params.channels,
                             item.params.aggregate, item.segment_bytes);
         if (item.row != nullptr && item.row->legality.needs_hierarchy)

@@ -29,15 +29,18 @@ struct Question {
   bool has_known_bytes = true;
   const Hierarchy* hierarchy = nullptr;  // over the ranks of the group; null: flat
   Reach reach = Reach::node;
+  bool is_device = false;  // the buffers are on GPUs: what is known of the host's memory says nothing
 };
 
 struct Selection {
-  const AlgorithmRow* row = nullptr;
+  Carrier carrier = Carrier::schedules;  // others: for buffers on GPUs only, and without a row
+  const AlgorithmRow* row = nullptr;     // null: another carrier, or, on GPUs, whatever its carrier likes
   AlgorithmParams params;
   bool is_forced = false;   // by an argument or a user's rule, rather than by advice or the defaults
   std::string_view source;  // "argument", "TUTTI_ADJUST_ALLREDUCE", a file, "default rules"
   std::uint32_t item = 0;   // number of the rule's item that matched, from 1
   std::uint32_t line = 0;   // of the file it stands in; 0: in none
+  bool is_made() const { return row != nullptr || carrier != Carrier::schedules; }
 };
 // "argument", "TUTTI_ADJUST_ALLREDUCE item 2", "/etc/tuning.json line 14", "default rules item 3".
 std::string describe_source(std::string_view source, std::uint32_t item, std::uint32_t line);
@@ -48,6 +51,7 @@ struct Consideration {
   enum class Verdict : std::uint8_t {
     unmatched,  // its sizes are others
     automatic,  // leaves the choice to the next source
+    elsewhere,  // means buffers on GPUs, and these are not
     illegal,    // may not run here: passed over in advice and the defaults, an error in users' rules
     chosen,
     late,  // an earlier item was chosen, or left the choice to the next source
@@ -80,7 +84,8 @@ class Selector {
   // this call. A row named by an argument or a user's rule is used or the choice fails with the reason; in
   // advice and among the defaults the first legal item wins. Does not allocate unless it fails or `trail` is
   // given, to which every item of every source is appended with what became of it (and nothing if an argument
-  // decides).
+  // decides). On GPUs only arguments and users' rules count; where they leave the choice open, the selection
+  // is an empty one.
   Result<Selection> choose(const Question& question, std::string_view argument = {},
                            std::vector<Consideration>* trail = nullptr) const;
 

@@ -45,6 +45,8 @@ static void null_handles(void) {
   CHECK_NOWHERE(tutti_wait(NULL));
   CHECK_NOWHERE(tutti_test(&work, NULL));
   CHECK_NOWHERE(tutti_wait_for(NULL, 0, &is_complete));
+  CHECK_NOWHERE(tutti_wait_within(NULL, 0));
+  CHECK_NOWHERE(tutti_work_missing(NULL, NULL, 0));
   CHECK_NOWHERE(tutti_wait_all(NULL, 1));
   CHECK_NOWHERE(tutti_group_stream(world, 1, NULL));
   CHECK_NOWHERE(tutti_explain_algorithm(TUTTI_REDUCE, 1, TUTTI_I32, TUTTI_SUM, world, NULL, text, 0));
@@ -109,10 +111,16 @@ static void options(void) {
   CHECK_INVALID(tutti_allreduce(&x, &y, 1, TUTTI_I32, TUTTI_USER, world, &call), "needs a function");
   call.algorithm = "no_such";
   CHECK_INVALID(tutti_allreduce(&x, &y, 1, TUTTI_I32, TUTTI_SUM, world, &call), "no_such");
-  CHECK_FAILS(tutti_send(&x, 1, TUTTI_I32, 1 - rank, 0, world, &call), TUTTI_UNSUPPORTED, "send: options");
+  CHECK_FAILS(tutti_send(&x, 1, TUTTI_I32, 1 - rank, 0, world, &call), TUTTI_UNSUPPORTED, "algorithm");
   call.algorithm = NULL;
-  call.will_wait = 1;
-  CHECK_FAILS(tutti_send(&x, 1, TUTTI_I32, 1 - rank, 0, world, &call), TUTTI_UNSUPPORTED, "send: options");
+  call.memory = TUTTI_MEMORY_DEVICE;
+  // The buffers are the host's, if there is CUDA to ask.
+  const tutti_status_t status = tutti_allreduce(&x, &y, 1, TUTTI_I32, TUTTI_SUM, world, &call);
+  CHECK(status == TUTTI_INVALID_ARGUMENT || status == TUTTI_UNSUPPORTED);
+  CHECK(strstr(tutti_last_error(), "memory: the call is said to be on a GPU") != NULL);
+  call.memory = (tutti_memory_t)3;
+  CHECK_INVALID(tutti_allreduce(&x, &y, 1, TUTTI_I32, TUTTI_SUM, world, &call), "3 is no memory");
+  call.memory = TUTTI_MEMORY_DETECT;
   call.struct_bytes = 8;
   CHECK_INVALID(tutti_barrier(world, &call), "barrier: options: struct_bytes is 8");
 
@@ -176,12 +184,22 @@ static void unfinished(void) {
     CHECK(!is_complete && work != NULL && asked == 1);
     CHECK_INVALID(tutti_wait_unless(&work, NULL, NULL, &is_complete), "is_interrupted: a null pointer");
     CHECK(work != NULL);
+    char missing[200] = "";
+    CHECK_OK(tutti_work_missing(work, missing, sizeof missing));
+    CHECK(strstr(missing, "from rank 1") != NULL);
+    CHECK_OK(tutti_work_missing(work, missing, 5));
+    CHECK(strlen(missing) == 4);
+    CHECK_INVALID(tutti_work_missing(work, missing, 0), "text_bytes: 0");
+    CHECK_OK(tutti_group_failure(world));
   }
   CHECK_OK(tutti_barrier(world, NULL));
   if (rank == 1) CHECK_OK(tutti_send(&x, 1, TUTTI_I32, 0, 0, world, NULL));
   // A century, and no more than that.
   CHECK_OK(tutti_wait_for(&work, INT64_MAX, &is_complete));
   CHECK(is_complete && work == NULL && x == 5);
+  CHECK_OK(tutti_ibarrier(world, NULL, &work));
+  CHECK_OK(tutti_wait_within(&work, INT64_MAX));
+  CHECK(work == NULL);
 }
 
 // What the callback of an operation was told. `tried`: another one that it waits for, in vain.

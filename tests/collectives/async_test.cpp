@@ -20,6 +20,7 @@
 
 using namespace tutti;
 using namespace std::chrono_literals;
+using Numbers = std::vector<std::int32_t>;
 
 TEST_CASE("operations go on while nobody calls", "[async]") {
   const std::string transport = GENERATE("inproc", "shm");
@@ -41,6 +42,32 @@ TEST_CASE("operations go on while nobody calls", "[async]") {
             if (vector.front() != 6 || vector.back() != 6 || tiny[0] != 3) return "wrong sums";
           }
           return {};
+        }) == "");
+}
+
+// What the operations of a slot need grows in different directions, while the slot is busy and while it is
+// not. With messages, since only they need scratch.
+TEST_CASE("an operation finds the memory that it needs, whatever came before it in its slot", "[async]") {
+  const Variables variables{{"TUTTI_BOARDS", "off"}, {"TUTTI_ADJUST_ALLREDUCE", "ring"}};
+  std::atomic<bool> is_second_submitted{false};
+  CHECK(with_ranks(3, [&](CommGroup& group) -> Verdict {
+          if (group.rank() != 0 && !becomes_true(is_second_submitted)) return "rank 0 did not come";
+          Numbers first(3, group.rank()), second(30, 1);
+          const Work one = group.ibroadcast(first.data(), first.size(), Dtype::i32, 1);
+          const Work two = group.iallreduce(std::span(second));  // more steps, while the first is under way
+          is_second_submitted = true;
+          one.wait();
+          two.wait();
+          // More scratch, while nothing is; and then in every slot.
+          const std::vector<std::uint64_t> counts = {100, 0, 3000};
+          const std::size_t mine = counts[static_cast<std::size_t>(group.rank())];
+          const Numbers input(3100, group.rank() + 1);
+          for (int round = 0; round < 8; ++round) {
+            Numbers output(mine, -1);
+            group.ireduce_scatterv(input.data(), output.data(), counts, Dtype::i32).wait();
+            if (output != Numbers(mine, 6)) return "wrong sums in round " + std::to_string(round);
+          }
+          return "";
         }) == "");
 }
 
@@ -79,7 +106,13 @@ TEST_CASE("callbacks: in order, at once where it is complete, and never waiting"
           work.on_complete([&](const Error*) { is_done = true; });
           work.wait();
           if (!becomes_true(is_done)) return "not called";
-          work.on_complete([&](const Error*) { order += "c"; });
+          // Whoever called the last one may be about to return from it.
+          std::atomic<bool> is_last_done{false};
+          work.on_complete([&](const Error*) {
+            order += "c";
+            is_last_done = true;
+          });
+          if (!becomes_true(is_last_done)) return "the last one was not called";
           if (order != "abc") return "called in the order " + order;
           try {
             work.on_complete(nullptr);
@@ -87,6 +120,35 @@ TEST_CASE("callbacks: in order, at once where it is complete, and never waiting"
           } catch (const Error&) {
           }
           return refused;
+        }) == "");
+}
+
+TEST_CASE("a callback that is given while an earlier one is running comes after it", "[async]") {
+  std::atomic<bool> is_given{false};
+  CHECK(with_ranks(2, [&](CommGroup& group) -> Verdict {
+          std::vector<std::int32_t> vector(10, 1);
+          if (group.rank() == 1) {
+            if (!becomes_true(is_given)) return "rank 0 gives no callback";
+            group.allreduce(std::span(vector));
+            return "";
+          }
+          std::atomic<bool> is_running{false}, may_return{false}, is_next_done{false};
+          std::string order;
+          const Work work = group.iallreduce(std::span(vector));
+          work.on_complete([&](const Error*) {
+            is_running = true;
+            becomes_true(may_return);
+            order += "a";
+          });
+          is_given = true;
+          if (!becomes_true(is_running)) return "not called";
+          work.on_complete([&](const Error*) {
+            order += "b";
+            is_next_done = true;
+          });
+          may_return = true;
+          if (!becomes_true(is_next_done)) return "the second was not called";
+          return order == "ab" ? "" : "called in the order " + order;
         }) == "");
 }
 
@@ -112,6 +174,54 @@ TEST_CASE("an operation that nobody waits for fails at the deadline, naming who 
               return said;
             },
             2s) == "");
+}
+
+namespace {
+
+// What ranks 0 and 2 see while rank 1 makes no call.
+Verdict miss_rank_1(const CommGroup& group) {
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  std::vector<std::int32_t> vector(1000, 1), message(3);
+  const Work work = group.iallreduce(std::span(vector));
+  const Work receive = group.irecv(message.data(), message.size(), Dtype::i32, 1, 0);
+  if (work.wait_for(20ms)) return "complete without rank 1";
+  if (!has(work.missing(), "did not arrive: rank 1 (is alive; it") &&
+      !has(work.missing(), "did not arrive: rank 1 (is alive but has called nothing"))
+    return "missing: " + work.missing();
+  if (!has(receive.missing(), "from rank 1")) return "the message waits for: " + receive.missing();
+  if (group.failure()) return "failed too early";
+  try {
+    work.wait_within(60ms);
+    return "no error";
+  } catch (const Error& error) {
+    const bool is_right = error.code() == StatusCode::timeout && error.peer() == 1 &&
+                          has(error.what(), "within 0.06 s; did not arrive: rank 1");
+    if (!is_right) return error.what();
+  }
+  try {
+    receive.wait();
+    return "the group went on";
+  } catch (const Error&) {
+  }
+  if (!group.failure() || group.failure()->code() != StatusCode::timeout) return "not known to have failed";
+  return work.missing();
+}
+
+}  // namespace
+
+TEST_CASE("a wait tells who is missing, and its own deadline fails the group", "[async]") {
+  std::atomic<int> ended{0};
+  CHECK(with_ranks(3, [&](CommGroup& group) -> Verdict {
+          if (group.rank() != 1) {
+            const Verdict verdict = miss_rank_1(group);
+            ++ended;
+            return verdict;
+          }
+          for (int i = 0; i < 20000 && ended.load() < 2; ++i) std::this_thread::sleep_for(1ms);
+          return {};
+        }) == "");
 }
 
 TEST_CASE("an abort reaches callbacks, and so does the end of the group", "[async]") {
@@ -175,8 +285,6 @@ TEST_CASE("the last handle of a world may go in a callback", "[async]") {
 // -- streams ------------------------------------------------------------------------------------------------
 
 namespace {
-
-using Numbers = std::vector<std::int32_t>;
 
 // An allreduce of its own kind, submitted; `entered` is told before it is waited for.
 Verdict add_up(const CommGroup& stream, int number, int round, std::atomic<int>* entered = nullptr) {

@@ -18,9 +18,14 @@ void require(bool holds) {
 constexpr std::uint64_t kBytes[] = {0, 1, 4095, 4096, 65536, 1U << 20U, std::uint64_t{1} << 40U, ~0ULL};
 constexpr std::uint32_t kSizes[] = {1, 2, 5, 8, 64, 1000};
 
+// Those of GPUs' buffers are for calls on these alone.
+enum class Buffers : std::uint8_t { any, on_host };
+
 // The first item that matches, found without match().
-const tutti::RuleItem* first_matching(const tutti::RuleList& rules, std::uint64_t bytes, std::uint32_t size) {
+const tutti::RuleItem* first_matching(const tutti::RuleList& rules, Buffers buffers, std::uint64_t bytes,
+                                      std::uint32_t size) {
   for (const tutti::RuleItem& item : rules) {
+    if (buffers == Buffers::on_host && item.carrier != tutti::Carrier::schedules) continue;
     bool matches = item.conditions.empty();
     for (const tutti::RuleCondition& c : item.conditions) {
       require(c.min_bytes <= c.max_bytes && c.min_size <= c.max_size);
@@ -30,6 +35,35 @@ const tutti::RuleItem* first_matching(const tutti::RuleList& rules, std::uint64_
     if (matches) return &item;
   }
   return nullptr;
+}
+
+void check_on_host(const tutti::Selector& selector, tutti::Question q, const tutti::RuleList& rules) {
+  const tutti::RuleItem* item = first_matching(rules, Buffers::on_host, q.bytes, q.size);
+  const auto chosen = selector.choose(q);
+  if (!chosen) {
+    require(!chosen.status().message().empty());
+    return;
+  }
+  const bool is_ours = item != nullptr && item->row != nullptr;
+  require(chosen->carrier == tutti::Carrier::schedules && chosen->is_forced == is_ours);
+  if (is_ours) require(chosen->row == item->row);
+  for (const tutti::ParamRow& param : chosen->row->params) {
+    const std::uint32_t value = chosen->params.*(param.field);
+    require(value >= param.min_value && value <= param.max_value);
+  }
+}
+
+// Without a rule nothing is chosen: whoever carries the call chooses.
+void check_on_device(const tutti::Selector& selector, tutti::Question q, const tutti::RuleList& rules) {
+  const tutti::RuleItem* item = first_matching(rules, Buffers::any, q.bytes, q.size);
+  q.is_device = true;
+  const auto chosen = selector.choose(q);
+  if (!chosen) {
+    require(!chosen.status().message().empty());
+    return;
+  }
+  require(chosen->is_made() == (item != nullptr && item->is_choice()));
+  if (chosen->is_made()) require(chosen->carrier == item->carrier && chosen->row == item->row);
 }
 
 void check(tutti::Collective collective, std::string_view text) {
@@ -50,24 +84,13 @@ void check(tutti::Collective collective, std::string_view text) {
   }
   for (const std::uint64_t bytes : kBytes) {
     for (const std::uint32_t size : kSizes) {
-      const tutti::RuleItem* item = tutti::match(*rules, bytes, size);
-      require(item == first_matching(*rules, bytes, size));
+      require(tutti::match(*rules, bytes, size) == first_matching(*rules, Buffers::any, bytes, size));
       tutti::Question q;
       q.collective = collective;
       q.bytes = bytes;
       q.size = size;
-      const auto chosen = selector->choose(q);
-      if (!chosen) {
-        require(!chosen.status().message().empty());
-        continue;
-      }
-      const bool is_ours = item != nullptr && item->row != nullptr;
-      require(chosen->is_forced == is_ours);
-      if (is_ours) require(chosen->row == item->row);
-      for (const tutti::ParamRow& param : chosen->row->params) {
-        const std::uint32_t value = chosen->params.*(param.field);
-        require(value >= param.min_value && value <= param.max_value);
-      }
+      check_on_host(*selector, q, *rules);
+      check_on_device(*selector, q, *rules);
     }
   }
 }

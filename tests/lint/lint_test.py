@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests of the repository's own checkers: each seeded violation is found, and a clean tree is left in peace.
-Knows check_layers.py, check_repository.py, count_results.py and make_man.py, nothing of the real tree."""
+Knows check_layers.py, check_ptxas.py, check_repository.py, count_results.py and make_man.py, nothing of the real tree."""
 
 import os
 import sys
@@ -12,6 +12,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "../../tools"), os.path.join(HERE, "../
 sys.dont_write_bytecode = True
 
 import check_layers  # noqa: E402
+import check_ptxas  # noqa: E402
 import check_repository  # noqa: E402
 import count_results  # noqa: E402
 import make_man  # noqa: E402
@@ -68,6 +69,23 @@ class Tree:
 
     def repository_violations(self):
         return [f"{path}: {message}" for path, _, message in check_repository.check_tree(self.folder)]
+
+
+class PtxasTest(unittest.TestCase):
+    ENTRY = ("ptxas info    : Compiling entry function '{0}' for '{1}'\nptxas info    : Function properties for {0}\n"
+             "    {2} bytes stack frame, {3} bytes spill stores, 0 bytes spill loads\n"
+             "ptxas info    : Used {4} registers, used 0 barriers\n")
+
+    def test_kernels_in_registers(self):
+        clean = "".join(self.ENTRY.format(name, chip, 0, 0, 40) for name in ("add", "copy") for chip in ("sm_80", "sm_90"))
+        self.assertEqual(check_ptxas.check_report(clean, 64), (4, []))
+        for seeded, part in ((("add", "sm_90", 8, 8, 40), "add for sm_90: 8 bytes stack frame, 8 bytes spill stores"),
+                             (("copy", "sm_80", 0, 0, 65), "copy for sm_80: 65 registers"),
+                             (("third", "sm_80", 0, 0, 1), "third was not compiled for sm_90")):
+            violations = check_ptxas.check_report(clean + self.ENTRY.format(*seeded), 64)[1]
+            self.assertEqual(len(violations), 1)
+            self.assertIn(part, violations[0])
+        self.assertEqual(check_ptxas.check_report("nvcc said nothing\n", 64)[1], ["the report names no kernel"])
 
 
 class LayersTest(unittest.TestCase):
@@ -135,6 +153,11 @@ class LayersTest(unittest.TestCase):
         self.expect("topology/bad.cpp", "#include <hwloc.h>\n", "hwloc_discovery")
         self.tree = Tree(CLEAN)
         self.expect("backends/native/bad.cpp", "ncclAllReduce(a);\n", "ncclAllReduce")
+
+    def test_names_of_cuda(self):
+        self.tree.write("backends/cuda/driver.cpp", "#include <cuda.h>\ncuInit(0); CUstream stream; /* CUDA_SUCCESS */\n")
+        self.tree.write("tests/unit/cuda_driver_test.cpp", "if (cuInit(0) != CUDA_SUCCESS) abort();\n")
+        self.expect("runtime/group/bad.cpp", "int cut = current; cuMemAlloc(&a, 1);\n", "cuMemAlloc")
         self.tree = Tree(CLEAN)
         self.tree.write("topology/hwloc_discovery.cpp", "#include <hwloc.h>\nhwloc_topology_t t;\n")
         self.assertEqual(self.tree.violations(), [])

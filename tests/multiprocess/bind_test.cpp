@@ -10,7 +10,9 @@
 
 #include "tests/multiprocess/job.hpp"
 #include "tests/support/catch.hpp"
+#include "tools/run/binding.hpp"
 #include "topology/affinity.hpp"
+#include "topology/discovery.hpp"
 #include "topology/topology.hpp"
 
 using namespace tutti;
@@ -99,6 +101,34 @@ TEST_CASE("nobody leaves the set that the job itself was given") {
   CHECK(refused.status == 1);
   CHECK(refused.out.empty());
   CHECK_THAT(refused.err, Contains("CPU " + std::to_string(before.front()) + " is not allowed"));
+}
+
+TEST_CASE("what is reported of ranks with a GPU") {
+  auto made = make_synthetic_topology("pack:2 [numa] core:2 pu:1");
+  if (!made) return;  // a build without hwloc
+  RunBinding binding;
+  binding.is_active = true;
+  binding.topology = *std::move(made);
+  const auto add = [&](Device::Kind kind, std::vector<std::string> names, std::size_t socket) {
+    Device device;
+    device.kind = kind;
+    device.names = std::move(names);
+    device.address = "0000:82:00.0";
+    device.pus = binding.topology.sockets[socket];
+    device.preference = 1;
+    binding.topology.devices.push_back(device);
+  };
+  add(Device::Kind::gpu, {"cuda0", "nvml0"}, 0);
+  add(Device::Kind::gpu, {}, 1);
+  add(Device::Kind::nic, {"mlx5_0"}, 1);
+  PinRequest request;
+  request.policy = PinPolicy::gpu;
+  auto placements = plan_placements(binding.topology, 3, request);
+  REQUIRE(placements.is_ok());
+  binding.placements = *std::move(placements);
+  CHECK(describe_binding(binding, 1, 5) ==
+        "rank 5: CPUs 2-3, socket 1, NUMA node 1, GPU 1 (0000:82:00.0), NIC mlx5_0, 2 threads [./.][B/B]");
+  CHECK_THAT(describe_binding(binding, 2, 6), Contains("CPUs 1,") && Contains("GPU 0 (cuda0)"));
 }
 
 TEST_CASE("what cannot be bound is refused before anything starts") {

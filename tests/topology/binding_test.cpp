@@ -197,7 +197,7 @@ TEST_CASE("machines without NUMA nodes or caches") {
   CHECK(plan(plain, 2, "numa") == Lines{"3,5 numa  threads 2", "7,9 numa  threads 2"});
   CHECK(cpus(plain, 2, "l3") == Lines{"3,5", "7,9"});
   CHECK(cpus(plain, 2, "auto") == Lines{"3,5", "7,9"});
-  CHECK(refusal(plain, 2, "gpu") == "no GPU of this machine is known");
+  CHECK(refusal(plain, 2, "gpu") == "no GPU of this machine is known; bind to numa or auto, which need none");
 }
 
 TEST_CASE("memory without CPUs gets no rank") {
@@ -229,8 +229,14 @@ TEST_CASE("a machine with four GPUs") {
   CHECK(plan(power, 2, "gpu") == Lines{by_gpu[0], by_gpu[1]});  // rank i has GPU i, as frameworks choose
   CHECK(plan(power, 2, "socket") ==
         Lines{"8-87 numa 0 threads 20 cuda0 mlx5_0", "96-175 numa 8 threads 20 cuda2 mlx5_2"});
-  CHECK(plan(power, 8, "gpu")[1] == "28-47 numa 0 threads 5 cuda0 mlx5_1");
-  CHECK(plan(power, 8, "gpu")[7] == "156-175 numa 8 threads 5 cuda3 mlx5_3");
+  // More ranks than GPUs: in turn, so that rank i still has GPU i modulo 4; the ranks near two GPUs share out
+  // the cores there.
+  CHECK(plan(power, 8, "gpu") ==
+        Lines{"8-27 numa 0 threads 5 cuda0 mlx5_0", "28-47 numa 0 threads 5 cuda1 mlx5_1",
+              "96-115 numa 8 threads 5 cuda2 mlx5_2", "116-135 numa 8 threads 5 cuda3 mlx5_3",
+              "48-67 numa 0 threads 5 cuda0 mlx5_0", "68-87 numa 0 threads 5 cuda1 mlx5_1",
+              "136-155 numa 8 threads 5 cuda2 mlx5_2", "156-175 numa 8 threads 5 cuda3 mlx5_3"});
+  CHECK(plan(power, 5, "gpu")[4] == "56-87 numa 0 threads 8 cuda0 mlx5_0");
 }
 
 TEST_CASE("a fabric on one socket serves both") {

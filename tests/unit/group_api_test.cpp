@@ -78,6 +78,12 @@ TEST_CASE("every collective, typed") {
           if (auto v = expect("exscan", got, {r == 0 ? std::int64_t{77} : std::int64_t{r * (r - 1) / 2}});
               !v.empty())
             return v;
+          got[0] = 77;
+          g.exscan(std::span(mine), std::span(got), Op::avg);
+          if (auto v = expect("exscan of averages", got,
+                              {r == 0 ? std::int64_t{77} : std::int64_t{r * (r - 1) / 2 / p}});
+              !v.empty())
+            return v;
           g.barrier();
           if (p > 1 && r < 2) {
             std::vector<std::int64_t> message{42 + r};

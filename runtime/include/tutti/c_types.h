@@ -79,6 +79,10 @@ typedef enum TUTTI_AS_INT32 {
   TUTTI_INTERNAL,            // a broken invariant of tutti itself
 } tutti_status_t;
 
+// Where the buffers of a call lie: tutti looks, or the program knows. A rank without buffers of its own (of
+// counts of 0, say) in a call on GPUs has to say so.
+typedef enum TUTTI_AS_INT32 { TUTTI_MEMORY_DETECT, TUTTI_MEMORY_HOST, TUTTI_MEMORY_DEVICE } tutti_memory_t;
+
 // Handles. NULL is no group, and an operation that is complete.
 typedef struct TuttiGroup* tutti_group_t;
 typedef struct TuttiWork* tutti_work_t;
@@ -105,12 +109,15 @@ typedef struct {
   int64_t integer_factor;  // TUTTI_PREMUL_SUM on integer dtypes
   tutti_user_function_t function;  // TUTTI_USER; must outlive every operation that uses it
   void* function_context;
-  int is_ordered;  // TUTTI_USER: does not commute; applied in rank order
-  int will_wait;   // of submitted calls: who submits waits at once, so that no worker is called
+  int is_ordered;         // TUTTI_USER: does not commute; applied in rank order
+  int will_wait;          // of submitted calls: who submits waits at once, so that no worker is called
+  void* cuda_stream;      // of calls on GPUs' memory: the cudaStream_t they are ordered on (NULL: the default
+                          // stream)
+  tutti_memory_t memory;  // where the buffers lie
 } tutti_call_options_t;
 
 #define TUTTI_CALL_OPTIONS \
-  { sizeof(tutti_call_options_t), NULL, 0, 0, NULL, NULL, 0, 0 }
+  { sizeof(tutti_call_options_t), NULL, 0, 0, NULL, NULL, 0, 0, NULL, TUTTI_MEMORY_DETECT }
 
 // The program's own exchange or store. 0: done; anything else fails tutti_init.
 // all: bytes of every rank in rank order; mine: this rank's. Called by all ranks with equal bytes.

@@ -94,6 +94,8 @@ tutti_status_t tutti_group_create(tutti_group_t group, const int* ranks, size_t 
 tutti_status_t tutti_group_stream(tutti_group_t group, int number, tutti_group_t* stream);
 // Fails the group on all ranks; every pending and later operation returns TUTTI_ABORTED with this text.
 tutti_status_t tutti_group_abort(tutti_group_t group, const char* why);
+// Why the group has failed, as every operation returns it, with its text; OK while it works. Never waits.
+tutti_status_t tutti_group_failure(tutti_group_t group);
 
 // -- collectives, blocking ----------------------------------------------------------------------------------
 // options may be NULL.
@@ -226,7 +228,13 @@ tutti_status_t tutti_irecv(void* buffer, size_t count, tutti_dtype_t dtype, int 
 // Blocks until complete. After the group's deadline the operation fails with TIMEOUT, naming who is missing,
 // and so does the group.
 tutti_status_t tutti_wait(tutti_work_t* work);
-// The same for at most so long (0 or less: one look); *is_complete is 0 if it goes on.
+// The same with a deadline of its own where that is earlier: limit_ms from now.
+tutti_status_t tutti_wait_within(tutti_work_t* work, int64_t limit_ms);
+// Writes who keeps it from being complete, and what is known of them, to `text`, cut to text_bytes with the
+// null at its end; "" once it is complete. Asks the others, for at most a third of a second. Not while a
+// thread waits for it.
+tutti_status_t tutti_work_missing(tutti_work_t work, char* text, size_t text_bytes);
+// As tutti_wait for at most so long (0 or less: one look); *is_complete is 0 if it goes on.
 tutti_status_t tutti_wait_for(tutti_work_t* work, int64_t at_most_ms, int* is_complete);
 // Moves things on; never blocks for long.
 tutti_status_t tutti_test(tutti_work_t* work, int* is_complete);

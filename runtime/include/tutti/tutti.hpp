@@ -24,6 +24,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -103,8 +104,8 @@ class CommGroup {
   // tags may overtake them, and one that nobody receives delays no other. Count and dtype must be equal on
   // both sides. A receive from kAnySource takes whichever message of its tag comes first, and Work::source()
   // says whose it was. A send with a tag other than 0 may wait until a receive takes it, as may long ones.
-  Work isend(const void* buffer, std::size_t count, Dtype, int peer, int tag = 0) const;
-  Work irecv(void* buffer, std::size_t count, Dtype, int peer, int tag = 0) const;
+  Work isend(const void* buffer, std::size_t count, Dtype, int peer, int tag = 0, CallOptions = {}) const;
+  Work irecv(void* buffer, std::size_t count, Dtype, int peer, int tag = 0, CallOptions = {}) const;
 
   void allreduce(const void* input, void* output, std::size_t count, Dtype, Reduction = Op::sum,
                  CallOptions = {}) const;
@@ -132,8 +133,9 @@ class CommGroup {
             CallOptions = {}) const;
   void exscan(const void* input, void* output, std::size_t count, Dtype, Reduction = Op::sum,
               CallOptions = {}) const;
-  void send(const void* buffer, std::size_t count, Dtype, int peer, int tag = 0) const;
-  int recv(void* buffer, std::size_t count, Dtype, int peer, int tag = 0) const;  // returns the source
+  void send(const void* buffer, std::size_t count, Dtype, int peer, int tag = 0, CallOptions = {}) const;
+  int recv(void* buffer, std::size_t count, Dtype, int peer, int tag = 0,
+           CallOptions = {}) const;  // returns the source
 
   // Typed forms; the element type says the dtype. Sizes must fit each other as above. In place where only one
   // span is given. Wait for the Work that an i-function returns.
@@ -160,9 +162,9 @@ class CommGroup {
   template <class In, class T>
   Work iexscan(std::span<In> input, std::span<T> output, Reduction = Op::sum, CallOptions = {}) const;
   template <class T>
-  Work isend(std::span<T> buffer, int peer, int tag = 0) const;
+  Work isend(std::span<T> buffer, int peer, int tag = 0, CallOptions = {}) const;
   template <class T>
-  Work irecv(std::span<T> buffer, int peer, int tag = 0) const;
+  Work irecv(std::span<T> buffer, int peer, int tag = 0, CallOptions = {}) const;
   template <class T>
   void allreduce(std::span<T> buffer, Reduction = Op::sum, CallOptions = {}) const;
   template <class In, class T>
@@ -186,9 +188,9 @@ class CommGroup {
   template <class In, class T>
   void exscan(std::span<In> input, std::span<T> output, Reduction = Op::sum, CallOptions = {}) const;
   template <class T>
-  void send(std::span<T> buffer, int peer, int tag = 0) const;
+  void send(std::span<T> buffer, int peer, int tag = 0, CallOptions = {}) const;
   template <class T>
-  int recv(std::span<T> buffer, int peer, int tag = 0) const;
+  int recv(std::span<T> buffer, int peer, int tag = 0, CallOptions = {}) const;
 
   // The members with the same colour, ordered by (key, rank). A negative colour: no group for this rank
   // (closed). Collective.
@@ -209,6 +211,8 @@ class CommGroup {
   // The algorithm that the i-function of a collective would use here, and why ("two_shot: default rules item
   // 2").
   std::string explain_algorithm(Collective, std::size_t count, Dtype, Reduction = Op::sum) const;
+  // Why the group has failed, as every operation throws it; nothing while it works. Never waits. Any thread.
+  std::optional<Error> failure() const;
   // Fails the group on all ranks; every pending and later operation throws this message.
   void abort(const std::string& why) const;
 

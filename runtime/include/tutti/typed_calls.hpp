@@ -88,12 +88,12 @@ Work CommGroup::iexscan(std::span<In> input, std::span<T> output, Reduction op, 
   return iexscan(input.data(), output.data(), input.size(), dtype_of<T>, op, options);
 }
 template <class T>
-Work CommGroup::isend(std::span<T> buffer, int peer, int tag) const {
-  return isend(buffer.data(), buffer.size(), dtype_of<T>, peer, tag);
+Work CommGroup::isend(std::span<T> buffer, int peer, int tag, CallOptions options) const {
+  return isend(buffer.data(), buffer.size(), dtype_of<T>, peer, tag, options);
 }
 template <class T>
-Work CommGroup::irecv(std::span<T> buffer, int peer, int tag) const {
-  return irecv(buffer.data(), buffer.size(), dtype_of<T>, peer, tag);
+Work CommGroup::irecv(std::span<T> buffer, int peer, int tag, CallOptions options) const {
+  return irecv(buffer.data(), buffer.size(), dtype_of<T>, peer, tag, options);
 }
 template <class T>
 void CommGroup::allreduce(std::span<T> buffer, Reduction op, CallOptions options) const {
@@ -160,12 +160,12 @@ void CommGroup::exscan(std::span<In> input, std::span<T> output, Reduction op, C
   exscan(input.data(), output.data(), input.size(), dtype_of<T>, op, options);
 }
 template <class T>
-void CommGroup::send(std::span<T> buffer, int peer, int tag) const {
-  send(buffer.data(), buffer.size(), dtype_of<T>, peer, tag);
+void CommGroup::send(std::span<T> buffer, int peer, int tag, CallOptions options) const {
+  send(buffer.data(), buffer.size(), dtype_of<T>, peer, tag, options);
 }
 template <class T>
-int CommGroup::recv(std::span<T> buffer, int peer, int tag) const {
-  return recv(buffer.data(), buffer.size(), dtype_of<T>, peer, tag);
+int CommGroup::recv(std::span<T> buffer, int peer, int tag, CallOptions options) const {
+  return recv(buffer.data(), buffer.size(), dtype_of<T>, peer, tag, options);
 }
 
 }  // namespace tutti

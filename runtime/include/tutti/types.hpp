@@ -46,6 +46,11 @@ inline constexpr int kCollectiveCount = 12;
 // The v-variants (allgatherv, reduce_scatterv, gatherv, scatterv, alltoallv) are the same collectives with
 // another chunk map.
 
+// Where the buffers of a call lie. `detect`: tutti looks, which takes some time only where CUDA is in use.
+// Somebody who knows can say so; a rank without buffers of its own (of counts of 0, say) in a call on GPUs
+// must.
+enum class Memory : std::uint8_t { detect, host, device };
+
 // What went wrong, coarse enough to act on. The message says the rest.
 enum class StatusCode : std::uint8_t {
   ok = 0,

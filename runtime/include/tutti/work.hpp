@@ -66,6 +66,9 @@ struct CallOptions {
   std::string_view algorithm;
   // Of submitted calls: who submits waits at once, so that no worker is called.
   bool will_wait = false;
+  // Of calls on GPUs' memory: the cudaStream_t that they are ordered on (null: the default stream).
+  void* cuda_stream = nullptr;
+  Memory memory = Memory::detect;
 };
 
 namespace detail {
@@ -101,13 +104,22 @@ class Work {
   // The rank that a receive, once complete, got its message from; -1 until then, after a failure before that
   // was known, and for every other operation.
   int source() const;
+  // As wait(), with a deadline of its own where that is earlier: `limit` after `since`, which is when it was
+  // submitted or now.
+  void wait_within(std::chrono::milliseconds limit,
+                   std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now()) const;
   // True if complete within the time given. The operation goes on if not.
   bool wait_for(std::chrono::milliseconds at_most) const;
+  // Who keeps it from being complete, with what is known of them: "did not arrive: rank 2 (is alive; its last
+  // call was barrier of 0 bytes)", or "all ranks have called it"; of a message, what it waits for. Empty once
+  // complete. Asks the others, for at most a third of a second. Not while a
+  // thread waits.
+  std::string missing() const;
   // Calls `callback` once the operation is complete: with null, or its error. On the thread that completes it
-  // (a worker, or one that waits for something), or here and now if it is complete already. It may submit
-  // operations; waiting in it for one that is not complete throws invalid_argument. It must not throw. Any
-  // number of callbacks, called in the order in which they were given. With TUTTI_WORKERS=0 they are called
-  // while some thread waits or tests.
+  // (a worker, or one that waits for something), or here and now if it is complete already and callbacks
+  // given before have returned. It may submit operations; waiting in it for one that is not complete throws
+  // invalid_argument. It must not throw. Any number of callbacks, called one after the other, in the order in
+  // which they were given. With TUTTI_WORKERS=0 they are called while some thread waits or tests.
   void on_complete(std::function<void(const Error* error)> callback) const;
   // As wait(), but asks some ten times a second whether to go on waiting, and returns false once
   // `is_interrupted` says so; the operation goes on. For languages that handle signals between calls only.

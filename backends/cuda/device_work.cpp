@@ -1,0 +1,43 @@
+// Completion, and callbacks that come before it or after.
+#include "backends/cuda/device_work.hpp"
+
+#include <utility>
+
+namespace tutti::cuda {
+
+bool DeviceWork::complete(const Status& status, int source) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_complete()) return false;
+    status_ = status;
+    source_ = source;
+    is_calling_ = true;
+    on_complete(callbacks_.size());
+    is_complete_.store(true, std::memory_order_release);
+  }
+  completed_.notify_all();
+  for (;;) {
+    std::vector<CompletionCallback> due;
+    {
+      const std::lock_guard lock(mutex_);
+      due.swap(callbacks_);
+      is_calling_ = !due.empty();
+    }
+    if (due.empty()) return true;
+    for (const CompletionCallback& callback : due) call_back(callback, status);
+  }
+}
+
+void DeviceWork::when_complete(CompletionCallback callback) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_complete() || is_calling_) {
+      callbacks_.push_back(std::move(callback));
+      if (!is_complete()) on_wanted();
+      return;
+    }
+  }
+  call_back(callback, status_);
+}
+
+}  // namespace tutti::cuda

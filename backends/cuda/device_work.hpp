@@ -1,0 +1,38 @@
+// How a call on a GPU's buffers ended, and who is told. Knows neither device nor carrier.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "runtime/base/work.hpp"
+
+namespace tutti::cuda {
+
+class DeviceWork : public WorkState {
+ public:
+  Status status() const override { return is_complete() ? status_ : Status(); }
+  int source() const override { return is_complete() && status_.is_ok() ? source_ : -1; }
+  void when_complete(CompletionCallback callback) override;
+
+ protected:
+  // Completes it, tells everybody, and is true; the first outcome counts, later ones change nothing. A
+  // receive says from whom.
+  bool complete(const Status& status, int source = -1);
+  // For mutex_ being held: somebody waits for a call back; it is about to be complete, and `callbacks` are
+  // called.
+  virtual void on_wanted() {}
+  virtual void on_complete(std::size_t /*callbacks*/) {}
+
+  std::mutex mutex_;
+  std::condition_variable completed_;
+
+ private:
+  void recycle() override { delete this; }
+  std::vector<CompletionCallback> callbacks_;  // guarded by mutex_, as the outcome is until complete
+  bool is_calling_ = false;                    // later ones wait until these have returned
+  Status status_;
+  int source_ = -1;
+};
+
+}  // namespace tutti::cuda

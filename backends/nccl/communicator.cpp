@@ -1,0 +1,171 @@
+// A communicator's life, by polling.
+#include "backends/nccl/communicator.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "runtime/base/work.hpp"
+
+namespace tutti::nccl {
+namespace {
+
+constexpr std::chrono::microseconds kLongestNap{500};
+
+// NCCL wants its calls for one device from one thread at a time; and ranks may be threads of one process.
+std::mutex& calls() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+ncclConfig_t config_without_blocking() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return config;
+}
+
+}  // namespace
+
+// What NCCL may read and write until a communicator is made.
+struct Communicator::Making {
+  ncclComm_t handle = nullptr;
+  std::vector<int> ranks;
+};
+
+Result<std::unique_ptr<Communicator>> Communicator::create(const Library& library, const ncclUniqueId& id,
+                                                           Place place, Patience patience) {
+  std::unique_ptr<Communicator> made(new Communicator(library, place, std::move(patience)));
+  constexpr std::string_view kWhat = "ncclCommInitRankConfig";
+  {
+    ncclConfig_t config = config_without_blocking();
+    const std::lock_guard one_call(calls());
+    const std::lock_guard lock(made->mutex_);
+    const ncclResult_t result =
+        library.ncclCommInitRankConfig(&made->handle_, place.size, id, place.rank, &config);
+    TUTTI_RETURN_IF_ERROR(to_status(library, result, kWhat, made->handle_));
+  }
+  TUTTI_RETURN_IF_ERROR(made->settle(kWhat, made->patience_.timeout));
+  return made;
+}
+
+Communicator::~Communicator() { abort(Status(StatusCode::aborted, "the communicator has ended")); }
+
+Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
+  auto making = std::make_unique<Making>();
+  ncclConfig_t config = config_without_blocking();
+  const Status status = call("ncclCommSplit", [&](ncclComm_t parent) {
+    return library_.ncclCommSplit(parent, color == kNoColor ? NCCL_SPLIT_NOCOLOR : color, key,
+                                  &making->handle, &config);
+  });
+  return adopt(status, std::move(making));
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const int> excluded,
+                                                           bool aborts_pending) {
+  if (library_.shrink == nullptr) {
+    return unsupported(fmt::format("NCCL {} does not shrink communicators; 2.27 and newer do",
+                                   version_text(library_.version)));
+  }
+  auto making = std::make_unique<Making>();
+  making->ranks.assign(excluded.begin(), excluded.end());
+  ncclConfig_t config = config_without_blocking();
+  const Status status = call("ncclCommShrink", [&](ncclComm_t parent) {
+    return library_.shrink(parent, making->ranks.data(), static_cast<int>(making->ranks.size()),
+                           &making->handle, &config,
+                           aborts_pending ? 1 : 0);  // NCCL_SHRINK_ABORT, NCCL_SHRINK_DEFAULT
+  });
+  return adopt(status, std::move(making));
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::adopt(const Status& status,
+                                                          std::unique_ptr<Making> making) {
+  if (!status) {
+    // A thread of NCCL's may still write to it.
+    static_cast<void>(making.release());
+    return status;
+  }
+  if (making->handle == nullptr) return std::unique_ptr<Communicator>();
+  std::unique_ptr<Communicator> made(new Communicator(library_, place_, patience_));
+  made->handle_ = making->handle;
+  TUTTI_RETURN_IF_ERROR(made->settle("making a communicator of another", patience_.timeout));
+  TUTTI_RETURN_IF_ERROR(made->call("asking a communicator for its size", [&](ncclComm_t handle) {
+    const ncclResult_t result = library_.ncclCommUserRank(handle, &made->place_.rank);
+    return result == ncclSuccess ? library_.ncclCommCount(handle, &made->place_.size) : result;
+  }));
+  return made;
+}
+
+Status Communicator::call(std::string_view what, const std::function<ncclResult_t(ncclComm_t)>& function) {
+  return call_within(patience_.timeout, what, function);
+}
+
+Status Communicator::call_within(std::chrono::milliseconds timeout, std::string_view what,
+                                 const std::function<ncclResult_t(ncclComm_t)>& function) {
+  ncclResult_t result = ncclSuccess;
+  {
+    const std::lock_guard one_call(calls());
+    const std::lock_guard lock(mutex_);
+    if (handle_ == nullptr) return ended_;
+    result = function(handle_);
+    TUTTI_RETURN_IF_ERROR(to_status(library_, result, what, handle_));
+  }
+  return result == ncclInProgress ? settle(what, timeout) : Status();
+}
+
+Result<bool> Communicator::look(std::string_view what) {
+  const std::lock_guard lock(mutex_);
+  if (handle_ == nullptr) return ended_;
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = library_.ncclCommGetAsyncError(handle_, &state);
+  TUTTI_RETURN_IF_ERROR(to_status(library_, asked, "ncclCommGetAsyncError", handle_));
+  TUTTI_RETURN_IF_ERROR(to_status(library_, state, what, handle_));
+  return state == ncclSuccess;
+}
+
+Status Communicator::settle(std::string_view what, std::chrono::milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  for (std::chrono::microseconds nap(1);; nap = std::min(nap * 2, kLongestNap)) {
+    const Result<bool> is_through = look(what);
+    if (!is_through) return is_through.status();
+    if (*is_through) return {};
+    TUTTI_RETURN_IF_ERROR(patience_.failure());
+    if (Clock::now() >= deadline) {
+      return Status(
+          StatusCode::timeout,
+          fmt::format("{} of rank {} has not come to an end within {} ms: NCCL is still waiting for "
+                      "another rank, and does not say for which",
+                      what, place_.rank, timeout.count()));
+    }
+    std::this_thread::sleep_for(nap);
+  }
+}
+
+Status Communicator::async_error() {
+  const Result<bool> is_through = look("an operation that NCCL had begun");
+  return is_through ? Status() : is_through.status();
+}
+
+void Communicator::abort(const Status& cause) {
+  const std::lock_guard lock(mutex_);
+  if (handle_ == nullptr) return;
+  ended_ = cause;
+  // Its result says nothing that could still be acted upon; "in progress" is as good as done.
+  static_cast<void>(library_.ncclCommAbort(std::exchange(handle_, nullptr)));
+}
+
+void Communicator::close(std::chrono::milliseconds timeout) {
+  Status status = call_within(timeout, "ncclCommFinalize",
+                              [this](ncclComm_t handle) { return library_.ncclCommFinalize(handle); });
+  if (status) status = settle("ncclCommFinalize", timeout);
+  if (!status) return abort(status);
+  const std::lock_guard one_call(calls());
+  const std::lock_guard lock(mutex_);
+  if (handle_ == nullptr) return;
+  ended_ = Status(StatusCode::aborted, "the communicator has ended");
+  static_cast<void>(library_.ncclCommDestroy(std::exchange(handle_, nullptr)));
+}
+
+}  // namespace tutti::nccl

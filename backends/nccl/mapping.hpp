@@ -1,0 +1,29 @@
+// What of our dtypes, operations and collectives a version of NCCL has, and why not where it has not.
+// Knows no communicator and no stream. Depends on nothing but what all ranks of a call agree upon, so that
+// none of them takes another way than its peers.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/nccl/library.hpp"
+#include "runtime/base/call.hpp"
+
+namespace tutti::nccl {
+
+// Elements of a reduction. A dtype that NCCL cannot reduce is unsupported, and so is one that it would reduce
+// to something else than ops.hpp says (bool: its "or" of a 2 is 2).
+Result<ncclDataType_t> reduced_type(Dtype dtype, int version);
+
+// sum, prod, min, max and avg; premul_sum, which is made for each call, is ncclSum here.
+Result<ncclRedOp_t> reduce_op(Op op);
+
+// The scalar of premul_sum as NCCL takes it: one element of the dtype.
+struct Scalar {
+  alignas(8) unsigned char bytes[8];
+};
+Scalar scalar_of(const ReduceOp& op, Dtype dtype);
+
+// ok, or why NCCL cannot carry the call out in a group of so many ranks.
+Status check_call(const Call& call, std::uint32_t rank, std::uint32_t size, int version);
+
+}  // namespace tutti::nccl
