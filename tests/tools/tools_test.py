@@ -96,6 +96,12 @@ def test_usage(_folder):
 
 def test_bench(folder):
     path = os.path.join(folder, "rows.json")
+    # Who binds: TUTTI_PIN before the bench's own way, --bind before both. On one CPU nobody can be told apart from who is not bound.
+    cpus = len(os.sched_getaffinity(0))
+    for words, pin, said in (([], "auto", "bound by TUTTI_PIN" if cpus > 1 else "not bound"), (["--bind", "none"], "auto", "not bound"),
+                             ([], "off", "bound one per CPU" if cpus > 1 else "not bound")):
+        result = run("bench", "allreduce", "-n", 2, "-b", 4, "-e", 4, *QUICK, *words, TUTTI_PIN=pin)
+        expect(result.returncode == 0 and said in result.stdout, f"TUTTI_PIN={pin} {words}: {said}", result)
     for collective in COLLECTIVES:
         for ranks, extra in ((2, []), (3, ["--in-place", "--dtype", "int64"])):
             result = run("bench", collective, "-n", ranks, "-b", 4, "-e", "16k", "-f", 64, "--check", "--json", path, *QUICK, *extra)
@@ -417,6 +423,41 @@ def test_explain(_folder):
         expect(all(answer["algorithm"] in row["algorithm"] for row in rows_of(ran)), f"{rows_of(ran)} is not {answer['algorithm']}")
 
 
+def test_explain_device(_folder):
+    """Who carries buffers on GPUs, of machines that are not there."""
+    def explained(*words, **environment):
+        result = run("explain", *words, "--device", "cuda", "--json", **environment)
+        expect(result.returncode == 0, f"explain {words} --device cuda", result)
+        return json.loads(result.stdout)
+
+    on_gpus = explained("allreduce", "8k", "-n", 8)
+    expect([c["carrier"] for c in on_gpus["candidates"]] == ["one_shot", "nccl", "two_shot", "staged"], f"by price: {on_gpus}")
+    expect((on_gpus["carrier"], on_gpus["source"]) == ("one_shot", "price") and on_gpus["candidates"][0]["chosen"], f"the cheapest: {on_gpus}")
+    expect(explained("allreduce", "64m", "-n", 8)["carrier"] == "nccl", "long sums are NCCL's")
+    expect(explained("scan", "4", "-n", 2)["carrier"] == "staged", "NCCL has no scans")
+    far = explained("allreduce", "8k", "-n", 16, "--ppn", 8)
+    expect((far["carrier"], far["nodes"], far["reach"]) == ("nccl", 2, "across nodes"), f"on two nodes: {far}")
+    slow = explained("allreduce", "8k", "-n", 8, "--gpu-link", "pcie")["candidates"][0]
+    expect(slow["predicted_us"] > on_gpus["candidates"][0]["predicted_us"], f"by PCIe: {slow}")
+    shared = explained("allreduce", "8k", "-n", 8, "--gpus", 4)
+    reasons = {c["carrier"]: (c["possible"], c["reason"]) for c in shared["candidates"]}
+    expect(shared["carrier"] == "staged" and not reasons["nccl"][0] and "take turns" in reasons["one_shot"][1], f"shared GPUs: {shared}")
+    ruled = explained("allreduce", "8k", "-n", 8, TUTTI_ADJUST_ALLREDUCE="nccl:1m-;staged:-16k;ring")
+    expect((ruled["carrier"], ruled["item"], ruled["rule"]) == ("staged", 2, "staged:-16k"), f"a user's rule: {ruled}")
+    expect(any("item 1 (nccl:1m-) is for other sizes" in c["reason"] for c in ruled["candidates"]), f"another rule: {ruled}")
+    steps = explained("allreduce", "8k", "-n", 8, "--algorithm", "ring")
+    expect((steps["carrier"], steps["algorithm"], steps["decided_by"]) == ("staged", "ring", "argument"), f"steps of the host's: {steps}")
+    table = run("explain", "allreduce", "8k", "-n", 8, "--device", "cuda")
+    expect(table.returncode == 0 and re.search(r"one_shot +<- chosen", table.stdout) and "nobody has measured" in table.stdout
+           and "assumed    CUDA's driver and NCCL" in table.stdout, "the table", table)
+    expect_usage_error(["explain", "allreduce", "1m", "-n", 8, "--device", "cuda", "--algorithm", "one_shot"], "at most 262144 bytes")
+    expect_usage_error(["explain", "allreduce", "4", "--device", "rocm"], "rocm", "cuda")
+    expect_usage_error(["explain", "allreduce", "4", "--gpus", 4], "--device cuda")
+    expect_usage_error(["explain", "allreduce", "4", "--device", "cuda", "--gpu-link", "string"], "string", "nvlink pcie")
+    expect_usage_error(["explain", "allreduce", "4", "--device", "cuda", "--transport", "shm"], "--transport")
+    expect_usage_error(["explain", "barrier", "0", "--device", "cuda"], "barrier")
+
+
 def test_tuning(folder):
     """Tuning files: what uses which, what is refused and why; and what is explained is what runs, by the same rule."""
     def write(name, text):
@@ -544,11 +585,17 @@ def test_plan(folder):
     found = [(r["cpu_list"], r["numa_node"], r["gpu"]["name"], r["gpu"]["number"], r["nic"]["name"]) for r in plan["ranks"]]
     expect(found == [("8-47", 0, "cuda0", 0, "mlx5_0"), ("48-87", 0, "cuda1", 1, "mlx5_1"),
                      ("96-135", 8, "cuda2", 2, "mlx5_2"), ("136-175", 8, "cuda3", 3, "mlx5_3")], f"by GPU: {found}")
+    shared = planned(6, "--bind", "gpu", HWLOC_XMLFILE=xml)
+    expect([r["gpu"]["number"] for r in shared["ranks"]] == [0, 1, 2, 3, 0, 1], f"more ranks than GPUs: {shared}")
+    expect_usage_error(["info", "--plan", "2", "--bind", "gpu"], "'gpu'", "no GPU of this machine", "numa or auto", **xeon)
 
     # The same as a drawing, in text and as a picture.
     drawing = run("info", "--topology", "--plan", "4", HWLOC_XMLFILE=xml)
     for line in (r"^socket 1, CPUs 96-175$", r"^  NUMA node 8, 127.7 GiB$", r"^    10 x L3 10 MiB$", r"^ +(\[2 2\] ?){5} (\[3 3\] ?){5}$",
                  r"^  GPU cuda3, nvml3 \(Tesla V100-SXM2-16GB\): rank 3$", r"^  NIC mlx5_2, hsi2 .*: rank 2$"):
+        expect(re.search(line, drawing.stdout, re.M), f"a line {line}", drawing)
+    drawing = run("info", "--topology", "--plan", "6", "--bind", "gpu", HWLOC_XMLFILE=xml)
+    for line in (r"^  GPU cuda1, .*: ranks? 1.*5$", r"^  GPU cuda2, .*: rank 2$"):
         expect(re.search(line, drawing.stdout, re.M), f"a line {line}", drawing)
     free = run("info", "--topology", **xeon)
     expect(free.returncode == 0 and "      . . . . . . . . . . . .\n" in free.stdout, "without ranks", free)
@@ -634,10 +681,10 @@ def test_tune(folder):
     expect_usage_error(["tune", "--evaluate", folder + "/none.csv", "--map", names], "none.csv")
 
 
-def tune(ranks, path, *words, **environment):
+def tune(ranks, path, *words, right=(0,), **environment):
     result = run("run", "-n", ranks, "--no-prefix", tutti, "tune", "--collectives", "allgather", "--sizes", "4-1k", "--budget", "2s", "-o", path,
                  *words, **environment)
-    expect(result.returncode == 0, f"tune with {ranks} ranks", result)
+    expect(result.returncode in right, f"tune with {ranks} ranks", result)
     return result
 
 
@@ -663,7 +710,9 @@ def test_tune_job(folder):
     written["rules"] = {"allgather": ["ring:-1k@2", "bruck:-2k@7"], "barrier": ["dissemination:0-@2"]}
     with open(path, "w", encoding="utf-8") as file:
         json.dump(written, file)
-    table = tune(2, path, "--verify", TUTTI_TUNING_FILE=path).stdout
+    table = tune(2, path, "--verify", right=(0, 1), TUTTI_TUNING_FILE=path)
+    expect((table.returncode == 1) == ("  slower\n" in table.stdout), "the status says whether a rule made calls slower", table)
+    table = table.stdout
     expect("default choice is within 10 %" in table and path in table, "the table for people:\n" + table)
     with open(path, encoding="utf-8") as file:
         rules = json.load(file)["rules"]

@@ -1,5 +1,6 @@
 // `tutti explain`: which algorithm a call runs, by which rule, and what every other one would cost. Knows no
 // rule and no price itself; starts nothing, so the machine may be one that nobody here owns.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "runtime/selection/explain.hpp"
 #include "tools/commands/arguments.hpp"
 #include "tools/commands/commands.hpp"
+#include "tools/commands/explain_device.hpp"
 #include "tools/commands/starting_model.hpp"
 
 namespace tutti::tool {
@@ -20,8 +22,8 @@ namespace {
 using nlohmann::json;
 
 struct ExplainOptions {
-  std::string collective, bytes, dtype = "f32", transport, topology, algorithm;
-  std::uint32_t rank_count = 4, per_node = 0;
+  std::string collective, bytes, dtype = "f32", transport, topology, algorithm, device = "host", gpu_link;
+  std::uint32_t rank_count = 4, per_node = 0, gpus = 0;
   bool is_ordered = false, is_json = false;
 };
 
@@ -131,6 +133,33 @@ Result<Case> make_case(const ExplainOptions& options) {
   return made;
 }
 
+// What is asked of a call on buffers of GPUs. Errors: invalid_argument, naming the option.
+Result<DeviceAsked> device_case(const ExplainOptions& options, const Case& asked) {
+  if (asked.question.collective == Collective::barrier)
+    return invalid_argument("--device cuda: a barrier has no buffers, and goes by the host");
+  if (!options.transport.empty()) {
+    return invalid_argument(
+        "--transport: carriers of buffers on GPUs are priced without one; leave out either it or --device");
+  }
+  DeviceAsked made;
+  const auto link = std::find(kGpuLinkNames.begin(), kGpuLinkNames.end(), options.gpu_link);
+  if (link == kGpuLinkNames.end() && !options.gpu_link.empty()) {
+    return invalid_argument(
+        fmt::format("--gpu-link '{}': expected one of {}", options.gpu_link, joined(kGpuLinkNames, " ")));
+  }
+  if (link != kGpuLinkNames.end()) made.link = static_cast<GpuLink>(link - kGpuLinkNames.begin());
+  const std::uint32_t p = options.rank_count, per_node = options.per_node == 0 ? p : options.per_node;
+  made.question = asked.question;
+  made.question.is_device = true;
+  made.setting.places = {(p + per_node - 1) / per_node, std::min(p, per_node)};
+  made.setting.model = device_model(made.link);
+  made.setting.gpus_per_node = options.gpus == 0 ? made.setting.places.per_node : options.gpus;
+  made.setting.dtype = asked.dtype;
+  made.algorithm = options.algorithm;
+  made.is_json = options.is_json;
+  return made;
+}
+
 // Of many domains not every rank.
 std::string domains_text(const Hierarchy& hierarchy) {
   if (hierarchy.is_flat()) return "none";
@@ -237,6 +266,7 @@ int explain_command(int argc, char** argv) {
       "  tutti explain allreduce 64k -n 8\n"
       "  tutti explain allgather 1m -n 128 --ppn 8 --transport ucx\n"
       "  tutti explain allreduce 1m -n 24 --topology 'synthetic:pack:2 l3:1 core:12 pu:1'\n"
+      "  tutti explain allreduce 1m -n 8 --device cuda\n"
       "  TUTTI_ADJUST_ALLREDUCE='ring:1m-' tutti explain allreduce 4m -n 16 --json");
   app.add_option("collective", options.collective, "allreduce, allgather, ... (`tutti info` lists them)");
   app.add_option(
@@ -252,6 +282,11 @@ int explain_command(int argc, char** argv) {
       "--topology", options.topology,
       "the machine: a file of lstopo, or synthetic:STRING (default: TUTTI_TOPOLOGY, else this one)");
   app.add_option("--algorithm", options.algorithm, "the call's own argument, such as 'bruck(radix=4)'");
+  app.add_option("--device", options.device,
+                 "where the buffers are: host, or cuda: who carries the call, and what each would take")
+      ->capture_default_str();
+  app.add_option("--gpus", options.gpus, "of a call on GPUs: on each node (default: one for each rank)");
+  app.add_option("--gpu-link", options.gpu_link, "what connects them: nvlink (default) or pcie");
   app.add_flag("--json", options.is_json, "the same for programs");
   int status = 0;
   if (!parse_arguments(app, argc, argv, &status)) return status;
@@ -259,9 +294,20 @@ int explain_command(int argc, char** argv) {
   if (options.collective.empty() || options.bytes.empty())
     return usage_error("explain", invalid_argument("name a collective and the bytes of its full vector: "
                                                    "tutti explain allreduce 64k -n 8"));
+  const bool is_device = options.device == "cuda";
+  if (!is_device && options.device != "host")
+    return usage_error("explain",
+                       invalid_argument(fmt::format("--device '{}': expected host or cuda", options.device)));
+  if (!is_device && (options.gpus != 0 || !options.gpu_link.empty()))
+    return usage_error("explain", invalid_argument("--gpus and --gpu-link are for --device cuda"));
   auto asked = make_case(options);
   if (!asked) return usage_error("explain", asked.status());
   asked->question.hierarchy = &asked->hierarchy;
+  if (is_device) {
+    const auto on_devices = device_case(options, *asked);
+    if (!on_devices) return usage_error("explain", on_devices.status());
+    return explain_on_devices(*asked->settings.selector, *on_devices);
+  }
   const auto answer = explain(*asked->settings.selector, asked->question, options.algorithm, asked->setting);
   if (!answer) return usage_error("explain", answer.status());
   if (options.is_json) {

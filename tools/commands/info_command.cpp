@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/registry.hpp"
 #include "runtime/algorithms/catalog.hpp"
 #include "runtime/base/config.hpp"
 #include "runtime/base/kernels.hpp"
@@ -56,7 +57,19 @@ std::vector<Part> list_transports() {
   return parts;
 }
 
-std::vector<Part> list_backends() { return {{"native", TUTTI_REASON_BACKEND_NATIVE, ""}}; }
+std::vector<Part> list_backends() {
+  std::vector<Part> parts;
+  for (const BackendEntry& entry : backend_entries()) {
+    Part part{std::string(entry.name), std::string(entry.missing), ""};
+    if (part.missing.empty()) {
+      const auto found = probe_backend(entry.name);
+      if (found) part.detail = *found;
+      if (!found) part.missing = found.status().message();
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
 
 std::string cpu_model() {
   std::ifstream file("/proc/cpuinfo");

@@ -16,10 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string name_of(const Device& device) {
-  return device.names.empty() ? device.address : device.names.front();
-}
-
 std::string numa_text(const Topology& topology, const Placement& placement) {
   std::vector<std::uint32_t> numbers;
   for (const std::uint32_t node : placement.numa_nodes) numbers.push_back(topology.numa_nodes[node].os_index);

@@ -83,8 +83,15 @@ std::string describe_binding(const RunBinding& binding, int local_rank, int rank
                ? std::string()
                : fmt::format(", {}{} {}", what, numbers.size() == 1 ? "" : "s", cpu_list_text(numbers));
   };
-  return fmt::format("rank {}: CPUs {}{}{}, {} thread{} {}", rank, cpus, named("socket", sockets),
-                     named("NUMA node", nodes), placement.thread_count,
+  std::string devices;
+  if (placement.gpu) {
+    const auto gpus = topology.devices_of(Device::Kind::gpu);
+    const auto number = std::find(gpus.begin(), gpus.end(), *placement.gpu) - gpus.begin();
+    devices = fmt::format(", GPU {} ({})", number, name_of(topology.devices[*placement.gpu]));
+    if (placement.nic) devices += ", NIC " + name_of(topology.devices[*placement.nic]);
+  }
+  return fmt::format("rank {}: CPUs {}{}{}{}, {} thread{} {}", rank, cpus, named("socket", sockets),
+                     named("NUMA node", nodes), devices, placement.thread_count,
                      placement.thread_count == 1 ? "" : "s", map_text(topology, placement));
 }
 

@@ -16,6 +16,7 @@
 #include "runtime/selection/selection.hpp"
 #include "tools/commands/arguments.hpp"
 #include "tools/commands/bench/against.hpp"
+#include "tools/commands/bench/gpu_memory.hpp"
 #include "tools/commands/bench/options.hpp"
 #include "tools/commands/bench/placement.hpp"
 #include "tools/commands/bench/plot.hpp"
@@ -165,6 +166,7 @@ Status check_before_start(const BenchOptions& options, const Environment& enviro
   const std::uint32_t domains[] = {1, question.size - 1};
   const Hierarchy hierarchy = Hierarchy::of_sizes(domains);
   question.hierarchy = &hierarchy;
+  question.is_device = options.is_on_gpus();
   const auto choice = selector->choose(question, options.algorithm);
   if (!choice && !options.algorithm.empty()) return choice.status().with_context("--algorithm");
   return {};
@@ -194,9 +196,22 @@ int bench_command(int argc, char** argv) {
   }
 
   const int cpu_count = count_allowed_cpus();
-  if (!options.has_rank_count) options.rank_count = cpu_count;
+  int most_useful = cpu_count;
+  if (options.is_on_gpus()) {
+    const auto gpu_count = count_gpus();
+    if (!gpu_count) return usage_error("bench", gpu_count.status());
+    most_useful = *gpu_count;
+  }
+  if (!options.has_rank_count) options.rank_count = most_useful;
   const bool fits = options.rank_count <= cpu_count;
-  if (options.binding == Binding::automatic) options.binding = fits ? Binding::core : Binding::none;
+  // Who says how ranks are bound is followed: --bind before TUTTI_PIN, which whoever starts the ranks obeys.
+  const bool is_pinned = environment.find("TUTTI_PIN").value_or("off") != "off";
+  if (options.binding != Binding::automatic) {
+    ::setenv("TUTTI_PIN", "off", 1);
+  } else {
+    // Threads of NCCL's and of our own work beside a rank that has its buffers on a GPU.
+    options.binding = fits && !is_pinned && !options.is_on_gpus() ? Binding::core : Binding::none;
+  }
   if (options.binding == Binding::core && !fits) {
     return usage_error("bench", invalid_argument(fmt::format("--bind core: {} ranks do not fit on {} CPUs",
                                                              options.rank_count, cpu_count)));

@@ -35,6 +35,15 @@ constexpr std::string_view kFooter =
     "reached, and\n"
     "          which of its terms decides: what must cross between cores, or what must be loaded and stored\n"
     "\n"
+    "On GPUs (--device cuda), in the columns of nccl-tests:\n"
+    "  count   elements as the call counts them: of a block where the vector is made of blocks\n"
+    "  root    -1 where there is none\n"
+    "  time    of a call, by the host's clock around a batch of calls on a stream and a wait for the stream; "
+    "with --hot\n"
+    "          around each. Inputs stay as the check has left them\n"
+    "  algorithm  nccl, one_shot, two_shot or staged, and what a staged call ran where that was named\n"
+    "  --json has a line for each of the two forms, in_place or not, with root, device and gpu.\n"
+    "\n"
     "Ceilings (roofline):\n"
     "  line        one way of a cache line between the cores of ranks 0 and 1\n"
     "  copy_fresh  copy of what another rank has just written, through shared memory; all ranks at once, as "
@@ -55,6 +64,7 @@ constexpr std::string_view kFooter =
     "Examples:\n"
     "  tutti bench allreduce --workload resnet50 --check\n"
     "  TUTTI_ADJUST_ALLREDUCE='ring:1m-;recursive_doubling' tutti bench allreduce -n 4 --b2b\n"
+    "  tutti bench allreduce --device cuda -b 8 -e 1g -f 2 --check\n"
     "  tutti bench allreduce -n 2 --roofline\n"
     "  tutti bench allreduce -n 2 -e 1k --submitted --rounds 9\n"
     "  tutti bench roofline -n 2 --json ceilings.json --plot ceilings.svg\n"
@@ -65,7 +75,7 @@ constexpr std::string_view kFooter =
 // Words as they were given, before they are checked.
 struct Words {
   std::string collective, dtype = "f32", op = "sum", first = "4", last = "256m", factor = "4";
-  std::string allocation = "malloc", pages = "4k", binding = "auto", nodes, against;
+  std::string device = "host", allocation = "malloc", pages = "4k", binding = "auto", nodes, against;
   int iterations = 0;
   bool is_b2b = false, is_hot = false;
 };
@@ -101,11 +111,16 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
       ->capture_default_str();
   app.add_option("--root", o.root, "root of rooted collectives")->capture_default_str();
   app.add_option("--algorithm", o.algorithm, "use this algorithm or fail, e.g. ring or 'bruck(radix=4)'");
-  app.add_flag("--in-place", o.in_place, "the output is also the input");
+  app.add_flag("--in-place", o.in_place, "the output is also the input (on GPUs: measure no other calls)");
+  app.add_option("--device", w.device,
+                 "host, or cuda: buffers on GPUs, each rank's on that of its number on the node, modulo the "
+                 "number of GPUs")
+      ->capture_default_str();
   app.add_flag("--check", o.is_checked, "verify results bit by bit before and after timing");
   app.add_option(
       "--iters", w.iterations,
-      "timed calls of each size (default: as many as fit into the budget, at most 200, with --b2b 20000)");
+      "timed calls of each size (default: as many as fit into the budget, at most 200, with --b2b 20000 on "
+      "the host)");
   app.add_option("--warmup", o.loop.warmup_count, "calls before timing")->capture_default_str();
   app.add_option("--budget", o.loop.budget_seconds, "seconds for each size, about")->capture_default_str();
   auto* b2b =
@@ -121,7 +136,8 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
   app.add_option("--alloc", w.allocation, "memory of the buffers: malloc, or tutti (shared by the node)")
       ->capture_default_str();
   app.add_option("--pages", w.pages, "4k, or thp (transparent huge pages)")->capture_default_str();
-  app.add_option("-n,--ranks", o.rank_count, "ranks to start (default: the CPUs this process may use)")
+  app.add_option("-n,--ranks", o.rank_count,
+                 "ranks to start (default: the CPUs this process may use, or the GPUs)")
       ->take_last();
   auto* threads = app.add_flag("--threads", o.uses_threads, "ranks are threads of one process");
   auto* nodes = app.add_option("--nodes", w.nodes,
@@ -131,7 +147,8 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
                     ->excludes(app.get_option("-n"));
   app.add_option("--rate", o.rate, "limit of each node's link, e.g. 1gbit")->needs(nodes);
   app.add_option("--bind", w.binding,
-                 "none, core (a CPU for each rank), auto (core if it starts the ranks and they fit)")
+                 "none, core (a CPU for each rank), auto (core if it starts the ranks, they fit, and the "
+                 "buffers are the host's)")
       ->take_last()
       ->capture_default_str();
   app.add_option("--against", w.against,
@@ -240,6 +257,11 @@ Status take_modes(const Words& w, BenchOptions& o) {
   // The ranks of a batch start when the system lets them, so batches of a loop must be long.
   constexpr int kMostInLoop = 20000;
   if (o.loop.mode == bench::Mode::b2b) o.loop.iteration_count = kMostInLoop;
+  // On a GPU the calls of a batch wait in the stream, and the host is out of the way: short ones do.
+  if (o.is_on_gpus() && !w.is_hot) {
+    o.loop.mode = bench::Mode::b2b;
+    o.loop.iteration_count = bench::LoopPlan().iteration_count;
+  }
   if (w.iterations > 0) o.loop.iteration_count = o.loop.minimum_count = w.iterations;
   if (!(o.loop.budget_seconds > 0)) return invalid_argument("--budget: must be more than 0 seconds");
   TUTTI_RETURN_IF_ERROR(take(bench::parse_pages(w.pages), "--pages", w.pages, "4k or thp", o.pages));
@@ -252,8 +274,26 @@ Status take_modes(const Words& w, BenchOptions& o) {
   return {};
 }
 
-Status check(const Words& w, BenchOptions& o) {
+// What is measured of calls on GPUs is less.
+Status take_device(const CLI::App& app, const Words& w, BenchOptions& o) {
+  if (w.device == "host") return {};
+  if (w.device != "cuda")
+    return invalid_argument(fmt::format("--device: '{}' is not host or cuda", w.device));
+  o.device = DeviceKind::cuda;
+  if (o.collective == Collective::barrier)
+    return invalid_argument("--device cuda: a barrier has no buffers; measure it without --device");
+  for (const char* option :
+       {"--workload", "--submitted", "--roofline", "--alloc", "--pages", "--against", "--plot"}) {
+    if (app.count(option) > 0)
+      return invalid_argument(
+          fmt::format("{}: of calls on host memory only; leave it or --device cuda out", option));
+  }
+  return {};
+}
+
+Status check(const CLI::App& app, const Words& w, BenchOptions& o) {
   TUTTI_RETURN_IF_ERROR(take_collective(w, o));
+  TUTTI_RETURN_IF_ERROR(take_device(app, w, o));
   TUTTI_RETURN_IF_ERROR(take_sizes(w, o));
   TUTTI_RETURN_IF_ERROR(take_op(w, o));
   TUTTI_RETURN_IF_ERROR(take_modes(w, o));
@@ -284,8 +324,8 @@ Status check(const Words& w, BenchOptions& o) {
 // The ceilings have other defaults, and most options say something about a call.
 Status prepare_roofline(const CLI::App& app, Words& w, BenchOptions& o) {
   for (const char* option : {"--workload", "--submitted", "--dtype", "--op", "--root", "--algorithm",
-                             "--in-place", "--check", "--iters", "--warmup", "--b2b", "--hot", "--roofline",
-                             "--alloc", "--pages", "--against", "--peers-dir"}) {
+                             "--in-place", "--device", "--check", "--iters", "--warmup", "--b2b", "--hot",
+                             "--roofline", "--alloc", "--pages", "--against", "--peers-dir"}) {
     if (app.count(option) > 0)
       return invalid_argument(fmt::format("{}: roofline measures no call, so it has no such option", option));
   }
@@ -332,7 +372,7 @@ std::optional<BenchOptions> parse_bench_options(int argc, char** argv, int* stat
   options.has_rank_count = app.count("-n") > 0;
   Status checked;
   if (words.collective == "roofline") checked = prepare_roofline(app, words, options);
-  if (checked) checked = check(words, options);
+  if (checked) checked = check(app, words, options);
   if (checked) checked = check_roofline(options);
   if (checked && options.has_rank_count && (options.rank_count < 1 || options.rank_count > 4096))
     checked =

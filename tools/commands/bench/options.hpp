@@ -16,6 +16,7 @@
 namespace tutti::tool {
 
 enum class Allocation : std::uint8_t { anonymous, tutti_heap };
+enum class DeviceKind : std::uint8_t { host, cuda };
 enum class Binding : std::uint8_t { automatic, none, core };
 
 struct BenchOptions {
@@ -27,6 +28,7 @@ struct BenchOptions {
   bench::LoopPlan loop;
   bool is_checked = false;
   bool in_place = false;
+  DeviceKind device = DeviceKind::host;  // in whose memory the buffers are
   Allocation allocation = Allocation::anonymous;
   bench::Pages pages = bench::Pages::small;
   std::string algorithm;       // an item of the rule grammar; empty: the rules decide
@@ -50,6 +52,7 @@ struct BenchOptions {
   bool is_server = false;            // obey the line protocol of bench/peers (hidden)
   bool is_child = false;             // started by `tutti bench` itself (hidden)
 
+  bool is_on_gpus() const { return device == DeviceKind::cuda; }
   bench::Shape shape_of(std::size_t bytes, int ranks) const {
     return bench::make_shape(collective, dtype, ranks, bytes, root);
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,12 +18,14 @@
 #include "bench/peers/peer_main.hpp"
 #include "bench/roofline/bound.hpp"
 #include "runtime/group/comm_group.hpp"
+#include "tools/commands/bench/gpu_memory.hpp"
 #include "tools/commands/bench/job.hpp"
 #include "tools/commands/bench/report.hpp"
 #include "tools/commands/bench/roofline.hpp"
 #include "tools/commands/bench/tutti_library.hpp"
 #include "tools/commands/bench/workload.hpp"
 #include "tools/commands/files.hpp"
+#include "tools/run/run.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -43,12 +46,18 @@ Request request_of(const BenchOptions& options, const Shape& shape) {
   return request;
 }
 
+// How ranks are kept to the `cpu_count` CPUs that those of this node may use together.
+std::string_view binding_text(const BenchOptions& options, int cpu_count) {
+  if (options.binding == Binding::core) return "bound one per CPU";
+  return count_allowed_cpus() < cpu_count ? "bound by TUTTI_PIN or who started them" : "not bound";
+}
+
 void print_header(const BenchOptions& options, const CommGroup& group, int node_count, int cpu_count,
                   const std::string& transport) {
   const bool fits = group.local_size() <= cpu_count;
-  std::string placement = fmt::format(
-      "{} rank{} on {} CPU{} of a node{}", group.local_size(), group.local_size() == 1 ? "" : "s", cpu_count,
-      cpu_count == 1 ? "" : "s", options.binding == Binding::core ? ", bound one per CPU" : ", not bound");
+  std::string placement = fmt::format("{} rank{} on {} CPU{} of a node, {}", group.local_size(),
+                                      group.local_size() == 1 ? "" : "s", cpu_count,
+                                      cpu_count == 1 ? "" : "s", binding_text(options, cpu_count));
   if (options.uses_threads) placement += ", threads of one process";
   fmt::print("# tutti {}, {} over {} rank{} on {} node{}, transport {}, {}{}{}{}\n", version(),
              options.is_roofline ? "roofline" : to_string(options.collective), group.size(),
@@ -87,6 +96,22 @@ class Reporter {
         added_us, least_us, most_us);
     json_.write(object);
   }
+  // The forms of one call on GPUs that were measured; null: not.
+  void add_on_gpus(const Record* out_of_place, const Record* in_place, const std::string& gpu) {
+    for (const Record* record : {out_of_place, in_place}) {
+      if (record == nullptr) continue;
+      wrong_count_ += record->wrong_count;
+      std::string object = bench::to_json(*record);
+      object.pop_back();
+      object +=
+          fmt::format(", \"root\": {}, \"device\": \"cuda\", \"gpu\": {}}}",
+                      is_rooted(record->shape.collective) ? record->shape.root : -1, bench::json_quoted(gpu));
+      json_.write(object);
+    }
+    if (!is_active_) return;
+    progress_.clear();
+    print_gpu_table_row(out_of_place, in_place);
+  }
   // `workload` fields are appended where a row stands for tensors of a model.
   void add(const Record& record, const std::string& workload = {}, std::size_t tensor_count = 0,
            std::string_view label = {}) {
@@ -114,12 +139,13 @@ class Reporter {
 template <bench::Rendezvous R>
 class Rows {
  public:
-  // `ceilings`: null if no bounds are asked for.
-  Rows(const BenchOptions& options, const CommGroup& group, TuttiLibrary& library, R& ranks, int node_count,
-       const bench::Ceilings* ceilings, Reporter& reporter)
+  // `gpu`: null for calls on host memory. `ceilings`: null if no bounds are asked for.
+  Rows(const BenchOptions& options, const CommGroup& group, TuttiLibrary& library, const GpuMemory* gpu,
+       R& ranks, int node_count, const bench::Ceilings* ceilings, Reporter& reporter)
       : options_(options),
         group_(group),
         library_(library),
+        gpu_(gpu),
         ranks_(ranks),
         node_count_(node_count),
         ceilings_(ceilings),
@@ -131,7 +157,9 @@ class Rows {
                      options_.last_bytes, options_.factor, options_.root);
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       reporter_.progress(i + 1, shapes.size(), bytes_text(shapes[i].bytes()));
-      if (options_.has_submitted) {
+      if (gpu_ != nullptr) {
+        measure_on_gpus(shapes[i]);
+      } else if (options_.has_submitted) {
         compare_submitted(shapes[i]);
       } else {
         reporter_.add(measure(shapes[i]));
@@ -156,6 +184,19 @@ class Rows {
  private:
   Shape shape_of(std::uint64_t count) const {
     return options_.shape_of(count * size_of(options_.dtype), group_.size());
+  }
+
+  // Both forms of the call that it has: a broadcast is always in place.
+  void measure_on_gpus(const Shape& shape) {
+    std::array<std::optional<Record>, 2> of;
+    for (const bool in_place : {false, true}) {
+      if (!in_place && (options_.in_place || shape.collective == Collective::broadcast)) continue;
+      Request request = request_of(options_, shape);
+      request.in_place = in_place;
+      of[in_place] = finished(bench::run_request(library_, ranks_, group_.rank(), request));
+    }
+    const auto pointer = [](const std::optional<Record>& record) { return record ? &*record : nullptr; };
+    reporter_.add_on_gpus(pointer(of[0]), pointer(of[1]), gpu_->description());
   }
 
   // Calls that block and calls that are submitted, in turn, each first in every other round.
@@ -226,6 +267,7 @@ class Rows {
   const BenchOptions& options_;
   const CommGroup& group_;
   TuttiLibrary& library_;
+  const GpuMemory* gpu_;
   R& ranks_;
   int node_count_;
   const bench::Ceilings* ceilings_;
@@ -233,10 +275,10 @@ class Rows {
 };
 
 template <bench::Rendezvous R>
-void run_rows(const BenchOptions& options, const CommGroup& group, TuttiLibrary& library, R& ranks,
-              int node_count, const bench::Ceilings* ceilings, const std::optional<Workload>& workload,
-              Reporter& reporter) {
-  Rows<R> rows(options, group, library, ranks, node_count, ceilings, reporter);
+void run_rows(const BenchOptions& options, const CommGroup& group, TuttiLibrary& library,
+              const GpuMemory* gpu, R& ranks, int node_count, const bench::Ceilings* ceilings,
+              const std::optional<Workload>& workload, Reporter& reporter) {
+  Rows<R> rows(options, group, library, gpu, ranks, node_count, ceilings, reporter);
   if (workload) {
     rows.replay(*workload);
   } else {
@@ -244,9 +286,9 @@ void run_rows(const BenchOptions& options, const CommGroup& group, TuttiLibrary&
   }
 }
 
-TuttiLibrary make_library(const BenchOptions& options, const CommGroup& group) {
-  TuttiLibrary library(group, options.allocation, options.algorithm);
-  library.version = CommGroup::Impl::of(group, "bench").backend().caps().name;
+TuttiLibrary make_library(const BenchOptions& options, const CommGroup& group, GpuMemory* gpu = nullptr) {
+  TuttiLibrary library(group, options.allocation, options.algorithm, gpu);
+  library.version = gpu != nullptr ? "cuda" : CommGroup::Impl::of(group, "bench").backend().caps().name;
   library.transport = transports_of(group);
   return library;
 }
@@ -272,7 +314,13 @@ int run_bench_rank(const BenchOptions& options, const CommGroup& group, const st
   if (!json) throw Error(json.status().code(), -1, json.status().message());
 
   const int node_count = count_nodes(group);
-  TuttiLibrary library = make_library(options, group);
+  std::unique_ptr<GpuMemory> gpu;
+  if (options.is_on_gpus()) {
+    auto opened = open_gpu(group, options.uses_threads ? group.local_size() : 1);
+    if (!opened) throw Error(opened.status().code(), -1, opened.status().message());
+    gpu = *std::move(opened);
+  }
+  TuttiLibrary library = make_library(options, group, gpu.get());
   if (is_first) print_header(options, group, node_count, cpu_count, library.transport);
   std::optional<SharedPage> page = node_count == 1 ? open_page(group) : std::nullopt;
   std::optional<bench::Ceilings> ceilings;
@@ -288,14 +336,20 @@ int run_bench_rank(const BenchOptions& options, const CommGroup& group, const st
     return 0;
   }
   if (is_first && ceilings) print_ceilings_summary(*ceilings);
-  if (is_first) print_table_header(ceilings.has_value());
+  if (is_first && gpu) {
+    fmt::print("# buffers on GPUs: rank 0 has {}; each rank the one of its number on the node\n",
+               gpu->description());
+    print_gpu_table_header();
+  } else if (is_first) {
+    print_table_header(ceilings.has_value());
+  }
   const bench::Ceilings* bounds = ceilings ? &*ceilings : nullptr;
   Reporter reporter(is_first, *std::move(json));
   if (page) {
-    run_rows(options, group, library, *page, node_count, bounds, workload, reporter);
+    run_rows(options, group, library, gpu.get(), *page, node_count, bounds, workload, reporter);
   } else {
     GroupRendezvous ranks(group);
-    run_rows(options, group, library, ranks, node_count, bounds, workload, reporter);
+    run_rows(options, group, library, gpu.get(), ranks, node_count, bounds, workload, reporter);
   }
   if (is_first && reporter.wrong_count() > 0)
     fmt::print(stderr, "tutti bench: {} wrong elements\n", reporter.wrong_count());

@@ -70,6 +70,38 @@ void print_table_row(const bench::Record& record, std::string_view label) {
   std::fflush(stdout);
 }
 
+void print_gpu_table_header() {
+  fmt::print("#{:55}{:^37}{:^37}\n", "", "out-of-place", "in-place");
+  fmt::print("#{:>12} {:>13} {:>9} {:>11} {:>6}", "size", "count", "type", "redop", "root");
+  for (int form = 0; form < 2; ++form)
+    fmt::print(" {:>10} {:>8} {:>8} {:>7}", "time", "algbw", "busbw", "#wrong");
+  fmt::print("  algorithm\n#{:>12} {:>13} {:>9} {:>11} {:>6}", "(B)", "(elements)", "", "", "");
+  for (int form = 0; form < 2; ++form)
+    fmt::print(" {:>10} {:>8} {:>8} {:>7}", "(us)", "(GB/s)", "(GB/s)", "");
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+void print_gpu_table_row(const bench::Record* out_of_place, const bench::Record* in_place) {
+  const bench::Record& any = out_of_place != nullptr ? *out_of_place : *in_place;
+  const bench::Shape& shape = any.shape;
+  fmt::print(" {:>12} {:>13} {:>9} {:>11} {:>6}", shape.bytes(), bench::call_count(shape),
+             to_string(shape.dtype), is_reducing(shape.collective) ? to_string(any.op) : "none",
+             is_rooted(shape.collective) ? shape.root : -1);
+  for (const bench::Record* record : {out_of_place, in_place}) {
+    if (record == nullptr) {
+      fmt::print(" {:>10} {:>8} {:>8} {:>7}", "N/A", "N/A", "N/A", "N/A");
+      continue;
+    }
+    const double algbw = bench::algorithm_bandwidth_gbs(shape.bytes(), record->times.p50_us);
+    fmt::print(" {:>10.2f} {:>8.2f} {:>8.2f} {:>7}", record->times.p50_us, algbw,
+               algbw * bench::bus_factor(shape.collective, shape.ranks),
+               record->is_checked ? std::to_string(record->wrong_count) : "N/A");
+  }
+  fmt::print("  {}\n", any.algorithm);
+  std::fflush(stdout);
+}
+
 void print_ceilings_summary(const bench::Ceilings& ceilings) {
   const auto cache = [](std::uint64_t bytes) { return bytes == 0 ? "unknown" : bytes_text(bytes); };
   if (ceilings.ranks > 1)

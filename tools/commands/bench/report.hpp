@@ -49,6 +49,11 @@ void print_table_header(bool has_bounds);
 // `label` stands in place of the size if given ("total").
 void print_table_row(const bench::Record& record, std::string_view label = {});
 
+// The table of calls on GPUs, in the columns of nccl-tests: each call out of place and in place.
+void print_gpu_table_header();
+// Null where the call has no such form, or was not asked for.
+void print_gpu_table_row(const bench::Record* out_of_place, const bench::Record* in_place);
+
 // What moves n bytes, in GB/s and in us, by size; and the same as JSON lines.
 void print_ceilings(const bench::Ceilings& ceilings);
 void write_ceilings(const bench::Ceilings& ceilings, JsonLines& json);

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "runtime/base/ops.hpp"
+#include "runtime/group/comm_group.hpp"
+#include "runtime/group/device_calls.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -68,20 +70,17 @@ Reduction reduction_of(const bench::Request& request) {
              : Reduction::premul_sum(static_cast<double>(kPremulFactor));
 }
 
-// Elements as the functions of CommGroup count them: of a block where the vector is made of blocks.
-std::size_t call_count(const bench::Shape& shape) {
-  return bench::is_split_in_blocks(shape.collective) ? shape.block_count() : shape.count;
-}
-
 }  // namespace
 
-TuttiLibrary::TuttiLibrary(const CommGroup& group, Allocation allocation, std::string forced_algorithm)
-    : group_(group), allocation_(allocation), forced_algorithm_(std::move(forced_algorithm)) {
+TuttiLibrary::TuttiLibrary(const CommGroup& group, Allocation allocation, std::string forced_algorithm,
+                           GpuMemory* gpu)
+    : group_(group), allocation_(allocation), forced_algorithm_(std::move(forced_algorithm)), gpu_(gpu) {
   name = "tutti";
 }
 
 std::shared_ptr<void> TuttiLibrary::allocate(std::size_t bytes, bench::Pages pages) const {
   if (bytes == 0) return nullptr;
+  if (gpu_ != nullptr) return gpu_->allocate(bytes);
   if (allocation_ == Allocation::tutti_heap) {
     return {alloc(group_, bytes), [this](void* memory) { free(group_, memory); }};
   }
@@ -126,15 +125,35 @@ std::vector<bench::CheckedCall> TuttiLibrary::prepare_all(std::span<const bench:
   return calls;
 }
 
+CallOptions TuttiLibrary::options_of(const bench::Request& request) const {
+  CallOptions how;
+  how.algorithm = request.algorithm.empty() ? forced_algorithm_ : request.algorithm;
+  if (gpu_ == nullptr) return how;
+  how.memory = Memory::device;
+  how.cuda_stream = gpu_->stream();
+  return how;
+}
+
 std::function<void()> TuttiLibrary::prepare(const bench::Request& request,
                                             const bench::CallBuffers& buffers) {
+  std::function<void()> call = call_on(request, buffers);
+  if (gpu_ == nullptr) return call;
+  const std::size_t bytes =
+      buffers.output_memory.size() + request.shape.input_count(group_.rank()) * size_of(request.shape.dtype);
+  return [call = std::move(call), bytes, this] {
+    call();
+    gpu_->note_call(bytes);
+  };
+}
+
+std::function<void()> TuttiLibrary::call_on(const bench::Request& request,
+                                            const bench::CallBuffers& buffers) const {
   const CommGroup& g = group_;
   const Dtype d = request.shape.dtype;
-  const std::size_t n = call_count(request.shape);
+  const std::size_t n = bench::call_count(request.shape);
   const int root = request.shape.root;
   const Reduction op = reduction_of(request);
-  const CallOptions how{request.algorithm.empty() ? std::string_view(forced_algorithm_)
-                                                  : std::string_view(request.algorithm)};
+  const CallOptions how = options_of(request);
   const void* const in = buffers.input;
   void* const out = buffers.output;
   switch (request.shape.collective) {
@@ -172,7 +191,7 @@ bench::SubmittedCall TuttiLibrary::prepare_submitted(const bench::Request& reque
     throw std::invalid_argument("submitted calls are measured for allreduce only");
   const CommGroup& g = group_;
   const Dtype d = request.shape.dtype;
-  const std::size_t n = call_count(request.shape);
+  const std::size_t n = bench::call_count(request.shape);
   const Reduction op = reduction_of(request);
   const CallOptions how{forced_algorithm_};
   const void* const in = buffers.input;
@@ -187,13 +206,23 @@ bench::SubmittedCall TuttiLibrary::prepare_submitted(const bench::Request& reque
 
 // The row of the catalogue: the forced item without its parameters, or what the group would choose.
 std::string TuttiLibrary::algorithm_of(const bench::Request& request) const {
+  if (gpu_ != nullptr) return carrier_of_last_call();
   const std::string& forced = request.algorithm.empty() ? forced_algorithm_ : request.algorithm;
   std::string text = forced;
   if (text.empty()) {
-    text = group_.explain_algorithm(request.shape.collective, call_count(request.shape), request.shape.dtype,
-                                    reduction_of(request));
+    text = group_.explain_algorithm(request.shape.collective, bench::call_count(request.shape),
+                                    request.shape.dtype, reduction_of(request));
   }
   return text.substr(0, text.find_first_of("(: "));
+}
+
+// Who carried the last call: "nccl", "one_shot", "staged", or "staged+ring" where an algorithm was named.
+std::string TuttiLibrary::carrier_of_last_call() const {
+  const DeviceCalls::Carried& last = CommGroup::Impl::of(group_, "bench").device_calls()->last();
+  const std::string_view by = last.backend->caps().name;
+  std::string algorithm = last.algorithm.substr(0, last.algorithm.find('('));
+  if (by == "peers") return algorithm;
+  return algorithm.empty() ? std::string(by) : fmt::format("{}+{}", by, algorithm);
 }
 
 }  // namespace tutti::tool
