@@ -2,7 +2,7 @@
 """What every rank of a test's job runs: all calls of the Python package against results worked out here.
 
 Knows the package alone; skips (77) where numpy is missing. usage: rank_program.py [--mpi] PART
-    PART: calls, arrays, background, errors, groups, exit, readme FILE   --mpi: mpi4py's communicator carries the exchange
+    PART: calls, arrays, devices, background, errors, groups, exit, readme FILE   --mpi: mpi4py's communicator carries the exchange
 """
 import array
 import asyncio
@@ -33,6 +33,7 @@ def expect_answers():
 unanswered = []  # what a callback has still to take out
 import tutti  # pylint: disable=wrong-import-position
 
+from device_calls import Devices  # pylint: disable=unused-import,wrong-import-position
 from rank_calls import SECONDS, Calls, RankTest, numbers, of_all  # pylint: disable=unused-import,wrong-import-position
 
 
@@ -107,6 +108,16 @@ class Arrays(RankTest):
             given = numpy.full(5, self.rank + 1, dtype)
             self.assertIs(tutti.allreduce(given, op="max"), given)
             self.assertEqual(given.astype("float32").tolist(), [self.size] * 5)
+
+    def test_gpu_that_is_not_there(self):
+        """An array that says it is on a GPU: the reason why nobody here could know of one, or that it is on none."""
+        held = numbers(self.rank)
+
+        class Claiming:
+            __cuda_array_interface__ = {**held.__array_interface__, "stream": None}
+
+        with self.assertRaisesRegex(tutti.Error, "^allreduce: memory: the call is said to be on a GPU"):
+            tutti.allreduce(Claiming())
 
     def test_refused(self):
         frozen = numpy.zeros(4)
@@ -215,8 +226,9 @@ class Background(RankTest):
         self.assertEqual(told, [None, None])
         self.assertRegex(refused[0], "must not wait")
         self.expect(second, sum(of_all(self.size, 9)))
-        work.on_complete(told.append)  # complete: at once
-        self.assertEqual(len(told), 3)
+        late = threading.Event()
+        work.on_complete(lambda error: late.set())  # complete: at once, or when first() has returned
+        self.assertTrue(late.wait(SECONDS))
         with self.assertRaisesRegex(TypeError, "callback"):
             work.on_complete(None)
         # What it raises is nobody's, and is told.
@@ -501,6 +513,9 @@ def main():
         from mpi4py import MPI  # pylint: disable=import-outside-toplevel
         tutti.init(comm=MPI.COMM_WORLD, timeout=SECONDS)
     part = sys.argv[1]
+    if part == "devices" and "TUTTI_CUDA_LIBRARY" not in os.environ:
+        print("skipped: this build has no CUDA, and so no driver to stand in for a GPU's (TUTTI_CUDA_LIBRARY)")
+        sys.exit(77)
     if part in ("readme", "exit"):
         (run_readme if part == "readme" else end_under_way)(sys.argv[-1])
         return

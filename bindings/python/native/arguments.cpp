@@ -34,6 +34,46 @@ std::optional<std::string_view> text_of(py::handle object) {
 
 std::string prefix(const char* call, const char* name) { return std::string(call) + ": " + name + ": "; }
 
+// The number of a stream, as the libraries that have streams give it away.
+py::object number_of(py::handle stream) {
+  if (PyIndex_Check(stream.ptr()) != 0) return py::reinterpret_borrow<py::object>(stream);
+  if (py::hasattr(stream, "__cuda_stream__")) {
+    const py::tuple version_and_number = stream.attr("__cuda_stream__")();
+    if (version_and_number.size() == 2 && py::object(version_and_number[0]).equal(py::int_(0)))
+      return version_and_number[1];
+  }
+  for (const char* name : {"cuda_stream", "ptr"}) {
+    if (py::hasattr(stream, name)) return stream.attr(name);
+  }
+  return py::none();
+}
+
+std::optional<StreamNumber> stream_of(py::handle stream, const char* call) {
+  if (stream.is_none()) return std::nullopt;
+  const py::object number = number_of(stream);
+  if (PyIndex_Check(number.ptr()) == 0) {
+    throw py::type_error(prefix(call, "stream") +
+                         "expected a number (of a cudaStream_t; 0: the default stream) or an object with "
+                         "__cuda_stream__() of version 0, cuda_stream or ptr, not " +
+                         Py_TYPE(stream.ptr())->tp_name);
+  }
+  const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(number.ptr()));
+  if (!index) throw py::error_already_set();
+  const StreamNumber value = PyLong_AsSize_t(index.ptr());
+  if (PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    throw py::value_error(prefix(call, "stream") + py::str(index).cast<std::string>() +
+                          " is no address; expected 0 or more");
+  }
+  // Zero is what libraries call the default stream, and the protocols of arrays do not have.
+  return value == 0 ? kDefaultStream : value;
+}
+
+std::string describe(StreamNumber stream) {
+  if (stream == kDefaultStream) return "the default stream";
+  return "stream " + std::to_string(stream);
+}
+
 }  // namespace
 
 Reduction reduction_of(py::handle op, const char* call) {
@@ -48,12 +88,6 @@ Reduction reduction_of(py::handle op, const char* call) {
     known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
   throw py::value_error(prefix(call, "op") + "'" + std::string(*name) + "': expected one of " + known);
-}
-
-CallOptions options_of(py::handle algorithm, const char* call, bool will_wait) {
-  const std::optional<std::string_view> text = text_of(algorithm);
-  if (!text) throw py::type_error(prefix(call, "algorithm") + "expected a str");
-  return CallOptions{*text, will_wait};
 }
 
 std::vector<std::uint64_t> counts_of(py::handle numbers, const char* call, const char* name) {
@@ -72,16 +106,55 @@ std::vector<std::uint64_t> counts_of(py::handle numbers, const char* call, const
   return counts;
 }
 
-Buffers buffers_of(py::handle input, py::handle output, const char* call) {
+CallArguments::CallArguments(const char* call, py::handle stream)
+    : call_(call), given_(stream_of(stream, call)), stream_(given_) {}
+
+Array CallArguments::array(py::handle object, const char* name, Use use) {
+  Array array = Array::of(object, call_, name, use, given_);
+  if (!array.is_on_gpu()) return array;
+  is_on_gpu_ = true;
+  if (!stream_) stream_ = array.ready_on();
+  if (array.ready_on().value_or(*stream_) == *stream_) return array;
+  throw py::value_error(prefix(call_, name) + "its elements are ready on " + describe(*array.ready_on()) +
+                        ", and the call is on " + describe(*stream_) +
+                        "; pass that stream (stream=), or have the one wait for the other and pass an array "
+                        "that names no stream");
+}
+
+Buffers CallArguments::buffers(py::handle input, py::handle output) {
   Buffers buffers;
-  if (!input.is_none()) buffers.input = Array::of(input, call, "input", Use::read);
-  if (!output.is_none()) buffers.output = Array::of(output, call, "output", Use::written);
+  if (!input.is_none()) buffers.input = array(input, "input", Use::read);
+  if (!output.is_none()) buffers.output = array(output, "output", Use::written);
   const Array &in = buffers.input, &out = buffers.output;
   if (!in.is_empty() && !out.is_empty() && in.dtype() != out.dtype()) {
-    throw py::type_error(prefix(call, "output") + "elements are " + dtype_name(out.dtype()) +
+    throw py::type_error(prefix(call_, "output") + "elements are " + dtype_name(out.dtype()) +
                          ", those of input " + dtype_name(in.dtype()));
   }
   return buffers;
+}
+
+CallOptions CallArguments::options(py::handle algorithm, bool will_wait) const {
+  const std::optional<std::string_view> text = text_of(algorithm);
+  if (!text) throw py::type_error(prefix(call_, "algorithm") + "expected a str");
+  CallOptions options = this->options(will_wait);
+  options.algorithm = *text;
+  return options;
+}
+
+CallOptions CallArguments::options(bool will_wait) const {
+  CallOptions options;
+  if (!is_on_gpu_) {
+    if (given_) {
+      throw py::value_error(prefix(call_, "stream") +
+                            "there is no array on a GPU, and streams order nothing else; leave it out");
+    }
+    options.will_wait = will_wait;
+    return options;
+  }
+  options.memory = Memory::device;
+  const StreamNumber number = stream_.value_or(kDefaultStream);
+  if (number != kDefaultStream) options.cuda_stream = reinterpret_cast<void*>(number);
+  return options;
 }
 
 void expect_count(const char* call, const char* name, std::size_t got, std::size_t expected) {

@@ -1,4 +1,4 @@
-// Arguments of calls: pairs of arrays that must fit each other, operations, lists of counts. Knows no
+// Arguments of calls: arrays that must fit each other, streams, operations, lists of counts. Knows no
 // collective.
 #pragma once
 
@@ -20,15 +20,29 @@ struct Premultiplied {
 // "sum" and the others by name, or a Premultiplied. Raises TypeError or ValueError.
 Reduction reduction_of(py::handle op, const char* call);
 
-// An item of the rule grammar; its text belongs to the argument.
-CallOptions options_of(py::handle algorithm, const char* call, bool will_wait);
-
 // One number per rank, in elements. None: empty.
 std::vector<std::uint64_t> counts_of(py::handle numbers, const char* call, const char* name);
 
-// Both arrays of a call, whose dtypes must be equal; None for the one means "in place": only the other is
-// used.
-Buffers buffers_of(py::handle input, py::handle output, const char* call);
+// The arrays of one call and the keywords that most calls have. Raises TypeError or ValueError.
+class CallArguments {
+ public:
+  // `stream`: None, a number, or an object that has one.
+  CallArguments(const char* call, py::handle stream);
+
+  Array array(py::handle object, const char* name, Use use);
+  // Both arrays of a call, whose dtypes must be equal; None for the one means "in place": only the other is
+  // used.
+  Buffers buffers(py::handle input, py::handle output);
+  // Once all arrays are here. `algorithm`: an item of the rule grammar; its text belongs to the argument.
+  CallOptions options(py::handle algorithm, bool will_wait) const;
+  CallOptions options(bool will_wait) const;
+
+ private:
+  const char* call_;
+  std::optional<StreamNumber> given_;
+  std::optional<StreamNumber> stream_;  // on which the arrays seen so far are as they should be
+  bool is_on_gpu_ = false;
+};
 
 // Raises ValueError unless the array has so many elements.
 void expect_count(const char* call, const char* name, std::size_t got, std::size_t expected);

@@ -1,10 +1,12 @@
 // How arrays of other libraries become pointer, count and dtype. Knows no group and no collective.
 #include "bindings/python/native/array.hpp"
 
-#include <array>
+#include <pybind11/stl.h>
+
+#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace tutti::python {
 
@@ -12,6 +14,7 @@ struct Array::Asked {
   const char* call;
   const char* name;
   Use use;
+  std::optional<StreamNumber> stream;
   template <class Exception>
   [[noreturn]] void refuse(const std::string& why) const {
     throw Exception(std::string(call) + ": " + name + ": " + why);
@@ -20,97 +23,28 @@ struct Array::Asked {
 
 namespace {
 
-struct DtypeRow {
-  const char* name;
-  std::size_t bytes;
-};
-// In the order of Dtype.
-constexpr std::array<DtypeRow, kDtypeCount> kDtypes = {{{"int8", 1},
-                                                        {"uint8", 1},
-                                                        {"int16", 2},
-                                                        {"uint16", 2},
-                                                        {"int32", 4},
-                                                        {"uint32", 4},
-                                                        {"int64", 8},
-                                                        {"uint64", 8},
-                                                        {"float16", 2},
-                                                        {"bfloat16", 2},
-                                                        {"float32", 4},
-                                                        {"float64", 8},
-                                                        {"float8_e4m3fn", 1},
-                                                        {"float8_e5m2", 1},
-                                                        {"bool", 1}}};
-
-constexpr Dtype integer(std::size_t bytes, bool is_signed) {
-  constexpr Dtype kSigned[] = {Dtype::i8, Dtype::i16, Dtype::i32, Dtype::i64};
-  constexpr Dtype kUnsigned[] = {Dtype::u8, Dtype::u16, Dtype::u32, Dtype::u64};
-  const std::size_t index = bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3;
-  return is_signed ? kSigned[index] : kUnsigned[index];
-}
-
-// The dtype of a format of the struct module, which says the kind; the item size says how many bytes.
-bool dtype_of_format(const char* format, std::size_t bytes, Dtype* dtype) {
-  std::string_view text = format == nullptr ? "B" : format;
-  if (!text.empty() && (text[0] == '@' || text[0] == '=' || text[0] == '<')) text.remove_prefix(1);
-  if (text.size() != 1) return false;
-  constexpr std::string_view kSigned = "bhilqn";
-  constexpr std::string_view kUnsigned = "BHILQNc";
-  const char kind = text[0];
-  if (kSigned.find(kind) != std::string_view::npos) {
-    *dtype = integer(bytes, true);
-  } else if (kUnsigned.find(kind) != std::string_view::npos) {
-    *dtype = integer(bytes, false);
-  } else if (kind == 'f') {
-    *dtype = Dtype::f32;
-  } else if (kind == 'd') {
-    *dtype = Dtype::f64;
-  } else if (kind == 'e') {
-    *dtype = Dtype::f16;
-  } else if (kind == '?') {
-    *dtype = Dtype::boolean;
-  } else {
-    return false;
+// Strides that count elements have a unit of 1, those that count bytes the bytes of an element.
+bool is_row_after_row(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides,
+                      std::int64_t unit) {
+  std::int64_t expected = unit;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[i] != expected) return false;
+    expected *= shape[i];
   }
-  return element_bytes(*dtype) == bytes;
-}
-
-bool dtype_of_tensor(dlpack::DataType type, Dtype* dtype) {
-  if (type.lanes != 1) return false;
-  switch (type.code) {
-    case dlpack::Code::integer:
-    case dlpack::Code::unsigned_integer:
-      *dtype = integer(type.bits / 8U, type.code == dlpack::Code::integer);
-      break;
-    case dlpack::Code::floating:
-      *dtype = type.bits == 16 ? Dtype::f16 : type.bits == 32 ? Dtype::f32 : Dtype::f64;
-      break;
-    case dlpack::Code::bfloat:
-      *dtype = Dtype::bf16;
-      break;
-    case dlpack::Code::boolean:
-      *dtype = Dtype::boolean;
-      break;
-    case dlpack::Code::float8_e4m3fn:
-      *dtype = Dtype::f8e4m3;
-      break;
-    case dlpack::Code::float8_e5m2:
-      *dtype = Dtype::f8e5m2;
-      break;
-    default:
-      return false;
-  }
-  return element_bytes(*dtype) * 8 == type.bits;
+  return true;
 }
 
 bool is_row_after_row(const dlpack::Tensor& tensor) {
-  if (tensor.strides == nullptr) return true;
-  std::int64_t expected = 1;
-  for (std::int32_t i = tensor.dimension_count - 1; i >= 0; --i) {
-    if (tensor.shape[i] == 0) return true;
-    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return false;
-    expected *= tensor.shape[i];
-  }
-  return true;
+  const auto dimensions = static_cast<std::size_t>(tensor.dimension_count);
+  return tensor.strides == nullptr ||
+         is_row_after_row({tensor.shape, dimensions}, {tensor.strides, dimensions}, 1);
+}
+
+std::size_t element_count(std::span<const std::int64_t> shape) {
+  std::size_t count = 1;
+  for (const std::int64_t length : shape) count *= static_cast<std::size_t>(length);
+  return count;
 }
 
 std::string type_name(py::handle object) { return Py_TYPE(object.ptr())->tp_name; }
@@ -128,33 +62,62 @@ py::object as_integers(py::handle object, Dtype* dtype) {
   return py::none();
 }
 
+bool is_gpus(std::int32_t device_type) {
+  return device_type == dlpack::kCuda || device_type == dlpack::kCudaManaged;
+}
+
+bool says_gpu(py::handle object) {
+  return is_gpus(object.attr("__dlpack_device__")().cast<std::pair<std::int32_t, std::int32_t>>().first);
+}
+
+py::object capsule_of(py::handle object, std::optional<StreamNumber> stream) {
+  const py::object make = object.attr("__dlpack__");
+  const auto ask = [&make](const auto&... stream_if_any) {
+    try {
+      return make(py::arg("max_version") = py::make_tuple(1, 0), py::arg_v(stream_if_any)...);
+    } catch (py::error_already_set& error) {
+      if (!error.matches(PyExc_TypeError)) throw;
+      return make(py::arg_v(stream_if_any)...);  // older libraries know no versions
+    }
+  };
+  return stream ? ask(py::arg("stream") = *stream) : ask();
+}
+
+bool is_there(const py::dict& interface, const char* key) {
+  return interface.contains(key) && !interface[key].is_none();
+}
+
+// An item of __cuda_array_interface__.
+template <class T, class Asked>
+T item_of(const py::dict& interface, const char* key, const Asked& asked) {
+  try {
+    if (interface.contains(key)) return interface[key].template cast<T>();
+  } catch (const py::cast_error&) {
+    // As if it were missing.
+  }
+  asked.template refuse<py::type_error>("'" + std::string(key) +
+                                        "' of its __cuda_array_interface__ is missing or of a wrong type");
+}
+
 constexpr const char* kNotContiguous =
     "the elements are not row after row in memory (C-contiguous); pass a copy, as numpy.ascontiguousarray() "
     "or torch's .contiguous() make one";
 constexpr const char* kReadOnlyText = "the array is read-only, and the call writes to it";
-constexpr const char* kKnownTypes =
-    "; expected integers, bool, float16, bfloat16, float32, float64, float8_e4m3fn or float8_e5m2";
 
 }  // namespace
 
-const char* dtype_name(Dtype dtype) { return kDtypes[static_cast<std::size_t>(dtype)].name; }
-std::size_t element_bytes(Dtype dtype) { return kDtypes[static_cast<std::size_t>(dtype)].bytes; }
-
-Dtype dtype_of_name(std::string_view name) {
-  std::string known;
-  for (std::size_t i = 0; i < kDtypes.size(); ++i) {
-    if (name == kDtypes[i].name) return static_cast<Dtype>(i);
-    known += std::string(i == 0 ? "" : ", ") + kDtypes[i].name;
-  }
-  throw py::value_error("dtype: '" + std::string(name) + "': expected one of " + known);
-}
-
-Array Array::of(py::handle object, const char* call, const char* name, Use use) {
-  const Asked asked{call, name, use};
+Array Array::of(py::handle object, const char* call, const char* name, Use use,
+                std::optional<StreamNumber> stream) {
+  const Asked asked{call, name, use, stream};
   Array array;
-  if (array.borrow_view(object, asked) || array.borrow_capsule(object, asked)) return array;
-  asked.refuse<py::type_error>("expected an array (the buffer protocol or __dlpack__), not " +
-                               type_name(object));
+  // DLPack knows more dtypes than CUDA's interface.
+  if (array.borrow_view(object, asked) || array.borrow_tensor(object, asked) ||
+      array.borrow_cuda_interface(object, asked)) {
+    return array;
+  }
+  asked.refuse<py::type_error>(
+      "expected an array (the buffer protocol, __dlpack__ or __cuda_array_interface__), not " +
+      type_name(object));
 }
 
 void* Array::at(std::size_t index) const { return static_cast<char*>(data_) + index * element_bytes(dtype_); }
@@ -182,16 +145,23 @@ bool Array::borrow_view(py::handle object, const Asked& asked) {
   return true;
 }
 
-bool Array::borrow_capsule(py::handle object, const Asked& asked) {
+bool Array::borrow_tensor(py::handle object, const Asked& asked) {
   if (!py::hasattr(object, "__dlpack__")) return false;
-  const py::object make = object.attr("__dlpack__");
-  py::object capsule;
-  try {
-    capsule = make(py::arg("max_version") = py::make_tuple(1, 0));
-  } catch (py::error_already_set& error) {
-    if (!error.matches(PyExc_TypeError)) throw;
-    capsule = make();  // older libraries know no versions
+  // Where no stream is given, tensors of the CPU are spared the question: torch's answer takes a microsecond.
+  const bool is_asked_with_stream = asked.stream && says_gpu(object);
+  take_capsule(object, asked, is_asked_with_stream ? asked.stream : std::nullopt);
+  if (!is_on_gpu_) return true;
+  ready_on_ = asked.stream.value_or(kDefaultStream);
+  if (!is_asked_with_stream) {
+    // No number means the default stream, but older versions of torch order nothing then.
+    release();
+    take_capsule(object, asked, ready_on_);
   }
+  return true;
+}
+
+void Array::take_capsule(py::handle object, const Asked& asked, std::optional<StreamNumber> stream) {
+  const py::object capsule = capsule_of(object, stream);
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned") != 0) {
     auto* managed =
         static_cast<dlpack::ManagedVersioned*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
@@ -202,7 +172,7 @@ bool Array::borrow_capsule(py::handle object, const Asked& asked) {
     owner_ = Owner::versioned_capsule;
     managed_ = managed;
     describe(managed->tensor, (managed->flags & dlpack::kReadOnly) != 0, asked);
-    return true;
+    return;
   }
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor") == 0) {
     asked.refuse<py::type_error>("__dlpack__ of " + type_name(object) + " gave no tensor");
@@ -212,13 +182,14 @@ bool Array::borrow_capsule(py::handle object, const Asked& asked) {
   owner_ = Owner::capsule;
   managed_ = managed;
   describe(managed->tensor, false, asked);
-  return true;
 }
 
 void Array::describe(const dlpack::Tensor& tensor, bool is_readonly, const Asked& asked) {
-  if (tensor.device_type != dlpack::kCpu && tensor.device_type != dlpack::kCudaHost) {
+  is_on_gpu_ = is_gpus(tensor.device_type);
+  if (!is_on_gpu_ && tensor.device_type != dlpack::kCpu && tensor.device_type != dlpack::kCudaHost) {
     asked.refuse<py::type_error>("the memory of another device (DLPack's number " +
-                                 std::to_string(tensor.device_type) + "); expected main memory");
+                                 std::to_string(tensor.device_type) +
+                                 "); expected main memory or a GPU of CUDA's");
   }
   if (!dtype_of_tensor(tensor.dtype, &dtype_)) {
     asked.refuse<py::type_error>("elements of DLPack's type " +
@@ -228,9 +199,46 @@ void Array::describe(const dlpack::Tensor& tensor, bool is_readonly, const Asked
   if (!is_row_after_row(tensor)) asked.refuse<py::type_error>(kNotContiguous);
   if (asked.use == Use::written && is_readonly) asked.refuse<py::type_error>(kReadOnlyText);
   data_ = static_cast<char*>(tensor.data) + tensor.offset_bytes;
-  count_ = 1;
-  for (std::int32_t i = 0; i < tensor.dimension_count; ++i)
-    count_ *= static_cast<std::size_t>(tensor.shape[i]);
+  count_ = element_count({tensor.shape, static_cast<std::size_t>(tensor.dimension_count)});
+}
+
+bool Array::borrow_cuda_interface(py::handle object, const Asked& asked) {
+  if (!py::hasattr(object, "__cuda_array_interface__")) return false;
+  const py::dict interface = object.attr("__cuda_array_interface__");
+  const int version = item_of<int>(interface, "version", asked);
+  if (version != 2 && version != 3) {
+    asked.refuse<py::type_error>("__cuda_array_interface__ of version " + std::to_string(version) +
+                                 ", expected 2 or 3");
+  }
+  if (is_there(interface, "mask")) asked.refuse<py::type_error>("the array has a mask; pass one without");
+  const auto type = item_of<std::string>(interface, "typestr", asked);
+  if (!dtype_of_type_string(type, &dtype_)) {
+    asked.refuse<py::type_error>("elements of type '" + type + "' in __cuda_array_interface__" + kKnownTypes +
+                                 " (bfloat16 and 8-bit floats by __dlpack__)");
+  }
+  const auto shape = item_of<std::vector<std::int64_t>>(interface, "shape", asked);
+  if (is_there(interface, "strides")) {
+    const auto strides = item_of<std::vector<std::int64_t>>(interface, "strides", asked);
+    const auto unit = static_cast<std::int64_t>(element_bytes(dtype_));
+    if (strides.size() != shape.size() || !is_row_after_row(shape, strides, unit))
+      asked.refuse<py::type_error>(kNotContiguous);
+  }
+  const auto [address, is_readonly] = item_of<std::pair<std::uintptr_t, bool>>(interface, "data", asked);
+  if (asked.use == Use::written && is_readonly) asked.refuse<py::type_error>(kReadOnlyText);
+  if (is_there(interface, "stream")) {
+    ready_on_ = item_of<StreamNumber>(interface, "stream", asked);
+    if (*ready_on_ == 0) {
+      asked.refuse<py::value_error>(
+          "__cuda_array_interface__ has the stream 0, which could be one of two; expected 1, 2 or an "
+          "address");
+    }
+  }
+  data_ = reinterpret_cast<void*>(address);
+  count_ = element_count(shape);
+  is_on_gpu_ = true;
+  owner_ = Owner::object;
+  managed_ = object.inc_ref().ptr();
+  return true;
 }
 
 void Array::take(Array& other) {
@@ -238,6 +246,8 @@ void Array::take(Array& other) {
   count_ = other.count_;
   dtype_ = other.dtype_;
   owner_ = std::exchange(other.owner_, Owner::none);
+  is_on_gpu_ = other.is_on_gpu_;
+  ready_on_ = other.ready_on_;
   managed_ = other.managed_;
   if (owner_ == Owner::view) view_ = other.view_;
 }
@@ -259,6 +269,9 @@ void Array::release() {
       if (managed->release != nullptr) managed->release(managed);
       break;
     }
+    case Owner::object:
+      Py_DECREF(static_cast<PyObject*>(managed_));
+      break;
   }
 }
 

@@ -1,31 +1,37 @@
-// An argument that holds elements: whatever has the buffer protocol or __dlpack__, borrowed without a copy.
-// Knows no group and no collective.
+// An argument that holds elements: whatever has the buffer protocol, __dlpack__ or __cuda_array_interface__,
+// borrowed without a copy. Knows no group and no collective.
 #pragma once
 
 #include <pybind11/pybind11.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 
 #include "bindings/python/native/dlpack.hpp"
+#include "bindings/python/native/dtypes.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::python {
 
 namespace py = pybind11;
 
-const char* dtype_name(Dtype dtype);  // as numpy has it: "float32"
-// The dtype of that name; raises ValueError.
-Dtype dtype_of_name(std::string_view name);
-
 enum class Use { read, written };
+
+// A CUDA stream as the protocols of arrays have it: kDefaultStream, 2 (the calling thread's own), or a
+// cudaStream_t.
+using StreamNumber = std::uintptr_t;
+inline constexpr StreamNumber kDefaultStream = 1;
 
 // The memory of one array, which its owner can neither free nor resize while this lives. Needs the GIL for
 // everything but data(), count() and dtype().
 class Array {
  public:
   Array() = default;  // no memory: null, 0 elements
-  // Raises TypeError or ValueError that begin with "CALL: NAME".
-  static Array of(py::handle object, const char* call, const char* name, Use use);
+  // `stream` is the one that the call was given, if any. Raises TypeError or ValueError that begin with
+  // "CALL: NAME".
+  static Array of(py::handle object, const char* call, const char* name, Use use,
+                  std::optional<StreamNumber> stream);
   Array(Array&& other) noexcept { take(other); }
   Array& operator=(Array&& other) noexcept {
     if (this != &other) {
@@ -42,16 +48,21 @@ class Array {
   std::size_t count() const { return count_; }
   Dtype dtype() const { return dtype_; }
   bool is_empty() const { return owner_ == Owner::none; }
+  bool is_on_gpu() const { return is_on_gpu_; }
+  // The stream behind whose work so far the elements are as they should be; none: any.
+  std::optional<StreamNumber> ready_on() const { return ready_on_; }
   // The pointer to element `index`.
   void* at(std::size_t index) const;
   // Lets go of the memory without telling its owner: for the end of the interpreter.
   void forget() { owner_ = Owner::none; }
 
  private:
-  enum class Owner : std::uint8_t { none, view, capsule, versioned_capsule };
+  enum class Owner : std::uint8_t { none, view, capsule, versioned_capsule, object };
   struct Asked;
   bool borrow_view(py::handle object, const Asked& asked);
-  bool borrow_capsule(py::handle object, const Asked& asked);
+  bool borrow_tensor(py::handle object, const Asked& asked);
+  bool borrow_cuda_interface(py::handle object, const Asked& asked);
+  void take_capsule(py::handle object, const Asked& asked, std::optional<StreamNumber> stream);
   void describe(const dlpack::Tensor& tensor, bool is_readonly, const Asked& asked);
   void take(Array& other);
   void release();
@@ -60,10 +71,10 @@ class Array {
   std::size_t count_ = 0;
   Dtype dtype_ = Dtype::u8;
   Owner owner_ = Owner::none;
+  bool is_on_gpu_ = false;
+  std::optional<StreamNumber> ready_on_;
   Py_buffer view_{};
   void* managed_ = nullptr;
 };
-
-std::size_t element_bytes(Dtype dtype);
 
 }  // namespace tutti::python

@@ -14,7 +14,7 @@ struct Blocking {
   using Result = py::object;
   static constexpr bool kWaits = true;
   template <class Start>
-  static Result finish(const SharedGroup& group, const char* /*operation*/, Buffers buffers,
+  static Result finish(const SharedGroup& group, const char* /*operation*/, Buffers&& buffers,
                        py::handle result, const Start& start) {
     run_to_end(group, std::move(buffers), start);
     return py::reinterpret_borrow<py::object>(result);
@@ -24,7 +24,7 @@ struct Background {
   using Result = std::unique_ptr<PendingWork>;
   static constexpr bool kWaits = false;
   template <class Start>
-  static Result finish(const SharedGroup& group, const char* operation, Buffers buffers, py::handle result,
+  static Result finish(const SharedGroup& group, const char* operation, Buffers&& buffers, py::handle result,
                        const Start& start) {
     return start_only(group, operation, std::move(buffers), result, start);
   }

@@ -1,5 +1,5 @@
-// The part of the DLPack interface (version 1) that a consumer of arrays in main memory needs, laid out as
-// its specification says. Knows neither Python nor tutti.
+// The part of the DLPack interface (version 1) that a consumer of arrays in main memory and on CUDA's devices
+// needs, laid out as its specification says. Knows neither Python nor tutti.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,9 @@
 namespace tutti::python::dlpack {
 
 inline constexpr std::int32_t kCpu = 1;
-inline constexpr std::int32_t kCudaHost = 3;  // main memory that was registered with a GPU
+inline constexpr std::int32_t kCuda = 2;
+inline constexpr std::int32_t kCudaHost = 3;      // main memory that was registered with a GPU
+inline constexpr std::int32_t kCudaManaged = 13;  // reached by the CPU, too
 
 enum class Code : std::uint8_t {
   integer = 0,

@@ -102,10 +102,19 @@ void OpenGroup::collect_complete() {
   }
 }
 
+// Mostly in order, so that one look suffices while the GPU is behind.
+void OpenGroup::collect_from_streams() {
+  while (!on_streams_.empty() && on_streams_.front().work.test()) {
+    const Pending ended = std::move(on_streams_.front());
+    on_streams_.pop_front();  // before the owner of a buffer is told, who may make calls of this group
+  }
+}
+
 void OpenGroup::close() {
   if (!group_.is_open()) return;
   rank_ = -1;
   std::vector<Pending> ended = std::exchange(abandoned_, {});
+  for (Pending& pending : std::exchange(on_streams_, {})) ended.push_back(std::move(pending));
   for (Pending& pending : ended) pending.work = Work();
   // Peers may use the buffers until the group is gone.
   drop(group_);

@@ -6,6 +6,7 @@
 #include <pybind11/stl.h>
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,7 @@ namespace tutti::python {
 struct Buffers {
   Array input;
   Array output;
+  bool are_on_gpu() const { return input.is_on_gpu() || output.is_on_gpu(); }
 };
 
 // An operation with what must live as long.
@@ -41,9 +43,12 @@ class OpenGroup {
   int rank_or_none() const { return rank_; }  // -1 once closed
   // Nobody waits for it any more, but its buffers are in use until it is complete.
   void abandon(Pending pending);
-  // Gives buffers of abandoned operations back that are complete.
+  // It is on its stream, which is all that a blocking call waits for; a GPU uses its buffers.
+  void leave_on_stream(Pending pending) { on_streams_.push_back(std::move(pending)); }
+  // Gives buffers of operations back that nobody waits for and that are complete.
   void collect() {
     if (!abandoned_.empty()) collect_complete();
+    if (!on_streams_.empty()) collect_from_streams();
   }
   void close();
   // The end of the interpreter: as close(), and no buffer's owner is spoken to.
@@ -51,10 +56,12 @@ class OpenGroup {
 
  private:
   void collect_complete();
+  void collect_from_streams();
 
   CommGroup group_;
   int rank_ = -1;
   std::vector<Pending> abandoned_;
+  std::deque<Pending> on_streams_;
 };
 
 // What an _async function returns.
@@ -101,27 +108,30 @@ void wait_all(const py::iterable& works);
 // Throws in a completion callback: a call that is waited for must not be submitted there.
 void check_may_wait();
 
-// Calls `start`, which returns a Work, without the GIL, and waits for it. Throws its error.
+// Calls `start`, which returns a Work, without the GIL, and waits for it; on a GPU's memory not, as in C++.
+// Throws its error.
 template <class Start>
-void run_to_end(const SharedGroup& group, Buffers buffers, const Start& start) {
+void run_to_end(const SharedGroup& group, Buffers&& buffers, const Start& start) {
   check_may_wait();
   group->collect();
   const CommGroup handle = group->group();  // another thread may close the group meanwhile
   Pending pending{{}, std::move(buffers)};
+  const bool is_on_gpu = pending.buffers.are_on_gpu();
   bool is_done = false;
   {
     WithoutGil without;
     pending.work = start(handle);
-    is_done = without.wait(pending.work);
+    if (!is_on_gpu) is_done = without.wait(pending.work);
   }
   if (is_done) return;
+  if (is_on_gpu) return group->leave_on_stream(std::move(pending));
   group->abandon(std::move(pending));
   throw py::error_already_set();  // what the signal handler raised
 }
 
 // The same without waiting.
 template <class Start>
-std::unique_ptr<PendingWork> start_only(const SharedGroup& group, const char* operation, Buffers buffers,
+std::unique_ptr<PendingWork> start_only(const SharedGroup& group, const char* operation, Buffers&& buffers,
                                         py::handle result, const Start& start) {
   group->collect();
   const CommGroup handle = group->group();

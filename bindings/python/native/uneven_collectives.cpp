@@ -53,19 +53,20 @@ struct Blocks {
 
 template <class Finish>
 auto allgatherv(const SharedGroup& group, py::handle input, py::handle output, py::handle counts,
-                py::handle displacements, py::handle algorithm) {
+                py::handle displacements, py::handle algorithm, py::handle stream) {
   constexpr const char* kCall = "allgatherv";
   const int rank = group->group().rank();
   const Blocks blocks(kCall, "output", counts, displacements, group->group().size());
   if (output.is_none()) throw py::type_error("allgatherv: output: expected an array, not None");
-  Buffers buffers = buffers_of(input, output, kCall);
+  CallArguments arguments(kCall, stream);
+  Buffers buffers = arguments.buffers(input, output);
   blocks.expect_inside(buffers.output);
   const bool is_in_place = buffers.input.is_empty();
   if (!is_in_place) expect_count(kCall, "input", buffers.input.count(), blocks.count_of(rank));
   const void* const from = is_in_place ? buffers.output.at(blocks.begin_of(rank)) : buffers.input.data();
   void* const to = buffers.output.data();
   const Dtype dtype = buffers.output.dtype();
-  const CallOptions options = options_of(algorithm, kCall, Finish::kWaits);
+  const CallOptions options = arguments.options(algorithm, Finish::kWaits);
   return Finish::finish(group, kCall, std::move(buffers), output, [&](const CommGroup& g) {
     return g.iallgatherv(from, to, blocks.counts, blocks.displacements, dtype, options);
   });
@@ -73,21 +74,22 @@ auto allgatherv(const SharedGroup& group, py::handle input, py::handle output, p
 
 template <class Finish>
 auto reduce_scatterv(const SharedGroup& group, py::handle input, py::handle output, py::handle counts,
-                     py::handle op, py::handle algorithm) {
+                     py::handle op, py::handle algorithm, py::handle stream) {
   constexpr const char* kCall = "reduce_scatterv";
   const int rank = group->group().rank();
   const Blocks blocks(kCall, "input", counts, Py_None, group->group().size());
   const bool is_in_place = output.is_none();
+  CallArguments arguments(kCall, stream);
   Buffers buffers;
-  buffers.input = Array::of(input, kCall, "input", is_in_place ? Use::written : Use::read);
-  if (!is_in_place) buffers.output = buffers_of(input, output, kCall).output;
+  buffers.input = arguments.array(input, "input", is_in_place ? Use::written : Use::read);
+  if (!is_in_place) buffers.output = arguments.buffers(input, output).output;
   blocks.expect_inside(buffers.input);
   if (!is_in_place) expect_count(kCall, "output", buffers.output.count(), blocks.count_of(rank));
   const void* const from = buffers.input.data();
   void* const to = is_in_place ? buffers.input.at(blocks.begin_of(rank)) : buffers.output.data();
   const Dtype dtype = buffers.input.dtype();
   const Reduction reduction = reduction_of(op, kCall);
-  const CallOptions options = options_of(algorithm, kCall, Finish::kWaits);
+  const CallOptions options = arguments.options(algorithm, Finish::kWaits);
   return Finish::finish(group, kCall, std::move(buffers), is_in_place ? input : output,
                         [&](const CommGroup& g) {
                           return g.ireduce_scatterv(from, to, blocks.counts, dtype, reduction, options);
@@ -97,7 +99,7 @@ auto reduce_scatterv(const SharedGroup& group, py::handle input, py::handle outp
 template <class Finish>
 auto alltoallv(const SharedGroup& group, py::handle input, py::handle input_counts, py::handle output,
                py::handle output_counts, py::handle input_displacements, py::handle output_displacements,
-               py::handle algorithm) {
+               py::handle algorithm, py::handle stream) {
   constexpr const char* kCall = "alltoallv";
   const int size = group->group().size();
   const Blocks sent(kCall, "input", input_counts, input_displacements, size);
@@ -105,13 +107,14 @@ auto alltoallv(const SharedGroup& group, py::handle input, py::handle input_coun
   if (input.is_none() || output.is_none()) {
     throw py::type_error("alltoallv: input and output: expected arrays, not None");
   }
-  Buffers buffers = buffers_of(input, output, kCall);
+  CallArguments arguments(kCall, stream);
+  Buffers buffers = arguments.buffers(input, output);
   sent.expect_inside(buffers.input);
   received.expect_inside(buffers.output);
   const void* const from = buffers.input.data();
   void* const to = buffers.output.data();
   const Dtype dtype = buffers.input.dtype();
-  const CallOptions options = options_of(algorithm, kCall, Finish::kWaits);
+  const CallOptions options = arguments.options(algorithm, Finish::kWaits);
   return Finish::finish(group, kCall, std::move(buffers), output, [&](const CommGroup& g) {
     return g.ialltoallv(from, sent.counts, sent.displacements, to, received.counts, received.displacements,
                         dtype, options);
@@ -120,7 +123,7 @@ auto alltoallv(const SharedGroup& group, py::handle input, py::handle input_coun
 
 template <class Finish>
 auto gatherv(const SharedGroup& group, py::handle input, py::handle output, py::handle counts,
-             py::handle displacements, int root, py::handle algorithm) {
+             py::handle displacements, int root, py::handle algorithm, py::handle stream) {
   constexpr const char* kCall = "gatherv";
   const int rank = group->group().rank();
   const bool is_root = rank == root;
@@ -129,14 +132,15 @@ auto gatherv(const SharedGroup& group, py::handle input, py::handle output, py::
     throw py::type_error(std::string("gatherv: ") + (is_root ? "output" : "input") +
                          ": expected an array, not None");
   }
-  Buffers buffers = buffers_of(input, is_root ? output : py::handle(Py_None), kCall);
+  CallArguments arguments(kCall, stream);
+  Buffers buffers = arguments.buffers(input, is_root ? output : py::handle(Py_None));
   if (is_root) blocks.expect_inside(buffers.output);
   const bool is_in_place = buffers.input.is_empty();
   if (!is_in_place) expect_count(kCall, "input", buffers.input.count(), blocks.count_of(rank));
   const void* const from = is_in_place ? buffers.output.at(blocks.begin_of(rank)) : buffers.input.data();
   void* const to = buffers.output.data();
   const Dtype dtype = is_in_place ? buffers.output.dtype() : buffers.input.dtype();
-  const CallOptions options = options_of(algorithm, kCall, Finish::kWaits);
+  const CallOptions options = arguments.options(algorithm, Finish::kWaits);
   return Finish::finish(
       group, kCall, std::move(buffers), is_root ? output : py::handle(Py_None), [&](const CommGroup& g) {
         return g.igatherv(from, to, blocks.counts, blocks.displacements, dtype, root, options);
@@ -145,7 +149,7 @@ auto gatherv(const SharedGroup& group, py::handle input, py::handle output, py::
 
 template <class Finish>
 auto scatterv(const SharedGroup& group, py::handle input, py::handle output, py::handle counts,
-              py::handle displacements, int root, py::handle algorithm) {
+              py::handle displacements, int root, py::handle algorithm, py::handle stream) {
   constexpr const char* kCall = "scatterv";
   const int rank = group->group().rank();
   const bool is_root = rank == root;
@@ -154,14 +158,15 @@ auto scatterv(const SharedGroup& group, py::handle input, py::handle output, py:
     throw py::type_error(std::string("scatterv: ") + (is_root ? "input" : "output") +
                          ": expected an array, not None");
   }
-  Buffers buffers = buffers_of(is_root ? input : py::handle(Py_None), output, kCall);
+  CallArguments arguments(kCall, stream);
+  Buffers buffers = arguments.buffers(is_root ? input : py::handle(Py_None), output);
   if (is_root) blocks.expect_inside(buffers.input);
   const bool is_in_place = buffers.output.is_empty();
   if (!is_in_place) expect_count(kCall, "output", buffers.output.count(), blocks.count_of(rank));
   const void* const from = buffers.input.data();
   void* const to = is_in_place ? buffers.input.at(blocks.begin_of(rank)) : buffers.output.data();
   const Dtype dtype = is_root ? buffers.input.dtype() : buffers.output.dtype();
-  const CallOptions options = options_of(algorithm, kCall, Finish::kWaits);
+  const CallOptions options = arguments.options(algorithm, Finish::kWaits);
   return Finish::finish(
       group, kCall, std::move(buffers), is_in_place ? input : output, [&](const CommGroup& g) {
         return g.iscatterv(from, to, blocks.counts, blocks.displacements, dtype, root, options);
@@ -179,29 +184,30 @@ void define_uneven_collectives(py::module_& module, py::class_<OpenGroup, Shared
   const auto op = py::arg("op") = "sum";
   const auto root = py::arg("root") = 0;
   const auto algorithm = py::arg("algorithm") = "";
+  const auto stream = py::arg("stream") = py::none();
   const py::kw_only keywords;
   definer.define("allgatherv", &allgatherv<Blocking>, &allgatherv<Background>,
                  "As allgather(), with counts[r] elements from rank r, which start at displacements[r] of "
                  "output (without: one after the other). All ranks pass all counts.",
-                 input, output, counts, displacements, keywords, algorithm);
+                 input, output, counts, displacements, keywords, algorithm, stream);
   definer.define("reduce_scatterv", &reduce_scatterv<Blocking>, &reduce_scatterv<Background>,
                  "As reduce_scatter(), with blocks of counts[r] elements.", input, output, counts, op,
-                 keywords, algorithm);
+                 keywords, algorithm, stream);
   definer.define("alltoallv", &alltoallv<Blocking>, &alltoallv<Background>,
                  "As alltoall(), with counts and displacements for both sides. What a rank sends to another, "
                  "that one must expect. Never in place.",
                  input, py::arg("input_counts"), output, py::arg("output_counts"),
                  py::arg("input_displacements") = py::none(), py::arg("output_displacements") = py::none(),
-                 keywords, algorithm);
+                 keywords, algorithm, stream);
   definer.define("gatherv", &gatherv<Blocking>, &gatherv<Background>,
                  "As gather(), with counts[r] elements from rank r, which start at displacements[r] of "
                  "output. All ranks pass all counts.",
-                 input, output, counts, displacements, root, keywords, algorithm);
+                 input, output, counts, displacements, root, keywords, algorithm, stream);
   definer.define(
       "scatterv", &scatterv<Blocking>, &scatterv<Background>,
       "As scatter(), with counts[r] elements for rank r, which start at displacements[r] of input. "
       "All ranks pass all counts.",
-      input, output, counts, displacements, root, keywords, algorithm);
+      input, output, counts, displacements, root, keywords, algorithm, stream);
 }
 
 }  // namespace tutti::python

@@ -9,6 +9,7 @@ It needs the torch that tutti was built with. docs/pytorch.md has the rest.
 """
 
 import atexit
+import functools
 import os
 
 import torch
@@ -46,12 +47,40 @@ def empty(*size, dtype=None, group=None):
     group = dist.group.WORLD if group is None else group
     if group is None:
         raise ValueError("tutti.torch.empty: there is no process group: call init_process_group first")
-    backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+    backend = _cpu_backend(group)
     return _torch.allocate(backend, size, torch.empty(0, dtype=dtype))
 
 
+def _cpu_backend(group):
+    """The group's backend for the CPU; in torch 1.13 that is the group itself. None where this rank is no member."""
+    group = dist.group.WORLD if group is None else group
+    if not hasattr(group, "_get_backend"):
+        return group
+    try:
+        return group._get_backend(torch.device("cpu"))
+    except RuntimeError:  # it has none for the CPU
+        return None
+
+
+def _cover_monitored_barrier():
+    """torch.distributed.monitored_barrier refuses every backend but gloo by its name. Groups of tutti's have it, too."""
+    of_gloo = dist.monitored_barrier
+
+    @functools.wraps(of_gloo)
+    def monitored_barrier(group=dist.group.WORLD, timeout=None, wait_all_ranks=False):
+        backend = _cpu_backend(group) if dist.is_initialized() else None
+        if not _torch.is_tutti(backend):
+            return of_gloo(group, timeout, wait_all_ranks)
+        if timeout is None:
+            return backend.monitored_barrier(wait_all_ranks=wait_all_ranks)
+        return backend.monitored_barrier(timeout, wait_all_ranks)
+
+    dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = monitored_barrier
+
+
+_cover_monitored_barrier()
 if hasattr(dist.Backend, "backend_capability"):
-    dist.Backend.register_backend("tutti", _create, devices=["cpu"])
+    dist.Backend.register_backend("tutti", _create, devices=["cpu", "cuda"])
 else:
     dist.Backend.register_backend("tutti", _create)
 # A rank that ends without leaving its groups is taken for dead by the others.

@@ -1,0 +1,118 @@
+// The table of dtypes, and their names elsewhere. Knows no array.
+#include "bindings/python/native/dtypes.hpp"
+
+#include <pybind11/pybind11.h>
+
+#include <array>
+#include <string>
+
+namespace tutti::python {
+namespace {
+
+struct DtypeRow {
+  const char* name;
+  std::size_t bytes;
+};
+// In the order of Dtype.
+constexpr std::array<DtypeRow, kDtypeCount> kDtypes = {{{"int8", 1},
+                                                        {"uint8", 1},
+                                                        {"int16", 2},
+                                                        {"uint16", 2},
+                                                        {"int32", 4},
+                                                        {"uint32", 4},
+                                                        {"int64", 8},
+                                                        {"uint64", 8},
+                                                        {"float16", 2},
+                                                        {"bfloat16", 2},
+                                                        {"float32", 4},
+                                                        {"float64", 8},
+                                                        {"float8_e4m3fn", 1},
+                                                        {"float8_e5m2", 1},
+                                                        {"bool", 1}}};
+
+constexpr Dtype integer(std::size_t bytes, bool is_signed) {
+  constexpr Dtype kSigned[] = {Dtype::i8, Dtype::i16, Dtype::i32, Dtype::i64};
+  constexpr Dtype kUnsigned[] = {Dtype::u8, Dtype::u16, Dtype::u32, Dtype::u64};
+  const std::size_t index = bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3;
+  return is_signed ? kSigned[index] : kUnsigned[index];
+}
+
+}  // namespace
+
+const char* dtype_name(Dtype dtype) { return kDtypes[static_cast<std::size_t>(dtype)].name; }
+std::size_t element_bytes(Dtype dtype) { return kDtypes[static_cast<std::size_t>(dtype)].bytes; }
+
+Dtype dtype_of_name(std::string_view name) {
+  std::string known;
+  for (std::size_t i = 0; i < kDtypes.size(); ++i) {
+    if (name == kDtypes[i].name) return static_cast<Dtype>(i);
+    known += std::string(i == 0 ? "" : ", ") + kDtypes[i].name;
+  }
+  throw pybind11::value_error("dtype: '" + std::string(name) + "': expected one of " + known);
+}
+
+bool dtype_of_format(const char* format, std::size_t bytes, Dtype* dtype) {
+  std::string_view text = format == nullptr ? "B" : format;
+  if (!text.empty() && (text[0] == '@' || text[0] == '=' || text[0] == '<')) text.remove_prefix(1);
+  if (text.size() != 1) return false;
+  constexpr std::string_view kSigned = "bhilqn";
+  constexpr std::string_view kUnsigned = "BHILQNc";
+  const char kind = text[0];
+  if (kSigned.find(kind) != std::string_view::npos) {
+    *dtype = integer(bytes, true);
+  } else if (kUnsigned.find(kind) != std::string_view::npos) {
+    *dtype = integer(bytes, false);
+  } else if (kind == 'f') {
+    *dtype = Dtype::f32;
+  } else if (kind == 'd') {
+    *dtype = Dtype::f64;
+  } else if (kind == 'e') {
+    *dtype = Dtype::f16;
+  } else if (kind == '?') {
+    *dtype = Dtype::boolean;
+  } else {
+    return false;
+  }
+  return element_bytes(*dtype) == bytes;
+}
+
+bool dtype_of_tensor(dlpack::DataType type, Dtype* dtype) {
+  if (type.lanes != 1) return false;
+  switch (type.code) {
+    case dlpack::Code::integer:
+    case dlpack::Code::unsigned_integer:
+      *dtype = integer(type.bits / 8U, type.code == dlpack::Code::integer);
+      break;
+    case dlpack::Code::floating:
+      *dtype = type.bits == 16 ? Dtype::f16 : type.bits == 32 ? Dtype::f32 : Dtype::f64;
+      break;
+    case dlpack::Code::bfloat:
+      *dtype = Dtype::bf16;
+      break;
+    case dlpack::Code::boolean:
+      *dtype = Dtype::boolean;
+      break;
+    case dlpack::Code::float8_e4m3fn:
+      *dtype = Dtype::f8e4m3;
+      break;
+    case dlpack::Code::float8_e5m2:
+      *dtype = Dtype::f8e5m2;
+      break;
+    default:
+      return false;
+  }
+  return element_bytes(*dtype) * 8 == type.bits;
+}
+
+bool dtype_of_type_string(std::string_view text, Dtype* dtype) {
+  // Byte order ('|': of one byte), kind, bytes.
+  if (text.size() != 3 || (text[0] != '<' && text[0] != '|')) return false;
+  constexpr std::string_view kKinds = "iufb";
+  constexpr dlpack::Code kCodes[] = {dlpack::Code::integer, dlpack::Code::unsigned_integer,
+                                     dlpack::Code::floating, dlpack::Code::boolean};
+  const std::size_t kind = kKinds.find(text[1]);
+  if (kind == std::string_view::npos || text[2] < '1' || text[2] > '8') return false;
+  return dtype_of_tensor({kCodes[kind], static_cast<std::uint8_t>(8 * (text[2] - '0')), 1}, dtype);
+}
+
+}  // namespace tutti::python
