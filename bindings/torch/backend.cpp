@@ -16,13 +16,18 @@ namespace {
 
 constexpr const char* kName = "tutti";
 
+using Clock = std::chrono::steady_clock;
+
 InitOptions options_of(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                       std::chrono::milliseconds timeout) {
+                       Clock::time_point deadline, std::chrono::milliseconds timeout) {
   InitOptions options;
   options.put = [store](const std::string& key, const std::string& value) {
     store->set(key, std::vector<std::uint8_t>(value.begin(), value.end()));
   };
-  options.get = [store](const std::string& key) {
+  options.get = [store, deadline](const std::string& key) {
+    // By itself the store has another deadline.
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    store->wait({key}, std::max(left, std::chrono::milliseconds(1)));
     const std::vector<std::uint8_t> value = store->get(key);
     return std::string(value.begin(), value.end());
   };
@@ -34,10 +39,14 @@ InitOptions options_of(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
 
 CommGroup join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                std::chrono::milliseconds timeout) {
+  const Clock::time_point deadline = Clock::now() + timeout;
   try {
-    return init(options_of(store, rank, size, timeout));
+    return init(options_of(store, rank, size, deadline, timeout));
   } catch (const Error& error) {
-    std::rethrow_exception(to_torch_exception(error, "init_process_group"));
+    // A store says in many words that the time was over.
+    const bool is_late = error.code() == StatusCode::internal && Clock::now() >= deadline;
+    const Error cause = is_late ? Error(StatusCode::timeout, error.peer(), error.what()) : error;
+    std::rethrow_exception(to_torch_exception(cause, "init_process_group"));
   }
 }
 
@@ -65,6 +74,24 @@ TuttiBackend::TuttiBackend(c10::intrusive_ptr<c10d::Store> store, const CommGrou
 // NOLINTNEXTLINE(readability-const-return-type)
 const std::string TuttiBackend::getBackendName() const { return kName; }
 
+std::shared_ptr<Launch> TuttiBackend::launch(const Operation& operation, const at::Device& device) {
+  return std::make_shared<Launch>(streams_.get(device, operation.lane));
+}
+
+namespace {
+
+// What would be seen to when an operation on the host is complete goes to the stream behind this one.
+void end_launch(const Tensors& inputs, Submitted* submitted) {
+  run_finishers(*submitted);
+  submitted->finishers.clear();
+  Tensors used = std::exchange(submitted->buffers, {});
+  used.insert(used.end(), inputs.begin(), inputs.end());
+  for (const Tensors& list : submitted->outputs) used.insert(used.end(), list.begin(), list.end());
+  submitted->launches.front()->end(std::move(used));
+}
+
+}  // namespace
+
 WorkPointer TuttiBackend::finish_start(const Operation& operation, Milliseconds timeout,
                                        const Tensors& inputs, Submitted submitted) {
   WorkInfo info;
@@ -72,11 +99,25 @@ WorkPointer TuttiBackend::finish_start(const Operation& operation, Milliseconds 
   info.type = operation.type;
   info.name = operation.name;
   info.title = operation.title;
+  if (!submitted.launches.empty()) {
+    end_launch(inputs, &submitted);
+    gpu_.store(submitted.launches.front()->stream().device_index(), std::memory_order_relaxed);
+  }
   const bool is_message = c10d::isP2POp(operation.type);
   info.sequence = is_message ? 0 : sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
   const Milliseconds deadline = timeout > kNoTimeout ? timeout : timeout_.load(std::memory_order_relaxed);
   if (deadline < group_timeout_) info.timeout = deadline;
+#if TUTTI_HAS_TORCH_2_13
+  info.is_timed = is_timed_.load(std::memory_order_relaxed);
+#endif
   auto work = c10::make_intrusive<OperationWork>(membership_, info, std::move(submitted), inputs);
+#if TUTTI_HAS_TORCH_2_13
+  if (info.is_timed) observe(work);
+#endif
+  if (work->is_on_device() && info.timeout > kNoTimeout) {
+    work->watch_deadline();
+    work->settle_when_complete([] {});
+  }
   const std::lock_guard lock(coalescing_mutex_);
   if (is_coalescing_) coalesced_.push_back(work);
   return work;
@@ -104,40 +145,59 @@ WorkPointer TuttiBackend::send(Tensors& tensors, int peer, int tag) {
   const at::Tensor& tensor = message_of("send", tensors, tag);
   check_peer("send", peer);
   const Elements elements = elements_to_move("send", tensor);
-  return start(
-      {c10d::OpType::SEND, "send", "tutti:send"}, kNoTimeout, tensors, {},
-      [&](const CommGroup& group, Submitted* s) {
-        s->outputs = {tensors};
-        const void* data = Staging(s).input(tensor);
-        s->operations.push_back(group.isend(data, elements.count(tensor), elements.dtype, peer, tag));
-      });
+  return start({c10d::OpType::SEND, "send", "tutti:send", DeviceStreams::sends_to(peer)}, tensor.device(),
+               kNoTimeout, tensors, [&](const CommGroup& group, Submitted* s) {
+                 s->outputs = {tensors};
+                 const void* data = Staging(s).input(tensor);
+                 s->operations.push_back(
+                     group.isend(data, elements.count(tensor), elements.dtype, peer, tag, call_options(*s)));
+               });
 }
 
 WorkPointer TuttiBackend::recv(Tensors& tensors, int peer, int tag) {
-  return receive({c10d::OpType::RECV, "recv", "tutti:recv"}, tensors, check_peer("recv", peer), tag);
+  check_peer("recv", peer);
+  return receive({c10d::OpType::RECV, "recv", "tutti:recv", DeviceStreams::receives_from(peer)}, tensors,
+                 peer, tag);
 }
 
 WorkPointer TuttiBackend::recvAnysource(Tensors& tensors, int tag) {
-  return receive({c10d::OpType::RECVANYSOURCE, "recv", "tutti:recv_any_source"}, tensors, kAnySource, tag);
+  return receive(
+      {c10d::OpType::RECVANYSOURCE, "recv", "tutti:recvAnySource", DeviceStreams::receives_from(kAnySource)},
+      tensors, kAnySource, tag);
 }
 
 WorkPointer TuttiBackend::receive(const Operation& operation, Tensors& tensors, int source, int tag) {
   const at::Tensor& tensor = message_of(operation.name, tensors, tag);
   const Elements elements = elements_to_move(operation.name, tensor);
-  return start(operation, kNoTimeout, tensors, {}, [&](const CommGroup& group, Submitted* s) {
+  return start(operation, tensor.device(), kNoTimeout, tensors, [&](const CommGroup& group, Submitted* s) {
     s->outputs = {tensors};
     void* data = Staging(s).output(tensor);
-    s->operations.push_back(group.irecv(data, elements.count(tensor), elements.dtype, source, tag));
+    s->operations.push_back(
+        group.irecv(data, elements.count(tensor), elements.dtype, source, tag, call_options(*s)));
   });
 }
 
 WorkPointer TuttiBackend::barrier(const c10d::BarrierOptions& opts) {
-  return start({c10d::OpType::BARRIER, "barrier", "tutti:barrier"}, opts.timeout, {}, {},
-               [](const CommGroup& group, Submitted* s) { s->operations.push_back(group.ibarrier()); });
+  // torch does not say where. What all ranks know is where the group has worked.
+  const c10::DeviceIndex gpu = gpu_.load(std::memory_order_relaxed);
+  return barrier_on(gpu < 0 ? at::Device(at::kCPU) : at::Device(at::kCUDA, gpu), opts);
+}
+
+WorkPointer TuttiBackend::barrier_on(const at::Device& device, const c10d::BarrierOptions& opts) {
+  return start({c10d::OpType::BARRIER, "barrier", "tutti:barrier"}, device, opts.timeout, {},
+               [&](const CommGroup& group, Submitted* s) {
+                 const CallOptions options = call_options(opts, *s);
+                 if (device.is_cpu()) {
+                   s->operations.push_back(group.ibarrier(options));
+                   return;
+                 }
+                 // Only what is on a stream waits for what is before it there.
+                 void* byte = Staging(s).in_place(at::empty({1}, at::TensorOptions(device).dtype(at::kByte)));
+                 s->operations.push_back(group.iallreduce(byte, byte, 1, Dtype::u8, Op::max, options));
+               });
 }
 
 void TuttiBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
-  using Clock = std::chrono::steady_clock;
   const Milliseconds timeout =
       opts.timeout == c10d::kUnsetTimeout ? timeout_.load(std::memory_order_relaxed) : opts.timeout;
   TORCH_CHECK(timeout > kNoTimeout, "Rank ", rank_, " timed out in monitoredBarrier after ", timeout.count(),
@@ -184,10 +244,10 @@ void TuttiBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_
     put("verdict", "passed");
   }
   // Rank 0 may host the store: it must not go before the others have read its verdict.
-  barrier(opts)->wait(kNoTimeout);
+  barrier_on(at::kCPU, opts)->wait(kNoTimeout);
 }
 
-// -- life, memory, several operations as one (torch 2) ------------------------------------------------------
+// -- memory -------------------------------------------------------------------------------------------------
 
 at::Tensor TuttiBackend::allocate(at::IntArrayRef sizes, const at::TensorOptions& options) {
   TORCH_CHECK(options.device().is_cpu(), "tutti: allocate: device: expected cpu, got ", options.device());
@@ -205,73 +265,5 @@ at::Tensor TuttiBackend::allocate(at::IntArrayRef sizes, const at::TensorOptions
     std::rethrow_exception(to_torch_exception(error, "allocate"));
   }
 }
-
-#if TORCH_VERSION_MAJOR >= 2
-void TuttiBackend::startCoalescing() {
-  const std::lock_guard lock(coalescing_mutex_);
-  TORCH_CHECK(!is_coalescing_,
-              "tutti: startCoalescing: it has been called already; call endCoalescing first");
-  is_coalescing_ = true;
-}
-
-WorkPointer TuttiBackend::endCoalescing() {
-  std::vector<c10::intrusive_ptr<OperationWork>> works;
-  {
-    const std::lock_guard lock(coalescing_mutex_);
-    TORCH_CHECK(is_coalescing_, "tutti: endCoalescing: startCoalescing has not been called");
-    is_coalescing_ = false;
-    works = std::exchange(coalesced_, {});
-  }
-  Submitted all;
-  for (const auto& work : works) {
-    for (const tutti::Work& operation : work->operations()) all.operations.push_back(operation);
-    all.finishers.emplace_back([work] { work->wait(kNoTimeout); });
-  }
-  WorkInfo info;
-  info.rank = rank_;
-  info.type = c10d::OpType::COALESCED;
-  info.name = "coalesced operations";
-  info.title = "tutti:coalesced";
-  info.sequence = getSequenceNumberForGroup();
-  return c10::make_intrusive<OperationWork>(membership_, info, std::move(all), Tensors());
-}
-
-c10::intrusive_ptr<c10d::Backend::Options> TuttiBackend::getBackendOptions() {
-  return c10::make_intrusive<Options>(kName, timeout_.load(std::memory_order_relaxed));
-}
-
-c10::intrusive_ptr<c10d::Backend> TuttiBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
-                                                      const std::vector<int>& ranks,
-                                                      const c10::intrusive_ptr<Options>& /*opts*/) {
-  if (std::find(ranks.begin(), ranks.end(), rank_) == ranks.end()) return nullptr;
-  try {
-    const CommGroup part = membership_->use([&](const CommGroup& group) { return group.create(ranks); });
-    return c10::make_intrusive<TuttiBackend>(store, part, group_timeout_);
-  } catch (const Error& error) {
-    std::rethrow_exception(to_torch_exception(error, "split"));
-  }
-}
-
-c10::intrusive_ptr<c10d::Backend> TuttiBackend::merge(const c10::intrusive_ptr<c10d::Store>& store,
-                                                      const c10::intrusive_ptr<Options>& opts,
-                                                      const int& rank, const int& size) {
-  return c10::make_intrusive<TuttiBackend>(store, rank, size, opts ? opts->timeout : group_timeout_);
-}
-
-void TuttiBackend::setTimeout(Milliseconds timeout) {
-  TORCH_CHECK(timeout > kNoTimeout && timeout <= group_timeout_, "tutti: setTimeout: expected at most the ",
-              group_timeout_.count(), " ms that the group was made with, got ", timeout.count(),
-              " ms: give a longer timeout to init_process_group or new_group");
-  timeout_.store(timeout, std::memory_order_relaxed);
-}
-
-void TuttiBackend::abort() { membership_->abort("rank " + std::to_string(rank_) + " called abort()"); }
-
-void TuttiBackend::shutdown() { membership_->close(); }
-
-at::Tensor TuttiBackend::allocateTensor(long size, at::TensorOptions options) {
-  return allocate({static_cast<std::int64_t>(size)}, options);
-}
-#endif
 
 }  // namespace tutti::torch_binding

@@ -8,9 +8,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "bindings/torch/work.hpp"
@@ -62,11 +64,12 @@ class TuttiBackend final : public BackendBase {
                             std::vector<std::int64_t>& input_splits,
                             const c10d::AllToAllOptions& opts) override;
   WorkPointer alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
-  WorkPointer barrier(const c10d::BarrierOptions& opts) override;
   WorkPointer send(Tensors& tensors, int peer, int tag) override;
   WorkPointer recv(Tensors& tensors, int peer, int tag) override;
   WorkPointer recvAnysource(Tensors& tensors, int tag) override;
 
+  // Once the group has worked on a GPU, the thread also waits for what was on its current stream there.
+  WorkPointer barrier(const c10d::BarrierOptions& opts) override;
   // Over the store: says which ranks did not come, and leaves the group as it is.
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
   // The number is counted by all ranks alike, from 0, so there is nothing to agree on.
@@ -95,7 +98,26 @@ class TuttiBackend final : public BackendBase {
   void abort() override;
   void shutdown() override;
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
-  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+  // Of the CPU, whose index is -1.
+  bool supportsTensorAlloc(c10::DeviceIndex device) override { return device < 0; }
+#endif
+#if TUTTI_HAS_TORCH_2_13
+  bool supportsShrinking() const override { return true; }
+  // A new group of the ranks that stay, all of which call; also where this one has failed.
+  c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<std::int64_t>& ranks_to_exclude,
+                                           int shrink_flags,
+                                           const c10::intrusive_ptr<Options>& opts_override) override;
+  c10d::ErrorType getError() override;
+  // Of what is submitted from now on.
+  void enableCollectivesTiming() override;
+  // Called on a completion thread after every operation that succeeds, in any order.
+  void registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
+  void waitForPendingWorks() override;
+  // Refused, with the reason.
+  std::shared_ptr<c10::Allocator> getMemAllocator() override;
+  void suspend() override;
+  void resume() override;
+  std::unordered_map<std::string, std::uint64_t> getMemoryStats() override;
 #endif
 
   // A tensor in memory that the other ranks of this node can map, zeroed: collectives on it copy less. The
@@ -107,22 +129,29 @@ class TuttiBackend final : public BackendBase {
     c10d::OpType type;
     const char* name;
     const char* title;
+    int lane = DeviceStreams::kCollectives;
   };
 
-  // Submits what `submit(group, submitted)` starts, and makes the Work. `inputs` are for torch's profiler.
+  // Submits what `submit(group, submitted)` starts on tensors of `device`, and makes the Work. `inputs` are
+  // what it reads, also for torch's profiler.
   template <class Submit>
-  WorkPointer start(const Operation& operation, Milliseconds timeout, const Tensors& inputs,
-                    Submitted submitted, const Submit& submit);
+  WorkPointer start(const Operation& operation, const at::Device& device, Milliseconds timeout,
+                    const Tensors& inputs, const Submit& submit);
+  // A call on a GPU, behind the current stream.
+  std::shared_ptr<Launch> launch(const Operation& operation, const at::Device& device);
   WorkPointer finish_start(const Operation& operation, Milliseconds timeout, const Tensors& inputs,
                            Submitted submitted);
   // Adds an allgather or reduce-scatter of one pair of tensors.
-  void add_allgather(const CommGroup& group, const char* name, const at::Tensor& output,
-                     const at::Tensor& input, Submitted* submitted) const;
-  void add_reduce_scatter(const CommGroup& group, const char* name, const at::Tensor& output,
-                          const at::Tensor& input, const c10d::ReduceOp& op, Submitted* submitted) const;
+  void add_allgather(const CommGroup& group, const CallOptions& options, const char* name,
+                     const at::Tensor& output, const at::Tensor& input, Submitted* submitted) const;
+  void add_reduce_scatter(const CommGroup& group, const CallOptions& options, const char* name,
+                          const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op,
+                          Submitted* submitted) const;
   WorkPointer receive(const Operation& operation, Tensors& tensors, int source, int tag);
   WorkPointer reduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts);
-  at::Tensor gather_rows(const at::Tensor& rows, const std::vector<std::int64_t>& counts);
+  at::Tensor gather_rows(const at::Tensor& rows, const std::vector<std::int64_t>& counts,
+                         Milliseconds timeout);
+  WorkPointer barrier_on(const at::Device& device, const c10d::BarrierOptions& opts);
   int check_peer(const char* name, int peer) const;
 
   const c10::intrusive_ptr<c10d::Store> store_;
@@ -130,10 +159,26 @@ class TuttiBackend final : public BackendBase {
   const Milliseconds group_timeout_;
   std::atomic<Milliseconds> timeout_;  // at most the group's
   std::atomic<std::uint64_t> sequence_{0};
+  DeviceStreams streams_;
+  std::atomic<c10::DeviceIndex> gpu_{-1};  // that calls have been on
   std::uint64_t monitored_barriers_ = 0;
   std::mutex coalescing_mutex_;
   bool is_coalescing_ = false;
   std::vector<c10::intrusive_ptr<OperationWork>> coalesced_;
+
+#if TUTTI_HAS_TORCH_2_13
+  // Has the work's end noted, and told to the hook.
+  void observe(const c10::intrusive_ptr<OperationWork>& work);
+  // Observed, and not yet told to the hook.
+  struct Pending {
+    std::mutex mutex;
+    std::condition_variable is_idle;
+    std::size_t count = 0;
+  };
+  std::shared_ptr<Pending> pending_ = std::make_shared<Pending>();
+  std::atomic<bool> is_timed_{false};
+  int shrinks_ = 0;
+#endif
 };
 
 }  // namespace tutti::torch_binding

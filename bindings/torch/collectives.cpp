@@ -52,6 +52,9 @@ void check_same_length(const char* operation, std::size_t outputs, std::size_t i
   TORCH_CHECK(outputs == inputs, "tutti: ", operation,
               ": requires input/output tensor lists to have the same length, got ", inputs, " and ", outputs);
 }
+
+// An empty list may be anywhere.
+at::Device device_of(const Tensors& tensors) { return tensors.empty() ? at::kCPU : tensors.front().device(); }
 #endif
 
 // target = target op source, for the tensors that one rank gives to one call.
@@ -124,16 +127,17 @@ WorkPointer TuttiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptio
   const at::Tensor tensor = tensors[static_cast<std::size_t>(opts.rootTensor)];
   check_alike(kName, tensors, tensors.front());
   const Elements elements = elements_to_move(kName, tensor);
-  return start(
-      {OpType::BROADCAST, kName, "tutti:broadcast"}, opts.timeout, tensors, {},
-      [&](const CommGroup& group, Submitted* s) {
-        void* data = Staging(s).in_place(tensor);
-        for (const at::Tensor& other : tensors) {
-          if (!other.is_same(tensor)) s->finishers.emplace_back([other, tensor] { other.copy_(tensor); });
-        }
-        s->outputs = {tensors};
-        s->operations.push_back(group.ibroadcast(data, elements.count(tensor), elements.dtype, root));
-      });
+  return start({OpType::BROADCAST, kName, "tutti:broadcast"}, tensor.device(), opts.timeout, tensors,
+               [&](const CommGroup& group, Submitted* s) {
+                 void* data = Staging(s).in_place(tensor);
+                 for (const at::Tensor& other : tensors) {
+                   if (!other.is_same(tensor))
+                     s->finishers.emplace_back([other, tensor] { other.copy_(tensor); });
+                 }
+                 s->outputs = {tensors};
+                 s->operations.push_back(group.ibroadcast(data, elements.count(tensor), elements.dtype, root,
+                                                          call_options(opts, *s)));
+               });
 }
 
 WorkPointer TuttiBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
@@ -144,7 +148,7 @@ WorkPointer TuttiBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
   const at::Tensor tensor = tensors.front();
   const Elements elements = elements_to_reduce(kName, tensor, opts.reduceOp);
   check_alike(kName, tensors, tensor);
-  return start({OpType::ALLREDUCE, kName, "tutti:all_reduce"}, opts.timeout, tensors, {},
+  return start({OpType::ALLREDUCE, kName, "tutti:all_reduce"}, tensor.device(), opts.timeout, tensors,
                [&](const CommGroup& group, Submitted* s) {
                  const Reduction reduction = reduction_of(kName, opts.reduceOp, elements);
                  for (std::size_t i = 1; i < tensors.size(); ++i) {
@@ -156,8 +160,8 @@ WorkPointer TuttiBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
                    s->finishers.emplace_back([tensor, other = tensors[i]] { other.copy_(tensor); });
                  }
                  s->outputs = {tensors};
-                 s->operations.push_back(
-                     group.iallreduce(data, data, elements.count(tensor), elements.dtype, reduction));
+                 s->operations.push_back(group.iallreduce(data, data, elements.count(tensor), elements.dtype,
+                                                          reduction, call_options(opts, *s)));
                });
 }
 
@@ -165,17 +169,17 @@ WorkPointer TuttiBackend::allreduce_coalesced(Tensors& tensors, const c10d::Allr
   constexpr const char* kName = "allreduce_coalesced";
   c10d::assertNonEmpty(refuse(kName), tensors);
   for (const at::Tensor& tensor : tensors) elements_to_reduce(kName, tensor, opts.reduceOp);
-  return start(
-      {OpType::ALLREDUCE_COALESCED, kName, "tutti:all_reduce"}, opts.timeout, tensors, {},
-      [&](const CommGroup& group, Submitted* s) {
-        s->outputs = {tensors};
-        for (const at::Tensor& tensor : tensors) {
-          const Elements elements = elements_to_reduce(kName, tensor, opts.reduceOp);
-          void* data = Staging(s).in_place(tensor);
-          s->operations.push_back(group.iallreduce(data, data, elements.count(tensor), elements.dtype,
-                                                   reduction_of(kName, opts.reduceOp, elements)));
-        }
-      });
+  return start({OpType::ALLREDUCE_COALESCED, kName, "tutti:all_reduce"}, tensors.front().device(),
+               opts.timeout, tensors, [&](const CommGroup& group, Submitted* s) {
+                 s->outputs = {tensors};
+                 for (const at::Tensor& tensor : tensors) {
+                   const Elements elements = elements_to_reduce(kName, tensor, opts.reduceOp);
+                   void* data = Staging(s).in_place(tensor);
+                   s->operations.push_back(group.iallreduce(
+                       data, data, elements.count(tensor), elements.dtype,
+                       reduction_of(kName, opts.reduceOp, elements), call_options(opts, *s)));
+                 }
+               });
 }
 
 WorkPointer TuttiBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
@@ -185,14 +189,15 @@ WorkPointer TuttiBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& op
   c10d::assertSingleElement(refuse(kName), tensors);
   const at::Tensor tensor = tensors.front();
   const Elements elements = elements_to_reduce(kName, tensor, opts.reduceOp);
-  return start({OpType::REDUCE, kName, "tutti:reduce"}, opts.timeout, tensors, {},
+  return start({OpType::REDUCE, kName, "tutti:reduce"}, tensor.device(), opts.timeout, tensors,
                [&](const CommGroup& group, Submitted* s) {
                  Staging staging(s);
                  const void* input = rank_ == root ? staging.in_place(tensor) : staging.input(tensor);
                  void* output = rank_ == root ? const_cast<void*>(input) : nullptr;
                  s->outputs = {tensors};
                  s->operations.push_back(group.ireduce(input, output, elements.count(tensor), elements.dtype,
-                                                       reduction_of(kName, opts.reduceOp, elements), root));
+                                                       reduction_of(kName, opts.reduceOp, elements), root,
+                                                       call_options(opts, *s)));
                });
 }
 
@@ -203,18 +208,20 @@ WorkPointer TuttiBackend::allgather(TensorLists& outputs, Tensors& inputs,
   constexpr const char* kName = "allgather";
   const at::Tensor input = check_gathered(kName, outputs, inputs, size_);
   const Elements elements = elements_to_move(kName, input);
-  return start({OpType::ALLGATHER, kName, "tutti:all_gather"}, opts.timeout, inputs, {},
+  return start({OpType::ALLGATHER, kName, "tutti:all_gather"}, input.device(), opts.timeout, inputs,
                [&](const CommGroup& group, Submitted* s) {
                  Staging staging(s);
                  const void* from = staging.input(input);
                  void* to = staging.outputs(outputs.front());
                  s->outputs = outputs;
-                 s->operations.push_back(group.iallgather(from, to, elements.count(input), elements.dtype));
+                 s->operations.push_back(group.iallgather(from, to, elements.count(input), elements.dtype,
+                                                          call_options(opts, *s)));
                });
 }
 
-void TuttiBackend::add_allgather(const CommGroup& group, const char* name, const at::Tensor& output,
-                                 const at::Tensor& input, Submitted* submitted) const {
+void TuttiBackend::add_allgather(const CommGroup& group, const CallOptions& options, const char* name,
+                                 const at::Tensor& output, const at::Tensor& input,
+                                 Submitted* submitted) const {
   const Elements elements = elements_to_move(name, input);
   elements_to_move(name, output);
   TORCH_CHECK(output.scalar_type() == input.scalar_type(), "tutti: ", name,
@@ -226,15 +233,15 @@ void TuttiBackend::add_allgather(const CommGroup& group, const char* name, const
   Staging staging(submitted);
   const void* from = staging.input(input);
   void* to = staging.output(output);
-  submitted->operations.push_back(group.iallgather(from, to, elements.count(input), elements.dtype));
+  submitted->operations.push_back(group.iallgather(from, to, elements.count(input), elements.dtype, options));
 }
 
 WorkPointer TuttiBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                           const c10d::AllgatherOptions& opts) {
-  return start({OpType::_ALLGATHER_BASE, "allgather_into_tensor", "tutti:_all_gather_base"}, opts.timeout,
-               {input}, {}, [&](const CommGroup& group, Submitted* s) {
+  return start({OpType::_ALLGATHER_BASE, "allgather_into_tensor", "tutti:_all_gather_base"}, input.device(),
+               opts.timeout, {input}, [&](const CommGroup& group, Submitted* s) {
                  s->outputs = {{output}};
-                 add_allgather(group, "allgather_into_tensor", output, input, s);
+                 add_allgather(group, call_options(opts, *s), "allgather_into_tensor", output, input, s);
                });
 }
 
@@ -248,20 +255,21 @@ WorkPointer TuttiBackend::allgather_coalesced(TensorLists& outputs, Tensors& inp
     TORCH_CHECK(list.size() == inputs.size(), "tutti: ", kName, ": invalid output size: (expected length ",
                 inputs.size(), ", got ", list.size(), ")");
   }
-  return start({OpType::ALLGATHER_COALESCED, kName, "tutti:all_gather"}, opts.timeout, inputs, {},
-               [&](const CommGroup& group, Submitted* s) {
-                 s->outputs = outputs;
-                 for (std::size_t i = 0; i < inputs.size(); ++i) {
-                   Tensors gathered;
-                   for (const Tensors& list : outputs) gathered.push_back(list[i]);
-                   check_alike(kName, gathered, inputs[i]);
-                   const Elements elements = elements_to_move(kName, inputs[i]);
-                   Staging staging(s);
-                   const void* from = staging.input(inputs[i]);
-                   s->operations.push_back(group.iallgather(from, staging.outputs(gathered),
-                                                            elements.count(inputs[i]), elements.dtype));
-                 }
-               });
+  return start(
+      {OpType::ALLGATHER_COALESCED, kName, "tutti:all_gather"}, inputs.front().device(), opts.timeout, inputs,
+      [&](const CommGroup& group, Submitted* s) {
+        s->outputs = outputs;
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          Tensors gathered;
+          for (const Tensors& list : outputs) gathered.push_back(list[i]);
+          check_alike(kName, gathered, inputs[i]);
+          const Elements elements = elements_to_move(kName, inputs[i]);
+          Staging staging(s);
+          const void* from = staging.input(inputs[i]);
+          s->operations.push_back(group.iallgather(from, staging.outputs(gathered), elements.count(inputs[i]),
+                                                   elements.dtype, call_options(opts, *s)));
+        }
+      });
 }
 
 WorkPointer TuttiBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
@@ -275,15 +283,15 @@ WorkPointer TuttiBackend::gather(TensorLists& outputs, Tensors& inputs, const c1
   }
   const at::Tensor input = inputs.front();
   const Elements elements = elements_to_move(kName, input);
-  return start(
-      {OpType::GATHER, kName, "tutti:gather"}, opts.timeout, inputs, {},
-      [&](const CommGroup& group, Submitted* s) {
-        Staging staging(s);
-        const void* from = staging.input(input);
-        void* to = rank_ == root ? staging.outputs(outputs.front()) : nullptr;
-        s->outputs = outputs;
-        s->operations.push_back(group.igather(from, to, elements.count(input), elements.dtype, root));
-      });
+  return start({OpType::GATHER, kName, "tutti:gather"}, input.device(), opts.timeout, inputs,
+               [&](const CommGroup& group, Submitted* s) {
+                 Staging staging(s);
+                 const void* from = staging.input(input);
+                 void* to = rank_ == root ? staging.outputs(outputs.front()) : nullptr;
+                 s->outputs = outputs;
+                 s->operations.push_back(group.igather(from, to, elements.count(input), elements.dtype, root,
+                                                       call_options(opts, *s)));
+               });
 }
 
 // -- scattering ---------------------------------------------------------------------------------------------
@@ -300,15 +308,15 @@ WorkPointer TuttiBackend::scatter(Tensors& outputs, TensorLists& inputs, const c
   } else {
     TORCH_CHECK(inputs.empty(), "tutti: ", kName, ": requires empty input on non-root");
   }
-  return start(
-      {OpType::SCATTER, kName, "tutti:scatter"}, opts.timeout, rank_ == root ? inputs.front() : Tensors(), {},
-      [&](const CommGroup& group, Submitted* s) {
-        Staging staging(s);
-        const void* from = rank_ == root ? staging.inputs(inputs.front()) : nullptr;
-        void* to = staging.output(output);
-        s->outputs = {outputs};
-        s->operations.push_back(group.iscatter(from, to, elements.count(output), elements.dtype, root));
-      });
+  return start({OpType::SCATTER, kName, "tutti:scatter"}, output.device(), opts.timeout,
+               rank_ == root ? inputs.front() : Tensors(), [&](const CommGroup& group, Submitted* s) {
+                 Staging staging(s);
+                 const void* from = rank_ == root ? staging.inputs(inputs.front()) : nullptr;
+                 void* to = staging.output(output);
+                 s->outputs = {outputs};
+                 s->operations.push_back(group.iscatter(from, to, elements.count(output), elements.dtype,
+                                                        root, call_options(opts, *s)));
+               });
 }
 
 WorkPointer TuttiBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
@@ -325,7 +333,7 @@ WorkPointer TuttiBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
   const at::Tensor& mine = blocks[static_cast<std::size_t>(rank_)];
   TORCH_CHECK(mine.numel() == output.numel(), "tutti: ", kName, ": input ", rank_,
               " must be as large as the output, got ", mine.numel(), " and ", output.numel(), " elements");
-  return start({OpType::REDUCE_SCATTER, kName, "tutti:reduce_scatter"}, opts.timeout, blocks, {},
+  return start({OpType::REDUCE_SCATTER, kName, "tutti:reduce_scatter"}, output.device(), opts.timeout, blocks,
                [&](const CommGroup& group, Submitted* s) {
                  const Reduction reduction = reduction_of(kName, opts.reduceOp, elements);
                  const std::vector<std::uint64_t> counts = counts_of(blocks, elements);
@@ -333,16 +341,17 @@ WorkPointer TuttiBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                  const void* from = staging.inputs(blocks);
                  void* to = staging.output(output);
                  s->outputs = {outputs};
-                 s->operations.push_back(
-                     are_equal(counts)
-                         ? group.ireduce_scatter(from, to, counts.front(), elements.dtype, reduction)
-                         : group.ireduce_scatterv(from, to, counts, elements.dtype, reduction));
+                 s->operations.push_back(are_equal(counts)
+                                             ? group.ireduce_scatter(from, to, counts.front(), elements.dtype,
+                                                                     reduction, call_options(opts, *s))
+                                             : group.ireduce_scatterv(from, to, counts, elements.dtype,
+                                                                      reduction, call_options(opts, *s)));
                });
 }
 
-void TuttiBackend::add_reduce_scatter(const CommGroup& group, const char* name, const at::Tensor& output,
-                                      const at::Tensor& input, const c10d::ReduceOp& op,
-                                      Submitted* submitted) const {
+void TuttiBackend::add_reduce_scatter(const CommGroup& group, const CallOptions& options, const char* name,
+                                      const at::Tensor& output, const at::Tensor& input,
+                                      const c10d::ReduceOp& op, Submitted* submitted) const {
   const Elements elements = elements_to_reduce(name, output, op);
   elements_to_move(name, input);
   TORCH_CHECK(output.scalar_type() == input.scalar_type(), "tutti: ", name,
@@ -355,15 +364,16 @@ void TuttiBackend::add_reduce_scatter(const CommGroup& group, const char* name, 
   const void* from = staging.input(input);
   void* to = staging.output(output);
   submitted->operations.push_back(group.ireduce_scatter(from, to, elements.count(output), elements.dtype,
-                                                        reduction_of(name, op, elements)));
+                                                        reduction_of(name, op, elements), options));
 }
 
 WorkPointer TuttiBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                const c10d::ReduceScatterOptions& opts) {
   return start({OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", "tutti:_reduce_scatter_base"},
-               opts.timeout, {input}, {}, [&](const CommGroup& group, Submitted* s) {
+               input.device(), opts.timeout, {input}, [&](const CommGroup& group, Submitted* s) {
                  s->outputs = {{output}};
-                 add_reduce_scatter(group, "reduce_scatter_tensor", output, input, opts.reduceOp, s);
+                 add_reduce_scatter(group, call_options(opts, *s), "reduce_scatter_tensor", output, input,
+                                    opts.reduceOp, s);
                });
 }
 
@@ -383,16 +393,17 @@ WorkPointer TuttiBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
   const bool is_even = output_splits.empty() && input_splits.empty();
   TORCH_CHECK(!is_even || input.numel() == output.numel(), "tutti: ", kName,
               ": tensors are not equal in size: ", input.numel(), " and ", output.numel(), " elements");
-  return start(
-      {OpType::ALLTOALL_BASE, kName, "tutti:all_to_all"}, opts.timeout, {input}, {},
-      [&](const CommGroup& group, Submitted* s) {
-        Staging staging(s);
-        const void* from = staging.input(input);
-        void* to = staging.output(output);
-        s->outputs = {{output}};
-        s->operations.push_back(is_even ? group.ialltoall(from, to, sent.front(), elements.dtype)
-                                        : group.ialltoallv(from, sent, {}, to, received, {}, elements.dtype));
-      });
+  return start({OpType::ALLTOALL_BASE, kName, "tutti:all_to_all"}, input.device(), opts.timeout, {input},
+               [&](const CommGroup& group, Submitted* s) {
+                 Staging staging(s);
+                 const void* from = staging.input(input);
+                 void* to = staging.output(output);
+                 s->outputs = {{output}};
+                 s->operations.push_back(
+                     is_even ? group.ialltoall(from, to, sent.front(), elements.dtype, call_options(opts, *s))
+                             : group.ialltoallv(from, sent, {}, to, received, {}, elements.dtype,
+                                                call_options(opts, *s)));
+               });
 }
 
 WorkPointer TuttiBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
@@ -407,14 +418,15 @@ WorkPointer TuttiBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d
     }
   }
   const Elements elements = elements_to_move(kName, inputs.front());
-  return start({OpType::ALLTOALL, kName, "tutti:all_to_all"}, opts.timeout, inputs, {},
+  return start({OpType::ALLTOALL, kName, "tutti:all_to_all"}, inputs.front().device(), opts.timeout, inputs,
                [&](const CommGroup& group, Submitted* s) {
                  Staging staging(s);
                  const void* from = staging.inputs(inputs);
                  void* to = staging.outputs(outputs);
                  s->outputs = {outputs};
                  s->operations.push_back(group.ialltoallv(from, counts_of(inputs, elements), {}, to,
-                                                          counts_of(outputs, elements), {}, elements.dtype));
+                                                          counts_of(outputs, elements), {}, elements.dtype,
+                                                          call_options(opts, *s)));
                });
 }
 
@@ -429,11 +441,11 @@ WorkPointer TuttiBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tens
                                                           const c10d::AllgatherOptions& opts) {
   constexpr const char* kName = "allgather_into_tensor_coalesced";
   check_same_length(kName, outputs.size(), inputs.size());
-  return start({OpType::COALESCED, kName, "tutti:all_gather_into_tensor_coalesced"}, opts.timeout, inputs, {},
-               [&](const CommGroup& group, Submitted* s) {
+  return start({OpType::COALESCED, kName, "tutti:all_gather_into_tensor_coalesced"}, device_of(inputs),
+               opts.timeout, inputs, [&](const CommGroup& group, Submitted* s) {
                  s->outputs = {outputs};
                  for (std::size_t i = 0; i < inputs.size(); ++i)
-                   add_allgather(group, kName, outputs[i], inputs[i], s);
+                   add_allgather(group, call_options(opts, *s), kName, outputs[i], inputs[i], s);
                });
 }
 
@@ -442,10 +454,11 @@ WorkPointer TuttiBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tens
   constexpr const char* kName = "reduce_scatter_tensor_coalesced";
   check_same_length(kName, outputs.size(), inputs.size());
   return start({OpType::REDUCE_SCATTER_TENSOR_COALESCED, kName, "tutti:reduce_scatter_tensor_coalesced"},
-               opts.timeout, inputs, {}, [&](const CommGroup& group, Submitted* s) {
+               device_of(inputs), opts.timeout, inputs, [&](const CommGroup& group, Submitted* s) {
                  s->outputs = {outputs};
                  for (std::size_t i = 0; i < inputs.size(); ++i)
-                   add_reduce_scatter(group, kName, outputs[i], inputs[i], opts.reduceOp, s);
+                   add_reduce_scatter(group, call_options(opts, *s), kName, outputs[i], inputs[i],
+                                      opts.reduceOp, s);
                });
 }
 #endif

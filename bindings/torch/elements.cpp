@@ -64,9 +64,10 @@ std::optional<Elements> numbers_of(at::ScalarType type) {
 void check_dense(const char* operation, const at::Tensor& tensor) {
   TORCH_CHECK(tensor.layout() == at::kStrided, "tutti: ", operation,
               ": unsupported layout: it takes dense tensors, got ", tensor.layout());
-  TORCH_CHECK(tensor.device().is_cpu(), "tutti: ", operation,
-              ": unsupported device type: it takes tensors of the CPU, got ", tensor.device(),
-              "; for those of a GPU give it another backend: init_process_group(\"cpu:tutti,cuda:nccl\")");
+  TORCH_CHECK(tensor.device().is_cpu() || tensor.device().is_cuda(), "tutti: ", operation,
+              ": unsupported device type: it takes tensors of the CPU and of CUDA's GPUs, got one of ",
+              tensor.device(), "; give that type of device another backend: init_process_group(\"cpu:tutti,",
+              tensor.device().type(), ":...\")");
 }
 
 std::optional<Op> plain_op(c10d::ReduceOp::RedOpType op) {

@@ -23,7 +23,7 @@ struct Elements {
 };
 
 // For moving: every dtype, bytes where tutti has none like it. Errors: c10::Error for a tensor that is not
-// dense or not on the CPU.
+// dense, or on another device than the CPU and CUDA's.
 Elements elements_to_move(const char* operation, const at::Tensor& tensor);
 // For reducing by `op`. Errors: as above, and TypeError for a dtype without arithmetic, or on which op means
 // nothing.

@@ -36,6 +36,11 @@ void Membership::abort(const std::string& why) {
   if (group.is_open()) group.abort(why);
 }
 
+std::optional<Error> Membership::failure() {
+  const std::lock_guard lock(mutex_);
+  return group_.is_open() ? group_.failure() : std::nullopt;
+}
+
 void Membership::release(void* memory) {
   const std::lock_guard lock(mutex_);
   if (group_.is_open()) tutti::free(group_, memory);

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "tutti/tutti.hpp"
@@ -29,6 +30,8 @@ class Membership {
   }
   // Without the lock, so that it can end a call that is stuck. Nothing where the group was closed.
   void abort(const std::string& why);
+  // Why the group has failed; nothing while it works, or where it was closed.
+  std::optional<Error> failure();
   // Memory that the ranks of this node can map; null where the group was closed.
   void release(void* memory);
   // Leaves the group. Twice is once.

@@ -28,6 +28,11 @@ at::Tensor allocate(const c10::intrusive_ptr<BackendBase>& backend, const std::v
   return ours->allocate(sizes, like.options());
 }
 
+bool is_tutti(const py::object& backend) {
+  return py::isinstance<BackendBase>(backend) &&
+         dynamic_cast<TuttiBackend*>(backend.cast<c10::intrusive_ptr<BackendBase>>().get()) != nullptr;
+}
+
 // Operations end with their groups; what was attached to them is let finish, if it does not wait for
 // something else.
 void close_all() {
@@ -49,6 +54,7 @@ PYBIND11_MODULE(_torch, module) {
   module.def("allocate", &allocate,
              "A tensor in memory shared by the ranks of this node, with the dtype of `like`.",
              py::arg("backend"), py::arg("sizes"), py::arg("like"), py::call_guard<py::gil_scoped_release>());
+  module.def("is_tutti", &is_tutti, "Whether this is a backend that create() made.", py::arg("backend"));
   module.def("close_all", &close_all, "Leave all groups: the interpreter ends.",
              py::call_guard<py::gil_scoped_release>());
 }

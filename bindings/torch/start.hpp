@@ -1,6 +1,8 @@
 // How every method of the backend submits. Included by its two sources. Knows no collective.
 #pragma once
 
+#include <c10/core/StreamGuard.h>
+
 #include <exception>
 #include <utility>
 
@@ -8,9 +10,32 @@
 
 namespace tutti::torch_binding {
 
+// Where the tensors are is known, so that nobody has to look.
+inline CallOptions call_options(const Submitted& submitted) {
+  CallOptions call;
+  call.memory = submitted.launches.empty() ? Memory::host : Memory::device;
+  if (!submitted.launches.empty()) call.cuda_stream = submitted.launches.front()->handle();
+  return call;
+}
+
+// Who waits at once (torch 2 says so) needs no worker; for a GPU, only a stream waits.
+template <class Options>
+CallOptions call_options(const Options& options, const Submitted& submitted) {
+  CallOptions call = call_options(submitted);
+  if constexpr (requires { options.asyncOp; })
+    call.will_wait = !options.asyncOp && submitted.launches.empty();
+  return call;
+}
+
 template <class Submit>
-WorkPointer TuttiBackend::start(const Operation& operation, Milliseconds timeout, const Tensors& inputs,
-                                Submitted submitted, const Submit& submit) {
+WorkPointer TuttiBackend::start(const Operation& operation, const at::Device& device, Milliseconds timeout,
+                                const Tensors& inputs, const Submit& submit) {
+  Submitted submitted;
+  c10::OptionalStreamGuard on_stream;
+  if (!device.is_cpu()) {
+    submitted.launches = {launch(operation, device)};
+    on_stream.reset_stream(submitted.launches.front()->stream());
+  }
   try {
     membership_->use([&](const CommGroup& group) { submit(group, &submitted); });
   } catch (const Error& error) {

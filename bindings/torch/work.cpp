@@ -3,8 +3,9 @@
 
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
-#include <torch/version.h>
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "bindings/torch/completion_threads.hpp"
@@ -48,12 +49,12 @@ void when_all_complete(const std::vector<tutti::Work>& operations, std::function
   }
 }
 
+}  // namespace
+
 void run_finishers(const Submitted& submitted) {
   const c10::NoGradGuard no_grad;
   for (const std::function<void()>& finish : submitted.finishers) finish();
 }
-
-}  // namespace
 
 std::exception_ptr to_torch_exception(const Error& error, const char* operation) {
   const std::string cause =
@@ -66,10 +67,18 @@ OperationWork::OperationWork(std::shared_ptr<Membership> membership, const WorkI
     : Work(info.rank, info.type, info.title, inputs),
       membership_(std::move(membership)),
       info_(info),
-      submitted_(std::move(submitted)) {}
+      launches_(std::move(submitted.launches)),
+      submitted_(std::move(submitted)) {
+  if (!is_on_device()) return;
+  // For torch's profiler: what takes place on the device is the device's to tell.
+  if (recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
+  if (submitted_.outputs.empty()) return;  // nothing that a stream could wait for in a future
+  make_future();
+  complete_future();
+}
 
 OperationWork::~OperationWork() {
-  if (is_settled_.load(std::memory_order_acquire)) return;
+  if (is_settled_.load(std::memory_order_acquire) || is_on_device()) return;
   // Nobody will ask for it any more, but its buffers must stay and its results arrive.
   auto rest = std::make_shared<Submitted>(std::move(submitted_));
   const std::vector<tutti::Work> operations = std::exchange(rest->operations, {});
@@ -100,8 +109,16 @@ bool OperationWork::isCompleted() {
   for (const tutti::Work& operation : operations()) {
     if (!operation.test()) return false;
   }
-  settle_complete();
+  const std::optional<Error> failure = failure_of_complete();
+  // Of what has failed, the device may never get to the end.
+  if (!failure && !is_past_device()) return false;
+  settle(failure);
   return true;
+}
+
+bool OperationWork::is_past_device() const {
+  return std::all_of(launches_.begin(), launches_.end(),
+                     [](const auto& launch) { return launch->is_over(); });
 }
 
 bool OperationWork::isSuccess() const {
@@ -124,70 +141,99 @@ std::vector<at::Tensor> OperationWork::result() {
 }
 
 bool OperationWork::wait(std::chrono::milliseconds timeout) {
-  if (!is_settled_.load(std::memory_order_acquire)) {
-    const std::lock_guard waiting(waiting_mutex_);
-    std::exception_ptr failure;
-    for (const tutti::Work& operation : operations()) {
-      try {
-        if (wait_for(operation, timeout)) continue;
-      } catch (const Error& error) {
-        // The caller's mistake, such as waiting within a callback: the operation goes on.
-        if (error.code() == StatusCode::invalid_argument) std::rethrow_exception(to_exception(error));
-        if (!failure) failure = to_exception(error);
-        continue;
-      }
-      std::rethrow_exception(torch_exception("tutti: " + std::string(info_.name) +
-                                             ": Timed out waiting: it is not complete after the " +
-                                             seconds_text(timeout) +
-                                             " given to wait(); it goes on. Who is missing is said when the "
-                                             "timeout of the process group has passed"));
-    }
-    settle(failure);
+  const bool is_about_host = info_.type == c10d::OpType::BARRIER || info_.type == c10d::OpType::RECVANYSOURCE;
+  if (!is_on_device() || is_about_host || timeout > kNoTimeout) {
+    if (!is_settled_.load(std::memory_order_acquire)) wait_on_host(timeout);
+  } else {
+    isCompleted();
   }
   const std::exception_ptr failure = exception();
   if (failure) std::rethrow_exception(failure);
+  for (const std::shared_ptr<Launch>& launch : launches_) launch->order_current_stream();
   return true;
 }
 
-bool OperationWork::wait_for(const tutti::Work& operation, std::chrono::milliseconds timeout) {
-  if (timeout > kNoTimeout) return operation.wait_for(timeout);
-  if (info_.timeout > kNoTimeout) {
-    const auto passed =
-        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - started_);
-    if (!operation.wait_for(std::max(info_.timeout - passed, std::chrono::milliseconds(1))))
-      fail_at_deadline();
+void OperationWork::wait_on_host(std::chrono::milliseconds timeout) {
+  const std::lock_guard waiting(waiting_mutex_);
+  std::optional<Error> failure;
+  for (const tutti::Work& operation : operations()) {
+    try {
+      if (wait_for(operation, timeout)) continue;
+    } catch (const Error& error) {
+      // The caller's mistake, such as waiting within a callback: the operation goes on.
+      if (error.code() == StatusCode::invalid_argument) std::rethrow_exception(to_exception(error));
+      if (!failure) failure = error;
+      continue;
+    }
+    const std::string missing = operation.missing();
+    if (missing.empty() && operation.test()) continue;  // meanwhile
+    std::rethrow_exception(torch_exception(
+        "tutti: " + std::string(info_.name) + ": Timed out waiting for other ranks: after the " +
+        seconds_text(timeout) + " given to wait(): " + missing + "; the operation goes on"));
   }
-  operation.wait();
+  settle(failure);
+}
+
+bool OperationWork::wait_for(const tutti::Work& operation, std::chrono::milliseconds timeout) const {
+  if (info_.timeout == kNoTimeout) {
+    if (timeout > kNoTimeout) return operation.wait_for(timeout);
+    operation.wait();
+    return true;
+  }
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(started_ + info_.timeout -
+                                                                 std::chrono::steady_clock::now());
+  if (timeout > kNoTimeout && timeout < left) return operation.wait_for(timeout);
+  operation.wait_within(info_.timeout, started_);
   return true;
 }
 
-void OperationWork::fail_at_deadline() {
-  membership_->abort("rank " + std::to_string(info_.rank) + "'s " + info_.name + " Timed out after the " +
-                     seconds_text(info_.timeout) + " that it was given");
+void OperationWork::watch_deadline() {
+  auto self = c10::intrusive_ptr<OperationWork>::unsafe_reclaim_from_nonowning(this);
+  CompletionThreads::instance().run([self] {
+    {
+      std::unique_lock lock(self->mutex_);
+      const auto deadline = self->started_ + self->info_.timeout;
+      if (self->cv_.wait_until(lock, deadline, [&self] { return self->completed_; })) return;
+    }
+    try {
+      self->wait_on_host(kNoTimeout);
+    } catch (const std::exception&) {
+      // It is in the future.
+    }
+  });
 }
 
 void OperationWork::abort() {
   membership_->abort("rank " + std::to_string(info_.rank) + " aborted its " + info_.name);
 }
 
-void OperationWork::settle_complete() {
-  std::exception_ptr failure;
+std::optional<Error> OperationWork::failure_of_complete() const {
   for (const tutti::Work& operation : operations()) {
     try {
       operation.wait();
     } catch (const Error& error) {
-      if (!failure) failure = to_exception(error);
+      return error;
     }
   }
-  settle(failure);
+  return std::nullopt;
 }
 
-void OperationWork::settle(const std::exception_ptr& failure) {
-  std::exception_ptr outcome = failure;
+void OperationWork::settle_complete() { settle(failure_of_complete()); }
+
+void OperationWork::settle(const std::optional<Error>& failure) {
+  std::exception_ptr outcome = failure ? to_exception(*failure) : nullptr;
+  try {
+    // The copies behind an operation that is complete take no time to speak of.
+    while (!outcome && !is_past_device()) std::this_thread::yield();
+  } catch (...) {
+    outcome = std::current_exception();
+  }
   Submitted finished;
   {
     const std::lock_guard lock(state_mutex_);
     if (is_settled_.load(std::memory_order_relaxed)) return;
+    if (failure) failure_ = failure->code();
+    if (info_.is_timed) finished_ = std::chrono::steady_clock::now();
     if (!outcome) {
       try {
         run_finishers(submitted_);
@@ -212,30 +258,79 @@ std::exception_ptr OperationWork::to_exception(const Error& error) const {
 
 // -- futures ------------------------------------------------------------------------------------------------
 
+void OperationWork::make_future() {
+  c10::TypePtr type = c10::ListType::create(c10::TensorType::get());
+  if (submitted_.outputs.size() > 1) type = c10::ListType::create(std::move(type));
+  std::vector<c10::Device> devices;
+  for (const std::shared_ptr<Launch>& launch : launches_) devices.push_back(launch->stream().device());
+  future_ = c10::make_intrusive<c10::ivalue::Future>(std::move(type), std::move(devices));
+}
+
 c10::intrusive_ptr<c10::ivalue::Future> OperationWork::getFuture() {
   const bool is_complete = isCompleted();
   {
     const std::lock_guard lock(state_mutex_);
     if (future_) return future_;
-    c10::TypePtr type = c10::ListType::create(c10::TensorType::get());
-    if (submitted_.outputs.size() > 1) type = c10::ListType::create(std::move(type));
-    future_ = c10::make_intrusive<c10::ivalue::Future>(std::move(type));
+    make_future();
   }
   if (is_complete) {
     complete_future();
     return future_;
   }
-  // Kept until then, as its future is.
-  auto self = c10::intrusive_ptr<OperationWork>::unsafe_reclaim_from_nonowning(this);
-  const std::vector<tutti::Work> waited_for = operations();
-  when_all_complete(waited_for, [self] {
-    self->settle_complete();
-    self->complete_future();
-  });
-  // Settled by another thread since it was asked for: there is nothing left to wait for.
-  if (waited_for.empty()) complete_future();
+  if (info_.timeout > kNoTimeout) watch_deadline();
+  settle_when_complete([this] { complete_future(); });
   return future_;
 }
+
+void OperationWork::settle_when_complete(std::function<void()> then) {
+  auto self = c10::intrusive_ptr<OperationWork>::unsafe_reclaim_from_nonowning(this);
+  const std::vector<tutti::Work> waited_for = operations();
+  // Settled by another thread meanwhile, or without operations: there is nothing to wait for.
+  if (waited_for.empty()) {
+    settle_complete();
+    return then();
+  }
+  when_all_complete(waited_for, [self, then = std::move(then)] {
+    self->settle_complete();
+    then();
+  });
+}
+
+std::chrono::steady_clock::time_point OperationWork::finished() const {
+  const std::lock_guard lock(state_mutex_);
+  return finished_;
+}
+
+#if TUTTI_HAS_TORCH_2_13
+c10::intrusive_ptr<c10::ivalue::Future> OperationWork::getFutureResult() {
+  auto result = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+  if (info_.timeout > kNoTimeout) watch_deadline();
+  settle_when_complete([this, result] {
+    StatusCode failure = StatusCode::ok;
+    {
+      const std::lock_guard lock(state_mutex_);
+      failure = failure_;
+    }
+    c10d::WorkResult outcome = c10d::WorkResult::SUCCESS;
+    if (failure == StatusCode::timeout) {
+      outcome = c10d::WorkResult::TIMEOUT;
+    } else if (!isSuccess()) {
+      outcome = c10d::WorkResult::COMM_ERROR;
+    }
+    result->markCompleted(c10::IValue(static_cast<std::int64_t>(outcome)));
+  });
+  return result;
+}
+
+float OperationWork::getDuration() const {
+  TORCH_CHECK(info_.is_timed, "tutti: ", info_.name,
+              ": getDuration: timing was not enabled before the operation: call _enable_collectives_timing() "
+              "of its process group first");
+  TORCH_CHECK(is_settled_.load(std::memory_order_acquire), "tutti: ", info_.name,
+              ": getDuration: only an operation that is complete has one");
+  return std::chrono::duration<float, std::milli>(finished() - started_).count();
+}
+#endif
 
 void OperationWork::complete_future() {
   const std::exception_ptr failure = exception();

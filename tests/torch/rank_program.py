@@ -7,7 +7,6 @@ Without the three it is a rank of torchrun's.
 import datetime
 import os
 import re
-import signal
 import sys
 
 import torch
@@ -272,12 +271,38 @@ def check_groups():
     dist.all_reduce(tensor, group=everybody)
     expect(tensor, torch.full((2,), float(SIZE)), "new_group")
     dist.destroy_process_group(everybody)
-    cpu_backend().monitored_barrier()
+    dist.monitored_barrier()
     shared = tutti.torch.empty(3, 5)
     shared += RANK
     dist.all_reduce(shared)
     expect(shared, torch.full((3, 5), SIZE * (SIZE - 1) / 2), "memory of the node")
     assert tutti.torch.empty((2, 2), dtype=torch.int64).dtype == torch.int64
+
+
+def check_life():
+    """What torch 2.13 asks of a backend besides moving tensors."""
+    if not hasattr(dist, "shrink_group"):
+        return
+    group = dist.new_group(list(range(SIZE)))
+    backend = cpu_backend(group)
+    assert backend.name() == "tutti" and backend.supports_coalescing and backend.supports_splitting and not backend.supports_time_estimate
+    for refused in (backend.suspend, backend.resume, backend.memory_stats):
+        expect_error(RuntimeError, ["own memory on a GPU"], refused)
+    untimed = dist.all_reduce(torch.ones(1), group=group, async_op=True)
+    untimed.wait()
+    expect_error(RuntimeError, ["timing was not enabled"], untimed._get_duration)
+    ended = []
+    group._register_on_completion_hook(ended.append)
+    works = [dist.all_reduce(torch.ones(10), group=group, async_op=True) for _ in range(3)]
+    group._wait_for_pending_works()
+    assert sorted(info.seq for info in ended) == [2, 3, 4] and all(info.op_type == torch._C._distributed_c10d.OpType.ALLREDUCE for info in ended)
+    assert all(work._get_duration() > 0 for work in works) and works[0].get_future_result().wait() == 0
+    if SIZE > 1 and RANK < SIZE - 1:
+        survivors = backend.shrink([SIZE - 1])
+        tensor = torch.ones(3)
+        survivors.allreduce(tensor).wait()
+        expect(tensor, torch.full((3,), SIZE - 1.0), "a shrunk group")
+    expect_error(RuntimeError, ["only those that stay"], lambda: backend.shrink([RANK]))
 
 
 def check_arguments():
@@ -374,15 +399,14 @@ def part_training(store):
 
 
 def train_sharded():
-    """fully_shard over a DeviceMesh: the same losses as without sharding."""
+    """fully_shard over a DeviceMesh, and the older FSDP: the same losses as without sharding."""
     from torch.distributed.device_mesh import init_device_mesh  # pylint: disable=import-outside-toplevel
-    from torch.distributed.fsdp import fully_shard  # pylint: disable=import-outside-toplevel
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard  # pylint: disable=import-outside-toplevel
 
     def run(shard):
         torch.manual_seed(3)
         model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 8))
-        if shard:
-            fully_shard(model, mesh=init_device_mesh("cpu", (SIZE,)))
+        model = shard(model)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         result = []
         torch.manual_seed(7)
@@ -394,7 +418,9 @@ def train_sharded():
             result.append(loss.item())
         return torch.tensor(result)
 
-    torch.testing.assert_close(run(True), run(False))
+    whole = run(lambda model: model)
+    torch.testing.assert_close(run(lambda model: fully_shard(model, mesh=init_device_mesh("cpu", (SIZE,)))), whole)
+    torch.testing.assert_close(run(lambda model: FullyShardedDataParallel(model, device_id=torch.device("cpu"))), whole)
 
 
 def run_example(page):
@@ -413,42 +439,7 @@ def part_page(_store):
     run_example("docs/pytorch.md")
 
 
-# -- failures -----------------------------------------------------------------------------------------------
-
-
-def part_death(store):
-    """Rank 2 is killed; the others say who."""
-    join(store)
-    dist.barrier()
-    if RANK == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    work = dist.all_reduce(torch.ones(1 << 20), async_op=True)
-    expect_error(RuntimeError, ["rank 2"], work.wait)
-    assert work.is_completed() and not work.is_success()
-    expect_error(RuntimeError, ["rank 2"], lambda: dist.all_reduce(torch.ones(1)))
-    expect_error(RuntimeError, ["rank 2"], work.get_future().wait)
-
-
-def part_timeout(store):
-    """The last rank does not come: to a monitored barrier, to a wait that gives up, and to an operation that fails."""
-    join(store)
-    everybody = list(range(SIZE))
-    others = dist.new_group(everybody[:-1])
-    dist.barrier()
-    group = dist.new_group(everybody, timeout=seconds(8))
-    if RANK < SIZE - 1:
-        dist.barrier(others)
-        words = ["Timed out", f"Rank {SIZE - 1}"] if RANK == 0 else [f"Rank {RANK} successfully reached"]
-        expect_error(RuntimeError, words, lambda: cpu_backend(group).monitored_barrier(timeout=seconds(4)))
-        dist.barrier(others)
-        work = dist.all_reduce(torch.ones(3), group=group, async_op=True)
-        expect_error(RuntimeError, ["Timed out", "allreduce"], lambda: work.wait(seconds(0.1)))
-        expect_error(RuntimeError, ["Timed out", "allreduce", f"rank {SIZE - 1}"], work.wait)
-        expect_error(RuntimeError, ["Timed out", "allreduce", f"rank {SIZE - 1}"], lambda: dist.all_reduce(torch.ones(3), group=group))
-    dist.barrier()
-
-
-def main():
+def main(parts):
     global RANK, SIZE  # pylint: disable=global-statement
     part, store = sys.argv[1], None
     if len(sys.argv) > 2:
@@ -456,7 +447,7 @@ def main():
     else:
         RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
-    globals()["part_" + part](store)
+    parts["part_" + part](store)
     # Some leave their groups, some just end: both are a goodbye.
     if dist.is_initialized() and part != "death" and RANK % 2 == 0:
         dist.destroy_process_group()
@@ -464,4 +455,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(globals())

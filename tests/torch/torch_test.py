@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Runs one part of rank_program.py, or examples_program.py, as the ranks of a job; a test per part and number of ranks.
+"""Runs one part of rank_program.py, failure_program.py, device_program.py or examples_program.py as the ranks of a job; a test per part and
+number of ranks.
 
 Knows processes and exit codes only. Skips (77) with the reason where tutti.torch cannot be had.
 usage: torch_test.py PART RANKS          with tutti on PYTHONPATH; some parts are started by torchrun
-       torch_test.py pip PYTHON [--cxx C] [--meson V] [--werror true]
-                                         installs tutti beside the torch of a virtual environment, and runs all parts there
+       torch_test.py pip PYTHON [--cxx C] [--meson V] [--werror true] [--cuda-stand-in LIBRARY --cuda-include FOLDER]
+                                         installs tutti beside the torch of a virtual environment, and runs all parts there,
+                                         the one on devices where it has the stand-in for CUDA's driver
        torch_test.py install PYTHON ...  only installs it
 """
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -16,7 +19,12 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.join(HERE, "rank_program.py")
-PROGRAMS = {"examples": os.path.join(HERE, "examples_program.py")}  # of parts that have another
+PROGRAMS = {  # of parts that have another
+    "examples": os.path.join(HERE, "examples_program.py"),
+    "death": os.path.join(HERE, "failure_program.py"),
+    "device": os.path.join(HERE, "device_program.py"),
+    "timeout": os.path.join(HERE, "failure_program.py"),
+}
 SECONDS = 150  # no job takes that long, on a busy machine either
 UNDER_TORCHRUN = ("readme", "page")  # what the pages show
 DIES = {"death": {2: -9}}  # part -> rank -> the exit code that it is meant to have
@@ -73,7 +81,7 @@ def skip_without(module):
 def install(arguments):
     """Beside the torch of this process's own interpreter, which is that of the virtual environment."""
     parser = argparse.ArgumentParser()
-    for option in ("--cxx", "--meson", "--werror"):
+    for option in ("--cxx", "--meson", "--werror", "--cuda-stand-in", "--cuda-include"):
         parser.add_argument(option, default="")
     options = parser.parse_args(arguments)
     skip_without("torch")
@@ -82,10 +90,40 @@ def install(arguments):
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
         package_test.install(pip, folder, options, "", "--force-reinstall", "--no-deps")
+    return options
 
 
-def run_all_parts():
+def build_device_stand_in(options, output):
+    """The library that gives this torch a CUDA, for the same headers as the package."""
+    root = os.path.dirname(os.path.dirname(HERE))
+    sys.path.insert(0, os.path.join(root, "bindings", "torch"))
+    import find_torch  # pylint: disable=import-outside-toplevel
+    facts = find_torch.describe()
+    includes = [value for key, value in facts if key == "INCLUDE"] + [options.cuda_include]
+    folders = [value for key, value in facts if key == "LIBRARIES"]
+    command = [*shlex.split(options.cxx), "-std=c++20", "-Wall", "-Wextra", "-Werror", "-O1", "-fPIC", "-shared", "-I" + root]
+    command += [part for folder in includes for part in ("-isystem", folder)]
+    command += [os.path.join(HERE, "device_stand_in.cpp"), "-o", output, *("-L" + folder for folder in folders), "-ltorch_cpu", "-lc10"]
+    command += [options.cuda_stand_in, "-Wl,-rpath," + os.path.dirname(options.cuda_stand_in)]
+    print("+ " + shlex.join(command), flush=True)
+    subprocess.run(command, check=True)
+
+
+def run_on_device(options, size):
+    if not options.cuda_stand_in:
+        print("device: skipped: this build has no CUDA, so that there is no stand-in for its driver", flush=True)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        library = os.path.join(folder, "libdevice_stand_in.so")
+        build_device_stand_in(options, library)
+        os.environ.update(DEVICE_STAND_IN=library, TUTTI_CUDA_LIBRARY=options.cuda_stand_in)
+        run_part("device", size)
+        del os.environ["TUTTI_CUDA_LIBRARY"]
+
+
+def run_all_parts(options):
     os.environ["PYTHONPATH"] = ""
+    run_on_device(options, 2)
     for part, size in (("collectives", 3), ("training", 4), ("many", 10), ("death", 3), ("readme", 2), ("examples", 2)):
         run_part(part, size)
 
@@ -98,9 +136,9 @@ def main():
                 print(f"skipped: there is no {python}; tools/check makes it")
                 sys.exit(77)
             os.execv(python, [python, *sys.argv])
-        install(sys.argv[3:])
+        options = install(sys.argv[3:])
         if sys.argv[1] == "pip":
-            run_all_parts()
+            run_all_parts(options)
         return
     skip_without("tutti.torch")
     run_part(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,198 @@
+// What torch 2's Backend has and torch 1.13's ProcessGroup has not: several operations as one, groups made
+// from groups, ends, errors, timing. Knows no collective.
+#include "bindings/torch/backend.hpp"
+
+#if TORCH_VERSION_MAJOR >= 2
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include "bindings/torch/completion_threads.hpp"
+
+namespace tutti::torch_binding {
+
+namespace {
+
+// A stream that goes on when all of them are over; other calls do not wait for it.
+c10::Stream behind(const std::vector<std::shared_ptr<Launch>>& launches) {
+  const c10::Stream& first = launches.front()->stream();
+  const c10::Stream stream =
+      c10::impl::VirtualGuardImpl(first.device_type()).getStreamFromGlobalPool(first.device());
+  for (const std::shared_ptr<Launch>& launch : launches) launch->order(stream);
+  return stream;
+}
+
+}  // namespace
+
+// -- several operations as one ------------------------------------------------------------------------------
+
+void TuttiBackend::startCoalescing() {
+  const std::lock_guard lock(coalescing_mutex_);
+  TORCH_CHECK(!is_coalescing_,
+              "tutti: startCoalescing: it has been called already; call endCoalescing first");
+  is_coalescing_ = true;
+}
+
+WorkPointer TuttiBackend::endCoalescing() {
+  std::vector<c10::intrusive_ptr<OperationWork>> works;
+  {
+    const std::lock_guard lock(coalescing_mutex_);
+    TORCH_CHECK(is_coalescing_, "tutti: endCoalescing: startCoalescing has not been called");
+    is_coalescing_ = false;
+    works = std::exchange(coalesced_, {});
+  }
+  Submitted all;
+  Tensors outputs;
+  for (const auto& work : works) {
+    for (const tutti::Work& operation : work->operations()) all.operations.push_back(operation);
+    if (work->is_on_device()) {
+      all.launches.insert(all.launches.end(), work->launches().begin(), work->launches().end());
+      for (const Tensors& list : work->outputs()) outputs.insert(outputs.end(), list.begin(), list.end());
+    } else {
+      all.finishers.emplace_back([work] { work->wait(kNoTimeout); });
+    }
+  }
+  c10::OptionalStreamGuard on_stream;
+  if (!all.launches.empty()) {
+    all.outputs = {std::move(outputs)};
+    on_stream.reset_stream(behind(all.launches));
+  }
+  WorkInfo info;
+  info.rank = rank_;
+  info.type = c10d::OpType::COALESCED;
+  info.name = "coalesced operations";
+  info.title = "tutti:coalesced";
+  info.sequence = getSequenceNumberForGroup();
+  return c10::make_intrusive<OperationWork>(membership_, info, std::move(all), Tensors());
+}
+
+c10::intrusive_ptr<c10d::Backend::Options> TuttiBackend::getBackendOptions() {
+  return c10::make_intrusive<Options>(getBackendName(), timeout_.load(std::memory_order_relaxed));
+}
+
+c10::intrusive_ptr<c10d::Backend> TuttiBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                      const std::vector<int>& ranks,
+                                                      const c10::intrusive_ptr<Options>& /*opts*/) {
+  if (std::find(ranks.begin(), ranks.end(), rank_) == ranks.end()) return nullptr;
+  try {
+    const CommGroup part = membership_->use([&](const CommGroup& group) { return group.create(ranks); });
+    return c10::make_intrusive<TuttiBackend>(store, part, group_timeout_);
+  } catch (const Error& error) {
+    std::rethrow_exception(to_torch_exception(error, "split"));
+  }
+}
+
+c10::intrusive_ptr<c10d::Backend> TuttiBackend::merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                                      const c10::intrusive_ptr<Options>& opts,
+                                                      const int& rank, const int& size) {
+  return c10::make_intrusive<TuttiBackend>(store, rank, size, opts ? opts->timeout : group_timeout_);
+}
+
+void TuttiBackend::setTimeout(Milliseconds timeout) {
+  TORCH_CHECK(timeout > kNoTimeout && timeout <= group_timeout_, "tutti: setTimeout: expected at most the ",
+              group_timeout_.count(), " ms that the group was made with, got ", timeout.count(),
+              " ms: give a longer timeout to init_process_group or new_group");
+  timeout_.store(timeout, std::memory_order_relaxed);
+}
+
+void TuttiBackend::abort() { membership_->abort("rank " + std::to_string(rank_) + " called abort()"); }
+
+void TuttiBackend::shutdown() { membership_->close(); }
+
+at::Tensor TuttiBackend::allocateTensor(long size, at::TensorOptions options) {
+  return allocate({static_cast<std::int64_t>(size)}, options);
+}
+
+#if TUTTI_HAS_TORCH_2_13
+// -- groups of the survivors --------------------------------------------------------------------------------
+
+c10::intrusive_ptr<c10d::Backend> TuttiBackend::shrink(const std::vector<std::int64_t>& ranks_to_exclude,
+                                                       int shrink_flags,
+                                                       const c10::intrusive_ptr<Options>& opts_override) {
+  constexpr int kShrinkAbort = 1;
+  std::vector<bool> is_out(static_cast<std::size_t>(size_), false);
+  for (const std::int64_t rank : ranks_to_exclude) {
+    TORCH_CHECK(rank >= 0 && rank < size_, "tutti: shrink: ranks_to_exclude: expected ranks from 0 to ",
+                size_ - 1, ", got ", rank);
+    is_out[static_cast<std::size_t>(rank)] = true;
+  }
+  TORCH_CHECK(!is_out[static_cast<std::size_t>(rank_)], "tutti: shrink: ranks_to_exclude: rank ", rank_,
+              " itself is among them: only those that stay call it");
+  const auto rank = std::count(is_out.begin(), is_out.begin() + rank_, false);
+  const auto size = std::count(is_out.begin(), is_out.end(), false);
+  // What the survivors agree on without talking: who they are, and how often they have met.
+  std::string prefix = "shrink" + std::to_string(shrinks_++);
+  for (std::size_t i = 0; i < is_out.size(); ++i) {
+    if (is_out[i]) prefix += "-" + std::to_string(i);
+  }
+  if (shrink_flags == kShrinkAbort) membership_->abort("rank " + std::to_string(rank_) + " shrinks it");
+  // Met anew rather than made from this group, which may have failed.
+  return c10::make_intrusive<TuttiBackend>(c10::make_intrusive<c10d::PrefixStore>(prefix, store_),
+                                           static_cast<int>(rank), static_cast<int>(size),
+                                           opts_override ? opts_override->timeout : group_timeout_);
+}
+
+// -- errors, timing, completion -----------------------------------------------------------------------------
+
+c10d::ErrorType TuttiBackend::getError() {
+  const std::optional<Error> failure = membership_->failure();
+  if (!failure) return c10d::ErrorType::SUCCESS;
+  if (failure->code() == StatusCode::timeout) return c10d::ErrorType::TIMEOUT;
+  const bool is_remote = failure->peer() >= 0 && failure->peer() != rank_;
+  return is_remote ? c10d::ErrorType::REMOTE_ERROR : c10d::ErrorType::COMM_ERROR;
+}
+
+void TuttiBackend::enableCollectivesTiming() { is_timed_.store(true, std::memory_order_relaxed); }
+
+void TuttiBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
+  TORCH_CHECK(onCompletionHook_ == nullptr,
+              "tutti: registerOnCompletionHook: the process group has one already");
+  TORCH_CHECK(hook != nullptr, "tutti: registerOnCompletionHook: the hook is empty");
+  onCompletionHook_ = std::move(hook);
+  enableCollectivesTiming();
+}
+
+void TuttiBackend::observe(const c10::intrusive_ptr<OperationWork>& work) {
+  {
+    const std::lock_guard lock(pending_->mutex);
+    ++pending_->count;
+  }
+  work->settle_when_complete([pending = pending_, hook = onCompletionHook_, seen = work.get()] {
+    if (hook && seen->isSuccess()) {
+      hook(std::make_shared<c10d::WorkInfo>(seen->info().type, seen->info().sequence, seen->started(),
+                                            seen->finished(), seen->finished() - seen->started()));
+    }
+    const std::lock_guard lock(pending->mutex);
+    if (--pending->count == 0) pending->is_idle.notify_all();
+  });
+}
+
+void TuttiBackend::waitForPendingWorks() {
+  std::unique_lock lock(pending_->mutex);
+  pending_->is_idle.wait(lock, [this] { return pending_->count == 0; });
+}
+
+// -- what there is not, and why -----------------------------------------------------------------------------
+
+std::shared_ptr<c10::Allocator> TuttiBackend::getMemAllocator() {
+  TORCH_CHECK(
+      false,
+      "tutti: getMemAllocator: its pools are for memory of a GPU; tutti.torch.empty() makes tensors in "
+      "memory that the ranks of a node share");
+}
+
+#define TUTTI_DEVICE_MEMORY ": it is about a backend's own memory on a GPU, of which this one has none"
+void TuttiBackend::suspend() { TORCH_CHECK(false, "tutti: suspend", TUTTI_DEVICE_MEMORY); }
+void TuttiBackend::resume() { TORCH_CHECK(false, "tutti: resume", TUTTI_DEVICE_MEMORY); }
+std::unordered_map<std::string, std::uint64_t> TuttiBackend::getMemoryStats() {
+  TORCH_CHECK(false, "tutti: getMemoryStats", TUTTI_DEVICE_MEMORY);
+}
+#undef TUTTI_DEVICE_MEMORY
+#endif
+
+}  // namespace tutti::torch_binding
+#endif
