@@ -1,17 +1,22 @@
 // The benchmark harness: sizes, statistics, exact inputs and their check, the loop over the shared page.
 // Knows no collective library; what the peers' programs do with it is
 // tests/multiprocess/peers_protocol_test.py.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <functional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "bench/harness/buffer.hpp"
+#include "bench/harness/checked_call.hpp"
 #include "bench/harness/harness.hpp"
 #include "bench/harness/inputs.hpp"
 #include "bench/harness/record.hpp"
+#include "bench/harness/remote_memory.hpp"
 #include "bench/harness/shared_page.hpp"
 #include "tests/support/catch.hpp"
 
@@ -136,7 +141,7 @@ TEST_CASE("the check accepts the right result and counts every wrong element") {
         out.front() += 1;
         out.back() += 1;
         REQUIRE(wrong_elements(inputs, shape, rank, seed, out.data()) == 2);
-        poison(out.data(), out.size() * sizeof(std::int64_t));
+        std::memset(out.data(), kPoison, out.size() * sizeof(std::int64_t));
         REQUIRE(wrong_elements(inputs, shape, rank, seed, out.data()) == out.size());
       }
     }
@@ -184,6 +189,7 @@ struct LoopResult {
   Measurement measurement;
   int op_count = 0;
   int rewrite_count = 0;
+  int finish_count = 0;
   std::vector<double> gathered;
 };
 
@@ -202,7 +208,8 @@ std::vector<LoopResult> run_loop(int ranks, BarrierWait wait, const LoopPlan& pl
       result.gathered.resize(mine.size() * static_cast<std::size_t>(ranks));
       page.gather(mine, result.gathered);
       result.measurement = measure(
-          plan, page, [&](std::uint64_t) { ++result.rewrite_count; }, [&] { ++result.op_count; });
+          plan, page, [&](std::uint64_t) { ++result.rewrite_count; }, [&] { ++result.op_count; },
+          [&] { ++result.finish_count; });
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -221,6 +228,7 @@ TEST_CASE("all ranks run the same calls and agree on the result") {
     for (const LoopResult& result : results) {
       CHECK(result.op_count == 44);
       CHECK(result.rewrite_count == (mode == Mode::fresh ? 44 : 0));
+      CHECK(result.finish_count == (mode == Mode::b2b ? 4 + kBatchCount : 44));
       CHECK(result.measurement.iteration_count == 40);
       CHECK(result.measurement.p50_us == results[0].measurement.p50_us);
       CHECK(result.measurement.min_us <= result.measurement.p95_us);
@@ -239,6 +247,67 @@ TEST_CASE("a budget that is used up leaves the smallest number of calls") {
     CHECK(result.measurement.iteration_count == 3);
     CHECK(result.op_count == 5);
   }
+}
+
+// Memory that a host which looks at it itself misreads: all bits are inverted. Calls are carried out when
+// somebody waits for them.
+class Elsewhere : public RemoteMemory {
+ public:
+  void write(void* there, const void* here, std::size_t bytes) override {
+    wait();
+    copy_inverted(there, here, bytes);
+  }
+  void read(void* here, const void* there, std::size_t bytes) override {
+    wait();
+    copy_inverted(here, there, bytes);
+  }
+  void fill(void* there, unsigned char value, std::size_t bytes) override {
+    wait();
+    std::memset(there, static_cast<unsigned char>(~value), bytes);
+  }
+  void wait() override {
+    for (const auto& call : calls) call();
+    carried_out_count += static_cast<int>(calls.size());
+    calls.clear();
+  }
+
+  std::vector<std::function<void()>> calls;
+  int carried_out_count = 0;
+
+ private:
+  static void copy_inverted(void* to, const void* from, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i)
+      static_cast<unsigned char*>(to)[i] =
+          static_cast<unsigned char>(~static_cast<const unsigned char*>(from)[i]);
+  }
+};
+
+TEST_CASE("buffers that the host does not reach are written, checked and waited for where they lie") {
+  const Mode mode = GENERATE(Mode::fresh, Mode::hot, Mode::b2b);
+  const bool is_right = GENERATE(true, false);
+  SharedPage page = SharedPage::create(1);
+  Elsewhere memory;
+  std::vector<unsigned char> input(4000), output(4000);
+  CheckedCall call;
+  call.shape = make_shape(Collective::allreduce, Dtype::i32, 1, input.size());
+  call.input = input.data();
+  call.output = output.data();
+  call.output_memory = output;
+  // A call that is not right leaves the last element out.
+  call.run = [&] {
+    memory.calls.emplace_back([&] { std::copy_n(input.data(), is_right ? 4000 : 3996, output.data()); });
+  };
+  Inputs inputs(Dtype::i32, Op::sum, 1);
+  CheckedPlan plan;
+  plan.loop.mode = mode;
+  plan.loop.iteration_count = 30;
+  plan.loop.budget_seconds = 60;
+  plan.memory = &memory;
+  const CheckedResult result =
+      check_and_measure(std::span<const CheckedCall>(&call, 1), inputs, 0, plan, page);
+  CHECK(result.wrong_count == (is_right ? 0 : 2));  // of the two checks
+  CHECK(memory.calls.empty());
+  CHECK(memory.carried_out_count == plan.loop.warmup_count + 30 + (mode == Mode::fresh ? 1 : 2));
 }
 
 TEST_CASE("commands reach the ranks that sleep") {
