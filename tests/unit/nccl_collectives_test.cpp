@@ -293,7 +293,7 @@ TEST_CASE("calls are ordered on their stream, and return before they are complet
   FakeGroup group(2, std::chrono::seconds(20));
   CHECK(with_backends(group, [](Rank& rank) -> Verdict {
           std::memset(rank.input.data(), 1, kBufferBytes);
-          // Nothing runs on the devices until all calls are made.
+          // Nothing runs on the devices until all calls are made, and all ranks have looked at them.
           if (rank.rank() == 0) cuda_stand_in_hang(0, true);
           Call call = rank.call(Collective::allreduce, Dtype::u8, 1000);
           std::vector<WorkRef> works;
@@ -303,9 +303,12 @@ TEST_CASE("calls are ordered on their stream, and return before they are complet
             works.push_back(*std::move(work));
             std::swap(call.output, const_cast<void*&>(call.input));
           }
-          if (works[2]->test()) return "complete while a device is busy";
+          char is_early = works[2]->test() ? 1 : 0, early[2] = {};
+          Status status = rank.services.allgather(&is_early, early, 1);
           if (rank.rank() == 0) cuda_stand_in_hang(0, false);
-          const Status status = works[2]->wait(soon());
+          if (!status) return status.to_string();
+          if (is_early != 0) return "complete while a device is busy";
+          status = works[2]->wait(soon());
           if (!status) return status.to_string();
           if (!works[0]->test() || !works[1]->test()) return "an earlier one is not complete";
           return rank.output.data()[999] == std::byte{8} ? "" : "1 + 1, doubled twice, is something else";
