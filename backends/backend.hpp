@@ -3,7 +3,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -27,6 +29,12 @@ struct Choice {
   Submitter submitter = Submitter::goes_on;  // `blocks`: start() may return an empty reference
 };
 
+// What a backend has prepared for a buffer; ends with this object, or with the backend.
+class Registration {
+ public:
+  virtual ~Registration() = default;
+};
+
 // Threading: calls of one backend object come from one thread at a time (the stream's submitter).
 class Backend {
  public:
@@ -42,6 +50,12 @@ class Backend {
   // for those who make it again and again and wait at once; null where nothing is gained by it. Lives as long
   // as the backend's group.
   virtual PersistentCall* persistent(const Call& call) = 0;
+  // Memory that many calls will use, known to the backend as long as the result lives; none of these calls is
+  // under way when that ends. Null where nothing is gained by it. Errors: what the backend's library said.
+  virtual Result<std::unique_ptr<Registration>> register_buffer(const void* /*memory*/,
+                                                                std::size_t /*bytes*/) {
+    return std::unique_ptr<Registration>();
+  }
   // The algorithm that a call would get and why, in one line ("ring: rule TUTTI_ADJUST_ALLREDUCE item 2").
   virtual Result<std::string> explain(const Call& call) const = 0;
 };

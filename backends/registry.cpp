@@ -83,12 +83,21 @@ Result<std::unique_ptr<Backend>> make_peer_backend(GroupServices& /*services*/, 
 
 #endif
 
-Result<std::unique_ptr<Backend>> make_nccl_backend(GroupServices& services, int device) {
+Result<std::unique_ptr<Backend>> make_nccl_backend([[maybe_unused]] GroupServices& services,
+                                                   [[maybe_unused]] int device) {
 #if TUTTI_HAVE_NCCL
   return nccl::make_backend(services, device);
 #else
-  static_cast<void>(services);
-  static_cast<void>(device);
+  return not_built("nccl", TUTTI_REASON_NCCL);
+#endif
+}
+
+Result<std::unique_ptr<Backend>> split_nccl_backend([[maybe_unused]] Backend& parent,
+                                                    [[maybe_unused]] GroupServices& services,
+                                                    [[maybe_unused]] int color, [[maybe_unused]] int key) {
+#if TUTTI_HAVE_NCCL
+  return nccl::split_backend(parent, services, color, key);
+#else
   return not_built("nccl", TUTTI_REASON_NCCL);
 #endif
 }

@@ -46,5 +46,10 @@ Result<std::unique_ptr<Backend>> make_peer_backend(GroupServices& services, int 
 // NCCL, for this group and this device. Collective: all ranks get a backend, or all get an error
 // (unsupported, with the reason and whose it is; or the group's failure).
 Result<std::unique_ptr<Backend>> make_nccl_backend(GroupServices& services, int device);
+// The same for a part of a group, whose `parent` make_nccl_backend() made: those of one color, in the order
+// of `key`, are the group of `services`. Collective over the parent's group; ranks with a negative color get
+// null. Waits for the parent's calls under way. Errors: the failure of the parent's group.
+Result<std::unique_ptr<Backend>> split_nccl_backend(Backend& parent, GroupServices& services, int color,
+                                                    int key);
 
 }  // namespace tutti

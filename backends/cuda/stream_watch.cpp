@@ -181,12 +181,18 @@ void StreamWatch::run() {
   }
 }
 
+bool StreamWatch::is_busy() {
+  const std::lock_guard lock(mutex_);
+  return failure_.is_ok() && !pending_.empty();
+}
+
+Status StreamWatch::drain() {
+  for (look_at_all(); is_busy(); look_at_all()) std::this_thread::sleep_for(kLongestNap);
+  return failure();
+}
+
 void StreamWatch::close(std::chrono::milliseconds patience) {
   const auto deadline = Clock::now() + patience;
-  const auto is_busy = [this] {
-    const std::lock_guard lock(mutex_);
-    return failure_.is_ok() && !pending_.empty();
-  };
   for (look_at_all(); is_busy() && Clock::now() < deadline; look_at_all())
     std::this_thread::sleep_for(kLongestNap);
   {

@@ -86,12 +86,17 @@ class StreamWatch {
   // Ends everything: the carrier aborts, works complete with `cause`, the group fails. The first cause
   // counts.
   void fail(const Status& cause);
+  // Waits for what is under way, however long its streams take; the failure, if that ends it. For the thread
+  // that submits.
+  Status drain();
   // Waits for what is under way, `patience` at most, then ends it, and the thread. For the owner, once.
   void close(std::chrono::milliseconds patience);
 
  private:
   friend class StreamWork;
   std::vector<WorkRef> pending();
+  // Are there any, and may they still end well?
+  bool is_busy();
   // Also lets go of those that are complete.
   void look_at_all();
   // What is wrong with the group, the carrier, or a work that takes too long.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -29,12 +28,6 @@ ncclConfig_t config_without_blocking() {
 
 }  // namespace
 
-// What NCCL may read and write until a communicator is made.
-struct Communicator::Making {
-  ncclComm_t handle = nullptr;
-  std::vector<int> ranks;
-};
-
 Result<std::unique_ptr<Communicator>> Communicator::create(const Library& library, const ncclUniqueId& id,
                                                            Place place, Patience patience) {
   std::unique_ptr<Communicator> made(new Communicator(library, place, std::move(patience)));
@@ -54,48 +47,41 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const Library& librar
 Communicator::~Communicator() { abort(Status(StatusCode::aborted, "the communicator has ended")); }
 
 Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
-  auto making = std::make_unique<Making>();
+  auto handle = std::make_unique<ncclComm_t>(nullptr);
   ncclConfig_t config = config_without_blocking();
   const Status status = call("ncclCommSplit", [&](ncclComm_t parent) {
-    return library_.ncclCommSplit(parent, color == kNoColor ? NCCL_SPLIT_NOCOLOR : color, key,
-                                  &making->handle, &config);
+    return library_.ncclCommSplit(parent, color == kNoColor ? NCCL_SPLIT_NOCOLOR : color, key, handle.get(),
+                                  &config);
   });
-  return adopt(status, std::move(making));
-}
-
-Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const int> excluded,
-                                                           bool aborts_pending) {
-  if (library_.shrink == nullptr) {
-    return unsupported(fmt::format("NCCL {} does not shrink communicators; 2.27 and newer do",
-                                   version_text(library_.version)));
-  }
-  auto making = std::make_unique<Making>();
-  making->ranks.assign(excluded.begin(), excluded.end());
-  ncclConfig_t config = config_without_blocking();
-  const Status status = call("ncclCommShrink", [&](ncclComm_t parent) {
-    return library_.shrink(parent, making->ranks.data(), static_cast<int>(making->ranks.size()),
-                           &making->handle, &config,
-                           aborts_pending ? 1 : 0);  // NCCL_SHRINK_ABORT, NCCL_SHRINK_DEFAULT
-  });
-  return adopt(status, std::move(making));
-}
-
-Result<std::unique_ptr<Communicator>> Communicator::adopt(const Status& status,
-                                                          std::unique_ptr<Making> making) {
   if (!status) {
     // A thread of NCCL's may still write to it.
-    static_cast<void>(making.release());
+    static_cast<void>(handle.release());
     return status;
   }
-  if (making->handle == nullptr) return std::unique_ptr<Communicator>();
+  if (*handle == nullptr) return std::unique_ptr<Communicator>();
   std::unique_ptr<Communicator> made(new Communicator(library_, place_, patience_));
-  made->handle_ = making->handle;
+  made->handle_ = *handle;
   TUTTI_RETURN_IF_ERROR(made->settle("making a communicator of another", patience_.timeout));
-  TUTTI_RETURN_IF_ERROR(made->call("asking a communicator for its size", [&](ncclComm_t handle) {
-    const ncclResult_t result = library_.ncclCommUserRank(handle, &made->place_.rank);
-    return result == ncclSuccess ? library_.ncclCommCount(handle, &made->place_.size) : result;
+  TUTTI_RETURN_IF_ERROR(made->call("asking a communicator for its size", [&](ncclComm_t child) {
+    const ncclResult_t result = library_.ncclCommUserRank(child, &made->place_.rank);
+    return result == ncclSuccess ? library_.ncclCommCount(child, &made->place_.size) : result;
   }));
   return made;
+}
+
+Result<void*> Communicator::register_memory(const void* memory, std::size_t bytes) {
+  void* handle = nullptr;
+  TUTTI_RETURN_IF_ERROR(call("ncclCommRegister", [&](ncclComm_t communicator) {
+    return library_.register_memory(communicator, const_cast<void*>(memory), bytes, &handle);
+  }));
+  return handle;
+}
+
+void Communicator::deregister_memory(void* handle) {
+  if (handle == nullptr) return;
+  static_cast<void>(call("ncclCommDeregister", [&](ncclComm_t communicator) {
+    return library_.deregister_memory(communicator, handle);
+  }));
 }
 
 Status Communicator::call(std::string_view what, const std::function<ncclResult_t(ncclComm_t)>& function) {

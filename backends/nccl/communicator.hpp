@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string_view>
 
 #include "backends/nccl/library.hpp"
@@ -41,11 +40,14 @@ class Communicator {
 
   static constexpr int kNoColor = -1;
   // Collective over this communicator: those of one color make one, ordered by key; null for kNoColor.
-  // Nothing may be outstanding. Errors as for create(), for parent and child alike.
+  // Nothing may be outstanding. Errors as for create(); this one is of no use then.
   Result<std::unique_ptr<Communicator>> split(int color, int key);
-  // Collective over all ranks but `excluded`, which may be dead: those that remain, in their order.
-  // `aborts_pending` first ends what this one has under way. unsupported before NCCL 2.27.
-  Result<std::unique_ptr<Communicator>> shrink(std::span<const int> excluded, bool aborts_pending);
+
+  // Lets NCCL, of 2.19 or newer, prepare for calls on the memory; the handle is for deregister_memory() and
+  // may be null.
+  Result<void*> register_memory(const void* memory, std::size_t bytes);
+  // No call on it is under way. Nothing to do once the communicator has ended.
+  void deregister_memory(void* handle);
 
   // Has `function` call NCCL with the handle, calls of all communicators of this process one at a time, and
   // waits until NCCL has taken it in (the first call connects the ranks).
@@ -57,7 +59,7 @@ class Communicator {
   // Waits for what is under way, then frees the communicator; aborts it after `timeout`.
   void close(std::chrono::milliseconds timeout);
 
-  // What later calls wait for; of split and shrunk ones it is the parent's until then. For the thread that
+  // What later calls wait for; of one that was split off it is the parent's until then. For the thread that
   // makes calls.
   void be_patient(Patience patience) { patience_ = std::move(patience); }
 
@@ -75,9 +77,6 @@ class Communicator {
   Result<bool> look(std::string_view what);
   Status call_within(std::chrono::milliseconds timeout, std::string_view what,
                      const std::function<ncclResult_t(ncclComm_t)>& function);
-  struct Making;
-  // Takes over what NCCL made of this one, if it did, and asks for the place in it.
-  Result<std::unique_ptr<Communicator>> adopt(const Status& status, std::unique_ptr<Making> making);
 
   const Library& library_;
   Place place_;

@@ -12,8 +12,9 @@ namespace tutti::nccl {
 namespace {
 
 // The header may be newer than the types written out, never different.
-#if NCCL_VERSION_CODE >= 22700
-static_assert(std::is_same_v<ShrinkFunction, decltype(&::ncclCommShrink)>);
+#if NCCL_VERSION_CODE >= 21900
+static_assert(std::is_same_v<RegisterFunction, decltype(&::ncclCommRegister)>);
+static_assert(std::is_same_v<DeregisterFunction, decltype(&::ncclCommDeregister)>);
 #endif
 #if NCCL_VERSION_CODE >= 22800
 static_assert(std::is_same_v<AllToAllFunction, decltype(&::ncclAlltoAll)>);
@@ -38,8 +39,9 @@ const char* fill(Library& table, void* library) {
 
 // The version decides, so that all ranks of one version use the same functions.
 const char* fill_newer(Library& table, void* library) {
-  if (table.version >= kHasShrink && !look_up(library, "ncclCommShrink", table.shrink))
-    return "ncclCommShrink";
+  if (table.version < kHasRegister) return nullptr;
+  if (!look_up(library, "ncclCommRegister", table.register_memory)) return "ncclCommRegister";
+  if (!look_up(library, "ncclCommDeregister", table.deregister_memory)) return "ncclCommDeregister";
   if (table.version < kHasBlocks) return nullptr;
   if (!look_up(library, "ncclAlltoAll", table.alltoall)) return "ncclAlltoAll";
   if (!look_up(library, "ncclGather", table.gather)) return "ncclGather";

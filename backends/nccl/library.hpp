@@ -16,8 +16,8 @@ namespace tutti::nccl {
 constexpr int version_code(int major, int minor) { return major * 10000 + minor * 100; }
 
 inline constexpr int kOldest = version_code(2, 18);  // communicators that do not block, and can be split
+inline constexpr int kHasRegister = version_code(2, 19);
 inline constexpr int kHasFloat8 = version_code(2, 24);
-inline constexpr int kHasShrink = version_code(2, 27);
 inline constexpr int kHasBlocks = version_code(2, 28);  // alltoall, gather, scatter of its own
 
 // Whatever the header's version: what every library has is typed by nccl.h, what came later is written out.
@@ -47,8 +47,8 @@ inline constexpr int kHasBlocks = version_code(2, 28);  // alltoall, gather, sca
   X(ncclSend)                   \
   X(ncclRecv)
 
-using ShrinkFunction = ncclResult_t (*)(ncclComm_t, int* excluded, int excluded_count, ncclComm_t* made,
-                                        ncclConfig_t*, int flags);
+using RegisterFunction = ncclResult_t (*)(const ncclComm_t, void* memory, std::size_t bytes, void** handle);
+using DeregisterFunction = ncclResult_t (*)(const ncclComm_t, void* handle);
 using AllToAllFunction = ncclResult_t (*)(const void*, void*, std::size_t count, ncclDataType_t, ncclComm_t,
                                           cudaStream_t);
 using RootedFunction = ncclResult_t (*)(const void*, void*, std::size_t count, ncclDataType_t, int root,
@@ -60,7 +60,8 @@ struct Library {
   TUTTI_NCCL_FUNCTIONS(TUTTI_NCCL_MEMBER)
 #undef TUTTI_NCCL_MEMBER
   // Null before their versions.
-  ShrinkFunction shrink = nullptr;
+  RegisterFunction register_memory = nullptr;
+  DeregisterFunction deregister_memory = nullptr;
   AllToAllFunction alltoall = nullptr;
   RootedFunction gather = nullptr;
   RootedFunction scatter = nullptr;

@@ -66,6 +66,23 @@ class Scratch {
   cuda::Event used_;
 };
 
+// NCCL ends what is still registered with a communicator together with it.
+class NcclRegistration final : public Registration {
+ public:
+  NcclRegistration(const std::shared_ptr<Communicator>& communicator, void* handle)
+      : communicator_(communicator), handle_(handle) {}
+  ~NcclRegistration() override {
+    const auto communicator = communicator_.lock();
+    if (communicator == nullptr) return;
+    const auto context = cuda::ContextScope::enter(communicator->device());
+    communicator->deregister_memory(handle_);
+  }
+
+ private:
+  const std::weak_ptr<Communicator> communicator_;
+  void* const handle_;
+};
+
 class NcclBackendImpl final : public NcclBackend, private cuda::StreamWatch::Carrier {
  public:
   NcclBackendImpl(GroupServices& services, std::unique_ptr<Communicator> communicator)
@@ -105,9 +122,7 @@ class NcclBackendImpl final : public NcclBackend, private cuda::StreamWatch::Car
     if (!work) return work.status();
     const Status status = put(call, stream, *work);
     if (status) return *std::move(work);
-    // The others have made the call, or will: they must not wait for this rank.
-    const Status failed = services_.failure();
-    watch_.fail(failed ? status.with_context(describe(call)) : failed);
+    end_for_all(status, describe(call));
     return watch_.failure();
   }
 
@@ -118,28 +133,40 @@ class NcclBackendImpl final : public NcclBackend, private cuda::StreamWatch::Car
     return fmt::format("nccl: NCCL {}", version_text(nccl_.version));
   }
 
+  Result<std::unique_ptr<Registration>> register_buffer(const void* memory, std::size_t bytes) override {
+    TUTTI_RETURN_IF_ERROR(watch_.failure());
+    if (nccl_.register_memory == nullptr) return std::unique_ptr<Registration>();
+    const auto context = cuda::ContextScope::enter(communicator_->device());
+    if (!context) return context.status();
+    const Result<void*> handle = communicator_->register_memory(memory, bytes);
+    if (!handle) return handle.status();
+    return std::unique_ptr<Registration>(new NcclRegistration(communicator_, *handle));
+  }
+
   Result<std::unique_ptr<NcclBackend>> split(GroupServices& services, int color, int key) override {
+    auto made = split_off(color, key);
+    if (!made) end_for_all(made.status(), "splitting a group by NCCL");
+    const char arrived = 1;
+    std::vector<char> all(services_.size());
+    TUTTI_RETURN_IF_ERROR(services_.allgather(&arrived, all.data(), 1));
     TUTTI_RETURN_IF_ERROR(watch_.failure());
-    const auto context = cuda::ContextScope::enter(communicator_->device());
-    if (!context) return context.status();
-    return wrap(services, communicator_->split(color, key));
-  }
-
-  Result<std::unique_ptr<NcclBackend>> shrink(GroupServices& services,
-                                              std::span<const int> excluded) override {
-    TUTTI_RETURN_IF_ERROR(watch_.failure());
-    const auto context = cuda::ContextScope::enter(communicator_->device());
-    if (!context) return context.status();
-    return wrap(services, communicator_->shrink(excluded, true));
-  }
-
- private:
-  static Result<std::unique_ptr<NcclBackend>> wrap(GroupServices& services,
-                                                   Result<std::unique_ptr<Communicator>> made) {
-    if (!made) return made.status();
     if (*made == nullptr) return std::unique_ptr<NcclBackend>();
     (*made)->be_patient(patience_of(services));
     return std::unique_ptr<NcclBackend>(new NcclBackendImpl(services, *std::move(made)));
+  }
+
+ private:
+  // The others have made the call, or will: they must not wait for this rank.
+  void end_for_all(const Status& status, std::string_view call) {
+    const Status failed = services_.failure();
+    watch_.fail(failed ? status.with_context(call) : failed);
+  }
+
+  Result<std::unique_ptr<Communicator>> split_off(int color, int key) {
+    TUTTI_RETURN_IF_ERROR(watch_.drain());
+    const auto context = cuda::ContextScope::enter(communicator_->device());
+    if (!context) return context.status();
+    return communicator_->split(color, key);
   }
 
   std::string describe(const Call& call) const {
@@ -169,7 +196,7 @@ class NcclBackendImpl final : public NcclBackend, private cuda::StreamWatch::Car
   GroupServices& services_;
   const Library& nccl_;
   const BackendCaps caps_{"nccl", "", ""};
-  const std::unique_ptr<Communicator> communicator_;
+  const std::shared_ptr<Communicator> communicator_;
   cuda::StreamWatch watch_;
   Scratch scratch_;
 };

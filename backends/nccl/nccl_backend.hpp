@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 
 #include "backends/backend.hpp"
 #include "backends/nccl/communicator.hpp"
@@ -15,14 +14,11 @@ namespace tutti::nccl {
 class NcclBackend : public Backend {
  public:
   // Collective over the backend's group: those of one color make a backend of the group that `services` is
-  // of, in the order of `key` (their ranks there), by ncclCommSplit: faster than a new communicator, and it
-  // shares the parent's resources. Nothing may be under way. A rank of no new group passes
-  // Communicator::kNoColor and any services, and gets null.
+  // of, in the order of `key` (their ranks there), by ncclCommSplit: NCCL connects them by what it knows
+  // of this communicator, and shares nothing between both. Waits for what is under way. A rank of no new
+  // group passes Communicator::kNoColor and any services, and gets null. Errors: of the group, which has
+  // failed on all ranks then.
   virtual Result<std::unique_ptr<NcclBackend>> split(GroupServices& services, int color, int key) = 0;
-  // Collective over the ranks that remain, whose group `services` is of: ends what is under way and makes a
-  // backend of them, without those `excluded` (ranks of this group). unsupported before NCCL 2.27.
-  virtual Result<std::unique_ptr<NcclBackend>> shrink(GroupServices& services,
-                                                      std::span<const int> excluded) = 0;
 };
 
 // For the group of `services`, each rank with its own device. Collective: all ranks get a backend, or all get

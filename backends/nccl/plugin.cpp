@@ -17,4 +17,11 @@ Result<std::unique_ptr<Backend>> make_backend(GroupServices& services, int devic
   return std::unique_ptr<Backend>(*std::move(made));
 }
 
+Result<std::unique_ptr<Backend>> split_backend(Backend& parent, GroupServices& services, int color, int key) {
+  auto made =
+      static_cast<NcclBackend&>(parent).split(services, color < 0 ? Communicator::kNoColor : color, key);
+  if (!made) return made.status();
+  return std::unique_ptr<Backend>(*std::move(made));
+}
+
 }  // namespace tutti::nccl

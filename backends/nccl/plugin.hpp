@@ -12,5 +12,6 @@ namespace tutti::nccl {
 Result<std::string> describe_library();
 // See nccl_backend.hpp.
 Result<std::unique_ptr<Backend>> make_backend(GroupServices& services, int device);
+Result<std::unique_ptr<Backend>> split_backend(Backend& parent, GroupServices& services, int color, int key);
 
 }  // namespace tutti::nccl

@@ -266,3 +266,15 @@ tutti_status_t tutti_alloc(size_t bytes, tutti_group_t group, void** memory) {
 tutti_status_t tutti_free(void* memory, tutti_group_t group) {
   return guarded([&] { tutti::free(group_of(group), memory); });
 }
+
+tutti_status_t tutti_register_buffer(const void* memory, size_t bytes, tutti_group_t group,
+                                     tutti_buffer_t* buffer) {
+  return guarded([&] {
+    check_place("register_buffer", "buffer", buffer);
+    *buffer = new TuttiBuffer{group_of(group).register_buffer(memory, bytes)};
+  });
+}
+
+void tutti_deregister_buffer(tutti_buffer_t* buffer) {
+  if (buffer != nullptr) delete std::exchange(*buffer, nullptr);
+}

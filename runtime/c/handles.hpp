@@ -16,6 +16,10 @@ struct TuttiGroup {
   tutti::CommGroup group;
 };
 
+struct TuttiBuffer {
+  tutti::RegisteredBuffer held;
+};
+
 struct TuttiWork {
   tutti::Work work;
   int* source = nullptr;  // where the source of a receive goes once it is complete; may be null

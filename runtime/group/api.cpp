@@ -130,11 +130,14 @@ CommGroup CommGroup::split(int colour, int key) const {
   struct Wish {
     std::int32_t colour, key;
   };
-  const Impl& group = Impl::of(*this, "split");
+  Impl& group = Impl::of(*this, "split");
   const Wish mine{colour, key};
   std::vector<Wish> wishes(static_cast<std::size_t>(group.size()));
   allgather(&mine, wishes.data(), 2, Dtype::i32);
-  if (colour < 0) return {};
+  if (colour < 0) {
+    group.split_device_calls(nullptr, colour);
+    return {};
+  }
   std::vector<int> members;
   for (int rank = 0; rank < group.size(); ++rank) {
     if (wishes[static_cast<std::size_t>(rank)].colour == colour) members.push_back(rank);
@@ -142,7 +145,9 @@ CommGroup CommGroup::split(int colour, int key) const {
   std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
     return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
   });
-  return create(members);
+  CommGroup part = create(members);
+  group.split_device_calls(part.impl_.get(), colour);
+  return part;
 }
 
 CommGroup CommGroup::split_by_node() const {
@@ -184,6 +189,22 @@ CommGroup CommGroup::create(std::span<const int> ranks) const {
 }
 
 CommGroup CommGroup::stream(int number) const { return CommGroup(Impl::of(*this, "stream").stream(number)); }
+
+RegisteredBuffer CommGroup::register_buffer(const void* memory, std::size_t bytes) const {
+  struct Held {
+    std::weak_ptr<Impl> group;
+    std::uint64_t number;
+    Held(std::weak_ptr<Impl> of, std::uint64_t as) : group(std::move(of)), number(as) {}
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+    ~Held() {
+      if (const auto open = group.lock()) open->deregister_buffer(number);
+    }
+  };
+  Impl& group = Impl::of(*this, "register_buffer");
+  const std::uint64_t number = group.register_buffer(memory, bytes);
+  return RegisteredBuffer(std::make_shared<Held>(group.handle(), number));
+}
 
 std::string CommGroup::explain_algorithm(Collective collective, std::size_t count, Dtype dtype,
                                          Reduction op) const {

@@ -132,11 +132,31 @@ ReduceOp CommGroup::Impl::convert(const Reduction& reduction) {
   return ReduceOp::user_defined(*added);
 }
 
+DeviceCalls& CommGroup::Impl::make_device_calls() {
+  if (device_calls_ == nullptr) device_calls_ = std::make_unique<DeviceCalls>(*this);
+  return *device_calls_;
+}
+
+void CommGroup::Impl::split_device_calls(Impl* part, int colour) {
+  if (device_calls_ == nullptr) return;
+  const Status status = device_calls_->split(part == nullptr ? nullptr : &part->make_device_calls(), colour);
+  if (!status) throw_error(settle(status));
+}
+
+std::uint64_t CommGroup::Impl::register_buffer(const void* memory, std::size_t bytes) {
+  const auto number = make_device_calls().register_buffer(memory, bytes);
+  throw_if_error(number.status());
+  return *number;
+}
+
+void CommGroup::Impl::deregister_buffer(std::uint64_t number) {
+  if (device_calls_ != nullptr) device_calls_->deregister_buffer(number);
+}
+
 WorkRef CommGroup::Impl::submit_on_device(const Call& call, std::string_view algorithm) {
   check_may_wait();  // the first one meets the others
   compare_if_asked(call);
-  if (device_calls_ == nullptr) device_calls_ = std::make_unique<DeviceCalls>(*this);
-  Result<WorkRef> work = device_calls_->start(call, algorithm);
+  Result<WorkRef> work = make_device_calls().start(call, algorithm);
   if (!work) throw_error(settle(work.status()));
   return *std::move(work);
 }

@@ -52,7 +52,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   const std::shared_ptr<WorldState>& world_handle() const { return world_; }
   GroupContext& group() const { return *group_; }
   Backend& backend() const { return *backend_; }
-  // Null before the first call on a GPU's memory.
+  // Null before there was a reason for it.
   const DeviceCalls* device_calls() const { return device_calls_.get(); }
   const Selector& selector() const { return rules_ != nullptr ? *rules_ : *world_->settings().selector; }
   const std::vector<int>& world_ranks() const override { return world_ranks_; }
@@ -81,6 +81,12 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
             std::chrono::milliseconds limit);
   // What keeps operation `sequence` from being complete, for people. Asks the other ranks.
   std::string describe_awaited(std::uint32_t sequence, int* first_missing);
+  // Part of split(): where this group's calls on GPUs go by NCCL, those of its part (null: this rank is in
+  // none) will by a communicator made of this group's. Collective. Throws the group's failure.
+  void split_device_calls(Impl* part, int colour);
+  // See CommGroup::register_buffer(). Throws.
+  std::uint64_t register_buffer(const void* memory, std::size_t bytes);
+  void deregister_buffer(std::uint64_t number);
   // The op as the scheduler wants it; registers a user's function at its first use in this group.
   ReduceOp convert(const Reduction& reduction);
 
@@ -122,7 +128,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   void compare_if_asked(const Call& call);
   WorkRef submit_checked(const Call& call, const Choice& choice);          // throws; empty as Choice says
   WorkRef submit_on_device(const Call& call, std::string_view algorithm);  // throws
-  Impl& find_stream(int number);                                           // throws
+  DeviceCalls& make_device_calls();
+  Impl& find_stream(int number);  // throws
   std::optional<Status> wait_for_stamp(std::chrono::milliseconds at_most);
   void fail_streams(const Status& cause);  // the group's own, too
 
@@ -133,7 +140,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   int rank_ = -1;
   std::unique_ptr<GroupContext> group_;
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<DeviceCalls> device_calls_;  // made by the first call on a GPU's memory
+  std::unique_ptr<DeviceCalls> device_calls_;  // made when calls on a GPU's memory are to come
   std::mutex ops_mutex_;
   UserOpTable user_ops_;
   std::mutex children_mutex_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -72,12 +73,16 @@ Status DeviceCalls::prepare(const Call& call) {
   host_ = &group_.internal_stream(CommGroup::Impl::Purpose::device_staging).backend();
   auto staged = make_staged_backend(*this, call.device);
   if (!staged) return staged.status();
-  auto nccl = make_nccl_backend(*this, call.device);
+  auto nccl = nccl_for(call.device);
   if (group_.group().has_failed()) return group_.group().failure();
   staged_ = *std::move(staged);
   no_nccl_ = nccl.status();
   if (nccl) nccl_ = *std::move(nccl);
   device_ = call.device;
+  for (auto& [number, buffer] : buffers_) {
+    if (const Status status = make_known(buffer); !status)
+      log_warn("{} bytes at {} are not registered: {}", buffer.bytes, buffer.memory, status.message());
+  }
   std::map<int, std::uint32_t> ranks_on;  // by node
   for (const int member : group_.world_ranks())
     ++ranks_on[group_.world().domains().nodes[static_cast<std::size_t>(member)]];
@@ -89,6 +94,52 @@ Status DeviceCalls::prepare(const Call& call) {
                               : "by kernels or staging; " + no_nccl_.message());
   }
   return {};
+}
+
+Result<std::unique_ptr<Backend>> DeviceCalls::nccl_for(int device) {
+  if (nccl_ == nullptr) return make_nccl_backend(*this, device);
+  const char mine = split_device_ == device ? 1 : 0;
+  std::vector<char> all(size());
+  TUTTI_RETURN_IF_ERROR(allgather(&mine, all.data(), 1));
+  if (std::find(all.begin(), all.end(), 0) == all.end()) return std::move(nccl_);
+  nccl_.reset();
+  return make_nccl_backend(*this, device);
+}
+
+Status DeviceCalls::split(DeviceCalls* child, int colour) {
+  if (nccl_ == nullptr) return {};
+  GroupServices& services = child == nullptr ? static_cast<GroupServices&>(*this) : *child;
+  auto made = split_nccl_backend(*nccl_, services, colour, static_cast<int>(services.rank()));
+  if (!made) return made.status();
+  if (child == nullptr) return {};
+  child->nccl_ = *std::move(made);
+  child->split_device_ = device_ < 0 ? split_device_ : device_;
+  return {};
+}
+
+Status DeviceCalls::make_known(Buffer& buffer) const {
+  if (const int device = device_of(buffer.memory); device != device_) {
+    return invalid_argument(fmt::format(
+        "register_buffer: memory: on GPU {}, and this group's calls are on GPU {}", device, device_));
+  }
+  if (nccl_ == nullptr) return {};
+  auto registration = nccl_->register_buffer(buffer.memory, buffer.bytes);
+  if (!registration) return registration.status();
+  buffer.by_nccl = *std::move(registration);
+  return {};
+}
+
+Result<std::uint64_t> DeviceCalls::register_buffer(const void* memory, std::size_t bytes) {
+  look_for_cuda();
+  if (memory == nullptr || bytes == 0 || device_of(memory) < 0) {
+    return invalid_argument(
+        fmt::format("register_buffer: memory: expected memory of a GPU, got {} bytes at {}{}", bytes, memory,
+                    memory == nullptr || bytes == 0 ? "" : ", which is the host's"));
+  }
+  Buffer buffer{memory, bytes, nullptr};
+  if (device_ >= 0) TUTTI_RETURN_IF_ERROR(make_known(buffer));
+  buffers_.emplace(++last_buffer_, std::move(buffer));
+  return last_buffer_;
 }
 
 void DeviceCalls::try_peers() {

@@ -2,6 +2,7 @@
 // group. Knows no vendor's library. Used by the thread that submits to the group.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,15 @@ class DeviceCalls final : public GroupServices {
   // Starts a checked call: it is on its stream when this returns, and its Work is complete once the device
   // has got there. Errors: of the choice; of the backend; the group's failure.
   Result<WorkRef> start(const Call& call, std::string_view algorithm);
+
+  // Makes NCCL's communicator of a group that is split from this one, `child`'s (null: this rank is in none),
+  // of this group's, if it has one. Collective. Errors: the group's failure.
+  Status split(DeviceCalls* child, int colour);
+
+  // Memory of a GPU that many calls will use, made known to the backends that gain by it; to those that the
+  // group's first call makes, by that call. Until deregister_buffer() of the number that it returns. Local.
+  Result<std::uint64_t> register_buffer(const void* memory, std::size_t bytes);
+  void deregister_buffer(std::uint64_t number) { buffers_.erase(number); }
 
   // Who carries a call, and by which algorithm of his ("two_shot"; empty: as he likes); no backend: nobody
   // can.
@@ -44,6 +54,8 @@ class DeviceCalls final : public GroupServices {
   Question question_of(const Call& call) const;
   // The backends, of the device of the group's first call. Collective. Throws the group's failure.
   Status prepare(const Call& call);
+  // NCCL for the device: what split() made, if it is for the device of every rank, else new. Collective.
+  Result<std::unique_ptr<Backend>> nccl_for(int device);
   // The same on all ranks: whom the selection names or, where it leaves the choice, the cheapest of those who
   // can. With the reason if nobody can. May be collective.
   Carried carrier_of(const Selection& selection, const Question& question, const Call& call, Status* refusal);
@@ -56,10 +68,20 @@ class DeviceCalls final : public GroupServices {
   CommGroup::Impl& group_;
   Backend* host_ = nullptr;
   int device_ = -1;
+  int split_device_ = -1;  // before the first call: what split() has made `nccl_` for
   DeviceModel model_ = device_model(GpuLink::nvlink);  // nobody asks yet what connects the GPUs
   DevicePlaces places_;
   std::unique_ptr<Backend> staged_, nccl_, peers_;
   bool has_tried_peers_ = false;
+  struct Buffer {
+    const void* memory;
+    std::size_t bytes;
+    std::unique_ptr<Registration> by_nccl;
+  };
+  // Registers it with those of the backends that gain by it.
+  Status make_known(Buffer& buffer) const;
+  std::map<std::uint64_t, Buffer> buffers_;  // registered ones
+  std::uint64_t last_buffer_ = 0;
   Carried last_;
   Status no_nccl_;  // why, where there is none
 };

@@ -13,6 +13,7 @@ static void null_handles(void) {
   int x = 1, y = 0, is_complete = 0;
   tutti_work_t work = NULL;
   tutti_group_t part = NULL;
+  tutti_buffer_t buffer = NULL;
   void* memory = NULL;
   char text[8];
   CHECK(tutti_group_rank(NULL) == -1 && strstr(tutti_last_error(), "rank: this CommGroup is closed") != NULL);
@@ -32,8 +33,9 @@ static void null_handles(void) {
   CHECK_CLOSED(tutti_group_abort(NULL, "never"));
   CHECK_CLOSED(tutti_alloc(8, NULL, &memory));
   CHECK_CLOSED(tutti_free(&x, NULL));
+  CHECK_CLOSED(tutti_register_buffer(&x, sizeof x, NULL, &buffer));
   CHECK_CLOSED(tutti_explain_algorithm(TUTTI_REDUCE, 1, TUTTI_I32, TUTTI_SUM, NULL, NULL, text, sizeof text));
-  CHECK(work == NULL && part == NULL && memory == NULL && y == 0);
+  CHECK(work == NULL && part == NULL && memory == NULL && buffer == NULL && y == 0);
   CHECK(tutti_last_error_peer() == -1);
 
 #define CHECK_NOWHERE(call) CHECK_FAILS(call, TUTTI_INVALID_ARGUMENT, "nowhere to put the result")
@@ -42,6 +44,7 @@ static void null_handles(void) {
   CHECK_NOWHERE(tutti_group_split(world, 0, 0, NULL));
   CHECK_NOWHERE(tutti_iallreduce(&x, &y, 1, TUTTI_I32, TUTTI_SUM, world, NULL, NULL));
   CHECK_NOWHERE(tutti_alloc(8, world, NULL));
+  CHECK_NOWHERE(tutti_register_buffer(&x, sizeof x, world, NULL));
   CHECK_NOWHERE(tutti_wait(NULL));
   CHECK_NOWHERE(tutti_test(&work, NULL));
   CHECK_NOWHERE(tutti_wait_for(NULL, 0, &is_complete));
@@ -95,6 +98,10 @@ static void wrong_arguments(void) {
   CHECK_INVALID(tutti_group_create(world, stranger, 1, &part), "7 is no rank");
   CHECK_INVALID(tutti_group_create(world, NULL, 1, &part), "ranks: a null pointer");
   CHECK_INVALID(tutti_free(x, world), "not from tutti::alloc");
+  tutti_buffer_t buffer = NULL;
+  CHECK_INVALID(tutti_register_buffer(x, sizeof x, world, &buffer), "expected memory of a GPU");
+  tutti_deregister_buffer(&buffer);
+  tutti_deregister_buffer(NULL);
   CHECK_INVALID(tutti_group_stream(world, -1, &part), "stream: number: -1; expected 0 or more");
   CHECK_INVALID(tutti_on_complete(NULL, NULL, NULL), "on_complete: callback: a null pointer");
   CHECK(part == NULL && y[0] == 0);

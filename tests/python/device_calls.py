@@ -208,6 +208,28 @@ class Devices(RankTest):
         group.close()
         self.expect(last.read(), sum(of_all(self.size)))
 
+    def test_registered_arrays(self):
+        given = Interface(self.gpu, numbers(self.rank))
+        is_kept = weakref.ref(given)
+        group = tutti.world().split(0)
+        with group.register_buffer(given) as early:
+            group.allreduce(given)
+            self.expect(given.read(), sum(of_all(self.size)))
+            late = group.register_buffer(given)
+            del given
+            gc.collect()
+            self.assertTrue(early.is_registered and late.is_registered and is_kept() is not None)
+        self.assertFalse(early.is_registered)
+        group.close()
+        late.release()  # of a group that has ended
+        late.release()
+        gc.collect()
+        self.assertIsNone(is_kept())
+        with self.assertRaisesRegex(tutti.InvalidArgumentError, "register_buffer: memory: expected memory of a GPU"):
+            tutti.world().register_buffer(numbers(self.rank))
+        with self.assertRaisesRegex(TypeError, "register_buffer: array"):
+            tutti.world().register_buffer(7)
+
     def test_refused_arrays(self):
         held = numbers(self.rank).reshape(2, 3)
 

@@ -138,3 +138,68 @@ TEST_CASE("two ranks on one GPU, which NCCL refuses, are carried otherwise unles
   CHECK(verdict == "");
   CHECK(nccl_calls() == before);
 }
+
+TEST_CASE("groups that are split off go by communicators split off, if their calls stay on the same GPUs") {
+  const auto made = [] { return nccl_stand_in_calls("ncclCommInitRankConfig"); };
+  const unsigned long before = made();
+  const Verdict verdict = with_ranks(4, [&](CommGroup& group) -> Verdict {
+    OnDevice mine(group.rank() % 4);
+    if (const std::string said = mine.add_up(group, "nccl"); !said.empty()) return "whole: " + said;
+    const CommGroup part = group.split(group.rank() == 3 ? -1 : group.rank() % 2, -group.rank());
+    if (part.is_open()) {
+      if (const std::string said = mine.add_up(part, "nccl"); !said.empty()) return "part: " + said;
+      // Of the part, without a call of its own between.
+      const CommGroup whole = part.split(0).split(0);
+      if (const std::string said = mine.add_up(whole, "nccl"); !said.empty()) return "part of it: " + said;
+    }
+    group.barrier();
+    if (made() != before + 4) return "communicators were made anew";
+    group.barrier();
+    // Rank 0 goes to another GPU with this one.
+    const CommGroup moved = group.split(group.rank() < 2 ? 0 : -1);
+    if (!moved.is_open()) return {};
+    OnDevice elsewhere(group.rank() == 0 ? 3 : 1);
+    if (const std::string said = elsewhere.add_up(moved, "nccl"); !said.empty()) return "moved: " + said;
+    moved.barrier();
+    return made() == before + 6 ? "" : "a communicator of other GPUs was used";
+  });
+  CHECK(verdict == "");
+  CHECK(nccl_stand_in_alive() == 0);
+}
+
+TEST_CASE("buffers are registered with the group that is told of them, before or after its first call") {
+  const Verdict verdict = with_ranks(2, [](CommGroup& group) -> Verdict {
+    OnDevice mine(group.rank());
+    const test::DeviceMemory early(group.rank(), 4096), late(group.rank(), 4096), wrong(2, 4096);
+    RegisteredBuffer first = group.register_buffer(early.data(), 4096);
+    const auto registered = [&](long wanted) {
+      group.barrier();
+      const bool is_so = nccl_stand_in_registered() == wanted;
+      group.barrier();
+      return is_so;
+    };
+    if (!registered(0)) return "registered with nobody";
+    if (const std::string said = mine.add_up(group, "nccl"); !said.empty()) return said;
+    if (!registered(2)) return "the early ones are not registered";
+    RegisteredBuffer second = group.register_buffer(late.data(), 4096);
+    if (!registered(4)) return "the late ones are not registered";
+    first.release();
+    if (!registered(2) || first.is_registered()) return "not released";
+    for (const void* memory : {static_cast<const void*>(&mine), static_cast<const void*>(wrong.data())}) {
+      try {
+        group.register_buffer(memory, 64);
+        return "registered";
+      } catch (const Error& error) {
+        if (error.code() != StatusCode::invalid_argument) return error.what();
+      }
+    }
+    if (const std::string said = mine.add_up(group, "nccl"); !said.empty()) return said;
+    if (!registered(2)) return "registered otherwise";
+    group = CommGroup();  // which what is left outlives
+    second.release();
+    return "";
+  });
+  CHECK(verdict == "");
+  CHECK(nccl_stand_in_registered() == 0);
+  CHECK(nccl_stand_in_alive() == 0);
+}

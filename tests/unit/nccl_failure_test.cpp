@@ -53,14 +53,15 @@ TEST_CASE("the library: absent, something else, too old, of the version that it 
     const Version oldest("21801");
     const auto loaded = nccl::load_library(NCCL_STAND_IN_FILE);
     REQUIRE(loaded.is_ok());
-    CHECK(loaded->shrink == nullptr);
+    CHECK(loaded->register_memory == nullptr);
     CHECK(loaded->alltoall == nullptr);
   }
   {
-    const Version middle("22703");
+    const Version middle("21900");
     const auto loaded = nccl::load_library(NCCL_STAND_IN_FILE);
     REQUIRE(loaded.is_ok());
-    CHECK(loaded->shrink != nullptr);
+    CHECK(loaded->register_memory != nullptr);
+    CHECK(loaded->deregister_memory != nullptr);
     CHECK(loaded->gather == nullptr);
   }
   const auto newest = nccl::load_library(NCCL_STAND_IN_FILE);
@@ -244,16 +245,18 @@ TEST_CASE("a work outlives its backend, complete") {
   CHECK(nccl_stand_in_alive() == 0);
 }
 
-TEST_CASE("groups by split, and by shrinking") {
-  FakeGroup world(4, 20s);
-  FakeGroup even(2, 20s), rest(3, 20s);
+TEST_CASE("a group is split by NCCL once what is under way is complete") {
+  FakeGroup world(4, 20s), even(2, 20s);
   CHECK(with_backends(world, [&](Rank& rank) -> Verdict {
           // Ranks 0 and 2, the other way round; 1 and 3 take no part.
           const bool is_even = rank.rank() % 2 == 0;
           FakeServices of_even(even, 1 - rank.rank() / 2);
+          auto before = rank.backend->start(rank.call(Collective::allreduce, Dtype::u32, 1), {});
+          if (!before) return before.status().to_string();
           auto pair = rank.backend->split(of_even, is_even ? 5 : nccl::Communicator::kNoColor,
                                           static_cast<int>(4 - rank.rank()));
           if (!pair) return pair.status().to_string();
+          if (!(*before)->is_complete()) return "split while a call was under way";
           if ((*pair != nullptr) != is_even) return "in the wrong group";
           *reinterpret_cast<std::uint32_t*>(rank.input.data()) = 1U << rank.rank();
           const auto sum_by = [&](nccl::NcclBackend& backend) -> std::uint32_t {
@@ -262,17 +265,50 @@ TEST_CASE("groups by split, and by shrinking") {
             return *reinterpret_cast<const std::uint32_t*>(rank.output.data());
           };
           if (is_even) {
-            const std::uint32_t sum = sum_by(**pair);
-            if (sum != 5) return fmt::format("split: {}", sum);
-            pair->reset();
+            if (const std::uint32_t sum = sum_by(**pair); sum != 5) return fmt::format("of two: {}", sum);
           }
-          if (rank.rank() == 2) return {};
-          FakeServices of_rest(rest, rank.rank() == 3 ? 2 : rank.rank());
-          const int dead = 2;
-          auto left = rank.backend->shrink(of_rest, {&dead, 1});
-          if (!left) return left.status().to_string();
-          const std::uint32_t sum = sum_by(**left);
-          return sum == 11 ? "" : fmt::format("shrunk: {}", sum);
+          const std::uint32_t sum = sum_by(*rank.backend);
+          return sum == 15 ? "" : fmt::format("of four: {}", sum);
         }) == "");
   CHECK(nccl_stand_in_alive() == 0);
+}
+
+TEST_CASE("a split that one rank cannot make fails on all, and so does their group") {
+  FakeGroup world(3, 2s), parts(3, 2s);
+  nccl_stand_in_fail("ncclCommSplit", ncclSystemError);
+  CHECK(with_backends(world, [&](Rank& rank) -> Verdict {
+          FakeServices of_part(parts, rank.rank());
+          auto part = rank.backend->split(of_part, 0, static_cast<int>(rank.rank()));
+          if (part) return "split";
+          if (part.status().message().find("ncclCommSplit failed") == std::string::npos)
+            return part.status().to_string();
+          return rank.services.failure() ? "the group works" : "";
+        }) == "");
+  CHECK(nccl_stand_in_alive() == 0);
+}
+
+TEST_CASE("buffers are registered as long as asked for, and not with an NCCL that cannot") {
+  const bool is_able = (*nccl::library())->register_memory != nullptr;
+  FakeGroup group(1, 20s);
+  CHECK(with_backends(group, [&](Rank& rank) -> Verdict {
+          auto one = rank.backend->register_buffer(rank.input.data(), kBufferBytes);
+          auto two = rank.backend->register_buffer(rank.output.data(), kBufferBytes);
+          if (!one || !two) return "not registered";
+          if ((*one != nullptr) != is_able || nccl_stand_in_registered() != (is_able ? 2 : 0))
+            return "registered otherwise";
+          one->reset();
+          if (nccl_stand_in_registered() != (is_able ? 1 : 0)) return "not deregistered";
+          nccl_stand_in_fail("ncclCommRegister", ncclInvalidUsage);
+          if (is_able) {
+            const Status refused = rank.backend->register_buffer(rank.input.data(), 8).status();
+            if (refused.message().find("ncclCommRegister failed") == std::string::npos)
+              return "refused by: " + refused.to_string();
+          }
+          rank.services.fail(Status(StatusCode::aborted, "enough"));
+          auto call = rank.backend->start(rank.call(Collective::allreduce, Dtype::u32, 1), {});
+          if (call) static_cast<void>((*call)->wait(soon()));
+          two->reset();  // with a communicator that may be gone
+          return "";
+        }) == "");
+  CHECK(nccl_stand_in_registered() == 0);
 }

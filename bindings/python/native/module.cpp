@@ -2,9 +2,12 @@
 #include <pybind11/pybind11.h>
 
 #include <array>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "bindings/python/native/arguments.hpp"
+#include "bindings/python/native/array.hpp"
 #include "bindings/python/native/collectives.hpp"
 #include "bindings/python/native/world.hpp"
 
@@ -27,6 +30,32 @@ py::object split(const SharedGroup& group, std::optional<int> colour, int key) {
       made = group->group().split(colour.value_or(-1), key);
     }
     return to_python(std::move(made));
+  });
+}
+
+// An array that a group has registered.
+class RegisteredArray {
+ public:
+  RegisteredArray(Array array, RegisteredBuffer buffer)
+      : array_(std::move(array)), buffer_(std::move(buffer)) {}
+  bool is_registered() const { return buffer_.is_registered(); }
+  void release() {
+    buffer_.release();
+    array_ = Array();
+  }
+
+ private:
+  Array array_;
+  RegisteredBuffer buffer_;
+};
+
+std::unique_ptr<RegisteredArray> register_buffer(const SharedGroup& group, py::handle given) {
+  constexpr const char* kCall = "register_buffer";
+  return guarded(*group, kCall, [&] {
+    Array array = Array::of(given, kCall, "array", Use::read, std::nullopt);
+    RegisteredBuffer buffer =
+        group->group().register_buffer(array.data(), array.count() * element_bytes(array.dtype()));
+    return std::make_unique<RegisteredArray>(std::move(array), std::move(buffer));
   });
 }
 
@@ -97,6 +126,10 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
       },
       "The algorithm that a call would use here, and why.", py::arg("collective"), py::arg("count"),
       py::arg("dtype") = "float32", py::arg("op") = "sum");
+  group.def("register_buffer", &register_buffer,
+            "Tell NCCL that this array of a GPU will be in many calls of this group, until the result is "
+            "released. Changes no result; of this rank alone. No copy is made, and the array is kept.",
+            py::arg("array"));
   group.def(
       "abort",
       [](const SharedGroup& g, const std::string& why) {
@@ -111,6 +144,18 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
   group.def("__enter__", [](const SharedGroup& g) { return g; });
   group.def("__exit__", [](const SharedGroup& g, const py::args&) { g->close(); });
   group.def("__repr__", &describe);
+}
+
+void define_registered_buffer(py::module_& module) {
+  py::class_<RegisteredArray> buffer(
+      module, "RegisteredBuffer",
+      "An array that Group.register_buffer() was given; registered until release(), the end of a with block, "
+      "or the group's end.");
+  buffer.def("release", &RegisteredArray::release,
+             "End it, while no call on the array is under way, and let go of the array. Twice is once.");
+  buffer.def_property_readonly("is_registered", &RegisteredArray::is_registered, "Has it not been released?");
+  buffer.def("__enter__", [](const py::object& self) { return self; });
+  buffer.def("__exit__", [](RegisteredArray& self, const py::args&) { self.release(); });
 }
 
 void define_work(py::module_& module) {
@@ -164,6 +209,7 @@ PYBIND11_MODULE(_native, module) {
       },
       "An op: each rank's input times its own factor, then added. An int is for integer arrays.",
       py::arg("factor"));
+  define_registered_buffer(module);
   define_group(group);
   define_work(module);
   define_world(module);

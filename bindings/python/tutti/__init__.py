@@ -29,6 +29,7 @@ from ._errors import (
 from ._native import (
     Group,
     Reduction,
+    RegisteredBuffer,
     Work,
     allgather,
     allgather_async,
@@ -90,6 +91,7 @@ __all__ = [
     "MismatchError",
     "PeerFailedError",
     "Reduction",
+    "RegisteredBuffer",
     "RefusedError",
     "ResourceExhaustedError",
     "TimeoutError",

@@ -86,6 +86,7 @@ typedef enum TUTTI_AS_INT32 { TUTTI_MEMORY_DETECT, TUTTI_MEMORY_HOST, TUTTI_MEMO
 // Handles. NULL is no group, and an operation that is complete.
 typedef struct TuttiGroup* tutti_group_t;
 typedef struct TuttiWork* tutti_work_t;
+typedef struct TuttiBuffer* tutti_buffer_t;  // memory that is registered with a group
 
 // dst[i] = a[i] op b[i] for i < count, elements of the call's dtype. dst may be a or b. Associative; ends by
 // returning (no longjmp, no exception); runs on any thread that waits for or tests an operation, and on

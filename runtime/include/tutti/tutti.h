@@ -270,6 +270,17 @@ tutti_status_t tutti_explain_algorithm(tutti_collective_t collective, size_t cou
 tutti_status_t tutti_alloc(size_t bytes, tutti_group_t group, void** memory);
 tutti_status_t tutti_free(void* memory, tutti_group_t group);
 
+// Tells NCCL that this memory of a GPU will be in many calls of this group (not of its streams), so that it
+// may let network cards and switches reach it directly (since NCCL 2.19). It is an offer that changes no
+// result: where NCCL carries none of the group's calls nothing happens. Before the group's first call on a
+// GPU it is kept until then. Of this rank alone; no communication. Errors: INVALID_ARGUMENT for memory of the
+// host or of another GPU than the group's; what NCCL said.
+tutti_status_t tutti_register_buffer(const void* memory, size_t bytes, tutti_group_t group,
+                                     tutti_buffer_t* buffer);
+// Ends that, unless the group has ended, and sets *buffer to NULL; of NULL: nothing. For a thread that may
+// use the group, while no call on the memory is under way and before the memory is freed.
+void tutti_deregister_buffer(tutti_buffer_t* buffer);
+
 #ifdef __cplusplus
 }
 #endif

@@ -24,8 +24,10 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tutti/element.hpp"
@@ -39,6 +41,21 @@ inline constexpr int kAnySource = -1;
 
 using Counts =
     std::span<const std::uint64_t>;  // one number per rank, in elements; read before the call returns
+
+// Memory that stays registered with a group until the last copy of this ends, or release(), or the group
+// ends; see CommGroup::register_buffer(). The former two happen in a thread that may use the group, while no
+// call on the memory is under way; all of them before the memory is freed.
+class RegisteredBuffer {
+ public:
+  RegisteredBuffer() = default;  // of nothing
+  bool is_registered() const { return held_ != nullptr; }
+  void release() { held_.reset(); }
+
+ private:
+  friend class CommGroup;
+  explicit RegisteredBuffer(std::shared_ptr<const void> held) : held_(std::move(held)) {}
+  std::shared_ptr<const void> held_;
+};
 
 // Ranks that communicate, in an order. A handle: copies refer to the same group, which ends with the last of
 // them.
@@ -193,7 +210,7 @@ class CommGroup {
   int recv(std::span<T> buffer, int peer, int tag = 0, CallOptions = {}) const;
 
   // The members with the same colour, ordered by (key, rank). A negative colour: no group for this rank
-  // (closed). Collective.
+  // (closed). Collective. Where NCCL carries this group's calls on GPUs, waits for those under way.
   CommGroup split(int colour, int key = 0) const;
   // The members on this rank's node, in rank order. No communication.
   CommGroup split_by_node() const;
@@ -207,6 +224,13 @@ class CommGroup {
   // at any time, also while others use the group. No communication; memory, and time at its first calls, as
   // another group of these members.
   CommGroup stream(int number) const;
+
+  // Tells NCCL that this memory of a GPU will be in many calls of this group (not of its streams), so that it
+  // may let network cards and switches reach it directly (ncclCommRegister, since NCCL 2.19). It is an offer
+  // that changes no result: where NCCL carries none of the group's calls nothing happens. Before the group's
+  // first call on a GPU it is kept until then. Of this rank alone; no communication. Errors: invalid_argument
+  // for memory of the host or of another GPU than the group's; what NCCL said.
+  RegisteredBuffer register_buffer(const void* memory, std::size_t bytes) const;
 
   // The algorithm that the i-function of a collective would use here, and why ("two_shot: default rules item
   // 2").

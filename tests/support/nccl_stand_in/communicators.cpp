@@ -1,4 +1,4 @@
-// The stand-in's communicators: made, split, shrunk, asked, ended.
+// The stand-in's communicators: made, split, asked, ended; memory registered with them.
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -130,6 +130,13 @@ NCCL_STAND_IN_API long nccl_stand_in_alive() {
   return static_cast<long>(state().communicators.size());
 }
 
+NCCL_STAND_IN_API long nccl_stand_in_registered() {
+  const std::lock_guard lock(state().mutex);
+  std::size_t count = 0;
+  for (const auto& [handle, communicator] : state().communicators) count += communicator->registered.size();
+  return static_cast<long>(count);
+}
+
 NCCL_STAND_IN_API ncclResult_t ncclGetVersion(int* code) {
   *code = version();
   return ncclSuccess;
@@ -237,24 +244,27 @@ NCCL_STAND_IN_API ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int k
   return ncclInProgress;
 }
 
-NCCL_STAND_IN_API ncclResult_t ncclCommShrink(ncclComm_t handle, int* excluded, int excluded_count,
-                                              ncclComm_t* made, ncclConfig_t*, int flags) {
-  NCCL_STAND_IN_ENTER(ncclCommShrink, 22700)
-  const auto parent = find(handle);
-  if (parent == nullptr || !is_ready(*parent)) return ncclInvalidArgument;
-  if (flags == NCCL_SHRINK_ABORT) {
-    parent->aborted = true;
-    parent->clique->wake();
-  }
-  int rank = parent->rank;
-  for (int i = 0; i < excluded_count; ++i) {
-    if (excluded[i] == parent->rank) return ncclInvalidArgument;
-    if (excluded[i] < parent->rank) --rank;
-  }
-  parent->polls = 0;
-  *made = make(next_name("shrink", *parent), parent->clique->size() - excluded_count, rank, parent->device,
-               false);
-  return ncclInProgress;
+NCCL_STAND_IN_API ncclResult_t ncclCommRegister(const ncclComm_t handle, void* memory, std::size_t bytes,
+                                                void** made) {
+  NCCL_STAND_IN_ENTER(ncclCommRegister, 21900)
+  const auto communicator = find(handle);
+  if (communicator == nullptr || !is_ready(*communicator) || memory == nullptr || bytes == 0)
+    return ncclInvalidArgument;
+  const std::lock_guard lock(state().mutex);
+  *made = memory;
+  communicator->registered.insert(memory);
+  return ncclSuccess;
+}
+
+NCCL_STAND_IN_API ncclResult_t ncclCommDeregister(const ncclComm_t handle, void* made) {
+  NCCL_STAND_IN_ENTER(ncclCommDeregister, 21900)
+  const auto communicator = find(handle);
+  if (communicator == nullptr) return ncclInvalidArgument;
+  const std::lock_guard lock(state().mutex);
+  const auto found = communicator->registered.find(made);
+  if (found == communicator->registered.end()) return ncclInvalidArgument;
+  communicator->registered.erase(found);
+  return ncclSuccess;
 }
 
 NCCL_STAND_IN_API ncclResult_t ncclCommFinalize(ncclComm_t handle) {

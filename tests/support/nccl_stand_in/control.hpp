@@ -19,3 +19,5 @@ NCCL_STAND_IN_API void nccl_stand_in_fail(const char* function, ncclResult_t err
 NCCL_STAND_IN_API unsigned long nccl_stand_in_calls(const char* function);
 // Communicators that were made and neither destroyed nor aborted.
 NCCL_STAND_IN_API long nccl_stand_in_alive();
+// Buffers that are registered with them.
+NCCL_STAND_IN_API long nccl_stand_in_registered();

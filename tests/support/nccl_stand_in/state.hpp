@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "tests/support/nccl_stand_in/clique.hpp"
@@ -18,7 +19,7 @@ struct ncclComm {
   int device = 0;
   bool is_blocking = true;
   bool has_launched = false;
-  int splits = 0;  // and shrinks: the same number on all ranks
+  int splits = 0;  // the same number on all ranks
   // A split that waits for the other ranks, and where its result goes.
   std::string split;
   int color = 0, key = 0;
@@ -29,6 +30,7 @@ struct ncclComm {
   std::atomic<bool> is_finalized{false};
   std::atomic<bool> is_confused{false};  // the ranks asked for different things
   std::map<int, nccl_stand_in::Reduction> reductions;
+  std::multiset<void*> registered;  // guarded by the state's mutex
 };
 
 namespace nccl_stand_in {
