@@ -2,11 +2,12 @@
 """The Python package from outside: its types, other launchers, and an installation by pip; a test per part.
 
 Knows command lines and the package's files; skips (77) with the reason where something is not installed.
-usage: package_test.py PART [--run TUTTI_RUN] [--cxx C] [--meson V] [--werror true]
-    PART: stubs, tutti, hydra, openmpi, torchrun, pip
+usage: package_test.py PART [--run TUTTI_RUN] [--cxx C] [--meson V] [--werror true] [--wheels FOLDER]
+    PART: stubs, tutti, hydra, openmpi, torchrun, wheel, pip
 """
 import argparse
 import ast
+import hashlib
 import importlib.util
 import os
 import re
@@ -133,36 +134,84 @@ def test_stubs(_options):
     print(f"{len(exported)} names agree")
 
 
-def install(pip, folder, options, extras, *arguments):
-    """The repository, with what `extras` names besides; `folder` is for files of this function's own."""
-    run([*pip, "install", "-q", "--upgrade", "pip"])  # the venv's may know no -C
+def fingerprint_of_sources():
+    """None outside of a git repository."""
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                            capture_output=True, check=False)
+    if listed.returncode != 0:
+        return None
+    digest = hashlib.sha256()
+    for name in sorted(filter(None, listed.stdout.split(b"\0"))):
+        path = os.path.join(os.fsencode(ROOT), name)
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                digest.update(name + b"\0" + hashlib.sha256(file.read()).digest())
+    return digest.hexdigest()
+
+
+def find_wheel(folder):
+    return next(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".whl"))
+
+
+def make_wheel(pip, options):
+    """What `pip install .` installs, made for the interpreter of the command `pip`, which knows -C. Taken from options.wheels if it
+    was made of the same sources, with the same settings, before."""
+    keep = os.path.join(options.wheels, hashlib.sha256(pip[0].encode()).hexdigest()[:12])
+    label = os.path.join(keep, "made_of")
     # With the compiler and flags of the build folder, ccache has most of it; the variables of this test lead to that folder.
+    settings = [f"-Csetup-args={option}" for option in ("-Dcpp_args=", "-Dwerror=" + options.werror)]
+    sources = fingerprint_of_sources()
+    beside = subprocess.run([*pip, "freeze"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
+    made_of = "\n".join([sources or "", options.cxx, options.meson, *settings, beside])
+    if sources and os.path.exists(label):
+        with open(label, encoding="utf-8") as file:
+            if file.read() == made_of:
+                return find_wheel(keep)
+    shutil.rmtree(keep, ignore_errors=True)
+    os.makedirs(keep)
     extra = {"PYTHONPATH": "", "PIP_CONSTRAINT": "", "PIP_BUILD_CONSTRAINT": ""}
     if options.cxx:
         extra["CXX"] = options.cxx
     if options.meson:
-        constraint = os.path.join(folder, "constraint.txt")
+        constraint = os.path.join(keep, "constraint.txt")
         with open(constraint, "w", encoding="utf-8") as file:
             file.write(f"meson=={options.meson}\n")
-        if subprocess.run([*pip, "download", "-q", "--no-deps", "-d", os.path.join(folder, "probe"), "-r", constraint],
+        if subprocess.run([*pip, "download", "-q", "--no-deps", "-d", os.path.join(keep, "probe"), "-r", constraint],
                           capture_output=True, timeout=SECONDS, check=False).returncode == 0:
             extra["PIP_CONSTRAINT"] = extra["PIP_BUILD_CONSTRAINT"] = constraint
-    settings = [f"-Csetup-args={option}" for option in ("-Dcpp_args=", "-Dwerror=" + options.werror)]
-    run([*pip, "install", "-q", *settings, *arguments, ROOT + extras], seconds=PIP_SECONDS, **extra)
+    run([*pip, "wheel", "-q", "--no-deps", *settings, "-w", keep, ROOT], seconds=PIP_SECONDS, **extra)
+    with open(label, "w", encoding="utf-8") as file:
+        file.write(made_of)
+    return find_wheel(keep)
+
+
+def wheel_of_clean_environment(options):
+    need_module("venv")
+    folder = os.path.join(options.wheels, "environment")
+    pip = [os.path.join(folder, "bin", "pip"), "--disable-pip-version-check"]
+    if not os.path.exists(pip[0]):
+        run([sys.executable, "-m", "venv", folder])
+        run([*pip, "install", "-q", "--upgrade", "pip"])  # the venv's may know no -C
+    with tempfile.TemporaryDirectory() as probe:
+        found = subprocess.run([*pip, "download", "-q", "--no-deps", "--retries", "0", "--timeout", "15", "-d", probe,
+                                "meson-python", "pybind11", "ninja", "numpy"],
+                               capture_output=True, text=True, timeout=SECONDS, check=False)
+    if found.returncode != 0:
+        skip("pip cannot get what it needs to build: " + found.stderr.strip().split("\n")[-1])
+    return make_wheel(pip, options)
+
+
+def test_wheel(options):
+    """The part of `pip install .` that takes a compiler, so that it can be done when others build."""
+    print(wheel_of_clean_environment(options))
 
 
 def test_pip(options):
     """`pip install .` in a clean virtual environment, then jobs with what it installed."""
-    need_module("venv")
+    wheel = wheel_of_clean_environment(options)
     with tempfile.TemporaryDirectory() as folder:
         run([sys.executable, "-m", "venv", folder])
-        pip = [os.path.join(folder, "bin", "pip"), "--disable-pip-version-check"]
-        probe = subprocess.run([*pip, "download", "-q", "--no-deps", "--retries", "0", "--timeout", "15", "-d",
-                                os.path.join(folder, "probe"), "meson-python", "pybind11", "ninja", "numpy"],
-                               capture_output=True, text=True, timeout=SECONDS, check=False)
-        if probe.returncode != 0:
-            skip("pip cannot get what it needs to build: " + probe.stderr.strip().split("\n")[-1])
-        install(pip, folder, options, "[numpy]")
+        run([os.path.join(folder, "bin", "pip"), "--disable-pip-version-check", "install", "-q", wheel + "[numpy]"])
         os.environ["PYTHONPATH"] = ""
         python = os.path.join(folder, "bin", "python")
         run_job([os.path.join(folder, "bin", "tutti"), "run", "-n", "2", python])
@@ -176,9 +225,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part")
     parser.add_argument("--run", help="`tutti run` of the build folder")
-    parser.add_argument("--cxx", help="its compiler")
-    parser.add_argument("--meson", help="the version of Meson that configured it")
+    parser.add_argument("--cxx", default="", help="its compiler")
+    parser.add_argument("--meson", default="", help="the version of Meson that configured it")
     parser.add_argument("--werror", default="false", help="its option of that name")
+    parser.add_argument("--wheels", default=os.path.join(ROOT, "build", "wheels"), help="where wheels are kept")
     options = parser.parse_args()
     need_module("numpy")
     globals()["test_" + options.part](options)

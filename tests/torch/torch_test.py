@@ -4,10 +4,10 @@ number of ranks.
 
 Knows processes and exit codes only. Skips (77) with the reason where tutti.torch cannot be had.
 usage: torch_test.py PART RANKS          with tutti on PYTHONPATH; some parts are started by torchrun
-       torch_test.py pip PYTHON [--cxx C] [--meson V] [--werror true] [--cuda-stand-in LIBRARY --cuda-include FOLDER]
+       torch_test.py pip PYTHON --wheels FOLDER [--cxx C] [--meson V] [--werror true] [--cuda-stand-in LIBRARY --cuda-include FOLDER]
                                          installs tutti beside the torch of a virtual environment, and runs all parts there,
                                          the one on devices where it has the stand-in for CUDA's driver
-       torch_test.py install PYTHON ...  only installs it
+       torch_test.py wheel PYTHON ...    only makes what is installed, so that it can be done when others build
 """
 import argparse
 import os
@@ -78,19 +78,18 @@ def skip_without(module):
         sys.exit(77)
 
 
-def install(arguments):
-    """Beside the torch of this process's own interpreter, which is that of the virtual environment."""
+def wheel_for_torch(arguments):
+    """Made for the torch of this process's own interpreter, which is that of the virtual environment."""
     parser = argparse.ArgumentParser()
-    for option in ("--cxx", "--meson", "--werror", "--cuda-stand-in", "--cuda-include"):
+    for option in ("--cxx", "--meson", "--werror", "--wheels", "--cuda-stand-in", "--cuda-include"):
         parser.add_argument(option, default="")
     options = parser.parse_args(arguments)
     skip_without("torch")
     sys.path.insert(0, os.path.join(os.path.dirname(HERE), "python"))
     import package_test  # pylint: disable=import-outside-toplevel
-    with tempfile.TemporaryDirectory() as folder:
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-        package_test.install(pip, folder, options, "", "--force-reinstall", "--no-deps")
-    return options
+    pip = [os.path.join(os.path.dirname(sys.executable), "pip"), "--disable-pip-version-check"]
+    package_test.run([*pip, "install", "-q", "--upgrade", "pip"])  # the venv's may know no -C
+    return package_test.make_wheel(pip, options), pip, options
 
 
 def build_device_stand_in(options, output):
@@ -129,15 +128,16 @@ def run_all_parts(options):
 
 
 def main():
-    if sys.argv[1] in ("pip", "install"):
+    if sys.argv[1] in ("pip", "wheel"):
         python = sys.argv[2]
         if os.path.abspath(sys.executable) != os.path.abspath(python):
             if not os.path.exists(python):
                 print(f"skipped: there is no {python}; tools/check makes it")
                 sys.exit(77)
             os.execv(python, [python, *sys.argv])
-        options = install(sys.argv[3:])
+        wheel, pip, options = wheel_for_torch(sys.argv[3:])
         if sys.argv[1] == "pip":
+            subprocess.run([*pip, "install", "-q", "--force-reinstall", "--no-deps", wheel], check=True)
             run_all_parts(options)
         return
     skip_without("tutti.torch")
