@@ -47,20 +47,15 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const Library& librar
 Communicator::~Communicator() { abort(Status(StatusCode::aborted, "the communicator has ended")); }
 
 Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
-  auto handle = std::make_unique<ncclComm_t>(nullptr);
   ncclConfig_t config = config_without_blocking();
-  const Status status = call("ncclCommSplit", [&](ncclComm_t parent) {
-    return library_.ncclCommSplit(parent, color == kNoColor ? NCCL_SPLIT_NOCOLOR : color, key, handle.get(),
+  TUTTI_RETURN_IF_ERROR(call("ncclCommSplit", [&](ncclComm_t parent) {
+    part_ = nullptr;
+    return library_.ncclCommSplit(parent, color == kNoColor ? NCCL_SPLIT_NOCOLOR : color, key, &part_,
                                   &config);
-  });
-  if (!status) {
-    // A thread of NCCL's may still write to it.
-    static_cast<void>(handle.release());
-    return status;
-  }
-  if (*handle == nullptr) return std::unique_ptr<Communicator>();
+  }));
+  if (part_ == nullptr) return std::unique_ptr<Communicator>();
   std::unique_ptr<Communicator> made(new Communicator(library_, place_, patience_));
-  made->handle_ = *handle;
+  made->handle_ = part_;
   TUTTI_RETURN_IF_ERROR(made->settle("making a communicator of another", patience_.timeout));
   TUTTI_RETURN_IF_ERROR(made->call("asking a communicator for its size", [&](ncclComm_t child) {
     const ncclResult_t result = library_.ncclCommUserRank(child, &made->place_.rank);

@@ -83,6 +83,7 @@ class Communicator {
   Patience patience_;
   std::mutex mutex_;  // the handle, and why there is none
   ncclComm_t handle_ = nullptr;
+  ncclComm_t part_ = nullptr;  // where NCCL puts what it splits off, perhaps late; not after an abort
   Status ended_;
 };
 
