@@ -178,8 +178,9 @@ TEST_CASE("an operation that nobody waits for fails at the deadline, naming who 
 
 namespace {
 
-// What ranks 0 and 2 see while rank 1 makes no call.
-Verdict miss_rank_1(const CommGroup& group) {
+// What ranks 0 and 2 see while rank 1 makes no call. `looked`: how many of them have seen it before a
+// deadline.
+Verdict miss_rank_1(const CommGroup& group, std::atomic<int>& looked) {
   const auto has = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   };
@@ -192,6 +193,8 @@ Verdict miss_rank_1(const CommGroup& group) {
     return "missing: " + work.missing();
   if (!has(receive.missing(), "from rank 1")) return "the message waits for: " + receive.missing();
   if (group.failure()) return "failed too early";
+  ++looked;
+  for (int i = 0; i < 20000 && looked.load() < 2; ++i) std::this_thread::sleep_for(1ms);
   try {
     work.wait_within(60ms);
     return "no error";
@@ -212,10 +215,10 @@ Verdict miss_rank_1(const CommGroup& group) {
 }  // namespace
 
 TEST_CASE("a wait tells who is missing, and its own deadline fails the group", "[async]") {
-  std::atomic<int> ended{0};
+  std::atomic<int> looked{0}, ended{0};
   CHECK(with_ranks(3, [&](CommGroup& group) -> Verdict {
           if (group.rank() != 1) {
-            const Verdict verdict = miss_rank_1(group);
+            const Verdict verdict = miss_rank_1(group, looked);
             ++ended;
             return verdict;
           }

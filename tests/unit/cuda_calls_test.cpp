@@ -219,7 +219,7 @@ TEST_CASE("a rank that does not come fails the call on its stream, and the strea
                           on(stream));
           if (!numbers.hold(stream, 2)) return "wrong sum";
           if (group.rank() == 1) {
-            std::this_thread::sleep_for(1500ms);
+            std::this_thread::sleep_for(3000ms);
             return "";
           }
           const Work work = group.iallreduce(numbers.memory.data(), numbers.memory.data(), numbers.count,
@@ -234,7 +234,7 @@ TEST_CASE("a rank that does not come fails the call on its stream, and the strea
           return "";
         });
       },
-      500ms);
+      1500ms);
   CHECK(verdict == "");
 }
 

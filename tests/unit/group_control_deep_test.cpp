@@ -355,9 +355,9 @@ TEST_CASE("who misses a value is named to every level") {
   for (const Channel& channel : channels) {
     if (channel->rank() == 8) continue;
     results.push_back(
-        std::async(std::launch::async, [&channel] { return channel->barrier(Clock::now() + 300ms); }));
+        std::async(std::launch::async, [&channel] { return channel->barrier(Clock::now() + 900ms); }));
   }
-  // Within what was left of the 300 ms when the call looked at the clock again.
+  // Within what was left of the 900 ms when the call looked at the clock again.
   for (auto& result : results) {
     CHECK_THAT(result.get().message(), StartsWith("rank 8 of 11 did not arrive within 0."));
   }

@@ -234,19 +234,19 @@ TEST_CASE(
     "missing") {
   const std::string name = fresh_name();
   ControlOptions hub = options_of(name, 0, 3), member = options_of(name, 1, 3);
-  hub.timeout = 1s;
-  member.timeout = 200ms;
+  hub.timeout = 2s;
+  member.timeout = 700ms;
   auto first = open_async(hub), second = open_async(member);
-  CHECK(second.get().status().message() == "rank 2 of 3 did not arrive within 0.2 s");
-  CHECK_THAT(first.get().status().message(), Contains("did not arrive within 1 s"));
+  CHECK(second.get().status().message() == "rank 2 of 3 did not arrive within 0.7 s");
+  CHECK_THAT(first.get().status().message(), Contains("did not arrive within 2 s"));
 }
 
 TEST_CASE("an allgather that somebody misses names them") {
   const std::vector<Channel> channels = open_all(fresh_name(), 3);
-  auto other = std::async(std::launch::async, [&] { return channels[2]->barrier(Clock::now() + 100ms); });
-  const Status here = channels[0]->barrier(Clock::now() + 100ms);
+  auto other = std::async(std::launch::async, [&] { return channels[2]->barrier(Clock::now() + 500ms); });
+  const Status here = channels[0]->barrier(Clock::now() + 500ms);
   CHECK(here.code() == StatusCode::timeout);
-  // Within what was left of the 100 ms when the call looked at the clock again.
+  // Within what was left of the 500 ms when the call looked at the clock again.
   for (const Status& status : {here, other.get()}) {
     CHECK_THAT(status.message(), StartsWith("rank 1 of 3 did not arrive within 0."));
   }

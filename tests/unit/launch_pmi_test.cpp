@@ -89,7 +89,7 @@ class Slurm {
 
 std::string error_of_open(Answers changed) {
   const PmiServer server{Hydra(std::move(changed))};
-  return Pmi1::open(server.environment(0, 2), Clock::now() + 300ms).status().to_string();
+  return Pmi1::open(server.environment(0, 2), Clock::now() + 1s).status().to_string();
 }
 
 }  // namespace
@@ -155,7 +155,7 @@ TEST_CASE("a session knows ranks and nodes, stores long values and says farewell
     REQUIRE(store->commit(soon()));
     CHECK(*store->get(long_key, soon()) == value);
     CHECK(*store->get("empty", soon()) == "");
-    const Status missing = store->get("missing", Clock::now() + 50ms).status();
+    const Status missing = store->get("missing", Clock::now() + 500ms).status();
     CHECK(missing.code() == StatusCode::timeout);
     CHECK_THAT(missing.message(), Catch::Matchers::EndsWith("no rank has put missing in time"));
     CHECK(store->put("huge", std::string(100000, 'x')).code() == StatusCode::invalid_argument);
@@ -177,7 +177,7 @@ TEST_CASE("a session of PMI-2 does the same in frames") {
     REQUIRE(store->put("key", value));
     REQUIRE(store->commit(soon()));
     CHECK(*store->get("key", soon()) == value);
-    CHECK(store->get("missing", Clock::now() + 50ms).status().code() == StatusCode::timeout);
+    CHECK(store->get("missing", Clock::now() + 500ms).status().code() == StatusCode::timeout);
   }
   CHECK(server.finish().back() == "finalize");
 }
@@ -186,7 +186,7 @@ TEST_CASE("what a launcher does wrong in PMI-2 is told") {
   using Catch::Matchers::Contains;
   const auto error_of = [](Answers changed) {
     const PmiServer server{Slurm(std::move(changed))};
-    return Pmi2::open(server.environment(0, 4), Clock::now() + 300ms).status().to_string();
+    return Pmi2::open(server.environment(0, 4), Clock::now() + 1s).status().to_string();
   };
   CHECK_THAT(error_of({{"init", "cmd=response_to_init rc=-1 pmi_version=1\n"}}),
              Contains("does not speak PMI 2.0"));
@@ -248,7 +248,7 @@ TEST_CASE("what a launcher does wrong is told") {
 TEST_CASE("variables that name no connection are told") {
   using Catch::Matchers::StartsWith;
   const auto error_of = [](const Environment& environment) {
-    return std::string(Pmi1::open(environment, Clock::now() + 300ms).status().message());
+    return std::string(Pmi1::open(environment, Clock::now() + 1s).status().message());
   };
   CHECK_THAT(error_of({{"PMI_FD", "1000000"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}),
              StartsWith("PMI_FD=1000000 is not open in this process"));
