@@ -40,6 +40,16 @@ inline bool becomes_true(const std::atomic<bool>& flag) {
   return flag.load();
 }
 
+// What a call throws; empty if it does not.
+inline std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
 // Runs `body` as every rank of a world; what they complain of, with their ranks.
 inline Verdict with_ranks(int size, const std::function<Verdict(CommGroup&)>& body,
                           std::chrono::milliseconds timeout = std::chrono::seconds(20)) {

@@ -73,15 +73,6 @@ Verdict with_stream(const std::function<Verdict(const cuda::Stream& stream)>& bo
   return stream ? body(*stream) : stream.status().message();
 }
 
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 }  // namespace
 
 TEST_CASE("submitted calls of two groups on two streams, in opposite orders, each with its callback") {

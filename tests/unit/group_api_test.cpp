@@ -26,15 +26,6 @@ Verdict expect(const char* what, const std::vector<T>& got, const std::vector<T>
   return text;
 }
 
-Verdict error_text(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 }  // namespace
 
 TEST_CASE("every collective, typed") {
@@ -256,7 +247,7 @@ TEST_CASE("memory that all ranks of the node can map") {
           free(g, v);
           free(g, nullptr);
           int stranger = 0;
-          const Verdict refused = error_text([&] { free(g, &stranger); });
+          const Verdict refused = error_of([&] { free(g, &stranger); });
           if (refused.find("not from tutti::alloc") == std::string::npos) return refused;
           return is_right ? "" : "wrong sum";
         }) == "");
@@ -284,9 +275,9 @@ TEST_CASE("mistakes are named and change nothing") {
             {[&] { CommGroup().barrier(); }, "barrier: this CommGroup is closed (it is no group)"},
         };
         for (const auto& [mistake, text] : mistakes) {
-          if (const Verdict said = error_text(mistake); said != text) return said + " instead of " + text;
+          if (const Verdict said = error_of(mistake); said != text) return said + " instead of " + text;
         }
-        const Verdict forced = error_text([&] { g.allreduce(std::span(v), Op::sum, {"no_such_algorithm"}); });
+        const Verdict forced = error_of([&] { g.allreduce(std::span(v), Op::sum, {"no_such_algorithm"}); });
         if (forced.find("no_such_algorithm") == std::string::npos) return forced;
         g.allreduce(std::span(v));
         if (g.explain_algorithm(Collective::allreduce, 1000, Dtype::f32).empty()) return "explain_algorithm";
@@ -298,7 +289,7 @@ TEST_CASE("options of init that do not go together are named") {
   const auto said = [](const std::function<void(InitOptions&)>& change) {
     InitOptions options;
     change(options);
-    return error_text([&] { init(options); });
+    return error_of([&] { init(options); });
   };
   CHECK(said([](InitOptions& o) { o.rank = 0; }) ==
         "init: rank and size go with unique_id, allgather, or put and get");

@@ -251,10 +251,18 @@ TEST_CASE("a group is split by NCCL once what is under way is complete") {
           // Ranks 0 and 2, the other way round; 1 and 3 take no part.
           const bool is_even = rank.rank() % 2 == 0;
           FakeServices of_even(even, 1 - rank.rank() / 2);
+          // Held up for a while by rank 0's device.
+          std::future<void> release;
+          if (rank.rank() == 0) {
+            cuda_stand_in_hang(0, true);
+            release = std::async(std::launch::async, [] {
+              std::this_thread::sleep_for(100ms);
+              cuda_stand_in_hang(0, false);
+            });
+          }
           auto before = rank.backend->start(rank.call(Collective::allreduce, Dtype::u32, 1), {});
           if (!before) return before.status().to_string();
-          auto pair = rank.backend->split(of_even, is_even ? 5 : nccl::Communicator::kNoColor,
-                                          static_cast<int>(4 - rank.rank()));
+          auto pair = rank.backend->split(of_even, is_even ? 5 : -1, static_cast<int>(4 - rank.rank()));
           if (!pair) return pair.status().to_string();
           if (!(*before)->is_complete()) return "split while a call was under way";
           if ((*pair != nullptr) != is_even) return "in the wrong group";
