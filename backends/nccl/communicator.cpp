@@ -50,8 +50,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   ncclConfig_t config = config_without_blocking();
   TUTTI_RETURN_IF_ERROR(call("ncclCommSplit", [&](ncclComm_t parent) {
     part_ = nullptr;
-    return library_.ncclCommSplit(parent, color == kNoColor ? NCCL_SPLIT_NOCOLOR : color, key, &part_,
-                                  &config);
+    return library_.ncclCommSplit(parent, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part_, &config);
   }));
   if (part_ == nullptr) return std::unique_ptr<Communicator>();
   std::unique_ptr<Communicator> made(new Communicator(library_, place_, patience_));

@@ -38,8 +38,7 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  static constexpr int kNoColor = -1;
-  // Collective over this communicator: those of one color make one, ordered by key; null for kNoColor.
+  // Collective over this communicator: those of one color make one, ordered by key; null for negative ones.
   // Nothing may be outstanding. Errors as for create(); this one is of no use then.
   Result<std::unique_ptr<Communicator>> split(int color, int key);
 

@@ -16,7 +16,7 @@ class NcclBackend : public Backend {
   // Collective over the backend's group: those of one color make a backend of the group that `services` is
   // of, in the order of `key` (their ranks there), by ncclCommSplit: NCCL connects them by what it knows
   // of this communicator, and shares nothing between both. Waits for what is under way. A rank of no new
-  // group passes Communicator::kNoColor and any services, and gets null. Errors: of the group, which has
+  // group passes a negative color and any services, and gets null. Errors: of the group, which has
   // failed on all ranks then.
   virtual Result<std::unique_ptr<NcclBackend>> split(GroupServices& services, int color, int key) = 0;
 };

@@ -18,8 +18,7 @@ Result<std::unique_ptr<Backend>> make_backend(GroupServices& services, int devic
 }
 
 Result<std::unique_ptr<Backend>> split_backend(Backend& parent, GroupServices& services, int color, int key) {
-  auto made =
-      static_cast<NcclBackend&>(parent).split(services, color < 0 ? Communicator::kNoColor : color, key);
+  auto made = static_cast<NcclBackend&>(parent).split(services, color, key);
   if (!made) return made.status();
   return std::unique_ptr<Backend>(*std::move(made));
 }

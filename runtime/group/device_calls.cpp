@@ -80,7 +80,7 @@ Status DeviceCalls::prepare(const Call& call) {
   if (nccl) nccl_ = *std::move(nccl);
   device_ = call.device;
   for (auto& [number, buffer] : buffers_) {
-    if (const Status status = make_known(buffer); !status)
+    if (const Status status = register_with_nccl(buffer); !status)
       log_warn("{} bytes at {} are not registered: {}", buffer.bytes, buffer.memory, status.message());
   }
   std::map<int, std::uint32_t> ranks_on;  // by node
@@ -117,7 +117,7 @@ Status DeviceCalls::split(DeviceCalls* child, int colour) {
   return {};
 }
 
-Status DeviceCalls::make_known(Buffer& buffer) const {
+Status DeviceCalls::register_with_nccl(Buffer& buffer) const {
   if (const int device = device_of(buffer.memory); device != device_) {
     return invalid_argument(fmt::format(
         "register_buffer: memory: on GPU {}, and this group's calls are on GPU {}", device, device_));
@@ -137,7 +137,7 @@ Result<std::uint64_t> DeviceCalls::register_buffer(const void* memory, std::size
                     memory == nullptr || bytes == 0 ? "" : ", which is the host's"));
   }
   Buffer buffer{memory, bytes, nullptr};
-  if (device_ >= 0) TUTTI_RETURN_IF_ERROR(make_known(buffer));
+  if (device_ >= 0) TUTTI_RETURN_IF_ERROR(register_with_nccl(buffer));
   buffers_.emplace(++last_buffer_, std::move(buffer));
   return last_buffer_;
 }

@@ -52,7 +52,7 @@ class DeviceCalls final : public GroupServices {
 
  private:
   Question question_of(const Call& call) const;
-  // The backends, of the device of the group's first call. Collective. Throws the group's failure.
+  // The backends, of the device of the group's first call. Collective. Errors: the group's failure.
   Status prepare(const Call& call);
   // NCCL for the device: what split() made, if it is for the device of every rank, else new. Collective.
   Result<std::unique_ptr<Backend>> nccl_for(int device);
@@ -78,8 +78,8 @@ class DeviceCalls final : public GroupServices {
     std::size_t bytes;
     std::unique_ptr<Registration> by_nccl;
   };
-  // Registers it with those of the backends that gain by it.
-  Status make_known(Buffer& buffer) const;
+  // Nothing to do where NCCL carries none of the calls.
+  Status register_with_nccl(Buffer& buffer) const;
   std::map<std::uint64_t, Buffer> buffers_;  // registered ones
   std::uint64_t last_buffer_ = 0;
   Carried last_;
