@@ -305,6 +305,17 @@ def check_life():
     expect_error(RuntimeError, ["only those that stay"], lambda: backend.shrink([RANK]))
 
 
+def check_beside_another_backend():
+    """A group whose tensors on GPUs are another backend's: one that every build of torch has in NCCL's place."""
+    if not IS_TORCH_2:
+        return
+    group = dist.new_group(list(range(SIZE)), backend="cpu:tutti,cuda:gloo")
+    assert "cpu:tutti,cuda:gloo" in str(dist.get_backend_config(group)) and cpu_backend(group).name() == "tutti"
+    tensor = torch.full((5,), float(RANK))
+    dist.all_reduce(tensor, group=group)
+    expect(tensor, torch.full((5,), SIZE * (SIZE - 1) / 2), "a group of two backends")
+
+
 def check_arguments():
     backend = cpu_backend()
     expect_error(RuntimeError, ["non-empty tensor list"], lambda: backend.allreduce([]))
