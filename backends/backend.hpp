@@ -1,5 +1,5 @@
 // The backend seam: who carries out a whole collective for one group (native schedules, later NCCL).
-// Knows no algorithm, no transport and no way of choosing; at most six methods.
+// Knows no algorithm, no transport and no way of choosing; at most eight methods.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,8 @@
 #include "runtime/base/work.hpp"
 
 namespace tutti {
+
+struct LoweredPlans;
 
 struct BackendCaps {
   std::string_view name;    // "native"
@@ -56,6 +58,12 @@ class Backend {
                                                                 std::size_t /*bytes*/) {
     return std::unique_ptr<Registration>();
   }
+  // The plans by which this backend has a call carried out in memory that all ranks reach; null where it has
+  // none. `algorithm`: as of a choice. For the thread that submits. Errors: as of start().
+  virtual Result<std::shared_ptr<const LoweredPlans>> lowered_plans(const Call& /*call*/,
+                                                                    std::string_view /*algorithm*/) {
+    return std::shared_ptr<const LoweredPlans>();
+  }
   // The algorithm that a call would get and why, in one line ("ring: rule TUTTI_ADJUST_ALLREDUCE item 2").
   virtual Result<std::string> explain(const Call& call) const = 0;
 };
@@ -73,6 +81,11 @@ class GroupServices {
   virtual Status allgather(const void* mine, void* all, std::size_t bytes) = 0;
   // Carries calls on host memory out; for one thread, which need not be the one that submits to the group.
   virtual Backend& host() = 0;
+  // Those of the group's own schedules; see Backend.
+  virtual Result<std::shared_ptr<const LoweredPlans>> lowered_plans(const Call& /*call*/,
+                                                                    std::string_view /*algorithm*/) {
+    return std::shared_ptr<const LoweredPlans>();
+  }
   // The group fails, on all ranks. Any thread.
   virtual void fail(const Status& cause) = 0;
   // Why the group has failed; ok while it has not. Any thread.

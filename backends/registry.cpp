@@ -67,6 +67,10 @@ Result<std::unique_ptr<Backend>> make_peer_backend(GroupServices& services, int 
   return cuda::make_peer_backend(services, device);
 }
 
+Result<std::unique_ptr<Backend>> make_mapped_backend(GroupServices& services, int device) {
+  return cuda::make_mapped_backend(services, device);
+}
+
 #else
 
 int device_of(const void* /*memory*/) { return -1; }
@@ -78,6 +82,10 @@ Result<std::unique_ptr<Backend>> make_staged_backend(GroupServices& /*services*/
 }
 
 Result<std::unique_ptr<Backend>> make_peer_backend(GroupServices& /*services*/, int /*device*/) {
+  return not_built("cuda", TUTTI_REASON_CUDA);
+}
+
+Result<std::unique_ptr<Backend>> make_mapped_backend(GroupServices& /*services*/, int /*device*/) {
   return not_built("cuda", TUTTI_REASON_CUDA);
 }
 

@@ -43,6 +43,8 @@ int current_device();
 Result<std::unique_ptr<Backend>> make_staged_backend(GroupServices& services, int device);
 // Kernels that reach the memory of all ranks, which share a machine. Collective, as the next.
 Result<std::unique_ptr<Backend>> make_peer_backend(GroupServices& services, int device);
+// Our schedules over memory of GPUs that all ranks reach; the same.
+Result<std::unique_ptr<Backend>> make_mapped_backend(GroupServices& services, int device);
 // NCCL, for this group and this device. Collective: all ranks get a backend, or all get an error
 // (unsupported, with the reason and whose it is; or the group's failure).
 Result<std::unique_ptr<Backend>> make_nccl_backend(GroupServices& services, int device);

@@ -62,6 +62,8 @@ ALLOWED = [
                             "runtime/scheduler/**", "transports/transport.hpp", "backends/*"]),
     # Device memory, events and contexts are CUDA's business, also where NCCL moves the data.
     ("backends/nccl/**", ["runtime/base/**", "backends/*", "backends/cuda/**"]),
+    # Runs lowered plans on the memory of GPUs.
+    ("backends/cuda/**", ["runtime/base/**", "runtime/schedule/**", "runtime/scheduler/lowered_plan.hpp", "backends/*"]),
     ("backends/*/**", ["runtime/base/**", "backends/*"]),
     ("bindings/*/**", ["tutti/**"]),
 ]

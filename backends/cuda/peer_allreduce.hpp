@@ -40,6 +40,8 @@ class PeerAreas {
   bool is_one_process() const { return is_one_process_; }
   // Are there processes that share a device? Their kernels take turns there, unless MPS merges them.
   bool takes_turns() const { return takes_turns_; }
+  // Are there threads of one process that share a device? Their streams share its queues.
+  bool shares_queues() const { return shares_queues_; }
   // Blocks that each rank may launch, such that those of all ranks run at a time.
   std::uint32_t most_blocks() const { return most_blocks_; }
   // Keeps everything mapped and allocated for good: kernels that hang may still use it.
@@ -57,6 +59,7 @@ class PeerAreas {
   std::size_t staging_offset_ = 0;
   bool is_one_process_ = false;
   bool takes_turns_ = false;
+  bool shares_queues_ = false;
   std::uint32_t most_blocks_ = 1;
 };
 

@@ -156,11 +156,11 @@ Result<PeerAreas> PeerAreas::create(GroupServices& services, int device, std::ui
   areas.is_one_process_ = std::all_of(all.begin(), all.end(),
                                       [&](const Introduction& one) { return one.process == self.process; });
   for (const Introduction& one : all) {
-    areas.takes_turns_ =
-        areas.takes_turns_ || std::any_of(all.begin(), all.end(), [&](const Introduction& other) {
-          return other.process != one.process &&
-                 std::memcmp(&other.device_name, &one.device_name, sizeof one.device_name) == 0;
-        });
+    for (const Introduction& other : all) {
+      if (&one == &other || std::memcmp(&other.device_name, &one.device_name, sizeof one.device_name) != 0)
+        continue;
+      (other.process == one.process ? areas.shares_queues_ : areas.takes_turns_) = true;
+    }
   }
   areas.most_blocks_ = shared_blocks(all);
   return areas;
@@ -174,6 +174,7 @@ PeerAreas::PeerAreas(PeerAreas&& other) noexcept
       staging_offset_(other.staging_offset_),
       is_one_process_(other.is_one_process_),
       takes_turns_(other.takes_turns_),
+      shares_queues_(other.shares_queues_),
       most_blocks_(other.most_blocks_) {}
 
 PeerAreas::~PeerAreas() {

@@ -1,29 +1,29 @@
-// What peers carry out, and by which kernels.
+// What peers carry out: by which kernels, and by which plans.
 #include "backends/cuda/peer_backend.hpp"
 
 #include <string>
 #include <utility>
 
-#include "backends/cuda/memory.hpp"
 #include "backends/cuda/peer_allreduce.hpp"
-#include "backends/cuda/stream_watch.hpp"
+#include "backends/cuda/peer_schedule.hpp"
+#include "backends/cuda/stream_backend.hpp"
 
 namespace tutti::cuda {
 namespace {
 
-class PeerBackend final : public Backend, private StreamWatch::Carrier {
+BackendCaps caps_of(std::string_view name, bool takes_turns) {
+  BackendCaps caps{name, "", ""};
+  if (takes_turns) caps.disliked = kWhyNotOnSharedGpu;
+  return caps;
+}
+
+// Allreduce by kernels.
+class KernelBackend final : public StreamBackend {
  public:
-  PeerBackend(GroupServices& services, int device, std::unique_ptr<PeerAllreduce> peers)
-      : services_(services),
-        device_(device),
-        peers_(std::move(peers)),
-        watch_(services, *this, device, "tutti-peers") {
-    if (peers_->takes_turns()) caps_.disliked = kWhyNotOnSharedGpu;
-  }
-
-  ~PeerBackend() override { watch_.close(services_.timeout()); }
-
-  const BackendCaps& caps() const override { return caps_; }
+  KernelBackend(GroupServices& services, int device, std::unique_ptr<PeerAllreduce> peers)
+      : StreamBackend(services, device, caps_of("peers", peers->takes_turns()), "kernels", "tutti-peers"),
+        peers_(std::move(peers)) {}
+  ~KernelBackend() override { close(); }
 
   Status supports(const Call& call) const override {
     if (call.collective != Collective::allreduce) {
@@ -33,30 +33,6 @@ class PeerBackend final : public Backend, private StreamWatch::Carrier {
     return peers_->supports(call.count, call.dtype, call.op, Shots::two);
   }
 
-  Result<WorkRef> start(const Call& call, const Choice& choice) override {
-    TUTTI_RETURN_IF_ERROR(supports(call));
-    const Result<Shots> shots = shots_of(choice.algorithm);
-    if (!shots) return shots.status();
-    TUTTI_RETURN_IF_ERROR(services_.failure());
-    TUTTI_RETURN_IF_ERROR(watch_.failure());
-    const Result<ContextScope> context = ContextScope::enter(device_);
-    if (!context) return context.status();
-    auto* const stream = static_cast<CUstream>(call.stream);
-    TUTTI_RETURN_IF_ERROR(refuse_capture(stream, "a call among peers", "each call has a number of its own"));
-    Result<WorkRef> work =
-        watch_.begin(describe_call(call) + " by kernels on GPU " + std::to_string(device_), -1, stream);
-    if (!work) return work.status();
-    Status status = peers_->start(call.output, call.in_place ? call.output : call.input, call.count,
-                                  call.dtype, call.op, stream, *shots);
-    if (status) status = watch_.add(*work, stream);
-    if (status) return work;
-    // The others have made the call, or will: they must not wait for this rank.
-    watch_.fail(status);
-    return watch_.failure();
-  }
-
-  PersistentCall* persistent(const Call& /*call*/) override { return nullptr; }
-
   Result<std::string> explain(const Call& call) const override {
     TUTTI_RETURN_IF_ERROR(supports(call));
     return std::string("one_shot or two_shot, as named: by kernels that reach the memory of all ranks");
@@ -64,24 +40,58 @@ class PeerBackend final : public Backend, private StreamWatch::Carrier {
 
  private:
   // The first word of an algorithm's text counts: "two_shot(...)" of the host's catalogue, too.
-  static Result<Shots> shots_of(std::string_view algorithm) {
+  Status prepare(const Call& /*call*/, const Choice& choice) override {
     const std::string_view name =
-        algorithm.substr(0, algorithm.find_first_not_of("abcdefghijklmnopqrstuvwxyz_"));
-    if (name == "one_shot") return Shots::one;
-    if (name == "two_shot") return Shots::two;
-    return unsupported("kernels that reach the memory of all ranks have one_shot and two_shot, not " +
-                       (algorithm.empty() ? "a choice of their own" : std::string(algorithm)));
+        choice.algorithm.substr(0, choice.algorithm.find_first_not_of("abcdefghijklmnopqrstuvwxyz_"));
+    if (name != "one_shot" && name != "two_shot") {
+      return unsupported(
+          "kernels that reach the memory of all ranks have one_shot and two_shot, not " +
+          (choice.algorithm.empty() ? "a choice of their own" : std::string(choice.algorithm)));
+    }
+    shots_ = name == "one_shot" ? Shots::one : Shots::two;
+    return {};
   }
-
-  // StreamWatch::Carrier
-  Status diagnose() override { return {}; }
+  Status put(const Call& call, CUstream stream) override {
+    return peers_->start(call.output, call.in_place ? call.output : call.input, call.count, call.dtype,
+                         call.op, stream, shots_);
+  }
   void abort(const Status& /*cause*/) override { peers_->abort(); }
 
-  GroupServices& services_;
-  const int device_;
-  BackendCaps caps_{"peers", "", ""};
   const std::unique_ptr<PeerAllreduce> peers_;
-  StreamWatch watch_;
+  Shots shots_ = Shots::one;
+};
+
+// Every collective by our own schedules.
+class ScheduleBackend final : public StreamBackend {
+ public:
+  ScheduleBackend(GroupServices& services, int device, std::unique_ptr<PeerSchedules> peers)
+      : StreamBackend(services, device, caps_of("mapped", peers->takes_turns()), "schedules", "tutti-mapped"),
+        peers_(std::move(peers)) {}
+  ~ScheduleBackend() override { close(); }
+
+  Status supports(const Call& call) const override { return PeerSchedules::supports(call); }
+
+  Result<std::string> explain(const Call& call) const override {
+    TUTTI_RETURN_IF_ERROR(supports(call));
+    return std::string("mapped: schedules over memory of GPUs that all ranks reach");
+  }
+
+ private:
+  Status prepare(const Call& call, const Choice& choice) override {
+    auto plans = services_.lowered_plans(call, choice.algorithm);
+    if (!plans) return plans.status();
+    if (*plans == nullptr || (*plans)->staged == nullptr) {
+      return unsupported(std::string(choice.algorithm) + " of " + std::string(to_string(call.collective)) +
+                         " has no form for memory that all ranks reach");
+    }
+    plan_ = (*plans)->staged;
+    return peers_->supports(*plan_);
+  }
+  Status put(const Call& call, CUstream stream) override { return peers_->start(call, *plan_, stream); }
+  void abort(const Status& /*cause*/) override { peers_->abort(); }
+
+  const std::unique_ptr<PeerSchedules> peers_;
+  std::shared_ptr<const LoweredPlan> plan_;  // of the call that is being made
 };
 
 }  // namespace
@@ -89,7 +99,13 @@ class PeerBackend final : public Backend, private StreamWatch::Carrier {
 Result<std::unique_ptr<Backend>> make_peer_backend(GroupServices& services, int device) {
   Result<std::unique_ptr<PeerAllreduce>> peers = PeerAllreduce::create(services, device);
   if (!peers) return peers.status();
-  return std::unique_ptr<Backend>(std::make_unique<PeerBackend>(services, device, *std::move(peers)));
+  return std::unique_ptr<Backend>(std::make_unique<KernelBackend>(services, device, *std::move(peers)));
+}
+
+Result<std::unique_ptr<Backend>> make_mapped_backend(GroupServices& services, int device) {
+  Result<std::unique_ptr<PeerSchedules>> peers = PeerSchedules::create(services, device);
+  if (!peers) return peers.status();
+  return std::unique_ptr<Backend>(std::make_unique<ScheduleBackend>(services, device, *std::move(peers)));
 }
 
 }  // namespace tutti::cuda

@@ -22,5 +22,6 @@ Result<std::string> describe_driver();
 Result<std::unique_ptr<Backend>> make_staged_backend(GroupServices& services, int device);
 // See peer_backend.hpp.
 Result<std::unique_ptr<Backend>> make_peer_backend(GroupServices& services, int device);
+Result<std::unique_ptr<Backend>> make_mapped_backend(GroupServices& services, int device);
 
 }  // namespace tutti::cuda

@@ -27,14 +27,40 @@ bool is_in_place(const Call& call) {
 
 bool is_user_op(const Call& call) { return is_reducing(call.collective) && call.op.op == Op::user; }
 
+}  // namespace
+
+Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Instance& instance, std::uint32_t rank,
+                                        std::uint32_t most_lines, std::size_t staging_bytes) {
+  auto ranks = emit_all(row, instance);
+  if (!ranks) return ranks.status();
+  const auto lower = [&](Sharing sharing) -> std::shared_ptr<const LoweredPlan> {
+    auto lowered = lower_for_shared_memory(*ranks, sharing);
+    if (!lowered || !is_right_in_place(*lowered)) return nullptr;
+    auto plan = compile_lowered(*lowered, rank, most_lines);
+    // Each slot of its scratch needs at least a line of the staging memory.
+    constexpr std::size_t kLineBytes = 64;
+    if (!plan || plan->staging_slots * kLineBytes > staging_bytes) return nullptr;
+    return std::make_shared<const LoweredPlan>(*std::move(plan));
+  };
+  LoweredPlans made;
+  made.staged = lower(Sharing::scratch);
+  // Scratch of a mapped plan would have to hold a part of the whole vector.
+  if (made.staged != nullptr) made.mapped = lower(Sharing::buffers);
+  if (made.mapped != nullptr && made.mapped->staging_slots > 0) made.mapped = nullptr;
+  return made;
+}
+
+namespace {
+
 class NativeBackend final : public Backend {
  public:
   NativeBackend(GroupContext& group, const Selector& selector, std::size_t cache_bytes, Hierarchy hierarchy,
-                Reach reach)
+                Reach reach, bool shares_cpus)
       : group_(group),
         selector_(selector),
         hierarchy_(std::move(hierarchy)),
         reach_(reach),
+        shares_cpus_(shares_cpus),
         plans_(cache_bytes),
         lowered_(cache_bytes),
         can_fuse_(true) {
@@ -85,6 +111,14 @@ class NativeBackend final : public Backend {
     return group_.persistent(last_.prepared, call);
   }
 
+  Result<std::shared_ptr<const LoweredPlans>> lowered_plans(const Call& call,
+                                                            std::string_view algorithm) override {
+    if (!may_lower(call)) return std::shared_ptr<const LoweredPlans>();
+    const auto selection = selector_.choose(question(call), algorithm);
+    if (!selection) return selection.status();
+    return lowered_plans_of(key_of(call, *selection), call, *selection);
+  }
+
   Result<std::string> explain(const Call& call) const override {
     const auto selection = selector_.choose(question(call));
     if (!selection) return selection.status();
@@ -102,6 +136,7 @@ class NativeBackend final : public Backend {
     q.has_known_bytes = call.collective != Collective::alltoall || call.counts.empty();
     q.hierarchy = &hierarchy_;
     q.reach = reach_;
+    q.shares_cpus = shares_cpus_;
     return q;
   }
 
@@ -134,6 +169,8 @@ class NativeBackend final : public Backend {
     if (!selection) return selection.status();
     if (group_.rank() == 0 && is_log_enabled(LogLevel::info)) report(asked, *selection);
     Prepared prepared;
+    if (Trace* const trace = group_.engine().trace())
+      prepared.choice = trace->note_choice(describe(*selection));
     prepared.fingerprint = fingerprint_of(call, group_.contract());
     prepared.vector_bytes = asked.bytes;
     if (is_reducing(call.collective)) prepared.kernel = select_kernel(call.op.op, call.dtype);
@@ -161,10 +198,13 @@ class NativeBackend final : public Backend {
     return prepared;
   }
 
-  // The trace of choices: a line when an algorithm, with its parameters and by that rule, is first used.
+  static std::string describe(const Selection& selection) {
+    return fmt::format("{} by {}", to_text(*selection.row, selection.params), describe_source(selection));
+  }
+
+  // A line when an algorithm, with its parameters and by that rule, is first used.
   void report(const Question& asked, const Selection& selection) {
-    std::string text =
-        fmt::format("{} by {}", to_text(*selection.row, selection.params), describe_source(selection));
+    const std::string text = describe(selection);
     if (!reported_.insert(fmt::format("{} {}", to_string(asked.collective), text)).second) return;
     log_info("{} of {} bytes over {} ranks: {}", to_string(asked.collective), asked.bytes, asked.size, text);
   }
@@ -190,28 +230,15 @@ class NativeBackend final : public Backend {
                                                                const Selection& selection) {
     key.flags &= ~std::uint32_t{in_place_plan};
     if (auto known = lowered_.find(key)) return known;
-    LoweredPlans made;
     Instance instance;
     instance.size = group_.size();
     instance.root = is_rooted(call.collective) ? call.root : 0;
     instance.params = selection.params;
     instance.hierarchy = hierarchy_;
-    auto ranks = emit_all(*selection.row, instance);
-    if (!ranks) return ranks.status();
-    const auto lower = [&](Sharing sharing) -> std::shared_ptr<const LoweredPlan> {
-      auto lowered = lower_for_shared_memory(*ranks, sharing);
-      if (!lowered || !is_right_in_place(*lowered)) return nullptr;
-      auto plan = compile_lowered(*lowered, group_.rank(), group_.board_shape(false).lines);
-      // Each slot of its scratch needs at least a line of the staging memory.
-      constexpr std::size_t kLineBytes = 64;
-      if (!plan || plan->staging_slots * kLineBytes > group_.board_shape(true).staging_bytes) return nullptr;
-      return std::make_shared<const LoweredPlan>(*std::move(plan));
-    };
-    made.staged = lower(Sharing::scratch);
-    // Scratch of a mapped plan would have to hold a part of the whole vector.
-    if (made.staged != nullptr) made.mapped = lower(Sharing::buffers);
-    if (made.mapped != nullptr && made.mapped->staging_slots > 0) made.mapped = nullptr;
-    return lowered_.insert(key, std::move(made));
+    auto made = make_lowered_plans(*selection.row, instance, group_.rank(), group_.board_shape(false).lines,
+                                   group_.board_shape(true).staging_bytes);
+    if (!made) return made.status();
+    return lowered_.insert(key, *std::move(made));
   }
 
   Result<std::shared_ptr<const Plan>> exchange_plan() {
@@ -263,6 +290,7 @@ class NativeBackend final : public Backend {
   const Selector& selector_;
   const Hierarchy hierarchy_;
   const Reach reach_;
+  const bool shares_cpus_;
   PlanCache<Plan> plans_;
   PlanCache<LoweredPlans> lowered_;
   std::shared_ptr<const Plan> exchange_;
@@ -275,8 +303,10 @@ class NativeBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_native_backend(GroupContext& group, const Selector& selector,
-                                             std::size_t cache_bytes, Hierarchy hierarchy, Reach reach) {
-  return std::make_unique<NativeBackend>(group, selector, cache_bytes, std::move(hierarchy), reach);
+                                             std::size_t cache_bytes, Hierarchy hierarchy, Reach reach,
+                                             bool shares_cpus) {
+  return std::make_unique<NativeBackend>(group, selector, cache_bytes, std::move(hierarchy), reach,
+                                         shares_cpus);
 }
 
 }  // namespace tutti

@@ -5,15 +5,21 @@
 #include <memory>
 
 #include "backends/backend.hpp"
+#include "runtime/algorithms/prove.hpp"
 #include "runtime/scheduler/group_context.hpp"
 #include "runtime/selection/selection.hpp"
 
 namespace tutti {
 
-// `group` and `selector` outlive the backend. Plans are cached up to `cache_bytes`. `hierarchy` and
-// `reach` are equal on all members; of no ranks: flat.
+// The lowered forms of an algorithm that ranks can carry out together, for `rank`, with scratch of at most
+// `staging_bytes`; empty where it has none. Errors: as of emitting it.
+Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Instance& instance, std::uint32_t rank,
+                                        std::uint32_t most_lines, std::size_t staging_bytes);
+
+// `group` and `selector` outlive the backend. Plans are cached up to `cache_bytes`. `hierarchy`,
+// `reach` and `shares_cpus` are equal on all members; of no ranks: flat.
 std::unique_ptr<Backend> make_native_backend(GroupContext& group, const Selector& selector,
                                              std::size_t cache_bytes, Hierarchy hierarchy = {},
-                                             Reach reach = Reach::node);
+                                             Reach reach = Reach::node, bool shares_cpus = false);
 
 }  // namespace tutti

@@ -58,6 +58,10 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_TIMEOUT", VariableType::duration, "5min", "", "longest wait for a peer before a call fails"},
     {"TUTTI_STALL_WARNING", VariableType::duration, "60s", "",
      "a wait this long is reported, once; 0 is never"},
+    {"TUTTI_TRACE", VariableType::text, "", "",
+     "write what each call was, when it ran and why so to this file of each rank, for ui.perfetto.dev (%r: "
+     "the "
+     "rank)"},
     {"TUTTI_CHECK", VariableType::enumeration, "local", "off|local|group",
      "check arguments: not, against this rank's own state, or also against the other ranks' before running"},
     {"TUTTI_WAIT", VariableType::enumeration, "auto", "auto|spin|yield|sleep",

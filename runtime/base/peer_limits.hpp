@@ -11,6 +11,8 @@ inline constexpr std::uint32_t kMostPeers = 16;                // ranks of a gro
 inline constexpr std::uint32_t kMostOneShotBytes = 256 << 10;  // of a vector, by one shot
 // By two shots between processes, at a time: the memory in which they show each other their vectors.
 inline constexpr std::uint32_t kTwoShotPieceBytes = 8 << 20;
+// By schedules, at a time: the scratch of a rank that the others read.
+inline constexpr std::uint32_t kSchedulePieceBytes = 8 << 20;
 
 // Why they carry a call only where they are named.
 inline constexpr std::string_view kWhyNotOnSharedGpu =

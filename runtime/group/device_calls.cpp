@@ -10,6 +10,7 @@
 
 #include "backends/registry.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/scheduler/lowered_plan.hpp"
 #include "runtime/selection/selection.hpp"
 
 namespace tutti {
@@ -142,31 +143,49 @@ Result<std::uint64_t> DeviceCalls::register_buffer(const void* memory, std::size
   return last_buffer_;
 }
 
-void DeviceCalls::try_peers() {
-  if (has_tried_peers_) return;
-  has_tried_peers_ = true;
-  if (size() == 1 || places_.nodes > 1) return;
-  auto made = make_peer_backend(*this, device_);
-  if (!made && rank() == 0)
-    log_info("GPUs' memory is not reached by the kernels of other ranks: {}", made.status().message());
-  if (made) peers_ = *std::move(made);
+Backend* DeviceCalls::try_peers(Peers& peers, Result<std::unique_ptr<Backend>> (&make)(GroupServices&, int),
+                                std::string_view what) {
+  if (!std::exchange(peers.has_been_tried, true) && size() > 1 && places_.nodes == 1) {
+    auto made = make(*this, device_);
+    if (!made && rank() == 0)
+      log_info("GPUs' memory is not reached by the {} of other ranks: {}", what, made.status().message());
+    if (made) peers.backend = *std::move(made);
+  }
+  return peers.backend.get();
 }
 
 Backend* DeviceCalls::find(DeviceCarrier carrier) {
   if (carrier == DeviceCarrier::staged) return staged_.get();
   if (carrier == DeviceCarrier::nccl) return nccl_.get();
-  try_peers();
-  return peers_.get();
+  if (carrier == DeviceCarrier::mapped) return try_peers(mapped_, make_mapped_backend, "schedules");
+  return try_peers(kernels_, make_peer_backend, "kernels");
+}
+
+Backend* DeviceCalls::find_mapped(const Call& call, std::string_view algorithm, Status* refusal) {
+  Backend* const backend = find(DeviceCarrier::mapped);
+  if (backend == nullptr) return nullptr;
+  *refusal = backend->supports(call);
+  if (!*refusal) return nullptr;
+  const auto plans = lowered_plans(call, algorithm);
+  if (!plans) *refusal = plans.status();
+  return plans && *plans != nullptr && (*plans)->staged != nullptr ? backend : nullptr;
 }
 
 DeviceCalls::Carried DeviceCalls::cheapest_for(const Question& question, const Call& call, Status* refusal) {
   for (const DeviceOffer& offer : device_offers(question, places_, model_)) {
     if (!offer.refusal.empty()) continue;
+    std::string algorithm;
+    if (is_kernel(offer.carrier)) algorithm = to_string(offer.carrier);
+    if (offer.carrier == DeviceCarrier::mapped) algorithm = mapped_algorithm(call.collective, question.bytes);
     Backend* const backend = find(offer.carrier);
     if (backend == nullptr || !backend->caps().disliked.empty()) continue;
-    *refusal = backend->supports(call);
-    if (!*refusal) continue;
-    return {backend, is_kernel(offer.carrier) ? std::string(to_string(offer.carrier)) : std::string()};
+    if (offer.carrier == DeviceCarrier::mapped) {
+      if (find_mapped(call, algorithm, refusal) == nullptr) continue;
+    } else {
+      *refusal = backend->supports(call);
+      if (!*refusal) continue;
+    }
+    return {backend, std::move(algorithm)};
   }
   return {};
 }
@@ -180,6 +199,12 @@ DeviceCalls::Carried DeviceCalls::carrier_of(const Selection& selection, const Q
   if (!named) return cheapest_for(question, call, refusal);
   // What backends call our own algorithms.
   std::string own = selection.row != nullptr ? to_text(*selection.row, selection.params) : std::string();
+  if (*named == DeviceCarrier::mapped) {
+    if (Backend* const mapped = find_mapped(call, own, refusal); mapped != nullptr)
+      return {mapped, std::move(own)};
+    *refusal = staged_->supports(call);
+    return {*refusal ? staged_.get() : nullptr, std::move(own)};
+  }
   Backend* const backend = find(*named);
   *refusal = backend != nullptr ? backend->supports(call) : no_nccl_;
   if (backend != nullptr && *refusal) return {backend, std::move(own)};
@@ -201,6 +226,11 @@ Result<WorkRef> DeviceCalls::start(const Call& call, std::string_view algorithm)
   Carried carried = carrier_of(*selection, question, call, &refusal);
   if (carried.backend == nullptr) return refusal;
   last_ = std::move(carried);
+  if (Trace* const trace = group_.world().engine().trace()) {
+    trace->mark("on a GPU",
+                fmt::format("{} on GPU {} by {}{}{}", describe_call(call), call.device,
+                            last_.backend->caps().name, last_.algorithm.empty() ? "" : " ", last_.algorithm));
+  }
   return last_.backend->start(call, {last_.algorithm, Submitter::goes_on});
 }
 

@@ -45,6 +45,10 @@ class DeviceCalls final : public GroupServices {
   std::chrono::milliseconds timeout() const override { return group_.group().timeout(); }
   Status allgather(const void* mine, void* all, std::size_t bytes) override;
   Backend& host() override { return *host_; }
+  Result<std::shared_ptr<const LoweredPlans>> lowered_plans(const Call& call,
+                                                            std::string_view algorithm) override {
+    return group_.backend().lowered_plans(call, algorithm);
+  }
   void fail(const Status& cause) override { static_cast<void>(group_.fail_everywhere(cause)); }
   Status failure() const override {
     return group_.group().has_failed() ? group_.group().failure() : Status();
@@ -62,8 +66,15 @@ class DeviceCalls final : public GroupServices {
   Carried cheapest_for(const Question& question, const Call& call, Status* refusal);
   // Null where there is none. May be collective.
   Backend* find(DeviceCarrier carrier);
-  // Makes the backend of kernels that reach all ranks' memory, when it is first wanted. Collective.
-  void try_peers();
+  // Makes a backend of ranks that reach each other's memory, when it is first wanted. Collective.
+  struct Peers {
+    std::unique_ptr<Backend> backend;
+    bool has_been_tried = false;
+  };
+  Backend* try_peers(Peers& peers, Result<std::unique_ptr<Backend>> (&make)(GroupServices&, int),
+                     std::string_view what);
+  // May schedules over memory that all ranks reach carry the call by that algorithm? May be collective.
+  Backend* find_mapped(const Call& call, std::string_view algorithm, Status* refusal);
 
   CommGroup::Impl& group_;
   Backend* host_ = nullptr;
@@ -71,8 +82,8 @@ class DeviceCalls final : public GroupServices {
   int split_device_ = -1;  // before the first call: what split() has made `nccl_` for
   DeviceModel model_ = device_model(GpuLink::nvlink);  // nobody asks yet what connects the GPUs
   DevicePlaces places_;
-  std::unique_ptr<Backend> staged_, nccl_, peers_;
-  bool has_tried_peers_ = false;
+  std::unique_ptr<Backend> staged_, nccl_;
+  Peers kernels_, mapped_;
   struct Buffer {
     const void* memory;
     std::size_t bytes;

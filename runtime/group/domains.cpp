@@ -93,6 +93,12 @@ bool WorldDomains::spans_nodes(std::span<const int> world_ranks) const {
   });
 }
 
+bool WorldDomains::shares_cpus(std::span<const int> world_ranks) const {
+  return std::any_of(world_ranks.begin(), world_ranks.end(), [&](int rank) {
+    return is_crowded.size() > static_cast<std::size_t>(rank) && is_crowded[static_cast<std::size_t>(rank)];
+  });
+}
+
 Hierarchy WorldDomains::hierarchy_of(std::span<const int> world_ranks) const {
   if (setting.kind == HierarchySetting::Kind::off) return {};
   if (setting.kind == HierarchySetting::Kind::sizes) {

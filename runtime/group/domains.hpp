@@ -39,10 +39,13 @@ struct WorldDomains {
   HierarchySetting setting;
   std::vector<RankDomains> ranks;  // by world rank
   std::vector<int> nodes;          // by world rank
+  std::vector<bool> is_crowded;    // by world rank: the ranks of its machine outnumber the CPUs they may use
 
   // invalid_argument where the sizes do not add up to the world, naming variable, sum and expectation.
   Status check() const;
   bool spans_nodes(std::span<const int> world_ranks) const;
+  // Is any of them on a machine where ranks outnumber CPUs?
+  bool shares_cpus(std::span<const int> world_ranks) const;
   // Of a group of these world ranks, equal on all its members. Automatic: nodes where the group spans
   // several; else last-level caches where at least two hold at least two members each, else sockets where
   // they do, else flat; flat, too, if the CPUs of any member spread over several.

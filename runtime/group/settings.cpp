@@ -233,6 +233,7 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   settings.contract.emplace_back("the table of caches (TUTTI_TOPOLOGY, else the machine's)",
                                  describe(caches_of(settings.topology)));
   TUTTI_RETURN_IF_ERROR(read_hierarchy(environment, settings));
+  settings.trace_path = std::string(environment.find("TUTTI_TRACE").value_or(""));
   const auto wait_mode = get_enum(environment, "TUTTI_WAIT");
   if (!wait_mode) return wait_mode.status();
   settings.wait_mode = *wait_mode;

@@ -48,7 +48,8 @@ struct WorldSettings {
   std::unique_ptr<const Selector> selector;  // of both
   Topology topology;                         // of the node, as this rank sees it
   HierarchySetting hierarchy;
-  PinRequest pin;  // of TUTTI_PIN
+  PinRequest pin;          // of TUTTI_PIN
+  std::string trace_path;  // of TUTTI_TRACE; empty: none
   WorkerSettings workers;
   // What all ranks must have equal, as (variable, text): compared when a world is made.
   std::vector<std::pair<std::string, std::string>> contract;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -144,6 +145,17 @@ void look_around(const WorldSettings& settings, const WorldInfo& info, Card& min
                    static_cast<std::uint32_t>(info.local_size));
 }
 
+// The ranks on one machine, and the CPUs that they may use between them.
+struct MachineShare {
+  int rank_count = 0;
+  cpu_set_t cpus{};
+  void add(const Card& card) {
+    ++rank_count;
+    CPU_OR(&cpus, &cpus, &card.cpus);
+  }
+  int cpu_count() const { return std::max(1, CPU_COUNT(&cpus)); }
+};
+
 Status first_problem(const std::vector<Card>& cards, std::string_view variable) {
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     const std::string& problem = cards[rank].problem;
@@ -243,6 +255,7 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
                                         delete state;
                                       }
                                     });
+  TUTTI_RETURN_IF_ERROR(world->open_trace());
   TUTTI_RETURN_IF_ERROR(world->agree(options.build_id));
   TUTTI_RETURN_IF_ERROR(world->open_transports());
   TUTTI_RETURN_IF_ERROR(world->judge_tuning());
@@ -253,6 +266,14 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
 WorldState::~WorldState() {
   world_.control->set_listener(nullptr);
   engine_.reset();  // closes the transports while the peers still take us for alive
+}
+
+Status WorldState::open_trace() {
+  if (settings_.trace_path.empty()) return {};
+  auto opened = Trace::open(settings_.trace_path, info().rank, info().size);
+  if (!opened) return opened.status().with_context("TUTTI_TRACE");
+  trace_ = *std::move(opened);
+  return {};
 }
 
 Status WorldState::agree(std::string_view build_id) {
@@ -277,21 +298,20 @@ Status WorldState::agree(std::string_view build_id) {
   }
   const std::vector<Card>& cards = *exchanged;
   compare_tuning(cards, info().rank, settings_);
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
   is_one_process_ = true;
-  const int machine = info().machine_of_rank[static_cast<std::size_t>(info().rank)];
+  std::map<int, MachineShare> machines;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-    if (info().machine_of_rank[rank] == machine) {
-      CPU_OR(&cpus, &cpus, &cards[rank].cpus);
-      ++rank_count_here_;
-    }
+    machines[info().machine_of_rank[rank]].add(cards[rank]);
     is_one_process_ = is_one_process_ && cards[rank].process == mine.process;
     domains_.ranks.push_back(cards[rank].domains);
   }
   domains_.setting = settings_.hierarchy;
   domains_.nodes = info().node_of_rank;
-  cpu_count_ = std::max(1, CPU_COUNT(&cpus));
+  for (const int machine : info().machine_of_rank)
+    domains_.is_crowded.push_back(machines[machine].rank_count > machines[machine].cpu_count());
+  const MachineShare& here = machines[info().machine_of_rank[static_cast<std::size_t>(info().rank)]];
+  rank_count_here_ = here.rank_count;
+  cpu_count_ = here.cpu_count();
   return domains_.check();
 }
 

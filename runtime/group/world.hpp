@@ -93,6 +93,7 @@ class WorldState final : private ControlListener {
  private:
   WorldState(World world, WorldSettings settings);
 
+  Status open_trace();
   Status agree(std::string_view build_id);
   Status open_transports();
   WorkerOptions worker_options() const;
@@ -135,6 +136,7 @@ class WorldState final : private ControlListener {
   std::vector<std::unique_ptr<Transport>> transports_;  // until the engine owns them
   std::vector<PeerAddress> peers_;
   std::vector<PeerPath> paths_;
+  std::unique_ptr<Trace> trace_;  // null: not asked for
   std::unique_ptr<Engine> engine_;
 
   std::mutex memory_mutex_;

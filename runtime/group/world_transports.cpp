@@ -54,6 +54,7 @@ Status WorldState::open_transports() {
   if (transports_.size() > 1) options.waiting.first_sleep = kShortSleep;
   options.on_stall = [this](const Stall& stall) { on_stall(stall); };
   options.workers = worker_options();
+  options.trace = trace_.get();
   engine_ = std::make_unique<Engine>(std::move(transports_), std::move(options));
   return {};
 }

@@ -7,10 +7,14 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include "runtime/base/relax.hpp"
+#include "runtime/base/trace.hpp"
 #include "runtime/scheduler/fingerprint.hpp"
 #include "runtime/scheduler/group_context.hpp"
 #include "runtime/scheduler/messenger.hpp"
@@ -35,6 +39,13 @@ void sleep_on(const Waitable& bell, std::uint32_t armed_value, std::chrono::micr
     const timespec limit{0, pause.count() * 1000};
     ::nanosleep(&limit, nullptr);
   }
+}
+
+// How often threads of this process lost their CPU to others.
+long preemptions() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nivcsw;
 }
 
 }  // namespace
@@ -96,6 +107,7 @@ bool Engine::drive(std::uint32_t* looks) {
 }
 
 void Engine::note_callback(Operation& operation) {
+  owed_callbacks_.fetch_sub(1, std::memory_order_relaxed);
   callbacks_.push_back({WorkRef(&operation), std::move(operation.callback_)});
   operation.callback_ = nullptr;
   operation.is_callback_due_ = true;
@@ -249,11 +261,13 @@ bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) 
   return true;
 }
 
-void Engine::tend(const Workers& workers) {
+Engine::Tended Engine::tend(const Workers& workers) {
   const WaitPolicy& policy = options_.waiting;
   // A worker without a CPU of its own takes from the program what it polls away.
   const std::uint32_t most_polls = workers.is_dedicated() ? policy.spin_polls : kWorkerPolls;
   const std::uint32_t skipped = policy.spin_polls - std::min(policy.spin_polls, most_polls);
+  const std::uint32_t turns = caller_turns();
+  const long preempted = workers.is_dedicated() ? 0 : preemptions();
   Patience patience{policy.first_sleep, 1, skipped};
   for (; has_work_for_workers() && !workers.is_stopping(); ++patience.polls) {
     std::uint32_t looks = 1;
@@ -263,9 +277,15 @@ void Engine::tend(const Workers& workers) {
       patience.idle_polls += looks;
     }
     const Clock::time_point now = Clock::now();
-    if (patience.idle_polls > policy.spin_polls) report_stall(nullptr, now);
+    if (patience.idle_polls > policy.spin_polls) {
+      report_stall(nullptr, now);
+      if (!workers.is_dedicated() && caller_turns() != turns && !owes_callbacks() &&
+          preemptions() != preempted)
+        return Tended::in_the_way;
+    }
     wait_a_little(patience, nullptr, now + policy.longest_sleep);
   }
+  return Tended::no_work_left;
 }
 
 void Engine::sleep_once(const Operation* waiting, Clock::time_point deadline,
@@ -350,7 +370,13 @@ void Engine::report_stall(const Operation* waiting, Clock::time_point now) {
     }
   }
   release();
-  if (is_due) options_.on_stall(stall);
+  if (!is_due) return;
+  if (options_.trace != nullptr) {
+    options_.trace->mark("stalled",
+                         fmt::format("{} (operation {} of rank {}) has waited {} ms for rank {}", stall.call,
+                                     stall.sequence, stall.rank, stall.lasted.count(), stall.awaited_rank));
+  }
+  options_.on_stall(stall);
 }
 
 // -- operations for reuse -----------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ namespace tutti {
 class Operation;
 class GroupContext;
 class Messenger;
+class Trace;
 
 // How a waiting thread spends its time: poll, then yield the core between polls, then sleep on the
 // transport's bell.
@@ -60,6 +61,7 @@ class Engine {
         50};  // first report of a stalled operation; then at doubling intervals
     std::function<void(const Stall&)> on_stall;  // called without any lock held, by a waiting thread
     WorkerOptions workers;
+    Trace* trace = nullptr;  // outlives the engine; null: nobody wants to know
   };
   // Transports in order of preference; each must be available. One lane.
   Engine(std::vector<std::unique_ptr<Transport>> transports, Options options);
@@ -69,6 +71,7 @@ class Engine {
 
   std::size_t transport_count() const { return transports_.size(); }
   Transport& transport(std::size_t i) { return *transports_[i]; }
+  Trace* trace() const { return options_.trace; }
   const WaitPolicy& wait_policy() const { return options_.waiting; }
 
   // Moves everything on once, if no other thread is at it. True if anything happened; else `looks` says at
@@ -82,8 +85,14 @@ class Engine {
   bool has_work_for_workers() const {
     return callers_.load(std::memory_order_seq_cst) == 0 && under_way_.load(std::memory_order_seq_cst) != 0;
   }
-  // Drives as long as that is so.
-  void tend(const Workers& workers);
+  // Drives as long as that is so, or until it is found to be in the way: threads of this process had to make
+  // room for others meanwhile, and callers have come by, who drive too.
+  enum class Tended : std::uint8_t { no_work_left, in_the_way };
+  Tended tend(const Workers& workers);
+  // How often callers have submitted or asked for something, and driven. Any thread.
+  std::uint32_t caller_turns() const { return caller_turns_.load(std::memory_order_relaxed); }
+  // Is a completion callback to come? Whoever gave it may be waiting elsewhere. Any thread.
+  bool owes_callbacks() const { return owed_callbacks_.load(std::memory_order_relaxed) != 0; }
 
  private:
   friend class GroupContext;
@@ -108,6 +117,11 @@ class Engine {
   bool wait_until(const Operation& operation, Clock::time_point deadline);
   void call_workers() {
     if (workers_ != nullptr) workers_->call();
+  }
+  // A caller has come by and goes on: it moves on what is under way.
+  void take_turn() {
+    caller_turns_.fetch_add(1, std::memory_order_relaxed);
+    drive();
   }
   // The operation is complete: its callback is due. With the lane held; run_callbacks() is called without it.
   void note_callback(Operation& operation);
@@ -146,6 +160,8 @@ class Engine {
   std::vector<Operation*> active_;           // under way, in order of submission; guarded by the lane
   std::atomic<std::uint32_t> under_way_{0};  // as many, for those without the lane
   std::atomic<std::uint32_t> callers_{0};    // threads that wait for an operation, once there are workers
+  std::atomic<std::uint32_t> caller_turns_{0};
+  std::atomic<std::uint32_t> owed_callbacks_{0};  // of operations under way
   std::vector<Messenger*> messengers_;  // that have something to do; guarded by the lane, as what follows
   // Whose endpoints they are: of those that control messages come from, or that are looked at.
   struct Correspondent {

@@ -91,7 +91,10 @@ Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call,
   // A user's function may itself submit to this group.
   if (call.op.op == Op::user && result) engine_.drive();
   // The caller goes on, and somebody has to.
-  if (submitter == Submitter::goes_on && result && !(*result)->is_complete()) engine_.call_workers();
+  if (submitter == Submitter::goes_on && result && !(*result)->is_complete()) {
+    engine_.take_turn();
+    engine_.call_workers();
+  }
   return result;
 }
 
@@ -166,15 +169,30 @@ WorkRef GroupContext::hand_out(Operation& operation, const Prepared& prepared) {
 }
 
 WorkRef GroupContext::resume(const Prepared& prepared, const Call& call, std::uint32_t sequence,
-                             std::uint32_t slot, std::uint32_t step) {
+                             std::uint32_t slot, std::uint32_t step, Clock::time_point begun) {
   Operation* const operation = engine_.take_operation();
   SlotNeeds needs;
   // Lowered operations have no counts that could be refused.
   static_cast<void>(operation->bind(*this, prepared, call, sequence, slot, &needs));
   reserve_frames(slot, needs);
   operation->resumed_step_ = step;
+  operation->submitted_ = begun;
   enqueue(slots_[slot], *operation);
   return hand_out(*operation, prepared);
+}
+
+Trace::Span GroupContext::span_of(const Call& call, std::uint32_t sequence, std::uint32_t choice) const {
+  Trace::Span span;
+  span.context = context();
+  span.rank = rank();
+  span.size = size();
+  span.sequence = sequence;
+  span.choice = choice;
+  span.bytes = full_vector_bytes(call, size());
+  span.call = call;
+  span.call.counts = span.call.displacements = span.call.output_counts = span.call.output_displacements = {};
+  span.ended = Clock::now();
+  return span;
 }
 
 PersistentCall* GroupContext::persistent(const Prepared& prepared, const Call& call) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/base/call.hpp"
+#include "runtime/base/trace.hpp"
 #include "runtime/scheduler/board.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/messenger.hpp"
@@ -123,7 +124,9 @@ class GroupContext {
   WorkRef hand_out(Operation& operation, const Prepared& prepared);  // just enqueued
   // A lowered operation that has its number, has begun its epoch and is blocked at a step.
   WorkRef resume(const Prepared& prepared, const Call& call, std::uint32_t sequence, std::uint32_t slot,
-                 std::uint32_t step);
+                 std::uint32_t step, Clock::time_point begun);
+  // A call that ends now, for the trace.
+  Trace::Span span_of(const Call& call, std::uint32_t sequence, std::uint32_t choice) const;
   // A collective has taken its number.
   void remember(std::uint32_t sequence, std::uint64_t word) {
     submitted_words_[sequence % kRemembered].store(word, std::memory_order_release);

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "runtime/base/call.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/schedule/schedule.hpp"
 
@@ -53,6 +55,14 @@ struct LoweredPlan {
 // `max_lines` lines.
 Result<LoweredPlan> compile_lowered(std::span<const Schedule> ranks, std::uint32_t rank,
                                     std::uint32_t max_lines);
+
+// Where a lowered plan finds the caller's buffers: plans are the same in place and not. `shape`: of this
+// rank.
+struct LoweredBuffers {
+  std::byte* input = nullptr;  // no step writes to it
+  std::byte* output = nullptr;
+};
+LoweredBuffers lowered_buffers(const Call& call, const Schedule& shape);
 
 // The two forms of one signature. Either may be missing: then messages carry the operation.
 struct LoweredPlans {

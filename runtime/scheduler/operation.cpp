@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "runtime/base/kernels.hpp"
+#include "runtime/base/trace.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/fingerprint.hpp"
 #include "runtime/scheduler/group_context.hpp"
@@ -48,6 +49,8 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   word_ = make_word(sequence, prepared.fingerprint);
   kernel_ = prepared.kernel;
   vector_bytes_ = prepared.vector_bytes;
+  choice_ = prepared.choice;
+  if (engine_->trace() != nullptr) submitted_ = Clock::now();
   input_ = const_cast<std::byte*>(
       static_cast<const std::byte*>(call.input));  // never written: no step writes to the input
   output_ = static_cast<std::byte*>(call.output);
@@ -83,6 +86,7 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
 
 void Operation::enter(SlotFrame& frame) {
   frame_ = &frame;
+  if (engine_->trace() != nullptr) entered_ = Clock::now();
   if (!is_lowered_) enter_messages();
 }
 
@@ -108,20 +112,6 @@ bool Operation::advance(std::uint32_t polls) {
   return is_lowered_ ? advance_lowered(polls) : advance_messages();
 }
 
-// Lowered plans are the same in place and not; see NativeBackend.
-void Operation::place_buffers(const Call& call, const Schedule& shape, std::size_t element_bytes,
-                              std::byte** input, std::byte** output) {
-  *input = const_cast<std::byte*>(static_cast<const std::byte*>(call.input));  // no step writes to it
-  *output = static_cast<std::byte*>(call.output);
-  if (!call.in_place) return;
-  if (*input == nullptr || shape.collective == Collective::broadcast) *input = *output;
-  const std::size_t own_bytes = call.count * element_bytes * shape.rank;
-  if (shape.collective == Collective::allgather || shape.collective == Collective::gather)
-    *input = *output + own_bytes;
-  if (shape.collective == Collective::reduce_scatter || shape.collective == Collective::scatter)
-    *output = *input + own_bytes;
-}
-
 bool Operation::start_lowered() {
   if (!group_->link(*boards_)) return false;
   if (boards_->state() == Boards::State::refused) {
@@ -132,7 +122,9 @@ bool Operation::start_lowered() {
     return true;
   }
   const Schedule& shape = lowered_->staged->shape;
-  place_buffers(call_, shape, element_bytes_, &input_, &output_);
+  const LoweredBuffers buffers = lowered_buffers(call_, shape);
+  input_ = buffers.input;
+  output_ = buffers.output;
   if (is_reducing(call_.collective) && scales_before(call_.op.op)) {
     bind_whole(shape);
     if (const std::uint64_t count = prescaled_count(shape); count > 0)
@@ -245,8 +237,17 @@ void Operation::complete() {
   if (plan_ != nullptr) plan_.reset();
   if (kept_lowered_ != nullptr) kept_lowered_.reset();
   frame_ = nullptr;
+  if (Trace* const trace = engine_->trace(); trace != nullptr && !is_exchange_) record(*trace);
   is_complete_.store(true, std::memory_order_release);
   if (callback_) engine_->note_callback(*this);
+}
+
+void Operation::record(Trace& trace) const {
+  Trace::Span span = group_->span_of(call_, sequence_, choice_);
+  span.submitted = submitted_;
+  span.started = entered_;
+  span.status = status_.code();
+  trace.add(span);
 }
 
 std::uint32_t Operation::first_awaited_rank() const {
@@ -256,7 +257,7 @@ std::uint32_t Operation::first_awaited_rank() const {
 
 bool Operation::test() {
   if (is_complete()) return true;
-  engine_->drive();
+  engine_->take_turn();
   return is_complete();
 }
 
@@ -285,6 +286,7 @@ void Operation::when_complete(CompletionCallback callback) {
     };
   } else {
     callback_ = std::move(callback);
+    engine_->owed_callbacks_.fetch_add(1, std::memory_order_relaxed);
   }
   engine_->release();
   engine_->call_workers();

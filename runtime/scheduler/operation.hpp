@@ -20,6 +20,7 @@ namespace tutti {
 class Engine;
 class GroupContext;
 class Operation;
+class Trace;
 
 // Everything that calls of one signature share.
 struct Prepared {
@@ -31,6 +32,7 @@ struct Prepared {
   std::uint32_t fingerprint = 0;
   std::size_t vector_bytes = 0;  // of the full vector
   bool is_bulk = false;          // with `lowered`: on the boards with large staging memory
+  std::uint32_t choice = 0;      // the trace's number of why it is done so
 };
 
 class Operation final : public WorkState {
@@ -64,14 +66,12 @@ class Operation final : public WorkState {
   // over afterwards. `needs`: of the frame it will run in.
   Status bind(GroupContext& group, const Prepared& prepared, const Call& call, std::uint32_t sequence,
               std::uint32_t slot, SlotNeeds* needs);
+  void record(Trace& trace) const;  // what it was and how long it took, now that it has ended
   Status bind_counts();
   void bind_whole(const Schedule& shape);  // the map of a whole lowered operation
   // Elements of the input that are scaled in front of a reduction, into scratch.
   std::uint64_t prescaled_count(const Schedule& shape) const;
   void prescale(std::byte* to, std::uint64_t count);  // the input from now on
-  // Where a lowered operation finds the caller's buffers, in place or not.
-  static void place_buffers(const Call& call, const Schedule& shape, std::size_t element_bytes,
-                            std::byte** input, std::byte** output);
   // It is the first of its slot now and may be advanced.
   void enter(SlotFrame& frame);
   void enter_messages();
@@ -156,6 +156,8 @@ class Operation final : public WorkState {
   CompletionCallback callback_;
   bool is_callback_due_ = false;  // one is to be called, or has not returned; guarded by the lane
 
+  std::uint32_t choice_ = 0;
+  Clock::time_point submitted_{}, entered_{};  // with a trace
   Clock::time_point first_stalled_{};
   std::chrono::milliseconds next_report_{0};
   std::uint32_t stall_reports_ = 0;

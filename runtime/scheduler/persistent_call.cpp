@@ -80,6 +80,8 @@ bool LoweredCall::await_others_turn(const BoardLine& line, std::uint64_t stamp, 
 }
 
 bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
+  Trace* const trace = group_.engine_.trace();
+  const Clock::time_point begun = trace != nullptr ? Clock::now() : Clock::time_point{};
   const std::uint32_t sequence = group_.next_sequence_.load(std::memory_order_relaxed);
   const std::uint32_t slot = sequence % GroupContext::kSlots;
   if (group_.slots_[slot].head != nullptr || !may_enter(slot)) return false;
@@ -87,10 +89,9 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   const std::uint64_t word = make_word(sequence, prepared_.fingerprint);
   group_.remember(sequence, word);
   const std::uint64_t epoch = boards.next_epoch(slot);
-  std::byte *input = nullptr, *output = nullptr;
-  Operation::place_buffers(call, prepared_.lowered->staged->shape, size_of(call.dtype), &input, &output);
-  const ResolvedPlace::Origins origins{reinterpret_cast<std::uintptr_t>(input),
-                                       reinterpret_cast<std::uintptr_t>(output),
+  const LoweredBuffers buffers = lowered_buffers(call, prepared_.lowered->staged->shape);
+  const ResolvedPlace::Origins origins{reinterpret_cast<std::uintptr_t>(buffers.input),
+                                       reinterpret_cast<std::uintptr_t>(buffers.output),
                                        boards.area_offset(slot, static_cast<std::uint32_t>(epoch & 1U))};
   const std::uint64_t stamp = make_stamp(epoch, word);
   const std::uint64_t previous = boards.previous_stamp(slot);
@@ -118,11 +119,16 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
             await_others_turn(*reinterpret_cast<BoardLine*>(at), stamp, previous)) {
           break;
         }
-        *unfinished = group_.resume(prepared_, call, sequence, slot, step.index);
+        *unfinished = group_.resume(prepared_, call, sequence, slot, step.index, begun);
         return true;
     }
   }
   boards.end_epoch(slot, stamp, word, prepared_.lowered->staged->shape.hears_from_all);
+  if (trace != nullptr) {
+    Trace::Span span = group_.span_of(call, sequence, prepared_.choice);
+    span.submitted = span.started = begun;
+    trace->add(span);
+  }
   return true;
 }
 

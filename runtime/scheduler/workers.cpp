@@ -1,8 +1,10 @@
 // The life of the workers: start, naps, sleep, end.
 #include "runtime/scheduler/workers.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <system_error>
+#include <utility>
 
 #include "runtime/base/log.hpp"
 #include "runtime/base/thread.hpp"
@@ -14,6 +16,10 @@ namespace {
 // A worker that has run out of work looks so often whether there is more before it sleeps for good.
 constexpr std::uint32_t kNaps = 20;
 constexpr std::chrono::microseconds kNap{50};
+// One that stands back looks from time to time whether callers still come by, each time half as often, and
+// after so many looks it tries again.
+constexpr std::uint32_t kLooksFromAfar = 30;
+constexpr std::chrono::milliseconds kFirstNapAfar{2}, kLongestNapAfar{16};
 
 }  // namespace
 
@@ -47,12 +53,19 @@ void Workers::start() {
 
 void Workers::run(std::uint32_t worker) {
   if (options_.on_start) options_.on_start(worker);
-  std::uint32_t naps = 0;
+  std::uint32_t naps = 0, looks_left = 0, turns = 0;
+  std::chrono::milliseconds nap_afar = kFirstNapAfar;
   while (!is_stopping()) {
     const std::uint32_t seen = calls_.load(std::memory_order_seq_cst);
-    if (engine_.has_work_for_workers()) {
-      engine_.tend(*this);
-      naps = 0;
+    const std::uint32_t turns_before = std::exchange(turns, engine_.caller_turns());
+    if (looks_left > 0 && turns != turns_before && !engine_.owes_callbacks()) {
+      --looks_left;
+      std::this_thread::sleep_for(nap_afar);
+      nap_afar = std::min(2 * nap_afar, kLongestNapAfar);
+    } else if (engine_.has_work_for_workers()) {
+      looks_left = engine_.tend(*this) == Engine::Tended::in_the_way ? kLooksFromAfar : 0;
+      nap_afar = kFirstNapAfar;
+      naps = looks_left > 0 ? kNaps : 0;
     } else if (naps < kNaps) {
       ++naps;
       std::this_thread::sleep_for(kNap);

@@ -3,7 +3,8 @@
 //
 // The first call for help starts them. A worker drives as long as operations are under way that no caller
 // waits for; then it looks a few more times, so that submitting in quick succession costs no system call, and
-// then it sleeps until it is called.
+// then it sleeps until it is called. One without a CPU of its own takes from the program what it uses: where
+// that shows, it stands back as long as callers come by, who drive too.
 #pragma once
 
 #include <atomic>

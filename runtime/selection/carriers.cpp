@@ -107,6 +107,23 @@ DevicePrice price_two_shot(std::uint32_t size, std::uint64_t bytes, const Device
                              of_kib(4 * bytes, model.memory_kib_ps));
 }
 
+// By mapped_algorithm(): into the own scratch, words to all and from all, what is wanted out of the others';
+// a scan does so, with whole vectors, in rounds. Piece by piece.
+DevicePrice price_mapped(const Question& q, std::uint64_t bytes, const DeviceModel& model) {
+  const std::uint64_t pieces =
+      std::max<std::uint64_t>(1, (bytes + kSchedulePieceBytes - 1) / kSchedulePieceBytes);
+  const std::uint64_t others = q.size - std::uint64_t{1};
+  const bool is_scan = q.collective == Collective::scan || q.collective == Collective::exscan;
+  const std::uint64_t scan_rounds = is_scan ? log2_up(q.size) : 1;
+  const std::uint64_t rounds = q.collective == Collective::allreduce ? 2 : scan_rounds;
+  // What is folded goes in one launch, what is only moved in one for each rank it comes from.
+  const std::uint64_t launches = is_reducing(q.collective) ? 2 : 1 + others;
+  const std::uint64_t round_ps = launches * model.launch_ps + 3 * others * model.word_ps + model.flag_ps;
+  const std::uint64_t moved = scan_rounds * volumes_of(q.collective, bytes, q.size).moved;
+  return sum(pieces * rounds * round_ps,
+             of_kib(moved, model.link_kib_ps) + of_kib(4 * bytes, model.memory_kib_ps));
+}
+
 // Our schedules of least rounds and least bytes; on the network the ranks of a node share a card.
 DevicePrice price_staged(const Question& q, std::uint64_t bytes, const DevicePlaces& places,
                          const DeviceModel& model) {
@@ -120,13 +137,25 @@ DevicePrice price_staged(const Question& q, std::uint64_t bytes, const DevicePla
              of_kib(volumes.to_host + volumes.to_device, model.copy_kib_ps) + of_kib(volumes.moved, kib_ps));
 }
 
+// What kernels and schedules have in common that reach the memory of all ranks.
+std::string_view reach_refusal(const Question& q, const DevicePlaces& places) {
+  static_assert(kMostPeers == 16, "as the text says");
+  if (places.nodes > 1) return "the memory of ranks is reached on one machine only";
+  if (q.size < 2 || q.size > kMostPeers) return "the memory of 2 to 16 ranks is reached";
+  if (!q.is_commutative) return "a user-defined op is a function of the host";
+  return {};
+}
+
+std::string_view mapped_refusal(const Question& q, const DevicePlaces& places) {
+  if (!q.has_equal_counts) return "plans over memory that all ranks reach have blocks of one length";
+  return reach_refusal(q, places);
+}
+
 std::string_view kernel_refusal(DeviceCarrier carrier, const Question& q, std::uint64_t bytes,
                                 const DevicePlaces& places) {
-  static_assert(kMostOneShotBytes == 262144 && kMostPeers == 16, "as the texts say");
+  static_assert(kMostOneShotBytes == 262144, "as the text says");
   if (q.collective != Collective::allreduce) return "our kernels carry allreduce only";
-  if (places.nodes > 1) return "our kernels reach the ranks of one machine only";
-  if (q.size < 2 || q.size > kMostPeers) return "our kernels reach 2 to 16 ranks";
-  if (!q.is_commutative) return "a user-defined op is a function of the host";
+  if (const std::string_view refusal = reach_refusal(q, places); !refusal.empty()) return refusal;
   if (carrier == DeviceCarrier::one_shot && bytes > kMostOneShotBytes)
     return "one shot carries at most 262144 bytes";
   return {};
@@ -135,6 +164,7 @@ std::string_view kernel_refusal(DeviceCarrier carrier, const Question& q, std::u
 std::string_view refusal_of(DeviceCarrier carrier, const Question& q, std::uint64_t bytes,
                             const DevicePlaces& places) {
   if (carrier == DeviceCarrier::staged) return {};
+  if (carrier == DeviceCarrier::mapped) return mapped_refusal(q, places);
   if (is_kernel(carrier)) return kernel_refusal(carrier, q, bytes, places);
   if (q.collective == Collective::scan || q.collective == Collective::exscan) return "NCCL has no scans";
   return q.is_commutative ? std::string_view() : "NCCL takes no op of the user's";
@@ -149,6 +179,8 @@ DevicePrice price_of(DeviceCarrier carrier, const Question& q, std::uint64_t byt
       return price_one_shot(q.size, bytes, model);
     case DeviceCarrier::two_shot:
       return price_two_shot(q.size, bytes, model);
+    case DeviceCarrier::mapped:
+      return price_mapped(q, bytes, model);
     case DeviceCarrier::staged:
       break;
   }
@@ -169,6 +201,7 @@ DeviceModel device_model(GpuLink link) {
   const std::uint64_t speed = has_nvlink ? 370 : 63;
   const std::uint64_t hop_ps = of_ns(has_nvlink ? 600 : 1000);
   DeviceModel model{.launch_ps = of_ns(5000),
+                    .word_ps = of_ns(1000),
                     .flag_ps = hop_ps,
                     .link_kib_ps = at_gb_per_second(speed),
                     .memory_kib_ps = at_gb_per_second(3350),
@@ -224,7 +257,27 @@ std::optional<DeviceCarrier> carrier_named_by(Carrier carrier, const AlgorithmRo
     return DeviceCarrier::one_shot;
   if (row->collective == Collective::allreduce && row->name == to_string(DeviceCarrier::two_shot))
     return DeviceCarrier::two_shot;
-  return DeviceCarrier::staged;
+  return DeviceCarrier::mapped;
+}
+
+std::string_view mapped_algorithm(Collective collective, std::uint64_t bytes) {
+  constexpr std::uint64_t kShort = 1 << 20;
+  switch (collective) {
+    case Collective::allreduce:
+      return bytes <= kMostOneShotBytes ? "one_shot" : "two_shot";
+    case Collective::broadcast:
+      return bytes <= kShort ? "linear" : "scatter_allgather";
+    case Collective::reduce:
+      return bytes <= kShort ? "linear" : "direct";
+    case Collective::reduce_scatter:
+    case Collective::allgather:
+      return "direct";
+    case Collective::scan:
+    case Collective::exscan:
+      return "recursive_doubling";
+    default:
+      return "linear";
+  }
 }
 
 bool nccl_reduces(Dtype dtype) {

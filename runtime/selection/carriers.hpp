@@ -13,11 +13,11 @@
 
 namespace tutti {
 
-// NCCL, kernels that reach the memory of all ranks, and our schedules by way of the host's memory. Of equal
-// prices the one that stands first is taken.
-enum class DeviceCarrier : std::uint8_t { nccl, one_shot, two_shot, staged };
-inline constexpr std::array<std::string_view, 4> kDeviceCarrierNames = {"nccl", "one_shot", "two_shot",
-                                                                        "staged"};
+// NCCL, kernels that reach the memory of all ranks, our schedules over such memory, and our schedules by way
+// of the host's. Of equal prices the one that stands first is taken.
+enum class DeviceCarrier : std::uint8_t { nccl, one_shot, two_shot, mapped, staged };
+inline constexpr std::array<std::string_view, 5> kDeviceCarrierNames = {"nccl", "one_shot", "two_shot",
+                                                                        "mapped", "staged"};
 inline constexpr std::size_t kDeviceCarrierCount = kDeviceCarrierNames.size();
 
 constexpr std::string_view to_string(DeviceCarrier carrier) {
@@ -25,6 +25,9 @@ constexpr std::string_view to_string(DeviceCarrier carrier) {
 }
 constexpr bool is_kernel(DeviceCarrier carrier) {
   return carrier == DeviceCarrier::one_shot || carrier == DeviceCarrier::two_shot;
+}
+constexpr bool reaches_peers(DeviceCarrier carrier) {
+  return is_kernel(carrier) || carrier == DeviceCarrier::mapped;
 }
 
 // What connects the GPUs of a node.
@@ -45,6 +48,7 @@ struct NcclProtocol {
 // A machine with GPUs, as far as prices go; picoseconds.
 struct DeviceModel {
   std::uint64_t launch_ps = 0;         // to put a kernel, or a copy on the device, on a stream
+  std::uint64_t word_ps = 0;           // to write a word from a stream, or to wait for one
   std::uint64_t flag_ps = 0;           // until another GPU sees a word that was stored for it
   std::uint64_t link_kib_ps = 0;       // 1024 bytes out of a GPU, or into it, from another
   std::uint64_t memory_kib_ps = 0;     // 1024 bytes read from a GPU's memory, or written to it
@@ -82,8 +86,11 @@ struct DeviceOffer {
 using DeviceOffers = std::array<DeviceOffer, kDeviceCarrierCount>;
 DeviceOffers device_offers(const Question& question, const DevicePlaces& places, const DeviceModel& model);
 
-// Whom a rule's item or an argument means: a row that kernels have means these, every other one is steps of
-// the host's; null if it leaves the choice.
+// The algorithm by which schedules carry a call of so many bytes over memory that all ranks reach: one hop.
+std::string_view mapped_algorithm(Collective collective, std::uint64_t bytes);
+
+// Whom a rule's item or an argument means: a row that kernels have means these, every other one is schedules,
+// over memory that all ranks reach where that can be; null if it leaves the choice.
 std::optional<DeviceCarrier> carrier_named_by(Carrier carrier, const AlgorithmRow* row);
 
 // Whether the newest NCCL reduces elements of that dtype.

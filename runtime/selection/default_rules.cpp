@@ -24,7 +24,9 @@ std::string_view node_rules(Collective collective) {
              "circulant(segment=64k)";
     // The later items of a size are for ops that do not commute.
     case Collective::reduce:
-      return "linear:-64k@-8;double_binary_tree(segment=64k):-2m@-2;linear:0-@-2;direct:0-@-8;"
+      return "linear:-4k@-2;double_binary_tree(segments=1):-32k@-2;direct:-64k@-2;linear:-64k@-8;"
+             "double_binary_tree(segment=64k):-2m@-2;double_binary_tree(segment=256k):-8m@-2;linear:0-@-2;"
+             "direct:0-@-8;"
              "hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;binomial:-32k;linear:-32k;"
              "rabenseifner;"
              "direct";
@@ -37,10 +39,29 @@ std::string_view node_rules(Collective collective) {
       return "dissemination(radix=16):0-@-16;hierarchical;dissemination";
     case Collective::scan:
     case Collective::exscan:
-      return "recursive_doubling:-64k;chain(segment=64k):-1m;recursive_doubling:0-@-2;chain(segment=64k):-8m;"
-             "chain(segment=256k)";
+      return "chain(segments=1):-2k@-2;recursive_doubling:-64k;chain(segment=64k):-4m;recursive_doubling:0-@-"
+             "2;"
+             "chain(segment=64k):-8m;chain(segment=256k)";
     default:
       return "";
+  }
+}
+
+// On one node, where ranks take turns on its CPUs. There the work of all ranks together counts, not the
+// longest way through it: what has more rounds and fewer messages wins where the two differ.
+std::string_view shared_cpus_rules(Collective collective) {
+  switch (collective) {
+    case Collective::reduce:
+      return "linear:-128k@-8;double_binary_tree(segment=256k):0-@-8;linear:0-@-8;"
+             "hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;binomial:-32k;linear:-32k;"
+             "rabenseifner;"
+             "direct";
+    case Collective::scan:
+      return "recursive_doubling:-512;chain(segments=1):-128k;chain(segment=64k):-8m;chain(segment=256k)";
+    case Collective::exscan:
+      return "chain(segments=1):-128k;recursive_doubling:8m-@-4;chain(segment=64k):-8m;chain(segment=256k)";
+    default:
+      return node_rules(collective);
   }
 }
 
@@ -82,8 +103,21 @@ std::string_view network_rules(Collective collective) {
 
 }  // namespace
 
-std::string_view default_rules(Collective collective, Reach reach) {
-  return reach == Reach::node ? node_rules(collective) : network_rules(collective);
+std::string_view default_rules(Collective collective, DefaultSet set) {
+  switch (set) {
+    case DefaultSet::node:
+      return node_rules(collective);
+    case DefaultSet::shared_cpus:
+      return shared_cpus_rules(collective);
+    case DefaultSet::network:
+      return network_rules(collective);
+  }
+  return {};
+}
+
+std::string_view to_string(DefaultSet set) {
+  return set == DefaultSet::shared_cpus ? "on one node with more ranks than CPUs"
+                                        : to_string(set == DefaultSet::node ? Reach::node : Reach::network);
 }
 
 std::string_view to_string(Reach reach) { return reach == Reach::node ? "on one node" : "across nodes"; }

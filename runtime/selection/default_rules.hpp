@@ -14,8 +14,18 @@ enum class Reach : std::uint8_t { node, network };
 inline constexpr Reach kReaches[] = {Reach::node, Reach::network};
 std::string_view to_string(Reach reach);  // "on one node", "across nodes"
 
+// There is a set of rules for each kind of group.
+enum class DefaultSet : std::uint8_t { node, shared_cpus, network };
+inline constexpr DefaultSet kDefaultSets[] = {DefaultSet::node, DefaultSet::shared_cpus, DefaultSet::network};
+std::string_view to_string(
+    DefaultSet set);  // "on one node", "on one node with more ranks than CPUs", "across nodes"
+constexpr DefaultSet default_set(Reach reach, bool shares_cpus) {
+  if (reach == Reach::network) return DefaultSet::network;
+  return shares_cpus ? DefaultSet::shared_cpus : DefaultSet::node;
+}
+
 // The rules of a collective, in the grammar of selection/rules.hpp; the first legal item that matches is
 // taken. Ends with an item that is always legal.
-std::string_view default_rules(Collective collective, Reach reach);
+std::string_view default_rules(Collective collective, DefaultSet set);
 
 }  // namespace tutti

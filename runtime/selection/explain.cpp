@@ -80,8 +80,8 @@ std::string_view absence_of(DeviceCarrier carrier, const Question& q, const Devi
                                                                    : std::string_view();
 }
 std::string_view dislike_of(DeviceCarrier carrier, const DeviceSetting& setting) {
-  return is_kernel(carrier) && setting.gpus_per_node < setting.places.per_node ? kWhyNotOnSharedGpu
-                                                                               : std::string_view();
+  return reaches_peers(carrier) && setting.gpus_per_node < setting.places.per_node ? kWhyNotOnSharedGpu
+                                                                                   : std::string_view();
 }
 
 // Whom the call gets. Errors: unsupported, if whom the rule names cannot carry it.
@@ -102,16 +102,18 @@ Result<DeviceCarrier> decide(const DeviceExplanation& answer, const DeviceOffers
   }
   const std::string_view refusal = refusal_of(*named);
   // Where there are kernels, a vector that is too long for one shot is refused.
-  const bool is_final = *named == DeviceCarrier::nccl || refusal_of(DeviceCarrier::two_shot).empty();
+  const bool is_final =
+      *named == DeviceCarrier::nccl || (is_kernel(*named) && refusal_of(DeviceCarrier::two_shot).empty());
   if (!refusal.empty() && is_final) {
     return unsupported(fmt::format("{} by {}: {}", to_string(*named), describe_source(chosen), refusal));
   }
-  if (refusal.empty() && *named != DeviceCarrier::staged) return *named;
+  if (refusal.empty() && (*named == DeviceCarrier::nccl || is_kernel(*named))) return *named;
   if (chosen.row != nullptr) {
     const Status legal =
         check_legality(*chosen.row, q.size, q.is_commutative, false, q.has_equal_counts, q.hierarchy);
     if (!legal) return legal.with_context(describe_source(chosen));
   }
+  if (refusal.empty()) return *named;
   return DeviceCarrier::staged;
 }
 
@@ -219,8 +221,10 @@ Result<DeviceExplanation> explain_device(const Selector& selector, const Questio
   const auto carrier = decide(answer, offers, question, setting);
   if (!carrier) return carrier.status();
   answer.carrier = *carrier;
-  if (chosen.row != nullptr && (*carrier == DeviceCarrier::staged || is_kernel(*carrier)))
+  if (chosen.row != nullptr && *carrier != DeviceCarrier::nccl)
     answer.algorithm = to_text(*chosen.row, chosen.params);
+  if (chosen.row == nullptr && *carrier == DeviceCarrier::mapped)
+    answer.algorithm = mapped_algorithm(question.collective, question.bytes);
   const auto price_of = [&](const DeviceOffer& offer) {
     return dislike_of(offer.carrier, setting).empty() ? std::optional(offer.price) : std::nullopt;
   };

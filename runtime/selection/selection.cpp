@@ -99,10 +99,10 @@ Result<Selector> Selector::make(std::vector<RuleText> texts) {
   }
   for (int i = 0; i < kCollectiveCount; ++i) {
     const auto collective = static_cast<Collective>(i);
-    for (const Reach reach : kReaches) {
-      Source& target = selector.defaults_[static_cast<std::size_t>(i)][static_cast<std::size_t>(reach)];
+    for (const DefaultSet set : kDefaultSets) {
+      Source& target = selector.defaults_[static_cast<std::size_t>(i)][static_cast<std::size_t>(set)];
       target.is_advice = true;
-      if (const std::string_view rules = default_rules(collective, reach); !rules.empty())
+      if (const std::string_view rules = default_rules(collective, set); !rules.empty())
         TUTTI_RETURN_IF_ERROR(add(collective, "default rules", rules, target));
     }
   }
@@ -116,7 +116,8 @@ const Selector::Source* Selector::find_source(const Question& question, std::siz
     const Source& source = sources_[collective][i];
     return !source.reach || *source.reach == question.reach ? &source : nullptr;
   }
-  return &defaults_[collective][static_cast<std::size_t>(question.reach)];
+  const DefaultSet set = default_set(question.reach, question.shares_cpus);
+  return &defaults_[collective][static_cast<std::size_t>(set)];
 }
 
 Result<Selection> Selector::choose(const Question& question, std::string_view argument,

@@ -29,7 +29,8 @@ struct Question {
   bool has_known_bytes = true;
   const Hierarchy* hierarchy = nullptr;  // over the ranks of the group; null: flat
   Reach reach = Reach::node;
-  bool is_device = false;  // the buffers are on GPUs: what is known of the host's memory says nothing
+  bool shares_cpus = false;  // the ranks of its node outnumber their CPUs
+  bool is_device = false;    // the buffers are on GPUs: what is known of the host's memory says nothing
 };
 
 struct Selection {
@@ -105,7 +106,7 @@ class Selector {
   const Source* find_source(const Question& question, std::size_t i) const;
 
   std::array<std::vector<Source>, kCollectiveCount> sources_;  // by collective, in order of precedence
-  std::array<std::array<Source, std::size(kReaches)>, kCollectiveCount> defaults_;  // by reach, too
+  std::array<std::array<Source, std::size(kDefaultSets)>, kCollectiveCount> defaults_;  // by set, too
 };
 
 }  // namespace tutti

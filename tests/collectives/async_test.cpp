@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include <sched.h>
+
 #include "tests/support/async_traffic.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/thread_ranks.hpp"
@@ -43,6 +45,42 @@ TEST_CASE("operations go on while nobody calls", "[async]") {
           }
           return {};
         }) == "");
+}
+
+// Where all share one CPU, a worker is in the program's way, and leaves to callers what they come by to
+// drive. Rank 1 needs it when none comes any more.
+TEST_CASE("a worker that has stood back comes forward when callers stay away", "[async]") {
+  const Variables variables{{"TUTTI_WORKERS", "1"}};
+  cpu_set_t before, one;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  std::atomic<bool> is_over{false};
+  const std::string verdict = with_ranks(2, [&](CommGroup& group) -> Verdict {
+    constexpr int kOperations = 300;
+    std::vector<Numbers> vectors(kOperations, Numbers(20000, 1));
+    if (group.rank() == 1) {
+      for (Numbers& vector : vectors) group.allreduce(std::span(vector));
+      is_over = true;
+      return vectors.back() == Numbers(20000, 2) ? "" : "wrong sums";
+    }
+    std::vector<Work> works;
+    for (Numbers& vector : vectors) {
+      works.push_back(group.iallreduce(std::span(vector)));
+      const auto computed = std::chrono::steady_clock::now() + 200us;
+      while (std::chrono::steady_clock::now() < computed) {
+      }
+    }
+    // Computes on, without a call, until rank 1 is through.
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    while (!is_over && std::chrono::steady_clock::now() < deadline) {
+    }
+    return is_over ? "" : "nobody moved the operations on";
+  });
+  REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
+  CHECK(verdict == "");
 }
 
 // What the operations of a slot need grows in different directions, while the slot is busy and while it is

@@ -82,7 +82,7 @@ def collectives(bed, program):
     # Rank counts 2 to 6 over two and three nodes, even and uneven.
     layouts = {2: [[1, 1], [1, 2], [2, 2], [2, 3], [3, 3]], 3: [[1, 1, 1], [1, 2, 1], [2, 1, 2], [2, 2, 2]]}[bed.nodes]
     for counts in layouts:
-        job = Job(bed, counts, program, "collectives", TUTTI_TRANSPORTS=transports, TUTTI_TIMEOUT="60")
+        job = Job(bed, counts, program, "collectives", TUTTI_TRANSPORTS=transports, TUTTI_TIMEOUT="90")
         job.expect_end()
         several = sum(counts) > len(counts)
         for rank, line in job.wait_for(r"cases agree", range(sum(counts)), 1).items():

@@ -1,6 +1,6 @@
 // Calls on the memory of a device against the same calls on host memory, each ordered on a stream of its
 // rank's. Knows no driver but the one that the library has loaded: a GPU's or the stand-in's. Ranks are
-// threads that share device 0.
+// threads, which share device 0 unless they are told otherwise.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ inline cuda::PinnedPool& test_pool() {
 // The result is to be kept until the stream has got there.
 [[nodiscard]] inline cuda::PinnedBuffer fill_later(const cuda::Stream& stream, std::byte* target,
                                                    const Bytes& content) {
-  const auto context = cuda::ContextScope::enter(0);
+  const auto context = cuda::ContextScope::enter(stream.device());
   auto pinned = test_pool().take(std::max<std::size_t>(1, content.size()));
   if (!pinned) throw Error(StatusCode::internal, -1, "no pinned memory for the test");
   if (!content.empty()) std::memcpy(pinned->data(), content.data(), content.size());
@@ -45,7 +45,7 @@ inline cuda::PinnedPool& test_pool() {
 // What the stream's work so far has left there.
 inline Bytes read_behind(const cuda::Stream& stream, const std::byte* source, std::size_t size_bytes) {
   Bytes found(size_bytes);
-  const auto context = cuda::ContextScope::enter(0);
+  const auto context = cuda::ContextScope::enter(stream.device());
   static_cast<void>(cuda::copy_async(found.data(), source, size_bytes, stream.get()));
   table().cuStreamSynchronize(stream.get());
   return found;
@@ -117,18 +117,29 @@ inline Bytes content_of(int seed, std::size_t elements, Dtype dtype) {
   return content;
 }
 
-inline Verdict compare_calls(const CommGroup& group, std::size_t count, Dtype dtype, Op op, int root) {
+// Which calls, on which device, by which algorithm on host and device, and what is looked at after each on a
+// device.
+struct Comparison {
+  std::string name;  // empty: all
+  int device = 0;
+  std::string algorithm;
+  std::function<Verdict()> look = [] { return Verdict(); };
+};
+
+inline Verdict compare_calls(const CommGroup& group, std::size_t count, Dtype dtype, Op op, int root,
+                             const Comparison& how = {}) {
   const std::size_t width = dtype == Dtype::f64 ? 8 : 4;
-  auto context = cuda::ContextScope::enter(0);
-  auto stream = cuda::Stream::create(0);
+  auto context = cuda::ContextScope::enter(how.device);
+  auto stream = cuda::Stream::create(how.device);
   if (!stream) return stream.status().message();
   Verdict verdict;
   // For all calls: freeing waits for the streams of the other ranks, too, and these for this rank's next
   // call.
-  const std::vector<Tried> calls = calls_of(group, count, dtype, op, root);
+  std::vector<Tried> calls = calls_of(group, count, dtype, op, root);
+  std::erase_if(calls, [&](const Tried& tried) { return !how.name.empty() && tried.name != how.name; });
   std::size_t most = 0;
   for (const Tried& tried : calls) most = std::max({most, tried.input, tried.output});
-  const test::DeviceMemory source(0, most * width), target(0, most * width);
+  const test::DeviceMemory source(how.device, most * width), target(how.device, most * width);
   for (const Tried& tried : calls) {
     const Bytes input = content_of(group.rank(), tried.input, dtype);
     Bytes on_host = content_of(99, tried.output, dtype);
@@ -137,14 +148,16 @@ inline Verdict compare_calls(const CommGroup& group, std::size_t count, Dtype dt
     // Before the call, in place: the input is where it is said to be.
     if (in_place && !input.empty()) std::memcpy(on_host.data() + at, input.data(), input.size());
     const Bytes before = on_host;
-    tried.call(in_place ? on_host.data() + at : input.data(), on_host.data(), {});
+    CallOptions options;
+    options.algorithm = how.algorithm;
+    tried.call(in_place ? on_host.data() + at : input.data(), on_host.data(), options);
 
     const auto first = fill_later(*stream, source.data(), input);
     const auto second = fill_later(*stream, target.data(), before);
-    CallOptions options;
     options.cuda_stream = stream->get();
     options.memory = Memory::device;
     tried.call(in_place ? target.data() + at : source.data(), target.data(), options);
+    if (Verdict seen = how.look(); verdict.empty()) verdict = std::move(seen);
     const Bytes on_device = read_behind(*stream, target.data(), before.size());
     if (on_device != on_host && verdict.empty()) {
       verdict = tried.name + (in_place ? " in place" : "") + " of " + std::to_string(count) +

@@ -64,7 +64,7 @@ def test_choices(path, **cuda):
     small = ["allreduce", *BENCH, "-b", "4k", "-e", "4k"]
     # Processes that have a GPU each, and threads that do.
     for words, carrier in (([], "one_shot"), (["--algorithm", "two_shot"], "two_shot"), (["--algorithm", "staged"], "staged"),
-                           (["--algorithm", "ring"], "staged+ring"), (["--threads", "--algorithm", "one_shot"], "one_shot"),
+                           (["--algorithm", "ring"], "mapped+ring"), (["--threads", "--algorithm", "one_shot"], "one_shot"),
                            (["--hot"], "one_shot"), (["--dtype", "bf16", "--op", "avg"], "one_shot")):
         _, rows = measured(path, *small, *words, **cuda)
         expect({row["algorithm"] for row in rows.values()} == {carrier}, f"{words}: {rows}")
@@ -107,7 +107,7 @@ def test_errors(**cuda):
 def test_nccl(path, **both):
     """Its stand-in knows ranks that are threads."""
     for words, carrier in ((["allgather"], "nccl"), (["allreduce", "--algorithm", "nccl"], "nccl"), (["allreduce"], "one_shot"),
-                           (["scan"], "staged")):
+                           (["scan"], "mapped+recursive_doubling")):
         _, rows = measured(path, *words, *BENCH, "--threads", "-b", "4k", "-e", "4k", **both)
         expect({row["algorithm"] for row in rows.values()} == {carrier}, f"{words}: {rows}")
     result = run("bench", "allreduce", "--device", "cuda", "--threads", "-n", 3, "--algorithm", "nccl", "-b", 4, "-e", 4, **both)

@@ -413,14 +413,30 @@ def test_explain(_folder):
               for r in json.loads(run("info", "--rules", "--json").stdout)]
     expect(lines == wanted, f"docs/choosing.md: {set(lines) ^ set(wanted)}")
 
-    # What is explained is what runs.
-    rules = "linear:-1k;circulant(segments=2)"
-    for size in ("512", "8k"):
-        ran = os.path.join(_folder, "ran" + size)
-        result = run("bench", "broadcast", "-b", size, "-e", size, "-n", 3, *QUICK, "--json", ran, TUTTI_ADJUST_BROADCAST=rules)
-        expect(result.returncode == 0, "bench with rules", result)
-        answer = explained("broadcast", size, "-n", 3, TUTTI_ADJUST_BROADCAST=rules)
-        expect(all(answer["algorithm"] in row["algorithm"] for row in rows_of(ran)), f"{rows_of(ran)} is not {answer['algorithm']}")
+
+def test_explain_run(folder):
+    """What is explained is what runs, as traces have it: with a CPU for each rank, where there are two, without, and by a user's rules."""
+    cpus = len(os.sched_getaffinity(0))
+    own_rules = {"TUTTI_ADJUST_BROADCAST": "linear:-1k;circulant(segments=2)"}
+    cases = [("broadcast", 3, own_rules)] + [(collective, ranks, {}) for collective in ("allreduce", "reduce", "exscan")
+                                             for ranks in (min(2, cpus), min(2 * cpus, 8))]
+    for collective, ranks, rules in cases:
+        trace = os.path.join(folder, f"{collective}-{ranks}.json")
+        result = run("bench", collective, "-n", ranks, "-b", "64", "-e", "256k", "-f", "16", *QUICK, TUTTI_TRACE=trace, **rules)
+        expect(result.returncode == 0, f"a traced bench of {collective}", result)
+        with open(trace.replace(".json", ".0.json" if ranks > 1 else ".json"), encoding="utf-8") as file:
+            spans = [e for e in json.load(file) if e["ph"] == "X" and e["name"] == collective and e["args"]["dtype"] == "f32"]
+        ran = {(e["args"]["bytes"], e["args"]["algorithm"]) for e in spans}
+        expect({size for size, _ in ran} >= {64, 1024, 16384, 262144}, f"{collective}: sizes of {ran}")
+        for size, algorithm in ran:
+            result = run("explain", collective, size, "-n", ranks, "--json", **rules)
+            expect(result.returncode == 0, f"explain {collective} {size}", result)
+            answer = json.loads(result.stdout)
+            expect(answer["shares_cpus"] == (ranks > cpus), f"{ranks} ranks on {cpus} CPUs: {answer['shares_cpus']}")
+            name, _, source = algorithm.partition(" by ")
+            expect(name.split("(")[0] == answer["algorithm"] and source == answer["decided_by"],
+                   f"{collective} of {size} bytes over {ranks} ranks ran {algorithm}, and is said to be "
+                   f"{answer['algorithm']} by {answer['decided_by']}")
 
 
 def test_explain_device(_folder):
@@ -431,10 +447,10 @@ def test_explain_device(_folder):
         return json.loads(result.stdout)
 
     on_gpus = explained("allreduce", "8k", "-n", 8)
-    expect([c["carrier"] for c in on_gpus["candidates"]] == ["one_shot", "nccl", "two_shot", "staged"], f"by price: {on_gpus}")
+    expect([c["carrier"] for c in on_gpus["candidates"]] == ["one_shot", "nccl", "two_shot", "staged", "mapped"], f"by price: {on_gpus}")
     expect((on_gpus["carrier"], on_gpus["source"]) == ("one_shot", "price") and on_gpus["candidates"][0]["chosen"], f"the cheapest: {on_gpus}")
     expect(explained("allreduce", "64m", "-n", 8)["carrier"] == "nccl", "long sums are NCCL's")
-    expect(explained("scan", "4", "-n", 2)["carrier"] == "staged", "NCCL has no scans")
+    expect(explained("scan", "4", "-n", 2)["carrier"] == "mapped", "NCCL has no scans")
     far = explained("allreduce", "8k", "-n", 16, "--ppn", 8)
     expect((far["carrier"], far["nodes"], far["reach"]) == ("nccl", 2, "across nodes"), f"on two nodes: {far}")
     slow = explained("allreduce", "8k", "-n", 8, "--gpu-link", "pcie")["candidates"][0]
@@ -446,7 +462,10 @@ def test_explain_device(_folder):
     expect((ruled["carrier"], ruled["item"], ruled["rule"]) == ("staged", 2, "staged:-16k"), f"a user's rule: {ruled}")
     expect(any("item 1 (nccl:1m-) is for other sizes" in c["reason"] for c in ruled["candidates"]), f"another rule: {ruled}")
     steps = explained("allreduce", "8k", "-n", 8, "--algorithm", "ring")
-    expect((steps["carrier"], steps["algorithm"], steps["decided_by"]) == ("staged", "ring", "argument"), f"steps of the host's: {steps}")
+    expect((steps["carrier"], steps["algorithm"], steps["decided_by"]) == ("mapped", "ring", "argument"), f"our schedules: {steps}")
+    steps = explained("allreduce", "8k", "-n", 8, "--ppn", 4, "--algorithm", "ring")
+    expect((steps["carrier"], steps["algorithm"]) == ("staged", "ring"), f"our schedules, by way of the host: {steps}")
+    expect(explained("scan", "4", "-n", 2)["algorithm"] == "recursive_doubling", "what schedule it is")
     table = run("explain", "allreduce", "8k", "-n", 8, "--device", "cuda")
     expect(table.returncode == 0 and re.search(r"one_shot +<- chosen", table.stdout) and "nobody has measured" in table.stdout
            and "assumed    CUDA's driver and NCCL" in table.stdout, "the table", table)

@@ -192,8 +192,24 @@ def check_futures():
 def check_refusals():
     on_host, output = torch.zeros(base.SIZE * 1000), on_device(torch.zeros(base.SIZE * 1000))
     base.expect_error(RuntimeError, ["allgather", "on GPU 0", "in host memory"], lambda: dist.all_gather_into_tensor(on_host, mine()))
+    # Blocks of different lengths go through host memory: nobody has been told anything yet.
+    lengths = [1 + rank for rank in range(base.SIZE)]
+    uneven = on_device(torch.zeros(base.SIZE * lengths[base.RANK]))
+
+    def exchange():
+        dist.all_to_all_single(uneven, mine(sum(lengths)), [lengths[base.RANK]] * base.SIZE, lengths)
+
     stand_in.fail("cuStreamWriteValue32", 801)
-    base.expect_error(RuntimeError, ["allgather", "cuStreamWriteValue32"], lambda: dist.all_gather_into_tensor(output, mine()))
+    base.expect_error(RuntimeError, ["alltoall", "cuStreamWriteValue32"], exchange)
+    exchange()
+    expect(uneven, torch.cat(base.every_rank(lambda rank: full(rank, lengths[base.RANK]))), "after refusals")
+    # A schedule that breaks off would keep the others waiting: their group fails.
+    group = dist.new_group(list(range(base.SIZE)))
+    stand_in.fail("cuStreamWriteValue32", 801)
+    for _ in range(2):
+        base.expect_error(
+            RuntimeError, ["allgather", "cuStreamWriteValue32"], lambda: dist.all_gather_into_tensor(output, mine(), group=group)
+        )
     dist.all_gather_into_tensor(output, mine())
     expect(output, torch.cat(base.every_rank(full)), "after refusals")
 

@@ -123,6 +123,14 @@ TEST_CASE("groups of some ranks derive theirs") {
   CHECK(world.hierarchy_of(low).is_flat());
 }
 
+TEST_CASE("a group shares CPUs where the ranks of a machine outnumber them") {
+  WorldDomains world = world_of({{}, {}, {}, {}});
+  CHECK_FALSE(world.shares_cpus(std::vector<int>{0, 1, 2, 3}));
+  world.is_crowded = {false, false, true, true};
+  CHECK_FALSE(world.shares_cpus(std::vector<int>{0, 1}));
+  CHECK(world.shares_cpus(std::vector<int>{1, 3}));
+}
+
 TEST_CASE("sizes have to add up to the world") {
   WorldDomains world = world_of({{}, {}, {}, {}});
   CHECK(world.check().is_ok());

@@ -115,7 +115,7 @@ TEST_CASE("prices grow with bytes, however many") {
   for (const GpuLink link : {GpuLink::nvlink, GpuLink::pcie}) {
     for (const DevicePlaces places : {DevicePlaces{1, 8}, DevicePlaces{4, 2}}) {
       for (const DeviceCarrier carrier :
-           {DeviceCarrier::nccl, DeviceCarrier::two_shot, DeviceCarrier::staged}) {
+           {DeviceCarrier::nccl, DeviceCarrier::two_shot, DeviceCarrier::mapped, DeviceCarrier::staged}) {
         std::uint64_t before = 0;
         for (std::uint32_t bits = 0; bits < 64; ++bits) {
           const DeviceOffer offer =
@@ -131,7 +131,7 @@ TEST_CASE("prices grow with bytes, however many") {
 }
 
 TEST_CASE(
-    "the cheapest is taken: kernels for short sums, NCCL for long ones, staging where nobody else can") {
+    "the cheapest is taken: kernels for short sums, NCCL for long ones, schedules where nobody else can") {
   for (const std::uint32_t size : {2U, 4U, 8U, 16U}) {
     const DevicePlaces places{1, size};
     INFO(size << " ranks");
@@ -139,7 +139,7 @@ TEST_CASE(
     CHECK(cheapest(ask(Collective::allreduce, 16 * kKib, size), places) == DeviceCarrier::one_shot);
     CHECK(cheapest(ask(Collective::allreduce, 64 << 20, size), places) == DeviceCarrier::nccl);
     CHECK(cheapest(ask(Collective::allgather, 4, size), places) == DeviceCarrier::nccl);
-    CHECK(cheapest(ask(Collective::scan, 1 << 20, size), places) == DeviceCarrier::staged);
+    CHECK(cheapest(ask(Collective::scan, 4 << 20, size), places) == DeviceCarrier::mapped);
   }
   CHECK(cheapest(ask(Collective::allreduce, 1 << 20, 8), {1, 8}) == DeviceCarrier::two_shot);
   CHECK(cheapest(ask(Collective::allreduce, 4, 17), {1, 17}) == DeviceCarrier::nccl);
@@ -147,6 +147,8 @@ TEST_CASE(
   Question ordered = ask(Collective::allreduce, 4, 8);
   ordered.is_commutative = false;
   CHECK(cheapest(ordered, {1, 8}) == DeviceCarrier::staged);
+  CHECK(cheapest(ask(Collective::scan, 4 << 20, 16), {2, 8}) == DeviceCarrier::staged);
+  CHECK(cheapest(ask(Collective::scan, 4, 16), {1, 16}) == DeviceCarrier::staged);
 }
 
 TEST_CASE("what ranks do not share decides nothing") {
@@ -171,7 +173,8 @@ TEST_CASE("rules name carriers; rows that kernels have mean these") {
   CHECK(named(Collective::allreduce, "staged") == DeviceCarrier::staged);
   CHECK(named(Collective::allreduce, "one_shot") == DeviceCarrier::one_shot);
   CHECK(named(Collective::allreduce, "two_shot") == DeviceCarrier::two_shot);
-  CHECK(named(Collective::allreduce, "ring") == DeviceCarrier::staged);
+  CHECK(named(Collective::allreduce, "ring") == DeviceCarrier::mapped);
+  CHECK(named(Collective::scan, "chain") == DeviceCarrier::mapped);
   CHECK(named(Collective::allreduce, "auto") == std::nullopt);
 }
 
@@ -234,9 +237,14 @@ TEST_CASE("an explanation has all carriers, the cheapest first, and what decided
 
   ruled.argument = "ring";
   const DeviceExplanation by_argument = ruled.explained();
-  CHECK(by_argument.carrier == DeviceCarrier::staged);
+  CHECK(by_argument.carrier == DeviceCarrier::mapped);
   CHECK(by_argument.algorithm == "ring");
   CHECK(by_argument.rule.empty());
+  // Where memory is not reached, by way of the host.
+  ruled.question.size = 16;
+  ruled.setting.places.nodes = 2;
+  CHECK(ruled.explained().carrier == DeviceCarrier::staged);
+  CHECK(ruled.explained().algorithm == "ring");
 }
 
 TEST_CASE("who shares a GPU does without NCCL, and without kernels unless they are named") {

@@ -15,6 +15,7 @@
 #include "tools/commands/commands.hpp"
 #include "tools/commands/explain_device.hpp"
 #include "tools/commands/starting_model.hpp"
+#include "tools/run/run.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -47,7 +48,9 @@ std::string topology_text(const std::string& text) {
 }
 
 // What the ranks would tell each other of themselves; see WorldDomains.
-WorldDomains domains_of(const WorldSettings& settings, std::uint32_t rank_count, std::uint32_t per_node) {
+// `cpu_count`: that the ranks of a node may use.
+WorldDomains domains_of(const WorldSettings& settings, std::uint32_t rank_count, std::uint32_t per_node,
+                        std::uint32_t cpu_count) {
   WorldDomains domains;
   domains.setting = settings.hierarchy;
   std::vector<std::uint32_t> cpus;
@@ -56,6 +59,7 @@ WorldDomains domains_of(const WorldSettings& settings, std::uint32_t rank_count,
   for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
     const std::uint32_t node = rank / per_node, on_node = std::min(per_node, rank_count - node * per_node);
     domains.nodes.push_back(static_cast<int>(node));
+    domains.is_crowded.push_back(on_node > cpu_count);
     domains.ranks.push_back(find_domains(settings.topology, cpus, rank % per_node, on_node));
   }
   return domains;
@@ -101,7 +105,11 @@ Result<Case> make_case(const ExplainOptions& options) {
   if (!start) return start.status().with_context("--transport");
   made.start = *std::move(start);
 
-  const WorldDomains domains = domains_of(made.settings, p, per_node);
+  // Ranks of a job that pretends to another machine (TUTTI_TOPOLOGY) run on this one's CPUs all the same.
+  const Topology& topology = made.settings.topology;
+  const std::size_t cpu_count = options.topology.empty() ? static_cast<std::size_t>(count_allowed_cpus())
+                                                         : topology.allowed_pus().size();
+  const WorldDomains domains = domains_of(made.settings, p, per_node, static_cast<std::uint32_t>(cpu_count));
   TUTTI_RETURN_IF_ERROR(domains.check());
   std::vector<int> world_ranks;
   for (std::uint32_t rank = 0; rank < p; ++rank) world_ranks.push_back(static_cast<int>(rank));
@@ -111,6 +119,7 @@ Result<Case> make_case(const ExplainOptions& options) {
   made.question.size = p;
   made.question.is_commutative = !options.is_ordered;
   made.question.reach = domains.spans_nodes(world_ranks) ? Reach::network : Reach::node;
+  made.question.shares_cpus = domains.shares_cpus(world_ranks);
 
   made.setting.places = places_of(p, per_node);
   for (std::uint32_t rank = 0; rank < p; ++rank) {
@@ -180,7 +189,7 @@ void print_text(const Case& asked, const Explanation& answer) {
     if (c.is_chosen) chosen = &c;
   }
   fmt::print("{} of {} bytes over {} ranks {}: {}\n", to_string(q.collective), q.bytes, q.size,
-             to_string(q.reach), to_text(*chosen->row, chosen->params));
+             to_string(default_set(q.reach, q.shares_cpus)), to_text(*chosen->row, chosen->params));
   fmt::print("  rule       {}\n", chosen->reason);
   fmt::print("  domains    {}\n", domains_text(asked.hierarchy));
   fmt::print("  carried    {}\n",
@@ -234,6 +243,7 @@ json to_json(const Case& asked, const Explanation& answer) {
       {"dtype", to_string(asked.dtype)},
       {"ranks", q.size},
       {"reach", to_string(q.reach)},
+      {"shares_cpus", q.shares_cpus},
       {"domains", asked.hierarchy.is_flat() ? 0U : asked.hierarchy.domain_count()},
       {"lowered", asked.setting.is_lowered},
       {"node_transport", asked.start.node_transport},

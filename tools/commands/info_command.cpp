@@ -1,5 +1,7 @@
 // `tutti info`: what this build and this machine have. Knows how to ask the registries, nothing of what they
 // hold.
+#include <array>
+
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -143,8 +145,8 @@ void print_all() {
       if (row.collective != collective) continue;
       if (!has_rows) {
         fmt::print("  {}\n", to_string(collective));
-        for (const Reach reach : kReaches)
-          fmt::print("    default {}: {}\n", to_string(reach), default_rules(collective, reach));
+        for (const DefaultSet set : kDefaultSets)
+          fmt::print("    default {}: {}\n", to_string(set), default_rules(collective, set));
       }
       has_rows = true;
       fmt::print("    {:<22} {}\n    {:<22} {}; {}\n", row.name, row.summary, "", row.cost,
@@ -210,29 +212,30 @@ json all_json() {
                     {"same_bits", row.same_bits},
                     {"params", params}});
   }
-  json defaults, network_defaults;
+  std::array<json, std::size(kDefaultSets)> defaults;
   for (int i = 0; i < kCollectiveCount; ++i) {
     const auto collective = static_cast<Collective>(i);
-    for (const Reach reach : kReaches) {
-      json& target = reach == Reach::node ? defaults : network_defaults;
-      if (const std::string_view rules = default_rules(collective, reach); !rules.empty())
-        target[std::string(to_string(collective))] = rules;
+    for (const DefaultSet set : kDefaultSets) {
+      if (const std::string_view rules = default_rules(collective, set); !rules.empty())
+        defaults[static_cast<std::size_t>(set)][std::string(to_string(collective))] = rules;
     }
   }
-  return {{"version", version_text()},
-          {"build", build_id()},
-          {"compiler", TUTTI_COMPILER},
-          {"build_type", TUTTI_BUILD_TYPE},
-          {"cpu", cpu_model()},
-          {"allowed_cpus", count_allowed_cpus()},
-          {"kernel_target", kernel_target()},
-          {"topology", topology_json()},
-          {"tuning_file", tuning_text(discover_topology(Environment::of_process()))},
-          {"transports", parts_json(list_transports())},
-          {"backends", parts_json(list_backends())},
-          {"algorithms", rows},
-          {"default_rules", defaults},
-          {"default_rules_across_nodes", network_defaults}};
+  return {
+      {"version", version_text()},
+      {"build", build_id()},
+      {"compiler", TUTTI_COMPILER},
+      {"build_type", TUTTI_BUILD_TYPE},
+      {"cpu", cpu_model()},
+      {"allowed_cpus", count_allowed_cpus()},
+      {"kernel_target", kernel_target()},
+      {"topology", topology_json()},
+      {"tuning_file", tuning_text(discover_topology(Environment::of_process()))},
+      {"transports", parts_json(list_transports())},
+      {"backends", parts_json(list_backends())},
+      {"algorithms", rows},
+      {"default_rules", defaults[static_cast<std::size_t>(DefaultSet::node)]},
+      {"default_rules_where_ranks_share_cpus", defaults[static_cast<std::size_t>(DefaultSet::shared_cpus)]},
+      {"default_rules_across_nodes", defaults[static_cast<std::size_t>(DefaultSet::network)]}};
 }
 
 json environment_json() {

@@ -33,6 +33,7 @@ struct Whereabouts {
   Hierarchy hierarchy;
   Setting setting;
   Reach reach = Reach::node;
+  bool shares_cpus = false;
 };
 
 Result<Whereabouts> whereabouts_of(const CommGroup& group) {
@@ -43,6 +44,7 @@ Result<Whereabouts> whereabouts_of(const CommGroup& group) {
   Whereabouts found;
   found.hierarchy = domains.hierarchy_of(ranks);
   found.reach = domains.spans_nodes(ranks) ? Reach::network : Reach::node;
+  found.shares_cpus = domains.shares_cpus(ranks);
   found.setting.places = places_of(size, 1);
   for (std::uint32_t rank = 0; rank < size; ++rank) {
     const auto at = static_cast<std::size_t>(ranks[rank]);
@@ -145,6 +147,7 @@ int run_tune_job(const TuneOptions& options) {
   CampaignPlan plan = plan_of(options, group.size());
   plan.group.hierarchy = &where->hierarchy;
   plan.group.reach = where->reach;
+  plan.group.shares_cpus = where->shares_cpus;
   plan.setting = where->setting;
   // Turns must be long where ranks share CPUs: the system lets each of them run for some milliseconds.
   if (!fits) {

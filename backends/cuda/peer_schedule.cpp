@@ -1,0 +1,268 @@
+// Where the steps of a plan find their memory, and what becomes of them on a stream.
+#include "backends/cuda/peer_schedule.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/cuda/kernels.hpp"
+#include "backends/cuda/memory.hpp"
+#include "runtime/base/kernels.hpp"
+
+namespace tutti::cuda {
+namespace {
+
+constexpr std::uint32_t kMostLines = 128;  // of a plan, as on the host
+// Of the slots of scratch, and of blocks, as on the host's boards: so the same algorithm gives the same bits.
+constexpr std::size_t kAlignment = 64;
+
+std::size_t words_bytes(std::uint32_t size) { return std::size_t{4} * size * (kMostLines + 1); }
+std::uint32_t line_word(std::uint32_t rank, std::uint32_t line) { return rank * (kMostLines + 1) + line; }
+std::uint32_t ended_word(std::uint32_t rank) { return line_word(rank, kMostLines); }
+
+std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
+
+Status meet(GroupServices& services) {
+  const char mine = 0;
+  std::vector<char> all(services.size());
+  return services.allgather(&mine, all.data(), 1);
+}
+
+}  // namespace
+
+struct PeerSchedules::Epoch {
+  const Call& call;
+  const LoweredPlan& plan;
+  LoweredBuffers buffers;
+  CUstream stream;
+  std::uint64_t done = 0;  // elements of the vector, or of each block, in the epochs before
+  std::uint64_t count = 0;
+  std::size_t slot_bytes = 0;
+};
+
+Result<std::unique_ptr<PeerSchedules>> PeerSchedules::create(GroupServices& services, int device,
+                                                             std::size_t staging_bytes) {
+  const std::size_t area_bytes = staging_bytes / 2 / kAlignment * kAlignment;
+  const std::size_t words = round_up(words_bytes(services.size()), kAlignment);
+  Result<PeerAreas> areas = PeerAreas::create(services, device, 0, words + 2 * area_bytes);
+  if (!areas) return areas.status();
+  if (areas->shares_queues()) {
+    // Freeing waits for the whole device: nobody goes on before all have.
+    { const PeerAreas freed = *std::move(areas); }
+    TUTTI_RETURN_IF_ERROR(meet(services));
+    return unsupported("ranks are threads of one process that share a GPU");
+  }
+  const Result<ContextScope> context = ContextScope::enter(device);
+  if (!context) return context.status();
+  Result<Stream> stream = Stream::create(device);
+  if (!stream) return stream.status();
+  return std::unique_ptr<PeerSchedules>(
+      new PeerSchedules(services, device, *std::move(areas), **driver(), *std::move(stream), area_bytes));
+}
+
+PeerSchedules::PeerSchedules(GroupServices& services, int device, PeerAreas areas, const Driver& table,
+                             Stream abort_stream, std::size_t area_bytes)
+    : services_(services),
+      device_(device),
+      areas_(std::move(areas)),
+      table_(table),
+      abort_stream_(std::move(abort_stream)),
+      area_bytes_(area_bytes),
+      events_(device) {}
+
+PeerSchedules::~PeerSchedules() {
+  const Result<ContextScope> context = ContextScope::enter(device_);
+  if (!context || epoch_ == 0) return;
+  // Others may still read this rank's area, until they say that they have ended the last epoch, too.
+  const auto all_have_ended = [&]() -> Status {
+    const Result<Stream> stream = Stream::create(device_);
+    if (!stream) return stream.status();
+    if (last_) TUTTI_RETURN_IF_ERROR(last_.hold(stream->get()));
+    for (std::uint32_t r = 0; r < services_.size(); ++r) {
+      if (r != services_.rank()) TUTTI_RETURN_IF_ERROR(await(ended_word(r), epoch_, stream->get()));
+    }
+    Result<Event> event = events_.take();
+    if (!event) return event.status();
+    TUTTI_RETURN_IF_ERROR(event->record(stream->get()));
+    Status ended = event->wait(Clock::now() +
+                               (services_.failure() ? services_.timeout() : std::chrono::milliseconds(0)));
+    if (ended.code() != StatusCode::timeout) return ended;
+    abort();
+    return event->wait(Clock::now() + std::chrono::seconds(1));
+  };
+  if (!all_have_ended()) areas_.abandon();
+}
+
+Status PeerSchedules::supports(const Call& call) {
+  if (call.collective == Collective::barrier || call.collective == Collective::send_recv)
+    return unsupported("it has no schedule on the memory of GPUs");
+  if (!call.counts.empty())
+    return unsupported("ranks have blocks of different lengths, which plans do not know");
+  if (!is_reducing(call.collective)) return {};
+  TUTTI_RETURN_IF_ERROR(check_op(call.op, call.dtype));
+  if (call.op.op == Op::user) return unsupported("a user-defined op is a function of the host");
+  if (scales_before(call.op.op)) return unsupported("inputs that are scaled first have no place on the GPU");
+  return {};
+}
+
+Status PeerSchedules::supports(const LoweredPlan& plan) const {
+  if (plan.line_count > kMostLines) return unsupported("a plan of too many lines");
+  if (plan.staging_slots * kAlignment > area_bytes_) return unsupported("a plan of too much scratch");
+  const bool is_too_wide = std::any_of(plan.steps.begin(), plan.steps.end(), [](const LoweredStep& step) {
+    return step.source_count > kMaxReduceSources;
+  });
+  return is_too_wide ? unsupported("a plan that folds more vectors at a time than kernels do") : Status();
+}
+
+CUdeviceptr PeerSchedules::words_of(std::uint32_t rank) const {
+  return reinterpret_cast<std::uintptr_t>(areas_.at(rank)) + areas_.staging_offset();
+}
+
+std::byte* PeerSchedules::area_of(std::uint32_t rank) const {
+  const std::size_t words = round_up(words_bytes(services_.size()), kAlignment);
+  return static_cast<std::byte*>(pointer_to(words_of(rank))) + words + (epoch_ & 1U) * area_bytes_;
+}
+
+Status PeerSchedules::write_to_all(std::uint32_t word, CUstream stream) {
+  for (std::uint32_t r = 0; r < services_.size(); ++r) {
+    if (r == services_.rank()) continue;
+    // Behind all that the stream has written, as others see it.
+    TUTTI_RETURN_IF_CUDA_ERROR(table_, table_.cuStreamWriteValue32(stream, words_of(r) + 4 * word, epoch_, 0),
+                               "cuStreamWriteValue32");
+  }
+  return {};
+}
+
+Status PeerSchedules::await(std::uint32_t word, std::uint32_t value, CUstream stream) {
+  return to_status(table_,
+                   table_.cuStreamWaitValue32(stream, words_of(services_.rank()) + 4 * word, value,
+                                              CU_STREAM_WAIT_VALUE_GEQ),
+                   "cuStreamWaitValue32");
+}
+
+Status PeerSchedules::enter(CUstream stream) {
+  ++epoch_;
+  if (has_heard_from_all_ || epoch_ < 3) return {};
+  for (std::uint32_t r = 0; r < services_.size(); ++r) {
+    if (r != services_.rank()) TUTTI_RETURN_IF_ERROR(await(ended_word(r), epoch_ - 2, stream));
+  }
+  return {};
+}
+
+Status PeerSchedules::leave(CUstream stream) { return write_to_all(ended_word(services_.rank()), stream); }
+
+Status PeerSchedules::move(Epoch& epoch, const LoweredStep& step) {
+  const std::size_t element_bytes = size_of(epoch.call.dtype);
+  const Schedule& shape = epoch.plan.shape;
+  struct Placed {
+    std::byte* at;
+    std::size_t bytes;
+  };
+  const auto place = [&](std::uint32_t index, std::uint32_t k) -> Placed {
+    const LoweredSlice& from = epoch.plan.slices[index];
+    const Range range = map_.range(from.slice.buffer, shape.atom(from.slice, k));
+    const std::size_t bytes = range.count * element_bytes;
+    if (from.slice.buffer == Buffer::scratch)
+      return {area_of(from.owner) + (from.slice.slot + k) * epoch.slot_bytes, bytes};
+    std::byte* const base = from.slice.buffer == Buffer::input ? epoch.buffers.input : epoch.buffers.output;
+    // A part of a vector starts anew at 0; one of blocks keeps their places.
+    const std::uint64_t first = range.first + (has_rank_blocks(shape.collective) ? 0 : epoch.done);
+    return {base + first * element_bytes, bytes};
+  };
+  const std::uint32_t atoms = epoch.plan.slices[step.dst].slice.count;
+  for (std::uint32_t k = 0; k < atoms;) {
+    Placed to = place(step.dst, k);
+    if (step.source_count > 1) {
+      std::array<const void*, kMaxReduceSources> from;
+      for (std::uint32_t i = 0; i < step.source_count; ++i) from[i] = place(step.first_source + i, k).at;
+      ++k;
+      if (to.bytes == 0) continue;
+      TUTTI_RETURN_IF_ERROR(reduce(to.at, std::span(from.data(), step.source_count), to.bytes / element_bytes,
+                                   epoch.call.dtype, epoch.call.op, epoch.stream));
+      continue;
+    }
+    // Neighbours on both sides go at once.
+    const Placed from = place(step.first_source, k);
+    for (++k; k < atoms; ++k) {
+      const Placed next = place(step.dst, k);
+      if (next.at != to.at + to.bytes || place(step.first_source, k).at != from.at + to.bytes) break;
+      to.bytes += next.bytes;
+    }
+    if (to.bytes > 0 && to.at != from.at)
+      TUTTI_RETURN_IF_ERROR(copy_async(to.at, from.at, to.bytes, epoch.stream));
+  }
+  return {};
+}
+
+Status PeerSchedules::run(Epoch& epoch) {
+  TUTTI_RETURN_IF_ERROR(enter(epoch.stream));
+  for (const LoweredStep& step : epoch.plan.steps) {
+    if (step.kind == LoweredStep::Kind::publish) {
+      TUTTI_RETURN_IF_ERROR(write_to_all(line_word(services_.rank(), step.line), epoch.stream));
+    } else if (step.kind == LoweredStep::Kind::await) {
+      TUTTI_RETURN_IF_ERROR(await(line_word(step.peer, step.line), epoch_, epoch.stream));
+    } else {
+      TUTTI_RETURN_IF_ERROR(move(epoch, step));
+    }
+  }
+  has_heard_from_all_ = epoch.plan.shape.hears_from_all;
+  return leave(epoch.stream);
+}
+
+Status PeerSchedules::start(const Call& call, const LoweredPlan& plan, CUstream stream) {
+  if (call.count == 0) return {};
+  const Result<ContextScope> context = ContextScope::enter(device_);
+  if (!context) return context.status();
+  // Areas are used by one call after the other, whatever streams they are on.
+  if (last_ && stream != last_stream_) TUTTI_RETURN_IF_ERROR(last_.hold(stream));
+  const Schedule& shape = plan.shape;
+  const bool has_blocks = has_rank_blocks(shape.collective);
+  const std::size_t element_bytes = size_of(call.dtype);
+  const std::uint64_t granule = std::max<std::uint64_t>(1, kAlignment / element_bytes);
+  std::uint64_t fits = call.count;
+  if (plan.staging_slots > 0) {
+    fits = (area_bytes_ / plan.staging_slots) / kAlignment * kAlignment / element_bytes;
+    if (!has_blocks) fits *= shape.blocks;
+  }
+  Epoch epoch{call, plan, lowered_buffers(call, shape), stream};
+  for (; epoch.done < call.count; epoch.done += epoch.count) {
+    epoch.count = std::min(fits, call.count - epoch.done);
+    map_.reset(shape);
+    if (has_blocks) {
+      map_.bind_equal_part(call.count, epoch.done, epoch.count, granule);
+    } else {
+      map_.bind_vector(epoch.count, granule);
+    }
+    epoch.slot_bytes = round_up(map_.max_atom_count() * element_bytes, kAlignment);
+    TUTTI_RETURN_IF_ERROR(run(epoch));
+  }
+  if (is_reducing(call.collective) && scales_after(call.op.op)) {
+    // A reduce leaves its result at the root, and an exscan none at rank 0, whose output is the caller's.
+    const bool has_result = !(call.collective == Collective::reduce && !is_root(call, services_.rank())) &&
+                            !(call.collective == Collective::exscan && services_.rank() == 0);
+    if (has_result) {
+      TUTTI_RETURN_IF_ERROR(scale(epoch.buffers.output, epoch.buffers.output, call.count, call.dtype, call.op,
+                                  static_cast<int>(services_.size()), stream));
+    }
+  }
+  if (!last_) {
+    Result<Event> event = events_.take();
+    if (!event) return event.status();
+    last_ = *std::move(event);
+  }
+  last_stream_ = stream;
+  return last_.record(stream);
+}
+
+void PeerSchedules::abort() {
+  const Result<ContextScope> context = ContextScope::enter(device_);
+  if (!context) return;
+  constexpr std::uint32_t kForGood = 0x7fffffff;  // as late as any epoch can be
+  for (std::uint32_t word = 0; word < line_word(services_.size(), 0); ++word)
+    table_.cuStreamWriteValue32(abort_stream_.get(), words_of(services_.rank()) + 4 * word, kForGood, 0);
+}
+
+}  // namespace tutti::cuda

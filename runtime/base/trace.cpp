@@ -1,0 +1,177 @@
+// Spans become lines of the Trace Event Format.
+#include "runtime/base/trace.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/log.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kMostSpans = 4096;  // that wait to be written
+constexpr std::chrono::milliseconds kLongestWait{100};
+constexpr std::chrono::seconds kEpoch{
+    1767225600};  // 2026-01-01: microseconds since then are exact in a double
+
+std::string quoted(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+std::string path_of_rank(std::string path, int rank, int size) {
+  const std::string number = std::to_string(rank);
+  if (path.find("%r") != std::string::npos) {
+    for (std::size_t at = path.find("%r"); at != std::string::npos; at = path.find("%r", at + number.size()))
+      path.replace(at, 2, number);
+    return path;
+  }
+  if (size == 1) return path;
+  const std::size_t name = path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1;
+  const std::size_t dot = path.rfind('.');
+  return path.insert(dot == std::string::npos || dot <= name ? path.size() : dot, "." + number);
+}
+
+std::chrono::nanoseconds offset_of_clock() {
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(wall) - kEpoch -
+         Clock::now().time_since_epoch();
+}
+
+std::string microseconds(std::chrono::nanoseconds time) {
+  return fmt::format("{}.{:03}", time.count() / 1000, time.count() % 1000);
+}
+
+std::string_view name_of(const Call& call) {
+  if (call.collective != Collective::send_recv) return to_string(call.collective);
+  return call.is_send ? "send" : "recv";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Trace>> Trace::open(const std::string& path, int rank, int size) {
+  std::string own = path_of_rank(path, rank, size);
+  std::FILE* const file = std::fopen(own.c_str(), "we");
+  if (file == nullptr) {
+    return invalid_argument(fmt::format("cannot write '{}': {}; expected the path of a file, %r is the rank",
+                                        own, std::strerror(errno)));
+  }
+  return std::unique_ptr<Trace>(new Trace(file, std::move(own), rank));
+}
+
+Trace::Trace(std::FILE* file, std::string path, int rank)
+    : file_(file),
+      path_(std::move(path)),
+      rank_(rank),
+      offset_(offset_of_clock()),
+      last_flush_(Clock::now()) {
+  spans_.reserve(kMostSpans);
+  std::fputs("[\n", file_);
+  std::fputs(
+      fmt::format(
+          "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0}\"}}}},\n"
+          "{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{0},\"args\":{{\"sort_index\":{0}}}}}",
+          rank_)
+          .c_str(),
+      file_);
+  std::fflush(file_);
+}
+
+Trace::~Trace() {
+  const std::lock_guard lock(mutex_);
+  write_spans();
+  if (file_ == nullptr) return;
+  std::fputs("\n]\n", file_);
+  std::fclose(file_);
+}
+
+std::uint32_t Trace::note_choice(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  const auto known = choice_numbers_.find(text);
+  if (known != choice_numbers_.end()) return known->second;
+  choices_.push_back(quoted(text));
+  const auto number = static_cast<std::uint32_t>(choices_.size());
+  choice_numbers_.emplace(text, number);
+  return number;
+}
+
+void Trace::add(const Span& span) {
+  const std::lock_guard lock(mutex_);
+  spans_.push_back(span);
+  const bool has_failed = span.status != StatusCode::ok;  // who knows what comes then
+  if (has_failed || spans_.size() == kMostSpans || span.ended - last_flush_ >= kLongestWait) write_spans();
+}
+
+void Trace::mark(std::string_view name, std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  write_event(fmt::format(
+      R"({{"ph":"i","s":"p","cat":"mark","name":{},"pid":{},"tid":0,"ts":{},"args":{{"text":{}}}}})",
+      quoted(name), rank_, timestamp(Clock::now()), quoted(text)));
+  write_spans();
+}
+
+void Trace::flush() {
+  const std::lock_guard lock(mutex_);
+  write_spans();
+}
+
+void Trace::write_spans() {
+  for (const Span& span : spans_) write(span);
+  spans_.clear();
+  last_flush_ = Clock::now();
+  if (file_ == nullptr || (std::fflush(file_) == 0 && std::ferror(file_) == 0)) return;
+  log_warn("TUTTI_TRACE: the trace ends here, '{}' cannot be written: {}", path_, std::strerror(errno));
+  std::fclose(file_);
+  file_ = nullptr;
+}
+
+void Trace::write_event(std::string_view json) {
+  if (file_ == nullptr) return;
+  std::fputs(",\n", file_);
+  std::fwrite(json.data(), 1, json.size(), file_);
+}
+
+std::string Trace::timestamp(Clock::time_point at) const {
+  return microseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()) + offset_);
+}
+
+// Spans of one track do not overlap, as viewers want it: a group has as many as it had operations at a time.
+std::size_t Trace::track_of(const Span& span) {
+  for (std::size_t i = 0; i < tracks_.size(); ++i) {
+    if (tracks_[i].context != span.context || tracks_[i].busy_until > span.submitted) continue;
+    tracks_[i].busy_until = span.ended;
+    return i;
+  }
+  tracks_.push_back({span.context, span.ended});
+  const std::size_t group = group_numbers_.try_emplace(span.context, group_numbers_.size() + 1).first->second;
+  write_event(fmt::format(
+      R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"group {}, rank {} of {}"}}}})",
+      rank_, tracks_.size() - 1, group, span.rank, span.size));
+  return tracks_.size() - 1;
+}
+
+void Trace::write(const Span& span) {
+  const Call& call = span.call;
+  const std::size_t track = track_of(span);
+  std::string arguments = fmt::format(R"("bytes":{},"dtype":"{}")", span.bytes, to_string(call.dtype));
+  if (is_reducing(call.collective)) arguments += fmt::format(R"(,"op":"{}")", to_string(call.op.op));
+  if (is_rooted(call.collective)) arguments += fmt::format(R"(,"root":{})", call.root);
+  if (call.collective == Collective::send_recv) {
+    if (call.root != kFromAnyRank) arguments += fmt::format(R"(,"peer":{})", call.root);
+    arguments += fmt::format(R"(,"tag":{})", call.tag);
+  } else {
+    arguments += fmt::format(R"(,"sequence":{})", span.sequence);
+  }
+  if (span.choice != 0) arguments += fmt::format(R"(,"algorithm":{})", choices_[span.choice - 1]);
+  if (span.started - span.submitted > std::chrono::microseconds(1))  // not just prepared
+    arguments += fmt::format(R"(,"queued_us":{})", microseconds(span.started - span.submitted));
+  if (span.status != StatusCode::ok) arguments += fmt::format(R"(,"error":"{}")", to_string(span.status));
+  write_event(
+      fmt::format(R"({{"ph":"X","cat":"{}","name":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
+                  call.collective == Collective::send_recv ? "message" : "collective", name_of(call), rank_,
+                  track, timestamp(span.submitted), microseconds(span.ended - span.submitted), arguments));
+}
+
+}  // namespace tutti
