@@ -49,7 +49,7 @@ std::string_view node_rules(Collective collective) {
 
 // On one node, where ranks take turns on its CPUs. There the work of all ranks together counts, not the
 // longest way through it: what has more rounds and fewer messages wins where the two differ.
-std::string_view shared_cpus_rules(Collective collective) {
+std::string_view node_shared_cpus_rules(Collective collective) {
   switch (collective) {
     case Collective::reduce:
       return "linear:-128k@-8;double_binary_tree(segment=256k):0-@-8;linear:0-@-8;"
@@ -101,23 +101,42 @@ std::string_view network_rules(Collective collective) {
   }
 }
 
+// Across nodes that take turns on CPUs, in containers of one machine or with more ranks than CPUs each.
+std::string_view network_shared_cpus_rules(Collective collective) {
+  switch (collective) {
+    default:
+      return network_rules(collective);
+  }
+}
+
 }  // namespace
 
 std::string_view default_rules(Collective collective, DefaultSet set) {
   switch (set) {
     case DefaultSet::node:
       return node_rules(collective);
-    case DefaultSet::shared_cpus:
-      return shared_cpus_rules(collective);
+    case DefaultSet::node_shared_cpus:
+      return node_shared_cpus_rules(collective);
     case DefaultSet::network:
       return network_rules(collective);
+    case DefaultSet::network_shared_cpus:
+      return network_shared_cpus_rules(collective);
   }
   return {};
 }
 
 std::string_view to_string(DefaultSet set) {
-  return set == DefaultSet::shared_cpus ? "on one node with more ranks than CPUs"
-                                        : to_string(set == DefaultSet::node ? Reach::node : Reach::network);
+  switch (set) {
+    case DefaultSet::node:
+      return to_string(Reach::node);
+    case DefaultSet::node_shared_cpus:
+      return "on one node with more ranks than CPUs";
+    case DefaultSet::network:
+      return to_string(Reach::network);
+    case DefaultSet::network_shared_cpus:
+      return "across nodes with more ranks than CPUs";
+  }
+  return "?";
 }
 
 std::string_view to_string(Reach reach) { return reach == Reach::node ? "on one node" : "across nodes"; }

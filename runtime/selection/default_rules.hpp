@@ -15,13 +15,13 @@ inline constexpr Reach kReaches[] = {Reach::node, Reach::network};
 std::string_view to_string(Reach reach);  // "on one node", "across nodes"
 
 // There is a set of rules for each kind of group.
-enum class DefaultSet : std::uint8_t { node, shared_cpus, network };
-inline constexpr DefaultSet kDefaultSets[] = {DefaultSet::node, DefaultSet::shared_cpus, DefaultSet::network};
-std::string_view to_string(
-    DefaultSet set);  // "on one node", "on one node with more ranks than CPUs", "across nodes"
+enum class DefaultSet : std::uint8_t { node, node_shared_cpus, network, network_shared_cpus };
+inline constexpr DefaultSet kDefaultSets[] = {DefaultSet::node, DefaultSet::node_shared_cpus,
+                                              DefaultSet::network, DefaultSet::network_shared_cpus};
+std::string_view to_string(DefaultSet set);  // "on one node", "across nodes with more ranks than CPUs", ...
 constexpr DefaultSet default_set(Reach reach, bool shares_cpus) {
-  if (reach == Reach::network) return DefaultSet::network;
-  return shares_cpus ? DefaultSet::shared_cpus : DefaultSet::node;
+  if (reach == Reach::network) return shares_cpus ? DefaultSet::network_shared_cpus : DefaultSet::network;
+  return shares_cpus ? DefaultSet::node_shared_cpus : DefaultSet::node;
 }
 
 // The rules of a collective, in the grammar of selection/rules.hpp; the first legal item that matches is

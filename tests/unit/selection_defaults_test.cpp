@@ -23,7 +23,7 @@ TEST_CASE("the defaults end in something legal, whatever is asked", "[selection]
     if (collective == Collective::send_recv) continue;
     for (std::uint32_t p = 1; p <= 100; ++p) {
       for (const std::uint64_t bytes : sizes) {
-        for (int flags = 0; flags < 12; ++flags) {
+        for (int flags = 0; flags < 16; ++flags) {
           Question q = ask(collective, bytes, p);
           q.reach = (flags & 4) != 0 ? Reach::network : Reach::node;
           q.shares_cpus = (flags & 8) != 0;

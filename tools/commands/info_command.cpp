@@ -234,8 +234,11 @@ json all_json() {
       {"backends", parts_json(list_backends())},
       {"algorithms", rows},
       {"default_rules", defaults[static_cast<std::size_t>(DefaultSet::node)]},
-      {"default_rules_where_ranks_share_cpus", defaults[static_cast<std::size_t>(DefaultSet::shared_cpus)]},
-      {"default_rules_across_nodes", defaults[static_cast<std::size_t>(DefaultSet::network)]}};
+      {"default_rules_where_ranks_share_cpus",
+       defaults[static_cast<std::size_t>(DefaultSet::node_shared_cpus)]},
+      {"default_rules_across_nodes", defaults[static_cast<std::size_t>(DefaultSet::network)]},
+      {"default_rules_across_nodes_where_ranks_share_cpus",
+       defaults[static_cast<std::size_t>(DefaultSet::network_shared_cpus)]}};
 }
 
 json environment_json() {
