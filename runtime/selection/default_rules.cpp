@@ -101,9 +101,45 @@ std::string_view network_rules(Collective collective) {
   }
 }
 
-// Across nodes that take turns on CPUs, in containers of one machine or with more ranks than CPUs each.
+// Across nodes whose ranks take turns on CPUs: containers of one machine, or more ranks than CPUs on each.
+// One rank of a node speaks for all of it as long as messages cost more than bytes, which is longer here, and
+// what sends the fewest wins also where it has more rounds.
 std::string_view network_shared_cpus_rules(Collective collective) {
   switch (collective) {
+    case Collective::allreduce:
+      return "hierarchical(columns=1):-256k@-32;hierarchical(across=1):-2m@-32;"
+             "hierarchical(columns=1,across=1,segment=256k):0-@-32;"
+             "hierarchical(columns=1):-512;hierarchical:-128k;hierarchical(across=2,segment=64k);"
+             "recursive_doubling:-32k@-8;recursive_doubling:-8k;reduce_broadcast:-64k@-8;"
+             "two_shot(segment=64k):0-@-2;two_shot(segment=256k):0-@-8;rabenseifner:-1m;ring;two_shot";
+    case Collective::reduce_scatter:
+      return "hierarchical(columns=1):-64k;hierarchical;bine:-512k@-8;direct:0-@-16;ring:1m-;direct";
+    case Collective::allgather:
+      return "hierarchical(columns=1):-256k;hierarchical:-1m;hierarchical(columns=1,segment=256k);"
+             "bine:-512k@-8;bruck:-4k;direct:0-@-16;ring";
+    case Collective::broadcast:
+      return "hierarchical(columns=1):-256k;hierarchical(columns=1,segment=256k):0-@-4;"
+             "hierarchical(segment=256k):0-@-8;hierarchical(across=2);linear:-64k@-8;binomial:-64k;"
+             "linear:0-@-2;scatter_allgather:-1m@-8;double_binary_tree(segment=256k):0-@-8;"
+             "circulant(segment=64k)";
+    case Collective::reduce:
+      return "hierarchical(columns=1):-1m;hierarchical(columns=1,segment=64k):0-@-4;"
+             "hierarchical(segment=256k):0-@-8;hierarchical;linear:-256k@-8;binomial:-16k;linear:-16k;direct:"
+             "0-@-16;"
+             "rabenseifner;direct";
+    case Collective::gather:
+      return "hierarchical:-64k;linear:0-@-8;binomial:-16k;linear";
+    case Collective::scatter:
+      return "hierarchical:-1m;binomial:-16k;linear";
+    case Collective::alltoall:
+      return "hierarchical(columns=1):-128k;bruck(radix=2):-32k@-8;bruck:-1k@9-;linear:0-@-8;linear:-64k;"
+             "pairwise";
+    case Collective::barrier:
+      return "hierarchical;dissemination(radix=2):0-@-8;dissemination";
+    case Collective::scan:
+    case Collective::exscan:
+      return "chain(segments=1):-256k@-16;chain(segment=256k):0-@-16;recursive_doubling:-64k;"
+             "chain(segment=64k)";
     default:
       return network_rules(collective);
   }

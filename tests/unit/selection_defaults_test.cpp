@@ -127,4 +127,28 @@ TEST_CASE("across nodes hierarchical rows are the default wherever a node holds 
   }
 }
 
+TEST_CASE("across nodes whose ranks share CPUs one rank speaks for its node as long as messages are short",
+          "[selection]") {
+  const Selector selector = selector_of({});
+  const Hierarchy nodes = Hierarchy::of_sizes(std::vector<std::uint32_t>{2, 2});
+  const auto columns = [&](Collective collective, std::uint64_t bytes, bool shares_cpus) {
+    Question q = ask(collective, bytes, 4);
+    q.hierarchy = &nodes;
+    q.reach = Reach::network;
+    q.shares_cpus = shares_cpus;
+    const auto selection = selector.choose(q);
+    REQUIRE(selection.is_ok());
+    CHECK(selection->row->name == "hierarchical");
+    return selection->params.columns;
+  };
+  for (const Collective collective :
+       {Collective::allreduce, Collective::allgather, Collective::reduce_scatter, Collective::alltoall}) {
+    INFO(to_string(collective));
+    CHECK(columns(collective, 16 << 10, true) == 1);
+    CHECK(columns(collective, 16 << 10, false) == 0);
+  }
+  // Long vectors leave a node once, whoever shares what.
+  CHECK(columns(Collective::reduce_scatter, 16 << 20, true) == 0);
+}
+
 }  // namespace tutti

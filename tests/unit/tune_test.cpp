@@ -101,6 +101,11 @@ TEST_CASE("a crossover is looked for halfway, the widest gap first") {
   CHECK(widest->bytes == 256);
   CHECK(widest->algorithms == Words{"ring"});
   CHECK_FALSE(find_refinement(points, Words{"", "", "", ""}));
+  // Whole blocks of three ranks: not quite a factor of four apart.
+  const auto between =
+      find_refinement(std::vector<Point>{point(4104, {}), point(16392, {})}, Words{"", "ring"});
+  REQUIRE(between);
+  CHECK(between->bytes == 8208);
   // Neighbours a factor of two apart are near enough.
   CHECK_FALSE(find_refinement(std::span(points).subspan(2), Words{"", "circulant"}));
 }

@@ -220,25 +220,24 @@ json all_json() {
         defaults[static_cast<std::size_t>(set)][std::string(to_string(collective))] = rules;
     }
   }
-  return {
-      {"version", version_text()},
-      {"build", build_id()},
-      {"compiler", TUTTI_COMPILER},
-      {"build_type", TUTTI_BUILD_TYPE},
-      {"cpu", cpu_model()},
-      {"allowed_cpus", count_allowed_cpus()},
-      {"kernel_target", kernel_target()},
-      {"topology", topology_json()},
-      {"tuning_file", tuning_text(discover_topology(Environment::of_process()))},
-      {"transports", parts_json(list_transports())},
-      {"backends", parts_json(list_backends())},
-      {"algorithms", rows},
-      {"default_rules", defaults[static_cast<std::size_t>(DefaultSet::node)]},
-      {"default_rules_where_ranks_share_cpus",
-       defaults[static_cast<std::size_t>(DefaultSet::node_shared_cpus)]},
-      {"default_rules_across_nodes", defaults[static_cast<std::size_t>(DefaultSet::network)]},
-      {"default_rules_across_nodes_where_ranks_share_cpus",
-       defaults[static_cast<std::size_t>(DefaultSet::network_shared_cpus)]}};
+  return {{"version", version_text()},
+          {"build", build_id()},
+          {"compiler", TUTTI_COMPILER},
+          {"build_type", TUTTI_BUILD_TYPE},
+          {"cpu", cpu_model()},
+          {"allowed_cpus", count_allowed_cpus()},
+          {"kernel_target", kernel_target()},
+          {"topology", topology_json()},
+          {"tuning_file", tuning_text(discover_topology(Environment::of_process()))},
+          {"transports", parts_json(list_transports())},
+          {"backends", parts_json(list_backends())},
+          {"algorithms", rows},
+          {"default_rules", defaults[static_cast<std::size_t>(DefaultSet::node)]},
+          {"default_rules_where_ranks_share_cpus",
+           defaults[static_cast<std::size_t>(DefaultSet::node_shared_cpus)]},
+          {"default_rules_across_nodes", defaults[static_cast<std::size_t>(DefaultSet::network)]},
+          {"default_rules_across_nodes_where_ranks_share_cpus",
+           defaults[static_cast<std::size_t>(DefaultSet::network_shared_cpus)]}};
 }
 
 json environment_json() {

@@ -74,7 +74,8 @@ std::optional<Refinement> find_refinement(std::span<const Point> points,
     const std::uint64_t low = std::max<std::uint64_t>(1, points[i].bytes), high = points[i + 1].bytes;
     if (chosen[i] == chosen[i + 1] || high / low <= widest) continue;
     widest = high / low;
-    const auto steps = static_cast<int>(std::bit_width(high / low)) - 1;
+    // Sizes are of whole blocks: neighbours may be a little less than a factor of four apart.
+    const int steps = std::max(2, static_cast<int>(std::bit_width(high / low)) - 1);
     found = Refinement{low << (steps / 2), {}};
     for (const std::string& algorithm : {chosen[i], chosen[i + 1]}) {
       if (!algorithm.empty()) found->algorithms.push_back(algorithm);

@@ -94,7 +94,7 @@ void print_text(const Evaluation& evaluation) {
   }
   fmt::print(
       "\nRegret: the chosen algorithm's median over the best candidate's, geometric mean. Winners: within 2 "
-      "%% "
+      "% "
       "of the best.\nDefault: the same for the library's own choice, where measured; choice/def.: our "
       "choice's "
       "time over it.\n\n");
