@@ -39,11 +39,12 @@ class Queue {
   // Set behind everything that was put so far.
   std::shared_ptr<Mark> mark();
   void close();
+  bool is_closed();
   bool is_idle();
   int device() const { return device_; }
+  void run();  // the thread's
 
  private:
-  void run();
   const int device_;
   std::mutex mutex_;
   std::condition_variable changed_;

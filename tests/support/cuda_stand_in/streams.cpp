@@ -1,7 +1,11 @@
 // The stand-in's streams and events, and what is put on streams: copies and functions of the host.
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <list>
 #include <thread>
 
 #include "tests/support/cuda_stand_in/state.hpp"
@@ -24,9 +28,69 @@ bool Mark::is_set() {
   return is_set_;
 }
 
+namespace {
+
+// The threads of all queues. What looks for leaks at the end of a process stops its threads, and
+// LeakSanitizer crashes on one that is just ending: so those of closed queues are waited for before.
+class Threads {
+ public:
+  void add(const std::shared_ptr<Queue>& queue) {
+    const std::lock_guard lock(mutex_);
+    all_.remove_if([](Entry& entry) {
+      if (!entry.ended->is_set()) return false;
+      entry.thread.join();
+      return true;
+    });
+    auto ended = std::make_shared<Mark>();
+    std::thread thread([mine = std::shared_ptr<Queue>(queue), ended]() mutable {
+      mine->run();
+      mine.reset();
+      ended->set();
+    });
+    all_.push_back({queue, std::move(ended), std::move(thread)});
+  }
+
+  // A stream that waits for what never comes is left as it is.
+  void join_closed() {
+    if (::getpid() != owner_) return;  // a child of fork() has none of them
+    const std::lock_guard lock(mutex_);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    for (Entry& entry : all_) {
+      const auto is_open = [&] {
+        const std::shared_ptr<Queue> queue = entry.queue.lock();
+        return queue != nullptr && !queue->is_closed();
+      };
+      while (!entry.ended->is_set() && !is_open() && std::chrono::steady_clock::now() < deadline)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (entry.ended->is_set() && entry.thread.joinable()) entry.thread.join();
+    }
+  }
+
+ private:
+  struct Entry {
+    std::weak_ptr<Queue> queue;
+    std::shared_ptr<Mark> ended;
+    std::thread thread;
+  };
+  std::mutex mutex_;
+  std::list<Entry> all_;
+  const pid_t owner_ = ::getpid();
+};
+
+// Never destroyed, as the state.
+Threads& threads() {
+  static Threads& the_threads = [&]() -> Threads& {
+    std::atexit([] { threads().join_closed(); });
+    return *new Threads;
+  }();
+  return the_threads;
+}
+
+}  // namespace
+
 std::shared_ptr<Queue> Queue::start(int device) {
   auto queue = std::make_shared<Queue>(device);
-  std::thread([queue] { queue->run(); }).detach();
+  threads().add(queue);
   return queue;
 }
 
@@ -40,6 +104,11 @@ std::shared_ptr<Mark> Queue::mark() {
   auto mark = std::make_shared<Mark>();
   put([mark] { mark->set(); });
   return mark;
+}
+
+bool Queue::is_closed() {
+  const std::lock_guard lock(mutex_);
+  return is_closed_;
 }
 
 void Queue::close() {
