@@ -53,20 +53,6 @@ Term traffic_term(const Demand& demand, const Ceilings& ceilings) {
                  demand.load + demand.store, demand.working_set / 2, traffic_factor);
 }
 
-// No rank can be through before it has heard from every other.
-bool waits_for_all(Collective collective) {
-  switch (collective) {
-    case Collective::allreduce:
-    case Collective::reduce_scatter:
-    case Collective::allgather:
-    case Collective::alltoall:
-    case Collective::barrier:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 Demand demand_of(Collective collective, int ranks, std::uint64_t bytes, bool in_place) {

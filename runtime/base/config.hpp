@@ -87,6 +87,9 @@ inline constexpr Variable kVariables[] = {
      "do so"},
     {"TUTTI_BOARDS", VariableType::flag, "on", "",
      "carry collectives out in shared memory where all ranks of a group share it; off: by messages"},
+    {"TUTTI_STAGING", VariableType::enumeration, "auto", "auto|cached|streamed",
+     "how ranks store what others read from their staging memory: through their caches, past them, or auto: "
+     "whichever is measured to be faster"},
     {"TUTTI_TOPOLOGY", VariableType::text, "", "",
      "take this for the machine: xml:FILE (of lstopo) or synthetic:STRING (pack:2 l3:1 core:8 pu:1)"},
     {"TUTTI_PIN", VariableType::text, "off", "",

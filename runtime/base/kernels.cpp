@@ -1,5 +1,6 @@
 // Look-up of kernels, and those that need no vectors of their own: user-defined ops, integer division,
-// copies. Knows no vector type; those live in kernels_integer, kernels_float and kernels_narrow.
+// large copies. Knows no vector type; those live in kernels_copy, kernels_float, kernels_integer and
+// kernels_narrow.
 #include "runtime/base/kernels.hpp"
 
 #include "runtime/base/kernel_targets.hpp"

@@ -43,7 +43,13 @@ void scale(const ReduceOp& op, int group_size, Dtype dtype, void* dst, const voi
 constexpr bool scales_before(Op op) { return op == Op::premul_sum; }
 constexpr bool scales_after(Op op) { return op == Op::avg; }
 
-// Copies; dst == src does nothing, other overlap is not allowed. Few bytes go without a call.
+namespace detail {
+void copy_in_order(void* dst, const void* src, std::size_t size_bytes);
+}
+
+// Copies; dst == src does nothing, other overlap is not allowed. Few bytes go without a call. From two lines
+// to a page are written in order of address by the widest stores: where another core has read the lines last,
+// that is faster than memcpy, which begins at both ends.
 inline void copy_bytes(void* dst, const void* src, std::size_t size_bytes) {
   const auto copy_ends = [&](auto* word) {
     // Two moves that may overlap. All is read before anything is written.
@@ -58,7 +64,9 @@ inline void copy_bytes(void* dst, const void* src, std::size_t size_bytes) {
     std::uint64_t low, high;
   };
   if (dst == src) return;  // others may be reading it
-  if (size_bytes > 32 || size_bytes < 4) {
+  if (size_bytes > 128 && size_bytes <= 4096) {
+    detail::copy_in_order(dst, src, size_bytes);
+  } else if (size_bytes > 32 || size_bytes < 4) {
     if (size_bytes != 0) std::memcpy(dst, src, size_bytes);
   } else if (size_bytes >= 16) {
     copy_ends(static_cast<Bytes16*>(nullptr));

@@ -49,5 +49,10 @@ constexpr bool is_rooted(Collective c) {
   return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather ||
          c == Collective::scatter;
 }
+// Can no rank be through before every other one has begun?
+constexpr bool waits_for_all(Collective c) {
+  return c == Collective::allreduce || c == Collective::reduce_scatter || c == Collective::allgather ||
+         c == Collective::alltoall || c == Collective::barrier;
+}
 
 }  // namespace tutti

@@ -39,8 +39,8 @@ struct CacheLimits {
 // cache that is not known would decide stays as CacheLimits has it. Bounds keep an odd machine from epochs
 // that are all synchronisation and from boards of many MiB.
 //
-// - Bulk staging, half of L2: a rank fills two areas in turn, and both together are not to leave its L2 while
-//   the peers read them. 128 KiB to 1 MiB.
+// - Bulk staging, half of L2 for an epoch: what a rank fills is not to leave its L2 while the peers read it.
+//   128 KiB to 1 MiB.
 // - Small staging, half of L1: what is staged fits beside the input that it is made of. At least twice
 //   announce_bytes, so that what is not announced finds its place in one epoch; at most 32 KiB, since every
 //   group has eight such areas.

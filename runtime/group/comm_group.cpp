@@ -76,6 +76,7 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
   options.lowered_limits = limits.lowered;
   options.small_boards.staging_bytes = limits.small_staging_bytes;
   options.bulk_boards.staging_bytes = limits.bulk_staging_bytes;
+  options.staging = world_->settings().staging;
   group_ = std::make_unique<GroupContext>(world_->engine(), std::move(options));
   Hierarchy hierarchy = world_->domains().hierarchy_of(world_ranks_);
   if (!hierarchy.is_flat() && rank_ == 0 && owner_ == nullptr)

@@ -219,6 +219,11 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   if (!boards) return boards.status();
   settings.uses_boards = *boards;
   settings.contract.emplace_back("TUTTI_BOARDS", *boards ? "on" : "off");
+  const auto staging = get_enum(environment, "TUTTI_STAGING");
+  if (!staging) return staging.status();
+  settings.staging = *staging == "cached"     ? StagingPolicy::cached
+                     : *staging == "streamed" ? StagingPolicy::streamed
+                                              : StagingPolicy::measured;
   TUTTI_RETURN_IF_ERROR(read_pin(environment, settings));
   auto workers = read_worker_settings(environment);
   if (!workers) return workers.status();

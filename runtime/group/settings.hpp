@@ -14,6 +14,7 @@
 #include "runtime/group/domains.hpp"
 #include "runtime/group/tuning_file.hpp"
 #include "runtime/scheduler/engine.hpp"
+#include "runtime/scheduler/staging_stores.hpp"
 #include "runtime/selection/selection.hpp"
 #include "topology/binding.hpp"
 #include "topology/topology.hpp"
@@ -41,7 +42,8 @@ struct WorldSettings {
   std::vector<std::string> transports;  // in order of preference; empty: automatic
   TransportSettings transport;
   bool uses_boards = true;  // collectives in shared memory, not by messages, where ranks share it
-  std::string wait_mode;    // auto, spin, yield or sleep
+  StagingPolicy staging = StagingPolicy::measured;
+  std::string wait_mode;  // auto, spin, yield or sleep
   std::optional<std::int64_t> spin_polls;
   std::vector<RuleText> rules;  // of variables, in order of precedence
   TuningFile tuning;

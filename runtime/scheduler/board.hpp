@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "runtime/base/status.hpp"
+#include "runtime/scheduler/staging_stores.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti {
@@ -55,9 +56,17 @@ struct BoardHead {
 struct BoardShape {
   std::uint32_t slots = 1;
   std::uint32_t lines = 1;         // by area
-  std::size_t staging_bytes = 64;  // by area; a multiple of 64
+  std::size_t staging_bytes = 64;  // of one epoch; a multiple of 64
+  std::uint32_t turns = 1;         // an area has memory for so many such epochs
 
-  std::size_t area_bytes() const { return lines * sizeof(BoardLine) + staging_bytes; }
+  std::size_t area_bytes() const { return lines * sizeof(BoardLine) + turns * staging_bytes; }
+  // Where in the staging memory of its area an epoch that takes so much begins. Small ones take all places in
+  // turn: a line that has left the peers' own caches for the common one by the time it is written again comes
+  // back two to three times faster. Large ones see to that by themselves.
+  std::size_t place_of(std::uint64_t epoch, std::size_t taken_bytes) const {
+    if (turns == 1 || taken_bytes == 0 || taken_bytes > staging_bytes / 2) return 0;
+    return (epoch >> 1U) % (turns * staging_bytes / taken_bytes) * taken_bytes;
+  }
   std::size_t total_bytes() const {
     return sizeof(BoardHead) + slots * sizeof(BoardLine) + 2 * slots * area_bytes();
   }
@@ -86,8 +95,9 @@ class Boards {
  public:
   enum class State : std::uint8_t { absent, exchanging, linked, refused };
 
-  Boards(const BoardShape& shape, std::uint32_t rank, std::uint32_t size)
+  Boards(const BoardShape& shape, StagingPolicy policy, std::uint32_t rank, std::uint32_t size)
       : shape_(shape),
+        stores_(policy),
         rank_(rank),
         base_(size, nullptr),
         peers_(size),
@@ -157,6 +167,8 @@ class Boards {
   BoardLine* lines_at(std::uint32_t rank, std::size_t area_offset) const {
     return reinterpret_cast<BoardLine*>(base_[rank] + area_offset);
   }
+  // What is stored on the own board for others to read goes through here.
+  StagingStores& stores() { return stores_; }
   std::size_t staging_offset() const { return shape_.lines * sizeof(BoardLine); }  // behind the lines
 
   std::uint64_t epoch(std::uint32_t slot) const { return slots_[slot].epoch; }
@@ -205,6 +217,7 @@ class Boards {
   bool attach(std::uint32_t peer, Endpoint* endpoint);
 
   BoardShape shape_;
+  StagingStores stores_;
   std::uint32_t rank_;
   State state_ = State::absent;
   bool is_exchanged_ = false;

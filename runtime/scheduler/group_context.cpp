@@ -38,8 +38,8 @@ GroupContext::GroupContext(Engine& engine, Options options)
       options_(std::move(options)),
       slots_(kMessageSlots + kSlotsPerPeer * options_.peers.size()),
       messenger_(*this),
-      boards_{Boards(options_.small_boards, options_.rank, size()),
-              Boards(options_.bulk_boards, options_.rank, size())} {
+      boards_{Boards(options_.small_boards, options_.staging, options_.rank, size()),
+              Boards(options_.bulk_boards, options_.staging, options_.rank, size())} {
   next_message_.assign(slots_.size(), 1);
   message_plans_.resize(slots_.size());
   endpoints_.resize(kContexts);
@@ -103,7 +103,7 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
   if (has_failed()) return failure();
   if (call.collective == Collective::send_recv) return submit_message(call, prepared.fingerprint);
   const std::uint32_t sequence = next_sequence_.load(std::memory_order_relaxed);
-  const std::uint32_t slot = prepared.is_bulk ? kBulkSlot : sequence % kSlots;
+  const std::uint32_t slot = slot_of(prepared, sequence);
   if (prepared.lowered != nullptr && boards_[prepared.is_bulk].state() == Boards::State::absent) {
     TUTTI_RETURN_IF_ERROR(swap_boards(prepared, call, sequence, slot));
   }

@@ -2,8 +2,8 @@
 // failure state. Knows no bootstrap, no public API and no algorithm.
 //
 // Each stream of a group has one of these. Identity of an operation is (context, sequence number), taken at
-// submission. Its resources (endpoints with their channels) belong to (group, sequence modulo kSlots): an
-// operation waits for no other one's resources but those of number - kSlots.
+// submission. Its resources (endpoints with their channels) belong to (group, slot_of(operation)):
+// what takes the slots in turn waits for no other one's resources but those of number - kSlots.
 #pragma once
 
 #include <array>
@@ -42,7 +42,8 @@ class GroupContext {
     bool uses_boards = true;  // equal on all members, as all that follows
     LoweredLimits lowered_limits;
     BoardShape small_boards{kSlots, 128, std::size_t{16} << 10U};
-    BoardShape bulk_boards{1, 128, std::size_t{512} << 10U};
+    BoardShape bulk_boards{1, 128, std::size_t{512} << 10U, 2};
+    StagingPolicy staging = StagingPolicy::measured;  // this rank's own
   };
   GroupContext(Engine& engine, Options options);
   ~GroupContext();  // fails what is still under way with StatusCode::aborted and closes all endpoints
@@ -141,6 +142,16 @@ class GroupContext {
   // Slot index of an operation: collectives use 0..kSlots-1, those on the bulk boards the one after them;
   // behind it every pair has four: recv and send, without a tag, then with one.
   static constexpr std::uint32_t kBulkSlot = kSlots;
+  // Operations on the small boards take the slots in turn, so that several are under way. If they stage more
+  // than a little, and no rank gets ahead of the others anyway, they all go through the two areas of one
+  // slot: those stay in the first caches of all ranks, where the areas of all slots would not.
+  static constexpr std::size_t kMostInTurnBytes = 512;
+  static std::uint32_t slot_of(const Prepared& prepared, std::uint32_t sequence) {
+    if (prepared.is_bulk) return kBulkSlot;
+    const bool keeps_slot = prepared.lowered != nullptr && prepared.vector_bytes > kMostInTurnBytes &&
+                            waits_for_all(prepared.lowered->staged->shape.collective);
+    return keeps_slot ? 0 : sequence % kSlots;
+  }
   static constexpr std::uint32_t kMessageSlots = kSlots + 1;
   static constexpr std::uint32_t kSlotsPerPeer = 4;
   // Contexts of endpoints: one for each slot of collectives, and two for messages, without a tag and with

@@ -66,12 +66,28 @@ bool LoweredRun::resolve(const LoweredPlans& plans, Boards& boards, const Lowere
       const std::uint32_t owner = step.kind == LoweredStep::Kind::await ? step.peer : boards.rank();
       const Placed line{first_area + owner, step.line * sizeof(BoardLine), sizeof(BoardLine)};
       found->steps.push_back({step.kind, 0, index, 0, 0, resolve(line)});
+      if (step.kind == LoweredStep::Kind::await) resolve_ahead(step, index, &found->steps.back());
       continue;
     }
     for (std::uint32_t k = 0; k < plan_->slices[step.dst].slice.count; ++k)
       resolve_atom(step, index, k, found);
   }
   return true;
+}
+
+void LoweredRun::resolve_ahead(const LoweredStep& await, std::uint32_t index, ResolvedStep* found) const {
+  if (carries_) return;
+  for (std::uint32_t i = index + 1; i < plan_->steps.size(); ++i) {
+    const LoweredStep& step = plan_->steps[i];
+    if (step.kind != LoweredStep::Kind::copy && step.kind != LoweredStep::Kind::reduce) continue;
+    for (std::uint32_t source = step.first_source; source < step.first_source + step.source_count; ++source) {
+      const Placed from = placed(source, 0);
+      if (from.base != first_area + await.peer) continue;
+      found->ahead = resolve(from);
+      found->ahead_bytes = from.bytes;
+      return;
+    }
+  }
 }
 
 ResolvedPlace LoweredRun::resolve(const Placed& placed) const {
@@ -113,13 +129,20 @@ void LoweredRun::bind_bases() {
   bases_.resize(first_area + 3 * std::size_t{boards_->size()});
   bases_[own_input] = work_.input;
   bases_[own_output] = work_.output;
+}
+
+void LoweredRun::bind_window() {
+  streams_ = is_mapped_ && work_.vector_bytes >= limits_->stream_bytes;
+  find_window();
+  // What lies in lines stays where they are.
+  const std::size_t place =
+      carries_ ? 0 : boards_->shape().place_of(epoch_, plan_->staging_slots * slot_bytes_);
   for (std::uint32_t r = 0; r < boards_->size(); ++r)
-    bases_[first_area + r] = reinterpret_cast<std::byte*>(boards_->lines_at(r, area_));
+    bases_[first_area + r] = reinterpret_cast<std::byte*>(boards_->lines_at(r, area_)) + place;
 }
 
 // The elements of this epoch: all of them if mapped, else as many as the staging memory holds.
-void LoweredRun::bind_window() {
-  streams_ = is_mapped_ && work_.vector_bytes >= limits_->stream_bytes;
+void LoweredRun::find_window() {
   const Window wanted{plan_->number, work_.call->count, done_count_, work_.element_bytes};
   if (window_ == wanted) return;
   window_ = wanted;
@@ -385,10 +408,17 @@ bool LoweredRun::compute(const LoweredStep& step) {
     const std::uint32_t k = atom_;
     const Placed to = placed(step.dst, k);
     if (to.bytes == 0) continue;
-    if (step.more_stores != 0 || streams_ || to.bytes >= kInterruptibleBytes) {
+    const bool is_for_others = is_own_area(to);
+    if (step.more_stores != 0 || streams_ || to.bytes >= kInterruptibleBytes ||
+        (is_for_others && boards_->stores().is_streaming(to.bytes))) {
       if (!compute_pieces(step, k, to.bytes)) return false;
     } else if (step.source_count == 1) {
-      copy_bytes(address(to), address(placed(step.first_source, k)), to.bytes);
+      const std::byte* const source = address(placed(step.first_source, k));
+      if (is_for_others) {
+        boards_->stores().copy(address(to), source, to.bytes);
+      } else {
+        copy_bytes(address(to), source, to.bytes);
+      }
     } else {
       for (std::uint32_t i = 0; i < step.source_count; ++i)
         from[i] = address(placed(step.first_source + i, k));
@@ -404,10 +434,18 @@ bool LoweredRun::compute(const LoweredStep& step) {
 bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::size_t bytes) {
   std::array<const std::byte*, 256> from;
   std::array<std::byte*, 256> to;
+  std::array<bool, 256> is_staged;
   std::array<const void*, 256> sources;
   const std::uint32_t n = step.source_count, stores = 1U + step.more_stores;
   for (std::uint32_t i = 0; i < n; ++i) from[i] = address(placed(step.first_source + i, k));
-  for (std::uint32_t j = 0; j < stores; ++j) to[j] = address(placed(plan_->steps[pc_ + j].dst, k));
+  std::uint32_t first_cached = stores;  // of the places that are written through the caches
+  for (std::uint32_t j = 0; j < stores; ++j) {
+    const Placed place = placed(plan_->steps[pc_ + j].dst, k);
+    to[j] = address(place);
+    is_staged[j] = is_own_area(place);
+    if (j < first_cached && !streams_ && !(is_staged[j] && boards_->stores().is_streaming(bytes)))
+      first_cached = j;
+  }
   alignas(64) std::array<std::byte, LoweredLimits::kMostPieceBytes> piece;
   const std::size_t piece_bytes = streams_ ? limits_->streamed_piece_bytes : limits_->piece_bytes;
   const std::size_t first = offset_;
@@ -418,16 +456,18 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
     }
     const std::size_t length = std::min(piece_bytes, bytes - offset);
     const std::byte* value = from[0] + offset;
-    std::uint32_t next = 0;
     if (n > 1) {
       for (std::uint32_t i = 0; i < n; ++i) sources[i] = from[i] + offset;
-      std::byte* const sum = streams_ ? piece.data() : to[next++] + offset;
+      std::byte* const sum = first_cached == stores ? piece.data() : to[first_cached] + offset;
       work_.kernel(work_.call->op.user, sum, sources.data(), n, length / work_.element_bytes);
       value = sum;
     }
-    for (std::uint32_t j = next; j < stores; ++j) {
+    for (std::uint32_t j = 0; j < stores; ++j) {
+      if (n > 1 && j == first_cached) continue;
       if (streams_) {
         copy_bytes_streaming(to[j] + offset, value, length);
+      } else if (is_staged[j]) {
+        boards_->stores().copy(to[j] + offset, value, length);
       } else {
         copy_bytes(to[j] + offset, value, length);
       }

@@ -55,8 +55,10 @@ struct ResolvedStep {
   std::uint8_t source_count = 0;
   std::uint32_t index = 0;  // of the plan's step
   std::uint32_t first_source = 0;
-  std::size_t length = 0;  // copy: bytes; reduce: elements
-  ResolvedPlace at;        // copy, reduce: where to; publish, await: the line
+  std::size_t length = 0;    // copy: bytes; reduce: elements
+  ResolvedPlace at;          // copy, reduce: where to; publish, await: the line
+  ResolvedPlace ahead = {};  // await: what is read next of what the line stands for
+  std::size_t ahead_bytes = 0;
 };
 
 struct ResolvedEpoch {
@@ -121,6 +123,7 @@ class LoweredRun {
   void bind_epoch();
   void bind_bases();
   void bind_window();
+  void find_window();
   bool is_stamped(const BoardLine& line);  // false also when the stamp is another call's: is_mismatch_
   bool is_reached(std::uint64_t stamp) const;
   void publish(BoardLine& line);
@@ -138,6 +141,8 @@ class LoweredRun {
   };
   Placed place(const LoweredSlice& at, std::uint32_t k) const;
   ResolvedPlace resolve(const Placed& placed) const;
+  // What the step after an await reads of that peer's staging memory; nothing if the line itself carries it.
+  void resolve_ahead(const LoweredStep& await, std::uint32_t index, ResolvedStep* found) const;
   void resolve_atom(const LoweredStep& step, std::uint32_t index, std::uint32_t k,
                     ResolvedEpoch* found) const;
 
@@ -153,6 +158,8 @@ class LoweredRun {
   Placed placed(std::uint32_t slice, std::uint32_t k) const {
     return k == 0 ? placed_[slice] : place(plan_->slices[slice], k);
   }
+  // Where others will read: staging memory of this rank.
+  bool is_own_area(const Placed& place) const { return place.base == first_area + boards_->rank(); }
   bool may_touch();
 
   const LoweredPlan* plan_ = nullptr;

@@ -1,6 +1,7 @@
 // Persistent calls: one epoch without an operation.
 #include "runtime/scheduler/persistent_call.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include <sched.h>
@@ -16,10 +17,24 @@ bool is_stamped(const BoardLine& line, std::uint64_t stamp, std::uint64_t previo
   return line.stamp.load(std::memory_order_acquire) == stamp && line.previous_stamp == previous;
 }
 
+// What is fetched while its line is awaited: more than a few lines would be in the way of the peer's stores.
+constexpr std::size_t kMostAheadBytes = 512;
+
+// What is fetched before the peer has written it costs nothing, since it lay in this core's cache anyway;
+// what the peer has written by then is here when the line is.
+void fetch_ahead(const std::byte* ahead, std::size_t size_bytes) {
+  for (std::size_t i = 0; i < std::min(size_bytes, kMostAheadBytes); i += sizeof(BoardLine))
+    __builtin_prefetch(ahead + i);
+}
+
 // Anything else that is found there is for the operation to judge.
-bool await(const BoardLine& line, std::uint64_t stamp, std::uint64_t previous, std::uint32_t polls) {
+bool await(const ResolvedStep& step, const ResolvedPlace::Origins& origins, std::uint64_t stamp,
+           std::uint64_t previous, std::uint32_t polls) {
+  const auto& line = *reinterpret_cast<const BoardLine*>(step.at.in(origins));
+  const std::byte* const ahead = step.ahead.in(origins);
   for (std::uint32_t i = 0; i < polls; ++i) {
     if (is_stamped(line, stamp, previous)) return true;
+    fetch_ahead(ahead, step.ahead_bytes);
     if (i >= kPollsWithoutPause) relax();
   }
   return false;
@@ -83,7 +98,7 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   Trace* const trace = group_.engine_.trace();
   const Clock::time_point begun = trace != nullptr ? Clock::now() : Clock::time_point{};
   const std::uint32_t sequence = group_.next_sequence_.load(std::memory_order_relaxed);
-  const std::uint32_t slot = sequence % GroupContext::kSlots;
+  const std::uint32_t slot = GroupContext::slot_of(prepared_, sequence);
   if (group_.slots_[slot].head != nullptr || !may_enter(slot)) return false;
   Boards& boards = group_.boards(false);
   const std::uint64_t word = make_word(sequence, prepared_.fingerprint);
@@ -101,7 +116,11 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
     std::byte* const at = step.at.in(origins);
     switch (step.kind) {
       case LoweredStep::Kind::copy:
-        copy_bytes(at, epoch_.sources[step.first_source].in(origins), step.length);
+        if (step.at.origin == ResolvedPlace::area) {
+          boards.stores().copy(at, epoch_.sources[step.first_source].in(origins), step.length);
+        } else {
+          copy_bytes(at, epoch_.sources[step.first_source].in(origins), step.length);
+        }
         break;
       case LoweredStep::Kind::reduce:
         for (std::uint32_t i = 0; i < step.source_count; ++i)
@@ -115,7 +134,7 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
         break;
       }
       case LoweredStep::Kind::await:
-        if (await(*reinterpret_cast<BoardLine*>(at), stamp, previous, polls) ||
+        if (await(step, origins, stamp, previous, polls) ||
             await_others_turn(*reinterpret_cast<BoardLine*>(at), stamp, previous)) {
           break;
         }

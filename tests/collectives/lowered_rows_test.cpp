@@ -71,6 +71,7 @@ struct Limits {
   const char* name;
   std::size_t announce_bytes, stream_bytes;
   std::vector<std::uint64_t> counts;
+  StagingPolicy staging = StagingPolicy::measured;
 };
 
 World::Adjust with_limits(const Limits& limits, std::uint32_t p) {
@@ -78,6 +79,7 @@ World::Adjust with_limits(const Limits& limits, std::uint32_t p) {
   adjust.hierarchy = domains_of(p);
   adjust.group = [&limits](std::uint32_t, GroupContext::Options& options) {
     options.lowered_limits = {limits.announce_bytes, limits.stream_bytes};
+    options.staging = limits.staging;
   };
   return adjust;
 }
@@ -94,7 +96,8 @@ TEST_CASE("rows on shared buffers: what all ranks share is used where it lies, e
   const Limits limits[] = {
       {"all sizes mapped", 1, kNever, {0, 1, 7, 4097}},
       {"all stores stream", 1, 1, {1, 4097}},
-      {"the usual limits", LoweredLimits{}.announce_bytes, LoweredLimits{}.stream_bytes, {512, 2048, 40001}}};
+      {"the usual limits", LoweredLimits{}.announce_bytes, LoweredLimits{}.stream_bytes, {512, 2048, 40001}},
+      {"staging memory past the caches", kNever, kNever, {1, 40001}, StagingPolicy::streamed}};
   const auto transport = GENERATE(WorldTransport::inproc, WorldTransport::shm);
   const auto p = GENERATE(2U, 3U, 4U, 7U);
   std::uint64_t number = p * 1000003ULL + (transport == WorldTransport::shm ? 1 : 0);

@@ -359,20 +359,25 @@ TEST_CASE("incomplete ops are refused") {
 
 TEST_CASE("copies move every byte and nothing else") {
   std::mt19937 random(3);
-  for (const std::size_t size_bytes : {0, 1, 63, 64, 65, 127, 128, 129, 1000, 100000}) {
-    for (const std::size_t offset : {0, 1, 17, 63}) {
-      Bytes input(size_bytes);
-      for (auto& byte : input) byte = static_cast<std::byte>(random());
-      Buffer src(input, offset / 2);
-      Buffer dst(Bytes(size_bytes, std::byte{0xEE}), offset);
-      copy_bytes_streaming(dst.data(), src.data(), size_bytes);
-      REQUIRE(dst.content() == input);
-      Buffer plain(Bytes(size_bytes, std::byte{0xEE}), offset);
-      copy_bytes(plain.data(), src.data(), size_bytes);
-      REQUIRE(plain.content() == input);
-      copy_bytes(plain.data(), plain.data(), size_bytes);
-      copy_bytes_streaming(plain.data(), plain.data(), size_bytes);
-      REQUIRE(plain.content() == input);
+  for (const std::string_view target : supported_kernel_targets()) {
+    CAPTURE(target);
+    const ForcedTarget forced(target);
+    for (const std::size_t size_bytes :
+         {0, 1, 3, 4, 15, 31, 32, 33, 63, 64, 65, 95, 127, 128, 129, 1000, 4095, 4096, 4097, 100000}) {
+      for (const std::size_t offset : {0, 1, 17, 63}) {
+        Bytes input(size_bytes);
+        for (auto& byte : input) byte = static_cast<std::byte>(random());
+        Buffer src(input, offset / 2);
+        Buffer dst(Bytes(size_bytes, std::byte{0xEE}), offset);
+        copy_bytes_streaming(dst.data(), src.data(), size_bytes);
+        REQUIRE(dst.content() == input);
+        Buffer plain(Bytes(size_bytes, std::byte{0xEE}), offset);
+        copy_bytes(plain.data(), src.data(), size_bytes);
+        REQUIRE(plain.content() == input);
+        copy_bytes(plain.data(), plain.data(), size_bytes);
+        copy_bytes_streaming(plain.data(), plain.data(), size_bytes);
+        REQUIRE(plain.content() == input);
+      }
     }
   }
 }

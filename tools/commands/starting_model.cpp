@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/ops.hpp"
 #include "runtime/group/settings.hpp"
 #include "transports/registry.hpp"
 
@@ -20,11 +21,6 @@ constexpr std::uint64_t kNetworkAlphaNs = 20000, kNetworkBetaPsPerByte = 800;
 LinkCost link_of(std::uint64_t alpha_ns, std::uint64_t beta_ps_per_byte) {
   const std::uint64_t alpha_ps = alpha_ns * 1000;
   return {alpha_ps - alpha_ps / kBusyShare, alpha_ps / kBusyShare, beta_ps_per_byte * 1024, 0};
-}
-
-// Types that are converted for every addition.
-bool is_narrow_float(Dtype dtype) {
-  return dtype == Dtype::f16 || dtype == Dtype::bf16 || dtype == Dtype::f8e4m3 || dtype == Dtype::f8e5m2;
 }
 
 // The first message transport that works here.

@@ -1,0 +1,128 @@
+// Staging memory: how a rank stores into it, told what copies took, and where in it an epoch begins.
+#include "runtime/scheduler/staging_stores.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "runtime/scheduler/board.hpp"
+#include "tests/support/catch.hpp"
+
+namespace tutti {
+namespace {
+
+using Next = StagingStores::Next;
+
+// Makes copies that take so long a line, cached and streamed; how many of them were streamed.
+int make_copies(StagingStores& stores, int count, double cached_ns, double streamed_ns) {
+  int streamed = 0;
+  for (int i = 0; i < count; ++i) {
+    const Next made = stores.next();
+    streamed += static_cast<int>(made.is_streamed);
+    if (made.is_timed) stores.note(made, made.is_streamed ? streamed_ns : cached_ns);
+  }
+  return streamed;
+}
+
+bool is_streaming(const StagingStores& stores) { return stores.is_streaming(StagingStores::kLeastBytes); }
+
+TEST_CASE("neighbours store through their caches, and few of their copies are timed") {
+  StagingStores stores;
+  int timed = 0;
+  for (int i = 0; i < 800; ++i) {
+    const Next made = stores.next();
+    CHECK_FALSE(made.is_streamed);
+    timed += static_cast<int>(made.is_timed);
+    if (made.is_timed) stores.note(made, 8);
+  }
+  CHECK(timed == 800 / static_cast<int>(StagingStores::kTimedEvery));
+}
+
+TEST_CASE("where lines come back slowly, stores soon pass the caches by, but for probes") {
+  StagingStores stores;
+  const int learning = StagingStores::kTimedEvery + StagingStores::kTimesInARow - 1;
+  CHECK(make_copies(stores, learning, 30, 2) == 0);
+  CHECK(is_streaming(stores));
+  CHECK_FALSE(stores.is_streaming(StagingStores::kLeastBytes - 1));
+  CHECK(make_copies(stores, 640, 30, 2) == 630);
+}
+
+TEST_CASE("one slow copy among quick ones changes nothing") {
+  StagingStores stores;
+  for (int i = 0; i < 1000; ++i) {
+    const Next made = stores.next();
+    REQUIRE_FALSE(made.is_streamed);
+    if (made.is_timed) stores.note(made, i % 3 == 0 ? 100000 : 5);
+  }
+}
+
+TEST_CASE("an input that is slow itself is no reason: streamed copies are as slow, which is remembered") {
+  StagingStores stores;
+  const int trial = StagingStores::kTimesInARow;
+  CHECK(make_copies(stores, 11 + trial, 25, 20) == trial);
+  CHECK_FALSE(is_streaming(stores));
+  CHECK(make_copies(stores, StagingStores::kPatience, 25, 20) == 0);
+}
+
+TEST_CASE("when ranks have become neighbours again, two probes find it out; one that was lucky does not") {
+  StagingStores stores;
+  make_copies(stores, 100, 30, 2);
+  REQUIRE(is_streaming(stores));
+  bool is_lucky = true;
+  for (int i = 0; i < 640; ++i) {
+    const Next made = stores.next();
+    if (!made.is_timed) continue;
+    stores.note(made, made.is_streamed ? 2 : is_lucky ? 5 : 30);
+    is_lucky = !is_lucky && !made.is_streamed;
+  }
+  CHECK(is_streaming(stores));
+  make_copies(stores, 2 * StagingStores::kProbedEvery, 8, 2);
+  CHECK_FALSE(is_streaming(stores));
+  make_copies(stores, 100, 30, 2);
+  CHECK(is_streaming(stores));
+}
+
+TEST_CASE("small epochs take all places of their area in turn, large ones the first") {
+  const BoardShape shape{1, 128, 1024, 2};
+  std::set<std::size_t> places;
+  for (std::uint64_t epoch = 1; epoch <= 64; ++epoch) {
+    const std::size_t place = shape.place_of(epoch, 192);
+    places.insert(place);
+    CHECK(place % 192 == 0);
+    CHECK(place + 192 <= shape.turns * shape.staging_bytes);
+    CHECK(shape.place_of(epoch, 576) == 0);
+    CHECK(shape.place_of(epoch, 0) == 0);
+    CHECK(BoardShape{1, 128, 1024}.place_of(epoch, 192) == 0);
+  }
+  CHECK(places.size() == 10);
+  // The areas of two epochs in a row are apart already.
+  CHECK(shape.place_of(2, 192) == shape.place_of(3, 192));
+  CHECK(shape.place_of(2, 192) != shape.place_of(4, 192));
+}
+
+TEST_CASE("who asks for one way gets it, untimed, and bytes arrive whichever it is") {
+  for (const StagingPolicy policy :
+       {StagingPolicy::measured, StagingPolicy::cached, StagingPolicy::streamed}) {
+    StagingStores stores(policy);
+    if (policy != StagingPolicy::measured) {
+      CHECK(stores.next() == Next{policy == StagingPolicy::streamed, false});
+      CHECK(make_copies(stores, 100, 1000, 1) == (policy == StagingPolicy::streamed ? 100 : 0));
+    }
+    for (const std::size_t size_bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4095}, std::size_t{4096},
+                                         std::size_t{4097}, std::size_t{100000}}) {
+      std::vector<std::byte> from(size_bytes), to(size_bytes + 1);
+      for (std::size_t i = 0; i < size_bytes; ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
+      for (int i = 0; i < 30; ++i) {
+        std::fill(to.begin(), to.end(), std::byte{0});
+        stores.copy(to.data(), from.data(), size_bytes);
+        REQUIRE(std::equal(from.begin(), from.end(), to.begin()));
+        REQUIRE(to.back() == std::byte{0});
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti
