@@ -408,17 +408,11 @@ bool LoweredRun::compute(const LoweredStep& step) {
     const std::uint32_t k = atom_;
     const Placed to = placed(step.dst, k);
     if (to.bytes == 0) continue;
-    const bool is_for_others = is_own_area(to);
     if (step.more_stores != 0 || streams_ || to.bytes >= kInterruptibleBytes ||
-        (is_for_others && boards_->stores().is_streaming(to.bytes))) {
+        (is_own_area(to) && to.bytes >= StagingStores::kLeastBytes)) {
       if (!compute_pieces(step, k, to.bytes)) return false;
     } else if (step.source_count == 1) {
-      const std::byte* const source = address(placed(step.first_source, k));
-      if (is_for_others) {
-        boards_->stores().copy(address(to), source, to.bytes);
-      } else {
-        copy_bytes(address(to), source, to.bytes);
-      }
+      copy_bytes(address(to), address(placed(step.first_source, k)), to.bytes);
     } else {
       for (std::uint32_t i = 0; i < step.source_count; ++i)
         from[i] = address(placed(step.first_source + i, k));
@@ -430,7 +424,7 @@ bool LoweredRun::compute(const LoweredStep& step) {
   return true;
 }
 
-// Atom k of a step that stores to several places, or past the caches.
+// Atom k of a step that stores to several places, past the caches, or much where others will read it.
 bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::size_t bytes) {
   std::array<const std::byte*, 256> from;
   std::array<std::byte*, 256> to;
@@ -438,13 +432,13 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
   std::array<const void*, 256> sources;
   const std::uint32_t n = step.source_count, stores = 1U + step.more_stores;
   for (std::uint32_t i = 0; i < n; ++i) from[i] = address(placed(step.first_source + i, k));
-  std::uint32_t first_cached = stores;  // of the places that are written through the caches
+  std::uint32_t sum_at =
+      stores;  // where a sum is computed: the first place that is written through the caches
   for (std::uint32_t j = 0; j < stores; ++j) {
     const Placed place = placed(plan_->steps[pc_ + j].dst, k);
     to[j] = address(place);
     is_staged[j] = is_own_area(place);
-    if (j < first_cached && !streams_ && !(is_staged[j] && boards_->stores().is_streaming(bytes)))
-      first_cached = j;
+    if (sum_at == stores && !streams_ && !(is_staged[j] && boards_->stores().is_streaming(bytes))) sum_at = j;
   }
   alignas(64) std::array<std::byte, LoweredLimits::kMostPieceBytes> piece;
   const std::size_t piece_bytes = streams_ ? limits_->streamed_piece_bytes : limits_->piece_bytes;
@@ -458,12 +452,12 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
     const std::byte* value = from[0] + offset;
     if (n > 1) {
       for (std::uint32_t i = 0; i < n; ++i) sources[i] = from[i] + offset;
-      std::byte* const sum = first_cached == stores ? piece.data() : to[first_cached] + offset;
+      std::byte* const sum = sum_at == stores ? piece.data() : to[sum_at] + offset;
       work_.kernel(work_.call->op.user, sum, sources.data(), n, length / work_.element_bytes);
       value = sum;
     }
     for (std::uint32_t j = 0; j < stores; ++j) {
-      if (n > 1 && j == first_cached) continue;
+      if (n > 1 && j == sum_at) continue;
       if (streams_) {
         copy_bytes_streaming(to[j] + offset, value, length);
       } else if (is_staged[j]) {

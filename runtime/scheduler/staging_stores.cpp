@@ -8,56 +8,57 @@ namespace tutti {
 namespace {
 
 constexpr double kLineBytes = 64;
+// What a copy counts for at most: during one of them the thread may have been off its CPU.
 constexpr double kMostNsPerLine = 64;
 
 }  // namespace
 
 StagingStores::Next StagingStores::next() {
-  if (policy_ != StagingPolicy::measured) return {is_streaming_, false};
-  ++count_;
-  if (is_streaming_) {
-    if (times_ < kTimesInARow) return {true, true};
-    const bool is_probe = count_ % kProbedEvery == 0;
-    return {!is_probe, is_probe};
-  }
+  if (policy_ != StagingPolicy::measured) return {phase_ == Phase::streamed, false};
   if (patience_ > 0) {
     --patience_;
     return {};
   }
-  return {false, times_ > 0 || count_ % kTimedEvery == 0};
+  ++count_;
+  switch (phase_) {
+    case Phase::cached:
+      return {false, streak_ > 0 || count_ % kTimedEvery == 0};
+    case Phase::trial:
+      return {true, true};
+    case Phase::streamed:
+      break;
+  }
+  const bool is_probe = count_ % kProbedEvery == 0;
+  return {!is_probe, is_probe};
 }
 
-void StagingStores::note(Next made, double ns_per_line) {
-  if (!is_streaming_) {
-    if (ns_per_line < kGainNsPerLine) {
-      times_ = 0;
+void StagingStores::note(double ns_per_line) {
+  const double ns = std::min(ns_per_line, kMostNsPerLine);
+  switch (phase_) {
+    case Phase::cached:
+      if (ns < kGainNsPerLine) {
+        streak_ = 0;
+        return;
+      }
+      cached_ns_ = (streak_ * cached_ns_ + ns) / (streak_ + 1);
+      if (++streak_ == kTimesInARow) enter(Phase::trial);
       return;
-    }
-    // One during which the thread was off its CPU is not to count for all.
-    const double bounded = std::min(ns_per_line, kMostNsPerLine);
-    cached_ns_ = times_ == 0 ? bounded : cached_ns_ + bounded;
-    if (++times_ == kTimesInARow) start_streaming();
-  } else if (made.is_streamed) {
-    streamed_ns_ = times_ == 0 ? ns_per_line : std::min(streamed_ns_, ns_per_line);
-    // Perhaps only the place where the input came from is slow: then streamed copies are as slow.
-    if (++times_ == kTimesInARow && cached_ns_ - streamed_ns_ < kGainNsPerLine) stop_streaming(kPatience);
-  } else if (ns_per_line - streamed_ns_ >= kGainNsPerLine) {
-    cheap_ = 0;
-  } else if (++cheap_ == kCheapInARow) {
-    stop_streaming(0);
+    case Phase::trial:
+      streamed_ns_ = streak_ == 0 ? ns : std::min(streamed_ns_, ns);
+      if (++streak_ < kTimesInARow) return;
+      // Perhaps only the place where the input came from is slow: then streamed copies are as slow.
+      if (cached_ns_ - streamed_ns_ < kGainNsPerLine) return enter(Phase::cached, kPatience);
+      return enter(Phase::streamed);
+    case Phase::streamed:
+      streak_ = ns - streamed_ns_ < kGainNsPerLine ? streak_ + 1 : 0;
+      if (streak_ == kCheapInARow) enter(Phase::cached);
   }
 }
 
-void StagingStores::start_streaming() {
-  is_streaming_ = true;
-  cached_ns_ /= kTimesInARow;
-  count_ = times_ = cheap_ = 0;
-}
-
-void StagingStores::stop_streaming(std::uint32_t patience) {
-  is_streaming_ = false;
+void StagingStores::enter(Phase phase, std::uint32_t patience) {
+  phase_ = phase;
   patience_ = patience;
-  count_ = times_ = 0;
+  count_ = streak_ = 0;
 }
 
 void StagingStores::copy_long(void* to, const void* from, std::size_t size_bytes) {
@@ -71,7 +72,7 @@ void StagingStores::copy_long(void* to, const void* from, std::size_t size_bytes
   }
   if (!way.is_timed) return;
   const std::chrono::duration<double, std::nano> took = Clock::now() - begun;
-  note(way, took.count() * kLineBytes / static_cast<double>(size_bytes));
+  note(took.count() * kLineBytes / static_cast<double>(size_bytes));
 }
 
 }  // namespace tutti

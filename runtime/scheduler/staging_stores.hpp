@@ -30,40 +30,43 @@ class StagingStores {
   static constexpr std::uint32_t kTimedEvery = 8;    // cached copies
   static constexpr std::uint32_t kProbedEvery = 64;  // streamed copies: would a cached one still be slower?
   static constexpr std::uint32_t kTimesInARow = 4;   // slow copies that begin a trial, and copies of a trial
-  static constexpr std::uint32_t kCheapInARow = 2;   // probes that end it
-  static constexpr std::uint32_t kPatience = 256;    // copies until what was of no use is tried again
+  static constexpr std::uint32_t kCheapInARow = 2;   // probes that end streaming
+  static constexpr std::uint32_t kPatience = 256;    // untimed copies after a trial that was of no use
 
   explicit StagingStores(StagingPolicy policy = StagingPolicy::measured)
-      : policy_(policy), is_streaming_(policy == StagingPolicy::streamed) {}
+      : policy_(policy), phase_(policy == StagingPolicy::streamed ? Phase::streamed : Phase::cached) {}
 
   void copy(void* to, const void* from, std::size_t size_bytes) {
     if (size_bytes < kLeastBytes) return copy_bytes(to, from, size_bytes);
     copy_long(to, from, size_bytes);
   }
   // Should what is computed be streamed there, too?
-  bool is_streaming(std::size_t size_bytes) const { return is_streaming_ && size_bytes >= kLeastBytes; }
+  bool is_streaming(std::size_t size_bytes) const {
+    return phase_ != Phase::cached && size_bytes >= kLeastBytes;
+  }
 
-  // The decision, without any clock: how the next copy is to be made, and what one took.
+  // The decision, without any clock: how the next copy is to be made, and what it took if it was to be timed.
   struct Next {
     bool is_streamed = false;
     bool is_timed = false;
     bool operator==(const Next&) const = default;
   };
   Next next();
-  void note(Next made, double ns_per_line);
+  void note(double ns_per_line);
 
  private:
+  // Slow cached copies begin a trial of streamed ones; if those are quicker, they stay.
+  enum class Phase : std::uint8_t { cached, trial, streamed };
+
   void copy_long(void* to, const void* from, std::size_t size_bytes);
-  void start_streaming();
-  void stop_streaming(std::uint32_t patience);
+  void enter(Phase phase, std::uint32_t patience = 0);
 
   StagingPolicy policy_;
-  bool is_streaming_;
-  std::uint32_t count_ = 0;     // copies since the last change of mind
+  Phase phase_;
   std::uint32_t patience_ = 0;  // copies that are not timed
-  std::uint32_t times_ = 0;     // slow cached copies in a row; while streaming, copies of the trial
-  std::uint32_t cheap_ = 0;     // cheap probes in a row
-  double cached_ns_ = 0;        // a line, over those slow copies
+  std::uint32_t count_ = 0;     // copies of this phase, after those
+  std::uint32_t streak_ = 0;    // slow ones, copies of the trial, or cheap probes, without another in between
+  double cached_ns_ = 0;        // a line, the mean of the slow ones that began the trial
   double streamed_ns_ = 0;      // a line, the best of the trial
 };
 

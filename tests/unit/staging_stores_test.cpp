@@ -21,7 +21,7 @@ int make_copies(StagingStores& stores, int count, double cached_ns, double strea
   for (int i = 0; i < count; ++i) {
     const Next made = stores.next();
     streamed += static_cast<int>(made.is_streamed);
-    if (made.is_timed) stores.note(made, made.is_streamed ? streamed_ns : cached_ns);
+    if (made.is_timed) stores.note(made.is_streamed ? streamed_ns : cached_ns);
   }
   return streamed;
 }
@@ -35,7 +35,7 @@ TEST_CASE("neighbours store through their caches, and few of their copies are ti
     const Next made = stores.next();
     CHECK_FALSE(made.is_streamed);
     timed += static_cast<int>(made.is_timed);
-    if (made.is_timed) stores.note(made, 8);
+    if (made.is_timed) stores.note(8);
   }
   CHECK(timed == 800 / static_cast<int>(StagingStores::kTimedEvery));
 }
@@ -46,7 +46,10 @@ TEST_CASE("where lines come back slowly, stores soon pass the caches by, but for
   CHECK(make_copies(stores, learning, 30, 2) == 0);
   CHECK(is_streaming(stores));
   CHECK_FALSE(stores.is_streaming(StagingStores::kLeastBytes - 1));
-  CHECK(make_copies(stores, 640, 30, 2) == 630);
+  CHECK(make_copies(stores, StagingStores::kTimesInARow, 30, 2) == StagingStores::kTimesInARow);
+  const int probes = 10;
+  CHECK(make_copies(stores, probes * StagingStores::kProbedEvery, 30, 2) ==
+        probes * StagingStores::kProbedEvery - probes);
 }
 
 TEST_CASE("one slow copy among quick ones changes nothing") {
@@ -54,7 +57,7 @@ TEST_CASE("one slow copy among quick ones changes nothing") {
   for (int i = 0; i < 1000; ++i) {
     const Next made = stores.next();
     REQUIRE_FALSE(made.is_streamed);
-    if (made.is_timed) stores.note(made, i % 3 == 0 ? 100000 : 5);
+    if (made.is_timed) stores.note(i % 3 == 0 ? 100000 : 5);
   }
 }
 
@@ -74,7 +77,7 @@ TEST_CASE("when ranks have become neighbours again, two probes find it out; one 
   for (int i = 0; i < 640; ++i) {
     const Next made = stores.next();
     if (!made.is_timed) continue;
-    stores.note(made, made.is_streamed ? 2 : is_lucky ? 5 : 30);
+    stores.note(made.is_streamed ? 2 : is_lucky ? 5 : 30);
     is_lucky = !is_lucky && !made.is_streamed;
   }
   CHECK(is_streaming(stores));
