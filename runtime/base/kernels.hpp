@@ -44,8 +44,10 @@ constexpr bool scales_before(Op op) { return op == Op::premul_sum; }
 constexpr bool scales_after(Op op) { return op == Op::avg; }
 
 namespace detail {
+inline constexpr std::size_t kLeastInOrderBytes = 129, kMostInOrderBytes = 4096;
+// At least kLeastInOrderBytes.
 void copy_in_order(void* dst, const void* src, std::size_t size_bytes);
-}
+}  // namespace detail
 
 // Copies; dst == src does nothing, other overlap is not allowed. Few bytes go without a call. From two lines
 // to a page are written in order of address by the widest stores: where another core has read the lines last,
@@ -64,7 +66,7 @@ inline void copy_bytes(void* dst, const void* src, std::size_t size_bytes) {
     std::uint64_t low, high;
   };
   if (dst == src) return;  // others may be reading it
-  if (size_bytes > 128 && size_bytes <= 4096) {
+  if (size_bytes >= detail::kLeastInOrderBytes && size_bytes <= detail::kMostInOrderBytes) {
     detail::copy_in_order(dst, src, size_bytes);
   } else if (size_bytes > 32 || size_bytes < 4) {
     if (size_bytes != 0) std::memcpy(dst, src, size_bytes);
