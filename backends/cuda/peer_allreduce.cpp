@@ -49,12 +49,12 @@ PeerAllreduce::PeerAllreduce(GroupServices& services, int device, PeerAreas area
 
 PeerAllreduce::~PeerAllreduce() {
   const Result<ContextScope> context = ContextScope::enter(device_);
-  if (last_) {
+  if (const Event& last = order_.last()) {
     // Peers may be in the last call still; who waits for a rank that is gone is told to give up.
-    Status done = last_.wait(Clock::now() + services_.timeout());
+    Status done = last.wait(Clock::now() + services_.timeout());
     if (done.code() == StatusCode::timeout) {
       abort();
-      done = last_.wait(Clock::now() + std::chrono::seconds(1));
+      done = last.wait(Clock::now() + std::chrono::seconds(1));
     }
     if (!done) {
       areas_.abandon();  // and the word with them
@@ -95,8 +95,7 @@ Status PeerAllreduce::start(void* dst, const void* src, std::size_t count, Dtype
   if (count == 0) return {};
   const Result<ContextScope> context = ContextScope::enter(device_);
   if (!context) return context.status();
-  // Areas are used by one call after the other, whatever streams they are on.
-  if (last_ && stream != last_stream_) TUTTI_RETURN_IF_ERROR(last_.hold(stream));
+  TUTTI_RETURN_IF_ERROR(order_.begin(stream));
   if (op.op == Op::premul_sum) {
     TUTTI_RETURN_IF_ERROR(scale(dst, src, count, dtype, op, 1, stream));
     src = dst;
@@ -134,13 +133,7 @@ Status PeerAllreduce::start(void* dst, const void* src, std::size_t count, Dtype
       TUTTI_RETURN_IF_ERROR(copy_async(static_cast<std::byte*>(dst) + done, staging, piece_bytes, stream));
     }
   }
-  if (!last_) {
-    Result<Event> event = events_.take();
-    if (!event) return event.status();
-    last_ = *std::move(event);
-  }
-  last_stream_ = stream;
-  return last_.record(stream);
+  return order_.end(stream);
 }
 
 }  // namespace tutti::cuda

@@ -103,8 +103,7 @@ class PeerAllreduce {
   const DeviceKernels& kernels_;
   std::uint32_t* const abort_word_;  // pinned
   EventPool events_;
-  Event last_;  // behind the last call, on its stream
-  CUstream last_stream_ = nullptr;
+  CallOrder order_{events_};  // of those that use the areas
   std::uint32_t epoch_ = 0;
 };
 

@@ -80,7 +80,7 @@ PeerSchedules::~PeerSchedules() {
   const auto all_have_ended = [&]() -> Status {
     const Result<Stream> stream = Stream::create(device_);
     if (!stream) return stream.status();
-    if (last_) TUTTI_RETURN_IF_ERROR(last_.hold(stream->get()));
+    if (order_.last()) TUTTI_RETURN_IF_ERROR(order_.last().hold(stream->get()));
     for (std::uint32_t r = 0; r < services_.size(); ++r) {
       if (r != services_.rank()) TUTTI_RETURN_IF_ERROR(await(ended_word(r), epoch_, stream->get()));
     }
@@ -216,8 +216,7 @@ Status PeerSchedules::start(const Call& call, const LoweredPlan& plan, CUstream 
   if (call.count == 0) return {};
   const Result<ContextScope> context = ContextScope::enter(device_);
   if (!context) return context.status();
-  // Areas are used by one call after the other, whatever streams they are on.
-  if (last_ && stream != last_stream_) TUTTI_RETURN_IF_ERROR(last_.hold(stream));
+  TUTTI_RETURN_IF_ERROR(order_.begin(stream));
   const Schedule& shape = plan.shape;
   const bool has_blocks = has_rank_blocks(shape.collective);
   const std::size_t element_bytes = size_of(call.dtype);
@@ -248,13 +247,7 @@ Status PeerSchedules::start(const Call& call, const LoweredPlan& plan, CUstream 
                                   static_cast<int>(services_.size()), stream));
     }
   }
-  if (!last_) {
-    Result<Event> event = events_.take();
-    if (!event) return event.status();
-    last_ = *std::move(event);
-  }
-  last_stream_ = stream;
-  return last_.record(stream);
+  return order_.end(stream);
 }
 
 void PeerSchedules::abort() {

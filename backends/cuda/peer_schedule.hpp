@@ -67,8 +67,7 @@ class PeerSchedules {
   const std::size_t area_bytes_;
   ChunkMap map_;
   EventPool events_;
-  Event last_;  // behind the last call, on its stream
-  CUstream last_stream_ = nullptr;
+  CallOrder order_{events_};  // of those that use the areas
   std::uint32_t epoch_ = 0;
   bool has_heard_from_all_ = true;  // in the last epoch
 };

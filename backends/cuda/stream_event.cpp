@@ -59,6 +59,20 @@ Status Event::hold(CUstream stream) const {
                    "cuStreamWaitEvent");
 }
 
+Status CallOrder::begin(CUstream stream) const {
+  return last_ && stream != last_stream_ ? last_.hold(stream) : Status();
+}
+
+Status CallOrder::end(CUstream stream) {
+  if (!last_) {
+    Result<Event> event = events_.take();
+    if (!event) return event.status();
+    last_ = *std::move(event);
+  }
+  last_stream_ = stream;
+  return last_.record(stream);
+}
+
 EventPool::~EventPool() {
   if (idle_.empty()) return;
   const Driver& table = loaded_driver();

@@ -75,6 +75,23 @@ class EventPool {
   std::vector<CUevent> idle_;
 };
 
+// Calls that use the same memory, whatever streams they are on, one after the other. The calling thread is in
+// the context of the streams.
+class CallOrder {
+ public:
+  explicit CallOrder(EventPool& events) : events_(events) {}
+  // Before a call gives anything to its stream, and when it has given everything.
+  Status begin(CUstream stream) const;
+  Status end(CUstream stream);
+  // Behind the last call; empty before the first.
+  const Event& last() const { return last_; }
+
+ private:
+  EventPool& events_;
+  Event last_;
+  CUstream last_stream_ = nullptr;
+};
+
 // unsupported, as `what` cannot be captured, if the stream is being captured into a CUDA graph; says `why`.
 Status refuse_capture(CUstream stream, std::string_view what, std::string_view why);
 
