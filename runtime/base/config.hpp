@@ -59,9 +59,8 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_STALL_WARNING", VariableType::duration, "60s", "",
      "a wait this long is reported, once; 0 is never"},
     {"TUTTI_TRACE", VariableType::text, "", "",
-     "write what each call was, when it ran and why so to this file of each rank, for ui.perfetto.dev (%r: "
-     "the "
-     "rank)"},
+     "write what each call was, when it ran and why so to this file of each rank, for ui.perfetto.dev "
+     "(%r: the rank)"},
     {"TUTTI_CHECK", VariableType::enumeration, "local", "off|local|group",
      "check arguments: not, against this rank's own state, or also against the other ranks' before running"},
     {"TUTTI_WAIT", VariableType::enumeration, "auto", "auto|spin|yield|sleep",
@@ -94,8 +93,7 @@ inline constexpr Variable kVariables[] = {
      "take this for the machine: xml:FILE (of lstopo) or synthetic:STRING (pack:2 l3:1 core:8 pu:1)"},
     {"TUTTI_PIN", VariableType::text, "off", "",
      "bind each rank: off, auto (an even share), core, l3, numa, socket, gpu, or CPUs by local rank "
-     "(0,1,12,13 "
-     "or 0-5;6-11); not where the launcher has"},
+     "(0,1,12,13 or 0-5;6-11); not where the launcher has"},
     {"TUTTI_PIN_ORDER", VariableType::enumeration, "compact", "compact|scatter",
      "neighbouring ranks are neighbours on the machine, or far apart"},
     {"TUTTI_WORKERS", VariableType::integer, "1", "",
@@ -122,8 +120,7 @@ inline constexpr Variable kVariables[] = {
     detail::rule_of("TUTTI_ADJUST_EXSCAN"),
     {"TUTTI_TUNING_FILE", VariableType::text, "auto", "auto|off",
      "a file of `tutti tune`; auto: $XDG_CONFIG_HOME/tutti/tuning.json (~/.config/tutti/tuning.json) where "
-     "it "
-     "is there and fits"},
+     "it is there and fits"},
     {"TUTTI_LAUNCHER", VariableType::enumeration, "auto",
      "auto|none|tutti|horovod|torchrun|pmix|pmi2|pmi1|openmpi|slurm",
      "whose variables tell this process its place; none: a world of one"},

@@ -42,8 +42,8 @@ struct WorldSettings {
   std::vector<std::string> transports;  // in order of preference; empty: automatic
   TransportSettings transport;
   bool uses_boards = true;  // collectives in shared memory, not by messages, where ranks share it
-  StagingPolicy staging = StagingPolicy::measured;
-  std::string wait_mode;  // auto, spin, yield or sleep
+  StagingPolicy staging = StagingPolicy::measured;  // TUTTI_STAGING
+  std::string wait_mode;                            // auto, spin, yield or sleep
   std::optional<std::int64_t> spin_polls;
   std::vector<RuleText> rules;  // of variables, in order of precedence
   TuningFile tuning;

@@ -29,7 +29,7 @@ struct Question {
   bool has_known_bytes = true;
   const Hierarchy* hierarchy = nullptr;  // over the ranks of the group; null: flat
   Reach reach = Reach::node;
-  bool shares_cpus = false;  // the ranks of its node outnumber their CPUs
+  bool shares_cpus = false;  // the ranks of its machine outnumber the CPUs
   bool is_device = false;    // the buffers are on GPUs: what is known of the host's memory says nothing
 };
 

@@ -155,7 +155,8 @@ def test_limits(folder):
     for name, confine, environment in (
             ("one CPU", one_cpu, {}), ("64 KiB of locked memory", little_locked_memory, {}), ("64 files", few_files, {}),
             ("2 GiB of address space", little_address_space, {}), ("no single copy", None, {"TUTTI_SINGLE_COPY": "off"}),
-            ("a megabyte of shared memory", None, {"TUTTI_SHM_BYTES": "1m"}), ("messages", None, {"TUTTI_BOARDS": "off"})):
+            ("a megabyte of shared memory", None, {"TUTTI_SHM_BYTES": "1m"}), ("messages", None, {"TUTTI_BOARDS": "off"}),
+            ("stores past the caches", None, {"TUTTI_STAGING": "streamed"})):
         if is_sanitized and confine is little_address_space:
             continue
         result = run("bench", "allreduce", "-n", 3, "-b", "4", "-e", "1m", "-f", "64", "--iters", 3, "--check", "--json", path,

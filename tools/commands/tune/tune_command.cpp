@@ -93,11 +93,10 @@ void print_text(const Evaluation& evaluation) {
     collectives[v.job.system + " " + job_text(v.job)].add(v);
   }
   fmt::print(
-      "\nRegret: the chosen algorithm's median over the best candidate's, geometric mean. Winners: within 2 "
-      "% "
-      "of the best.\nDefault: the same for the library's own choice, where measured; choice/def.: our "
-      "choice's "
-      "time over it.\n\n");
+      "\nRegret: the chosen algorithm's median over the best candidate's, geometric mean. "
+      "Winners: within 2 % of the best.\n"
+      "Default: the same for the library's own choice, where measured; "
+      "choice/def.: our choice's time over it.\n\n");
   print_summaries("system, collective, nodes x ranks", collectives);
   print_summaries("system", systems);
 }
