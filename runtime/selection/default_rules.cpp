@@ -110,7 +110,7 @@ std::string_view network_shared_cpus_rules(Collective collective) {
       return "hierarchical(columns=1):-256k@-32;hierarchical(across=1):-2m@-32;"
              "hierarchical(columns=1,across=1,segment=256k):0-@-32;"
              "hierarchical(columns=1):-512;hierarchical:-128k;hierarchical(across=2,segment=64k);"
-             "recursive_doubling:-32k@-8;recursive_doubling:-8k;reduce_broadcast:-64k@-8;"
+             "recursive_doubling:-64k@-3;reduce_broadcast:-256k@4-16;recursive_doubling:-8k;"
              "two_shot(segment=64k):0-@-2;two_shot(segment=256k):0-@-8;rabenseifner:-1m;ring;two_shot";
     case Collective::reduce_scatter:
       return "hierarchical(columns=1):-64k;hierarchical;bine:-512k@-8;direct:0-@-16;ring:1m-;direct";
