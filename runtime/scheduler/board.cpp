@@ -65,6 +65,24 @@ bool Boards::attach(std::uint32_t peer, Endpoint* endpoint) {
   return true;
 }
 
+bool Boards::is_last_on_cpu(const BoardLine& awaited, std::uint64_t stamp) {
+  const auto at = reinterpret_cast<std::uintptr_t>(&awaited);
+  std::uintptr_t offset = 0;
+  for (const std::byte* base : base_) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(base);
+    if (at >= begin && at - begin < shape_.total_bytes()) offset = at - begin;
+  }
+  const auto cpu = static_cast<std::uint32_t>(::sched_getcpu() + 1);
+  std::atomic<std::uint32_t>& own = head(rank_).cpu;
+  if (own.load(std::memory_order_relaxed) != cpu) own.store(cpu, std::memory_order_relaxed);
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (r == rank_ || head(r).cpu.load(std::memory_order_relaxed) != cpu) continue;
+    const auto& line = *reinterpret_cast<const BoardLine*>(base_[r] + offset);
+    if (line.stamp.load(std::memory_order_relaxed) != stamp) return false;
+  }
+  return true;
+}
+
 void Boards::wake_sleepers() {
   for (PeerBell& peer : peers_) {
     if (peer.is_sleeping == nullptr) continue;

@@ -51,6 +51,7 @@ struct BoardHead {
   alignas(64) std::atomic<std::uint32_t> left;         // peers that will not look here any more
   alignas(64) std::atomic<std::uint32_t> is_revoked;   // peers may no longer touch buffers of the owner
   alignas(64) std::atomic<std::uint32_t> is_touching;  // the owner is touching buffers of others now
+  alignas(64) std::atomic<std::uint32_t> cpu;          // where the owner last waited, plus 1; 0: nowhere yet
 };
 
 struct BoardShape {
@@ -170,6 +171,10 @@ class Boards {
   // What is stored on the own board for others to read goes through here.
   StagingStores& stores() { return stores_; }
   std::size_t staging_offset() const { return shape_.lines * sizeof(BoardLine); }  // behind the lines
+
+  // Tells the others which CPU this rank waits on. True if all that last waited on it have published what
+  // `awaited` is on a peer's board: none of them could get on if it had the CPU.
+  bool is_last_on_cpu(const BoardLine& awaited, std::uint64_t stamp);
 
   std::uint64_t epoch(std::uint32_t slot) const { return slots_[slot].epoch; }
   // Numbers epochs of a slot, from 1.

@@ -82,12 +82,21 @@ bool LoweredCall::may_enter(std::uint32_t slot) const {
   return boards.heard_from_all(slot) || boards.first_behind(slot, boards.epoch(slot) + 1, 0) == boards.size();
 }
 
-// Where ranks share CPUs the peer most likely waits for this one's: let it have it, and look again. Cheaper
-// than becoming an operation, but nothing else of this engine gets on meanwhile, so not for long.
+// Where ranks share CPUs the peer most likely waits for this one's: let it have it, and look again. When the
+// others of this CPU have published, too, they could only wait for the same peer: giving way would cost a
+// switch there and one back. Cheaper than becoming an operation, but nothing else of this engine gets on
+// meanwhile, so not for long.
 bool LoweredCall::await_others_turn(const BoardLine& line, std::uint64_t stamp, std::uint64_t previous) {
   constexpr std::uint32_t kMostTurns = 32;
+  constexpr std::uint32_t kLooksAsLast = 128;  // as long as two or three switches take
   if (!group_.engine_.options_.waiting.shares_cpus()) return false;
   for (std::uint32_t i = 0; i < kMostTurns && !group_.has_failed(); ++i) {
+    if (group_.boards(false).is_last_on_cpu(line, stamp)) {
+      for (std::uint32_t look = 0; look < kLooksAsLast; ++look) {
+        if (is_stamped(line, stamp, previous)) return true;
+        relax();
+      }
+    }
     ::sched_yield();
     if (is_stamped(line, stamp, previous)) return true;
   }

@@ -12,7 +12,8 @@ Knows iproute2 and nothing of tutti or any other library.
     testbed.py [-OPTION] HOST WORDS...                inside a bed: as ssh would, for launchers that start programs on hosts
 
 A node has its own network, host name, /etc/hosts and /sys; processes, /tmp and memory files are common, so that a
-benchmark can meet on a shared page. The CPUs are shared out among the nodes if there are enough. Node k is called node<k> and has 10.77.0.<k+1> on eth0 (rail r: 10.<77+r>.0.0/24 on eth<r>).
+benchmark can meet on a shared page. The CPUs are shared out among the nodes; neighbours share one where nodes outnumber
+them. Node k is called node<k> and has 10.77.0.<k+1> on eth0 (rail r: 10.<77+r>.0.0/24 on eth<r>).
 The hub holds the bridge, br0, 10.77.0.254: a launcher runs there.
 
 All of it lives in namespaces without names, whose first process dies with the process that made the bed: nothing appears in
@@ -347,7 +348,8 @@ def build(nodes, rails, has_ipv6, has_zoo, mtu):
     bed = Bed([0] * nodes, rails)
     cpus = sorted(os.sched_getaffinity(0))
     for node in range(nodes):
-        share = cpus[node * len(cpus) // nodes:(node + 1) * len(cpus) // nodes] if len(cpus) >= nodes else cpus
+        first = node * len(cpus) // nodes
+        share = cpus[first:max(first + 1, (node + 1) * len(cpus) // nodes)]
         bed.holders[node] = start_holder(node, hosts_text(bed, node, has_zoo), share)
     use_hosts_file(hosts_text(bed, -1, False))
     lines = ["link set lo up"]

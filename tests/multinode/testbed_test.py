@@ -133,7 +133,14 @@ def test_ranks():
         expect(cpus[0] | cpus[1] == os.sched_getaffinity(0), "all CPUs are used")
         expect(len(os.sched_getaffinity(0)) < 2 or not cpus[0] & cpus[1], f"by one node each: {cpus}")
 
+    def crowded(bed):
+        cpus = sorted(os.sched_getaffinity(0))
+        nodes = range(2 * len(cpus))
+        shares = [eval(bed.output(node, python("import os; print(os.sched_getaffinity(0))"))) for node in nodes]
+        expect(shares == [{cpus[node // 2]} for node in nodes], f"two nodes on each CPU: {shares}")
+
     in_bed(body)
+    in_bed(crowded, nodes=2 * len(os.sched_getaffinity(0)))
 
 
 def test_rate():

@@ -219,7 +219,8 @@ class Comparison {
       if (!choice) return complain(library, choice.status().message());
       key += ":" + choice->setting;
       algorithm = choice->algorithm;
-      process = start_process(key, settings_.start_of(library, choice->setting, fits_, launch_values()));
+      process = start_process(key, settings_.start_of(library, choice->setting, fits_,
+                                                      options_.binding == Binding::core, launch_values()));
     }
     if (process == nullptr || !process->is_running()) return false;
     const auto answer = process->ask(request_line(shape, algorithm) + more, answer_limit());

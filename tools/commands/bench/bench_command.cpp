@@ -210,11 +210,7 @@ int bench_command(int argc, char** argv) {
     ::setenv("TUTTI_PIN", "off", 1);
   } else {
     // Threads of NCCL's and of our own work beside a rank that has its buffers on a GPU.
-    options.binding = fits && !is_pinned && !options.is_on_gpus() ? Binding::core : Binding::none;
-  }
-  if (options.binding == Binding::core && !fits) {
-    return usage_error("bench", invalid_argument(fmt::format("--bind core: {} ranks do not fit on {} CPUs",
-                                                             options.rank_count, cpu_count)));
+    options.binding = !is_pinned && !options.is_on_gpus() ? Binding::core : Binding::none;
   }
   if ((options.is_roofline || options.has_bounds) && !fits) {
     return usage_error(

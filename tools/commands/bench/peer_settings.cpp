@@ -115,7 +115,7 @@ Result<PeerChoice> PeerSettings::choose(const std::string& library, const bench:
 }
 
 PeerProcess::Start PeerSettings::start_of(const std::string& library, const std::string& setting_name,
-                                          bool fits, Values values) const {
+                                          bool fits, bool is_bound, Values values) const {
   const json& launch = manner_of(library)["launch"];
   const json& setting = manner_of(library)["settings"][setting_name];
   values.emplace_back("program",
@@ -128,6 +128,7 @@ PeerProcess::Start PeerSettings::start_of(const std::string& library, const std:
   };
   append(launch["command"]);
   append(launch[fits ? "fits" : "oversubscribed"]);
+  append(launch[is_bound ? "bound" : "unbound"]);
   append(setting["launch_arguments"]);
   start.command.push_back(filled("{program}", values));
   append(launch["program_arguments"]);

@@ -40,8 +40,9 @@ class PeerSettings {
   // The first entry of "choose" that matches.
   Result<PeerChoice> choose(const std::string& library, const bench::Shape& shape, bool in_place, bool fits,
                             int ranks_per_node) const;
+  // `is_bound`: ranks are bound to CPUs, for as many on each.
   PeerProcess::Start start_of(const std::string& library, const std::string& setting, bool fits,
-                              Values values) const;
+                              bool is_bound, Values values) const;
 
  private:
   PeerSettings();

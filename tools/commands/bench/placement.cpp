@@ -30,12 +30,9 @@ std::vector<int> allowed_cpus_by_core() {
 }
 
 Status bind_to_core(int local_rank, const std::vector<int>& cpus) {
-  if (static_cast<std::size_t>(local_rank) >= cpus.size())
-    return unsupported(
-        fmt::format("rank {} of this node finds {} allowed CPUs only", local_rank, cpus.size()));
   cpu_set_t mine;
   CPU_ZERO(&mine);
-  CPU_SET(cpus[static_cast<std::size_t>(local_rank)], &mine);
+  CPU_SET(cpus[static_cast<std::size_t>(local_rank) % cpus.size()], &mine);
   if (sched_setaffinity(0, sizeof mine, &mine) != 0)
     return unsupported(fmt::format("cannot bind to a CPU: {}", std::strerror(errno)));
   return {};

@@ -46,18 +46,19 @@ Request request_of(const BenchOptions& options, const Shape& shape) {
   return request;
 }
 
-// How ranks are kept to the `cpu_count` CPUs that those of this node may use together.
-std::string_view binding_text(const BenchOptions& options, int cpu_count) {
-  if (options.binding == Binding::core) return "bound one per CPU";
+// How the ranks of this node are kept to the `cpu_count` CPUs that they may use together.
+std::string_view binding_text(const BenchOptions& options, int ranks, int cpu_count) {
+  if (options.binding == Binding::core)
+    return cpu_count < ranks ? "bound, as many per CPU" : "bound one per CPU";
   return count_allowed_cpus() < cpu_count ? "bound by TUTTI_PIN or who started them" : "not bound";
 }
 
 void print_header(const BenchOptions& options, const CommGroup& group, int node_count, int cpu_count,
                   const std::string& transport) {
   const bool fits = group.local_size() <= cpu_count;
-  std::string placement = fmt::format("{} rank{} on {} CPU{} of a node, {}", group.local_size(),
-                                      group.local_size() == 1 ? "" : "s", cpu_count,
-                                      cpu_count == 1 ? "" : "s", binding_text(options, cpu_count));
+  std::string placement = fmt::format(
+      "{} rank{} on {} CPU{} of a node, {}", group.local_size(), group.local_size() == 1 ? "" : "s",
+      cpu_count, cpu_count == 1 ? "" : "s", binding_text(options, group.local_size(), cpu_count));
   if (options.uses_threads) placement += ", threads of one process";
   fmt::print("# tutti {}, {} over {} rank{} on {} node{}, transport {}, {}{}{}{}\n", version(),
              options.is_roofline ? "roofline" : to_string(options.collective), group.size(),
