@@ -77,7 +77,7 @@ class Peer:
         setting = library["settings"][name]
         launch = library["launch"]
         placement = "fits" if len(os.sched_getaffinity(0)) >= RANKS else "oversubscribed"
-        words = (launch["command"] + launch[placement] + launch["bound"] + setting["launch_arguments"] + ["{program}"]
+        words = (launch["command"] + launch[placement] + launch.get("bound", []) + setting["launch_arguments"] + ["{program}"]
                  + launch["program_arguments"] + setting["program_arguments"])
         values = {"program": program, "ranks": str(RANKS), "setting": name, "transport": setting["transport"], **values_of_bed()}
         command = [re.sub(r"\{(\w+)\}", lambda m: values[m.group(1)], word) for word in words]

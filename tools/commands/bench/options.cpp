@@ -146,10 +146,10 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
                     ->excludes(threads)
                     ->excludes(app.get_option("-n"));
   app.add_option("--rate", o.rate, "limit of each node's link, e.g. 1gbit")->needs(nodes);
-  app.add_option(
-         "--bind", w.binding,
-         "none, core (a CPU for each rank, or as many ranks on each CPU), auto (core if it starts the "
-         "ranks and the buffers are the host's)")
+  app.add_option("--bind", w.binding,
+                 "none, core (one CPU each; ranks that outnumber the CPUs are dealt to them evenly), auto "
+                 "(core if it "
+                 "starts the ranks and the buffers are the host's)")
       ->take_last()
       ->capture_default_str();
   app.add_option("--against", w.against,

@@ -128,7 +128,7 @@ PeerProcess::Start PeerSettings::start_of(const std::string& library, const std:
   };
   append(launch["command"]);
   append(launch[fits ? "fits" : "oversubscribed"]);
-  append(launch[is_bound ? "bound" : "unbound"]);
+  append(launch.value(is_bound ? "bound" : "unbound", json::array()));
   append(setting["launch_arguments"]);
   start.command.push_back(filled("{program}", values));
   append(launch["program_arguments"]);

@@ -40,7 +40,7 @@ class PeerSettings {
   // The first entry of "choose" that matches.
   Result<PeerChoice> choose(const std::string& library, const bench::Shape& shape, bool in_place, bool fits,
                             int ranks_per_node) const;
-  // `is_bound`: ranks are bound to CPUs, for as many on each.
+  // `is_bound`: each rank is bound to a CPU; if they outnumber the CPUs, evenly.
   PeerProcess::Start start_of(const std::string& library, const std::string& setting, bool fits,
                               bool is_bound, Values values) const;
 

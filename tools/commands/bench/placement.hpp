@@ -13,8 +13,7 @@ namespace tutti::tool {
 std::vector<int> allowed_cpus_by_core();
 
 // Binds the calling thread (and the threads it starts later) to the CPU for that rank of this node. Ranks
-// that outnumber the CPUs are dealt to them in turn, so that each has as many. Errors: unsupported if the
-// system refuses.
+// that outnumber the CPUs are dealt to them in turn. Errors: unsupported if the system refuses.
 Status bind_to_core(int local_rank, const std::vector<int>& cpus);
 
 }  // namespace tutti::tool

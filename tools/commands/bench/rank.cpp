@@ -48,8 +48,7 @@ Request request_of(const BenchOptions& options, const Shape& shape) {
 
 // How the ranks of this node are kept to the `cpu_count` CPUs that they may use together.
 std::string_view binding_text(const BenchOptions& options, int ranks, int cpu_count) {
-  if (options.binding == Binding::core)
-    return cpu_count < ranks ? "bound, as many per CPU" : "bound one per CPU";
+  if (options.binding == Binding::core) return cpu_count < ranks ? "bound evenly" : "bound one per CPU";
   return count_allowed_cpus() < cpu_count ? "bound by TUTTI_PIN or who started them" : "not bound";
 }
 
