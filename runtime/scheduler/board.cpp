@@ -65,20 +65,18 @@ bool Boards::attach(std::uint32_t peer, Endpoint* endpoint) {
   return true;
 }
 
-bool Boards::is_last_on_cpu(const BoardLine& awaited, std::uint64_t stamp) {
-  const auto at = reinterpret_cast<std::uintptr_t>(&awaited);
-  std::uintptr_t offset = 0;
-  for (const std::byte* base : base_) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(base);
-    if (at >= begin && at - begin < shape_.total_bytes()) offset = at - begin;
-  }
+std::uint32_t Boards::tell_cpu() {
   const auto cpu = static_cast<std::uint32_t>(::sched_getcpu() + 1);
-  std::atomic<std::uint32_t>& own = head(rank_).cpu;
-  if (own.load(std::memory_order_relaxed) != cpu) own.store(cpu, std::memory_order_relaxed);
+  std::atomic<std::uint32_t>& told = head(rank_).cpu;
+  if (told.load(std::memory_order_relaxed) != cpu) told.store(cpu, std::memory_order_relaxed);
+  return cpu;
+}
+
+bool Boards::have_published_on(std::uint32_t cpu, std::size_t area_offset, std::uint32_t line,
+                               std::uint64_t stamp) const {
   for (std::uint32_t r = 0; r < size(); ++r) {
     if (r == rank_ || head(r).cpu.load(std::memory_order_relaxed) != cpu) continue;
-    const auto& line = *reinterpret_cast<const BoardLine*>(base_[r] + offset);
-    if (line.stamp.load(std::memory_order_relaxed) != stamp) return false;
+    if (lines_at(r, area_offset)[line].stamp.load(std::memory_order_relaxed) != stamp) return false;
   }
   return true;
 }

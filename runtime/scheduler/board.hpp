@@ -172,9 +172,11 @@ class Boards {
   StagingStores& stores() { return stores_; }
   std::size_t staging_offset() const { return shape_.lines * sizeof(BoardLine); }  // behind the lines
 
-  // Tells the others which CPU this rank waits on. True if all that last waited on it have published what
-  // `awaited` is on a peer's board: none of them could get on if it had the CPU.
-  bool is_last_on_cpu(const BoardLine& awaited, std::uint64_t stamp);
+  // Tells the others which CPU this rank waits on, as BoardHead::cpu has it.
+  std::uint32_t tell_cpu();
+  // Have all others that last waited on that CPU published that line of the area under that stamp?
+  bool have_published_on(std::uint32_t cpu, std::size_t area_offset, std::uint32_t line,
+                         std::uint64_t stamp) const;
 
   std::uint64_t epoch(std::uint32_t slot) const { return slots_[slot].epoch; }
   // Numbers epochs of a slot, from 1.

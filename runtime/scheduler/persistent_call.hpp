@@ -30,7 +30,8 @@ class LoweredCall final : public PersistentCall {
       : group_(group), prepared_(prepared), signature_(call) {}
   bool run_with_lane(const Call& call, WorkRef* unfinished);
   bool may_enter(std::uint32_t slot) const;
-  bool await_others_turn(const BoardLine& line, std::uint64_t stamp, std::uint64_t previous);
+  bool await_others_turn(const LoweredStep& step, std::size_t area_offset, std::uint64_t stamp,
+                         std::uint64_t previous);
 
   GroupContext& group_;
   Prepared prepared_;

@@ -59,6 +59,42 @@ TEST_CASE("persistent calls mix with all others", "[persistent]") {
   }) == "");
   // The last rank that comes to a call finds all others' lines there.
   CHECK(std::accumulate(run_at_once.begin(), run_at_once.end(), 0U) > 0);
+  // Ranks that share CPUs have told where they wait, and only those.
+  std::uint32_t told = 0;
+  for (std::uint32_t r = 0; r < p; ++r)
+    told += world.member(r).group->shown_boards(false).head(r).cpu.load() != 0 ? 1 : 0;
+  CHECK((told > 0) == !is_patient);
+}
+
+TEST_CASE("a rank knows whether those that wait on a CPU have published", "[persistent]") {
+  World world(WorldTransport::inproc, 3);
+  REQUIRE(world.run([&](Member& member) -> std::string {
+    std::vector<std::int32_t> vector(8, 1);
+    Status s = member.run(allreduce_of(vector, vector));
+    return s ? "" : s.to_string();
+  }) == "");
+  const Boards& boards = world.member(0).group->shown_boards(false);
+  REQUIRE(boards.state() == Boards::State::linked);
+  constexpr std::uint32_t kHere = 5, kElsewhere = 6, kLine = 1;
+  constexpr std::uint64_t kStamp = 815;
+  const std::size_t area = boards.area_offset(0, 0);
+  const auto have_published = [&] { return boards.have_published_on(kHere, area, kLine, kStamp); };
+  // Nobody else waits here, whatever the own line says.
+  boards.head(0).cpu = kHere;
+  boards.head(1).cpu = kElsewhere;
+  boards.head(2).cpu = 0;
+  CHECK(have_published());
+  boards.head(1).cpu = kHere;
+  CHECK_FALSE(have_published());
+  boards.lines_at(1, area)[kLine].stamp = kStamp;
+  CHECK(have_published());
+  boards.head(2).cpu = kHere;
+  CHECK_FALSE(have_published());
+  boards.lines_at(2, area)[kLine + 1].stamp = kStamp;  // another line
+  boards.lines_at(2, area)[kLine].stamp = kStamp - 1;  // another call
+  CHECK_FALSE(have_published());
+  boards.lines_at(2, area)[kLine].stamp = kStamp;
+  CHECK(have_published());
 }
 
 TEST_CASE("a persistent call tells of ranks that call something else, and of the group's failure",
