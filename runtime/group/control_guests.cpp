@@ -191,6 +191,13 @@ void ControlGuests::send_to_all(const Frame& frame) {
   }
 }
 
+void ControlGuests::say_goodbye(int leaving_rank) {
+  for (const auto& guest : guests_) {
+    if (guest->stage == Guest::Stage::joined || guest->stage == Guest::Stage::proof)
+      guest->link.send(Frame{FrameType::goodbye, leaving_rank, 0, {}});
+  }
+}
+
 void ControlGuests::finish(Clock::time_point until) {
   stop_listening();
   for (const auto& guest : guests_) {

@@ -61,6 +61,8 @@ class ControlGuests {
 
   void refuse(Guest& guest, const Status& why);
   void send_to_all(const Frame& frame);
+  // To all who know us, also those whose proof is on its way: to them we would seem to have died.
+  void say_goodbye(int leaving_rank);
   // After this what a guest says is ignored until it closes the connection.
   void dismiss_all() {
     for (const auto& guest : guests_) dismiss(*guest);

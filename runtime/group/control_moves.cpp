@@ -112,12 +112,11 @@ void ControlTree::on_uplink_found(bool is_move) {
   }
   RanksPayload ranks{ranks_here()};
   for (const GonePayload& gone : held_gone_) {  // of whom we have the last word
-    if (!lost_ || gone.rank != lost_->dead_rank) ranks.ranks.push_back(gone.rank);
+    if (!lost_ || gone.rank != lost_->last) ranks.ranks.push_back(gone.rank);
   }
   pass_up(Frame{FrameType::attached, options_.rank, 0, encode(ranks)});
   for (const GonePayload& gone : std::exchange(held_gone_, {})) on_gone(gone);
   for (const auto& [group, frame] : asked_) pass_up(frame);
-  lost_.reset();
 }
 
 // From our parent to rank 0, as our parent tells it; those below us learn theirs from it.
@@ -177,7 +176,7 @@ void ControlTree::lose_way() {
     is_over_ = true;
     return;
   }
-  send_to_all(Frame{FrameType::failure, 0, 0, encode(*lost_)});
+  send_to_all(Frame{FrameType::failure, 0, 0, encode(lost_->first)});
   for (const GonePayload& gone : std::exchange(held_gone_, {})) on_gone(gone);
   for (const auto& [group, frame] : std::exchange(asked_, {})) ask_for_stamp(frame, group);
   // Who has others below goes on for them.

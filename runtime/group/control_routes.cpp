@@ -37,7 +37,8 @@ Status ControlTree::check(const MemberClaim& claim) {
 
 void ControlTree::on_joined(Guest& guest) {
   if (guest.is_remote) note_remote(guest.address.to_text());
-  if (!root_) guest.link.send(make_path_frame());
+  // Who has moved takes it as a welcome.
+  if (!root_ || guest.claim.is_moving) guest.link.send(make_path_frame());
   guest.claim.is_moving ? welcome_mover(guest) : on_arrived(guest, ArrivedPayload{{guest.claim}});
 }
 
@@ -259,6 +260,7 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
   GatherPayload gather;
   PathPayload path;
   FailurePayload failure;
+  if (frame.type != FrameType::goodbye) lost_.reset();  // a goodbye tells nothing of what we have missed
   switch (frame.type) {
     case FrameType::open_door:
       return open_doors();
@@ -312,9 +314,14 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
 // In peace. Without rank 0 the others go on without a control channel: what it would tell us now comes from
 // deadlines only.
 void ControlTree::on_parent_left(int rank) {
-  lose(Status(StatusCode::peer_failed, fmt::format("rank {} has left the world", rank), rank));
-  lost_.reset();
-  if (rank != 0 && is_ready_) return look_for_way(Clock::now() + kFarewellPause);
+  const Status left(StatusCode::peer_failed, fmt::format("rank {} has left the world", rank), rank);
+  if (!is_ready_) return end_start(left);
+  if (rank != 0) {
+    lose(left);
+    return look_for_way(Clock::now() + kFarewellPause);
+  }
+  if (lost_) send_to_all(Frame{FrameType::failure, 0, 0, encode(lost_->first)});  // nobody else tells us
+  lose(left);
   leaving_rank_ = 0;
   is_over_ = true;
 }
@@ -324,7 +331,8 @@ void ControlTree::on_parent_lost(const Status& why) {
   const std::string text =
       why.code() == StatusCode::refused ? why.message() : describe_loss(parent, why, uplink_->is_remote());
   if (!is_ready_) return end_start(Status(why.code(), text, parent.rank));
-  lost_ = FailurePayload{0, parent.rank, parent.rank, StatusCode::peer_failed, text};
+  if (!lost_) lost_ = Loss{{0, parent.rank, parent.rank, StatusCode::peer_failed, text}, parent.rank};
+  lost_->last = parent.rank;
   // Who has come by another way and says so may be the only one to know, if our parent's parent is lost, too.
   if (why.code() == StatusCode::peer_failed) held_gone_.push_back({parent.rank, true, false, text});
   look_for_way({});

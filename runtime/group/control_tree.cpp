@@ -233,7 +233,7 @@ void ControlTree::say_goodbye() {
     for (Frame& frame : take_outbox()) on_frame_from_below(std::move(frame));
     for (auto& [number, batch] : batches_) batch.until = {};
     pass_batches_up();
-    guests_.send_to_all(Frame{FrameType::goodbye, leaving_rank_, 0, {}});
+    guests_.say_goodbye(leaving_rank_);
   }
   if (!root_ && !is_orphan()) uplink_->link().send(Frame{FrameType::goodbye, options_.rank, 0, {}});
   guests_.finish(until);

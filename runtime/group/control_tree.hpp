@@ -42,6 +42,13 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
     Clock::time_point until;
   };
 
+  // Parents lost since we last heard from above. A new one may be lost before it has said a word, above all
+  // rank 0 where it leaves because of the first loss.
+  struct Loss {
+    FailurePayload first;  // what to tell if we find no other way
+    int last;              // rank of the last one
+  };
+
   using Key = std::tuple<FrameType, std::uint64_t, std::int32_t>;
 
   void run() override;
@@ -129,7 +136,7 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   Link retired_;                          // the connection to rank 0 that it takes the place of
   std::vector<PathStep> to_try_;          // after a parent was lost
   Clock::time_point move_until_{};        // for either
-  std::optional<FailurePayload> lost_;    // what to tell if we find no other way; none: it left in peace
+  std::optional<Loss> lost_;              // none: our parent left in peace, or its successor has welcomed us
   std::vector<GonePayload> held_gone_;    // to be told when we have found one
   std::map<std::uint64_t, Frame> asked_;  // by group: causes that wait for their stamp
   std::vector<Frame> told_;               // to all, for those who attach later

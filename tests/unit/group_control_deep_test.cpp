@@ -423,6 +423,23 @@ TEST_CASE("rank 0's death is heard on every level, and causes hold where it cann
   CHECK(ranks.missing({1, 3, 4, 7, 8, 9, 10}, "cause 1 by 1") == std::vector<int>());
 }
 
+// As programs do that end when they hear of a failure. Rank 2 may be anywhere on its way to rank 0 by then.
+TEST_CASE("a rank that loses its leader, and then rank 0, which leaves, names the leader") {
+  for (std::size_t round = 0; round < 40; ++round) {
+    if (round >= 4 && !is_selected(round)) continue;
+    Job job;
+    job.node_of = {0, 1, 1};
+    Processes ranks(job);
+    REQUIRE(ranks.missing(ranks.alive(), "ready") == std::vector<int>());
+    ranks.kill(1);
+    REQUIRE(ranks.missing({0}, "dead 1 ") == std::vector<int>());
+    ranks.leave(0);
+    INFO("round " << round);
+    CHECK(ranks.missing({2}, "dead ") == std::vector<int>());
+    CHECK(ranks.of(2).with("dead 1 ").size() == ranks.of(2).with("dead ").size());
+  }
+}
+
 TEST_CASE("a leader that leaves in peace takes nobody with it") {
   Processes ranks(deep_job());
   REQUIRE(ranks.missing(ranks.alive(), "ready") == std::vector<int>());
