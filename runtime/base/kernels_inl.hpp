@@ -103,6 +103,21 @@ HWY_INLINE void fold_rest(typename Lanes::Element* dst, const void* const* sourc
   std::memcpy(dst + first, buffer, rest_bytes);
 }
 
+// A few elements, one by one: less work than a part of a vector, and a narrow load finds in the store buffer
+// what a narrow store has just put there, where a wide one must wait for the cache.
+template <class Lanes, class Op>
+HWY_INLINE void fold_few(typename Lanes::Element* dst, const void* const* sources, std::size_t source_count,
+                         std::size_t count) {
+  using Element = typename Lanes::Element;
+  const hn::CappedTag<Element, 1> d;
+  for (std::size_t i = 0; i < count; ++i) {
+    auto sum = load_unaligned(d, static_cast<const Element*>(sources[0]) + i);
+    for (std::size_t k = 1; k < source_count; ++k)
+      sum = Op::apply(sum, load_unaligned(d, static_cast<const Element*>(sources[k]) + i));
+    store_unaligned(sum, d, dst + i);
+  }
+}
+
 // Folds the steps [first, ...) that fit before `count`, kUnroll of them at a time; returns where it stopped.
 // All sources of a step are read before it is written, which is what makes an identical dst safe.
 // kSources is 2 for the form that matters most (no inner loop), 0 for "source_count of them".
@@ -138,6 +153,10 @@ void fold(const UserOp* /*user*/, void* dst_bytes, const void* const* sources, s
     return;
   }
   auto* dst = static_cast<Element*>(dst_bytes);
+  if constexpr (Lanes::kHasMasks) {
+    constexpr std::size_t kFew = 4;
+    if (count <= kFew) return fold_few<Lanes, Op>(dst, sources, source_count, count);
+  }
   std::size_t i = source_count == 2 ? fold_steps<Lanes, Op, 4, 2>(dst, sources, 2, 0, count)
                                     : fold_steps<Lanes, Op, 4, 0>(dst, sources, source_count, 0, count);
   i = fold_steps<Lanes, Op, 1, 0>(dst, sources, source_count, i, count);
