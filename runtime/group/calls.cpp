@@ -14,31 +14,59 @@ static_assert(static_cast<std::uint32_t>(kAnySource) == kFromAnyRank);
 
 bool is_plain(Op op) { return op != Op::user && op != Op::premul_sum; }
 
-// A call with one count for all ranks, as its caller describes it.
-struct SimpleCall {
-  const void* input = nullptr;
-  void* output = nullptr;
-  std::uint64_t count = 0;
-  std::uint32_t root = 0;
-  Collective collective = Collective::barrier;
-  Dtype dtype = Dtype::u8;
-  Op op = Op::sum;
-  bool is_send = false;
-  std::uint32_t tag = 0;
-  bool operator==(const SimpleCall&) const = default;
+// A call with one count for all ranks, as its caller describes it: in whole words, since what is asked of
+// each call is whether it is equal to an earlier one.
+class SimpleCall {
+ public:
+  SimpleCall() = default;
+  SimpleCall(Collective collective, const void* input, void* output, std::uint64_t count, Dtype dtype,
+             std::uint32_t root, std::uint32_t tag = 0, bool is_send = false)
+      : input_(input),
+        output_(output),
+        count_(count),
+        root_and_tag_(root | std::uint64_t{tag} << 32U),
+        kind_(static_cast<std::uint64_t>(collective) | static_cast<std::uint64_t>(dtype) << 8U |
+              static_cast<std::uint64_t>(Op::sum) << kOpShift | std::uint64_t{is_send} << 24U) {
+    static_assert(static_cast<unsigned>(Op::sum) == 0, "set_op() adds the op");
+  }
+  void set_op(Op op) { kind_ |= static_cast<std::uint64_t>(op) << kOpShift; }
 
+  const void* input() const { return input_; }
+  const void* output() const { return output_; }
+  bool operator==(const SimpleCall& other) const {
+    // Without branches: it is nearly always true.
+    const auto differing = (address(input_) ^ address(other.input_)) |
+                           (address(output_) ^ address(other.output_)) | (count_ ^ other.count_) |
+                           (root_and_tag_ ^ other.root_and_tag_) | (kind_ ^ other.kind_);
+    return differing == 0;
+  }
+  // Where to look for an equal one, among 16 places.
+  std::size_t place() const {
+    return ((address(input_) ^ (count_ << 6U) ^ (kind_ & 0xFFU)) * 0x9E3779B97F4A7C15U) >> 60U;
+  }
+  // Without its op.
   Call described() const {
     Call call;
-    call.collective = collective;
-    call.dtype = dtype;
-    call.root = root;
-    call.input = input;
-    call.output = output;
-    call.count = count;
-    call.is_send = is_send;
-    call.tag = tag;
+    call.collective = static_cast<Collective>(kind_ & 0xFFU);
+    call.dtype = static_cast<Dtype>(kind_ >> 8U & 0xFFU);
+    call.is_send = (kind_ >> 24U) != 0;
+    call.root = static_cast<std::uint32_t>(root_and_tag_);
+    call.tag = static_cast<std::uint32_t>(root_and_tag_ >> 32U);
+    call.input = input_;
+    call.output = output_;
+    call.count = count_;
     return call;
   }
+
+ private:
+  static constexpr unsigned kOpShift = 16;
+  static std::uint64_t address(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
+
+  const void* input_ = nullptr;
+  void* output_ = nullptr;
+  std::uint64_t count_ = 0;
+  std::uint64_t root_and_tag_ = 0;
+  std::uint64_t kind_ = 0;  // collective, dtype, op and is_send, a byte each
 };
 
 // One that was found right, and what it became.
@@ -57,10 +85,7 @@ struct Admitted {
 // Training repeats itself: where a call like this one is remembered that this thread has made lately.
 Admitted& remembered(const SimpleCall& call) {
   thread_local std::array<Admitted, 16> last;
-  const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(call.input) ^ (call.count << 6U) ^
-                               static_cast<std::uint64_t>(call.collective)) *
-                              0x9E3779B97F4A7C15U;
-  return last[mixed >> 60U];
+  return last[call.place()];
 }
 
 // May the call be on a GPU's memory?
@@ -71,8 +96,8 @@ bool may_be_on_device(const CallOptions& options) {
 // Is it, for sure?
 bool is_on_device(const SimpleCall& call, const CallOptions& options) {
   if (!may_be_on_device(options)) return false;
-  return options.memory == Memory::device || (call.input != nullptr && device_of(call.input) >= 0) ||
-         (call.output != nullptr && device_of(call.output) >= 0);
+  return options.memory == Memory::device || (call.input() != nullptr && device_of(call.input()) >= 0) ||
+         (call.output() != nullptr && device_of(call.output()) >= 0);
 }
 
 // A call as its caller describes it becomes one that may be submitted. Throws what is wrong with it.
@@ -101,14 +126,20 @@ void run(const CommGroup& handle, const char* name, const Call& call, const Call
 }
 
 // The very call that this thread has made lately is right.
-Admitted& admit(CommGroup::Impl& group, const char* name, const SimpleCall& call, const CallOptions& options,
-                const Reduction* reduction) {
-  Admitted& known = remembered(call);
-  if (known.is_of(group, call)) return known;
+Admitted& admit_new(CommGroup::Impl& group, const char* name, const SimpleCall& call,
+                    const CallOptions& options, const Reduction* reduction, Admitted& known) {
   const Call admitted = admit(group, name, call.described(), options, reduction);
   // What has just been found out to be on a GPU is not remembered, as is_special() says.
   known = {admitted.is_device ? 0 : group.number(), call, nullptr, false, admitted};
   return known;
+}
+
+Admitted& admit(CommGroup::Impl& group, const char* name, const SimpleCall& call, const CallOptions& options,
+                const Reduction* reduction) {
+  Admitted& known = remembered(call);
+  if (known.is_of(group, call)) [[likely]]
+    return known;
+  return admit_new(group, name, call, options, reduction, known);
 }
 
 // Nothing to remember: its op has arguments, or it is on a GPU's memory, which may be the host's by the next
@@ -121,7 +152,7 @@ Work start(const CommGroup& handle, const char* name, SimpleCall call, const Cal
            const Reduction* reduction = nullptr) {
   CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
   if (is_special(call, options, reduction)) return start(handle, name, call.described(), options, reduction);
-  if (reduction != nullptr) call.op = reduction->op();
+  if (reduction != nullptr) call.set_op(reduction->op());
   return group.start(admit(group, name, call, options, reduction).call, options);
 }
 
@@ -129,7 +160,7 @@ void run(const CommGroup& handle, const char* name, SimpleCall call, const CallO
          const Reduction* reduction = nullptr) {
   CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
   if (is_special(call, options, reduction)) return run(handle, name, call.described(), options, reduction);
-  if (reduction != nullptr) call.op = reduction->op();
+  if (reduction != nullptr) call.set_op(reduction->op());
   Admitted& known = admit(group, name, call, options, reduction);
   if (!options.algorithm.empty()) return group.run(known.call, options.algorithm);
   if (known.persistent != nullptr && group.run(known.call, *known.persistent)) return;
@@ -141,23 +172,20 @@ void run(const CommGroup& handle, const char* name, SimpleCall call, const CallO
   }
 }
 
+// Negative roots, peers and tags become too large and are reported.
 SimpleCall make_call(Collective collective, const void* input, void* output, std::size_t count, Dtype dtype,
                      int root = 0) {
-  // A negative root becomes too large and is reported.
-  return {input, output, count, static_cast<std::uint32_t>(root), collective, dtype, Op::sum, false, 0};
+  return {collective, input, output, count, dtype, static_cast<std::uint32_t>(root)};
 }
 
 SimpleCall make_receive(void* buffer, std::size_t count, Dtype dtype, int peer, int tag) {
-  SimpleCall call = make_call(Collective::send_recv, nullptr, buffer, count, dtype, peer);
-  call.tag = static_cast<std::uint32_t>(tag);  // a negative one becomes too large and is reported
-  return call;
+  return {Collective::send_recv,          nullptr, buffer, count, dtype, static_cast<std::uint32_t>(peer),
+          static_cast<std::uint32_t>(tag)};
 }
 
 SimpleCall make_send(const void* buffer, std::size_t count, Dtype dtype, int peer, int tag) {
-  SimpleCall call = make_call(Collective::send_recv, buffer, nullptr, count, dtype, peer);
-  call.is_send = true;
-  call.tag = static_cast<std::uint32_t>(tag);
-  return call;
+  return {Collective::send_recv,           buffer, nullptr, count, dtype, static_cast<std::uint32_t>(peer),
+          static_cast<std::uint32_t>(tag), true};
 }
 
 Call make_call(Collective collective, const void* input, void* output, Counts counts, Counts displacements,
