@@ -81,17 +81,6 @@ bool Boards::have_published_on(std::uint32_t cpu, std::size_t area_offset, std::
   return true;
 }
 
-void Boards::wake_sleepers() {
-  for (PeerBell& peer : peers_) {
-    if (peer.is_sleeping == nullptr) continue;
-    // What orders our publishing before this load is the sleeper's business (membarrier), unless it cannot.
-    const std::uint32_t is_sleeping = peer.needs_fence
-                                          ? peer.is_sleeping->fetch_add(0, std::memory_order_acq_rel)
-                                          : peer.is_sleeping->load(std::memory_order_relaxed);
-    if (is_sleeping != 0) peer.endpoint->control({});
-  }
-}
-
 std::byte* Boards::map(std::uint32_t peer, const BoardPlace& place) {
   std::vector<ByteRange>& known = peers_[peer].segments;
   if (place.segment >= known.size()) known.resize(place.segment + std::size_t{1});

@@ -197,7 +197,16 @@ class Boards {
   bool heard_from_all(std::uint32_t slot) const { return slots_[slot].has_heard_from_all; }
 
   // Wakes peers that sleep, so that they see what was just published.
-  void wake_sleepers();
+  void wake_sleepers() {
+    for (PeerBell& peer : peers_) {
+      if (peer.is_sleeping == nullptr) continue;
+      // What orders our publishing before this load is the sleeper's business (membarrier), unless it cannot.
+      const std::uint32_t is_sleeping = peer.needs_fence
+                                            ? peer.is_sleeping->fetch_add(0, std::memory_order_acq_rel)
+                                            : peer.is_sleeping->load(std::memory_order_relaxed);
+      if (is_sleeping != 0) peer.endpoint->control({});
+    }
+  }
   SharedHeap* heap() const { return heap_; }
   // Memory of a peer as mapped here; null while it is not.
   std::byte* map(std::uint32_t peer, const BoardPlace& place);

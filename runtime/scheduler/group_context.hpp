@@ -146,11 +146,13 @@ class GroupContext {
   // than a little, and no rank gets ahead of the others anyway, they all go through the two areas of one
   // slot: those stay in the first caches of all ranks, where the areas of all slots would not.
   static constexpr std::size_t kMostInTurnBytes = 512;
+  static bool keeps_slot(const Prepared& prepared) {
+    return prepared.lowered != nullptr && prepared.vector_bytes > kMostInTurnBytes &&
+           waits_for_all(prepared.lowered->staged->shape.collective);
+  }
   static std::uint32_t slot_of(const Prepared& prepared, std::uint32_t sequence) {
     if (prepared.is_bulk) return kBulkSlot;
-    const bool keeps_slot = prepared.lowered != nullptr && prepared.vector_bytes > kMostInTurnBytes &&
-                            waits_for_all(prepared.lowered->staged->shape.collective);
-    return keeps_slot ? 0 : sequence % kSlots;
+    return keeps_slot(prepared) ? 0 : sequence % kSlots;
   }
   static constexpr std::uint32_t kMessageSlots = kSlots + 1;
   static constexpr std::uint32_t kSlotsPerPeer = 4;

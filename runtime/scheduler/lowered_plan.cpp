@@ -136,17 +136,4 @@ Result<LoweredPlan> compile_lowered(std::span<const Schedule> ranks, std::uint32
   return LoweredCompiler(ranks, rank).run(max_lines);
 }
 
-LoweredBuffers lowered_buffers(const Call& call, const Schedule& shape) {
-  LoweredBuffers at{const_cast<std::byte*>(static_cast<const std::byte*>(call.input)),
-                    static_cast<std::byte*>(call.output)};
-  if (!call.in_place) return at;
-  if (at.input == nullptr || shape.collective == Collective::broadcast) at.input = at.output;
-  const std::size_t own_bytes = call.count * size_of(call.dtype) * shape.rank;
-  if (shape.collective == Collective::allgather || shape.collective == Collective::gather)
-    at.input = at.output + own_bytes;
-  if (shape.collective == Collective::reduce_scatter || shape.collective == Collective::scatter)
-    at.output = at.input + own_bytes;
-  return at;
-}
-
 }  // namespace tutti
