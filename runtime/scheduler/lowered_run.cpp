@@ -65,7 +65,9 @@ bool LoweredRun::resolve(const LoweredPlans& plans, Boards& boards, const Lowere
     if (step.kind == LoweredStep::Kind::publish || step.kind == LoweredStep::Kind::await) {
       const std::uint32_t owner = step.kind == LoweredStep::Kind::await ? step.peer : boards.rank();
       const Placed line{first_area + owner, step.line * sizeof(BoardLine), sizeof(BoardLine)};
-      found->steps.push_back({step.kind, 0, index, 0, 0, resolve(line)});
+      const bool is_after_publish = step.kind == LoweredStep::Kind::await && !found->steps.empty() &&
+                                    found->steps.back().kind == LoweredStep::Kind::publish;
+      found->steps.push_back({step.kind, 0, is_after_publish, index, 0, 0, resolve(line)});
       if (step.kind == LoweredStep::Kind::await) resolve_ahead(step, index, &found->steps.back());
       continue;
     }
@@ -106,7 +108,7 @@ void LoweredRun::resolve_atom(const LoweredStep& step, std::uint32_t index, std:
   // Each further store is a step of the plan by itself.
   const bool is_reduction = step.source_count > 1;
   found->steps.push_back({is_reduction ? LoweredStep::Kind::reduce : LoweredStep::Kind::copy,
-                          step.source_count, index, first_source,
+                          step.source_count, false, index, first_source,
                           is_reduction ? to.bytes / work_.element_bytes : to.bytes, resolve(to)});
 }
 

@@ -53,7 +53,8 @@ struct ResolvedPlace {
 struct ResolvedStep {
   LoweredStep::Kind kind = LoweredStep::Kind::copy;
   std::uint8_t source_count = 0;
-  std::uint32_t index = 0;  // of the plan's step
+  bool is_after_publish = false;  // await: the step before it is a publish
+  std::uint32_t index = 0;        // of the plan's step
   std::uint32_t first_source = 0;
   std::size_t length = 0;    // copy: bytes; reduce: elements
   ResolvedPlace at;          // copy, reduce: where to; publish, await: the line

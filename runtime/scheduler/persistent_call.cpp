@@ -27,12 +27,21 @@ void fetch_ahead(const std::byte* ahead, std::size_t size_bytes) {
     __builtin_prefetch(ahead + i);
 }
 
+// Ranks that were together a moment ago come to their next call so near to each other that a look right after
+// the own publish fetches the peers' lines before they are written, and their stores must then take them back
+// first. Whoever lets a moment pass finds them written, and until then leaves the execution units to the peer
+// where both are threads of one core.
+void let_pass(std::uint32_t pauses) {
+  for (std::uint32_t i = 0; i < pauses; ++i) relax();
+}
+
 // Anything else that is found there is for the operation to judge.
 bool await(const ResolvedStep& step, const ResolvedPlace::Origins& origins, std::uint64_t stamp,
-           std::uint64_t previous, std::uint32_t polls) {
+           std::uint64_t previous, const WaitPolicy& waiting) {
+  if (step.is_after_publish) let_pass(waiting.pauses_before_look);
   const auto& line = *reinterpret_cast<const BoardLine*>(step.at.in(origins));
   const std::byte* const ahead = step.ahead.in(origins);
-  for (std::uint32_t i = 0; i < polls; ++i) {
+  for (std::uint32_t i = 0; i < waiting.line_polls; ++i) {
     if (is_stamped(line, stamp, previous)) return true;
     fetch_ahead(ahead, step.ahead_bytes);
     if (i >= kPollsWithoutPause) relax();
@@ -41,6 +50,14 @@ bool await(const ResolvedStep& step, const ResolvedPlace::Origins& origins, std:
 }
 
 }  // namespace
+
+LoweredCall::LoweredCall(GroupContext& group, const Prepared& prepared, const Call& call)
+    : group_(group),
+      prepared_(prepared),
+      signature_(call),
+      shape_(prepared_.lowered->staged->shape),
+      hears_from_all_(shape_.hears_from_all),
+      keeps_slot_(GroupContext::keeps_slot(prepared)) {}
 
 std::unique_ptr<LoweredCall> LoweredCall::make(GroupContext& group, const Prepared& prepared,
                                                const Call& call) {
@@ -77,6 +94,10 @@ bool LoweredCall::run(const Call& call, WorkRef* unfinished) {
   return has_run;
 }
 
+std::uint32_t LoweredCall::slot_of(std::uint32_t sequence) const {
+  return keeps_slot_ ? 0 : sequence % GroupContext::kSlots;
+}
+
 bool LoweredCall::may_enter(std::uint32_t slot) const {
   Boards& boards = group_.boards(false);
   return boards.heard_from_all(slot) || boards.first_behind(slot, boards.epoch(slot) + 1, 0) == boards.size();
@@ -110,19 +131,19 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   Trace* const trace = group_.engine_.trace();
   const Clock::time_point begun = trace != nullptr ? Clock::now() : Clock::time_point{};
   const std::uint32_t sequence = group_.next_sequence_.load(std::memory_order_relaxed);
-  const std::uint32_t slot = GroupContext::slot_of(prepared_, sequence);
+  const std::uint32_t slot = slot_of(sequence);
   if (group_.slots_[slot].head != nullptr || !may_enter(slot)) return false;
   Boards& boards = group_.boards(false);
   const std::uint64_t word = make_word(sequence, prepared_.fingerprint);
   group_.remember(sequence, word);
   const std::uint64_t epoch = boards.next_epoch(slot);
-  const LoweredBuffers buffers = lowered_buffers(call, prepared_.lowered->staged->shape);
+  const LoweredBuffers buffers = lowered_buffers(call, shape_);
   const ResolvedPlace::Origins origins{reinterpret_cast<std::uintptr_t>(buffers.input),
                                        reinterpret_cast<std::uintptr_t>(buffers.output),
                                        boards.area_offset(slot, static_cast<std::uint32_t>(epoch & 1U))};
   const std::uint64_t stamp = make_stamp(epoch, word);
   const std::uint64_t previous = boards.previous_stamp(slot);
-  const std::uint32_t polls = group_.engine_.options_.waiting.line_polls;
+  const WaitPolicy& waiting = group_.engine_.options_.waiting;
   std::array<const void*, 256> from;
   for (const ResolvedStep& step : epoch_.steps) {
     std::byte* const at = step.at.in(origins);
@@ -146,7 +167,7 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
         break;
       }
       case LoweredStep::Kind::await:
-        if (await(step, origins, stamp, previous, polls) ||
+        if (await(step, origins, stamp, previous, waiting) ||
             await_others_turn(prepared_.lowered->staged->steps[step.index], origins[ResolvedPlace::area],
                               stamp, previous)) {
           break;
@@ -155,7 +176,7 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
         return true;
     }
   }
-  boards.end_epoch(slot, stamp, word, prepared_.lowered->staged->shape.hears_from_all);
+  boards.end_epoch(slot, stamp, word, hears_from_all_);
   if (trace != nullptr) {
     Trace::Span span = group_.span_of(call, sequence, prepared_.choice);
     span.submitted = span.started = begun;

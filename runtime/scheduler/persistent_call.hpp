@@ -26,9 +26,9 @@ class LoweredCall final : public PersistentCall {
   bool run(const Call& call, WorkRef* unfinished) override;
 
  private:
-  LoweredCall(GroupContext& group, const Prepared& prepared, const Call& call)
-      : group_(group), prepared_(prepared), signature_(call) {}
+  LoweredCall(GroupContext& group, const Prepared& prepared, const Call& call);
   bool run_with_lane(const Call& call, WorkRef* unfinished);
+  std::uint32_t slot_of(std::uint32_t sequence) const;
   bool may_enter(std::uint32_t slot) const;
   bool await_others_turn(const LoweredStep& step, std::size_t area_offset, std::uint64_t stamp,
                          std::uint64_t previous);
@@ -36,6 +36,9 @@ class LoweredCall final : public PersistentCall {
   GroupContext& group_;
   Prepared prepared_;
   Call signature_;  // its buffers mean nothing
+  const Schedule& shape_;
+  const bool hears_from_all_;
+  const bool keeps_slot_;
   ResolvedEpoch epoch_;
 };
 
