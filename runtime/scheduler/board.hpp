@@ -58,15 +58,15 @@ struct BoardShape {
   std::uint32_t slots = 1;
   std::uint32_t lines = 1;         // by area
   std::size_t staging_bytes = 64;  // of one epoch; a multiple of 64
-  std::uint32_t turns = 1;         // an area has memory for so many such epochs
+  bool walks = false;              // small epochs take all places of their area in turn
 
-  std::size_t area_bytes() const { return lines * sizeof(BoardLine) + turns * staging_bytes; }
-  // Where in the staging memory of its area an epoch that takes so much begins. Small ones take all places in
-  // turn: a line that has left the peers' own caches for the common one by the time it is written again comes
-  // back two to three times faster. Large ones see to that by themselves.
+  std::size_t area_bytes() const { return lines * sizeof(BoardLine) + staging_bytes; }
+  // Where in the staging memory of its area an epoch that takes so much begins. Walking, small ones take all
+  // places in turn: a line that has left the peers' own caches for the common one by the time it is written
+  // again comes back two to three times faster. Large ones see to that by themselves.
   std::size_t place_of(std::uint64_t epoch, std::size_t taken_bytes) const {
-    if (turns == 1 || taken_bytes == 0 || taken_bytes > staging_bytes / 2) return 0;
-    return (epoch >> 1U) % (turns * staging_bytes / taken_bytes) * taken_bytes;
+    if (!walks || taken_bytes == 0 || taken_bytes > staging_bytes / 2) return 0;
+    return (epoch >> 1U) % (staging_bytes / taken_bytes) * taken_bytes;
   }
   std::size_t total_bytes() const {
     return sizeof(BoardHead) + slots * sizeof(BoardLine) + 2 * slots * area_bytes();

@@ -42,7 +42,7 @@ class GroupContext {
     bool uses_boards = true;  // equal on all members, as all that follows
     LoweredLimits lowered_limits;
     BoardShape small_boards{kSlots, 128, std::size_t{16} << 10U};
-    BoardShape bulk_boards{1, 128, std::size_t{512} << 10U, 2};
+    BoardShape bulk_boards{1, 128, std::size_t{512} << 10U, true};
     StagingPolicy staging = StagingPolicy::measured;  // this rank's own
   };
   GroupContext(Engine& engine, Options options);

@@ -88,16 +88,16 @@ TEST_CASE("when ranks have become neighbours again, two probes find it out; one 
 }
 
 TEST_CASE("small epochs take all places of their area in turn, large ones the first") {
-  const BoardShape shape{1, 128, 1024, 2};
+  const BoardShape shape{1, 128, 2048, true};
   std::set<std::size_t> places;
   for (std::uint64_t epoch = 1; epoch <= 64; ++epoch) {
     const std::size_t place = shape.place_of(epoch, 192);
     places.insert(place);
     CHECK(place % 192 == 0);
-    CHECK(place + 192 <= shape.turns * shape.staging_bytes);
-    CHECK(shape.place_of(epoch, 576) == 0);
+    CHECK(place + 192 <= shape.staging_bytes);
+    CHECK(shape.place_of(epoch, 1088) == 0);
     CHECK(shape.place_of(epoch, 0) == 0);
-    CHECK(BoardShape{1, 128, 1024}.place_of(epoch, 192) == 0);
+    CHECK(BoardShape{1, 128, 2048}.place_of(epoch, 192) == 0);
   }
   CHECK(places.size() == 10);
   // The areas of two epochs in a row are apart already.
