@@ -53,21 +53,26 @@ void LoweredRun::resume(const LoweredPlans& plans, Boards& boards, const Lowered
 bool LoweredRun::resolve(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits,
                          ResolvedEpoch* found) {
   begin(plans, boards, limits);
-  if (is_announcing_) return false;
   plan_ = plans.staged.get();
   is_mapped_ = false;
   area_ = 0;
   bind_bases();
   bind_window();
   if (window_count_ != work_.call->count) return false;
-  for (std::uint32_t index = 0; index < plan_->steps.size(); ++index) {
+  found->staged_bytes = carries_ ? 0 : plan_->staging_slots * slot_bytes_;
+  found->is_announced = is_announcing_;
+  if (is_announcing_) {
+    found->input_bytes = extents().input_bytes;
+    found->output_bytes = extents().output_bytes;
+  }
+  for (std::uint32_t index = 0; index < plan_->steps.size(); index += 1U + plan_->steps[index].more_stores) {
     const LoweredStep& step = plan_->steps[index];
     if (step.kind == LoweredStep::Kind::publish || step.kind == LoweredStep::Kind::await) {
       const std::uint32_t owner = step.kind == LoweredStep::Kind::await ? step.peer : boards.rank();
       const Placed line{first_area + owner, step.line * sizeof(BoardLine), sizeof(BoardLine)};
       const bool is_after_publish = step.kind == LoweredStep::Kind::await && !found->steps.empty() &&
                                     found->steps.back().kind == LoweredStep::Kind::publish;
-      found->steps.push_back({step.kind, 0, is_after_publish, index, 0, 0, resolve(line)});
+      found->steps.push_back({step.kind, 0, 0, is_after_publish, false, index, 0, 0, 0, resolve(line)});
       if (step.kind == LoweredStep::Kind::await) resolve_ahead(step, index, &found->steps.back());
       continue;
     }
@@ -95,7 +100,9 @@ void LoweredRun::resolve_ahead(const LoweredStep& await, std::uint32_t index, Re
 ResolvedPlace LoweredRun::resolve(const Placed& placed) const {
   if (placed.base == own_input) return {placed.offset_bytes, ResolvedPlace::input};
   if (placed.base == own_output) return {placed.offset_bytes, ResolvedPlace::output};
-  return {reinterpret_cast<std::uintptr_t>(address(placed)), ResolvedPlace::area};
+  const bool is_staged = placed.offset_bytes >= boards_->staging_offset();
+  return {reinterpret_cast<std::uintptr_t>(address(placed)),
+          is_staged ? ResolvedPlace::staging : ResolvedPlace::area};
 }
 
 void LoweredRun::resolve_atom(const LoweredStep& step, std::uint32_t index, std::uint32_t k,
@@ -105,11 +112,15 @@ void LoweredRun::resolve_atom(const LoweredStep& step, std::uint32_t index, std:
   const auto first_source = static_cast<std::uint32_t>(found->sources.size());
   for (std::uint32_t i = 0; i < step.source_count; ++i)
     found->sources.push_back(resolve(placed(step.first_source + i, k)));
-  // Each further store is a step of the plan by itself.
-  const bool is_reduction = step.source_count > 1;
-  found->steps.push_back({is_reduction ? LoweredStep::Kind::reduce : LoweredStep::Kind::copy,
-                          step.source_count, false, index, first_source,
-                          is_reduction ? to.bytes / work_.element_bytes : to.bytes, resolve(to)});
+  const auto kind = step.source_count > 1 ? LoweredStep::Kind::reduce : LoweredStep::Kind::copy;
+  const std::size_t count = to.bytes / work_.element_bytes;
+  const bool is_plain = step.more_stores == 0 && to.bytes < StagingStores::kLeastBytes;
+  found->steps.push_back({kind, step.source_count, step.more_stores, false, is_plain, index, first_source,
+                          to.bytes, count, resolve(to)});
+  for (std::uint32_t i = 1; i <= step.more_stores; ++i) {
+    found->steps.push_back({LoweredStep::Kind::copy, 0, 0, false, false, index + i, 0, to.bytes, count,
+                            resolve(placed(plan_->steps[index + i].dst, k))});
+  }
 }
 
 void LoweredRun::bind_epoch() {
@@ -260,6 +271,11 @@ void LoweredRun::announce() {
   std::memcpy(line.payload.data(), &said, sizeof said);
   publish(line);
   peer_ = 0;
+}
+
+void LoweredRun::tell_unshared(BoardLine& line) {
+  const Announcement said;
+  std::memcpy(line.payload.data(), &said, sizeof said);
 }
 
 bool LoweredRun::find_buffers(std::uint32_t peer, const Announcement& said) {

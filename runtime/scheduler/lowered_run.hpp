@@ -39,24 +39,29 @@ struct LoweredLimits {
 
 // Where a step finds its memory, whatever the buffers of the call and the area of its epoch are.
 struct ResolvedPlace {
-  enum Origin : std::uint32_t { input, output, area };  // the area: its offset on any board
-  using Origins = std::array<std::uintptr_t, 3>;
+  // The area: its offset on any board; staging: the same for what has its place there anew in each epoch.
+  enum Origin : std::uint32_t { input, output, area, staging };
+  using Origins = std::array<std::uintptr_t, 4>;
   std::uintptr_t distance = 0;
   Origin origin = area;
 
   std::byte* in(const Origins& origins) const {
     return reinterpret_cast<std::byte*>(origins[origin] + distance);
   }
+  bool is_shared() const { return origin >= area; }
 };
 
 // A step of a lowered plan for one count.
 struct ResolvedStep {
   LoweredStep::Kind kind = LoweredStep::Kind::copy;
   std::uint8_t source_count = 0;
+  std::uint16_t more_stores = 0;  // the steps behind it, so many, say where else the same value goes
   bool is_after_publish = false;  // await: the step before it is a publish
+  bool is_plain = false;          // copy, reduce: little, and to one place
   std::uint32_t index = 0;        // of the plan's step
   std::uint32_t first_source = 0;
-  std::size_t length = 0;    // copy: bytes; reduce: elements
+  std::size_t bytes = 0;     // copy, reduce
+  std::size_t count = 0;     // the same in elements
   ResolvedPlace at;          // copy, reduce: where to; publish, await: the line
   ResolvedPlace ahead = {};  // await: what is read next of what the line stands for
   std::size_t ahead_bytes = 0;
@@ -65,6 +70,11 @@ struct ResolvedStep {
 struct ResolvedEpoch {
   std::vector<ResolvedStep> steps;
   std::vector<ResolvedPlace> sources;
+  std::size_t staged_bytes = 0;  // what it takes of the staging memory of its area
+  // Line 0 tells first where the buffers lie, and if all ranks' were shared, so many bytes of each, the plan
+  // would be another.
+  bool is_announced = false;
+  std::size_t input_bytes = 0, output_bytes = 0;
 };
 
 class LoweredRun {
@@ -100,8 +110,11 @@ class LoweredRun {
   void start(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits);
   // The current epoch of the slot has been begun, and its staged plan carried out up to that step.
   void resume(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits, std::uint32_t step);
-  // Instead of start(): what the run would do, if that is one epoch of the staged plan. False if it is not.
+  // Instead of start(): what the run would do where buffers are not shared. False if that is more than one
+  // epoch.
   bool resolve(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits, ResolvedEpoch* found);
+  // What line 0 carries of a rank whose buffers are not shared.
+  static void tell_unshared(BoardLine& line);
   // Runs until the end or until a peer has not published for `polls` looks at its line.
   Progress advance(std::uint32_t polls);
   // Would advance() get any further? Touches nothing.

@@ -57,14 +57,19 @@ LoweredCall::LoweredCall(GroupContext& group, const Prepared& prepared, const Ca
       signature_(call),
       shape_(prepared_.lowered->staged->shape),
       hears_from_all_(shape_.hears_from_all),
-      keeps_slot_(GroupContext::keeps_slot(prepared)) {}
+      keeps_slot_(GroupContext::keeps_slot(prepared)),
+      piece_bytes_(group.lowered_limits().piece_bytes),
+      element_bytes_(size_of(call.dtype)) {}
 
 std::unique_ptr<LoweredCall> LoweredCall::make(GroupContext& group, const Prepared& prepared,
                                                const Call& call) {
   const bool is_scaled =
       is_reducing(call.collective) && (scales_before(call.op.op) || scales_after(call.op.op));
-  const bool is_bulk = prepared.is_bulk || prepared.vector_bytes >= group.lowered_limits().announce_bytes;
-  if (prepared.lowered == nullptr || is_scaled || is_bulk || !group.has_boards(false)) return nullptr;
+  // Longer ones would keep the lane from others, and what they would save is little of what they take.
+  constexpr std::size_t kMostBytes = std::size_t{64} << 10U;
+  const bool is_long = prepared.vector_bytes > kMostBytes;
+  if (prepared.lowered == nullptr || is_scaled || is_long || !group.has_boards(prepared.is_bulk))
+    return nullptr;
   std::unique_ptr<LoweredCall> made(new LoweredCall(group, prepared, call));
   made->prepared_.messages = made->prepared_.exchange = nullptr;  // ways back that are not needed any more
   LoweredRun run;
@@ -73,7 +78,7 @@ std::unique_ptr<LoweredCall> LoweredCall::make(GroupContext& group, const Prepar
   work.kernel = prepared.kernel;
   work.element_bytes = size_of(call.dtype);
   work.vector_bytes = prepared.vector_bytes;
-  if (!run.resolve(*prepared.lowered, group.boards(false), group.lowered_limits(), &made->epoch_))
+  if (!run.resolve(*prepared.lowered, group.boards(prepared.is_bulk), group.lowered_limits(), &made->epoch_))
     return nullptr;
   return made;
 }
@@ -94,13 +99,27 @@ bool LoweredCall::run(const Call& call, WorkRef* unfinished) {
   return has_run;
 }
 
+Boards& LoweredCall::boards() const { return group_.boards(prepared_.is_bulk); }
+
 std::uint32_t LoweredCall::slot_of(std::uint32_t sequence) const {
+  if (prepared_.is_bulk) return GroupContext::kBulkSlot;
   return keeps_slot_ ? 0 : sequence % GroupContext::kSlots;
 }
 
-bool LoweredCall::may_enter(std::uint32_t slot) const {
-  Boards& boards = group_.boards(false);
-  return boards.heard_from_all(slot) || boards.first_behind(slot, boards.epoch(slot) + 1, 0) == boards.size();
+bool LoweredCall::may_enter(std::uint32_t board_slot) const {
+  Boards& all = boards();
+  return all.heard_from_all(board_slot) ||
+         all.first_behind(board_slot, all.epoch(board_slot) + 1, 0) == all.size();
+}
+
+// Are the own buffers shared, so that it depends on the others' which plan is carried out?
+bool LoweredCall::may_be_mapped(const LoweredBuffers& buffers) const {
+  const SharedHeap& heap = *boards().heap();
+  const auto is_shared = [&](const std::byte* buffer, std::size_t bytes) {
+    SharedHeap::Place place;
+    return buffer == nullptr || bytes == 0 || heap.locate(buffer, bytes, &place);
+  };
+  return is_shared(buffers.input, epoch_.input_bytes) && is_shared(buffers.output, epoch_.output_bytes);
 }
 
 // Where ranks share CPUs the peer most likely waits for this one's: let it have it, and look again. Ranks of
@@ -112,7 +131,7 @@ bool LoweredCall::await_others_turn(const LoweredStep& step, std::size_t area_of
   constexpr std::uint32_t kMostTurns = 32;
   constexpr std::uint32_t kLooksAsLast = 128;  // longer than a switch: 3.4 us where that is 2.2
   if (!group_.engine_.options_.waiting.shares_cpus()) return false;
-  Boards& boards = group_.boards(false);
+  Boards& boards = this->boards();
   const BoardLine& line = boards.lines_at(step.peer, area_offset)[step.line];
   for (std::uint32_t i = 0; i < kMostTurns && !group_.has_failed(); ++i) {
     if (boards.have_published_on(boards.tell_cpu(), area_offset, step.line, stamp)) {
@@ -127,56 +146,101 @@ bool LoweredCall::await_others_turn(const LoweredStep& step, std::size_t area_of
   return false;
 }
 
+void LoweredCall::compute(const ResolvedStep* step, const ResolvedPlace::Origins& origins) const {
+  StagingStores& stores = boards().stores();
+  const std::uint32_t sources = step->source_count, places = 1U + step->more_stores;
+  const bool is_sum = step->kind == LoweredStep::Kind::reduce;
+  // A sum is computed in the first place that is written through the caches.
+  std::uint32_t sum_at = 0;
+  while (is_sum && sum_at < places && step[sum_at].at.is_shared() && stores.is_streaming(step->bytes))
+    ++sum_at;
+  std::array<const std::byte*, 256> first;
+  std::array<const void*, 256> from;
+  for (std::uint32_t i = 0; i < sources; ++i) first[i] = epoch_.sources[step->first_source + i].in(origins);
+  alignas(64) std::array<std::byte, LoweredLimits::kMostPieceBytes> piece;
+  // Piece by piece, so that what was computed is stored everywhere while it is in the first cache.
+  for (std::size_t offset = 0; offset < step->bytes; offset += piece_bytes_) {
+    const std::size_t bytes = std::min(piece_bytes_, step->bytes - offset);
+    const std::byte* value = first[0] + offset;
+    if (is_sum) {
+      for (std::uint32_t i = 0; i < sources; ++i) from[i] = first[i] + offset;
+      std::byte* const sum = sum_at == places ? piece.data() : step[sum_at].at.in(origins) + offset;
+      prepared_.kernel(nullptr, sum, from.data(), sources, bytes / element_bytes_);
+      value = sum;
+    }
+    for (std::uint32_t i = 0; i < places; ++i) {
+      if (is_sum && i == sum_at) continue;
+      std::byte* const to = step[i].at.in(origins) + offset;
+      if (step[i].at.is_shared()) {
+        stores.copy(to, value, bytes);
+      } else {
+        copy_bytes(to, value, bytes);
+      }
+    }
+  }
+}
+
 bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   Trace* const trace = group_.engine_.trace();
   const Clock::time_point begun = trace != nullptr ? Clock::now() : Clock::time_point{};
   const std::uint32_t sequence = group_.next_sequence_.load(std::memory_order_relaxed);
-  const std::uint32_t slot = slot_of(sequence);
-  if (group_.slots_[slot].head != nullptr || !may_enter(slot)) return false;
-  Boards& boards = group_.boards(false);
+  const std::uint32_t slot = slot_of(sequence), board_slot = group_.board_slot(slot);
+  if (group_.slots_[slot].head != nullptr || !may_enter(board_slot)) return false;
+  const LoweredBuffers buffers = lowered_buffers(call, shape_);
+  if (epoch_.is_announced && may_be_mapped(buffers)) return false;
+  Boards& boards = this->boards();
   const std::uint64_t word = make_word(sequence, prepared_.fingerprint);
   group_.remember(sequence, word);
-  const std::uint64_t epoch = boards.next_epoch(slot);
-  const LoweredBuffers buffers = lowered_buffers(call, shape_);
+  const std::uint64_t epoch = boards.next_epoch(board_slot);
+  const std::size_t area = boards.area_offset(board_slot, static_cast<std::uint32_t>(epoch & 1U));
   const ResolvedPlace::Origins origins{reinterpret_cast<std::uintptr_t>(buffers.input),
-                                       reinterpret_cast<std::uintptr_t>(buffers.output),
-                                       boards.area_offset(slot, static_cast<std::uint32_t>(epoch & 1U))};
+                                       reinterpret_cast<std::uintptr_t>(buffers.output), area,
+                                       area + boards.shape().place_of(epoch, epoch_.staged_bytes)};
   const std::uint64_t stamp = make_stamp(epoch, word);
-  const std::uint64_t previous = boards.previous_stamp(slot);
+  const std::uint64_t previous = boards.previous_stamp(board_slot);
   const WaitPolicy& waiting = group_.engine_.options_.waiting;
+  const auto publish = [&](BoardLine& line) {
+    line.publish(stamp, previous);
+    boards.wake_sleepers();
+  };
+  if (epoch_.is_announced) {
+    BoardLine& line = boards.lines_at(boards.rank(), area)[0];
+    LoweredRun::tell_unshared(line);
+    publish(line);
+  }
   std::array<const void*, 256> from;
-  for (const ResolvedStep& step : epoch_.steps) {
-    std::byte* const at = step.at.in(origins);
-    switch (step.kind) {
+  for (const ResolvedStep *step = epoch_.steps.data(), *end = step + epoch_.steps.size(); step != end;
+       step += 1U + step->more_stores) {
+    switch (step->kind) {
       case LoweredStep::Kind::copy:
-        if (step.at.origin == ResolvedPlace::area) {
-          boards.stores().copy(at, epoch_.sources[step.first_source].in(origins), step.length);
+        if (step->is_plain) {
+          copy_bytes(step->at.in(origins), epoch_.sources[step->first_source].in(origins), step->bytes);
         } else {
-          copy_bytes(at, epoch_.sources[step.first_source].in(origins), step.length);
+          compute(step, origins);
         }
         break;
       case LoweredStep::Kind::reduce:
-        for (std::uint32_t i = 0; i < step.source_count; ++i)
-          from[i] = epoch_.sources[step.first_source + i].in(origins);
-        prepared_.kernel(nullptr, at, from.data(), step.source_count, step.length);
+        if (step->is_plain) {
+          for (std::uint32_t i = 0; i < step->source_count; ++i)
+            from[i] = epoch_.sources[step->first_source + i].in(origins);
+          prepared_.kernel(nullptr, step->at.in(origins), from.data(), step->source_count, step->count);
+        } else {
+          compute(step, origins);
+        }
         break;
-      case LoweredStep::Kind::publish: {
-        auto& line = *reinterpret_cast<BoardLine*>(at);
-        line.publish(stamp, previous);
-        boards.wake_sleepers();
+      case LoweredStep::Kind::publish:
+        publish(*reinterpret_cast<BoardLine*>(step->at.in(origins)));
         break;
-      }
       case LoweredStep::Kind::await:
-        if (await(step, origins, stamp, previous, waiting) ||
-            await_others_turn(prepared_.lowered->staged->steps[step.index], origins[ResolvedPlace::area],
-                              stamp, previous)) {
+        if (await(*step, origins, stamp, previous, waiting) ||
+            await_others_turn(prepared_.lowered->staged->steps[step->index], area, stamp, previous)) {
           break;
         }
-        *unfinished = group_.resume(prepared_, call, sequence, slot, step.index, begun);
+        *unfinished = group_.resume(prepared_, call, sequence, slot, step->index, begun);
         return true;
     }
   }
-  boards.end_epoch(slot, stamp, word, hears_from_all_);
+  boards.end_epoch(board_slot, stamp, word, hears_from_all_);
   if (trace != nullptr) {
     Trace::Span span = group_.span_of(call, sequence, prepared_.choice);
     span.submitted = span.started = begun;

@@ -1,4 +1,4 @@
-// Small calls of one signature on the boards of their group, worked out once: every step with its addresses,
+// Short calls of one signature on the boards of their group, worked out once: every step with its addresses,
 // run straight through. Where a peer keeps a call waiting it becomes an ordinary operation that goes on at
 // that step. Knows no way of choosing, and of waiting only a few turns of a shared CPU.
 #pragma once
@@ -18,8 +18,8 @@ class GroupContext;
 
 class LoweredCall final : public PersistentCall {
  public:
-  // With the lane held. Null for calls that are more than one epoch on the small boards, or not on linked
-  // boards. The group outlives it.
+  // With the lane held. Null for calls that are long, more than one epoch, or not on linked boards. The group
+  // outlives it.
   static std::unique_ptr<LoweredCall> make(GroupContext& group, const Prepared& prepared, const Call& call);
   bool is_of(const Call& call) const;
   // Threading: as GroupContext::submit().
@@ -29,7 +29,11 @@ class LoweredCall final : public PersistentCall {
   LoweredCall(GroupContext& group, const Prepared& prepared, const Call& call);
   bool run_with_lane(const Call& call, WorkRef* unfinished);
   std::uint32_t slot_of(std::uint32_t sequence) const;
-  bool may_enter(std::uint32_t slot) const;
+  Boards& boards() const;
+  bool may_enter(std::uint32_t board_slot) const;
+  bool may_be_mapped(const LoweredBuffers& buffers) const;
+  // A step that is local work, with all stores that belong to it.
+  void compute(const ResolvedStep* step, const ResolvedPlace::Origins& origins) const;
   bool await_others_turn(const LoweredStep& step, std::size_t area_offset, std::uint64_t stamp,
                          std::uint64_t previous);
 
@@ -39,6 +43,8 @@ class LoweredCall final : public PersistentCall {
   const Schedule& shape_;
   const bool hears_from_all_;
   const bool keeps_slot_;
+  const std::size_t piece_bytes_;  // whole elements
+  const std::size_t element_bytes_;
   ResolvedEpoch epoch_;
 };
 
