@@ -66,6 +66,59 @@ TEST_CASE("persistent calls mix with all others", "[persistent]") {
   CHECK((told > 0) == !is_patient);
 }
 
+TEST_CASE("longer persistent calls go piece by piece, past the caches, and give way to shared buffers",
+          "[persistent]") {
+  const auto p = GENERATE(2U, 3U, 4U);
+  const auto staging = GENERATE(StagingPolicy::cached, StagingPolicy::streamed);
+  CAPTURE(p, static_cast<int>(staging));
+  World::Adjust adjust;
+  adjust.group = [&](std::uint32_t, GroupContext::Options& options) {
+    options.staging = staging;
+    options.lowered_limits.piece_bytes = 4096;
+  };
+  Engine::Options options = World::oversubscribed();
+  options.waiting.line_polls = 4096;
+  World world(WorldTransport::inproc, p, options, {}, adjust);
+  std::vector<std::uint32_t> run_at_once(p), refused(p);
+  REQUIRE(world.run([&](Member& member) -> std::string {
+    std::uint32_t number = 0;
+    // 8 KiB, which has no other plan for shared buffers; no multiple of a line; 64 KiB.
+    for (const std::size_t count : {2048U, 4099U, 16384U}) {
+      PersistentCall* persistent = nullptr;
+      for (int i = 0; i < 24; ++i, ++number) {
+        // Shared buffers on all ranks, on all but one, on none.
+        const bool is_shared = i % 6 == 5 || (i % 6 == 4 && member.rank != 1);
+        const WordBuffer input(member, is_shared, count), output(member, is_shared, count);
+        for (std::size_t at = 0; at < count; ++at) input.words()[at] = value_of(member.rank, number, at);
+        Call call;
+        call.dtype = Dtype::u32;
+        call.input = input.words().data();
+        call.output = output.words().data();
+        call.count = count;
+        WorkRef work;
+        const bool is_run = persistent != nullptr && persistent->run(call, &work);
+        const Status status = !is_run ? member.run(call)
+                              : work  ? work->wait(Clock::now() + kPatience)
+                                      : Status();
+        if (!status) return status.to_string();
+        run_at_once[member.rank] += is_run && !work ? 1 : 0;
+        refused[member.rank] += persistent != nullptr && !is_run ? 1 : 0;
+        for (std::size_t at = 0; at < count; ++at) {
+          if (output.words()[at] != sum_of(p, number, at))
+            return fmt::format("element {} of {} in call {}", at, count, number);
+        }
+        if (i == 1) persistent = member.backend->persistent(call);
+        if (i >= 1 && persistent == nullptr) return "not persistent";
+      }
+    }
+    return {};
+  }) == "");
+  CHECK(std::accumulate(run_at_once.begin(), run_at_once.end(), 0U) > 0);
+  // A rank whose buffers are not shared needs to ask nobody; else it depends on the others.
+  CHECK(refused[0] >= 2 * 8);
+  CHECK(world.member(0).group->shown_boards(true).mapped_count() == 2 * 4);
+}
+
 TEST_CASE("a rank knows whether those that wait on a CPU have published", "[persistent]") {
   World world(WorldTransport::inproc, 3);
   REQUIRE(world.run([&](Member& member) -> std::string {
