@@ -126,20 +126,14 @@ void run(const CommGroup& handle, const char* name, const Call& call, const Call
 }
 
 // The very call that this thread has made lately is right.
-Admitted& admit_new(CommGroup::Impl& group, const char* name, const SimpleCall& call,
-                    const CallOptions& options, const Reduction* reduction, Admitted& known) {
+Admitted& admit(CommGroup::Impl& group, const char* name, const SimpleCall& call, const CallOptions& options,
+                const Reduction* reduction) {
+  Admitted& known = remembered(call);
+  if (known.is_of(group, call)) return known;
   const Call admitted = admit(group, name, call.described(), options, reduction);
   // What has just been found out to be on a GPU is not remembered, as is_special() says.
   known = {admitted.is_device ? 0 : group.number(), call, nullptr, false, admitted};
   return known;
-}
-
-Admitted& admit(CommGroup::Impl& group, const char* name, const SimpleCall& call, const CallOptions& options,
-                const Reduction* reduction) {
-  Admitted& known = remembered(call);
-  if (known.is_of(group, call)) [[likely]]
-    return known;
-  return admit_new(group, name, call, options, reduction, known);
 }
 
 // Nothing to remember: its op has arguments, or it is on a GPU's memory, which may be the host's by the next
@@ -156,20 +150,31 @@ Work start(const CommGroup& handle, const char* name, SimpleCall call, const Cal
   return group.start(admit(group, name, call, options, reduction).call, options);
 }
 
-void run(const CommGroup& handle, const char* name, SimpleCall call, const CallOptions& options,
-         const Reduction* reduction = nullptr) {
+[[gnu::noinline]] void run_new(const CommGroup& handle, const char* name, const SimpleCall& call,
+                               const CallOptions& options, const Reduction* reduction) {
   CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
   if (is_special(call, options, reduction)) return run(handle, name, call.described(), options, reduction);
-  if (reduction != nullptr) call.set_op(reduction->op());
   Admitted& known = admit(group, name, call, options, reduction);
   if (!options.algorithm.empty()) return group.run(known.call, options.algorithm);
-  if (known.persistent != nullptr && group.run(known.call, *known.persistent)) return;
   group.run(known.call, {});
   // While it waited, a user's function may have made other calls.
   if (!known.has_asked_for_persistent && known.is_of(group, call)) {
     known.has_asked_for_persistent = true;
     known.persistent = group.persistent(known.call);
   }
+}
+
+// Nothing special is ever remembered as persistent: what this asks first is all that a short call which
+// repeats has to answer.
+void run(const CommGroup& handle, const char* name, SimpleCall call, const CallOptions& options,
+         const Reduction* reduction = nullptr) {
+  CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
+  if (reduction != nullptr) call.set_op(reduction->op());
+  const Admitted& known = remembered(call);
+  if (known.persistent != nullptr && known.is_of(group, call) && options.algorithm.empty() &&
+      !may_be_on_device(options) && group.run(known.call, *known.persistent))
+    return;
+  run_new(handle, name, call, options, reduction);
 }
 
 // Negative roots, peers and tags become too large and are reported.
