@@ -22,6 +22,7 @@
 #include "bench/harness/buffer.hpp"
 #include "bench/harness/harness.hpp"
 #include "runtime/base/kernels.hpp"
+#include "runtime/base/relax.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -142,32 +143,13 @@ class Measuring {
            (2 * kTrips);
   }
 
-  // All ranks hear from each other, once in each timed call.
+  // All ranks hear from each other, once in each timed call. Who looks at once takes lines before they are
+  // written, who waits too long loses time: of a few waits before the first look the best counts.
   double exchange_us() {
-    constexpr int kFirst = 1;  // behind the line of the ping-pong
-    const int count = std::min(ranks_.rank_count(), SharedMemory::kLineCount - kFirst);
-    // Lines in turn, as anybody would who wants to be fast: the one to be written was read some calls ago.
-    const int turns = std::min(8, (SharedMemory::kLineCount - kFirst) / count);
-    std::uint32_t epoch = 0;
-    const auto exchange = [&] {
-      ++epoch;
-      if (ranks_.rank() >= count) return;
-      const int first = kFirst + static_cast<int>(epoch % static_cast<std::uint32_t>(turns)) * count;
-      first_.line(first + ranks_.rank()).store(epoch, std::memory_order_release);
-      for (int r = 0; r < count; ++r) {
-        for (int polls = 0; first_.line(first + r).load(std::memory_order_acquire) != epoch; ++polls) {
-          if (polls > 50000) ::sched_yield();
-        }
-      }
-    };
-    const double us = measure(
-                          loop(20000), ranks_, [](std::uint64_t) {}, exchange)
-                          .p50_us;
-    ranks_.barrier();
-    for (int i = kFirst; i < SharedMemory::kLineCount; ++i)
-      first_.line(i).store(0, std::memory_order_relaxed);
-    ranks_.barrier();
-    return us;
+    constexpr int kMostPauses = 4;
+    double least_us = exchange_us(0);
+    for (int pauses = 1; pauses <= kMostPauses; ++pauses) least_us = std::min(least_us, exchange_us(pauses));
+    return least_us;
   }
 
   double us_of(Ceiling kind, std::size_t bytes, double empty_us) {
@@ -187,6 +169,34 @@ class Measuring {
   }
 
  private:
+  double exchange_us(int pauses) {
+    constexpr int kFirst = 1;  // behind the line of the ping-pong
+    const int count = std::min(ranks_.rank_count(), SharedMemory::kLineCount - kFirst);
+    // Lines in turn, as anybody would who wants to be fast: the one to be written was read some calls ago.
+    const int turns = std::min(8, (SharedMemory::kLineCount - kFirst) / count);
+    std::uint32_t epoch = 0;
+    const auto exchange = [&] {
+      ++epoch;
+      if (ranks_.rank() >= count) return;
+      const int first = kFirst + static_cast<int>(epoch % static_cast<std::uint32_t>(turns)) * count;
+      first_.line(first + ranks_.rank()).store(epoch, std::memory_order_release);
+      for (int i = 0; i < pauses; ++i) relax();
+      for (int r = 0; r < count; ++r) {
+        for (int polls = 0; first_.line(first + r).load(std::memory_order_acquire) != epoch; ++polls) {
+          if (polls > 50000) ::sched_yield();
+        }
+      }
+    };
+    const double us = measure(
+                          loop(20000), ranks_, [](std::uint64_t) {}, exchange)
+                          .p50_us;
+    ranks_.barrier();
+    for (int i = kFirst; i < SharedMemory::kLineCount; ++i)
+      first_.line(i).store(0, std::memory_order_relaxed);
+    ranks_.barrier();
+    return us;
+  }
+
   LoopPlan loop(int most) const {
     LoopPlan loop;
     loop.warmup_count = 4;
