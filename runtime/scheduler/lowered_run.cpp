@@ -65,19 +65,31 @@ bool LoweredRun::resolve(const LoweredPlans& plans, Boards& boards, const Lowere
     found->input_bytes = extents().input_bytes;
     found->output_bytes = extents().output_bytes;
   }
-  for (std::uint32_t index = 0; index < plan_->steps.size(); index += 1U + plan_->steps[index].more_stores) {
+  // Little is copied once more from where it came as quickly as from where it went.
+  bool has_published = false;
+  const bool is_little = slot_bytes_ < StagingStores::kLeastBytes;
+  for (std::uint32_t index = 0; index < plan_->steps.size(); ++index) {
     const LoweredStep& step = plan_->steps[index];
     if (step.kind == LoweredStep::Kind::publish || step.kind == LoweredStep::Kind::await) {
       const std::uint32_t owner = step.kind == LoweredStep::Kind::await ? step.peer : boards.rank();
       const Placed line{first_area + owner, step.line * sizeof(BoardLine), sizeof(BoardLine)};
-      const bool is_after_publish = step.kind == LoweredStep::Kind::await && !found->steps.empty() &&
-                                    found->steps.back().kind == LoweredStep::Kind::publish;
-      found->steps.push_back({step.kind, 0, 0, is_after_publish, false, index, 0, 0, 0, resolve(line)});
-      if (step.kind == LoweredStep::Kind::await) resolve_ahead(step, index, &found->steps.back());
+      const bool is_await = step.kind == LoweredStep::Kind::await;
+      const bool is_after_publish =
+          !found->steps.empty() && found->steps.back().kind == LoweredStep::Kind::publish;
+      ResolvedStep& resolved = found->steps.emplace_back();
+      resolved.kind = step.kind;
+      resolved.is_after_publish = is_await && is_after_publish;
+      resolved.only_listens = is_await && !has_published;
+      has_published = has_published || !is_await;
+      resolved.index = index;
+      resolved.at = resolve(line);
+      if (is_await) resolve_ahead(step, index, &resolved);
       continue;
     }
+    const std::uint32_t more_stores = is_little ? 0 : step.more_stores;
     for (std::uint32_t k = 0; k < plan_->slices[step.dst].slice.count; ++k)
-      resolve_atom(step, index, k, found);
+      resolve_atom(index, k, more_stores, found);
+    index += more_stores;
   }
   return true;
 }
@@ -105,21 +117,27 @@ ResolvedPlace LoweredRun::resolve(const Placed& placed) const {
           is_staged ? ResolvedPlace::staging : ResolvedPlace::area};
 }
 
-void LoweredRun::resolve_atom(const LoweredStep& step, std::uint32_t index, std::uint32_t k,
+void LoweredRun::resolve_atom(std::uint32_t index, std::uint32_t k, std::uint32_t more_stores,
                               ResolvedEpoch* found) const {
+  const LoweredStep& step = plan_->steps[index];
   const Placed to = placed(step.dst, k);
   if (to.bytes == 0) return;
-  const auto first_source = static_cast<std::uint32_t>(found->sources.size());
+  ResolvedStep resolved;
+  resolved.kind = step.source_count > 1 ? LoweredStep::Kind::reduce : LoweredStep::Kind::copy;
+  resolved.source_count = step.source_count;
+  resolved.more_stores = static_cast<std::uint16_t>(more_stores);
+  resolved.is_plain = more_stores == 0 && to.bytes < StagingStores::kLeastBytes;
+  resolved.index = index;
+  resolved.first_source = static_cast<std::uint32_t>(found->sources.size());
+  resolved.bytes = to.bytes;
+  resolved.count = to.bytes / work_.element_bytes;
+  resolved.at = resolve(to);
   for (std::uint32_t i = 0; i < step.source_count; ++i)
     found->sources.push_back(resolve(placed(step.first_source + i, k)));
-  const auto kind = step.source_count > 1 ? LoweredStep::Kind::reduce : LoweredStep::Kind::copy;
-  const std::size_t count = to.bytes / work_.element_bytes;
-  const bool is_plain = step.more_stores == 0 && to.bytes < StagingStores::kLeastBytes;
-  found->steps.push_back({kind, step.source_count, step.more_stores, false, is_plain, index, first_source,
-                          to.bytes, count, resolve(to)});
-  for (std::uint32_t i = 1; i <= step.more_stores; ++i) {
-    found->steps.push_back({LoweredStep::Kind::copy, 0, 0, false, false, index + i, 0, to.bytes, count,
-                            resolve(placed(plan_->steps[index + i].dst, k))});
+  found->steps.push_back(resolved);
+  for (std::uint32_t i = 1; i <= more_stores; ++i) {
+    ResolvedStep& store = found->steps.emplace_back();
+    store.at = resolve(placed(plan_->steps[index + i].dst, k));
   }
 }
 
@@ -183,7 +201,9 @@ void LoweredRun::find_window() {
   }
   const std::size_t atom_bytes = map_.max_atom_count() * work_.element_bytes;
   slot_bytes_ = round_up(atom_bytes, kLineBytes);
-  carries_ = atom_bytes <= BoardLine::kPayloadBytes;
+  // Where some only listen, they look at a line again and again while it is written: payload in it would let
+  // them take it away once more before it is stamped.
+  carries_ = atom_bytes <= BoardLine::kPayloadBytes && waits_for_all(shape.collective);
   placed_.clear();
   for (const LoweredSlice& slice : plan_->slices) placed_.push_back(place(slice, 0));
 }

@@ -57,6 +57,7 @@ struct ResolvedStep {
   std::uint8_t source_count = 0;
   std::uint16_t more_stores = 0;  // the steps behind it, so many, say where else the same value goes
   bool is_after_publish = false;  // await: the step before it is a publish
+  bool only_listens = false;      // await: no publish comes before it
   bool is_plain = false;          // copy, reduce: little, and to one place
   std::uint32_t index = 0;        // of the plan's step
   std::uint32_t first_source = 0;
@@ -157,7 +158,7 @@ class LoweredRun {
   ResolvedPlace resolve(const Placed& placed) const;
   // What the step after an await reads of that peer's staging memory; nothing if the line itself carries it.
   void resolve_ahead(const LoweredStep& await, std::uint32_t index, ResolvedStep* found) const;
-  void resolve_atom(const LoweredStep& step, std::uint32_t index, std::uint32_t k,
+  void resolve_atom(std::uint32_t index, std::uint32_t k, std::uint32_t more_stores,
                     ResolvedEpoch* found) const;
 
   enum class StepEnd : std::uint8_t { done, interrupted, revoked };

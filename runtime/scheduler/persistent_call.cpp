@@ -39,12 +39,14 @@ void let_pass(std::uint32_t pauses) {
 bool await(const ResolvedStep& step, const ResolvedPlace::Origins& origins, std::uint64_t stamp,
            std::uint64_t previous, const WaitPolicy& waiting) {
   if (step.is_after_publish) let_pass(waiting.pauses_before_look);
+  // Who only listens leaves the execution units to the peer that has to publish.
+  const std::uint32_t without_pause = step.only_listens ? 0 : kPollsWithoutPause;
   const auto& line = *reinterpret_cast<const BoardLine*>(step.at.in(origins));
   const std::byte* const ahead = step.ahead.in(origins);
   for (std::uint32_t i = 0; i < waiting.line_polls; ++i) {
     if (is_stamped(line, stamp, previous)) return true;
     fetch_ahead(ahead, step.ahead_bytes);
-    if (i >= kPollsWithoutPause) relax();
+    if (i >= without_pause) relax();
   }
   return false;
 }
