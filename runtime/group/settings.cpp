@@ -25,19 +25,16 @@ constexpr std::uint32_t kMostWorkers = 64;
 constexpr double kMomentNs = 45;
 
 // A pause takes 5 to 50 ns, depending on the processor.
-std::uint32_t pauses_in_a_moment() {
-  static const std::uint32_t pauses = [] {
-    constexpr int kRounds = 3, kPauses = 256;
-    double least_ns = kMomentNs;
-    for (int round = 0; round < kRounds; ++round) {
-      const Clock::time_point begun = Clock::now();
-      for (int i = 0; i < kPauses; ++i) relax();
-      const std::chrono::duration<double, std::nano> took = Clock::now() - begun;
-      least_ns = std::min(least_ns, took.count() / kPauses);
-    }
-    return static_cast<std::uint32_t>(std::lround(kMomentNs / std::max(least_ns, 1.0)));
-  }();
-  return pauses;
+std::uint32_t measure_pauses_in_a_moment() {
+  constexpr int kRounds = 3, kPauses = 256;
+  double least_ns = kMomentNs;
+  for (int round = 0; round < kRounds; ++round) {
+    const Clock::time_point begun = Clock::now();
+    for (int i = 0; i < kPauses; ++i) relax();
+    const std::chrono::duration<double, std::nano> took = Clock::now() - begun;
+    least_ns = std::min(least_ns, took.count() / kPauses);
+  }
+  return static_cast<std::uint32_t>(std::lround(kMomentNs / std::max(least_ns, 1.0)));
 }
 
 std::string variable_of(std::string_view prefix, Collective collective) {
@@ -300,7 +297,8 @@ WaitPolicy WorldSettings::wait_policy(int rank_count, int cpu_count, bool is_pol
   if (wait_mode == "yield") policy = {0, ~0U, false};
   if (wait_mode == "sleep") policy = {0, 0, true};
   if (wait_mode == "yield" || wait_mode == "sleep") policy.line_polls = 1;
-  if (!policy.shares_cpus()) policy.pauses_before_look = pauses_in_a_moment();
+  static const std::uint32_t kPausesInAMoment = measure_pauses_in_a_moment();
+  if (!policy.shares_cpus()) policy.pauses_before_look = kPausesInAMoment;
   if (spin_polls)
     policy.spin_polls = static_cast<std::uint32_t>(std::clamp<std::int64_t>(*spin_polls, 0, 1 << 30));
   return policy;
