@@ -74,7 +74,7 @@ std::string_view network_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
       return "hierarchical(columns=1):-512;hierarchical:-128k;hierarchical(across=1,segment=64k):0-@-32;"
-             "hierarchical(across=2,segment=64k);recursive_doubling:-256k@-2;recursive_doubling:-32k@-8;"
+             "hierarchical(across=2,segment=64k);recursive_doubling:-128k@-2;recursive_doubling:-32k@-8;"
              "recursive_doubling:-8k;"
              "two_shot(segment=128k):0-@-2;two_shot(segment=256k):0-@-8;rabenseifner:-1m;ring;two_shot";
     case Collective::reduce_scatter:
