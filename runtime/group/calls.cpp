@@ -172,7 +172,7 @@ void run(const CommGroup& handle, const char* name, SimpleCall call, const CallO
   if (reduction != nullptr) call.set_op(reduction->op());
   const Admitted& known = remembered(call);
   if (known.persistent != nullptr && known.is_of(group, call) && options.algorithm.empty() &&
-      !may_be_on_device(options) && group.run(known.call, *known.persistent))
+      !is_on_device(call, options) && group.run(known.call, *known.persistent))
     return;
   run_new(handle, name, call, options, reduction);
 }
