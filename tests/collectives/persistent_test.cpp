@@ -51,7 +51,10 @@ TEST_CASE("persistent calls mix with all others", "[persistent]") {
   const bool is_patient = GENERATE(false, true);
   CAPTURE(static_cast<int>(kind), p, is_patient);
   Engine::Options options = World::oversubscribed();
-  if (is_patient) options.waiting.line_polls = 4096;
+  if (is_patient) {
+    options.waiting.line_polls = 4096;
+    options.waiting.pauses_before_look = 2;
+  }
   World world(kind, p, options);
   std::vector<std::uint32_t> run_at_once(p);
   REQUIRE(world.run([&](Member& member) {

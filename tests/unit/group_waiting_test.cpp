@@ -1,0 +1,33 @@
+// How ranks wait, as it follows from their number, their CPUs and TUTTI_WAIT.
+#include "runtime/group/settings.hpp"
+
+#include "tests/support/catch.hpp"
+
+namespace tutti {
+namespace {
+
+WaitPolicy policy_of(const Environment& environment, int ranks, int cpus) {
+  const Result<WorldSettings> settings = read_settings(environment);
+  REQUIRE(settings);
+  return settings->wait_policy(ranks, cpus, false);
+}
+
+TEST_CASE("only ranks with a CPU each let a moment pass before they look") {
+  const WaitPolicy alone = policy_of({}, 2, 2), crowded = policy_of({}, 3, 2);
+  CHECK_FALSE(alone.shares_cpus());
+  CHECK(alone.pauses_before_look <= 45);  // a pause takes a nanosecond at least
+  CHECK(crowded.shares_cpus());
+  CHECK(crowded.pauses_before_look == 0);
+  // Measured once.
+  CHECK(policy_of({}, 2, 4).pauses_before_look == alone.pauses_before_look);
+}
+
+TEST_CASE("who is told to give way does not let a moment pass first") {
+  for (const char* mode : {"yield", "sleep"}) {
+    CAPTURE(mode);
+    CHECK(policy_of({{"TUTTI_WAIT", mode}}, 2, 2).pauses_before_look == 0);
+  }
+}
+
+}  // namespace
+}  // namespace tutti
