@@ -138,6 +138,14 @@ Claim folded_doubling_claim(std::uint32_t p) {
   for (std::uint32_t n = 1; n < groups; n *= 2) sent += n + std::min(n, pairs);
   return {folded_rounds(p), sent, p};
 }
+// Up the tree of one half and down that of the other, or both in the lower one, which is never the lower
+// tree.
+Claim reduce_broadcast_claim(std::uint32_t p, Params) {
+  if (p == 1) return {0, 0, 1};
+  const std::uint32_t lower_size = std::bit_ceil(p) / 2;
+  const std::uint64_t lower = knomial_height(lower_size), upper = knomial_height(p - lower_size);
+  return {std::max(2 * lower, lower + 1 + upper), ceil_log2(p), 1};
+}
 
 constexpr AlgorithmRow kRows[] = {
     {Collective::allreduce,
@@ -175,13 +183,11 @@ constexpr AlgorithmRow kRows[] = {
     {Collective::allreduce,
      "reduce_broadcast",
      allreduce_reduce_broadcast,
-     [](std::uint32_t p, Params) {
-       return Claim{2ULL * knomial_height(p), ceil_log2(p), 1};
-     },
+     reduce_broadcast_claim,
      {},
      true,
-     "rounds 2 floor(log2 p) or 2 less; bytes sent by the root ceil(log2 p) m",
-     "up and down a binomial tree; fewest messages, short vectors",
+     "rounds at most 2 ceil(log2 p) - 1; bytes sent by a root ceil(log2 p) m",
+     "up binomial trees of both halves, a swap, and down; fewest messages, short vectors",
      kSegments},
     {Collective::allreduce,
      "recursive_multiplying",
