@@ -40,9 +40,11 @@ class SimpleCall {
                            (root_and_tag_ ^ other.root_and_tag_) | (kind_ ^ other.kind_);
     return differing == 0;
   }
-  // Where to look for an equal one, among 16 places.
+  // Where to look for an equal one, among so many places.
+  static constexpr std::size_t kPlaces = 256;
   std::size_t place() const {
-    return ((address(input_) ^ (count_ << 6U) ^ (kind_ & 0xFFU)) * 0x9E3779B97F4A7C15U) >> 60U;
+    static_assert(kPlaces == 1U << 8U);
+    return ((address(input_) ^ (count_ << 6U) ^ (kind_ & 0xFFU)) * 0x9E3779B97F4A7C15U) >> (64U - 8U);
   }
   // Without its op.
   Call described() const {
@@ -84,7 +86,7 @@ struct Admitted {
 
 // Training repeats itself: where a call like this one is remembered that this thread has made lately.
 Admitted& remembered(const SimpleCall& call) {
-  thread_local std::array<Admitted, 16> last;
+  thread_local std::array<Admitted, SimpleCall::kPlaces> last;
   return last[call.place()];
 }
 

@@ -197,16 +197,13 @@ Trace::Span GroupContext::span_of(const Call& call, std::uint32_t sequence, std:
 
 PersistentCall* GroupContext::persistent(const Prepared& prepared, const Call& call) {
   engine_.acquire();
-  const std::uint64_t signature = (call.count << 16U) ^ (std::uint64_t{call.root} << 40U) ^
-                                  (static_cast<std::uint64_t>(call.collective) << 12U) ^
-                                  (static_cast<std::uint64_t>(call.dtype) << 6U) ^
-                                  static_cast<std::uint64_t>(call.op.op);
-  static_assert(kPersistent == 64);
-  Persistent& known = persistent_[(signature * 0x9E3779B97F4A7C15U) >> 58U];
-  if (!known.is_taken) known = {true, LoweredCall::make(*this, prepared, call)};
-  LoweredCall* const found = known.call != nullptr && known.call->is_of(call) ? known.call.get() : nullptr;
+  const CallSignature signature(call);
+  auto found = persistent_.find(signature);
+  if (found == persistent_.end() && persistent_.size() < kMostPersistent)
+    found = persistent_.emplace(signature, LoweredCall::make(*this, prepared, call)).first;
+  LoweredCall* const persistent = found == persistent_.end() ? nullptr : found->second.get();
   engine_.release();
-  return found;
+  return persistent;
 }
 
 Status GroupContext::swap_boards(const Prepared& prepared, const Call& call, std::uint32_t sequence,

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/base/call.hpp"
@@ -167,12 +168,8 @@ class GroupContext {
   }
   const std::shared_ptr<const Plan>& message_plan(std::uint32_t slot, std::uint32_t peer, bool is_send);
 
-  // By a hash of the signature. Nothing gives way: a signature is worked out once or never.
-  struct Persistent {
-    bool is_taken = false;
-    std::unique_ptr<LoweredCall> call;  // null: nothing is gained by it
-  };
-  static constexpr std::size_t kPersistent = 64;
+  // Nothing gives way, since callers keep what they were given: beyond so many signatures there are no more.
+  static constexpr std::size_t kMostPersistent = 1024;
 
   static constexpr std::size_t kRemembered = 64;
   static constexpr std::uint8_t kLinked = 1;
@@ -188,7 +185,8 @@ class GroupContext {
   Messenger messenger_;
   SlotNeeds collective_needs_;  // the frames of slots 0..kSlots-1 cover them
   std::vector<std::vector<std::unique_ptr<Endpoint>>> endpoints_;  // by context, peer
-  std::array<Persistent, kPersistent> persistent_;
+  // Null: nothing is gained by it.
+  std::unordered_map<CallSignature, std::unique_ptr<LoweredCall>, CallSignature::Hash> persistent_;
   SharedHeap* heap_ = nullptr;    // the own one, where all members share memory
   std::array<Boards, 2> boards_;  // small, bulk; made when first needed
   std::array<std::atomic<std::uint8_t>, 2> board_state_{};

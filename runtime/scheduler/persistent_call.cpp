@@ -53,15 +53,14 @@ bool await(const ResolvedStep& step, const ResolvedPlace::Origins& origins, std:
 
 }  // namespace
 
-LoweredCall::LoweredCall(GroupContext& group, const Prepared& prepared, const Call& call)
+LoweredCall::LoweredCall(GroupContext& group, const Prepared& prepared, Dtype dtype)
     : group_(group),
       prepared_(prepared),
-      signature_(call),
       shape_(prepared_.lowered->staged->shape),
       hears_from_all_(shape_.hears_from_all),
       keeps_slot_(GroupContext::keeps_slot(prepared)),
       piece_bytes_(group.lowered_limits().piece_bytes),
-      element_bytes_(size_of(call.dtype)) {}
+      element_bytes_(size_of(dtype)) {}
 
 std::unique_ptr<LoweredCall> LoweredCall::make(GroupContext& group, const Prepared& prepared,
                                                const Call& call) {
@@ -72,7 +71,7 @@ std::unique_ptr<LoweredCall> LoweredCall::make(GroupContext& group, const Prepar
   const bool is_long = prepared.vector_bytes > kMostBytes;
   if (prepared.lowered == nullptr || is_scaled || is_long || !group.has_boards(prepared.is_bulk))
     return nullptr;
-  std::unique_ptr<LoweredCall> made(new LoweredCall(group, prepared, call));
+  std::unique_ptr<LoweredCall> made(new LoweredCall(group, prepared, call.dtype));
   made->prepared_.messages = made->prepared_.exchange = nullptr;  // ways back that are not needed any more
   LoweredRun run;
   LoweredRun::Work& work = run.work();
@@ -83,11 +82,6 @@ std::unique_ptr<LoweredCall> LoweredCall::make(GroupContext& group, const Prepar
   if (!run.resolve(*prepared.lowered, group.boards(prepared.is_bulk), group.lowered_limits(), &made->epoch_))
     return nullptr;
   return made;
-}
-
-bool LoweredCall::is_of(const Call& call) const {
-  return signature_.collective == call.collective && signature_.count == call.count &&
-         signature_.dtype == call.dtype && signature_.op.op == call.op.op && signature_.root == call.root;
 }
 
 bool LoweredCall::run(const Call& call, WorkRef* unfinished) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -16,17 +17,38 @@ namespace tutti {
 
 class GroupContext;
 
+// What a call's epoch depends on, and its buffers do not.
+struct CallSignature {
+  std::uint64_t count = 0;
+  std::uint32_t root = 0;
+  Collective collective = Collective::allreduce;
+  Dtype dtype = Dtype::f32;
+  Op op = Op::sum;
+
+  explicit CallSignature(const Call& call)
+      : count(call.count), root(call.root), collective(call.collective), dtype(call.dtype), op(call.op.op) {}
+  bool operator==(const CallSignature&) const = default;
+
+  struct Hash {
+    std::size_t operator()(const CallSignature& of) const {
+      const std::uint64_t kind = static_cast<std::uint64_t>(of.collective) << 16U |
+                                 static_cast<std::uint64_t>(of.dtype) << 8U |
+                                 static_cast<std::uint64_t>(of.op) | std::uint64_t{of.root} << 32U;
+      return std::hash<std::uint64_t>()((of.count * 0x9E3779B97F4A7C15U) ^ kind);
+    }
+  };
+};
+
 class LoweredCall final : public PersistentCall {
  public:
   // With the lane held. Null for calls that are long, more than one epoch, or not on linked boards. The group
   // outlives it.
   static std::unique_ptr<LoweredCall> make(GroupContext& group, const Prepared& prepared, const Call& call);
-  bool is_of(const Call& call) const;
   // Threading: as GroupContext::submit().
   bool run(const Call& call, WorkRef* unfinished) override;
 
  private:
-  LoweredCall(GroupContext& group, const Prepared& prepared, const Call& call);
+  LoweredCall(GroupContext& group, const Prepared& prepared, Dtype dtype);
   bool run_with_lane(const Call& call, WorkRef* unfinished);
   std::uint32_t slot_of(std::uint32_t sequence) const;
   Boards& boards() const;
@@ -39,7 +61,6 @@ class LoweredCall final : public PersistentCall {
 
   GroupContext& group_;
   Prepared prepared_;
-  Call signature_;  // its buffers mean nothing
   const Schedule& shape_;
   const bool hears_from_all_;
   const bool keeps_slot_;

@@ -3,6 +3,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <set>
 #include <tuple>
 
 #include "tests/collectives/mixed_operation.hpp"
@@ -120,6 +121,30 @@ TEST_CASE("longer persistent calls go piece by piece, past the caches, and give 
   // A rank whose buffers are not shared needs to ask nobody; else it depends on the others.
   CHECK(refused[0] >= 2 * 8);
   CHECK(world.member(0).group->shown_boards(true).mapped_count() == 2 * 4);
+}
+
+TEST_CASE("every signature has a persistent call of its own, up to a limit", "[persistent]") {
+  constexpr std::uint64_t kMost = 1024, kAsked = kMost + 8;  // GroupContext::kMostPersistent
+  World world(WorldTransport::inproc, 2, World::oversubscribed());
+  REQUIRE(world.run([&](Member& member) -> std::string {
+    std::vector<std::uint32_t> input(kAsked, member.rank), output(kAsked);
+    std::set<PersistentCall*> known;
+    for (std::uint64_t count = 1; count <= kAsked; ++count) {
+      Call call;
+      call.collective = Collective::allreduce;
+      call.dtype = Dtype::u32;
+      call.count = count;
+      call.input = input.data();
+      call.output = output.data();
+      if (Status s = member.run(call); !s) return s.to_string();
+      PersistentCall* const persistent = member.backend->persistent(call);
+      if ((persistent != nullptr) != (count <= kMost)) return fmt::format("call {}", count);
+      if (persistent == nullptr) continue;
+      if (!known.insert(persistent).second) return fmt::format("call {} is another's", count);
+      if (member.backend->persistent(call) != persistent) return fmt::format("call {} has two", count);
+    }
+    return {};
+  }) == "");
 }
 
 TEST_CASE("a rank knows whether those that wait on a CPU have published", "[persistent]") {
