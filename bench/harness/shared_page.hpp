@@ -24,7 +24,7 @@
 
 namespace tutti::bench {
 
-// spin:  busy-wait, then yield; for ranks that own their cores and libraries that poll.
+// spin:  busy-wait, then yield; for libraries that poll. Where ranks outnumber CPUs they yield at once.
 // block: sleep in the kernel; for libraries whose own I/O threads need the cores while the ranks wait.
 enum class BarrierWait : std::uint8_t { spin, block };
 
@@ -57,6 +57,7 @@ class SharedPage {
         rank_(other.rank_),
         rank_count_(other.rank_count_),
         wait_(other.wait_),
+        spin_count_(other.spin_count_),
         epoch_(other.epoch_),
         command_(other.command_),
         header_(other.header_) {
@@ -146,6 +147,8 @@ class SharedPage {
     void* at = ::mmap(nullptr, page_bytes(rank_count), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED) fail("mapping the shared page");
     header_ = static_cast<Header*>(at);
+    // Else those whose turn it is would keep the others from coming, and leave long before them.
+    if (rank_count_ > ::sysconf(_SC_NPROCESSORS_ONLN)) spin_count_ = 0;
   }
 
   Flag* flags() const { return reinterpret_cast<Flag*>(header_ + 1); }
@@ -166,7 +169,7 @@ class SharedPage {
       int spins = 0;
       // A peer may be one epoch ahead already, hence the signed distance.
       while (static_cast<std::int32_t>(flags()[peer].epoch.load(std::memory_order_acquire) - epoch_) < 0) {
-        if (++spins < kSpinCount) {
+        if (++spins < spin_count_) {
 #if defined(__x86_64__)
           __builtin_ia32_pause();
 #endif
@@ -195,6 +198,7 @@ class SharedPage {
   int rank_;
   int rank_count_;
   BarrierWait wait_ = BarrierWait::spin;
+  int spin_count_ = kSpinCount;
   std::uint32_t epoch_ = 0;    // barriers that this rank has entered in spin mode
   std::uint32_t command_ = 0;  // commands that this rank has seen
   Header* header_ = nullptr;

@@ -226,9 +226,11 @@ TEST_CASE("all ranks run the same calls and agree on the result") {
     plan.budget_seconds = 60;
     const auto results = run_loop(3, wait, plan);
     for (const LoopResult& result : results) {
-      CHECK(result.op_count == 44);
+      // The loop of two calls that warms up is shorter than those of four that are timed: another one.
+      const bool is_b2b = mode == Mode::b2b;
+      CHECK(result.op_count == (is_b2b ? 48 : 44));
       CHECK(result.rewrite_count == (mode == Mode::fresh ? 44 : 0));
-      CHECK(result.finish_count == (mode == Mode::b2b ? 4 + kBatchCount : 44));
+      CHECK(result.finish_count == (is_b2b ? 4 + kBatchCount : 44));
       CHECK(result.measurement.iteration_count == 40);
       CHECK(result.measurement.p50_us == results[0].measurement.p50_us);
       CHECK(result.measurement.min_us <= result.measurement.p95_us);

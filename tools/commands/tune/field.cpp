@@ -29,7 +29,6 @@ struct Field::Lane {
   TuttiLibrary library;
   std::function<void()> call;  // empty: not prepared for the size under way
   bool has_run = false;        // this call
-  double last_us = 0;          // of this call
 };
 
 namespace {
@@ -119,7 +118,6 @@ Field::Lane* Field::find_lane(const Command& command) {
   if (!lane->call) {
     lane->call = lane->library.prepare(request_, *buffers_);
     lane->has_run = false;
-    lane->last_us = 0;
   }
   return lane.get();
 }
@@ -140,26 +138,15 @@ std::optional<double> Field::run(const Command& command) {
   bench::LoopPlan plan;
   plan.mode = mode_;
   plan.warmup_count = 4;
-  plan.iteration_count = 2000;
+  plan.iteration_count = mode_ == bench::Mode::b2b ? 20000 : 2000;
   plan.minimum_count = 3;
   plan.budget_seconds = command.seconds;
-  if (mode_ == bench::Mode::b2b) {
-    // The loop counts on a barrier for each call, which takes longer than a short call where ranks share
-    // CPUs; with the last time, which all ranks know, the batches get as long as they may be.
-    constexpr double kFewest = 2 * bench::kBatchCount, kMost = 20000;
-    plan.iteration_count = static_cast<int>(kMost);
-    if (lane->last_us > 0)
-      plan.iteration_count = plan.minimum_count =
-          static_cast<int>(std::clamp(command.seconds * 1e6 / lane->last_us, kFewest, kMost));
-    if (lane->last_us * kFewest > command.seconds * 1e6) plan.iteration_count = plan.minimum_count = 5;
-  }
   Rendezvous ranks{page_ ? &*page_ : nullptr, over_group_};
   bench::Inputs inputs(Dtype::f32, Op::sum, world_.size());
   const auto rewrite = [&](std::uint64_t seed) {
     bench::fill_input(inputs, request_.shape, world_.rank(), seed, buffers_->input);
   };
-  lane->last_us = bench::measure(plan, ranks, rewrite, lane->call).p50_us;
-  return lane->last_us;
+  return bench::measure(plan, ranks, rewrite, lane->call).p50_us;
 }
 
 }  // namespace tutti::tool
