@@ -28,9 +28,9 @@ struct ScaleFactor {
 using ScaleFn = void (*)(void* dst, const void* src, std::size_t count, ScaleFactor factor);
 
 // Null for pairs that are another file's business. `op` is never avg, premul_sum or user.
-KernelFn select_integer_kernel(Op op, Dtype dtype);  // integers and bool
-KernelFn select_float_kernel(Op op, Dtype dtype);    // f32, f64
-KernelFn select_narrow_kernel(Op op, Dtype dtype);   // f16, bf16, f8
+Kernels select_integer_kernels(Op op, Dtype dtype);  // integers and bool
+Kernels select_float_kernels(Op op, Dtype dtype);    // f32, f64
+Kernels select_narrow_kernels(Op op, Dtype dtype);   // f16, bf16, f8
 ScaleFn select_integer_multiply(Dtype dtype);
 ScaleFn select_float_scale(Dtype dtype, bool divide);
 ScaleFn select_narrow_scale(Dtype dtype, bool divide);

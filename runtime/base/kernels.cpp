@@ -118,20 +118,20 @@ void stream_bytes(std::byte* to, const std::byte* from, std::size_t size_bytes) 
 
 }  // namespace
 
-KernelFn select_kernel(Op op, Dtype dtype) {
-  TUTTI_ASSERT(is_legal(op, dtype), "check_op() comes before select_kernel()");
-  if (op == Op::user) return select_user_kernel(dtype);
+Kernels select_kernels(Op op, Dtype dtype) {
+  TUTTI_ASSERT(is_legal(op, dtype), "check_op() comes before select_kernels()");
+  if (op == Op::user) return {select_user_kernel(dtype), nullptr};
   if (op == Op::avg || op == Op::premul_sum) op = Op::sum;
-  KernelFn kernel = nullptr;
+  Kernels kernels;
   if (dtype == Dtype::f32 || dtype == Dtype::f64) {
-    kernel = detail::select_float_kernel(op, dtype);
+    kernels = detail::select_float_kernels(op, dtype);
   } else if (is_narrow_float(dtype)) {
-    kernel = detail::select_narrow_kernel(op, dtype);
+    kernels = detail::select_narrow_kernels(op, dtype);
   } else {
-    kernel = detail::select_integer_kernel(op, dtype);
+    kernels = detail::select_integer_kernels(op, dtype);
   }
-  TUTTI_ASSERT(kernel != nullptr, "every legal pair has a kernel");
-  return kernel;
+  TUTTI_ASSERT(kernels.fold != nullptr, "every legal pair has a kernel");
+  return kernels;
 }
 
 void reduce(const ReduceOp& op, Dtype dtype, void* dst, std::span<const void* const> sources,

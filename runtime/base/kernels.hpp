@@ -26,9 +26,22 @@ namespace tutti {
 using KernelFn = void (*)(const UserOp* user, void* dst, const void* const* sources, std::size_t source_count,
                           std::size_t count);
 
-// The kernel of a legal pair; look it up once, then call it without any branch on op or dtype.
-// avg and premul_sum give the kernel of sum. An illegal pair is a broken invariant: check_op() comes first.
-KernelFn select_kernel(Op op, Dtype dtype);
+// The same, stored to several places with stores that pass the caches by: for results that are longer than
+// this core's share of the cache. place_count >= 1. All places lie equally far from the begin of a line, and
+// each may be identical to a source. The stores are ordered before every later store of this thread when the
+// call returns.
+using StreamKernelFn = void (*)(void* const* places, std::size_t place_count, const void* const* sources,
+                                std::size_t source_count, std::size_t count);
+
+struct Kernels {
+  KernelFn fold = nullptr;
+  StreamKernelFn stream = nullptr;  // null where this CPU has no such stores for the dtype, and for Op::user
+};
+
+// The kernels of a legal pair; look them up once, then call them without any branch on op or dtype.
+// avg and premul_sum give the kernels of sum. An illegal pair is a broken invariant: check_op() comes first.
+Kernels select_kernels(Op op, Dtype dtype);
+inline KernelFn select_kernel(Op op, Dtype dtype) { return select_kernels(op, dtype).fold; }
 
 // One reduction, looked up and run: for everything that is not a hot path.
 void reduce(const ReduceOp& op, Dtype dtype, void* dst, std::span<const void* const> sources,

@@ -13,19 +13,19 @@ namespace tutti::HWY_NAMESPACE {
 namespace {
 
 template <class T>
-KernelFn select_typed(Op op) {
+Kernels select_typed(Op op) {
   using Lanes = PlainLanes<T>;
   switch (op) {
     case Op::sum:
-      return fold<Lanes, Sum>;
+      return kernels_of<Lanes, Sum>();
     case Op::prod:
-      return fold<Lanes, Product>;
+      return kernels_of<Lanes, Product>();
     case Op::min:
-      return fold<Lanes, FloatMin>;
+      return kernels_of<Lanes, FloatMin>();
     case Op::max:
-      return fold<Lanes, FloatMax>;
+      return kernels_of<Lanes, FloatMax>();
     default:
-      return nullptr;
+      return {};
   }
 }
 
@@ -37,16 +37,16 @@ void scale_by(void* dst, const void* src, std::size_t count, detail::ScaleFactor
 
 }  // namespace
 
-KernelFn select_float(Op op, Dtype dtype) {
+Kernels select_float(Op op, Dtype dtype) {
   if (dtype == Dtype::f32) return select_typed<float>(op);
   if (dtype == Dtype::f64) return select_typed<double>(op);
-  return nullptr;
+  return {};
 }
 
 detail::ScaleFn select_scale(Dtype dtype, bool divide) {
   if (dtype == Dtype::f32) return divide ? scale_by<float, Divide> : scale_by<float, Product>;
   if (dtype == Dtype::f64) return divide ? scale_by<double, Divide> : scale_by<double, Product>;
-  return nullptr;
+  return {};
 }
 
 }  // namespace tutti::HWY_NAMESPACE
@@ -57,7 +57,7 @@ namespace tutti {
 HWY_EXPORT(select_float);
 HWY_EXPORT(select_scale);
 
-KernelFn detail::select_float_kernel(Op op, Dtype dtype) {
+Kernels detail::select_float_kernels(Op op, Dtype dtype) {
   return HWY_DYNAMIC_DISPATCH(select_float)(op, dtype);
 }
 detail::ScaleFn detail::select_float_scale(Dtype dtype, bool divide) {

@@ -7,6 +7,7 @@
 //   step()            elements per Group; kMaxStep, an upper bound known at compile time
 //   kHasMasks         a part of a vector can be loaded and stored without touching the rest
 //   load, store       unaligned; store rounds if the accumulator is wider than the element
+//   kStreams, stream  can a whole group be stored past the caches? To where a vector is aligned
 //   combine<Op>       applies Op::apply(a, b) to the registers of two groups
 //
 // No include guard of the usual kind: Highway includes this once per target with another HWY_NAMESPACE.
@@ -17,6 +18,7 @@
 #define TUTTI_BASE_KERNELS_INL_HPP
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cstddef>
@@ -65,6 +67,8 @@ struct PlainLanes {
   static HWY_INLINE std::size_t step() { return hn::Lanes(D()); }
   static HWY_INLINE Group load(const T* from) { return load_unaligned(D(), from); }
   static HWY_INLINE void store(Group group, T* to) { store_unaligned(group, D(), to); }
+  static constexpr bool kStreams = HWY_TARGET != HWY_SCALAR;
+  static HWY_INLINE void stream(Group group, T* to) { hn::Stream(group, D(), to); }
   template <class Op>
   static HWY_INLINE Group combine(Group a, Group b) {
     return Op::apply(a, b);
@@ -143,6 +147,19 @@ HWY_INLINE std::size_t fold_steps(typename Lanes::Element* dst, const void* cons
   return i;
 }
 
+// What is left of a fold.
+template <class Lanes, class Op>
+HWY_INLINE void fold_end(typename Lanes::Element* dst, const void* const* sources, std::size_t source_count,
+                         std::size_t first, std::size_t count) {
+  const std::size_t i = fold_steps<Lanes, Op, 1, 0>(dst, sources, source_count, first, count);
+  if (i == count) return;
+  if constexpr (Lanes::kHasMasks) {
+    fold_masked<Lanes, Op>(dst, sources, source_count, i, count);
+  } else {
+    fold_rest<Lanes, Op>(dst, sources, source_count, i, count);
+  }
+}
+
 // The KernelFn of one Lanes and one Op.
 template <class Lanes, class Op>
 void fold(const UserOp* /*user*/, void* dst_bytes, const void* const* sources, std::size_t source_count,
@@ -159,13 +176,59 @@ void fold(const UserOp* /*user*/, void* dst_bytes, const void* const* sources, s
   }
   std::size_t i = source_count == 2 ? fold_steps<Lanes, Op, 4, 2>(dst, sources, 2, 0, count)
                                     : fold_steps<Lanes, Op, 4, 0>(dst, sources, source_count, 0, count);
-  i = fold_steps<Lanes, Op, 1, 0>(dst, sources, source_count, i, count);
-  if (i == count) return;
-  if constexpr (Lanes::kHasMasks) {
-    fold_masked<Lanes, Op>(dst, sources, source_count, i, count);
-  } else {
-    fold_rest<Lanes, Op>(dst, sources, source_count, i, count);
+  fold_end<Lanes, Op>(dst, sources, source_count, i, count);
+}
+
+// The StreamKernelFn of one Lanes and one Op. Registers go straight to all places: what is put together in
+// the cache first is stored from there a fifth slower.
+template <class Lanes, class Op>
+void fold_streaming(void* const* places, std::size_t place_count, const void* const* sources,
+                    std::size_t source_count, std::size_t count) {
+  using Element = typename Lanes::Element;
+  if (source_count == 1) {
+    for (std::size_t p = 0; p < place_count; ++p)
+      copy_bytes_streaming(places[p], sources[0], count * sizeof(Element));
+    return;
   }
+  constexpr std::size_t kLineBytes = 64, kUnroll = 4;
+  const std::size_t step = Lanes::step();
+  auto* const first_place = static_cast<Element*>(places[0]);
+  const auto fold_some = [&](std::size_t first, std::size_t end) {
+    if (first == end) return;
+    fold_end<Lanes, Op>(first_place, sources, source_count, first, end);
+    for (std::size_t p = 1; p < place_count; ++p)
+      std::memcpy(static_cast<Element*>(places[p]) + first, first_place + first,
+                  (end - first) * sizeof(Element));
+  };
+  const std::size_t before_line = -reinterpret_cast<std::uintptr_t>(first_place) % kLineBytes;
+  std::size_t i = before_line / sizeof(Element);
+  if (i > count) i = count;
+  fold_some(0, i);
+  for (; count - i >= kUnroll * step; i += kUnroll * step) {
+    typename Lanes::Group sum[kUnroll];
+    const Element* from = static_cast<const Element*>(sources[0]) + i;
+    for (std::size_t u = 0; u < kUnroll; ++u) sum[u] = Lanes::load(from + u * step);
+    for (std::size_t k = 1; k < source_count; ++k) {
+      from = static_cast<const Element*>(sources[k]) + i;
+      for (std::size_t u = 0; u < kUnroll; ++u)
+        sum[u] = Lanes::template combine<Op>(sum[u], Lanes::load(from + u * step));
+    }
+    for (std::size_t p = 0; p < place_count; ++p) {
+      Element* const to = static_cast<Element*>(places[p]) + i;
+      for (std::size_t u = 0; u < kUnroll; ++u) Lanes::stream(sum[u], to + u * step);
+    }
+  }
+  fold_some(i, count);
+  hwy::FlushStream();
+}
+
+// Both kernels of one Lanes and one Op.
+template <class Lanes, class Op>
+constexpr Kernels kernels_of() {
+  Kernels kernels;
+  kernels.fold = fold<Lanes, Op>;
+  if constexpr (Lanes::kStreams) kernels.stream = fold_streaming<Lanes, Op>;
+  return kernels;
 }
 
 // dst[i] = src[i] Op factor, with `factor` a Group: the scaling form of the same loops.

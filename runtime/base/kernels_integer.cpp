@@ -94,52 +94,52 @@ struct LogicalXor {
 
 // Everything that does not depend on the sign; U is the unsigned type of the element's width.
 template <class U>
-KernelFn select_by_width(Op op) {
+Kernels select_by_width(Op op) {
   using Lanes = PlainLanes<U>;
   switch (op) {
     case Op::sum:
-      return fold<Lanes, Sum>;
+      return kernels_of<Lanes, Sum>();
     case Op::prod:
-      return fold<Lanes, WrappingProduct>;
+      return kernels_of<Lanes, WrappingProduct>();
     case Op::band:
-      return fold<Lanes, BitAnd>;
+      return kernels_of<Lanes, BitAnd>();
     case Op::bor:
-      return fold<Lanes, BitOr>;
+      return kernels_of<Lanes, BitOr>();
     case Op::bxor:
-      return fold<Lanes, BitXor>;
+      return kernels_of<Lanes, BitXor>();
     case Op::land:
-      return fold<Lanes, LogicalAnd>;
+      return kernels_of<Lanes, LogicalAnd>();
     case Op::lor:
-      return fold<Lanes, LogicalOr>;
+      return kernels_of<Lanes, LogicalOr>();
     default:
-      return nullptr;
+      return {};
   }
 }
 
 template <class T>
-KernelFn select_typed(Op op) {
-  if (op == Op::min) return fold<PlainLanes<T>, Min>;
-  if (op == Op::max) return fold<PlainLanes<T>, Max>;
+Kernels select_typed(Op op) {
+  if (op == Op::min) return kernels_of<PlainLanes<T>, Min>();
+  if (op == Op::max) return kernels_of<PlainLanes<T>, Max>();
   return select_by_width<hwy::MakeUnsigned<T>>(op);
 }
 
-KernelFn select_boolean(Op op) {
+Kernels select_boolean(Op op) {
   using Lanes = PlainLanes<std::uint8_t>;
   switch (op) {
     case Op::sum:
     case Op::max:
     case Op::bor:
     case Op::lor:
-      return fold<Lanes, LogicalOr>;
+      return kernels_of<Lanes, LogicalOr>();
     case Op::prod:
     case Op::min:
     case Op::band:
     case Op::land:
-      return fold<Lanes, LogicalAnd>;
+      return kernels_of<Lanes, LogicalAnd>();
     case Op::bxor:
-      return fold<Lanes, LogicalXor>;
+      return kernels_of<Lanes, LogicalXor>();
     default:
-      return nullptr;
+      return {};
   }
 }
 
@@ -152,7 +152,7 @@ void multiply(void* dst, const void* src, std::size_t count, detail::ScaleFactor
 
 }  // namespace
 
-KernelFn select_integer(Op op, Dtype dtype) {
+Kernels select_integer(Op op, Dtype dtype) {
   switch (dtype) {
     case Dtype::i8:
       return select_typed<std::int8_t>(op);
@@ -173,7 +173,7 @@ KernelFn select_integer(Op op, Dtype dtype) {
     case Dtype::boolean:
       return select_boolean(op);
     default:
-      return nullptr;
+      return {};
   }
 }
 
@@ -198,7 +198,7 @@ namespace tutti {
 HWY_EXPORT(select_integer);
 HWY_EXPORT(select_multiply);
 
-KernelFn detail::select_integer_kernel(Op op, Dtype dtype) {
+Kernels detail::select_integer_kernels(Op op, Dtype dtype) {
   return HWY_DYNAMIC_DISPATCH(select_integer)(op, dtype);
 }
 detail::ScaleFn detail::select_integer_multiply(Dtype dtype) {

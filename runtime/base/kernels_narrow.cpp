@@ -83,7 +83,7 @@ struct SmallLanes {
   using Group = VF;
   using DStorage = hn::Rebind<Storage, DF>;
   static constexpr std::size_t kMaxStep = HWY_MAX_BYTES / sizeof(float);
-  static constexpr bool kHasMasks = false;
+  static constexpr bool kHasMasks = false, kStreams = false;  // less than any vector
   static HWY_INLINE std::size_t step() { return hn::Lanes(DF()); }
   static HWY_INLINE Group load(const Storage* from) {
     return Format::decode(hn::BitCast(DU(), hn::PromoteTo(DI(), load_unaligned(DStorage(), from))));
@@ -106,10 +106,15 @@ struct HalfLanes : SmallLanes<std::uint16_t, SmallFormat<5, 10, false>> {
   static HWY_INLINE VF load(const std::uint16_t* from) {
     return hn::PromoteTo(DF(), hn::BitCast(DHalf(), load_unaligned(DStorage(), from)));
   }
-  static HWY_INLINE void store(VF group, std::uint16_t* to) {
+  static HWY_INLINE hn::Vec<DStorage> narrowed(VF group) {
     const VF quiet = hn::IfThenElse(hn::Eq(group, group), group, float_of(constant(0x7FC00000u)));
-    store_unaligned(hn::BitCast(DStorage(), hn::DemoteTo(DHalf(), quiet)), DStorage(), to);
+    return hn::BitCast(DStorage(), hn::DemoteTo(DHalf(), quiet));
   }
+  static HWY_INLINE void store(VF group, std::uint16_t* to) {
+    store_unaligned(narrowed(group), DStorage(), to);
+  }
+  static constexpr bool kStreams = true;
+  static HWY_INLINE void stream(VF group, std::uint16_t* to) { hn::Stream(narrowed(group), DStorage(), to); }
 };
 #else
 using HalfLanes = SmallLanes<std::uint16_t, SmallFormat<5, 10, false>>;
@@ -141,10 +146,17 @@ struct BfloatLanes {
     const auto is_number = hn::RebindMask(DU(), hn::Eq(value, value));
     return hn::IfThenElse(is_number, rounded, constant(0x7FC00000u));
   }
-  static HWY_INLINE void store(Group group, std::uint16_t* to) {
+  static HWY_INLINE hn::Vec<DStorage> narrowed(Group group) {
     const VU pair =
         hn::Or(hn::ShiftRight<16>(round(group.low)), hn::And(round(group.high), constant(0xFFFF0000u)));
-    store_unaligned(hn::BitCast(DStorage(), pair), DStorage(), to);
+    return hn::BitCast(DStorage(), pair);
+  }
+  static HWY_INLINE void store(Group group, std::uint16_t* to) {
+    store_unaligned(narrowed(group), DStorage(), to);
+  }
+  static constexpr bool kStreams = true;
+  static HWY_INLINE void stream(Group group, std::uint16_t* to) {
+    hn::Stream(narrowed(group), DStorage(), to);
   }
   template <class Op>
   static HWY_INLINE Group combine(Group a, Group b) {
@@ -158,18 +170,18 @@ using E4m3Lanes = SmallLanes<std::uint8_t, SmallFormat<4, 3, true>>;
 using E5m2Lanes = SmallLanes<std::uint8_t, SmallFormat<5, 2, false>>;
 
 template <class Lanes>
-KernelFn select_op(Op op) {
+Kernels select_op(Op op) {
   switch (op) {
     case Op::sum:
-      return fold<Lanes, Sum>;
+      return kernels_of<Lanes, Sum>();
     case Op::prod:
-      return fold<Lanes, Product>;
+      return kernels_of<Lanes, Product>();
     case Op::min:
-      return fold<Lanes, FloatMin>;
+      return kernels_of<Lanes, FloatMin>();
     case Op::max:
-      return fold<Lanes, FloatMax>;
+      return kernels_of<Lanes, FloatMax>();
     default:
-      return nullptr;
+      return {};
   }
 }
 
@@ -184,7 +196,7 @@ detail::ScaleFn select_scale_of(bool divide) {
 
 }  // namespace
 
-KernelFn select_narrow(Op op, Dtype dtype) {
+Kernels select_narrow(Op op, Dtype dtype) {
   switch (dtype) {
     case Dtype::f16:
       return select_op<HalfLanes>(op);
@@ -195,7 +207,7 @@ KernelFn select_narrow(Op op, Dtype dtype) {
     case Dtype::f8e5m2:
       return select_op<E5m2Lanes>(op);
     default:
-      return nullptr;
+      return {};
   }
 }
 
@@ -210,7 +222,7 @@ detail::ScaleFn select_scale_narrow(Dtype dtype, bool divide) {
     case Dtype::f8e5m2:
       return select_scale_of<E5m2Lanes>(divide);
     default:
-      return nullptr;
+      return {};
   }
 }
 
@@ -222,7 +234,7 @@ namespace tutti {
 HWY_EXPORT(select_narrow);
 HWY_EXPORT(select_scale_narrow);
 
-KernelFn detail::select_narrow_kernel(Op op, Dtype dtype) {
+Kernels detail::select_narrow_kernels(Op op, Dtype dtype) {
   return HWY_DYNAMIC_DISPATCH(select_narrow)(op, dtype);
 }
 detail::ScaleFn detail::select_narrow_scale(Dtype dtype, bool divide) {

@@ -371,6 +371,17 @@ bool LoweredRun::compute(const LoweredStep& step) {
   return true;
 }
 
+// What computes a sum and stores it to all these places past the caches at once; null where that is not to
+// be.
+StreamKernelFn LoweredRun::stream_kernel(const LoweredStep& step, std::span<std::byte* const> places) const {
+  if (!streams_ || step.source_count < 2) return nullptr;
+  const auto in_line = [](const std::byte* at) { return reinterpret_cast<std::uintptr_t>(at) % kLineBytes; };
+  const auto is_elsewhere = [&](const std::byte* at) { return in_line(at) != in_line(places[0]); };
+  if (in_line(places[0]) % work_.element_bytes != 0 || std::ranges::any_of(places, is_elsewhere))
+    return nullptr;
+  return select_kernels(work_.call->op.op, work_.call->dtype).stream;
+}
+
 // Atom k of a step that stores to several places, past the caches, or much where others will read it.
 bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::size_t bytes) {
   std::array<const std::byte*, 256> from;
@@ -386,6 +397,22 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
     to[j] = address(place);
     is_staged[j] = is_own_area(place);
     if (sum_at == stores && !streams_ && !(is_staged[j] && boards_->stores().is_streaming(bytes))) sum_at = j;
+  }
+  if (const StreamKernelFn stream = stream_kernel(step, {to.data(), stores}); stream != nullptr) {
+    const std::size_t first = offset_;
+    for (std::size_t offset = first; offset < bytes; offset += kTurnBytes) {
+      if (offset != first && is_wanted()) {
+        offset_ = offset;
+        return false;
+      }
+      std::array<void*, 256> places;
+      for (std::uint32_t i = 0; i < n; ++i) sources[i] = from[i] + offset;
+      for (std::uint32_t j = 0; j < stores; ++j) places[j] = to[j] + offset;
+      stream(places.data(), stores, sources.data(), n,
+             std::min(kTurnBytes, bytes - offset) / work_.element_bytes);
+    }
+    offset_ = 0;
+    return true;
   }
   alignas(64) std::array<std::byte, LoweredLimits::kMostPieceBytes> piece;
   const std::size_t piece_bytes = streams_ ? limits_->streamed_piece_bytes : limits_->piece_bytes;

@@ -166,6 +166,7 @@ class LoweredRun {
   // False where they make way for others; called again, they go on behind atom_ and offset_.
   bool compute(const LoweredStep& step);
   bool compute_pieces(const LoweredStep& step, std::uint32_t k, std::size_t bytes);
+  StreamKernelFn stream_kernel(const LoweredStep& step, std::span<std::byte* const> places) const;
   bool is_wanted() const {
     return work_.wanting != nullptr && work_.wanting->load(std::memory_order_relaxed) != 0;
   }

@@ -148,6 +148,51 @@ bool reduces_like(const ReduceOp& op, Dtype dtype, const std::vector<Bytes>& inp
   return is_same;
 }
 
+// Memory that begins `distance` bytes behind the begin of a line, with lines before and behind it that nobody
+// may write.
+class LineBuffer {
+ public:
+  LineBuffer(std::size_t bytes, std::size_t distance)
+      : bytes_(bytes), memory_(bytes + 4 * kLine, kUntouched) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(memory_.data());
+    first_ = 2 * kLine - begin % kLine + distance % kLine;
+  }
+  std::byte* data() { return memory_.data() + first_; }
+  Bytes content() const {
+    const auto first = memory_.begin() + static_cast<std::ptrdiff_t>(first_);
+    return Bytes(first, first + static_cast<std::ptrdiff_t>(bytes_));
+  }
+  bool is_intact_around() const {
+    for (std::size_t i = 0; i < memory_.size(); ++i)
+      if ((i < first_ || i >= first_ + bytes_) && memory_[i] != kUntouched) return false;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kLine = 64;
+  static constexpr std::byte kUntouched{0xA5};
+  std::size_t bytes_, first_ = 0;
+  Bytes memory_;
+};
+
+// The same with stores past the caches to three places, of which the second is the last source.
+bool streams_like(Op op, Dtype dtype, const std::vector<Bytes>& inputs, std::size_t count,
+                  std::size_t distance, const Bytes& expected) {
+  const StreamKernelFn stream = select_kernels(op, dtype).stream;
+  if (stream == nullptr) return true;
+  std::vector<const void*> sources;
+  for (const Bytes& input : inputs) sources.push_back(input.data());
+  LineBuffer first(expected.size(), distance), in_place(expected.size(), distance),
+      third(expected.size(), distance);
+  if (!expected.empty()) std::memcpy(in_place.data(), inputs.back().data(), expected.size());
+  sources.back() = in_place.data();
+  void* const places[] = {first.data(), in_place.data(), third.data()};
+  stream(places, 3, sources.data(), sources.size(), count);
+  return same(dtype, first.content(), expected) && first.content() == in_place.content() &&
+         first.content() == third.content() && first.is_intact_around() && in_place.is_intact_around() &&
+         third.is_intact_around();
+}
+
 TEST_CASE("every kernel on every target equals the scalar reference") {
   std::mt19937 random(20240601);
   std::uint64_t number = 0;
@@ -174,6 +219,9 @@ TEST_CASE("every kernel on every target equals the scalar reference") {
               INFO(target << " " << to_string(op) << " " << to_string(dtype) << " count " << count
                           << " sources " << sources << " misaligned " << is_misaligned);
               REQUIRE(reduces_like(reduce_op, dtype, inputs, count, is_misaligned, expected));
+              if (op == Op::user || scales_before(op) || scales_after(op)) continue;
+              REQUIRE(
+                  streams_like(op, dtype, inputs, count, is_misaligned ? 5 * element_bytes : 0, expected));
             }
           }
         }
@@ -313,6 +361,20 @@ TEST_CASE("min and max pass NaN on and order the zeros, whatever the order of so
       std::memcpy(&bits[1], &high[i], 4);
       CHECK(bits[0] == 0x7FC00000u);
       CHECK(bits[1] == 0x7FC00000u);
+    }
+  }
+}
+
+TEST_CASE("wide vectors can pass the caches by with all that is at least half a vector long") {
+  for (const std::string_view target : supported_kernel_targets()) {
+    const ForcedTarget forced(target);
+    for (const Dtype dtype : all_dtypes()) {
+      CAPTURE(target, to_string(dtype));
+      const bool is_eighth = dtype == Dtype::f8e4m3 || dtype == Dtype::f8e5m2;
+      const bool streams = target != "SCALAR" && !is_eighth;
+      if (target == "AVX3" || target == "AVX2" || target == "SCALAR")
+        CHECK((select_kernels(Op::sum, dtype).stream != nullptr) == streams);
+      CHECK(select_kernels(Op::user, dtype).stream == nullptr);
     }
   }
 }
