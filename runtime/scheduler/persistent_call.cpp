@@ -29,8 +29,8 @@ void fetch_ahead(const std::byte* ahead, std::size_t size_bytes) {
 
 // Ranks that were together a moment ago come to their next call so near to each other that a look right after
 // the own publish fetches the peers' lines before they are written, and their stores must then take them back
-// first. Whoever lets a moment pass finds them written, and until then leaves the execution units to the peer
-// where both are threads of one core.
+// first. Whoever lets a moment pass finds them written, and leaves the execution units to a peer that is a
+// thread of the same core.
 void let_pass(std::uint32_t pauses) {
   for (std::uint32_t i = 0; i < pauses; ++i) relax();
 }
