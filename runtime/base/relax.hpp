@@ -1,5 +1,5 @@
-// What a thread does between two looks at a line that another core will write. Knows nothing of waiting
-// longer.
+// What a thread does before and between its looks at lines that another core writes or reads. Knows nothing
+// of waiting longer.
 #pragma once
 
 namespace tutti {
@@ -10,6 +10,17 @@ inline void relax() {
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
   asm volatile("yield");
+#endif
+}
+
+// Begins to fetch the line there for a store, which takes it away from the cores that have it.
+inline void fetch_for_writing(const void* at) {
+#if defined(__x86_64__)
+  // What the compiler has is a fetch for reading, unless it builds for newer processors alone. Older ones do
+  // nothing here.
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(at)));
+#else
+  __builtin_prefetch(at, 1);
 #endif
 }
 

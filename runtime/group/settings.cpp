@@ -23,9 +23,11 @@ constexpr std::uint32_t kMostWorkers = 64;
 // As measured where a line takes as long from core to core: it saves a quarter of the shortest calls; half as
 // long a third of that, one and a half times as long nothing.
 constexpr double kMomentNs = 45;
+// And between cores of different caches.
+constexpr double kFarMomentNs = 200;
 
 // A pause takes 5 to 50 ns, depending on the processor.
-std::uint32_t measure_pauses_in_a_moment() {
+double measure_pause_ns() {
   constexpr int kRounds = 3, kPauses = 256;
   double least_ns = kMomentNs;
   for (int round = 0; round < kRounds; ++round) {
@@ -34,7 +36,12 @@ std::uint32_t measure_pauses_in_a_moment() {
     const std::chrono::duration<double, std::nano> took = Clock::now() - begun;
     least_ns = std::min(least_ns, took.count() / kPauses);
   }
-  return static_cast<std::uint32_t>(std::lround(kMomentNs / std::max(least_ns, 1.0)));
+  return std::max(least_ns, 1.0);
+}
+
+std::uint32_t pauses_in(double ns) {
+  static const double kPauseNs = measure_pause_ns();
+  return static_cast<std::uint32_t>(std::lround(ns / kPauseNs));
 }
 
 std::string variable_of(std::string_view prefix, Collective collective) {
@@ -297,8 +304,10 @@ WaitPolicy WorldSettings::wait_policy(int rank_count, int cpu_count, bool is_pol
   if (wait_mode == "yield") policy = {0, ~0U, false};
   if (wait_mode == "sleep") policy = {0, 0, true};
   if (wait_mode == "yield" || wait_mode == "sleep") policy.line_polls = 1;
-  static const std::uint32_t kPausesInAMoment = measure_pauses_in_a_moment();
-  if (!policy.shares_cpus()) policy.pauses_before_look = kPausesInAMoment;
+  if (!policy.shares_cpus()) {
+    policy.pauses_before_look = pauses_in(kMomentNs);
+    policy.pauses_before_far_look = pauses_in(kFarMomentNs);
+  }
   if (spin_polls)
     policy.spin_polls = static_cast<std::uint32_t>(std::clamp<std::int64_t>(*spin_polls, 0, 1 << 30));
   return policy;

@@ -20,6 +20,7 @@
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/messenger.hpp"
 #include "runtime/scheduler/operation.hpp"
+#include "runtime/scheduler/peer_distance.hpp"
 #include "runtime/scheduler/persistent_call.hpp"
 #include "runtime/scheduler/plan.hpp"
 
@@ -187,6 +188,7 @@ class GroupContext {
   std::vector<std::vector<std::unique_ptr<Endpoint>>> endpoints_;  // by context, peer
   // Null: nothing is gained by it.
   std::unordered_map<CallSignature, std::unique_ptr<LoweredCall>, CallSignature::Hash> persistent_;
+  PeerDistance distance_;         // with the lane held
   SharedHeap* heap_ = nullptr;    // the own one, where all members share memory
   std::array<Boards, 2> boards_;  // small, bulk; made when first needed
   std::array<std::atomic<std::uint8_t>, 2> board_state_{};

@@ -50,6 +50,7 @@ class LoweredCall final : public PersistentCall {
  private:
   LoweredCall(GroupContext& group, const Prepared& prepared, Dtype dtype);
   bool run_with_lane(const Call& call, WorkRef* unfinished);
+  void fetch_lines_of_next(std::uint32_t sequence) const;
   std::uint32_t slot_of(std::uint32_t sequence) const;
   Boards& boards() const;
   bool may_enter(std::uint32_t board_slot) const;
