@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,7 @@ namespace tutti::bench {
 struct Record {
   std::string library;  // "tutti", "openmpi", "mpich", "gloo"; empty: the field is left out
   Shape shape;
+  std::optional<Collective> then;  // what was timed together with it; none: the field is left out
   Op op = Op::sum;
   bool in_place = false;
   int nodes = 1;
@@ -71,6 +73,7 @@ inline std::string to_json(const Record& record) {
   const double algbw = algorithm_bandwidth_gbs(shape.bytes(), record.times.p50_us);
   if (!record.library.empty()) field("library", json_quoted(record.library));
   field("collective", json_quoted(to_string(shape.collective)));
+  if (record.then) field("then", json_quoted(to_string(*record.then)));
   field("bytes", std::to_string(shape.bytes()));
   field("count", std::to_string(shape.count));
   field("dtype", json_quoted(to_string(shape.dtype)));

@@ -13,6 +13,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <sstream>
@@ -57,6 +58,8 @@ struct Request {
   std::vector<std::size_t> counts;
   Calls calls = Calls::blocking;
   double compute_us = 0;  // of arithmetic in front of the calls, in equal shares
+  // The call is followed by one of this collective, of the same size, and both are timed as one.
+  std::optional<Collective> then = {};
 };
 
 // The memory of one call.
@@ -241,6 +244,12 @@ inline Request parse_request(const std::string& line, int ranks) {
 
 // The calls that a request stands for.
 inline std::vector<Request> calls_of(const Request& request) {
+  if (request.then) {
+    std::vector<Request> calls(2, request);
+    const Shape& shape = request.shape;
+    calls[1].shape = make_shape(*request.then, shape.dtype, shape.ranks, shape.bytes(), shape.root);
+    return calls;
+  }
   if (request.counts.empty()) return {request};
   std::vector<Request> calls;
   for (const std::size_t count : request.counts) {
@@ -258,8 +267,10 @@ Record run_request(PeerLibrary& library, R& ranks, int rank, const Request& requ
   std::shared_ptr<void> keeper;
   const std::vector<CheckedCall> calls = library.prepare_all(requests, rank, &keeper);
   Shape shape = request.shape;
-  shape.count = 0;
-  for (const Request& one : requests) shape.count += one.shape.count;
+  if (!request.counts.empty()) {
+    shape.count = 0;
+    for (const Request& one : requests) shape.count += one.shape.count;
+  }
   Inputs inputs(shape.dtype, request.op, shape.ranks);
   const CheckedPlan plan{request.plan, request.in_place, request.is_checked, request.compute_us,
                          library.memory()};
@@ -278,6 +289,7 @@ Record run_request(PeerLibrary& library, R& ranks, int rank, const Request& requ
   record.backend = library.version;
   record.times = result.times;
   record.is_checked = request.is_checked;
+  record.then = request.then;
   record.wrong_count = result.wrong_count;
   return record;
 }

@@ -21,6 +21,7 @@ with open(words[words.index("--json") + 1], "w") as out:
     while size <= last:
         bytes = 0 if collective == "barrier" else size
         us = 10 if {mistake} else 1
+        us *= 2 if "--then" in words else 1
         us *= (1 + size / 1000) * ranks ** 0.5 * (0.9 if collective == "barrier" else 1)
         out.write(json.dumps({{"bytes": bytes, "p50_us": us}}) + "\\n")
         if collective == "barrier":

@@ -219,6 +219,20 @@ def check_submitted(folder):
     expect_usage_error(["bench", "allreduce", "--submitted", "--against", "mpich"], "--submitted")
 
 
+def check_then(folder):
+    path = os.path.join(folder, "rows.json")
+    words = ["bench", "gather", "-n", 3, "-b", 4, "-e", "4k", "-f", "1k", "--then", "broadcast"]
+    result = run(*words, "--check", "--json", path, *QUICK)
+    expect(result.returncode == 0 and "gather and broadcast over 3 ranks" in result.stdout, "a pair of calls", result)
+    rows = rows_of(path)
+    expect([(r["collective"], r["then"], r["bytes"], r["wrong"]) for r in rows]
+           == [("gather", "broadcast", 12, 0), ("gather", "broadcast", 4104, 0)], f"its rows: {rows}", result)
+    expect_usage_error(["bench", "gather", "--then", "barrier"], "--then", "barrier", "with buffers")
+    expect_usage_error(["bench", "gather", "--then", "scater"], "--then", "scater")
+    expect_usage_error(["bench", "gather", "--then", "scatter", "--algorithm", "linear"], "--algorithm", "--then")
+    expect_usage_error(["bench", "allreduce", "--then", "scatter", "--against", "mpich"], "--then")
+
+
 def test_workload(folder):
     path = os.path.join(folder, "rows.json")
     result = run("run", "-n", 4, tutti, "bench", "allreduce", "--workload", "resnet50", "--check", "--json", path, *QUICK,
@@ -267,6 +281,7 @@ def test_workload(folder):
     expect_usage_error(["bench", "allgather", "--workload", csv, "--overlap", "1"], "allreduce only")
     expect_usage_error(["bench", "allreduce", "--workload", csv, "--overlap", "1"], "inside a job", RANK="0", WORLD_SIZE="2")
     check_submitted(folder)
+    check_then(folder)
 
 
 CEILINGS = "copy_fresh add_fresh vm_read copy copy_nt add add_nt".split()

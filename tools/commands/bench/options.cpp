@@ -75,7 +75,7 @@ constexpr std::string_view kFooter =
 // Words as they were given, before they are checked.
 struct Words {
   std::string collective, dtype = "f32", op = "sum", first = "4", last = "256m", factor = "4";
-  std::string device = "host", allocation = "malloc", pages = "4k", binding = "auto", nodes, against;
+  std::string then, device = "host", allocation = "malloc", pages = "4k", binding = "auto", nodes, against;
   int iterations = 0;
   bool is_b2b = false, is_hot = false;
 };
@@ -105,6 +105,10 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
          "allreduce: beside each row the same calls, submitted and waited for at once, in turn with those "
          "that block, and what that adds")
       ->excludes(workload);
+  app.add_option("--then", w.then,
+                 "a collective that follows each call, with the same size: how long both take together")
+      ->excludes(workload)
+      ->excludes(app.get_option("--submitted"));
   app.add_option("--dtype", w.dtype, "i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 bool")
       ->capture_default_str();
   app.add_option("--op", w.op, "sum prod min max avg band bor bxor land lor premul_sum")
@@ -132,6 +136,7 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
          "follows")
       ->excludes(b2b)
       ->excludes(app.get_option("--submitted"))
+      ->excludes(app.get_option("--then"))
       ->excludes(app.get_option("--hot"));
   app.add_option("--alloc", w.allocation, "memory of the buffers: malloc, or tutti (shared by the node)")
       ->capture_default_str();
@@ -156,6 +161,7 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
                  "compare with others in one run: openmpi,mpich,gloo,sockets (TCP by hand)")
       ->excludes(threads)
       ->excludes(app.get_option("--submitted"))
+      ->excludes(app.get_option("--then"))
       ->excludes(app.get_option("--roofline"));
   app.add_option(
          "--rounds", o.round_count,
@@ -284,7 +290,7 @@ Status take_device(const CLI::App& app, const Words& w, BenchOptions& o) {
   if (o.collective == Collective::barrier)
     return invalid_argument("--device cuda: a barrier has no buffers; measure it without --device");
   for (const char* option :
-       {"--workload", "--submitted", "--roofline", "--alloc", "--pages", "--against", "--plot"}) {
+       {"--workload", "--submitted", "--then", "--roofline", "--alloc", "--pages", "--against", "--plot"}) {
     if (app.count(option) > 0)
       return invalid_argument(
           fmt::format("{}: of calls on host memory only; leave it or --device cuda out", option));
@@ -299,6 +305,14 @@ Status check(const CLI::App& app, const Words& w, BenchOptions& o) {
   TUTTI_RETURN_IF_ERROR(take_op(w, o));
   TUTTI_RETURN_IF_ERROR(take_modes(w, o));
   TUTTI_RETURN_IF_ERROR(take_against(w, o));
+  if (!w.then.empty()) {
+    o.then = parse_collective(w.then);
+    if (!o.then || *o.then == Collective::barrier || o.collective == Collective::barrier)
+      return invalid_argument(
+          fmt::format("--then: '{}' after {}; each must be a collective with buffers", w.then, w.collective));
+    if (!o.algorithm.empty())
+      return invalid_argument("--algorithm: of one collective only; leave it or --then out");
+  }
   if (!o.workload.empty() && o.collective == Collective::barrier)
     return invalid_argument("--workload: a barrier has no sizes");
   if (!o.workload.empty() && !o.against.empty() && o.overlap_ms == 0)
@@ -324,9 +338,10 @@ Status check(const CLI::App& app, const Words& w, BenchOptions& o) {
 
 // The ceilings have other defaults, and most options say something about a call.
 Status prepare_roofline(const CLI::App& app, Words& w, BenchOptions& o) {
-  for (const char* option : {"--workload", "--submitted", "--dtype", "--op", "--root", "--algorithm",
-                             "--in-place", "--device", "--check", "--iters", "--warmup", "--b2b", "--hot",
-                             "--roofline", "--alloc", "--pages", "--against", "--peers-dir"}) {
+  for (const char* option :
+       {"--workload", "--submitted", "--then", "--dtype", "--op", "--root", "--algorithm", "--in-place",
+        "--device", "--check", "--iters", "--warmup", "--b2b", "--hot", "--roofline", "--alloc", "--pages",
+        "--against", "--peers-dir"}) {
     if (app.count(option) > 0)
       return invalid_argument(fmt::format("{}: roofline measures no call, so it has no such option", option));
   }

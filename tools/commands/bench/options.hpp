@@ -21,6 +21,7 @@ enum class Binding : std::uint8_t { automatic, none, core };
 
 struct BenchOptions {
   Collective collective = Collective::allreduce;
+  std::optional<Collective> then;  // follows each call, and is timed with it
   Dtype dtype = Dtype::f32;
   Op op = Op::sum;
   int root = 0;

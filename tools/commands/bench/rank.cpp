@@ -43,6 +43,7 @@ Request request_of(const BenchOptions& options, const Shape& shape) {
   request.pages = options.pages;
   request.plan = options.loop;
   request.is_checked = options.is_checked;
+  request.then = options.then;
   return request;
 }
 
@@ -50,6 +51,11 @@ Request request_of(const BenchOptions& options, const Shape& shape) {
 std::string_view binding_text(const BenchOptions& options, int ranks, int cpu_count) {
   if (options.binding == Binding::core) return cpu_count < ranks ? "bound evenly" : "bound one per CPU";
   return count_allowed_cpus() < cpu_count ? "bound by TUTTI_PIN or who started them" : "not bound";
+}
+
+std::string calls_text(const BenchOptions& options) {
+  const std::string_view first = to_string(options.collective);
+  return options.then ? fmt::format("{} and {}", first, to_string(*options.then)) : std::string(first);
 }
 
 void print_header(const BenchOptions& options, const CommGroup& group, int node_count, int cpu_count,
@@ -60,7 +66,7 @@ void print_header(const BenchOptions& options, const CommGroup& group, int node_
       cpu_count, cpu_count == 1 ? "" : "s", binding_text(options, group.local_size(), cpu_count));
   if (options.uses_threads) placement += ", threads of one process";
   fmt::print("# tutti {}, {} over {} rank{} on {} node{}, transport {}, {}{}{}{}\n", version(),
-             options.is_roofline ? "roofline" : to_string(options.collective), group.size(),
+             options.is_roofline ? "roofline" : calls_text(options), group.size(),
              group.size() == 1 ? "" : "s", node_count, node_count == 1 ? "" : "s", transport, placement,
              options.is_roofline ? "" : fmt::format(", {} calls", bench::to_string(options.loop.mode)),
              options.in_place ? ", in place" : "",
