@@ -108,7 +108,7 @@ std::string_view network_rules(Collective collective) {
 std::string_view network_shared_cpus_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
-      return "hierarchical(columns=1):-256k@-32;hierarchical(across=1):-2m@-32;"
+      return "hierarchical(columns=1):-256k@-32;hierarchical(across=1,segment=128k):-2m@-32;"
              "hierarchical(columns=1,across=1,segment=256k):0-@-32;"
              "hierarchical(columns=1):-512;hierarchical:-128k;hierarchical(across=2,segment=64k);"
              "recursive_doubling:-64k@-3;reduce_broadcast:-256k@4-16;recursive_doubling:-8k;"
