@@ -304,13 +304,16 @@ Measurement measure(const LoopPlan& plan, R& ranks, Rewrite&& rewrite, OpFunctor
     return maximum_over_ranks(ranks, std::span(&mine, 1))[0];
   };
 
-  // Microseconds per call of a loop of calls, on the slowest rank.
-  auto batch_us = [&](int call_count) {
+  // Microseconds per call of a loop of calls: on this rank, and on the slowest.
+  auto own_batch_us = [&](int call_count) {
     ranks.barrier();
     const double start = detail::now_us();
     for (int i = 0; i < call_count; ++i) op();
     finish();
-    const double mine = (detail::now_us() - start) / call_count;
+    return (detail::now_us() - start) / call_count;
+  };
+  auto batch_us = [&](int call_count) {
+    const double mine = own_batch_us(call_count);
     return maximum_over_ranks(ranks, std::span(&mine, 1))[0];
   };
 
@@ -341,13 +344,7 @@ Measurement measure(const LoopPlan& plan, R& ranks, Rewrite&& rewrite, OpFunctor
   const int batch_count = std::min(kBatchCount, iteration_count);
   const int batch_length = iteration_count / batch_count;
   std::vector<double> mine(static_cast<std::size_t>(batch_count));
-  for (double& sample : mine) {
-    ranks.barrier();
-    const double start = detail::now_us();
-    for (int i = 0; i < batch_length; ++i) op();
-    finish();
-    sample = (detail::now_us() - start) / batch_length;
-  }
+  for (double& sample : mine) sample = own_batch_us(batch_length);
   return summarize(maximum_over_ranks(ranks, mine), batch_count * batch_length, seed);
 }
 
