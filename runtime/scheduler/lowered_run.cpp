@@ -398,24 +398,12 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
     is_staged[j] = is_own_area(place);
     if (sum_at == stores && !streams_ && !(is_staged[j] && boards_->stores().is_streaming(bytes))) sum_at = j;
   }
-  if (const StreamKernelFn stream = stream_kernel(step, {to.data(), stores}); stream != nullptr) {
-    const std::size_t first = offset_;
-    for (std::size_t offset = first; offset < bytes; offset += kTurnBytes) {
-      if (offset != first && is_wanted()) {
-        offset_ = offset;
-        return false;
-      }
-      std::array<void*, 256> places;
-      for (std::uint32_t i = 0; i < n; ++i) sources[i] = from[i] + offset;
-      for (std::uint32_t j = 0; j < stores; ++j) places[j] = to[j] + offset;
-      stream(places.data(), stores, sources.data(), n,
-             std::min(kTurnBytes, bytes - offset) / work_.element_bytes);
-    }
-    offset_ = 0;
-    return true;
-  }
+  const StreamKernelFn stream = stream_kernel(step, {to.data(), stores});
+  std::array<void*, 256> places;
   alignas(64) std::array<std::byte, LoweredLimits::kMostPieceBytes> piece;
-  const std::size_t piece_bytes = streams_ ? limits_->streamed_piece_bytes : limits_->piece_bytes;
+  const std::size_t piece_bytes = stream != nullptr ? kTurnBytes
+                                  : streams_        ? limits_->streamed_piece_bytes
+                                                    : limits_->piece_bytes;
   const std::size_t first = offset_;
   for (std::size_t offset = first; offset < bytes; offset += piece_bytes) {
     if (offset - first >= kTurnBytes && is_wanted()) {
@@ -424,8 +412,13 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
     }
     const std::size_t length = std::min(piece_bytes, bytes - offset);
     const std::byte* value = from[0] + offset;
+    for (std::uint32_t i = 0; i < n; ++i) sources[i] = from[i] + offset;
+    if (stream != nullptr) {
+      for (std::uint32_t j = 0; j < stores; ++j) places[j] = to[j] + offset;
+      stream(places.data(), stores, sources.data(), n, length / work_.element_bytes);
+      continue;
+    }
     if (n > 1) {
-      for (std::uint32_t i = 0; i < n; ++i) sources[i] = from[i] + offset;
       std::byte* const sum = sum_at == stores ? piece.data() : to[sum_at] + offset;
       work_.kernel(work_.call->op.user, sum, sources.data(), n, length / work_.element_bytes);
       value = sum;
