@@ -16,7 +16,7 @@ bool LoweredRun::resolve(const LoweredPlans& plans, Boards& boards, const Lowere
   found->staged_bytes = carries_ ? 0 : plan_->staging_slots * slot_bytes_;
   found->is_announced = is_announcing_;
   if (is_announcing_) {
-    note_written(resolve({first_area + boards.rank(), 0, sizeof(BoardLine)}), sizeof(BoardLine), found);
+    found->written.push_back(resolve({first_area + boards.rank(), 0, sizeof(BoardLine)}));
     found->input_bytes = extents().input_bytes;
     found->output_bytes = extents().output_bytes;
   }
@@ -38,8 +38,8 @@ bool LoweredRun::resolve(const LoweredPlans& plans, Boards& boards, const Lowere
       resolved.at = resolve(line);
       if (is_await) {
         resolve_ahead(step, index, &resolved);
-      } else {
-        note_written(resolved.at, sizeof(BoardLine), found);
+      } else {  // in front of what is staged: peers wait for it
+        found->written.insert(found->written.begin(), resolved.at);
       }
       found->steps.push_back(resolved);
       has_published = has_published || !is_await;
@@ -91,24 +91,19 @@ void LoweredRun::resolve_atom(std::uint32_t index, std::uint32_t k, std::uint32_
   resolved.bytes = to.bytes;
   resolved.count = to.bytes / work_.element_bytes;
   resolved.at = resolve(to);
-  note_written(resolved.at, to.bytes, found);
+  note_staged(resolved.at, to.bytes, found);
   for (std::uint32_t i = 0; i < step.source_count; ++i)
     found->sources.push_back(resolve(placed(step.first_source + i, k)));
   found->steps.push_back(resolved);
   for (std::uint32_t i = 1; i <= more_stores; ++i) {
     ResolvedStep& store = found->steps.emplace_back();
     store.at = resolve(placed(plan_->steps[index + i].dst, k));
-    note_written(store.at, to.bytes, found);
+    note_staged(store.at, to.bytes, found);
   }
 }
 
-void LoweredRun::note_written(ResolvedPlace at, std::size_t bytes, ResolvedEpoch* found) {
-  if (!at.is_shared()) return;
-  // Lines first: peers wait for them.
-  if (at.origin == ResolvedPlace::area && bytes == sizeof(BoardLine)) {
-    found->written.insert(found->written.begin(), at);
-    return;
-  }
+void LoweredRun::note_staged(ResolvedPlace at, std::size_t bytes, ResolvedEpoch* found) {
+  if (at.origin != ResolvedPlace::staging) return;
   for (std::size_t offset = 0; offset < bytes && found->written.size() < ResolvedEpoch::kMostWritten;
        offset += sizeof(BoardLine), at.distance += sizeof(BoardLine))
     found->written.push_back(at);

@@ -72,7 +72,8 @@ struct ResolvedEpoch {
   std::vector<ResolvedStep> steps;
   std::vector<ResolvedPlace> sources;
   std::size_t staged_bytes = 0;  // what it takes of the staging memory of its area
-  // Lines of the own board that it writes; not all where they are many: a core has few fetches under way.
+  // Lines of the own board that it writes: those that it publishes, then what it stages. Of that not all
+  // where it is much: a core has few fetches under way.
   static constexpr std::size_t kMostWritten = 34;
   std::vector<ResolvedPlace> written;
   // Line 0 tells first where the buffers lie, and if all ranks' were shared, so many bytes of each, the plan
@@ -163,7 +164,7 @@ class LoweredRun {
   void resolve_ahead(const LoweredStep& await, std::uint32_t index, ResolvedStep* found) const;
   void resolve_atom(std::uint32_t index, std::uint32_t k, std::uint32_t more_stores,
                     ResolvedEpoch* found) const;
-  static void note_written(ResolvedPlace at, std::size_t bytes, ResolvedEpoch* found);
+  static void note_staged(ResolvedPlace at, std::size_t bytes, ResolvedEpoch* found);
 
   enum class StepEnd : std::uint8_t { done, interrupted, revoked };
   StepEnd step(const LoweredStep& step);
