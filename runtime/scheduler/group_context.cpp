@@ -198,10 +198,13 @@ Trace::Span GroupContext::span_of(const Call& call, std::uint32_t sequence, std:
 PersistentCall* GroupContext::persistent(const Prepared& prepared, const Call& call) {
   engine_.acquire();
   const CallSignature signature(call);
-  auto found = persistent_.find(signature);
-  if (found == persistent_.end() && persistent_.size() < kMostPersistent)
-    found = persistent_.emplace(signature, LoweredCall::make(*this, prepared, call)).first;
-  LoweredCall* const persistent = found == persistent_.end() ? nullptr : found->second.get();
+  const auto found = persistent_.find(signature);
+  LoweredCall* persistent = found == persistent_.end() ? nullptr : found->second.get();
+  if (persistent == nullptr && persistent_.size() < kMostPersistent) {
+    std::unique_ptr<LoweredCall> made = LoweredCall::make(*this, prepared, call);
+    persistent = made.get();
+    if (persistent != nullptr) persistent_.emplace(signature, std::move(made));
+  }
   engine_.release();
   return persistent;
 }

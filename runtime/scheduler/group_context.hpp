@@ -186,7 +186,6 @@ class GroupContext {
   Messenger messenger_;
   SlotNeeds collective_needs_;  // the frames of slots 0..kSlots-1 cover them
   std::vector<std::vector<std::unique_ptr<Endpoint>>> endpoints_;  // by context, peer
-  // Null: nothing is gained by it.
   std::unordered_map<CallSignature, std::unique_ptr<LoweredCall>, CallSignature::Hash> persistent_;
   PeerDistance distance_;         // with the lane held
   SharedHeap* heap_ = nullptr;    // the own one, where all members share memory
