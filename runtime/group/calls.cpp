@@ -1,6 +1,7 @@
 // The functions of CommGroup that communicate: each describes its call, which is then checked and submitted.
 // Knows no transport and no algorithm.
 #include <array>
+#include <bit>
 
 #include "backends/registry.hpp"
 #include "runtime/group/call_check.hpp"
@@ -43,8 +44,8 @@ class SimpleCall {
   // Where to look for an equal one, among so many places.
   static constexpr std::size_t kPlaces = 256;
   std::size_t place() const {
-    static_assert(kPlaces == 1U << 8U);
-    return ((address(input_) ^ (count_ << 6U) ^ (kind_ & 0xFFU)) * 0x9E3779B97F4A7C15U) >> (64U - 8U);
+    constexpr auto kBits = static_cast<unsigned>(std::countr_zero(kPlaces));
+    return ((address(input_) ^ (count_ << 6U) ^ (kind_ & 0xFFU)) * 0x9E3779B97F4A7C15U) >> (64U - kBits);
   }
   // Without its op.
   Call described() const {
