@@ -138,8 +138,8 @@ Claim folded_doubling_claim(std::uint32_t p) {
   for (std::uint32_t n = 1; n < groups; n *= 2) sent += n + std::min(n, pairs);
   return {folded_rounds(p), sent, p};
 }
-// Up the tree of one half and down that of the other, or both in the lower one, which is never the lower
-// tree.
+// Up the tree of one half and down that of the other, or up and down the lower half's, which is at least as
+// high.
 Claim reduce_broadcast_claim(std::uint32_t p, Params) {
   if (p == 1) return {0, 0, 1};
   const std::uint32_t lower_size = std::bit_ceil(p) / 2;

@@ -106,7 +106,8 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
          "that block, and what that adds")
       ->excludes(workload);
   app.add_option("--then", w.then,
-                 "a collective that follows each call, with the same size: how long both take together")
+                 "a collective that follows each call, with the same size: how long both take together "
+                 "(bandwidths as if it were the first alone)")
       ->excludes(workload)
       ->excludes(app.get_option("--submitted"));
   app.add_option("--dtype", w.dtype, "i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 bool")
