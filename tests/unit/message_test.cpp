@@ -145,6 +145,51 @@ TEST_CASE("what a closing peer still holds itself is released once, and lost") {
   CHECK(stuck.carrier->released.size() == 1);
 }
 
+// A connection may break for the one who sends before all that it has brought is read.
+TEST_CASE("a receive that failed with the peer takes its late message with it") {
+  const LogCapture quiet(LogLevel::warn);
+  Stuck stuck;
+  Inbox& inbox = stuck.lane->find_inbox(2, 3);
+  MessageEndpoint endpoint(*stuck.lane, inbox);
+  const Sink nothing;
+  std::array<Event, 4> events;
+  arrive(*stuck.lane, 2, 0);
+  CHECK(endpoint.recv(5, 100, nothing, 1) == Post::done);
+  REQUIRE(endpoint.recv(5, 101, nothing, 2) == Post::pending);
+  arrive(*stuck.lane, 2, 2);  // overtakes the one before it
+  inbox.peer.note_failure("a send was refused");
+  REQUIRE(stuck.lane->progress(events) == 1);
+  CHECK(events[0].kind == Event::Kind::failed);
+  CHECK(events[0].token == 2);
+  arrive(*stuck.lane, 2, 1);
+  REQUIRE(endpoint.recv(5, 102, nothing, 3) == Post::pending);
+  REQUIRE(stuck.lane->progress(events) == 1);
+  CHECK(events[0].kind == Event::Kind::failed);
+  CHECK(events[0].token == 3);
+  Sink look;
+  look.only_looks = true;
+  REQUIRE(endpoint.recv(5, 0, look, 4) == Post::pending);
+  REQUIRE(stuck.lane->progress(events) == 1);
+  CHECK(events[0].kind == Event::Kind::failed);
+  CHECK(events[0].token == 4);
+}
+
+TEST_CASE("a message that no receive has failed for is delivered after the peer's end") {
+  const LogCapture quiet(LogLevel::warn);
+  Stuck stuck;
+  Inbox& inbox = stuck.lane->find_inbox(2, 3);
+  MessageEndpoint endpoint(*stuck.lane, inbox);
+  const Sink nothing;
+  std::array<Event, 4> events;
+  inbox.peer.note_failure("a send was refused");
+  CHECK(stuck.lane->progress(events) == 0);
+  arrive(*stuck.lane, 2, 0);
+  CHECK(endpoint.recv(5, 100, nothing, 1) == Post::done);
+  REQUIRE(endpoint.recv(5, 101, nothing, 2) == Post::pending);
+  REQUIRE(stuck.lane->progress(events) == 1);
+  CHECK(events[0].kind == Event::Kind::failed);
+}
+
 TEST_CASE("closing towards many peers that do not answer shares one bound, and cuts each of them") {
   const LogCapture quiet(LogLevel::warn);
   Stuck stuck;

@@ -52,6 +52,9 @@ class MessageEndpoint final : public Endpoint {
   struct Channel {
     Fifo<RecvOp*> recvs;
     std::size_t matched_count = 0;  // of them, from the front
+    // A receive has failed because its message had not come by the peer's end. What comes late belongs to
+    // that one, and no later receive may take it.
+    bool is_over = false;
   };
 
   Post post_failed(Token token);

@@ -40,6 +40,8 @@ Post MessageEndpoint::recv(std::uint32_t channel, std::uint64_t expected_word, c
 }
 
 Post MessageEndpoint::look(std::uint32_t channel, Token token) {
+  const Channel* c = channels_[channel].get();
+  if (c != nullptr && c->is_over) return post_failed(token);
   if (inbox_.has_next(channel)) return Post::done;
   if (inbox_.is_ended()) return post_failed(token);
   if (!inbox_.has_said_hello) lane_.want_peer(inbox_);  // else nobody would hear of the peer's end
@@ -55,7 +57,7 @@ void MessageEndpoint::set_pending_recvs(std::uint64_t channels) {
 void MessageEndpoint::match(std::uint32_t index) {
   Channel& c = *channels_[index];
   Arrival arrival;
-  while (c.matched_count < c.recvs.count() && inbox_.take(index, &arrival)) {
+  while (!c.is_over && c.matched_count < c.recvs.count() && inbox_.take(index, &arrival)) {
     begin(*c.recvs[c.matched_count++], arrival);
   }
 }
@@ -182,6 +184,7 @@ bool MessageEndpoint::advance(EventSink& out) {
     match(index);
     pump(c);
     if (inbox_.is_ended()) {
+      c.is_over = c.is_over || c.matched_count < c.recvs.count();
       for (std::size_t i = c.matched_count; i < c.recvs.count(); ++i) {
         c.recvs[i]->state = RecvOp::State::failed;
       }
