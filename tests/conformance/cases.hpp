@@ -2,11 +2,18 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "tests/conformance/world.hpp"
 
 namespace tutti::test {
+
+inline std::string unexpected(const Event& event) {
+  return "unexpected event of kind " + std::to_string(static_cast<int>(event.kind)) + ": token " +
+         std::to_string(event.token) + ", word " + std::to_string(event.word) + ", " +
+         std::to_string(event.bytes) + " bytes";
+}
 
 inline Sink sink_of(const ByteRange* range) { return {{range, 1}, range->size(), nullptr, nullptr}; }
 

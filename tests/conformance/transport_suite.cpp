@@ -50,7 +50,7 @@ std::string sizes_and_forms(Rank& self, std::span<const std::size_t> piece_count
       }
     }
   }
-  if (!self.events.empty()) return "unexpected event";
+  if (!self.events.empty()) return unexpected(self.events.front());
   return self.barrier() ? "" : "barrier";
 }
 
@@ -229,7 +229,7 @@ TEST_CASE("messages of one channel match in order, whatever their sizes") {
       if (in[i] != out[i]) return "message " + std::to_string(i) + " is wrong";
     }
     if (!std::is_sorted(self.received.begin(), self.received.end())) return "completed out of order";
-    if (!self.events.empty()) return "unexpected event";
+    if (!self.events.empty()) return unexpected(self.events.front());
     return self.barrier() ? "" : "barrier";
   });
   CHECK(answer == "");

@@ -150,7 +150,7 @@ TEST_CASE("closing completes everything pending exactly once and lets go of all 
     for (const Token token : self.sent) ++completions[token];
     for (const Token token : self.received) ++completions[token];
     for (const Event& event : self.events) {
-      if (event.kind != Event::Kind::failed) return "unexpected event";
+      if (event.kind != Event::Kind::failed) return unexpected(event);
       ++completions[event.token];
     }
     for (int i = 0; i < 50; ++i) self.progress();
@@ -189,7 +189,7 @@ TEST_CASE("a rank that dies in traffic fails everything of its peers exactly onc
       if (!self.wait()) return "something never completes";
       std::map<Token, int> failures;
       for (const Event& event : self.events) {
-        if (event.kind != Event::Kind::failed) return "unexpected event";
+        if (event.kind != Event::Kind::failed) return unexpected(event);
         const Token token = event.token % 1000;
         if (++failures[event.token] != 1) return "a token failed twice";
         if (self.rank != 2 && token / kMessages != 2) return "a message between survivors failed";
@@ -491,7 +491,7 @@ TEST_CASE("random traffic of many ranks arrives in order and unchanged") {
         if (is_delivered && data.size() != message.collector.expected) return "delivered too little";
         if (!has_pattern(data, message.seed)) return "wrong data";
       }
-      if (!self.events.empty()) return "unexpected event";
+      if (!self.events.empty()) return unexpected(self.events.front());
       return self.barrier() ? "" : "barrier";
     });
     CHECK(answer == "");

@@ -61,6 +61,26 @@ struct Stuck {
   std::unique_ptr<Lane> lane;
 };
 
+// With one endpoint, on which messages of no bytes are received.
+struct StuckEndpoint : Stuck {
+  Post receive(std::uint64_t word, Token token, bool only_looks = false) {
+    Sink nothing;
+    nothing.only_looks = only_looks;
+    return endpoint.recv(5, word, nothing, token);
+  }
+  // The one event that there is must be a failure: of which token?
+  Token failed() {
+    std::array<Event, 4> events;
+    REQUIRE(lane->progress(events) == 1);
+    CHECK(events[0].kind == Event::Kind::failed);
+    return events[0].token;
+  }
+
+  const LogCapture quiet{LogLevel::warn};
+  Inbox& inbox = lane->find_inbox(2, 3);
+  MessageEndpoint endpoint{*lane, inbox};
+};
+
 void arrive(Lane& lane, std::uint64_t sender, std::uint64_t sequence, void* hold = nullptr,
             bool is_remote = false) {
   MessageHeader header;
@@ -147,47 +167,29 @@ TEST_CASE("what a closing peer still holds itself is released once, and lost") {
 
 // A connection may break for the one who sends before all that it has brought is read.
 TEST_CASE("a receive that failed with the peer takes its late message with it") {
-  const LogCapture quiet(LogLevel::warn);
-  Stuck stuck;
-  Inbox& inbox = stuck.lane->find_inbox(2, 3);
-  MessageEndpoint endpoint(*stuck.lane, inbox);
-  const Sink nothing;
-  std::array<Event, 4> events;
+  StuckEndpoint stuck;
   arrive(*stuck.lane, 2, 0);
-  CHECK(endpoint.recv(5, 100, nothing, 1) == Post::done);
-  REQUIRE(endpoint.recv(5, 101, nothing, 2) == Post::pending);
+  CHECK(stuck.receive(100, 1) == Post::done);
+  REQUIRE(stuck.receive(101, 2) == Post::pending);
   arrive(*stuck.lane, 2, 2);  // overtakes the one before it
-  inbox.peer.note_failure("a send was refused");
-  REQUIRE(stuck.lane->progress(events) == 1);
-  CHECK(events[0].kind == Event::Kind::failed);
-  CHECK(events[0].token == 2);
+  stuck.inbox.peer.note_failure("a send was refused");
+  CHECK(stuck.failed() == 2);
   arrive(*stuck.lane, 2, 1);
-  REQUIRE(endpoint.recv(5, 102, nothing, 3) == Post::pending);
-  REQUIRE(stuck.lane->progress(events) == 1);
-  CHECK(events[0].kind == Event::Kind::failed);
-  CHECK(events[0].token == 3);
-  Sink look;
-  look.only_looks = true;
-  REQUIRE(endpoint.recv(5, 0, look, 4) == Post::pending);
-  REQUIRE(stuck.lane->progress(events) == 1);
-  CHECK(events[0].kind == Event::Kind::failed);
-  CHECK(events[0].token == 4);
+  REQUIRE(stuck.receive(102, 3) == Post::pending);
+  CHECK(stuck.failed() == 3);
+  REQUIRE(stuck.receive(0, 4, true) == Post::pending);
+  CHECK(stuck.failed() == 4);
 }
 
 TEST_CASE("a message that no receive has failed for is delivered after the peer's end") {
-  const LogCapture quiet(LogLevel::warn);
-  Stuck stuck;
-  Inbox& inbox = stuck.lane->find_inbox(2, 3);
-  MessageEndpoint endpoint(*stuck.lane, inbox);
-  const Sink nothing;
-  std::array<Event, 4> events;
-  inbox.peer.note_failure("a send was refused");
+  StuckEndpoint stuck;
+  stuck.inbox.peer.note_failure("a send was refused");
+  std::array<Event, 1> events;
   CHECK(stuck.lane->progress(events) == 0);
   arrive(*stuck.lane, 2, 0);
-  CHECK(endpoint.recv(5, 100, nothing, 1) == Post::done);
-  REQUIRE(endpoint.recv(5, 101, nothing, 2) == Post::pending);
-  REQUIRE(stuck.lane->progress(events) == 1);
-  CHECK(events[0].kind == Event::Kind::failed);
+  CHECK(stuck.receive(100, 1) == Post::done);
+  REQUIRE(stuck.receive(101, 2) == Post::pending);
+  CHECK(stuck.failed() == 2);
 }
 
 TEST_CASE("closing towards many peers that do not answer shares one bound, and cuts each of them") {

@@ -41,8 +41,7 @@ Post MessageEndpoint::recv(std::uint32_t channel, std::uint64_t expected_word, c
 
 Post MessageEndpoint::look(std::uint32_t channel, Token token) {
   const Channel* c = channels_[channel].get();
-  if (c != nullptr && c->is_over) return post_failed(token);
-  if (inbox_.has_next(channel)) return Post::done;
+  if (inbox_.has_next(channel) && (c == nullptr || !c->is_over)) return Post::done;
   if (inbox_.is_ended()) return post_failed(token);
   if (!inbox_.has_said_hello) lane_.want_peer(inbox_);  // else nobody would hear of the peer's end
   return Post::again;
@@ -184,9 +183,9 @@ bool MessageEndpoint::advance(EventSink& out) {
     match(index);
     pump(c);
     if (inbox_.is_ended()) {
-      c.is_over = c.is_over || c.matched_count < c.recvs.count();
       for (std::size_t i = c.matched_count; i < c.recvs.count(); ++i) {
         c.recvs[i]->state = RecvOp::State::failed;
+        c.is_over = true;
       }
     }
     is_short_of_room = complete(c, out) || is_short_of_room;
