@@ -1,6 +1,7 @@
 // The conformance suite of the transport seam, second half: control messages, opening and closing, sleeping,
 // shared memory and traffic of many ranks. Knows no transport's inside.
 #include <linux/futex.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -207,6 +208,52 @@ TEST_CASE("a rank that dies in traffic fails everything of its peers exactly onc
       return {};
     });
     CHECK(answer == "");
+  }
+}
+
+TEST_CASE("what is sent to a process that ended right after it had connected fails") {
+  const Setup setup = setup_from_environment();
+  if (setup.kind != Kind::message_processes) return;  // threads cannot end so, and memory has no connections
+  for (std::uint64_t round = 0; round < 5; ++round) {
+    if (round != 0 && !is_selected(round)) continue;
+    std::array<int, 2> to_rank_0{}, to_rank_1{};
+    REQUIRE((::pipe(to_rank_0.data()) == 0 && ::pipe(to_rank_1.data()) == 0));
+    const Body body = [&](Rank& self) -> std::string {
+      const std::uint64_t word = 1;
+      const ConstByteRange from = std::as_bytes(std::span(&word, 1));
+      pid_t process = ::getpid();
+      if (self.rank == 1) {
+        if (std::string why = self.open_all(); !why.empty()) return why;
+        self.send(self.peer(0), 0, word, {&from, 1}, 1);
+        if (::write(to_rank_0[1], &process, sizeof(process)) != sizeof(process)) return "no pipe";
+        // From here on nothing is read: with bytes unread, the end of the process resets the connection.
+        if (::read(to_rank_1[0], &process, sizeof(process)) != sizeof(process)) return "no pipe";
+        ::_exit(0);
+      }
+      if (::read(to_rank_0[0], &process, sizeof(process)) != sizeof(process)) return "no pipe";
+      pollfd end{static_cast<int>(::syscall(SYS_pidfd_open, process, 0)), POLLIN, 0};
+      for (std::uint64_t i = 0; i < 200 * (round + 1); ++i) self.progress();
+      if (::write(to_rank_1[1], &process, sizeof(process)) != sizeof(process)) return "no pipe";
+      if (::poll(&end, 1, -1) != 1) return "the end of rank 1 is not seen";
+      ::close(end.fd);
+      if (std::string why = self.open_all(); !why.empty()) return why;
+      std::array<std::byte, sizeof(word)> in{};
+      const ByteRange to = in;
+      for (Token token = 1; token <= 3; ++token) {
+        self.send(self.peer(1), 1, word, {&from, 1}, token);
+        self.recv(self.peer(1), 1, word, sink_of(&to), 10 + token);
+      }
+      if (!self.wait()) return "something never completes";
+      for (Token token = 1; token <= 3; ++token) {
+        const auto is_it = [token](const Event& event) {
+          return event.kind == Event::Kind::failed && event.token == 10 + token;
+        };
+        if (std::count_if(self.events.begin(), self.events.end(), is_it) != 1) return "a receive did not fail";
+      }
+      return {};
+    };
+    CHECK(run_ranks(setup, 2, body, {1}) == "");
+    for (const int fd : {to_rank_0[0], to_rank_0[1], to_rank_1[0], to_rank_1[1]}) ::close(fd);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,12 +20,12 @@ namespace {
 using namespace tutti;
 using namespace tutti::message;
 
-// Nothing moves, and nothing can be cancelled.
+// Nothing moves, but what `moves` makes move, and nothing can be cancelled.
 class StuckCarrier final : public Carrier {
  public:
   std::string_view name() const override { return "stuck"; }
   Status start(Lane&) override { return {}; }
-  bool progress() override { return false; }
+  bool progress() override { return moves && moves(); }
   bool arm() override { return true; }
   int event_fd() const override { return -1; }
   std::unique_ptr<Link> connect(Peer&, std::span<const std::byte>) override {
@@ -34,7 +35,10 @@ class StuckCarrier final : public Carrier {
   bool is_disconnecting(Link&) override { return false; }
   void note_goodbye(const Peer&) override {}
   void note_closed(const Inbox&) override {}
-  Sent send(Link&, SendOp&) override { return Sent::pending; }
+  Sent send(Link&, SendOp& op) override {
+    sends.push_back(&op);
+    return Sent::pending;
+  }
   void notify(Link&, const Notice& notice) override { notices.push_back(notice); }
   void flush(Link&, std::chrono::milliseconds) override {}
   void release(void* hold) override { released.push_back(hold); }
@@ -46,7 +50,9 @@ class StuckCarrier final : public Carrier {
   bool finish() override { return true; }
   void abandon() override {}
 
+  std::function<bool()> moves;
   std::size_t disconnected = 0;
+  std::vector<SendOp*> sends;
   std::vector<Notice> notices;
   std::vector<void*> released;
 };
@@ -220,4 +226,24 @@ TEST_CASE("closing towards many peers that do not answer shares one bound, and c
     CHECK(events[i].kind == Event::Kind::failed);
     CHECK(events[i].token == i);
   }
+}
+
+TEST_CASE("a connection over which something still moves is not cut when an endpoint closes") {
+  StuckEndpoint slow;
+  slow.inbox.peer.set_address(std::vector<std::byte>(1));
+  REQUIRE(slow.endpoint.send(0, 1, {}, 7) == Post::pending);
+  // Something moves every fifth of the time after which it is taken for stuck, and all is sent after twice it.
+  const auto step = slow.lane->patience() / 5;
+  auto next = std::chrono::steady_clock::now() + step;
+  int steps = 0;
+  slow.carrier->moves = [&] {
+    if (std::chrono::steady_clock::now() < next) return false;
+    next += step;
+    if (++steps == 10) slow.lane->on_sent(*slow.carrier->sends.at(0), true);
+    return true;
+  };
+  slow.endpoint.close(false);
+  CHECK(steps == 10);
+  CHECK(slow.carrier->disconnected == 0);
+  CHECK(slow.failed() == 7);
 }

@@ -20,8 +20,10 @@ using Clock = std::chrono::steady_clock;
 // network by then.
 constexpr std::chrono::milliseconds kLongestFarewell{200};
 constexpr std::chrono::milliseconds kLongestDisconnect{1000};
-// How long the first endpoint waits that closes while its peer is in the middle of a transfer.
+// How long the first endpoint waits that closes while its peer is in the middle of a transfer and nothing
+// moves; and how many times that if something does: on a busy machine what is slow is not stuck.
 constexpr std::chrono::milliseconds kMostPatience{500};
+constexpr int kPatienceWhileMoving = 20;
 constexpr int kMostCallsToSettle = 1000;
 constexpr std::size_t kUsualCount = 64;  // of lists that grow on the data path
 constexpr std::size_t kUsualOps = 256;   // how many are under way at once depends on who is late
@@ -253,7 +255,10 @@ bool Lane::drain(const std::function<bool()>& condition, std::chrono::millisecon
   const auto until = Clock::now() + at_most;
   while (!condition()) {
     if (has_failed_peers_) close_failed();
-    if (carrier_->progress()) continue;
+    if (carrier_->progress()) {
+      ++moves_;
+      continue;
+    }
     if (Clock::now() > until) return false;
     ::sched_yield();
   }
@@ -266,7 +271,14 @@ std::chrono::milliseconds Lane::patience() {
 }
 
 bool Lane::drain_patiently(const std::function<bool()>& condition) {
-  if (drain(condition, patience())) return true;
+  const std::chrono::milliseconds at_rest = patience();
+  const auto until = Clock::now() + kPatienceWhileMoving * at_rest;
+  bool has_moved = false;
+  do {
+    const std::uint64_t before = moves_;
+    if (drain(condition, at_rest)) return true;
+    has_moved = moves_ != before;
+  } while (has_moved && Clock::now() < until);
   patience_ /= 2;
   lost_patience_at_ = Clock::now();
   return false;

@@ -65,8 +65,9 @@ class Lane {
   // False in a child of fork(), which must not touch what it shares with its parent.
   bool is_own_process() const;
 
-  // Drains, while something closes towards a peer that may not answer. Whoever waits in vain makes the next
-  // ones wait half as long: closing all of many endpoints takes no longer than twice the first.
+  // Drains, while something closes towards a peer that may not answer, as long as something moves. Whoever
+  // waits in vain makes the next ones wait half as long: closing all of many endpoints takes no longer than
+  // twice the first.
   bool drain_patiently(const std::function<bool()>& condition);
   std::chrono::milliseconds patience();
 
@@ -115,6 +116,7 @@ class Lane {
   std::vector<Inbox*> wanting_;  // wants_peer
   std::vector<void*> lent_;
   Fifo<Event> waiting_;
+  std::uint64_t moves_ = 0;  // while draining
   std::chrono::milliseconds patience_;
   std::chrono::steady_clock::time_point lost_patience_at_{};
 };

@@ -27,6 +27,10 @@ bool has_resource(const std::string& resources, const std::string& item) {
   return (", " + resources + ",").find(", " + item) != std::string::npos;
 }
 
+// A connection is not waited for: a peer that is cut off would stop everything for minutes. Nor can UCX 1.13
+// wait for it safely: where an accepted connection is used for the way back, and the peer is found to have
+// ended, the endpoint fails while it is still being made, and the process is aborted by an assertion.
+constexpr Worker::Setting kTcpConnecting{"CONN_NB", "UCX_TCP_CONN_NB", "y"};
 // Over TCP, UCX's own choice (some 20 KiB) costs more than it saves up to here: a rendezvous is two more
 // messages, each way through the kernel, and the copies that it saves lie in the cache.
 constexpr Worker::Setting kTcpRendezvous{"RNDV_THRESH", "UCX_RNDV_THRESH", "256k"};
@@ -113,13 +117,10 @@ Status Worker::start(const std::string& interface) {
     if (chooses_devices && !has_resource(resources, "tcp/" + interface + ",")) {
       return unsupported("no TCP on the interface " + interface + ", only " + resources);
     }
-    constexpr std::array kForTcp{kTcpRendezvous, kTcpFragment};
-    const std::span<const Setting> settings(kForTcp.data(), has_adapter(resources) ? 0 : kForTcp.size());
-    if (chooses_devices || !settings.empty()) {
-      ucp_cleanup(std::exchange(context_, nullptr));
-      TUTTI_RETURN_IF_ERROR(
-          make_context(chooses_devices ? devices_with(interface, resources) : "", settings));
-    }
+    constexpr std::array kForTcp{kTcpConnecting, kTcpRendezvous, kTcpFragment};  // the first beside adapters, too
+    const std::span<const Setting> settings(kForTcp.data(), has_adapter(resources) ? 1 : kForTcp.size());
+    ucp_cleanup(std::exchange(context_, nullptr));
+    TUTTI_RETURN_IF_ERROR(make_context(chooses_devices ? devices_with(interface, resources) : "", settings));
   }
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT;
