@@ -248,7 +248,8 @@ TEST_CASE("what is sent to a process that ended right after it had connected fai
         const auto is_it = [token](const Event& event) {
           return event.kind == Event::Kind::failed && event.token == 10 + token;
         };
-        if (std::count_if(self.events.begin(), self.events.end(), is_it) != 1) return "a receive did not fail";
+        if (std::count_if(self.events.begin(), self.events.end(), is_it) != 1)
+          return "a receive did not fail";
       }
       return {};
     };

@@ -232,7 +232,7 @@ TEST_CASE("a connection over which something still moves is not cut when an endp
   StuckEndpoint slow;
   slow.inbox.peer.set_address(std::vector<std::byte>(1));
   REQUIRE(slow.endpoint.send(0, 1, {}, 7) == Post::pending);
-  // Something moves every fifth of the time after which it is taken for stuck, and all is sent after twice it.
+  // Something moves every fifth of the time after which it would be taken for stuck; all is sent after ten.
   const auto step = slow.lane->patience() / 5;
   auto next = std::chrono::steady_clock::now() + step;
   int steps = 0;

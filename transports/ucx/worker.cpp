@@ -117,7 +117,8 @@ Status Worker::start(const std::string& interface) {
     if (chooses_devices && !has_resource(resources, "tcp/" + interface + ",")) {
       return unsupported("no TCP on the interface " + interface + ", only " + resources);
     }
-    constexpr std::array kForTcp{kTcpConnecting, kTcpRendezvous, kTcpFragment};  // the first beside adapters, too
+    // The first one beside adapters, too.
+    constexpr std::array kForTcp{kTcpConnecting, kTcpRendezvous, kTcpFragment};
     const std::span<const Setting> settings(kForTcp.data(), has_adapter(resources) ? 1 : kForTcp.size());
     ucp_cleanup(std::exchange(context_, nullptr));
     TUTTI_RETURN_IF_ERROR(make_context(chooses_devices ? devices_with(interface, resources) : "", settings));
