@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -22,6 +23,24 @@ namespace {
 
 using namespace tutti;
 using namespace tutti::test;
+
+constexpr int kDeadlineMs = 60000;
+
+// The word of another process, from a pipe. False if none comes: that process has failed.
+bool hear(int pipe_end, pid_t* word) {
+  pollfd there{pipe_end, POLLIN, 0};
+  return ::poll(&there, 1, kDeadlineMs) == 1 && ::read(pipe_end, word, sizeof(*word)) == sizeof(*word);
+}
+bool say(int pipe_end, pid_t word) { return ::write(pipe_end, &word, sizeof(word)) == sizeof(word); }
+
+// Waits for the end of a process that is no child of this one. Its sockets are closed by then.
+bool await_end(pid_t process) {
+  pollfd end{static_cast<int>(::syscall(SYS_pidfd_open, process, 0)), POLLIN, 0};
+  if (end.fd < 0) return errno == ESRCH;
+  const bool has_ended = ::poll(&end, 1, kDeadlineMs) == 1;
+  ::close(end.fd);
+  return has_ended;
+}
 
 }  // namespace
 
@@ -87,17 +106,15 @@ TEST_CASE("what is sent to a process that ended right after it had connected fai
       if (self.rank == 1) {
         if (std::string why = self.open_all(); !why.empty()) return why;
         self.send(self.peer(0), 0, word, {&from, 1}, 1);
-        if (::write(to_rank_0[1], &process, sizeof(process)) != sizeof(process)) return "no pipe";
+        if (!say(to_rank_0[1], process)) return "no pipe";
         // From here on nothing is read: with bytes unread, the end of the process resets the connection.
-        if (::read(to_rank_1[0], &process, sizeof(process)) != sizeof(process)) return "no pipe";
+        if (!hear(to_rank_1[0], &process)) return "rank 0 says nothing";
         ::_exit(0);
       }
-      if (::read(to_rank_0[0], &process, sizeof(process)) != sizeof(process)) return "no pipe";
-      pollfd end{static_cast<int>(::syscall(SYS_pidfd_open, process, 0)), POLLIN, 0};
+      if (!hear(to_rank_0[0], &process)) return "rank 1 says nothing";
       for (std::uint64_t i = 0; i < 200 * (round + 1); ++i) self.progress();
-      if (::write(to_rank_1[1], &process, sizeof(process)) != sizeof(process)) return "no pipe";
-      if (::poll(&end, 1, -1) != 1) return "the end of rank 1 is not seen";
-      ::close(end.fd);
+      if (!say(to_rank_1[1], process)) return "no pipe";
+      if (!await_end(process)) return "rank 1 does not end";
       if (std::string why = self.open_all(); !why.empty()) return why;
       std::array<std::byte, sizeof(word)> in{};
       const ByteRange to = in;

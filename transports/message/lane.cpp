@@ -251,16 +251,17 @@ void Lane::settle() {
   }
 }
 
-bool Lane::drain(const std::function<bool()>& condition, std::chrono::milliseconds at_most) {
-  const auto until = Clock::now() + at_most;
+bool Lane::drain(const std::function<bool()>& condition, std::chrono::milliseconds at_rest,
+                 std::chrono::milliseconds at_most) {
+  const auto end = Clock::now() + at_most;
+  auto rest_end = Clock::now() + at_rest;
   while (!condition()) {
     if (has_failed_peers_) close_failed();
-    if (carrier_->progress()) {
-      ++moves_;
-      continue;
-    }
-    if (Clock::now() > until) return false;
-    ::sched_yield();
+    const auto now = Clock::now();  // before the look: whoever was kept from looking looks once more
+    const bool has_moved = carrier_->progress();
+    if (has_moved) rest_end = now + at_rest;
+    if (now > std::min(rest_end, end)) return false;
+    if (!has_moved) ::sched_yield();
   }
   return true;
 }
@@ -271,14 +272,7 @@ std::chrono::milliseconds Lane::patience() {
 }
 
 bool Lane::drain_patiently(const std::function<bool()>& condition) {
-  const std::chrono::milliseconds at_rest = patience();
-  const auto until = Clock::now() + kPatienceWhileMoving * at_rest;
-  bool has_moved = false;
-  do {
-    const std::uint64_t before = moves_;
-    if (drain(condition, at_rest)) return true;
-    has_moved = moves_ != before;
-  } while (has_moved && Clock::now() < until);
+  if (drain(condition, patience(), kPatienceWhileMoving * patience())) return true;
   patience_ /= 2;
   lost_patience_at_ = Clock::now();
   return false;

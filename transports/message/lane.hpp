@@ -61,7 +61,9 @@ class Lane {
   // Takes in what has come already.
   void settle();
   // Progresses until `condition` holds. False after `at_most`.
-  bool drain(const std::function<bool()>& condition, std::chrono::milliseconds at_most);
+  bool drain(const std::function<bool()>& condition, std::chrono::milliseconds at_most) {
+    return drain(condition, at_most, at_most);
+  }
   // False in a child of fork(), which must not touch what it shares with its parent.
   bool is_own_process() const;
 
@@ -96,6 +98,9 @@ class Lane {
     }
   };
 
+  // False also after `at_rest` in which nothing has moved.
+  bool drain(const std::function<bool()>& condition, std::chrono::milliseconds at_rest,
+             std::chrono::milliseconds at_most);
   void close_failed();
   void connect_wanted();
   bool advance(Inbox& inbox, EventSink& out);
@@ -116,7 +121,6 @@ class Lane {
   std::vector<Inbox*> wanting_;  // wants_peer
   std::vector<void*> lent_;
   Fifo<Event> waiting_;
-  std::uint64_t moves_ = 0;  // while draining
   std::chrono::milliseconds patience_;
   std::chrono::steady_clock::time_point lost_patience_at_{};
 };
