@@ -10,7 +10,12 @@
 // before, so that a rank that took part in no exchange of a mismatched call (the root of a broadcast) is
 // found out by the next one.
 //
-// Memory: owners write their own board only, but for `left`, which each peer raises once as its last access.
+// Two ranks write areas in turns: in one epoch each writes on its own board, the next time the area comes
+// round on the other's, the lines that it has read there. So a line has come to the core that writes it when
+// it was read, and crosses once where it would cross twice: to be read, and to be taken back.
+//
+// Memory: areas are written as their epoch has it, all else by the owner alone, but for `left`, which each
+// peer raises once as its last access.
 #pragma once
 
 #include <array>
@@ -160,13 +165,24 @@ class Boards {
     while (from < size() && (from == rank_ || has_ended(from, slot, epoch - 2))) ++from;
     return from;
   }
-  // An area lies at the same place on every board.
-  std::size_t area_offset(std::uint32_t slot, std::uint32_t parity) const {
-    return sizeof(BoardHead) + shape_.slots * sizeof(BoardLine) +
-           (2 * std::size_t{slot} + parity) * shape_.area_bytes();
+  // Where the ranks write in one epoch: the distance from the start of the own board, and that from the start
+  // of any other rank's board to what this rank writes.
+  struct Area {
+    std::uintptr_t own = 0, others = 0;
+  };
+  Area area(std::uint32_t slot, std::uint64_t epoch) const {
+    const std::uintptr_t offset = sizeof(BoardHead) + shape_.slots * sizeof(BoardLine) +
+                                  (2 * std::size_t{slot} + (epoch & 1U)) * shape_.area_bytes();
+    if (!take_turns() || (epoch & 2U) == 0) return {offset, offset};
+    const std::uintptr_t across =
+        reinterpret_cast<std::uintptr_t>(base_[1 - rank_]) - reinterpret_cast<std::uintptr_t>(base_[rank_]);
+    return {offset + across, offset - across};
   }
-  BoardLine* lines_at(std::uint32_t rank, std::size_t area_offset) const {
-    return reinterpret_cast<BoardLine*>(base_[rank] + area_offset);
+  // Does the reader of a line write it next?
+  bool take_turns() const { return size() == 2; }
+  // What the rank writes in that area.
+  BoardLine* lines_at(std::uint32_t rank, const Area& area) const {
+    return reinterpret_cast<BoardLine*>(base_[rank] + (rank == rank_ ? area.own : area.others));
   }
   // What is stored on the own board for others to read goes through here.
   StagingStores& stores() { return stores_; }
@@ -175,8 +191,7 @@ class Boards {
   // Tells the others which CPU this rank waits on, as BoardHead::cpu has it.
   std::uint32_t tell_cpu();
   // Have all others that last waited on that CPU published that line of the area under that stamp?
-  bool have_published_on(std::uint32_t cpu, std::size_t area_offset, std::uint32_t line,
-                         std::uint64_t stamp) const;
+  bool have_published_on(std::uint32_t cpu, const Area& area, std::uint32_t line, std::uint64_t stamp) const;
 
   std::uint64_t epoch(std::uint32_t slot) const { return slots_[slot].epoch; }
   // Numbers epochs of a slot, from 1.

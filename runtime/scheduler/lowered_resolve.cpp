@@ -9,7 +9,7 @@ bool LoweredRun::resolve(const LoweredPlans& plans, Boards& boards, const Lowere
   begin(plans, boards, limits);
   plan_ = plans.staged.get();
   is_mapped_ = false;
-  area_ = 0;
+  area_ = {};
   bind_bases();
   bind_window();
   if (window_count_ != work_.call->count) return false;
@@ -72,8 +72,9 @@ ResolvedPlace LoweredRun::resolve(const Placed& placed) const {
   if (placed.base == own_input) return {placed.offset_bytes, ResolvedPlace::input};
   if (placed.base == own_output) return {placed.offset_bytes, ResolvedPlace::output};
   const bool is_staged = placed.offset_bytes >= boards_->staging_offset();
-  return {reinterpret_cast<std::uintptr_t>(address(placed)),
-          is_staged ? ResolvedPlace::staging : ResolvedPlace::area};
+  const auto address = reinterpret_cast<std::uintptr_t>(this->address(placed));
+  if (is_own_area(placed)) return {address, is_staged ? ResolvedPlace::own_staging : ResolvedPlace::own_area};
+  return {address, is_staged ? ResolvedPlace::others_staging : ResolvedPlace::others_area};
 }
 
 void LoweredRun::resolve_atom(std::uint32_t index, std::uint32_t k, std::uint32_t more_stores,
@@ -103,7 +104,7 @@ void LoweredRun::resolve_atom(std::uint32_t index, std::uint32_t k, std::uint32_
 }
 
 void LoweredRun::note_staged(ResolvedPlace at, std::size_t bytes, ResolvedEpoch* found) {
-  if (at.origin != ResolvedPlace::staging) return;
+  if (at.origin != ResolvedPlace::own_staging) return;
   for (std::size_t offset = 0; offset < bytes && found->written.size() < ResolvedEpoch::kMostWritten;
        offset += sizeof(BoardLine), at.distance += sizeof(BoardLine))
     found->written.push_back(at);

@@ -54,7 +54,7 @@ void LoweredRun::bind_epoch() {
   plan_ = plans_->staged.get();
   is_mapped_ = false;
   epoch_ = boards_->epoch(work_.slot);
-  area_ = boards_->area_offset(work_.slot, static_cast<std::uint32_t>(epoch_ & 1U));
+  area_ = boards_->area(work_.slot, epoch_);
   stamp_ = make_stamp(epoch_, work_.word);
   previous_stamp_ = boards_->previous_stamp(work_.slot);
   pc_ = 0;

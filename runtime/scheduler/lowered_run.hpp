@@ -39,16 +39,16 @@ struct LoweredLimits {
 
 // Where a step finds its memory, whatever the buffers of the call and the area of its epoch are.
 struct ResolvedPlace {
-  // The area: its offset on any board; staging: the same for what has its place there anew in each epoch.
-  enum Origin : std::uint32_t { input, output, area, staging };
-  using Origins = std::array<std::uintptr_t, 4>;
+  // Areas: as Boards::Area has them; staging: the same for what has its place there anew in each epoch.
+  enum Origin : std::uint32_t { input, output, own_area, others_area, own_staging, others_staging };
+  using Origins = std::array<std::uintptr_t, 6>;
   std::uintptr_t distance = 0;
-  Origin origin = area;
+  Origin origin = own_area;
 
   std::byte* in(const Origins& origins) const {
     return reinterpret_cast<std::byte*>(origins[origin] + distance);
   }
-  bool is_shared() const { return origin >= area; }
+  bool is_shared() const { return origin >= own_area; }
 };
 
 // A step of a lowered plan for one count.
@@ -193,7 +193,7 @@ class LoweredRun {
   bool is_mapped_ = false, carries_ = false, streams_ = false, has_moved_ = false, is_mismatch_ = false,
        is_announcing_ = false, all_mapped_ = false;
   std::uint32_t peer_ = 0;
-  std::size_t area_ = 0;  // of this epoch, from the start of any board
+  Boards::Area area_;  // of this epoch
   std::uint64_t epoch_ = 0, stamp_ = 0, previous_stamp_ = 0, own_word_ = 0, peer_word_ = 0;
   std::size_t pc_ = 0;
   std::uint32_t atom_ = 0;  // of the step at pc_, and where in it an interrupted pass goes on

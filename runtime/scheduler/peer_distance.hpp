@@ -2,10 +2,11 @@
 // peer has just written. Knows no board and no clock.
 //
 // Between neighbours a line crosses in 40 to 60 ns, between chiplets or sockets in 150 to 250, and a store to
-// a line that a peer has read takes as long before the peer can fetch it. There it pays to fetch the lines of
-// the next call for writing when a call has ended, and to let as much time pass as a line takes before the
-// first look, which would take them away again. What holds can change while a program runs (a virtual machine
-// is moved), so some of the looks are timed. Every rank decides for itself.
+// a line that a peer has read takes as long before the peer can fetch it. There it pays to fetch for writing
+// what this rank writes next, two ranks when they read it and more when a call has ended, and to let as much
+// time pass as a line takes before the first look, which would take it away again. What holds can change
+// while a program runs (a virtual machine is moved), so some of the looks are timed. Every rank decides for
+// itself.
 #pragma once
 
 #include <cstdint>

@@ -19,14 +19,20 @@ bool is_stamped(const BoardLine& line, std::uint64_t stamp, std::uint64_t previo
   return line.stamp.load(std::memory_order_acquire) == stamp && line.previous_stamp == previous;
 }
 
-// What is fetched while its line is awaited: more than a few lines would be in the way of the peer's stores.
-constexpr std::size_t kMostAheadBytes = 512;
+// How much of what a line stands for is fetched while the line is awaited, and when it is here.
+struct Fetching {
+  std::size_t early_bytes = 0, taken_bytes = 0;
+};
 
-// What is fetched before the peer has written it costs nothing, since it lay in this core's cache anyway;
-// what the peer has written by then is here when the line is.
-void fetch_ahead(const std::byte* ahead, std::size_t size_bytes) {
-  for (std::size_t i = 0; i < std::min(size_bytes, kMostAheadBytes); i += sizeof(BoardLine))
-    __builtin_prefetch(ahead + i);
+// What is fetched before the peer has written it costs nothing between neighbours, since it lay in this
+// core's cache anyway; what the peer has written by then is here when the line is. More than a few lines
+// would be in the way of the peer's stores, and from afar more than two. What a far rank writes next it takes
+// over at once, for writing; behind that the pass over the data has come as far by itself.
+Fetching fetching_of(const ResolvedStep& step, bool is_taken_over) {
+  constexpr std::size_t kMostEarlyBytes = 512, kMostEarlyFarBytes = 128, kMostTakenBytes = 4096;
+  if (!is_taken_over) return {std::min(step.ahead_bytes, kMostEarlyBytes), 0};
+  return {step.ahead_bytes <= kMostEarlyFarBytes ? step.ahead_bytes : 0,
+          std::min(step.ahead_bytes, kMostTakenBytes)};
 }
 
 // Ranks that were together a moment ago come to their next call so near to each other that a look right after
@@ -62,13 +68,19 @@ bool is_stamped_timed(const BoardLine& line, std::uint64_t stamp, std::uint64_t 
 // Anything else that is found there is for the operation to judge.
 template <class Look>
 bool await(const ResolvedStep& step, const ResolvedPlace::Origins& origins, std::uint32_t polls,
-           Look is_here) {
+           bool is_taken_over, Look is_here) {
   // Who only listens leaves the execution units to the peer that has to publish.
   const std::uint32_t without_pause = step.only_listens ? 0 : kPollsWithoutPause;
   const std::byte* const ahead = step.ahead.in(origins);
+  const Fetching fetching = fetching_of(step, is_taken_over);
   for (std::uint32_t i = 0; i < polls; ++i) {
-    if (is_here()) return true;
-    fetch_ahead(ahead, step.ahead_bytes);
+    if (is_here()) {
+      for (std::size_t at = 0; at < fetching.taken_bytes; at += sizeof(BoardLine))
+        fetch_for_writing(ahead + at);
+      return true;
+    }
+    for (std::size_t at = 0; at < fetching.early_bytes; at += sizeof(BoardLine))
+      __builtin_prefetch(ahead + at);
     if (i >= without_pause) relax();
   }
   return false;
@@ -120,6 +132,17 @@ bool LoweredCall::run(const Call& call, WorkRef* unfinished) {
 
 Boards& LoweredCall::boards() const { return group_.boards(prepared_.is_bulk); }
 
+ResolvedPlace::Origins LoweredCall::origins(const Boards::Area& area, std::uint64_t epoch,
+                                            const LoweredBuffers& buffers) const {
+  const std::size_t place = boards().shape().place_of(epoch, epoch_.staged_bytes);
+  return {reinterpret_cast<std::uintptr_t>(buffers.input),
+          reinterpret_cast<std::uintptr_t>(buffers.output),
+          area.own,
+          area.others,
+          area.own + place,
+          area.others + place};
+}
+
 std::uint32_t LoweredCall::slot_of(std::uint32_t sequence) const {
   if (prepared_.is_bulk) return GroupContext::kBulkSlot;
   return keeps_slot_ ? 0 : sequence % GroupContext::kSlots;
@@ -145,15 +168,15 @@ bool LoweredCall::may_be_mapped(const LoweredBuffers& buffers) const {
 // this CPU that have published that line, too, could only wait for the same peer: if all have, giving way
 // would cost a switch there and one back. Cheaper than becoming an operation, but nothing else of this engine
 // gets on meanwhile, so not for long.
-bool LoweredCall::await_others_turn(const LoweredStep& step, std::size_t area_offset, std::uint64_t stamp,
+bool LoweredCall::await_others_turn(const LoweredStep& step, const Boards::Area& area, std::uint64_t stamp,
                                     std::uint64_t previous) {
   constexpr std::uint32_t kMostTurns = 32;
   constexpr std::uint32_t kLooksAsLast = 128;  // longer than a switch: 3.4 us where that is 2.2
   if (!group_.engine_.options_.waiting.shares_cpus()) return false;
   Boards& boards = this->boards();
-  const BoardLine& line = boards.lines_at(step.peer, area_offset)[step.line];
+  const BoardLine& line = boards.lines_at(step.peer, area)[step.line];
   for (std::uint32_t i = 0; i < kMostTurns && !group_.has_failed(); ++i) {
-    if (boards.have_published_on(boards.tell_cpu(), area_offset, step.line, stamp)) {
+    if (boards.have_published_on(boards.tell_cpu(), area, step.line, stamp)) {
       for (std::uint32_t look = 0; look < kLooksAsLast; ++look) {
         if (is_stamped(line, stamp, previous)) return true;
         relax();
@@ -204,9 +227,7 @@ void LoweredCall::fetch_lines_of_next(std::uint32_t sequence) const {
   const Boards& boards = this->boards();
   const std::uint32_t board_slot = group_.board_slot(slot_of(sequence + 1));
   const std::uint64_t epoch = boards.epoch(board_slot) + 1;
-  const std::size_t area = boards.area_offset(board_slot, static_cast<std::uint32_t>(epoch & 1U));
-  const ResolvedPlace::Origins origins{0, 0, area,
-                                       area + boards.shape().place_of(epoch, epoch_.staged_bytes)};
+  const ResolvedPlace::Origins origins = this->origins(boards.area(board_slot, epoch), epoch, {});
   for (const ResolvedPlace& line : epoch_.written) fetch_for_writing(line.in(origins));
 }
 
@@ -222,10 +243,8 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   const std::uint64_t word = make_word(sequence, prepared_.fingerprint);
   group_.remember(sequence, word);
   const std::uint64_t epoch = boards.next_epoch(board_slot);
-  const std::size_t area = boards.area_offset(board_slot, static_cast<std::uint32_t>(epoch & 1U));
-  const ResolvedPlace::Origins origins{reinterpret_cast<std::uintptr_t>(buffers.input),
-                                       reinterpret_cast<std::uintptr_t>(buffers.output), area,
-                                       area + boards.shape().place_of(epoch, epoch_.staged_bytes)};
+  const Boards::Area area = boards.area(board_slot, epoch);
+  const ResolvedPlace::Origins origins = this->origins(area, epoch, buffers);
   const std::uint64_t stamp = make_stamp(epoch, word);
   const std::uint64_t previous = boards.previous_stamp(board_slot);
   const WaitPolicy& waiting = group_.engine_.options_.waiting;
@@ -236,9 +255,12 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   const auto has_come = [&](const ResolvedStep& step) {
     if (step.is_after_publish) let_pass(pauses);
     const auto& line = *reinterpret_cast<const BoardLine*>(step.at.in(origins));
+    // Who only listens does not write there next.
+    const bool is_taken_over = distance.is_far() && boards.take_turns() && !step.only_listens;
     if (!std::exchange(is_timed, false))
-      return await(step, origins, waiting.line_polls, [&] { return is_stamped(line, stamp, previous); });
-    return await(step, origins, waiting.line_polls,
+      return await(step, origins, waiting.line_polls, is_taken_over,
+                   [&] { return is_stamped(line, stamp, previous); });
+    return await(step, origins, waiting.line_polls, is_taken_over,
                  [&] { return is_stamped_timed(line, stamp, previous, waiting, distance); });
   };
   const auto publish = [&](BoardLine& line) {
@@ -283,7 +305,8 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
     }
   }
   boards.end_epoch(board_slot, stamp, word, hears_from_all_);
-  if (distance.is_far()) fetch_lines_of_next(sequence);
+  // Two ranks that have heard from each other have taken them over.
+  if (distance.is_far() && !(boards.take_turns() && hears_from_all_)) fetch_lines_of_next(sequence);
   if (trace != nullptr) {
     Trace::Span span = group_.span_of(call, sequence, prepared_.choice);
     span.submitted = span.started = begun;

@@ -53,11 +53,13 @@ class LoweredCall final : public PersistentCall {
   void fetch_lines_of_next(std::uint32_t sequence) const;
   std::uint32_t slot_of(std::uint32_t sequence) const;
   Boards& boards() const;
+  ResolvedPlace::Origins origins(const Boards::Area& area, std::uint64_t epoch,
+                                 const LoweredBuffers& buffers) const;
   bool may_enter(std::uint32_t board_slot) const;
   bool may_be_mapped(const LoweredBuffers& buffers) const;
   // A step that is local work, with all stores that belong to it.
   void compute(const ResolvedStep* step, const ResolvedPlace::Origins& origins) const;
-  bool await_others_turn(const LoweredStep& step, std::size_t area_offset, std::uint64_t stamp,
+  bool await_others_turn(const LoweredStep& step, const Boards::Area& area, std::uint64_t stamp,
                          std::uint64_t previous);
 
   GroupContext& group_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <cstring>
 #include <random>
 
 #include "tests/collectives/lowered_support.hpp"
@@ -51,11 +52,57 @@ Call big_allreduce(const WordBuffer& input, const WordBuffer& output) {
   return call;
 }
 
+// The payload that the rank has published in the last epoch of a slot, by its first word; 0 if there is none.
+std::uint32_t published_word(const Boards& boards, std::uint32_t rank, std::uint32_t slot) {
+  const std::uint64_t epoch = boards.epoch(slot);
+  const BoardLine* const lines = boards.lines_at(rank, boards.area(slot, epoch));
+  for (std::uint32_t line = 1; line < boards.shape().lines; ++line) {
+    if (lines[line].stamp.load() >> 32U != epoch) continue;
+    std::uint32_t word = 0;
+    std::memcpy(&word, lines[line].payload.data(), sizeof word);
+    return word;
+  }
+  return 0;
+}
+
 Boards::State state_of(const Member& member, bool is_bulk) {
   return member.group->shown_boards(is_bulk).state();
 }
 
 }  // namespace
+
+TEST_CASE("two ranks write an area in turns, more write their own", "[lowered]") {
+  const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);
+  const auto p = GENERATE(2U, 3U);
+  CAPTURE(static_cast<int>(kind), p);
+  World world(kind, p);
+  constexpr std::uint32_t kCalls = 5 * GroupContext::kSlots;
+  REQUIRE(world.run([&](Member& member) -> std::string {
+    const Boards& boards = member.group->shown_boards(false);
+    for (std::uint32_t call = 0; call < kCalls; ++call) {
+      std::vector<std::int32_t> input(8, static_cast<std::int32_t>(100 + member.rank)), output(8);
+      if (Status s = member.run(allreduce_of(input, output)); !s) return s.to_string();
+    }
+    // What a rank wrote is where all of them look for it, whichever board that is.
+    std::uint32_t looked = 0;
+    for (std::uint32_t slot = 0; slot < boards.shape().slots; ++slot) {
+      for (std::uint32_t r = 0; r < p; ++r) {
+        const std::uint32_t word = published_word(boards, r, slot);
+        if (word != 0 && word != 100 + r) return fmt::format("slot {}: {} from rank {}", slot, word, r);
+        looked += word != 0 ? 1 : 0;
+      }
+    }
+    if (looked == 0) return "no payload anywhere";
+    for (std::uint64_t epoch = 1; epoch <= 4; ++epoch) {
+      const Boards::Area now = boards.area(1, epoch), next = boards.area(1, epoch + 2);
+      for (std::uint32_t r = 0; r < p; ++r) {
+        const std::uint32_t reader = p == 2 ? 1 - r : r;
+        if (boards.lines_at(r, next) != boards.lines_at(reader, now)) return "another place";
+      }
+    }
+    return {};
+  }) == "");
+}
 
 TEST_CASE("mixed operations in flight keep their areas apart", "[lowered]") {
   const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);

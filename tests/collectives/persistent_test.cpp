@@ -161,7 +161,7 @@ TEST_CASE("a rank knows whether those that wait on a CPU have published", "[pers
   REQUIRE(boards.state() == Boards::State::linked);
   constexpr std::uint32_t kHere = 5, kElsewhere = 6, kLine = 1;
   constexpr std::uint64_t kStamp = 815;
-  const std::size_t area = boards.area_offset(0, 0);
+  const Boards::Area area = boards.area(0, 2);
   const auto have_published = [&] { return boards.have_published_on(kHere, area, kLine, kStamp); };
   // Nobody else waits here, whatever the own line says.
   boards.head(0).cpu = kHere;
