@@ -29,12 +29,12 @@ bool is_user_op(const Call& call) { return is_reducing(call.collective) && call.
 
 }  // namespace
 
-Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Instance& instance, std::uint32_t rank,
+Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const AlgorithmRow* shared_row,
+                                        const Instance& instance, std::uint32_t rank,
                                         std::uint32_t most_lines, std::size_t staging_bytes) {
-  auto ranks = emit_all(row, instance);
-  if (!ranks) return ranks.status();
-  const auto lower = [&](Sharing sharing) -> std::shared_ptr<const LoweredPlan> {
-    auto lowered = lower_for_shared_memory(*ranks, sharing);
+  const auto lower = [&](const std::vector<Schedule>& ranks,
+                         Sharing sharing) -> std::shared_ptr<const LoweredPlan> {
+    auto lowered = lower_for_shared_memory(ranks, sharing);
     if (!lowered || !is_right_in_place(*lowered)) return nullptr;
     auto plan = compile_lowered(*lowered, rank, most_lines);
     // Each slot of its scratch needs at least a line of the staging memory.
@@ -43,9 +43,18 @@ Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Instance&
     return std::make_shared<const LoweredPlan>(*std::move(plan));
   };
   LoweredPlans made;
-  made.staged = lower(Sharing::scratch);
+  auto ranks = emit_all(row, instance);
+  if (!ranks) return ranks.status();
+  made.staged = lower(*ranks, Sharing::scratch);
+  if (made.staged == nullptr) return made;
+  if (shared_row != nullptr) {
+    Instance shared = instance;
+    shared.params = default_params(*shared_row);
+    ranks = emit_all(*shared_row, shared);
+    if (!ranks) return ranks.status();
+  }
   // Scratch of a mapped plan would have to hold a part of the whole vector.
-  if (made.staged != nullptr) made.mapped = lower(Sharing::buffers);
+  made.mapped = lower(*ranks, Sharing::buffers);
   if (made.mapped != nullptr && made.mapped->staging_slots > 0) made.mapped = nullptr;
   return made;
 }
@@ -122,7 +131,8 @@ class NativeBackend final : public Backend {
   Result<std::string> explain(const Call& call) const override {
     const auto selection = selector_.choose(question(call));
     if (!selection) return selection.status();
-    return fmt::format("{}: {}", selection->row->name, describe_source(*selection));
+    return fmt::format("{}{}: {}", selection->row->name, describe_shared(*selection),
+                       describe_source(*selection));
   }
 
  private:
@@ -199,7 +209,8 @@ class NativeBackend final : public Backend {
   }
 
   static std::string describe(const Selection& selection) {
-    return fmt::format("{} by {}", to_text(*selection.row, selection.params), describe_source(selection));
+    return fmt::format("{}{} by {}", to_text(*selection.row, selection.params), describe_shared(selection),
+                       describe_source(selection));
   }
 
   // A line when an algorithm, with its parameters and by that rule, is first used.
@@ -229,14 +240,15 @@ class NativeBackend final : public Backend {
   Result<std::shared_ptr<const LoweredPlans>> lowered_plans_of(PlanKey key, const Call& call,
                                                                const Selection& selection) {
     key.flags &= ~std::uint32_t{in_place_plan};
+    key.shared_row = selection.shared_row;
     if (auto known = lowered_.find(key)) return known;
     Instance instance;
     instance.size = group_.size();
     instance.root = is_rooted(call.collective) ? call.root : 0;
     instance.params = selection.params;
     instance.hierarchy = hierarchy_;
-    auto made = make_lowered_plans(*selection.row, instance, group_.rank(), group_.board_shape(false).lines,
-                                   group_.board_shape(true).staging_bytes);
+    auto made = make_lowered_plans(*selection.row, selection.shared_row, instance, group_.rank(),
+                                   group_.board_shape(false).lines, group_.board_shape(true).staging_bytes);
     if (!made) return made.status();
     return lowered_.insert(key, *std::move(made));
   }

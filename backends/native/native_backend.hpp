@@ -12,8 +12,9 @@
 namespace tutti {
 
 // The lowered forms of an algorithm that ranks can carry out together, for `rank`, with scratch of at most
-// `staging_bytes`; empty where it has none. Errors: as of emitting it.
-Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Instance& instance, std::uint32_t rank,
+// `staging_bytes`; empty where it has none. `shared_row`: as Selection has it. Errors: as of emitting it.
+Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const AlgorithmRow* shared_row,
+                                        const Instance& instance, std::uint32_t rank,
                                         std::uint32_t most_lines, std::size_t staging_bytes);
 
 // `group` and `selector` outlive the backend. Plans are cached up to `cache_bytes`. `hierarchy`,

@@ -19,6 +19,7 @@ struct PlanKey {
   std::uint64_t params = 0;
   std::uint32_t root = 0;
   std::uint32_t flags = 0;
+  const void* shared_row = nullptr;  // of lowered plans: the row of the mapped form, if it is another
   bool operator==(const PlanKey&) const = default;
 };
 
@@ -61,7 +62,8 @@ class PlanCache {
     std::size_t operator()(const PlanKey& key) const {
       std::uint64_t hash = key.params * 0x9E3779B97F4A7C15ULL;
       hash ^= (std::uint64_t{key.root} << 32U) | key.flags;
-      return std::hash<std::uint64_t>()(hash) ^ (std::hash<const void*>()(key.row) >> 3U);
+      return std::hash<std::uint64_t>()(hash) ^ (std::hash<const void*>()(key.row) >> 3U) ^
+             std::hash<const void*>()(key.shared_row);
     }
   };
   std::size_t limit_bytes_;

@@ -79,6 +79,11 @@ std::string describe_source(std::string_view source, std::uint32_t item, std::ui
   return item == 0 ? std::string(source) : fmt::format("{} item {}", source, item);
 }
 
+std::string describe_shared(const Selection& selection) {
+  if (selection.shared_row == nullptr) return {};
+  return fmt::format(" (shared buffers: {})", selection.shared_row->name);
+}
+
 Result<Selector> Selector::make(std::vector<RuleText> texts) {
   Selector selector;
   const auto add = [](Collective collective, std::string name, std::string_view text,
@@ -105,6 +110,9 @@ Result<Selector> Selector::make(std::vector<RuleText> texts) {
       if (const std::string_view rules = default_rules(collective, set); !rules.empty())
         TUTTI_RETURN_IF_ERROR(add(collective, "default rules", rules, target));
     }
+    if (const std::string_view rules = shared_buffer_rules(collective); !rules.empty())
+      TUTTI_RETURN_IF_ERROR(
+          add(collective, "shared buffers", rules, selector.shared_[static_cast<std::size_t>(i)]));
   }
   return selector;
 }
@@ -118,6 +126,13 @@ const Selector::Source* Selector::find_source(const Question& question, std::siz
   }
   const DefaultSet set = default_set(question.reach, question.shares_cpus);
   return &defaults_[collective][static_cast<std::size_t>(set)];
+}
+
+void Selector::choose_shared(const Question& question, Selection* chosen) const {
+  const RuleList& rules = shared_[static_cast<std::size_t>(question.collective)].rules;
+  const RuleItem* const item = match(rules, question.bytes, question.size);
+  if (item != nullptr && item->row != chosen->row && may_run(*item->row, question))
+    chosen->shared_row = item->row;
 }
 
 Result<Selection> Selector::choose(const Question& question, std::string_view argument,
@@ -176,6 +191,7 @@ Result<Selection> Selector::choose(const Question& question, std::string_view ar
         chosen.source = source.name;
         chosen.item = number;
         chosen.line = line;
+        if (i == user_sources && q.reach == Reach::node) choose_shared(q, &chosen);
         is_over = true;
       }
       if (is_over && trail == nullptr) break;
@@ -194,6 +210,7 @@ std::string Selector::canonical() const {
     std::vector<const Source*> sources;
     for (const Source& source : sources_[at]) sources.push_back(&source);
     for (const Source& source : defaults_[at]) sources.push_back(&source);
+    if (!shared_[at].rules.empty()) sources.push_back(&shared_[at]);
     for (const Source* const one : sources) {
       const Source& source = *one;
       text += fmt::format("{}={}", to_string(static_cast<Collective>(i)), source.name);

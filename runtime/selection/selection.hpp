@@ -37,6 +37,8 @@ struct Selection {
   Carrier carrier = Carrier::schedules;  // others: for buffers on GPUs only, and without a row
   const AlgorithmRow* row = nullptr;     // null: another carrier, or, on GPUs, whatever its carrier likes
   AlgorithmParams params;
+  // Where the buffers of all ranks are shared, with its defaults; null: `row`.
+  const AlgorithmRow* shared_row = nullptr;
   bool is_forced = false;   // by an argument or a user's rule, rather than by advice or the defaults
   std::string_view source;  // "argument", "TUTTI_ADJUST_ALLREDUCE", a file, "default rules"
   std::uint32_t item = 0;   // number of the rule's item that matched, from 1
@@ -46,6 +48,8 @@ struct Selection {
 // "argument", "TUTTI_ADJUST_ALLREDUCE item 2", "/etc/tuning.json line 14", "default rules item 3".
 std::string describe_source(std::string_view source, std::uint32_t item, std::uint32_t line);
 inline std::string describe_source(const Selection& s) { return describe_source(s.source, s.item, s.line); }
+// " (shared buffers: two_shot)", or nothing where shared_row is null.
+std::string describe_shared(const Selection& selection);
 
 // One rule item that a choice came by, for explanations.
 struct Consideration {
@@ -104,9 +108,11 @@ class Selector {
   };
   // Null: it is for other groups.
   const Source* find_source(const Question& question, std::size_t i) const;
+  void choose_shared(const Question& question, Selection* chosen) const;
 
   std::array<std::vector<Source>, kCollectiveCount> sources_;  // by collective, in order of precedence
   std::array<std::array<Source, std::size(kDefaultSets)>, kCollectiveCount> defaults_;  // by set, too
+  std::array<Source, kCollectiveCount> shared_;  // shared_buffer_rules(), beside the defaults
 };
 
 }  // namespace tutti

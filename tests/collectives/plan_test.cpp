@@ -178,8 +178,9 @@ TEST_CASE("a ring reduces its messages where they lie", "[plan]") {
 
 TEST_CASE("the plan cache tells keys apart in every field", "[plan]") {
   const int rows[2] = {};
-  const PlanKey keys[] = {{&rows[0], 0, 0, 0}, {&rows[1], 0, 0, 0}, {&rows[0], 1, 0, 0},
-                          {&rows[0], 0, 1, 0}, {&rows[0], 0, 0, 1}, {nullptr, 0, 0, 0}};
+  const PlanKey keys[] = {{&rows[0], 0, 0, 0},          {&rows[1], 0, 0, 0}, {&rows[0], 1, 0, 0},
+                          {&rows[0], 0, 1, 0},          {&rows[0], 0, 0, 1}, {nullptr, 0, 0, 0},
+                          {&rows[0], 0, 0, 0, &rows[1]}};
   PlanCache<Plan> cache(1U << 20U);
   for (std::size_t i = 0; i < std::size(keys); ++i) {
     CHECK(cache.find(keys[i]) == nullptr);

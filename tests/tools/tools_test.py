@@ -408,6 +408,10 @@ def test_explain(_folder):
             if c["legal"]:
                 parts = c["latency_us"] + c["bytes_us"] + c["reduction_us"]
                 expect(abs(parts - c["predicted_us"]) < 1e-3, f"{collective}: the parts are the whole: {c}")
+    shared = explained("allreduce", "16k", "-n", 2)
+    expect((shared["algorithm"], shared["shared_buffers_algorithm"]) == ("one_shot", "two_shot"), f"shared buffers: {shared}")
+    named = explained("allreduce", "16k", "-n", 2, TUTTI_ADJUST_ALLREDUCE="one_shot")
+    expect(named["algorithm"] == "one_shot" and named["shared_buffers_algorithm"] is None, f"what is named holds for all buffers: {named}")
     forced = explained("allreduce", "2m", "-n", 6, TUTTI_ADJUST_ALLREDUCE="census:-1m;ring(segments=4):1m-")
     expect((forced["algorithm"], forced["source"], forced["item"]) == ("ring", "TUTTI_ADJUST_ALLREDUCE", 2), f"a user's rule: {forced}")
     expect(forced["rule"] == "ring(segments=4):1m-", f"the rule's text: {forced['rule']}")
@@ -452,7 +456,7 @@ def test_explain_run(folder):
             answer = json.loads(result.stdout)
             expect(answer["shares_cpus"] == (ranks > cpus), f"{ranks} ranks on {cpus} CPUs: {answer['shares_cpus']}")
             name, _, source = algorithm.partition(" by ")
-            expect(name.split("(")[0] == answer["algorithm"] and source == answer["decided_by"],
+            expect(name.split("(")[0].strip() == answer["algorithm"] and source == answer["decided_by"],
                    f"{collective} of {size} bytes over {ranks} ranks ran {algorithm}, and is said to be "
                    f"{answer['algorithm']} by {answer['decided_by']}")
 

@@ -125,7 +125,7 @@ class PlannedServices final : public test::SharedServices {
     Instance instance;
     instance.size = size();
     instance.params = default_params(*row);
-    auto plans = make_lowered_plans(*row, instance, rank(), 128, std::size_t{1} << 20U);
+    auto plans = make_lowered_plans(*row, nullptr, instance, rank(), 128, std::size_t{1} << 20U);
     if (!plans) return plans.status();
     return std::make_shared<const LoweredPlans>(*std::move(plans));
   }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "runtime/selection/impi_numbers.hpp"
 #include "runtime/selection/rules.hpp"
 
@@ -266,6 +268,33 @@ TEST_CASE("an argument goes before a variable, an earlier variable before a late
   chosen = narrow.choose(large);
   REQUIRE(chosen.is_ok());
   CHECK(chosen->source == "default rules");
+}
+
+TEST_CASE("the defaults, and they alone, may go another way where the buffers of all ranks are shared",
+          "[selection]") {
+  const Selector selector = selector_of({});
+  const auto shared = [&](std::uint64_t bytes, std::uint32_t p) -> std::string {
+    const auto chosen = selector.choose(ask(Collective::allreduce, bytes, p));
+    REQUIRE(chosen.is_ok());
+    if (chosen->shared_row == nullptr) return std::string(chosen->row->name);
+    CHECK(chosen->shared_row != chosen->row);
+    CHECK(describe_shared(*chosen) == fmt::format(" (shared buffers: {})", chosen->shared_row->name));
+    return fmt::format("{} and {}", chosen->row->name, chosen->shared_row->name);
+  };
+  CHECK(shared(8192, 2) == "one_shot");
+  CHECK(shared(8193, 2) == "one_shot and two_shot");
+  CHECK(shared(65536, 2) == "one_shot and two_shot");
+  CHECK(shared(65537, 2) == "two_shot");
+  CHECK(shared(16384, 4) == "one_shot");
+
+  const Question q = ask(Collective::allreduce, 16384, 2);
+  CHECK(selector.choose(q, "one_shot")->shared_row == nullptr);
+  const Selector named = selector_of({{Collective::allreduce, "V", "one_shot"}});
+  CHECK(named.choose(q)->shared_row == nullptr);
+  CHECK(describe_shared(*named.choose(q)).empty());
+  Question across = q;
+  across.reach = Reach::network;
+  CHECK(selector.choose(across)->shared_row == nullptr);
 }
 
 TEST_CASE("what is forced is used or refused with the reason", "[selection]") {

@@ -191,6 +191,9 @@ void print_text(const Case& asked, const Explanation& answer) {
   fmt::print("{} of {} bytes over {} ranks {}: {}\n", to_string(q.collective), q.bytes, q.size,
              to_string(default_set(q.reach, q.shares_cpus)), to_text(*chosen->row, chosen->params));
   fmt::print("  rule       {}\n", chosen->reason);
+  if (answer.chosen.shared_row != nullptr)
+    fmt::print("  shared     {} where the buffers of all ranks are in shared memory\n",
+               answer.chosen.shared_row->name);
   fmt::print("  domains    {}\n", domains_text(asked.hierarchy));
   fmt::print("  carried    {}\n",
              asked.setting.is_lowered ? "in memory that the ranks share (" + asked.start.node_transport + ")"
@@ -249,6 +252,8 @@ json to_json(const Case& asked, const Explanation& answer) {
       {"node_transport", asked.start.node_transport},
       {"network_transport", q.reach == Reach::network ? json(asked.start.network_transport) : json(nullptr)},
       {"algorithm", answer.chosen.row->name},
+      {"shared_buffers_algorithm",
+       answer.chosen.shared_row == nullptr ? json(nullptr) : json(answer.chosen.shared_row->name)},
       {"source", answer.chosen.source},
       {"item", answer.chosen.item},
       {"line", answer.chosen.line == 0 ? json(nullptr) : json(answer.chosen.line)},

@@ -147,6 +147,8 @@ void print_all() {
         fmt::print("  {}\n", to_string(collective));
         for (const DefaultSet set : kDefaultSets)
           fmt::print("    default {}: {}\n", to_string(set), default_rules(collective, set));
+        if (const std::string_view rules = shared_buffer_rules(collective); !rules.empty())
+          fmt::print("    of those, where the buffers of all ranks are shared: {}\n", rules);
       }
       has_rows = true;
       fmt::print("    {:<22} {}\n    {:<22} {}; {}\n", row.name, row.summary, "", row.cost,
@@ -213,12 +215,15 @@ json all_json() {
                     {"params", params}});
   }
   std::array<json, std::size(kDefaultSets)> defaults;
+  json shared_buffers = json::object();
   for (int i = 0; i < kCollectiveCount; ++i) {
     const auto collective = static_cast<Collective>(i);
     for (const DefaultSet set : kDefaultSets) {
       if (const std::string_view rules = default_rules(collective, set); !rules.empty())
         defaults[static_cast<std::size_t>(set)][std::string(to_string(collective))] = rules;
     }
+    if (const std::string_view rules = shared_buffer_rules(collective); !rules.empty())
+      shared_buffers[std::string(to_string(collective))] = rules;
   }
   return {{"version", version_text()},
           {"build", build_id()},
@@ -237,7 +242,8 @@ json all_json() {
            defaults[static_cast<std::size_t>(DefaultSet::node_shared_cpus)]},
           {"default_rules_across_nodes", defaults[static_cast<std::size_t>(DefaultSet::network)]},
           {"default_rules_across_nodes_where_ranks_share_cpus",
-           defaults[static_cast<std::size_t>(DefaultSet::network_shared_cpus)]}};
+           defaults[static_cast<std::size_t>(DefaultSet::network_shared_cpus)]},
+          {"default_rules_where_buffers_are_shared", shared_buffers}};
 }
 
 json environment_json() {

@@ -259,8 +259,9 @@ void tutti_work_free(tutti_work_t* work);
 
 // -- choice, memory -----------------------------------------------------------------------------------------
 
-// The algorithm that a submitted call of these would use here, and why ("two_shot: default item 2"): as much
-// as fits into text_bytes with the terminating zero. op: of collectives that reduce.
+// The algorithm that a submitted call of these would use here, and why ("two_shot: default item 2"; "one_shot
+// (shared buffers: two_shot): ..." where it is another one if all ranks' buffers are shared): as much as fits
+// into text_bytes with the terminating zero. op: of collectives that reduce.
 tutti_status_t tutti_explain_algorithm(tutti_collective_t collective, size_t count, tutti_dtype_t dtype,
                                        tutti_op_t op, tutti_group_t group,
                                        const tutti_call_options_t* options, char* text, size_t text_bytes);

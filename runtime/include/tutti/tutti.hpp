@@ -233,7 +233,7 @@ class CommGroup {
   RegisteredBuffer register_buffer(const void* memory, std::size_t bytes) const;
 
   // The algorithm that the i-function of a collective would use here, and why ("two_shot: default rules item
-  // 2").
+  // 2"; "one_shot (shared buffers: two_shot): ..." where it is another one if all ranks' buffers are shared).
   std::string explain_algorithm(Collective, std::size_t count, Dtype, Reduction = Op::sum) const;
   // Why the group has failed, as every operation throws it; nothing while it works. Never waits. Any thread.
   std::optional<Error> failure() const;

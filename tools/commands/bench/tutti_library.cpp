@@ -213,7 +213,12 @@ std::string TuttiLibrary::algorithm_of(const bench::Request& request) const {
     text = group_.explain_algorithm(request.shape.collective, bench::call_count(request.shape),
                                     request.shape.dtype, reduction_of(request));
   }
-  return text.substr(0, text.find_first_of("(: "));
+  // Buffers of the heap are shared on all ranks alike.
+  constexpr std::string_view kShared = "shared buffers: ";
+  const std::size_t shared = text.find(kShared);
+  if (allocation_ == Allocation::tutti_heap && shared != std::string::npos)
+    text.erase(0, shared + kShared.size());
+  return text.substr(0, text.find_first_of("(): "));
 }
 
 // Who carried the last call: "nccl", "one_shot", "staged", or "staged+ring" where an algorithm was named.
