@@ -184,7 +184,7 @@ class Boards {
   BoardLine* lines_at(std::uint32_t rank, const Area& area) const {
     return reinterpret_cast<BoardLine*>(base_[rank] + (rank == rank_ ? area.own : area.others));
   }
-  // What is stored on the own board for others to read goes through here.
+  // What this rank stores in areas for others to read goes through here.
   StagingStores& stores() { return stores_; }
   std::size_t staging_offset() const { return shape_.lines * sizeof(BoardLine); }  // behind the lines
 

@@ -72,9 +72,10 @@ ResolvedPlace LoweredRun::resolve(const Placed& placed) const {
   if (placed.base == own_input) return {placed.offset_bytes, ResolvedPlace::input};
   if (placed.base == own_output) return {placed.offset_bytes, ResolvedPlace::output};
   const bool is_staged = placed.offset_bytes >= boards_->staging_offset();
-  const auto address = reinterpret_cast<std::uintptr_t>(this->address(placed));
-  if (is_own_area(placed)) return {address, is_staged ? ResolvedPlace::own_staging : ResolvedPlace::own_area};
-  return {address, is_staged ? ResolvedPlace::others_staging : ResolvedPlace::others_area};
+  const auto distance = reinterpret_cast<std::uintptr_t>(address(placed));
+  if (is_own_area(placed))
+    return {distance, is_staged ? ResolvedPlace::own_staging : ResolvedPlace::own_area};
+  return {distance, is_staged ? ResolvedPlace::others_staging : ResolvedPlace::others_area};
 }
 
 void LoweredRun::resolve_atom(std::uint32_t index, std::uint32_t k, std::uint32_t more_stores,

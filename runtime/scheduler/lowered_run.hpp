@@ -72,7 +72,7 @@ struct ResolvedEpoch {
   std::vector<ResolvedStep> steps;
   std::vector<ResolvedPlace> sources;
   std::size_t staged_bytes = 0;  // what it takes of the staging memory of its area
-  // Lines of the own board that it writes: those that it publishes, then what it stages. Of that not all
+  // Lines that it writes on the boards: those that it publishes, then what it stages. Of that not all
   // where it is much: a core has few fetches under way.
   static constexpr std::size_t kMostWritten = 34;
   std::vector<ResolvedPlace> written;

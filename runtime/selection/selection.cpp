@@ -191,7 +191,7 @@ Result<Selection> Selector::choose(const Question& question, std::string_view ar
         chosen.source = source.name;
         chosen.item = number;
         chosen.line = line;
-        if (i == user_sources && q.reach == Reach::node) choose_shared(q, &chosen);
+        if (source.is_advice && q.reach == Reach::node) choose_shared(q, &chosen);
         is_over = true;
       }
       if (is_over && trail == nullptr) break;

@@ -121,6 +121,9 @@ def test_bench(folder):
                   ["--op", "premul_sum"], ["--op", "avg", "--dtype", "bf16"], ["--op", "max", "--dtype", "f8e4m3"]):
         result = run("bench", "allreduce", "--check", *small, *words)
         expect(result.returncode == 0 and rows_of(path)[0]["wrong"] == 0, f"allreduce {words}", result)
+    for allocation, algorithm in (("malloc", "one_shot"), ("tutti", "two_shot")):
+        result = run("bench", "allreduce", "--check", "-n", 2, "-b", "16k", "-e", "16k", "--json", path, *QUICK, "--alloc", allocation)
+        expect(rows_of(path)[0]["algorithm"] == algorithm, f"the algorithm of buffers by {allocation}", result)
     result = run("bench", "allreduce", *small)
     expect(rows_of(path)[0]["wrong"] is None, "what was not checked has no number of wrong elements", result)
     result = run("bench", "allreduce", "--check", "--threads", *small)

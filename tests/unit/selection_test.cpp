@@ -270,8 +270,9 @@ TEST_CASE("an argument goes before a variable, an earlier variable before a late
   CHECK(chosen->source == "default rules");
 }
 
-TEST_CASE("the defaults, and they alone, may go another way where the buffers of all ranks are shared",
-          "[selection]") {
+TEST_CASE(
+    "what nobody has named an algorithm for may go another way where the buffers of all ranks are shared",
+    "[selection]") {
   const Selector selector = selector_of({});
   const auto shared = [&](std::uint64_t bytes, std::uint32_t p) -> std::string {
     const auto chosen = selector.choose(ask(Collective::allreduce, bytes, p));
@@ -292,6 +293,10 @@ TEST_CASE("the defaults, and they alone, may go another way where the buffers of
   const Selector named = selector_of({{Collective::allreduce, "V", "one_shot"}});
   CHECK(named.choose(q)->shared_row == nullptr);
   CHECK(describe_shared(*named.choose(q)).empty());
+  // A tuning file was measured with buffers that are not.
+  RuleText tuned{Collective::allreduce, "tuning.json", "one_shot"};
+  tuned.is_advice = true;
+  CHECK(selector_of({tuned}).choose(q)->shared_row == find_algorithm(Collective::allreduce, "two_shot"));
   Question across = q;
   across.reach = Reach::network;
   CHECK(selector.choose(across)->shared_row == nullptr);
