@@ -11,9 +11,8 @@ namespace {
 std::string_view node_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
-      return "one_shot:-64k@-2;one_shot:-16k@3-8;hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-"
-             ";"
-             "recursive_doubling:-4k;two_shot";
+      return "one_shot:-64k@-2;one_shot:-16k@3-8;"
+             "hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;recursive_doubling:-4k;two_shot";
     case Collective::reduce_scatter:
       return "hierarchical:0-@9-;direct";
     case Collective::allgather:
@@ -181,9 +180,9 @@ std::string_view to_string(Reach reach) { return reach == Reach::node ? "on one 
 
 // Between two ranks one exchange of everything through the boards costs as many bytes as one of halves and
 // one of sums, and a synchronisation less. In buffers of the ranks each writes its half of the sum to both at
-// once.
+// once. Up to 8 KiB nothing is mapped.
 std::string_view shared_buffer_rules(Collective collective) {
-  return collective == Collective::allreduce ? "one_shot:-8k@-2;two_shot:-64k@-2" : "";
+  return collective == Collective::allreduce ? "two_shot:8193-64k@-2" : "";
 }
 
 }  // namespace tutti

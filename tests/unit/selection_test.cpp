@@ -297,6 +297,7 @@ TEST_CASE(
   RuleText tuned{Collective::allreduce, "tuning.json", "one_shot"};
   tuned.is_advice = true;
   CHECK(selector_of({tuned}).choose(q)->shared_row == find_algorithm(Collective::allreduce, "two_shot"));
+  CHECK(selector_of({tuned}).choose(ask(Collective::allreduce, 8192, 2))->shared_row == nullptr);
   Question across = q;
   across.reach = Reach::network;
   CHECK(selector.choose(across)->shared_row == nullptr);
