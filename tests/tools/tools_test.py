@@ -541,7 +541,7 @@ def test_tuning(folder):
         expect(answer["decided_by"].startswith(place), f"{environment}: {answer['decided_by']} is not {place}")
         ran = bench(size, **environment)
         expect(ran.returncode == 0, f"bench with {environment}", ran)
-        found = re.findall(r"info: allreduce of \d+ bytes over 2 ranks: (\w+)\S* by (.*)", ran.stderr)
+        found = re.findall(r"info: allreduce of \d+ bytes over 2 ranks: (\w+)\S*(?: \(shared buffers: \w+\))? by (.*)", ran.stderr)
         expect((answer["algorithm"], answer["decided_by"]) in found,
                f"what ran is what was explained: {found}, {answer['decided_by']}", ran)
     said = run("info", **default).stdout
