@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <optional>
 
@@ -35,11 +36,16 @@ Term best_of(const Ceilings& ceilings, std::initializer_list<Ceiling> kinds, dou
   return {*least, bytes / (*least * 1e3), 0};
 }
 
+// The part of the working set that a cache can hold.
+double cached_bytes(const Demand& demand, const Ceilings& ceilings) {
+  const auto cache = static_cast<double>(std::max(ceilings.l2_bytes, ceilings.last_level_bytes));
+  return cache > 0 ? std::min(demand.working_set, cache) : demand.working_set;
+}
+
 // Copies and sums touch a source and a destination of n bytes each, so a working set of W is at n = W / 2.
 Term crossing_term(const Demand& demand, const Ceilings& ceilings) {
   if (demand.crossing <= 0) return {};
-  const double cache = static_cast<double>(std::max(ceilings.l2_bytes, ceilings.last_level_bytes));
-  const double cached = cache > 0 ? std::min(demand.working_set, cache) : demand.working_set;
+  const double cached = cached_bytes(demand, ceilings);
   const double bytes = demand.crossing * cached / demand.working_set;
   Term term = best_of(ceilings, {Ceiling::copy_fresh, Ceiling::add_fresh, Ceiling::vm_read}, bytes,
                       cached / 2, [](Ceiling) { return 1.0; });
@@ -102,6 +108,18 @@ Demand demand_of(Collective collective, int ranks, std::uint64_t bytes, bool in_
     return {};
   d.working_set = in_place ? std::max(d.load, d.store) : d.load + d.store;
   return d;
+}
+
+std::vector<std::uint64_t> sizes_that_matter(const Demand& demand, const Ceilings& caches) {
+  constexpr double kLeast = 1024, kStep = 64;
+  if (demand.working_set <= 0) return {};
+  std::vector<std::uint64_t> sizes;
+  for (const double touched : {cached_bytes(demand, caches), demand.working_set}) {
+    const double bytes = std::max(kLeast, std::ceil(touched / 2 / kStep) * kStep);
+    if (sizes.empty() || sizes.back() < static_cast<std::uint64_t>(bytes))
+      sizes.push_back(static_cast<std::uint64_t>(bytes));
+  }
+  return sizes;
 }
 
 std::string_view level_of(double working_set_bytes, const Ceilings& ceilings) {

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bench/roofline/ceilings.hpp"
 #include "runtime/base/types.hpp"
@@ -33,6 +34,10 @@ struct Demand {
 };
 // ranks >= 1. Zero for a barrier, and in place for one rank.
 Demand demand_of(Collective collective, int ranks, std::uint64_t bytes, bool in_place = false);
+
+// At which sizes a bound looks at the curves, rising, as multiples of 64: what has to be measured for it.
+// Below the smallest curves are lines through zero, for what a single line costs is in the synchronisation.
+std::vector<std::uint64_t> sizes_that_matter(const Demand& demand, const Ceilings& caches);
 
 struct Bound {
   double us = 0;        // 0: nothing needs to be done

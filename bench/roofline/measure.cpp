@@ -16,7 +16,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "bench/harness/buffer.hpp"
@@ -88,25 +90,33 @@ double median(std::vector<double> values) {
   return percentile(values, 0.5);
 }
 
-class Measuring {
+}  // namespace
+
+class CeilingsMeter::Measuring {
  public:
-  Measuring(const CeilingsPlan& plan, SharedPage& ranks)
-      : plan_(plan),
+  Measuring(std::size_t most_bytes, SharedPage& ranks)
+      : most_bytes_(most_bytes),
         ranks_(ranks),
-        own_(SharedMemory::create(plan.last_bytes)),
+        own_(SharedMemory::create(most_bytes)),
         peer_(meet()),
         first_(open_of(0)),
-        destination_(plan.last_bytes) {
+        destination_(most_bytes) {
     // First touch: each rank's pages lie where its core is.
-    rewrite(plan_.last_bytes, 0);
+    rewrite(most_bytes_, 0);
     ranks_.barrier();  // until here the descriptors stay open
     probe_kernel_read();
   }
 
-  bool can_read_through_kernel() const { return kernel_read_error_ == 0; }
+  int rank_count() const { return ranks_.rank_count(); }
+  bool has(Ceiling kind) const {
+    if (is_fresh(kind) && rank_count() == 1) return false;
+    return kind != Ceiling::vm_read || kernel_read_error_ == 0;
+  }
   std::string kernel_read_missing() const {
+    if (rank_count() == 1) return "one rank";
     return kernel_read_error_ == 0 ? "" : std::generic_category().message(kernel_read_error_);
   }
+  void set_seconds(double seconds) { seconds_ = seconds; }
 
   // What reading the clock twice takes, which every sample contains.
   double empty_us() {
@@ -202,7 +212,7 @@ class Measuring {
     loop.warmup_count = 4;
     loop.minimum_count = 3;
     loop.iteration_count = most;
-    loop.budget_seconds = plan_.budget_seconds / plan_.round_count;
+    loop.budget_seconds = seconds_;
     return loop;
   }
 
@@ -219,7 +229,7 @@ class Measuring {
   }
   SharedMemory open_of(int rank) const {
     return SharedMemory::open(static_cast<int>(place(rank, 0)), static_cast<int>(place(rank, 1)),
-                              plan_.last_bytes);
+                              most_bytes_);
   }
   double place(int rank, std::size_t field) const {
     return places_[static_cast<std::size_t>(rank) * 3 + field];
@@ -274,8 +284,9 @@ class Measuring {
     }
   }
 
-  const CeilingsPlan& plan_;
+  std::size_t most_bytes_;
   SharedPage& ranks_;
+  double seconds_ = 0;          // for each measurement, about
   std::vector<double> places_;  // of every rank: process, descriptor, address
   pid_t peer_pid_ = 0;
   std::uintptr_t peer_address_ = 0;
@@ -285,49 +296,74 @@ class Measuring {
   KernelFn sum_ = select_kernel(Op::sum, Dtype::f32);
 };
 
-}  // namespace
+CeilingsMeter::CeilingsMeter(std::size_t most_bytes, SharedPage& ranks)
+    : measuring_(std::make_unique<Measuring>(most_bytes, ranks)) {}
+CeilingsMeter::~CeilingsMeter() = default;
+
+std::size_t CeilingsMeter::step_count(std::size_t size_count) const {
+  std::size_t kinds = 0;
+  for (std::size_t kind = 0; kind < kCeilingNames.size(); ++kind)
+    kinds += measuring_->has(static_cast<Ceiling>(kind)) ? 1 : 0;
+  return 1 + kinds * size_count;
+}
+
+Ceilings CeilingsMeter::take(std::span<const std::uint64_t> sizes, double seconds, const Progress& progress) {
+  const auto say = [&](std::string_view what) {
+    if (progress) progress(what);
+  };
+  Measuring& measuring = *measuring_;
+  measuring.set_seconds(seconds);
+  Ceilings taken;
+  taken.ranks = measuring.rank_count();
+  taken.vm_read_missing = measuring.kernel_read_missing();
+  say("line");
+  if (taken.ranks > 1) {
+    taken.line_us = measuring.line_us();
+    taken.exchange_us = measuring.exchange_us();
+  }
+  const double empty_us = measuring.empty_us();
+  for (std::size_t kind = 0; kind < kCeilingNames.size(); ++kind) {
+    const auto ceiling = static_cast<Ceiling>(kind);
+    if (!measuring.has(ceiling)) continue;
+    for (const std::uint64_t bytes : sizes) {
+      say(kCeilingNames[kind]);
+      taken.of(ceiling).add(bytes, measuring.us_of(ceiling, bytes, empty_us));
+    }
+  }
+  return taken;
+}
 
 Ceilings measure_ceilings(const CeilingsPlan& plan, SharedPage& ranks,
                           const std::function<void(std::size_t, std::size_t, const std::string&)>& progress) {
-  Ceilings result;
-  result.ranks = ranks.rank_count();
-  Measuring measuring(plan, ranks);
-  result.vm_read_missing = ranks.rank_count() == 1 ? "one rank" : measuring.kernel_read_missing();
-
-  struct Entry {
-    Ceiling kind;
-    std::size_t bytes;
-    std::vector<double> us;
-  };
-  std::vector<Entry> entries;
-  for (std::size_t kind = 0; kind < kCeilingNames.size(); ++kind) {
-    const auto ceiling = static_cast<Ceiling>(kind);
-    if (is_fresh(ceiling) && ranks.rank_count() == 1) continue;
-    if (ceiling == Ceiling::vm_read && !measuring.can_read_through_kernel()) continue;
-    for (std::size_t bytes = plan.first_bytes; bytes <= plan.last_bytes; bytes *= plan.factor)
-      entries.push_back({ceiling, bytes, {}});
-  }
-  // Rounds over everything: what disturbs the machine for a second spoils one round, not one curve.
-  std::vector<double> lines, exchanges;
-  const std::size_t total = entries.size() * static_cast<std::size_t>(plan.round_count);
+  CeilingsMeter meter(plan.last_bytes, ranks);
+  std::vector<std::uint64_t> sizes;
+  for (std::size_t bytes = plan.first_bytes; bytes <= plan.last_bytes; bytes *= plan.factor)
+    sizes.push_back(bytes);
+  const auto round_count = static_cast<std::size_t>(plan.round_count);
+  const std::size_t total = meter.step_count(sizes.size()) * round_count;
   std::size_t done = 0;
-  for (int round = 0; round < plan.round_count; ++round) {
-    progress(done, total, "line");
-    if (ranks.rank_count() > 1) {
-      lines.push_back(measuring.line_us());
-      exchanges.push_back(measuring.exchange_us());
-    }
-    const double empty_us = measuring.empty_us();
-    for (Entry& entry : entries) {
-      progress(done++, total, std::string(to_string(entry.kind)));
-      entry.us.push_back(measuring.us_of(entry.kind, entry.bytes, empty_us));
-    }
+  // Rounds over everything: what disturbs the machine for a second spoils one round, not one curve.
+  std::vector<Ceilings> rounds;
+  for (std::size_t round = 0; round < round_count; ++round) {
+    rounds.push_back(meter.take(sizes, plan.budget_seconds / plan.round_count,
+                                [&](std::string_view what) { progress(done++, total, std::string(what)); }));
   }
-  if (!lines.empty()) {
-    result.line_us = median(lines);
-    result.exchange_us = median(exchanges);
+
+  const auto middle = [&](const auto& us_of) {
+    std::vector<double> us;
+    for (const Ceilings& round : rounds) us.push_back(us_of(round));
+    return median(std::move(us));
+  };
+  Ceilings result;
+  result.ranks = rounds.front().ranks;
+  result.vm_read_missing = rounds.front().vm_read_missing;
+  result.line_us = middle([](const Ceilings& round) { return round.line_us; });
+  result.exchange_us = middle([](const Ceilings& round) { return round.exchange_us; });
+  for (std::size_t kind = 0; kind < kCeilingNames.size(); ++kind) {
+    for (std::size_t point = 0; point < rounds.front().curves[kind].point_count(); ++point)
+      result.curves[kind].add(sizes[point],
+                              middle([&](const Ceilings& round) { return round.curves[kind].us_of(point); }));
   }
-  for (const Entry& entry : entries) result.of(entry.kind).add(entry.bytes, median(entry.us));
   return result;
 }
 

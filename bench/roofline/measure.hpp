@@ -3,13 +3,40 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "bench/harness/shared_page.hpp"
 #include "bench/roofline/ceilings.hpp"
 
 namespace tutti::bench {
+
+// Every rank makes one at the same time and then takes the same; each has a CPU of its own. Rank r reads what
+// rank r + 1 writes. Results are equal on all ranks but for the sizes of caches, which are left at 0.
+// Throws std::system_error and std::bad_alloc; the other ranks then wait for ever.
+class CeilingsMeter {
+ public:
+  using Progress = std::function<void(std::string_view what)>;
+
+  // Memory: 3 * most_bytes for each rank, mapped by its neighbour, too. `ranks` must outlive it.
+  CeilingsMeter(std::size_t most_bytes, SharedPage& ranks);
+  ~CeilingsMeter();
+  CeilingsMeter(const CeilingsMeter&) = delete;
+  CeilingsMeter& operator=(const CeilingsMeter&) = delete;
+
+  // A line, an exchange, and every movement of each of these sizes, for about so many seconds each. The sizes
+  // rise, are multiples of 64, and most_bytes at most. `progress` is called with what comes next.
+  Ceilings take(std::span<const std::uint64_t> sizes, double seconds, const Progress& progress = {});
+  std::size_t step_count(std::size_t size_count) const;  // calls of `progress`
+
+ private:
+  class Measuring;
+  std::unique_ptr<Measuring> measuring_;
+};
 
 struct CeilingsPlan {
   std::size_t first_bytes = 1024, last_bytes = std::size_t{64} << 20U;  // multiples of 64
@@ -18,10 +45,8 @@ struct CeilingsPlan {
   double budget_seconds = 0.1;  // for each kind and size, all rounds together, about
 };
 
-// Every rank calls it with an equal plan; each has a CPU of its own. Rank r reads what rank r + 1 writes. The
-// result is equal on all ranks but for the sizes of caches, which are left at 0. `progress` is called with
-// what comes next and how many of all measurements are done. Memory: 3 * last_bytes for each rank.
-// Throws std::system_error and std::bad_alloc; the other ranks then wait for ever.
+// As a CeilingsMeter takes them, the same rank's duties and errors. `progress` is called with what comes next
+// and how many of all measurements are done.
 Ceilings measure_ceilings(
     const CeilingsPlan& plan, SharedPage& ranks,
     const std::function<void(std::size_t done, std::size_t total, const std::string&)>& progress);

@@ -1,5 +1,6 @@
 // The bounds: demands by hand, curves, the choice of the term, and that nothing decreases with size. The
 // measurement runs once over two threads, for its form and not for its times.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -159,6 +160,44 @@ TEST_CASE("bounds never decrease with size") {
           previous = bound.us;
         }
       }
+    }
+  }
+}
+
+TEST_CASE("a bound needs the curves at the sizes that matter, and nowhere else") {
+  using Sizes = std::vector<std::uint64_t>;
+  const Ceilings c = flat(2, 10, 20);  // caches of 1 MiB, 16 MiB
+  const auto sizes = [&](Collective collective, std::uint64_t bytes) {
+    return sizes_that_matter(demand_of(collective, 2, bytes), c);
+  };
+  CHECK(sizes(Collective::barrier, 0).empty());
+  CHECK(sizes(Collective::allreduce, 4) == Sizes{1024});
+  CHECK(sizes(Collective::allreduce, 100000) == Sizes{100032});  // a multiple of 64
+  CHECK(sizes(Collective::allreduce, 64 * kMiB) == Sizes{8 * kMiB, 64 * kMiB});
+  CHECK(sizes(Collective::reduce_scatter, 64 * kMiB) == Sizes{8 * kMiB, 48 * kMiB});
+
+  Ceilings unknown;
+  CHECK(sizes_that_matter(demand_of(Collective::allreduce, 2, 64 * kMiB), unknown) == Sizes{64 * kMiB});
+  for (const std::uint64_t bytes : {4UL << 10U, kMiB, 64 * kMiB}) {
+    for (int i = 0; i < kCollectiveCount; ++i) {
+      const auto collective = static_cast<Collective>(i);
+      Ceilings whole = c, needed = c;
+      const Sizes needed_sizes = sizes(collective, bytes);
+      for (std::size_t kind = 0; kind < kCeilingNames.size(); ++kind) {
+        // Rates that fall with the size, so that a point elsewhere would tell another time.
+        const auto us_of = [&](double size) { return std::pow(size, 1.1) / static_cast<double>(kind + 3); };
+        needed.curves[kind] = whole.curves[kind] = {};
+        for (const std::uint64_t size : needed_sizes)
+          needed.curves[kind].add(size, us_of(static_cast<double>(size)));
+        Sizes all = needed_sizes;
+        for (std::uint64_t size = 1024; size <= 128 * kMiB; size *= 4) all.push_back(size);
+        std::sort(all.begin(), all.end());
+        for (const std::uint64_t size : all)
+          whole.curves[kind].add(size, us_of(static_cast<double>(size)));
+      }
+      INFO(kCollectiveNames[static_cast<std::size_t>(i)] << " of " << bytes);
+      CHECK(bound_of(collective, 2, bytes, needed).formula == bound_of(collective, 2, bytes, whole).formula);
+      CHECK(is_near(bound_us(collective, 2, bytes, needed), bound_us(collective, 2, bytes, whole)));
     }
   }
 }

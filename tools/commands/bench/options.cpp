@@ -133,7 +133,7 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
   app.add_flag("--hot", w.is_hot, "leave buffers untouched between calls, as OSU does")->excludes(b2b);
   app.add_flag(
          "--roofline", o.has_bounds,
-         "measure the machine's ceilings first, and say for each row how near it comes to the bound that "
+         "measure the machine's ceilings in turns with each row, and say how near it comes to the bound that "
          "follows")
       ->excludes(b2b)
       ->excludes(app.get_option("--submitted"))
@@ -167,7 +167,7 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
   app.add_option(
          "--rounds", o.round_count,
          "turns that each library takes at a size, with --against; turns of both kinds of calls, with "
-         "--submitted; rounds of roofline")
+         "--submitted; turns of calls and ceilings, with --roofline; rounds of roofline")
       ->capture_default_str();
   app.add_option("--peers-dir", o.peers_path,
                  "where the programs of --against are (default: beside this build)");

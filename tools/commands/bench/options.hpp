@@ -37,7 +37,7 @@ struct BenchOptions {
   bool has_submitted = false;  // beside each row the same calls submitted and waited for
   double overlap_ms = 0;       // of arithmetic beside the workload's calls; 0: they are timed alone
   bool is_roofline = false;    // measure the machine's ceilings instead of a collective
-  bool has_bounds = false;     // measure them first and say how near each row comes
+  bool has_bounds = false;     // measure them beside each row and say how near it comes
 
   int rank_count = 0;  // of the job that is started here
   bool has_rank_count = false;
@@ -48,7 +48,7 @@ struct BenchOptions {
   NodePlan nodes;                    // no nodes: this one
   std::string rate;                  // of the links between nodes, as tc(8) takes it; empty: unlimited
   std::vector<std::string> against;  // peers' libraries
-  int round_count = 5;               // of a comparison, or with submitted calls, per size
+  int round_count = 5;               // of whatever is measured in turns, per size
   std::string peers_path;            // folder of the peers' programs; empty: beside this tool
   bool is_server = false;            // obey the line protocol of bench/peers (hidden)
   bool is_child = false;             // started by `tutti bench` itself (hidden)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,7 +17,6 @@
 #include "bench/harness/checked_call.hpp"
 #include "bench/harness/shared_page.hpp"
 #include "bench/peers/peer_main.hpp"
-#include "bench/roofline/bound.hpp"
 #include "runtime/group/comm_group.hpp"
 #include "tools/commands/bench/gpu_memory.hpp"
 #include "tools/commands/bench/job.hpp"
@@ -145,16 +145,16 @@ class Reporter {
 template <bench::Rendezvous R>
 class Rows {
  public:
-  // `gpu`: null for calls on host memory. `ceilings`: null if no bounds are asked for.
+  // `gpu`: null for calls on host memory. `bounds`: null if no bounds are asked for.
   Rows(const BenchOptions& options, const CommGroup& group, TuttiLibrary& library, const GpuMemory* gpu,
-       R& ranks, int node_count, const bench::Ceilings* ceilings, Reporter& reporter)
+       R& ranks, int node_count, BoundMeter* bounds, Reporter& reporter)
       : options_(options),
         group_(group),
         library_(library),
         gpu_(gpu),
         ranks_(ranks),
         node_count_(node_count),
-        ceilings_(ceilings),
+        bounds_(bounds),
         reporter_(reporter) {}
 
   void sweep_sizes() {
@@ -226,42 +226,51 @@ class Rows {
                             added_us.back());
   }
 
-  // The round in the middle, with what was wrong in any.
-  static Record median_of(std::vector<Record>& rounds) {
+  // The round in the middle by this figure, with what was wrong in any.
+  template <class Figure>
+  static Record middle_of(std::vector<Record>& rounds, const Figure& figure) {
     std::uint64_t wrong_count = 0;
     for (const Record& record : rounds) wrong_count += record.wrong_count;
     std::sort(rounds.begin(), rounds.end(),
-              [](const Record& a, const Record& b) { return a.times.p50_us < b.times.p50_us; });
+              [&](const Record& a, const Record& b) { return figure(a) < figure(b); });
     Record middle = rounds[rounds.size() / 2];
     middle.wrong_count = wrong_count;
     return middle;
   }
-
-  Record measure(const Shape& shape) {
-    Record record = bench::run_request(library_, ranks_, group_.rank(), request_of(options_, shape));
-    const bench::Bound bound = bound_for(shape);
-    record.bound_us = bound.us;
-    record.bound = bound.formula;
-    return finished(std::move(record));
+  static Record median_of(std::vector<Record>& rounds) {
+    return middle_of(rounds, [](const Record& record) { return record.times.p50_us; });
   }
 
+  Record measure(const Shape& shape) {
+    if (bounds_ == nullptr)
+      return finished(bench::run_request(library_, ranks_, group_.rank(), request_of(options_, shape)));
+    // Ceilings and calls in turns: what the row says are a bound and a time of the same moment.
+    std::vector<Record> rounds;
+    for (int round = 0; round < options_.round_count; ++round) {
+      const bench::Bound bound = bounds_->take(shape);
+      Request request = request_of(options_, shape);
+      request.plan.budget_seconds /= options_.round_count;
+      rounds.push_back(finished(bench::run_request(library_, ranks_, group_.rank(), request)));
+      rounds.back().bound_us = bound.us;
+      rounds.back().bound = bound.formula;
+    }
+    Record record = middle_of(rounds, bench::roofline_percent);
+    bound_us_[shape.count] = record.bound_us;
+    return record;
+  }
+
+  // Its calls have had rows of their own.
   Record measure_all(const Workload& workload) {
     Request request = request_of(options_, shape_of(workload.element_counts.front()));
     double bound_us = 0;
     for (const std::uint64_t count : workload.element_counts) {
-      const Shape shape = shape_of(count);
-      request.counts.push_back(shape.count);
-      bound_us += bound_for(shape).us;
+      request.counts.push_back(shape_of(count).count);
+      if (bounds_ != nullptr) bound_us += bound_us_.at(request.counts.back());
     }
     Record record = bench::run_request(library_, ranks_, group_.rank(), request);
     record.bound_us = bound_us;
     record.bound = "sum of the bounds of its calls";
     return finished(std::move(record));
-  }
-
-  bench::Bound bound_for(const Shape& shape) const {
-    if (ceilings_ == nullptr) return {};
-    return bench::bound_of(shape.collective, shape.ranks, shape.bytes(), *ceilings_, options_.in_place);
   }
 
   Record finished(Record record) const {
@@ -276,20 +285,30 @@ class Rows {
   const GpuMemory* gpu_;
   R& ranks_;
   int node_count_;
-  const bench::Ceilings* ceilings_;
+  BoundMeter* bounds_;
+  std::map<std::uint64_t, double> bound_us_;  // of the rows so far, by their calls' elements
   Reporter& reporter_;
 };
 
 template <bench::Rendezvous R>
 void run_rows(const BenchOptions& options, const CommGroup& group, TuttiLibrary& library,
-              const GpuMemory* gpu, R& ranks, int node_count, const bench::Ceilings* ceilings,
+              const GpuMemory* gpu, R& ranks, int node_count, BoundMeter* bounds,
               const std::optional<Workload>& workload, Reporter& reporter) {
-  Rows<R> rows(options, group, library, gpu, ranks, node_count, ceilings, reporter);
+  Rows<R> rows(options, group, library, gpu, ranks, node_count, bounds, reporter);
   if (workload) {
     rows.replay(*workload);
   } else {
     rows.sweep_sizes();
   }
+}
+
+// Of the largest call that is measured.
+std::size_t most_bytes(const BenchOptions& options, const std::optional<Workload>& workload, int ranks) {
+  std::size_t bytes = options.last_bytes;
+  if (workload)
+    bytes = *std::max_element(workload->element_counts.begin(), workload->element_counts.end()) *
+            size_of(options.dtype);
+  return options.shape_of(bytes, ranks).bytes();
 }
 
 TuttiLibrary make_library(const BenchOptions& options, const CommGroup& group, GpuMemory* gpu = nullptr) {
@@ -329,33 +348,35 @@ int run_bench_rank(const BenchOptions& options, const CommGroup& group, const st
   TuttiLibrary library = make_library(options, group, gpu.get());
   if (is_first) print_header(options, group, node_count, cpu_count, library.transport);
   std::optional<SharedPage> page = node_count == 1 ? open_page(group) : std::nullopt;
-  std::optional<bench::Ceilings> ceilings;
-  if (options.is_roofline || options.has_bounds) {
-    if (!page || group.size() > cpu_count)
-      throw Error(StatusCode::unsupported, -1,
-                  "roofline: the ranks must share one node's memory and have a CPU each");
-    ceilings = find_ceilings(options, *page);
-  }
+  if ((options.is_roofline || options.has_bounds) && (!page || group.size() > cpu_count))
+    throw Error(StatusCode::unsupported, -1,
+                "roofline: the ranks must share one node's memory and have a CPU each");
   if (options.is_roofline) {
-    if (is_first) print_ceilings(*ceilings);
-    if (is_first) write_ceilings(*ceilings, *json);
+    const bench::Ceilings ceilings = find_ceilings(options, *page);
+    if (is_first) print_ceilings(ceilings);
+    if (is_first) write_ceilings(ceilings, *json);
     return 0;
   }
-  if (is_first && ceilings) print_ceilings_summary(*ceilings);
+  std::optional<BoundMeter> bounds;
+  if (options.has_bounds) {
+    bounds.emplace(options, most_bytes(options, workload, group.size()), *page);
+    const bench::Ceilings summary = bounds->take_summary();
+    if (is_first) print_ceilings_summary(summary);
+  }
   if (is_first && gpu) {
     fmt::print("# buffers on GPUs: rank 0 has {}; each rank the one of its number on the node\n",
                gpu->description());
     print_gpu_table_header();
   } else if (is_first) {
-    print_table_header(ceilings.has_value());
+    print_table_header(bounds.has_value());
   }
-  const bench::Ceilings* bounds = ceilings ? &*ceilings : nullptr;
   Reporter reporter(is_first, *std::move(json));
   if (page) {
-    run_rows(options, group, library, gpu.get(), *page, node_count, bounds, workload, reporter);
+    run_rows(options, group, library, gpu.get(), *page, node_count, bounds ? &*bounds : nullptr, workload,
+             reporter);
   } else {
     GroupRendezvous ranks(group);
-    run_rows(options, group, library, gpu.get(), ranks, node_count, bounds, workload, reporter);
+    run_rows(options, group, library, gpu.get(), ranks, node_count, nullptr, workload, reporter);
   }
   if (is_first && reporter.wrong_count() > 0)
     fmt::print(stderr, "tutti bench: {} wrong elements\n", reporter.wrong_count());

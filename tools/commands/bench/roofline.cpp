@@ -1,5 +1,4 @@
 // Runs the measurement of ceilings inside a benchmark's ranks and adds the sizes of their caches.
-// Knows no collective.
 #include "tools/commands/bench/roofline.hpp"
 
 #include <fmt/format.h>
@@ -9,32 +8,14 @@
 #include <vector>
 
 #include "bench/roofline/cache_share.hpp"
-#include "bench/roofline/measure.hpp"
 #include "tools/commands/bench/report.hpp"
 #include "topology/discovery.hpp"
 
 namespace tutti::tool {
 
-bench::Ceilings find_ceilings(const BenchOptions& options, bench::SharedPage& ranks) {
-  bench::CeilingsPlan plan;
-  plan.budget_seconds = std::min(plan.budget_seconds, options.loop.budget_seconds);
-  if (options.is_roofline) {
-    plan.first_bytes = options.first_bytes;
-    plan.last_bytes = options.last_bytes;
-    plan.factor = options.factor;
-    plan.round_count = options.round_count;
-    plan.budget_seconds = options.loop.budget_seconds;
-  } else if (options.workload.empty()) {
-    // No bound looks at a curve beyond the size of the call.
-    while (plan.last_bytes > plan.first_bytes && plan.last_bytes / plan.factor >= options.last_bytes)
-      plan.last_bytes /= plan.factor;
-  }
-  Progress progress;
-  bench::Ceilings ceilings =
-      bench::measure_ceilings(plan, ranks, [&](std::size_t done, std::size_t total, const std::string& what) {
-        if (ranks.rank() == 0) progress.show(fmt::format("[{}/{}] ceilings: {}", done, total, what));
-      });
+namespace {
 
+void add_caches(const BenchOptions& options, bench::SharedPage& ranks, bench::Ceilings& ceilings) {
   const double cpu = options.binding == Binding::core ? ::sched_getcpu() : -1;
   std::vector<double> all(static_cast<std::size_t>(ranks.rank_count()));
   ranks.gather({&cpu, 1}, all);
@@ -42,7 +23,54 @@ bench::Ceilings find_ceilings(const BenchOptions& options, bench::SharedPage& ra
   const bench::CacheShare share = bench::share_caches(discover_this_machine(), cpus);
   ceilings.l2_bytes = share.l2_bytes;
   ceilings.last_level_bytes = share.last_level_bytes;
+}
+
+// The largest movement whose time a bound of such calls asks for.
+std::size_t most_measured(const BenchOptions& options, std::size_t most_bytes, int ranks) {
+  const bench::Demand demand = bench::demand_of(options.collective, ranks, most_bytes, options.in_place);
+  const std::vector<std::uint64_t> sizes = bench::sizes_that_matter(demand, {});
+  return sizes.empty() ? 64 : sizes.back();
+}
+
+}  // namespace
+
+bench::Ceilings find_ceilings(const BenchOptions& options, bench::SharedPage& ranks) {
+  bench::CeilingsPlan plan;
+  plan.first_bytes = options.first_bytes;
+  plan.last_bytes = options.last_bytes;
+  plan.factor = options.factor;
+  plan.round_count = options.round_count;
+  plan.budget_seconds = options.loop.budget_seconds;
+  Progress progress;
+  bench::Ceilings ceilings =
+      bench::measure_ceilings(plan, ranks, [&](std::size_t done, std::size_t total, const std::string& what) {
+        if (ranks.rank() == 0) progress.show(fmt::format("[{}/{}] ceilings: {}", done, total, what));
+      });
+  add_caches(options, ranks, ceilings);
   return ceilings;
+}
+
+BoundMeter::BoundMeter(const BenchOptions& options, std::size_t most_bytes, bench::SharedPage& ranks)
+    : seconds_(std::min(bench::CeilingsPlan{}.budget_seconds, options.loop.budget_seconds) /
+               options.round_count),
+      in_place_(options.in_place),
+      meter_(most_measured(options, most_bytes, ranks.rank_count()), ranks) {
+  add_caches(options, ranks, caches_);
+}
+
+bench::Ceilings BoundMeter::take_summary() {
+  bench::Ceilings ceilings = meter_.take({}, seconds_);
+  ceilings.l2_bytes = caches_.l2_bytes;
+  ceilings.last_level_bytes = caches_.last_level_bytes;
+  return ceilings;
+}
+
+bench::Bound BoundMeter::take(const bench::Shape& shape) {
+  const bench::Demand demand = bench::demand_of(shape.collective, shape.ranks, shape.bytes(), in_place_);
+  bench::Ceilings ceilings = meter_.take(bench::sizes_that_matter(demand, caches_), seconds_);
+  ceilings.l2_bytes = caches_.l2_bytes;
+  ceilings.last_level_bytes = caches_.last_level_bytes;
+  return bench::bound_of(shape.collective, shape.ranks, shape.bytes(), ceilings, in_place_);
 }
 
 }  // namespace tutti::tool
