@@ -180,9 +180,10 @@ class Boards {
   }
   // Does the reader of a line write it next?
   bool take_turns() const { return size() == 2; }
-  // What the rank writes in that area.
+  // What the rank writes in that area, which lies on another rank's board at times: a distance may lead back.
   BoardLine* lines_at(std::uint32_t rank, const Area& area) const {
-    return reinterpret_cast<BoardLine*>(base_[rank] + (rank == rank_ ? area.own : area.others));
+    return reinterpret_cast<BoardLine*>(reinterpret_cast<std::uintptr_t>(base_[rank]) +
+                                        (rank == rank_ ? area.own : area.others));
   }
   // What this rank stores in areas for others to read goes through here.
   StagingStores& stores() { return stores_; }
