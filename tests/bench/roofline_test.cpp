@@ -192,8 +192,7 @@ TEST_CASE("a bound needs the curves at the sizes that matter, and nowhere else")
         Sizes all = needed_sizes;
         for (std::uint64_t size = 1024; size <= 128 * kMiB; size *= 4) all.push_back(size);
         std::sort(all.begin(), all.end());
-        for (const std::uint64_t size : all)
-          whole.curves[kind].add(size, us_of(static_cast<double>(size)));
+        for (const std::uint64_t size : all) whole.curves[kind].add(size, us_of(static_cast<double>(size)));
       }
       INFO(kCollectiveNames[static_cast<std::size_t>(i)] << " of " << bytes);
       CHECK(bound_of(collective, 2, bytes, needed).formula == bound_of(collective, 2, bytes, whole).formula);
