@@ -37,19 +37,20 @@ std::vector<int> numbers(int first, int end) {
 const std::vector<int> kNodes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 3};
 constexpr int kRanks = 11;
 
-// How many connections the rank that listens there has.
+// How many connections the rank that listens there has. The file is made while connections elsewhere come and
+// go, so that one may be in it twice.
 int count_connections(const SocketAddress& address) {
   std::ifstream file("/proc/net/tcp");
   std::string line;
   const std::string port = fmt::format(":{:04X}", address.port());
-  int count = 0;
+  std::set<std::string> remotes;
   while (std::getline(file, line)) {
     std::istringstream words(line);
     std::string number, local, remote, state;
     words >> number >> local >> remote >> state;
-    count += local.ends_with(port) && state == "01" ? 1 : 0;
+    if (local.ends_with(port) && state == "01") remotes.insert(remote);
   }
-  return count;
+  return static_cast<int>(remotes.size());
 }
 
 // -- ranks as processes -------------------------------------------------------------------------------------
