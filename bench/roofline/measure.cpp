@@ -94,8 +94,9 @@ double median(std::vector<double> values) {
 
 class CeilingsMeter::Measuring {
  public:
-  Measuring(std::size_t most_bytes, SharedPage& ranks)
+  Measuring(std::size_t most_bytes, double seconds, SharedPage& ranks)
       : most_bytes_(most_bytes),
+        seconds_(seconds),
         ranks_(ranks),
         own_(SharedMemory::create(most_bytes)),
         peer_(meet()),
@@ -116,7 +117,6 @@ class CeilingsMeter::Measuring {
     if (rank_count() == 1) return "one rank";
     return kernel_read_error_ == 0 ? "" : std::generic_category().message(kernel_read_error_);
   }
-  void set_seconds(double seconds) { seconds_ = seconds; }
 
   // What reading the clock twice takes, which every sample contains.
   double empty_us() {
@@ -285,8 +285,8 @@ class CeilingsMeter::Measuring {
   }
 
   std::size_t most_bytes_;
+  double seconds_;  // for each measurement, about
   SharedPage& ranks_;
-  double seconds_ = 0;          // for each measurement, about
   std::vector<double> places_;  // of every rank: process, descriptor, address
   pid_t peer_pid_ = 0;
   std::uintptr_t peer_address_ = 0;
@@ -296,8 +296,8 @@ class CeilingsMeter::Measuring {
   KernelFn sum_ = select_kernel(Op::sum, Dtype::f32);
 };
 
-CeilingsMeter::CeilingsMeter(std::size_t most_bytes, SharedPage& ranks)
-    : measuring_(std::make_unique<Measuring>(most_bytes, ranks)) {}
+CeilingsMeter::CeilingsMeter(std::size_t most_bytes, double seconds, SharedPage& ranks)
+    : measuring_(std::make_unique<Measuring>(most_bytes, seconds, ranks)) {}
 CeilingsMeter::~CeilingsMeter() = default;
 
 std::size_t CeilingsMeter::step_count(std::size_t size_count) const {
@@ -307,12 +307,11 @@ std::size_t CeilingsMeter::step_count(std::size_t size_count) const {
   return 1 + kinds * size_count;
 }
 
-Ceilings CeilingsMeter::take(std::span<const std::uint64_t> sizes, double seconds, const Progress& progress) {
+Ceilings CeilingsMeter::take(std::span<const std::uint64_t> sizes, const Progress& progress) {
   const auto say = [&](std::string_view what) {
     if (progress) progress(what);
   };
   Measuring& measuring = *measuring_;
-  measuring.set_seconds(seconds);
   Ceilings taken;
   taken.ranks = measuring.rank_count();
   taken.vm_read_missing = measuring.kernel_read_missing();
@@ -335,7 +334,7 @@ Ceilings CeilingsMeter::take(std::span<const std::uint64_t> sizes, double second
 
 Ceilings measure_ceilings(const CeilingsPlan& plan, SharedPage& ranks,
                           const std::function<void(std::size_t, std::size_t, const std::string&)>& progress) {
-  CeilingsMeter meter(plan.last_bytes, ranks);
+  CeilingsMeter meter(plan.last_bytes, plan.budget_seconds / plan.round_count, ranks);
   std::vector<std::uint64_t> sizes;
   for (std::size_t bytes = plan.first_bytes; bytes <= plan.last_bytes; bytes *= plan.factor)
     sizes.push_back(bytes);
@@ -345,8 +344,8 @@ Ceilings measure_ceilings(const CeilingsPlan& plan, SharedPage& ranks,
   // Rounds over everything: what disturbs the machine for a second spoils one round, not one curve.
   std::vector<Ceilings> rounds;
   for (std::size_t round = 0; round < round_count; ++round) {
-    rounds.push_back(meter.take(sizes, plan.budget_seconds / plan.round_count,
-                                [&](std::string_view what) { progress(done++, total, std::string(what)); }));
+    rounds.push_back(
+        meter.take(sizes, [&](std::string_view what) { progress(done++, total, std::string(what)); }));
   }
 
   const auto middle = [&](const auto& us_of) {

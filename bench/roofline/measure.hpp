@@ -22,15 +22,16 @@ class CeilingsMeter {
  public:
   using Progress = std::function<void(std::string_view what)>;
 
+  // For movements of most_bytes at most; each measurement takes about so many seconds.
   // Memory: 3 * most_bytes for each rank, mapped by its neighbour, too. `ranks` must outlive it.
-  CeilingsMeter(std::size_t most_bytes, SharedPage& ranks);
+  CeilingsMeter(std::size_t most_bytes, double seconds, SharedPage& ranks);
   ~CeilingsMeter();
   CeilingsMeter(const CeilingsMeter&) = delete;
   CeilingsMeter& operator=(const CeilingsMeter&) = delete;
 
-  // A line, an exchange, and every movement of each of these sizes, for about so many seconds each. The sizes
-  // rise, are multiples of 64, and most_bytes at most. `progress` is called with what comes next.
-  Ceilings take(std::span<const std::uint64_t> sizes, double seconds, const Progress& progress = {});
+  // A line, an exchange, and every movement of each of these sizes, which rise and are multiples of 64.
+  // `progress` is called with what comes next.
+  Ceilings take(std::span<const std::uint64_t> sizes, const Progress& progress = {});
   std::size_t step_count(std::size_t size_count) const;  // calls of `progress`
 
  private:
@@ -45,8 +46,8 @@ struct CeilingsPlan {
   double budget_seconds = 0.1;  // for each kind and size, all rounds together, about
 };
 
-// As a CeilingsMeter takes them, the same rank's duties and errors. `progress` is called with what comes next
-// and how many of all measurements are done.
+// As a CeilingsMeter takes them, under the same conditions. `progress` is called with what comes next and how
+// many of all measurements are done.
 Ceilings measure_ceilings(
     const CeilingsPlan& plan, SharedPage& ranks,
     const std::function<void(std::size_t done, std::size_t total, const std::string&)>& progress);

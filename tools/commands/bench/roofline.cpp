@@ -51,15 +51,16 @@ bench::Ceilings find_ceilings(const BenchOptions& options, bench::SharedPage& ra
 }
 
 BoundMeter::BoundMeter(const BenchOptions& options, std::size_t most_bytes, bench::SharedPage& ranks)
-    : seconds_(std::min(bench::CeilingsPlan{}.budget_seconds, options.loop.budget_seconds) /
-               options.round_count),
-      in_place_(options.in_place),
-      meter_(most_measured(options, most_bytes, ranks.rank_count()), ranks) {
+    : in_place_(options.in_place),
+      meter_(
+          most_measured(options, most_bytes, ranks.rank_count()),
+          std::min(bench::CeilingsPlan{}.budget_seconds, options.loop.budget_seconds) / options.round_count,
+          ranks) {
   add_caches(options, ranks, caches_);
 }
 
-bench::Ceilings BoundMeter::take_summary() {
-  bench::Ceilings ceilings = meter_.take({}, seconds_);
+bench::Ceilings BoundMeter::take_ceilings(std::span<const std::uint64_t> sizes) {
+  bench::Ceilings ceilings = meter_.take(sizes);
   ceilings.l2_bytes = caches_.l2_bytes;
   ceilings.last_level_bytes = caches_.last_level_bytes;
   return ceilings;
@@ -67,10 +68,8 @@ bench::Ceilings BoundMeter::take_summary() {
 
 bench::Bound BoundMeter::take(const bench::Shape& shape) {
   const bench::Demand demand = bench::demand_of(shape.collective, shape.ranks, shape.bytes(), in_place_);
-  bench::Ceilings ceilings = meter_.take(bench::sizes_that_matter(demand, caches_), seconds_);
-  ceilings.l2_bytes = caches_.l2_bytes;
-  ceilings.last_level_bytes = caches_.last_level_bytes;
-  return bench::bound_of(shape.collective, shape.ranks, shape.bytes(), ceilings, in_place_);
+  return bench::bound_of(shape.collective, shape.ranks, shape.bytes(),
+                         take_ceilings(bench::sizes_that_matter(demand, caches_)), in_place_);
 }
 
 }  // namespace tutti::tool

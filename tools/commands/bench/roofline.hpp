@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include "bench/harness/shared_page.hpp"
 #include "bench/roofline/bound.hpp"
@@ -23,13 +25,14 @@ class BoundMeter {
   // Every rank makes one at the same time, for calls of `most_bytes` at most; errors as above.
   BoundMeter(const BenchOptions& options, std::size_t most_bytes, bench::SharedPage& ranks);
 
-  // Of the caches and of lines, measured now. Every rank calls it.
-  bench::Ceilings take_summary();
+  // The caches, a line and an exchange; no curves. Every rank calls it.
+  bench::Ceilings take_summary() { return take_ceilings({}); }
   // Every rank calls it; takes some tenths of a second, below 1 MiB.
   bench::Bound take(const bench::Shape& shape);
 
  private:
-  double seconds_;  // for each ceiling
+  bench::Ceilings take_ceilings(std::span<const std::uint64_t> sizes);
+
   bool in_place_;
   bench::Ceilings caches_;  // nothing else in it
   bench::CeilingsMeter meter_;
