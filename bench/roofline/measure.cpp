@@ -349,8 +349,8 @@ Ceilings measure_ceilings(const CeilingsPlan& plan, SharedPage& ranks,
   }
 
   const auto middle = [&](const auto& us_of) {
-    std::vector<double> us;
-    for (const Ceilings& round : rounds) us.push_back(us_of(round));
+    std::vector<double> us(rounds.size());
+    std::transform(rounds.begin(), rounds.end(), us.begin(), us_of);
     return median(std::move(us));
   };
   Ceilings result;
