@@ -17,8 +17,8 @@
 namespace tutti {
 
 Emit allreduce_ring, allreduce_recursive_doubling, allreduce_rabenseifner, allreduce_reduce_broadcast,
-    allreduce_recursive_multiplying, allreduce_one_shot, allreduce_two_shot, allreduce_double_binary_tree,
-    allreduce_circulant, allreduce_census, allreduce_hierarchical;
+    allreduce_knomial, allreduce_recursive_multiplying, allreduce_one_shot, allreduce_two_shot,
+    allreduce_double_binary_tree, allreduce_circulant, allreduce_census, allreduce_hierarchical;
 Emit reduce_scatter_ring, reduce_scatter_halving, reduce_scatter_direct, reduce_scatter_pat,
     reduce_scatter_circulant, reduce_scatter_bine, reduce_scatter_hierarchical;
 Emit allgather_ring, allgather_recursive_doubling, allgather_bruck, allgather_direct, allgather_pat,
@@ -82,6 +82,8 @@ Claim bruck_alltoall_claim(std::uint32_t p, Params params) {
 
 // Knobs of the exchanges. Segments here are the segment pass, for long vectors.
 constexpr ParamRow kSegments[] = {{"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
+constexpr ParamRow kTreeRadixSegments[] = {{"radix", &AlgorithmParams::radix, 4, 2, 64},
+                                           {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
 constexpr ParamRow kExchangeRadix[] = {{"radix", &AlgorithmParams::radix, 4, 2, 16}};
 constexpr ParamRow kBruckRadix[] = {{"radix", &AlgorithmParams::radix, 2, 2, 64}};
 constexpr ParamRow kAggregate[] = {{"aggregate", &AlgorithmParams::aggregate, 0, 0, 1U << 20},
@@ -189,6 +191,17 @@ constexpr AlgorithmRow kRows[] = {
      "rounds at most 2 ceil(log2 p) - 1; bytes sent by a root ceil(log2 p) m",
      "up binomial trees of both halves, a swap, and down; fewest messages, short vectors",
      kSegments},
+    {Collective::allreduce,
+     "knomial",
+     allreduce_knomial,
+     [](std::uint32_t p, Params params) {
+       return Claim{2 * knomial_height(p, params.radix), knomial_tree(0, p, params.radix).children.size(), 1};
+     },
+     {},
+     true,
+     "rounds about 2 log_radix p; bytes sent by rank 0 m per child",
+     "up and down a tree of a chosen radix; ranks that take turns on their CPUs",
+     kTreeRadixSegments},
     {Collective::allreduce,
      "recursive_multiplying",
      allreduce_recursive_multiplying,

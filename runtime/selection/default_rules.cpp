@@ -47,15 +47,36 @@ std::string_view node_rules(Collective collective) {
   }
 }
 
-// On one node, where ranks take turns on its CPUs. There the work of all ranks together counts, not the
-// longest way through it: what has more rounds and fewer messages wins where the two differ.
+// On one node, where ranks take turns on its CPUs. There the work of all ranks together counts, and how often
+// each of them has to be given a CPU, not the longest way. One hop, to one rank and back or straight to
+// everybody, wins over trees, which are several turns, and from the size where additions count one rank that
+// adds for all wins over all who do the same additions. What is large goes by domains where there are any.
 std::string_view node_shared_cpus_rules(Collective collective) {
   switch (collective) {
+    case Collective::allreduce:
+      return "one_shot:-64k@-2;one_shot:-16k@3-4;one_shot:-2k@5-8;knomial(radix=8):-64k@5-8;"
+             "knomial(radix=64):-64k@9-64;"
+             "hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;recursive_doubling:-4k;two_shot";
+    case Collective::allgather:
+      return "pat:-1m@-2;direct:-1k@9-64;hierarchical:0-@9-;bruck:-1k@9-;direct";
+    case Collective::broadcast:
+      return "double_binary_tree(segment=64k):16k-1m@-2;double_binary_tree(segment=256k):1m-4m@-2;linear:0-@-"
+             "8;"
+             "linear:-1m@9-64;"
+             "hierarchical(columns=1,across=1):-16k@9-;hierarchical(across=1):0-@9-;linear:0-@9-64;"
+             "binomial:-64k;circulant(segment=64k)";
     case Collective::reduce:
       return "linear:-128k@-8;double_binary_tree(segment=256k):0-@-8;linear:0-@-8;"
-             "hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;binomial:-32k;linear:-32k;"
-             "rabenseifner;"
-             "direct";
+             "linear:-8k@9-64;knomial(radix=8):-1m@9-64;"
+             "hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;knomial(radix=8):0-@9-64;"
+             "binomial:-32k;linear:-32k;rabenseifner;direct";
+    case Collective::gather:
+    case Collective::scatter:
+      return "linear:0-@-64;hierarchical:-64k;binomial:-64k;linear";
+    case Collective::alltoall:
+      return "linear:-64k@-64;linear:0-@-8;hierarchical:-4k;bruck:-4k;linear:-64k;pairwise";
+    case Collective::barrier:
+      return "dissemination(radix=64):0-@-64;hierarchical;dissemination";
     case Collective::scan:
       return "recursive_doubling:-512;chain(segments=1):-128k;chain(segment=64k):-8m;chain(segment=256k)";
     case Collective::exscan:
