@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Self-consistency of the collectives: none may be slower than others that could replace it, and none may have cliffs.
 
-Runs `tutti bench` over several numbers of ranks and sizes, several rounds in turn, and compares medians. Every rank has a CPU: the time
+Runs `tutti bench` over several numbers of ranks and sizes, in rounds, and compares within each round what was measured one right after
+the other, since machines change their speed within seconds; what counts is the median of these ratios. Every rank has a CPU: the time
 of one call from a common start. Ranks outnumber the CPUs: back to back, which is fair there. What replaces a collective is timed as
 a whole, one call after the other.
     replacement   allreduce <= reduce + broadcast        allgather <= gather + broadcast
                   reduce_scatter <= reduce + scatter     barrier <= allreduce of 4 bytes; each times --slack
-    size step     time per byte of an allreduce <= 2 x that of a quarter of the size
+    size step     time per byte of an allreduce <= 2 x that of a quarter of the size; where every rank has a CPU and this is too much,
+                  <= what the bound of the roofline for a byte rises by
     rank step     time of an allreduce over n + 1 ranks <= 2.5 x that over n, from 3 ranks on, size by size
 A rank more brings at most its share of work and one hand-over more to everybody (4/3 of either from 3 to 4 ranks, less later);
 the bound leaves as much again for a change of algorithm and for ranks that outnumber the CPUs. Below 3 ranks there is another
 step: one rank talks to nobody, and two may be the last that have a CPU each.
 Knows the tool's JSON only.
-Usage: guidelines.py TUTTI [--ranks 2..8] [--slack 1.1] [--rounds 3] [--budget 0.1] [--last 64m] [--json FILE]
+Usage: guidelines.py TUTTI [--ranks 2..8] [--slack 1.1] [--rounds 5] [--budget 0.1] [--last 64m] [--json FILE]
 Prints a table; --json writes one object for each of its rows. Exit status: 0 all hold, 1 some do not, 2 wrong arguments.
 """
 import argparse
@@ -28,22 +30,40 @@ FIRST, SMALL_LAST = 4, 64 << 10  # bytes; collectives that are only compared end
 SIZE_BOUND, RANK_BOUND = 2.0, 2.5
 FIRST_RANK_STEP = 3
 RULES = (("allreduce", "reduce + broadcast"), ("allgather", "gather + broadcast"), ("reduce_scatter", "reduce + scatter"))
-CALLS = ("allreduce", "allgather", "reduce_scatter", "barrier", *(replacement for _, replacement in RULES))
+# What is compared stands side by side.
+CALLS = ("barrier", *(call for rule in RULES for call in rule))
 
 
-def measure(tutti, calls, ranks, budget, last):
+def bench(tutti, words, field):
+    """`field` by size in bytes."""
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as result:
+        subprocess.run([tutti, "bench", *map(str, words), "--json", result.name], check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
+        return {row["bytes"]: row[field] for row in map(json.loads, result)}
+
+
+def have_a_cpu_each(ranks):
+    return ranks <= len(os.sched_getaffinity(0))
+
+
+def measure(arguments, calls, ranks):
     """p50 in us by size in bytes: an allreduce at all powers of four, the others at every second one."""
     collective, _, then = calls.partition(" + ")
     is_stepped = calls == "allreduce"
-    with tempfile.NamedTemporaryFile("r", suffix=".json") as result:
-        command = [tutti, "bench", collective, "-n", str(ranks), "-b", str(FIRST), "-e", str(last if is_stepped else SMALL_LAST),
-                   "-f", "4" if is_stepped else "16", "--budget", str(budget), "--json", result.name]
-        if then:
-            command += ["--then", then]
-        if ranks > len(os.sched_getaffinity(0)):
-            command.append("--b2b")
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return {row["bytes"]: row["p50_us"] for row in map(json.loads, result)}
+    words = [collective, "-n", ranks, "-b", FIRST, "-e", arguments.last if is_stepped else SMALL_LAST, "-f", 4 if is_stepped else 16,
+             "--budget", arguments.budget]
+    words += ["--then", then] if then else []
+    words += [] if have_a_cpu_each(ranks) else ["--b2b"]
+    return bench(arguments.tutti, words, "p50_us")
+
+
+def measure_round(arguments, turn):
+    """Times by number of ranks, collective and size."""
+    times = {}
+    for ranks in arguments.ranks:
+        print(f"\rround {turn + 1} of {arguments.rounds}, {ranks} ranks   ", end="", file=sys.stderr, flush=True)
+        times[ranks] = {calls: measure(arguments, calls, ranks) for calls in CALLS}
+    return times
 
 
 def nearest(times, size):
@@ -51,49 +71,58 @@ def nearest(times, size):
     return times[min(times, key=lambda have: abs(have - size))]
 
 
-def row(check, ranks, size, what, value, bound, unit="us"):
-    """`bound` is what `value` may be at most."""
-    return {"check": check, "ranks": ranks, "bytes": size, "what": what, "value": value, "bound": bound, "unit": unit,
-            "holds": value <= bound}
+def compare(rounds, left, right):
+    """Medians of the times that `left` and `right` find in a round, and of their ratio."""
+    pairs = [(left(times), right(times)) for times in rounds]
+    return *(statistics.median(side) for side in zip(*pairs)), statistics.median(us / other for us, other in pairs)
 
 
-def check_replacements(times, ranks, slack):
-    for size in sorted(times["reduce + broadcast"]):
+def row(check, ranks, size, what, compared, bound, share=1):
+    """`bound` is what the ratio may be at most; `share` of the right side's time is what it is of."""
+    us, than_us, ratio = compared
+    return {"check": check, "ranks": ranks, "bytes": size, "what": what, "us": us, "than_us": than_us, "ratio": ratio / share,
+            "bound": bound, "holds": ratio / share <= bound}
+
+
+def check_replacements(rounds, ranks, slack):
+    for size in sorted(rounds[0][ranks]["reduce + broadcast"]):
         for left, right in RULES:
-            yield row("replacement", ranks, size, f"{left} <= {right}", nearest(times[left], size), slack * nearest(times[right], size))
-    least = times["allreduce"][min(times["allreduce"])]
-    yield row("replacement", ranks, 0, f"barrier <= allreduce of {FIRST} B", times["barrier"][0], slack * least)
+            compared = compare(rounds, lambda t, c=left: nearest(t[ranks][c], size), lambda t, c=right: nearest(t[ranks][c], size))
+            yield row("replacement", ranks, size, f"{left} <= {right}", compared, slack)
+    compared = compare(rounds, lambda t: t[ranks]["barrier"][0], lambda t: t[ranks]["allreduce"][min(t[ranks]["allreduce"])])
+    yield row("replacement", ranks, 0, f"barrier <= allreduce of {FIRST} B", compared, slack)
 
 
-def check_sizes(times, ranks):
-    sizes = sorted(times["allreduce"])
+def roofline_rise(arguments, ranks, smaller, larger):
+    """What the bound of an allreduce rises by from one size to the other, for a byte."""
+    bounds = bench(arguments.tutti, ["allreduce", "-n", ranks, "-b", smaller, "-e", larger, "-f", larger // smaller, "--roofline"], "bound_us")
+    return bounds[larger] / bounds[smaller] / (larger / smaller)
+
+
+def check_sizes(arguments, rounds, ranks):
+    sizes = sorted(rounds[0][ranks]["allreduce"])
     for smaller, larger in zip(sizes, sizes[1:]):
-        before, after = (1000 * times["allreduce"][size] / size for size in (smaller, larger))
-        yield row("size step", ranks, larger, f"time per byte, from {smaller} B", after, SIZE_BOUND * before, "ns/B")
+        compared = compare(rounds, lambda t: t[ranks]["allreduce"][larger], lambda t: t[ranks]["allreduce"][smaller])
+        found = row("size step", ranks, larger, f"for a byte, from {smaller} B", compared, SIZE_BOUND, larger / smaller)
+        if not found["holds"] and have_a_cpu_each(ranks):
+            bound = max(SIZE_BOUND, roofline_rise(arguments, ranks, smaller, larger))
+            found = row("size step", ranks, larger, found["what"], compared, bound, larger / smaller)
+        yield found
 
 
-def check_ranks(fewer, more, ranks):
-    """`ranks` is the larger number."""
-    if ranks - 1 < FIRST_RANK_STEP:
+def check_ranks(rounds, ranks):
+    """From one rank less."""
+    if ranks - 1 < FIRST_RANK_STEP or ranks - 1 not in rounds[0]:
         return
-    for size in sorted(fewer["allreduce"]):
-        yield row("rank step", ranks, size, f"allreduce, from {ranks - 1} ranks", nearest(more["allreduce"], size),
-                  RANK_BOUND * fewer["allreduce"][size])
-
-
-def measure_all(arguments, ranks):
-    """Medians over the rounds, by collective and size."""
-    rounds = []
-    for turn in range(arguments.rounds):
-        print(f"\r{ranks} ranks, round {turn + 1} of {arguments.rounds}   ", end="", file=sys.stderr, flush=True)
-        rounds.append({c: measure(arguments.tutti, c, ranks, arguments.budget, arguments.last) for c in CALLS})
-    return {c: {size: statistics.median(r[c][size] for r in rounds) for size in rounds[0][c]} for c in CALLS}
+    for size in sorted(rounds[0][ranks]["allreduce"]):
+        compared = compare(rounds, lambda t: t[ranks]["allreduce"][size], lambda t: t[ranks - 1]["allreduce"][size])
+        yield row("rank step", ranks, size, f"allreduce, from {ranks - 1} ranks", compared, RANK_BOUND)
 
 
 def print_row(found):
     size = f"{found['bytes']} B" if found["bytes"] else ""
     print(f"{found['ranks']} ranks  {'ok' if found['holds'] else 'BROKEN':<7}{found['check']:<12} {size:>11}  "
-          f"{found['what']:<38}{found['value']:10.3g} {found['bound']:10.3g} {found['unit']}")
+          f"{found['what']:<38}{found['us']:10.3g} {found['than_us']:10.3g} us  {found['ratio']:6.2f} of at most {found['bound']:.2f}")
 
 
 def rank_range(text):
@@ -108,24 +137,20 @@ def main():
     parser.add_argument("tutti", help="the tool")
     parser.add_argument("--ranks", type=rank_range, default=rank_range("2..8"))
     parser.add_argument("--slack", type=float, default=1.1, help="of the replacements")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--budget", type=float, default=0.1, help="seconds for each size of each run")
     parser.add_argument("--last", default="64m", help="largest allreduce, as `tutti bench -e` takes it")
     parser.add_argument("--json", type=argparse.FileType("w"), help="one object for each row")
     arguments = parser.parse_args()
-    broken, fewer = 0, None
+    rounds = [measure_round(arguments, turn) for turn in range(arguments.rounds)]
+    print("\r", end="", file=sys.stderr)
+    broken = 0
     for ranks in arguments.ranks:
-        times = measure_all(arguments, ranks)
-        rows = [*check_replacements(times, ranks, arguments.slack), *check_sizes(times, ranks)]
-        if fewer:
-            rows += check_ranks(fewer, times, ranks)
-        print("\r", end="", file=sys.stderr)
-        for found in rows:
+        for found in (*check_replacements(rounds, ranks, arguments.slack), *check_sizes(arguments, rounds, ranks), *check_ranks(rounds, ranks)):
             broken += not found["holds"]
             print_row(found)
             if arguments.json:
                 arguments.json.write(json.dumps(found) + "\n")
-        fewer = times
     print(f"{broken} broken")
     return 1 if broken else 0
 

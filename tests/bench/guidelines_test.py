@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-# Times that keep every guideline; MISTAKE is a condition, and where it is true the time is ten times as long.
+# Times that keep every guideline; MISTAKE is a condition, and where it is true the time is SLOWER times as long. BOUND is the roofline's.
 TOOL = """#!{python}
 import json, sys
 words = sys.argv[2:]
@@ -20,10 +20,10 @@ last = int(last[:-1]) << 10 if last.endswith("k") else int(last)
 with open(words[words.index("--json") + 1], "w") as out:
     while size <= last:
         bytes = 0 if collective == "barrier" else size
-        us = 10 if {mistake} else 1
+        us = {slower} if {mistake} else 1
         us *= 2 if "--then" in words else 1
         us *= (1 + size / 1000) * ranks ** 0.5 * (0.9 if collective == "barrier" else 1)
-        out.write(json.dumps({{"bytes": bytes, "p50_us": us}}) + "\\n")
+        out.write(json.dumps({{"bytes": bytes, "p50_us": us, **({{"bound_us": {bound}}} if "--roofline" in words else {{}})}}) + "\\n")
         if collective == "barrier":
             break
         size *= int(factor)
@@ -33,12 +33,12 @@ guidelines = ""
 
 
 class GuidelinesTest(unittest.TestCase):
-    def run_script(self, *options, mistake="False"):
+    def run_script(self, *options, mistake="False", slower=10, bound="size"):
         """(exit status, output, rows of --json)"""
         with tempfile.TemporaryDirectory() as folder:
             tool, path = os.path.join(folder, "tool"), os.path.join(folder, "rows.json")
             with open(tool, "w", encoding="utf-8") as file:
-                file.write(TOOL.format(python=sys.executable, mistake=mistake))
+                file.write(TOOL.format(python=sys.executable, mistake=mistake, slower=slower, bound=bound))
             os.chmod(tool, 0o755)
             result = subprocess.run([sys.executable, guidelines, tool, "--rounds", "1", "--last", "64k", "--json", path, *options],
                                     capture_output=True, text=True, check=False, timeout=100)
@@ -48,8 +48,8 @@ class GuidelinesTest(unittest.TestCase):
                     rows = [json.loads(line) for line in lines]
             return result.returncode, result.stdout, rows
 
-    def broken(self, mistake, ranks):
-        status, text, rows = self.run_script("--ranks", ranks, mistake=mistake)
+    def broken(self, mistake, ranks, **tool):
+        status, text, rows = self.run_script("--ranks", ranks, mistake=mistake, **tool)
         found = {(row["check"], row["ranks"], row["bytes"]) for row in rows if not row["holds"]}
         self.assertEqual(status, 1 if found else 0)
         self.assertEqual(text.count("BROKEN"), sum(not row["holds"] for row in rows))
@@ -74,7 +74,14 @@ class GuidelinesTest(unittest.TestCase):
 
     def test_a_cliff_between_sizes(self):
         slow = "collective in ('allreduce', 'reduce', 'reduce_scatter') and size > 4096"
-        self.assertEqual(self.broken(slow, "2"), {("size step", 2, 16384)})
+        broken = {("size step", 2, 16384)}
+        self.assertEqual(self.broken(slow, "2"), broken)
+        # Unless the machine has it.
+        rises = "size * (12 if size > 4096 else 1)"
+        self.assertEqual(self.broken(slow, "2", bound=rises), set())
+        self.assertEqual(self.broken(slow, "2", slower=20, bound=rises), broken)
+        many = 4 * len(os.sched_getaffinity(0))  # to which the roofline does not apply
+        self.assertEqual(self.broken(slow, str(many), bound=rises), {("size step", many, 16384)})
 
     def test_a_cliff_between_ranks(self):
         self.assertEqual(self.broken("ranks > 4", "4..5"), {("rank step", 5, 4 * 4**i) for i in range(8)})
