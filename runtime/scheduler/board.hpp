@@ -69,7 +69,7 @@ struct BoardShape {
   // Where in the staging memory of its area an epoch that takes so much begins. Walking, small ones take all
   // places in turn: a line that has left the peers' own caches for the common one by the time it is written
   // again comes back two to three times faster. Large ones see to that by themselves.
-  std::size_t place_of(std::uint64_t epoch, std::size_t taken_bytes) const {
+  std::size_t walked_place(std::uint64_t epoch, std::size_t taken_bytes) const {
     if (!walks || taken_bytes == 0 || taken_bytes > staging_bytes / 2) return 0;
     return (epoch >> 1U) % (staging_bytes / taken_bytes) * taken_bytes;
   }
@@ -180,6 +180,11 @@ class Boards {
   }
   // Does the reader of a line write it next?
   bool take_turns() const { return size() == 2; }
+  // Where in the staging memory of its area an epoch begins, see BoardShape. Who writes next what it has read
+  // just now has it in its own caches, where it always is the same.
+  std::size_t place_of(std::uint64_t epoch, std::size_t taken_bytes, bool all_write) const {
+    return take_turns() && all_write ? 0 : shape_.walked_place(epoch, taken_bytes);
+  }
   // What the rank writes in that area, which lies on another rank's board at times: a distance may lead back.
   BoardLine* lines_at(std::uint32_t rank, const Area& area) const {
     return reinterpret_cast<BoardLine*>(reinterpret_cast<std::uintptr_t>(base_[rank]) +

@@ -76,7 +76,7 @@ void LoweredRun::bind_window() {
   find_window();
   // What lies in lines stays where they are.
   const std::size_t place =
-      carries_ ? 0 : boards_->shape().place_of(epoch_, plan_->staging_slots * slot_bytes_);
+      carries_ ? 0 : boards_->place_of(epoch_, plan_->staging_slots * slot_bytes_, plan_->all_write);
   for (std::uint32_t r = 0; r < boards_->size(); ++r)
     bases_[first_area + r] = reinterpret_cast<std::byte*>(boards_->lines_at(r, area_)) + place;
 }
