@@ -152,7 +152,7 @@ TEST_CASE("where buffers are mapped nobody publishes that it has come: announcem
   CHECK(count(plan, Kind::await) == 1);
 }
 
-TEST_CASE("all write where no rank is another's only reader", "[lowered]") {
+TEST_CASE("all write but in rooted collectives and scans", "[lowered]") {
   const auto all_write = [](Collective collective, const char* name, std::uint32_t rank) {
     return plan_of(lowered(collective, name, 2, Sharing::scratch), rank).all_write;
   };
