@@ -11,25 +11,22 @@ namespace {
 std::string_view node_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
-      return "one_shot:-64k@-2;one_shot:-16k@3-8;"
-             "hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;recursive_doubling:-4k;two_shot";
+      return "one_shot:-64k@-2;one_shot:-16k@3-8;hierarchical(columns=1):-16k@9-;"
+             "hierarchical(across=1):0-@9-;recursive_doubling:-4k;two_shot";
     case Collective::reduce_scatter:
       return "hierarchical:0-@9-;direct";
     case Collective::allgather:
       return "pat:-1m@-2;hierarchical:0-@9-;bruck:-1k@9-;direct";
     case Collective::broadcast:
-      return "double_binary_tree(segment=64k):16k-1m@-2;double_binary_tree(segment=256k):1m-4m@-2;linear:0-@-"
-             "8;"
-             "hierarchical(columns=1,across=1):-16k@9-;hierarchical(across=1):0-@9-;binomial:-64k;"
-             "circulant(segment=64k)";
+      return "double_binary_tree(segment=64k):16k-1m@-2;double_binary_tree(segment=256k):1m-4m@-2;"
+             "linear:0-@-8;hierarchical(columns=1,across=1):-16k@9-;hierarchical(across=1):0-@9-;"
+             "binomial:-64k;circulant(segment=64k)";
     // The later items of a size are for ops that do not commute.
     case Collective::reduce:
       return "linear:-4k@-2;double_binary_tree(segments=1):-32k@-2;direct:-64k@-2;linear:-64k@-8;"
              "double_binary_tree(segment=64k):-2m@-2;double_binary_tree(segment=256k):-8m@-2;linear:0-@-2;"
-             "direct:0-@-8;"
-             "hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;binomial:-32k;linear:-32k;"
-             "rabenseifner;"
-             "direct";
+             "direct:0-@-8;hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;binomial:-32k;"
+             "linear:-32k;rabenseifner;direct";
     case Collective::gather:
     case Collective::scatter:
       return "linear:0-@-8;hierarchical:-64k@9-;binomial:-64k;linear";
@@ -39,9 +36,8 @@ std::string_view node_rules(Collective collective) {
       return "dissemination(radix=16):0-@-16;hierarchical;dissemination";
     case Collective::scan:
     case Collective::exscan:
-      return "chain(segments=1):-2k@-2;recursive_doubling:-64k;chain(segment=64k):-4m;recursive_doubling:0-@-"
-             "2;"
-             "chain(segment=64k):-8m;chain(segment=256k)";
+      return "chain(segments=1):-2k@-2;recursive_doubling:-64k;chain(segment=64k):-4m;"
+             "recursive_doubling:0-@-2;chain(segment=64k):-8m;chain(segment=256k)";
     default:
       return "";
   }
@@ -55,21 +51,18 @@ std::string_view node_shared_cpus_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
       return "one_shot:-64k@-2;one_shot:-16k@3-4;one_shot:-2k@5-8;knomial(radix=8):-64k@5-8;"
-             "knomial(radix=64):-64k@9-64;"
-             "hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;recursive_doubling:-4k;two_shot";
+             "knomial(radix=64):-64k@9-64;hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;"
+             "recursive_doubling:-4k;two_shot";
     case Collective::allgather:
       return "pat:-1m@-2;direct:-1k@9-64;hierarchical:0-@9-;bruck:-1k@9-;direct";
     case Collective::broadcast:
-      return "double_binary_tree(segment=64k):16k-1m@-2;double_binary_tree(segment=256k):1m-4m@-2;linear:0-@-"
-             "8;"
-             "linear:-1m@9-64;"
-             "hierarchical(columns=1,across=1):-16k@9-;hierarchical(across=1):0-@9-;linear:0-@9-64;"
-             "binomial:-64k;circulant(segment=64k)";
+      return "double_binary_tree(segment=64k):16k-1m@-2;double_binary_tree(segment=256k):1m-4m@-2;"
+             "linear:0-@-8;linear:-1m@9-64;hierarchical(columns=1,across=1):-16k@9-;"
+             "hierarchical(across=1):0-@9-;linear:0-@9-64;binomial:-64k;circulant(segment=64k)";
     case Collective::reduce:
-      return "linear:-128k@-8;double_binary_tree(segment=256k):0-@-8;linear:0-@-8;"
-             "linear:-8k@9-64;knomial(radix=8):-1m@9-64;"
-             "hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;knomial(radix=8):0-@9-64;"
-             "binomial:-32k;linear:-32k;rabenseifner;direct";
+      return "linear:-128k@-8;double_binary_tree(segment=256k):0-@-8;linear:0-@-8;linear:-8k@9-64;"
+             "knomial(radix=8):-1m@9-64;hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;"
+             "knomial(radix=8):0-@9-64;binomial:-32k;linear:-32k;rabenseifner;direct";
     case Collective::gather:
     case Collective::scatter:
       return "linear:0-@-64;hierarchical:-64k;binomial:-64k;linear";
@@ -96,18 +89,18 @@ std::string_view network_rules(Collective collective) {
     case Collective::allreduce:
       return "hierarchical(columns=1):-512;hierarchical:-128k;hierarchical(across=1,segment=64k):0-@-32;"
              "hierarchical(across=2,segment=64k);recursive_doubling:-128k@-2;recursive_doubling:-32k@-8;"
-             "recursive_doubling:-8k;"
-             "two_shot(segment=128k):0-@-2;two_shot(segment=256k):0-@-8;rabenseifner:-1m;ring;two_shot";
+             "recursive_doubling:-8k;two_shot(segment=128k):0-@-2;two_shot(segment=256k):0-@-8;"
+             "rabenseifner:-1m;ring;two_shot";
     case Collective::reduce_scatter:
       return "hierarchical;direct:0-@-16;ring:1m-;direct";
     case Collective::allgather:
       return "hierarchical(across=2):-4k;hierarchical;bruck:-4k;direct:0-@-16;ring";
     case Collective::broadcast:
-      return "hierarchical(columns=1):-16k;hierarchical(across=1):0-@-4;hierarchical(across=2);binomial:-64k;"
-             "linear:0-@-2;scatter_allgather:0-@-8;circulant(segment=64k)";
+      return "hierarchical(columns=1):-16k;hierarchical(across=1):0-@-4;hierarchical(across=2);"
+             "binomial:-64k;linear:0-@-2;scatter_allgather:0-@-8;circulant(segment=64k)";
     case Collective::reduce:
-      return "hierarchical(columns=1):-16k;hierarchical;binomial:-16k;linear:-16k;direct:0-@-16;rabenseifner;"
-             "direct";
+      return "hierarchical(columns=1):-16k;hierarchical;binomial:-16k;linear:-16k;direct:0-@-16;"
+             "rabenseifner;direct";
     case Collective::gather:
     case Collective::scatter:
       return "hierarchical:-64k;binomial:-16k;linear";
@@ -130,10 +123,10 @@ std::string_view network_shared_cpus_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
       return "hierarchical(columns=1):-256k@-32;hierarchical(across=1,segment=128k):-2m@-32;"
-             "hierarchical(columns=1,across=1,segment=256k):0-@-32;"
-             "hierarchical(columns=1):-512;hierarchical:-128k;hierarchical(across=2,segment=64k);"
-             "recursive_doubling:-64k@-3;reduce_broadcast:-256k@4-16;recursive_doubling:-8k;"
-             "two_shot(segment=64k):0-@-2;two_shot(segment=256k):0-@-8;rabenseifner:-1m;ring;two_shot";
+             "hierarchical(columns=1,across=1,segment=256k):0-@-32;hierarchical(columns=1):-512;"
+             "hierarchical:-128k;hierarchical(across=2,segment=64k);recursive_doubling:-64k@-3;"
+             "reduce_broadcast:-256k@4-16;recursive_doubling:-8k;two_shot(segment=64k):0-@-2;"
+             "two_shot(segment=256k):0-@-8;rabenseifner:-1m;ring;two_shot";
     case Collective::reduce_scatter:
       return "hierarchical(columns=1):-64k;hierarchical;bine:-512k@-8;direct:0-@-16;ring:1m-;direct";
     case Collective::allgather:
@@ -146,9 +139,8 @@ std::string_view network_shared_cpus_rules(Collective collective) {
              "circulant(segment=64k)";
     case Collective::reduce:
       return "hierarchical(columns=1):-1m;hierarchical(columns=1,segment=64k):0-@-4;"
-             "hierarchical(segment=256k):0-@-8;hierarchical;linear:-256k@-8;binomial:-16k;linear:-16k;direct:"
-             "0-@-16;"
-             "rabenseifner;direct";
+             "hierarchical(segment=256k):0-@-8;hierarchical;linear:-256k@-8;binomial:-16k;linear:-16k;"
+             "direct:0-@-16;rabenseifner;direct";
     case Collective::gather:
       return "hierarchical:-64k;linear:0-@-8;binomial:-16k;linear";
     case Collective::scatter:
