@@ -194,9 +194,10 @@ def test_hierarchy(folder):
             expect(result.returncode == 0 and all(row["wrong"] == 0 for row in rows_of(path)), f"{collective}, {parameters} {extra}", result)
     words = ["run", "--no-prefix", "-n"]
     small = [tutti, "bench", "allreduce", "-b", 4, "-e", 4, "--check", "--json", path, *QUICK]
-    # From 9 ranks on without being asked, where there are domains.
-    for environment, algorithm in ((two_sockets, "hierarchical"), ({"TUTTI_HIERARCHY": "off"}, "recursive_doubling")):
-        result = run(*words, 9, *small, **environment)
+    # From 9 ranks on without being asked, where there are domains; short vectors only where ranks have a CPU each.
+    large = [tutti, "bench", "allreduce", "-b", "128k", "-e", "128k", "--check", "--json", path, *QUICK]
+    for environment, algorithm in ((two_sockets, "hierarchical"), ({"TUTTI_HIERARCHY": "off"}, "two_shot")):
+        result = run(*words, 9, *large, **environment)
         expect(result.returncode == 0 and rows_of(path)[0]["algorithm"] == algorithm, f"9 ranks with {environment}", result)
     result = run(*words, 4, *small, TUTTI_LOG="info", **two_sockets)
     expect("group of 4 ranks in 2 domains: 0-1, 2-3" in result.stderr, "the log says which", result)
