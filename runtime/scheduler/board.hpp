@@ -180,8 +180,8 @@ class Boards {
   }
   // Does the reader of a line write it next?
   bool take_turns() const { return size() == 2; }
-  // Where in the staging memory of its area an epoch begins, see BoardShape. Who writes next what it has read
-  // just now has it in its own caches, where it always is the same.
+  // As BoardShape says, but where ranks take turns and both write (`all_write`): a rank has just read the
+  // lines that it writes next, so at one place they are in its own caches.
   std::size_t place_of(std::uint64_t epoch, std::size_t taken_bytes, bool all_write) const {
     return take_turns() && all_write ? 0 : shape_.walked_place(epoch, taken_bytes);
   }

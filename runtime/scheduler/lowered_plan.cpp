@@ -46,8 +46,6 @@ class LoweredCompiler {
       for (const Step& step : s.steps) plan_.line_count = std::max(plan_.line_count, step.ticket + 1);
     }
     if (plan_.line_count > max_lines) return unsupported("a lowered plan of too many lines");
-    plan_.all_write =
-        !is_rooted(s_.collective) && s_.collective != Collective::scan && s_.collective != Collective::exscan;
     for (std::size_t i = 0; i < s_.steps.size(); ++i) TUTTI_RETURN_IF_ERROR(emit(i));
     static std::atomic<std::uint64_t> number{0};
     plan_.number = number.fetch_add(1, std::memory_order_relaxed) + 1;

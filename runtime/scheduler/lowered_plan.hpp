@@ -44,7 +44,6 @@ struct LoweredPlan {
   std::vector<LoweredSlice> slices;
   std::uint32_t line_count = 1;     // lines it uses, of all ranks; line 0 is the announcement
   std::uint32_t staging_slots = 0;  // scratch slots of the rank that has most
-  bool all_write = false;           // what others read, all ranks about as much
   std::size_t bytes() const {
     return sizeof *this + steps.size() * sizeof(LoweredStep) + slices.size() * sizeof(LoweredSlice);
   }

@@ -75,8 +75,9 @@ void LoweredRun::bind_window() {
   streams_ = is_mapped_ && work_.vector_bytes >= limits_->stream_bytes;
   find_window();
   // What lies in lines stays where they are.
-  const std::size_t place =
-      carries_ ? 0 : boards_->place_of(epoch_, plan_->staging_slots * slot_bytes_, plan_->all_write);
+  const std::size_t place = carries_ ? 0
+                                     : boards_->place_of(epoch_, plan_->staging_slots * slot_bytes_,
+                                                         waits_for_all(plan_->shape.collective));
   for (std::uint32_t r = 0; r < boards_->size(); ++r)
     bases_[first_area + r] = reinterpret_cast<std::byte*>(boards_->lines_at(r, area_)) + place;
 }

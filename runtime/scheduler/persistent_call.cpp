@@ -134,8 +134,7 @@ Boards& LoweredCall::boards() const { return group_.boards(prepared_.is_bulk); }
 
 ResolvedPlace::Origins LoweredCall::origins(const Boards::Area& area, std::uint64_t epoch,
                                             const LoweredBuffers& buffers) const {
-  const std::size_t place =
-      boards().place_of(epoch, epoch_.staged_bytes, prepared_.lowered->staged->all_write);
+  const std::size_t place = boards().place_of(epoch, epoch_.staged_bytes, waits_for_all(shape_.collective));
   return {reinterpret_cast<std::uintptr_t>(buffers.input),
           reinterpret_cast<std::uintptr_t>(buffers.output),
           area.own,

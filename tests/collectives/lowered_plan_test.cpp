@@ -152,20 +152,6 @@ TEST_CASE("where buffers are mapped nobody publishes that it has come: announcem
   CHECK(count(plan, Kind::await) == 1);
 }
 
-TEST_CASE("all write but in rooted collectives and scans", "[lowered]") {
-  const auto all_write = [](Collective collective, const char* name, std::uint32_t rank) {
-    return plan_of(lowered(collective, name, 2, Sharing::scratch), rank).all_write;
-  };
-  for (const std::uint32_t rank : {0U, 1U}) {
-    CHECK(all_write(Collective::allreduce, "two_shot", rank));
-    CHECK(all_write(Collective::allgather, "direct", rank));
-    CHECK(all_write(Collective::alltoall, "linear", rank));
-    CHECK_FALSE(all_write(Collective::broadcast, "linear", rank));
-    CHECK_FALSE(all_write(Collective::reduce, "direct", rank));
-    CHECK_FALSE(all_write(Collective::scan, "chain", rank));
-  }
-}
-
 TEST_CASE("numbers of plans are never used twice", "[lowered]") {
   const auto ranks = lowered(Collective::allreduce, "one_shot", 2, Sharing::scratch);
   const std::uint64_t first = plan_of(ranks, 0).number;
