@@ -72,16 +72,16 @@ def nearest(times, size):
 
 
 def compare(rounds, left, right):
-    """Medians of the times that `left` and `right` find in a round, and of their ratio."""
+    """Medians of what `left` and `right` find in a round, and of their ratio."""
     pairs = [(left(times), right(times)) for times in rounds]
-    return *(statistics.median(side) for side in zip(*pairs)), statistics.median(us / other for us, other in pairs)
+    return *(statistics.median(side) for side in zip(*pairs)), statistics.median(one / other for one, other in pairs)
 
 
-def row(check, ranks, size, what, compared, bound, share=1):
-    """`bound` is what the ratio may be at most; `share` of the right side's time is what it is of."""
-    us, than_us, ratio = compared
-    return {"check": check, "ranks": ranks, "bytes": size, "what": what, "us": us, "than_us": than_us, "ratio": ratio / share,
-            "bound": bound, "holds": ratio / share <= bound}
+def row(check, ranks, size, what, compared, bound, unit="us"):
+    """`bound` is what the ratio may be at most."""
+    value, reference, ratio = compared
+    return {"check": check, "ranks": ranks, "bytes": size, "what": what, "value": value, "reference": reference, "unit": unit,
+            "ratio": ratio, "bound": bound, "holds": ratio <= bound}
 
 
 def check_replacements(rounds, ranks, slack):
@@ -94,20 +94,21 @@ def check_replacements(rounds, ranks, slack):
 
 
 def roofline_rise(arguments, ranks, smaller, larger):
-    """What the bound of an allreduce rises by from one size to the other, for a byte."""
-    bounds = bench(arguments.tutti, ["allreduce", "-n", ranks, "-b", smaller, "-e", larger, "-f", larger // smaller, "--roofline"], "bound_us")
-    return bounds[larger] / bounds[smaller] / (larger / smaller)
+    """What the bound of an allreduce rises by from one size to the other, for a byte: the median of as many runs as there are rounds."""
+    words = ["allreduce", "-n", ranks, "-b", smaller, "-e", larger, "-f", larger // smaller, "--roofline", "--budget", arguments.budget]
+    runs = [bench(arguments.tutti, words, "bound_us") for _ in range(arguments.rounds)]
+    return statistics.median(bounds[larger] / larger / (bounds[smaller] / smaller) for bounds in runs)
 
 
 def check_sizes(arguments, rounds, ranks):
     sizes = sorted(rounds[0][ranks]["allreduce"])
     for smaller, larger in zip(sizes, sizes[1:]):
-        compared = compare(rounds, lambda t: t[ranks]["allreduce"][larger], lambda t: t[ranks]["allreduce"][smaller])
-        found = row("size step", ranks, larger, f"for a byte, from {smaller} B", compared, SIZE_BOUND, larger / smaller)
-        if not found["holds"] and have_a_cpu_each(ranks):
-            bound = max(SIZE_BOUND, roofline_rise(arguments, ranks, smaller, larger))
-            found = row("size step", ranks, larger, found["what"], compared, bound, larger / smaller)
-        yield found
+        compared = compare(rounds, lambda t: 1000 * t[ranks]["allreduce"][larger] / larger,
+                           lambda t: 1000 * t[ranks]["allreduce"][smaller] / smaller)
+        bound = SIZE_BOUND
+        if compared[-1] > bound and have_a_cpu_each(ranks):
+            bound = max(bound, roofline_rise(arguments, ranks, smaller, larger))
+        yield row("size step", ranks, larger, f"time per byte, from {smaller} B", compared, bound, "ns/B")
 
 
 def check_ranks(rounds, ranks):
@@ -122,7 +123,8 @@ def check_ranks(rounds, ranks):
 def print_row(found):
     size = f"{found['bytes']} B" if found["bytes"] else ""
     print(f"{found['ranks']} ranks  {'ok' if found['holds'] else 'BROKEN':<7}{found['check']:<12} {size:>11}  "
-          f"{found['what']:<38}{found['us']:10.3g} {found['than_us']:10.3g} us  {found['ratio']:6.2f} of at most {found['bound']:.2f}")
+          f"{found['what']:<38}{found['value']:10.3g} {found['reference']:10.3g} {found['unit']:<5}"
+          f"{found['ratio']:6.2f} of at most {found['bound']:.2f}")
 
 
 def rank_range(text):
