@@ -1,5 +1,5 @@
-// What a thread does before and between its looks at lines that another core writes or reads. Knows nothing
-// of waiting longer.
+// What a thread does about lines that another core writes or reads, beyond loads and stores. Knows nothing of
+// waiting longer.
 #pragma once
 
 namespace tutti {
@@ -21,6 +21,15 @@ inline void fetch_for_writing(const void* at) {
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(at)));
 #else
   __builtin_prefetch(at, 1);
+#endif
+}
+
+// Returns when all that this thread has stored has left the core's store buffers: for who times stores.
+inline void drain_stores() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_mfence();
+#elif defined(__aarch64__)
+  asm volatile("dsb ish" : : : "memory");
 #endif
 }
 

@@ -204,6 +204,7 @@ class Boards {
   std::uint64_t next_epoch(std::uint32_t slot) { return ++slots_[slot].epoch; }
   // `word` names the call to people.
   void end_epoch(std::uint32_t slot, std::uint64_t stamp, std::uint64_t word, bool has_heard_from_all) {
+    stores_.end_batch();
     slots_[slot].has_heard_from_all = has_heard_from_all;
     slots_[slot].previous_stamp = stamp;
     slots_[slot].previous_word = word;

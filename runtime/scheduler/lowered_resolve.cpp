@@ -13,15 +13,16 @@ bool LoweredRun::resolve(const LoweredPlans& plans, Boards& boards, const Lowere
   bind_bases();
   bind_window();
   if (window_count_ != work_.call->count) return false;
-  found->staged_bytes = carries_ ? 0 : plan_->staging_slots * slot_bytes_;
+  found->staged_bytes = staged_bytes_;
   found->is_announced = is_announcing_;
   if (is_announcing_) {
     found->written.push_back(resolve({first_area + boards.rank(), 0, sizeof(BoardLine)}));
     found->input_bytes = extents().input_bytes;
     found->output_bytes = extents().output_bytes;
   }
-  // Little is copied once more from where it came as quickly as from where it went.
-  const bool is_little = slot_bytes_ < StagingStores::kLeastBytes;
+  // Little that stays in the caches is copied once more from where it went as quickly as in one pass.
+  const bool is_little =
+      slot_bytes_ < StagingStores::kLeastBytes && !StagingStores::is_much(slot_bytes_, found->staged_bytes);
   bool has_published = false;
   for (std::uint32_t index = 0; index < plan_->steps.size(); ++index) {
     const LoweredStep& step = plan_->steps[index];
@@ -87,7 +88,8 @@ void LoweredRun::resolve_atom(std::uint32_t index, std::uint32_t k, std::uint32_
   resolved.kind = step.source_count > 1 ? LoweredStep::Kind::reduce : LoweredStep::Kind::copy;
   resolved.source_count = step.source_count;
   resolved.more_stores = static_cast<std::uint16_t>(more_stores);
-  resolved.is_plain = more_stores == 0 && to.bytes < StagingStores::kLeastBytes;
+  resolved.is_by_stores = is_by_stores(to);
+  resolved.is_plain = more_stores == 0 && to.bytes < StagingStores::kLeastBytes && !resolved.is_by_stores;
   resolved.index = index;
   resolved.first_source = static_cast<std::uint32_t>(found->sources.size());
   resolved.bytes = to.bytes;
@@ -99,7 +101,9 @@ void LoweredRun::resolve_atom(std::uint32_t index, std::uint32_t k, std::uint32_
   found->steps.push_back(resolved);
   for (std::uint32_t i = 1; i <= more_stores; ++i) {
     ResolvedStep& store = found->steps.emplace_back();
-    store.at = resolve(placed(plan_->steps[index + i].dst, k));
+    const Placed also = placed(plan_->steps[index + i].dst, k);
+    store.at = resolve(also);
+    store.is_by_stores = is_by_stores(also);
     note_staged(store.at, to.bytes, found);
   }
 }

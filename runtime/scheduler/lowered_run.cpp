@@ -75,9 +75,9 @@ void LoweredRun::bind_window() {
   streams_ = is_mapped_ && work_.vector_bytes >= limits_->stream_bytes;
   find_window();
   // What lies in lines stays where they are.
-  const std::size_t place = carries_ ? 0
-                                     : boards_->place_of(epoch_, plan_->staging_slots * slot_bytes_,
-                                                         waits_for_all(plan_->shape.collective));
+  staged_bytes_ = carries_ ? 0 : plan_->staging_slots * slot_bytes_;
+  const std::size_t place =
+      carries_ ? 0 : boards_->place_of(epoch_, staged_bytes_, waits_for_all(plan_->shape.collective));
   for (std::uint32_t r = 0; r < boards_->size(); ++r)
     bases_[first_area + r] = reinterpret_cast<std::byte*>(boards_->lines_at(r, area_)) + place;
 }
@@ -356,8 +356,7 @@ bool LoweredRun::compute(const LoweredStep& step) {
     const std::uint32_t k = atom_;
     const Placed to = placed(step.dst, k);
     if (to.bytes == 0) continue;
-    if (step.more_stores != 0 || streams_ || to.bytes >= kInterruptibleBytes ||
-        (is_own_area(to) && to.bytes >= StagingStores::kLeastBytes)) {
+    if (step.more_stores != 0 || streams_ || to.bytes >= kInterruptibleBytes || is_by_stores(to)) {
       if (!compute_pieces(step, k, to.bytes)) return false;
     } else if (step.source_count == 1) {
       copy_bytes(address(to), address(placed(step.first_source, k)), to.bytes);
@@ -387,7 +386,7 @@ StreamKernelFn LoweredRun::stream_kernel(const LoweredStep& step, std::span<std:
 bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::size_t bytes) {
   std::array<const std::byte*, 256> from;
   std::array<std::byte*, 256> to;
-  std::array<bool, 256> is_staged;
+  std::array<bool, 256> is_by_stores;
   std::array<const void*, 256> sources;
   const std::uint32_t n = step.source_count, stores = 1U + step.more_stores;
   for (std::uint32_t i = 0; i < n; ++i) from[i] = address(placed(step.first_source + i, k));
@@ -396,8 +395,8 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
   for (std::uint32_t j = 0; j < stores; ++j) {
     const Placed place = placed(plan_->steps[pc_ + j].dst, k);
     to[j] = address(place);
-    is_staged[j] = is_own_area(place);
-    if (sum_at == stores && !streams_ && !(is_staged[j] && boards_->stores().is_streaming(bytes))) sum_at = j;
+    is_by_stores[j] = this->is_by_stores(place);
+    if (sum_at == stores && !streams_ && !(is_by_stores[j] && boards_->stores().is_streaming())) sum_at = j;
   }
   const StreamKernelFn stream = stream_kernel(step, {to.data(), stores});
   std::array<void*, 256> places;
@@ -428,7 +427,7 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
       if (n > 1 && j == sum_at) continue;
       if (streams_) {
         copy_bytes_streaming(to[j] + offset, value, length);
-      } else if (is_staged[j]) {
+      } else if (is_by_stores[j]) {
         boards_->stores().copy(to[j] + offset, value, length);
       } else {
         copy_bytes(to[j] + offset, value, length);

@@ -59,6 +59,7 @@ struct ResolvedStep {
   bool is_after_publish = false;  // await: the step before it is a publish
   bool only_listens = false;      // await: no publish comes before it
   bool is_plain = false;          // copy, reduce: little, and to one place
+  bool is_by_stores = false;      // copy, reduce: StagingStores choose how it is written
   std::uint32_t index = 0;        // of the plan's step
   std::uint32_t first_source = 0;
   std::size_t bytes = 0;     // copy, reduce
@@ -181,6 +182,9 @@ class LoweredRun {
   }
   // Where others will read: staging memory of this rank.
   bool is_own_area(const Placed& place) const { return place.base == first_area + boards_->rank(); }
+  bool is_by_stores(const Placed& place) const {
+    return is_own_area(place) && StagingStores::is_much(place.bytes, staged_bytes_);
+  }
   bool may_touch();
 
   const LoweredPlan* plan_ = nullptr;
@@ -198,7 +202,7 @@ class LoweredRun {
   std::size_t pc_ = 0;
   std::uint32_t atom_ = 0;  // of the step at pc_, and where in it an interrupted pass goes on
   std::size_t offset_ = 0;
-  std::size_t slot_bytes_ = 0;
+  std::size_t slot_bytes_ = 0, staged_bytes_ = 0;
   std::uint64_t done_count_ = 0, window_count_ = 0;  // elements (of a block)
   std::vector<std::byte*> bases_;                    // by Base
 

@@ -194,8 +194,7 @@ void LoweredCall::compute(const ResolvedStep* step, const ResolvedPlace::Origins
   const bool is_sum = step->kind == LoweredStep::Kind::reduce;
   // A sum is computed in the first place that is written through the caches.
   std::uint32_t sum_at = 0;
-  while (is_sum && sum_at < places && step[sum_at].at.is_shared() && stores.is_streaming(step->bytes))
-    ++sum_at;
+  while (is_sum && sum_at < places && step[sum_at].is_by_stores && stores.is_streaming()) ++sum_at;
   std::array<const std::byte*, 256> first;
   std::array<const void*, 256> from;
   for (std::uint32_t i = 0; i < sources; ++i) first[i] = epoch_.sources[step->first_source + i].in(origins);
@@ -213,7 +212,7 @@ void LoweredCall::compute(const ResolvedStep* step, const ResolvedPlace::Origins
     for (std::uint32_t i = 0; i < places; ++i) {
       if (is_sum && i == sum_at) continue;
       std::byte* const to = step[i].at.in(origins) + offset;
-      if (step[i].at.is_shared()) {
+      if (step[i].is_by_stores) {
         stores.copy(to, value, bytes);
       } else {
         copy_bytes(to, value, bytes);
@@ -279,6 +278,9 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
       case LoweredStep::Kind::copy:
         if (step->is_plain) {
           copy_bytes(step->at.in(origins), epoch_.sources[step->first_source].in(origins), step->bytes);
+        } else if (step->more_stores == 0 && step->is_by_stores) {
+          boards.stores().copy(step->at.in(origins), epoch_.sources[step->first_source].in(origins),
+                               step->bytes);
         } else {
           compute(step, origins);
         }

@@ -4,39 +4,55 @@
 #include <algorithm>
 #include <chrono>
 
+#include "runtime/base/relax.hpp"
+
 namespace tutti {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr double kLineBytes = 64;
-// What a copy counts for at most: during one of them the thread may have been off its CPU.
+// What a batch counts for at most: during one of them the thread may have been off its CPU.
 constexpr double kMostNsPerLine = 64;
+
+double ns_since(Clock::time_point begun) {
+  const std::chrono::duration<double, std::nano> took = Clock::now() - begun;
+  return took.count();
+}
 
 }  // namespace
 
-StagingStores::Next StagingStores::next() {
+StagingStores::Way StagingStores::way() const {
   if (policy_ != StagingPolicy::measured) return {phase_ == Phase::streamed, false};
-  if (patience_ > 0) {
-    --patience_;
-    return {};
-  }
-  ++count_;
+  if (patience_ > 0) return {};
   switch (phase_) {
     case Phase::cached:
-      return {false, streak_ > 0 || count_ % kTimedEvery == 0};
+      return {false, streak_ > 0 || (count_ + 1) % kTimedEvery == 0};
     case Phase::trial:
       return {true, true};
     case Phase::streamed:
       break;
   }
-  const bool is_probe = count_ % kProbedEvery == 0;
+  const bool is_probe = (count_ + 1) % kProbedEvery == 0;
   return {!is_probe, is_probe};
+}
+
+void StagingStores::count(double ns_per_line) {
+  if (policy_ != StagingPolicy::measured) return;
+  if (patience_ > 0) {
+    --patience_;
+    return;
+  }
+  const bool is_timed = way().is_timed;
+  ++count_;
+  if (is_timed) note(ns_per_line);
 }
 
 void StagingStores::note(double ns_per_line) {
   const double ns = std::min(ns_per_line, kMostNsPerLine);
   switch (phase_) {
     case Phase::cached:
-      if (ns < kGainNsPerLine) {
+      if (ns < kSlowNsPerLine) {
         streak_ = 0;
         return;
       }
@@ -61,18 +77,22 @@ void StagingStores::enter(Phase phase, std::uint32_t patience) {
   count_ = streak_ = 0;
 }
 
-void StagingStores::copy_long(void* to, const void* from, std::size_t size_bytes) {
-  using Clock = std::chrono::steady_clock;
-  const Next way = next();
-  const Clock::time_point begun = way.is_timed ? Clock::now() : Clock::time_point();
-  if (way.is_streamed) {
+void StagingStores::copy_otherwise(void* to, const void* from, std::size_t size_bytes) {
+  const Clock::time_point begun = batch_.is_timed ? Clock::now() : Clock::time_point();
+  if (batch_.is_streamed) {
     copy_bytes_streaming(to, from, size_bytes);
   } else {
     copy_bytes(to, from, size_bytes);
   }
-  if (!way.is_timed) return;
-  const std::chrono::duration<double, std::nano> took = Clock::now() - begun;
-  note(took.count() * kLineBytes / static_cast<double>(size_bytes));
+  if (!batch_.is_timed) return;
+  drain_stores();
+  batch_ns_ += ns_since(begun);
+}
+
+void StagingStores::close_batch() {
+  if (batch_bytes_ >= kLeastBytes) count(batch_ns_ * kLineBytes / static_cast<double>(batch_bytes_));
+  batch_bytes_ = 0;
+  batch_ns_ = 0;
 }
 
 }  // namespace tutti

@@ -126,6 +126,54 @@ TEST_CASE("longer persistent calls go piece by piece, past the caches, and give 
   CHECK(world.member(0).group->shown_boards(true).mapped_count() == 2 * 4);
 }
 
+TEST_CASE("persistent calls of short blocks that are much together: through the caches, past them, measured",
+          "[persistent]") {
+  const auto p = GENERATE(2U, 3U, 8U);
+  const auto staging = GENERATE(StagingPolicy::cached, StagingPolicy::streamed, StagingPolicy::measured);
+  const auto collective = GENERATE(Collective::alltoall, Collective::reduce_scatter);
+  CAPTURE(p, static_cast<int>(staging), static_cast<int>(collective));
+  World::Adjust adjust;
+  adjust.group = [&](std::uint32_t, GroupContext::Options& options) { options.staging = staging; };
+  World world(WorldTransport::inproc, p, World::oversubscribed(), {}, adjust);
+  std::vector<std::uint32_t> run_at_once(p);
+  REQUIRE(world.run([&](Member& member) -> std::string {
+    std::uint32_t number = 0;
+    // Blocks below the least copy, at it, above it, no multiple of a line, and at the least batch.
+    for (const std::size_t count : {255U, 256U, 511U, 700U, 1024U}) {
+      PersistentCall* persistent = nullptr;
+      const bool is_sum = collective == Collective::reduce_scatter;
+      std::vector<std::uint32_t> input(p * count), output(is_sum ? count : p * count);
+      for (int i = 0; i < 48; ++i, ++number) {
+        for (std::size_t at = 0; at < input.size(); ++at) input[at] = value_of(member.rank, number, at);
+        Call call;
+        call.collective = collective;
+        call.dtype = Dtype::u32;
+        call.input = input.data();
+        call.output = output.data();
+        call.count = count;
+        WorkRef work;
+        const bool is_run = persistent != nullptr && persistent->run(call, &work);
+        const Status status = !is_run ? member.run(call)
+                              : work  ? work->wait(Clock::now() + kPatience)
+                                      : Status();
+        if (!status) return status.to_string();
+        run_at_once[member.rank] += is_run && !work ? 1 : 0;
+        for (std::size_t at = 0; at < output.size(); ++at) {
+          const std::size_t own_block = member.rank * count + at % count;
+          const std::uint32_t expected =
+              is_sum ? sum_of(p, number, own_block)
+                     : value_of(static_cast<std::uint32_t>(at / count), number, own_block);
+          if (output[at] != expected) return fmt::format("element {} of {} in call {}", at, count, number);
+        }
+        if (i == 1) persistent = member.backend->persistent(call);
+        if (i >= 1 && persistent == nullptr) return "not persistent";
+      }
+    }
+    return {};
+  }) == "");
+  CHECK(std::accumulate(run_at_once.begin(), run_at_once.end(), 0U) > 0);
+}
+
 TEST_CASE("every signature has a persistent call of its own, up to a limit", "[persistent]") {
   constexpr std::uint64_t kMost = 1024, kAsked = kMost + 8;  // GroupContext::kMostPersistent
   World world(WorldTransport::inproc, 2, World::oversubscribed());

@@ -13,29 +13,27 @@
 namespace tutti {
 namespace {
 
-using Next = StagingStores::Next;
+using Way = StagingStores::Way;
 
-// Makes copies that take so long a line, cached and streamed; how many of them were streamed.
-int make_copies(StagingStores& stores, int count, double cached_ns, double streamed_ns) {
+// Makes batches that take so long a line, cached and streamed; how many of them were streamed.
+int make_batches(StagingStores& stores, int batches, double cached_ns, double streamed_ns) {
   int streamed = 0;
-  for (int i = 0; i < count; ++i) {
-    const Next made = stores.next();
-    streamed += static_cast<int>(made.is_streamed);
-    if (made.is_timed) stores.note(made.is_streamed ? streamed_ns : cached_ns);
+  for (int i = 0; i < batches; ++i) {
+    const Way way = stores.way();
+    streamed += static_cast<int>(way.is_streamed);
+    stores.count(way.is_streamed ? streamed_ns : cached_ns);
   }
   return streamed;
 }
 
-bool is_streaming(const StagingStores& stores) { return stores.is_streaming(StagingStores::kLeastBytes); }
-
-TEST_CASE("neighbours store through their caches, and few of their copies are timed") {
+TEST_CASE("neighbours store through their caches, and few of their batches are timed") {
   StagingStores stores;
   int timed = 0;
   for (int i = 0; i < 800; ++i) {
-    const Next made = stores.next();
-    CHECK_FALSE(made.is_streamed);
-    timed += static_cast<int>(made.is_timed);
-    if (made.is_timed) stores.note(8);
+    const Way way = stores.way();
+    CHECK_FALSE(way.is_streamed);
+    timed += static_cast<int>(way.is_timed);
+    stores.count(8);
   }
   CHECK(timed == 800 / static_cast<int>(StagingStores::kTimedEvery));
 }
@@ -43,48 +41,70 @@ TEST_CASE("neighbours store through their caches, and few of their copies are ti
 TEST_CASE("where lines come back slowly, stores soon pass the caches by, but for probes") {
   StagingStores stores;
   const int learning = StagingStores::kTimedEvery + StagingStores::kTimesInARow - 1;
-  CHECK(make_copies(stores, learning, 30, 2) == 0);
-  CHECK(is_streaming(stores));
-  CHECK_FALSE(stores.is_streaming(StagingStores::kLeastBytes - 1));
-  CHECK(make_copies(stores, StagingStores::kTimesInARow, 30, 2) == StagingStores::kTimesInARow);
+  CHECK(make_batches(stores, learning, 30, 2) == 0);
+  CHECK(stores.is_streaming());
+  CHECK(make_batches(stores, StagingStores::kTimesInARow, 30, 2) == StagingStores::kTimesInARow);
   const int probes = 10;
-  CHECK(make_copies(stores, probes * StagingStores::kProbedEvery, 30, 2) ==
+  CHECK(make_batches(stores, probes * StagingStores::kProbedEvery, 30, 2) ==
         probes * StagingStores::kProbedEvery - probes);
 }
 
-TEST_CASE("one slow copy among quick ones changes nothing") {
+TEST_CASE("one slow batch among quick ones changes nothing") {
   StagingStores stores;
   for (int i = 0; i < 1000; ++i) {
-    const Next made = stores.next();
-    REQUIRE_FALSE(made.is_streamed);
-    if (made.is_timed) stores.note(i % 3 == 0 ? 100000 : 5);
+    REQUIRE_FALSE(stores.way().is_streamed);
+    stores.count(i % 3 == 0 ? 100000 : 5);
   }
 }
 
 TEST_CASE("an input that is slow itself is no reason: streamed copies are as slow, which is remembered") {
   StagingStores stores;
+  const int learning = StagingStores::kTimedEvery + StagingStores::kTimesInARow - 1;
   const int trial = StagingStores::kTimesInARow;
-  CHECK(make_copies(stores, 11 + trial, 25, 20) == trial);
-  CHECK_FALSE(is_streaming(stores));
-  CHECK(make_copies(stores, StagingStores::kPatience, 25, 20) == 0);
+  CHECK(make_batches(stores, learning + trial, 25, 20) == trial);
+  CHECK_FALSE(stores.is_streaming());
+  CHECK(make_batches(stores, StagingStores::kPatience, 25, 20) == 0);
 }
 
 TEST_CASE("when ranks have become neighbours again, two probes find it out; one that was lucky does not") {
   StagingStores stores;
-  make_copies(stores, 100, 30, 2);
-  REQUIRE(is_streaming(stores));
+  make_batches(stores, 100, 30, 2);
+  REQUIRE(stores.is_streaming());
   bool is_lucky = true;
   for (int i = 0; i < 640; ++i) {
-    const Next made = stores.next();
-    if (!made.is_timed) continue;
-    stores.note(made.is_streamed ? 2 : is_lucky ? 5 : 30);
-    is_lucky = !is_lucky && !made.is_streamed;
+    const Way way = stores.way();
+    stores.count(way.is_streamed ? 2 : is_lucky ? 5 : 30);
+    if (way.is_timed) is_lucky = !is_lucky && !way.is_streamed;
   }
-  CHECK(is_streaming(stores));
-  make_copies(stores, 2 * StagingStores::kProbedEvery, 8, 2);
-  CHECK_FALSE(is_streaming(stores));
-  make_copies(stores, 100, 30, 2);
-  CHECK(is_streaming(stores));
+  CHECK(stores.is_streaming());
+  make_batches(stores, 2 * StagingStores::kProbedEvery, 7, 2);
+  CHECK_FALSE(stores.is_streaming());
+  make_batches(stores, 100, 30, 2);
+  CHECK(stores.is_streaming());
+}
+
+TEST_CASE("all copies of an epoch are made in one way, and count as one batch; a short one does not count") {
+  StagingStores stores;
+  const std::vector<std::byte> from(StagingStores::kLeastBytes);
+  std::vector<std::byte> to(from.size());
+  const auto stage = [&](int copies, std::size_t size_bytes) {
+    for (int i = 0; i < copies; ++i) stores.copy(to.data(), from.data(), size_bytes);
+    stores.end_batch();
+  };
+  // One more, and the next is timed.
+  make_batches(stores, StagingStores::kTimedEvery - 2, 8, 2);
+  const int copies = static_cast<int>(StagingStores::kLeastBytes / StagingStores::kLeastCopyBytes);
+  stage(copies - 1, StagingStores::kLeastCopyBytes);
+  CHECK_FALSE(stores.way().is_timed);
+  stage(100 * copies, StagingStores::kLeastCopyBytes);
+  CHECK(stores.way().is_timed);
+  // Short ones may come when one is due: it stays due.
+  stage(1, StagingStores::kLeastCopyBytes);
+  CHECK(stores.way().is_timed);
+  stage(copies, StagingStores::kLeastCopyBytes);
+  CHECK(StagingStores::is_much(StagingStores::kLeastCopyBytes, StagingStores::kLeastBytes));
+  CHECK_FALSE(StagingStores::is_much(StagingStores::kLeastCopyBytes - 1, StagingStores::kLeastBytes));
+  CHECK_FALSE(StagingStores::is_much(StagingStores::kLeastCopyBytes, StagingStores::kLeastBytes - 1));
 }
 
 TEST_CASE("small epochs take all places of their area in turn, large ones the first") {
@@ -120,16 +140,17 @@ TEST_CASE("who asks for one way gets it, untimed, and bytes arrive whichever it 
        {StagingPolicy::measured, StagingPolicy::cached, StagingPolicy::streamed}) {
     StagingStores stores(policy);
     if (policy != StagingPolicy::measured) {
-      CHECK(stores.next() == Next{policy == StagingPolicy::streamed, false});
-      CHECK(make_copies(stores, 100, 1000, 1) == (policy == StagingPolicy::streamed ? 100 : 0));
+      CHECK(stores.way() == Way{policy == StagingPolicy::streamed, false});
+      CHECK(make_batches(stores, 100, 1000, 1) == (policy == StagingPolicy::streamed ? 100 : 0));
     }
     for (const std::size_t size_bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4095}, std::size_t{4096},
                                          std::size_t{4097}, std::size_t{100000}}) {
       std::vector<std::byte> from(size_bytes), to(size_bytes + 1);
       for (std::size_t i = 0; i < size_bytes; ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
-      for (int i = 0; i < 30; ++i) {
+      for (int i = 0; i < 100; ++i) {
         std::fill(to.begin(), to.end(), std::byte{0});
         stores.copy(to.data(), from.data(), size_bytes);
+        stores.end_batch();
         REQUIRE(std::equal(from.begin(), from.end(), to.begin()));
         REQUIRE(to.back() == std::byte{0});
       }
