@@ -278,7 +278,7 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
       case LoweredStep::Kind::copy:
         if (step->is_plain) {
           copy_bytes(step->at.in(origins), epoch_.sources[step->first_source].in(origins), step->bytes);
-        } else if (step->more_stores == 0 && step->is_by_stores) {
+        } else if (step->more_stores == 0 && step->is_by_stores) {  // one place: no pieces
           boards.stores().copy(step->at.in(origins), epoch_.sources[step->first_source].in(origins),
                                step->bytes);
         } else {
