@@ -386,7 +386,7 @@ StreamKernelFn LoweredRun::stream_kernel(const LoweredStep& step, std::span<std:
 bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::size_t bytes) {
   std::array<const std::byte*, 256> from;
   std::array<std::byte*, 256> to;
-  std::array<bool, 256> is_by_stores;
+  std::array<bool, 256> by_stores;
   std::array<const void*, 256> sources;
   const std::uint32_t n = step.source_count, stores = 1U + step.more_stores;
   for (std::uint32_t i = 0; i < n; ++i) from[i] = address(placed(step.first_source + i, k));
@@ -395,8 +395,8 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
   for (std::uint32_t j = 0; j < stores; ++j) {
     const Placed place = placed(plan_->steps[pc_ + j].dst, k);
     to[j] = address(place);
-    is_by_stores[j] = this->is_by_stores(place);
-    if (sum_at == stores && !streams_ && !(is_by_stores[j] && boards_->stores().is_streaming())) sum_at = j;
+    by_stores[j] = is_by_stores(place);
+    if (sum_at == stores && !streams_ && !(by_stores[j] && boards_->stores().is_streaming())) sum_at = j;
   }
   const StreamKernelFn stream = stream_kernel(step, {to.data(), stores});
   std::array<void*, 256> places;
@@ -427,7 +427,7 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
       if (n > 1 && j == sum_at) continue;
       if (streams_) {
         copy_bytes_streaming(to[j] + offset, value, length);
-      } else if (is_by_stores[j]) {
+      } else if (by_stores[j]) {
         boards_->stores().copy(to[j] + offset, value, length);
       } else {
         copy_bytes(to[j] + offset, value, length);

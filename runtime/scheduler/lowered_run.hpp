@@ -182,6 +182,7 @@ class LoweredRun {
   }
   // Where others will read: staging memory of this rank.
   bool is_own_area(const Placed& place) const { return place.base == first_area + boards_->rank(); }
+  // Do StagingStores choose how it is written?
   bool is_by_stores(const Placed& place) const {
     return is_own_area(place) && StagingStores::is_much(place.bytes, staged_bytes_);
   }
