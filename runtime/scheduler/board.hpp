@@ -192,6 +192,7 @@ class Boards {
   }
   // What this rank stores in areas for others to read goes through here.
   StagingStores& stores() { return stores_; }
+  const StagingStores& stores() const { return stores_; }
   std::size_t staging_offset() const { return shape_.lines * sizeof(BoardLine); }  // behind the lines
 
   // Tells the others which CPU this rank waits on, as BoardHead::cpu has it.

@@ -44,6 +44,19 @@ std::string run_persistent(Member& member, std::uint32_t batches, std::uint32_t*
   return {};
 }
 
+struct Made {
+  Status status;
+  bool is_taken = false;    // by the persistent call
+  bool is_at_once = false;  // and carried out there and then
+};
+// Makes the call, by `persistent` where there is one.
+Made make(Member& member, PersistentCall* persistent, const Call& call) {
+  WorkRef work;
+  if (persistent == nullptr || !persistent->run(call, &work)) return {member.run(call)};
+  if (!work) return {Status(), true, true};
+  return {work->wait(Clock::now() + kPatience), true};
+}
+
 }  // namespace
 
 TEST_CASE("persistent calls mix with all others", "[persistent]") {
@@ -102,14 +115,10 @@ TEST_CASE("longer persistent calls go piece by piece, past the caches, and give 
         call.input = input.words().data();
         call.output = output.words().data();
         call.count = count;
-        WorkRef work;
-        const bool is_run = persistent != nullptr && persistent->run(call, &work);
-        const Status status = !is_run ? member.run(call)
-                              : work  ? work->wait(Clock::now() + kPatience)
-                                      : Status();
-        if (!status) return status.to_string();
-        run_at_once[member.rank] += is_run && !work ? 1 : 0;
-        refused[member.rank] += persistent != nullptr && !is_run ? 1 : 0;
+        const Made made = make(member, persistent, call);
+        if (!made.status) return made.status.to_string();
+        run_at_once[member.rank] += made.is_at_once ? 1 : 0;
+        refused[member.rank] += persistent != nullptr && !made.is_taken ? 1 : 0;
         for (std::size_t at = 0; at < count; ++at) {
           if (output.words()[at] != sum_of(p, number, at))
             return fmt::format("element {} of {} in call {}", at, count, number);
@@ -151,13 +160,9 @@ TEST_CASE("persistent calls of short blocks that are much together: through the 
         call.input = input.data();
         call.output = output.data();
         call.count = count;
-        WorkRef work;
-        const bool is_run = persistent != nullptr && persistent->run(call, &work);
-        const Status status = !is_run ? member.run(call)
-                              : work  ? work->wait(Clock::now() + kPatience)
-                                      : Status();
-        if (!status) return status.to_string();
-        run_at_once[member.rank] += is_run && !work ? 1 : 0;
+        const Made made = make(member, persistent, call);
+        if (!made.status) return made.status.to_string();
+        run_at_once[member.rank] += made.is_at_once ? 1 : 0;
         for (std::size_t at = 0; at < output.size(); ++at) {
           const std::size_t own_block = member.rank * count + at % count;
           const std::uint32_t expected =
@@ -172,6 +177,38 @@ TEST_CASE("persistent calls of short blocks that are much together: through the 
     return {};
   }) == "");
   CHECK(std::accumulate(run_at_once.begin(), run_at_once.end(), 0U) > 0);
+}
+
+TEST_CASE("what a call stages in one epoch counts as one batch, as an operation and as a persistent call",
+          "[persistent]") {
+  constexpr std::uint32_t kRanks = 5;
+  // Four blocks, none of which is a batch alone.
+  constexpr std::size_t kCount = StagingStores::kLeastBytes / (kRanks - 1) / sizeof(std::uint32_t);
+  World world(WorldTransport::inproc, kRanks, World::oversubscribed());
+  std::vector<PersistentCall*> persistent(kRanks);
+  const auto make_calls = [&](std::uint32_t calls) {
+    return world.run([&](Member& member) -> std::string {
+      std::vector<std::uint32_t> input(kRanks * kCount, member.rank), output(input.size());
+      Call call;
+      call.collective = Collective::alltoall;
+      call.dtype = Dtype::u32;
+      call.input = input.data();
+      call.output = output.data();
+      call.count = kCount;
+      for (std::uint32_t i = 0; i < calls; ++i) {
+        if (const Status s = make(member, persistent[member.rank], call).status; !s) return s.to_string();
+        if (i == 3) persistent[member.rank] = member.backend->persistent(call);
+      }
+      return persistent[member.rank] == nullptr ? "not persistent" : "";
+    });
+  };
+  const auto is_timed_next = [&](std::uint32_t rank) {
+    return world.member(rank).group->shown_boards(false).stores().way().is_timed;
+  };
+  REQUIRE(make_calls(StagingStores::kTimedEvery - 2) == "");
+  for (std::uint32_t r = 0; r < kRanks; ++r) CHECK_FALSE(is_timed_next(r));
+  REQUIRE(make_calls(1) == "");
+  for (std::uint32_t r = 0; r < kRanks; ++r) CHECK(is_timed_next(r));
 }
 
 TEST_CASE("every signature has a persistent call of its own, up to a limit", "[persistent]") {

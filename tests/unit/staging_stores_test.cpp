@@ -101,7 +101,6 @@ TEST_CASE("all copies of an epoch are made in one way, and count as one batch; a
   // Short ones may come when one is due: it stays due.
   stage(1, StagingStores::kLeastCopyBytes);
   CHECK(stores.way().is_timed);
-  stage(copies, StagingStores::kLeastCopyBytes);
   CHECK(StagingStores::is_much(StagingStores::kLeastCopyBytes, StagingStores::kLeastBytes));
   CHECK_FALSE(StagingStores::is_much(StagingStores::kLeastCopyBytes - 1, StagingStores::kLeastBytes));
   CHECK_FALSE(StagingStores::is_much(StagingStores::kLeastCopyBytes, StagingStores::kLeastBytes - 1));
