@@ -371,8 +371,8 @@ bool LoweredRun::compute(const LoweredStep& step) {
   return true;
 }
 
-// What computes a sum and stores it to all these places past the caches at once; null where that is not to
-// be.
+// What computes a sum and stores it to all these places at once, past the caches where it should; null where
+// that is not to be.
 StreamKernelFn LoweredRun::stream_kernel(const LoweredStep& step, std::span<std::byte* const> places) const {
   if (!streams_ || step.source_count < 2) return nullptr;
   const auto in_line = [](const std::byte* at) { return reinterpret_cast<std::uintptr_t>(at) % kLineBytes; };
@@ -386,18 +386,28 @@ StreamKernelFn LoweredRun::stream_kernel(const LoweredStep& step, std::span<std:
 bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::size_t bytes) {
   std::array<const std::byte*, 256> from;
   std::array<std::byte*, 256> to;
-  std::array<bool, 256> by_stores;
+  enum class Way : std::uint8_t { cached, streamed, by_stores };  // by_stores: StagingStores choose
+  std::array<Way, 256> ways;
   std::array<const void*, 256> sources;
   const std::uint32_t n = step.source_count, stores = 1U + step.more_stores;
   for (std::uint32_t i = 0; i < n; ++i) from[i] = address(placed(step.first_source + i, k));
-  std::uint32_t sum_at =
-      stores;  // where a sum is computed: the first place that is written through the caches
+  // In place the lines are in this core's cache when they are written; past it they would have to leave it.
+  const auto is_source = [&](const std::byte* at) {
+    return std::find(from.begin(), from.begin() + n, at) != from.begin() + n;
+  };
+  std::uint32_t cached = 0;  // where streams_: so many places come first
   for (std::uint32_t j = 0; j < stores; ++j) {
     const Placed place = placed(plan_->steps[pc_ + j].dst, k);
     to[j] = address(place);
-    by_stores[j] = is_by_stores(place);
-    if (sum_at == stores && !streams_ && !(by_stores[j] && boards_->stores().is_streaming())) sum_at = j;
+    ways[j] = streams_ ? Way::streamed : is_by_stores(place) ? Way::by_stores : Way::cached;
+    if (!streams_ || !is_source(to[j])) continue;
+    ways[j] = std::exchange(ways[cached], Way::cached);
+    std::swap(to[j], to[cached++]);
   }
+  std::uint32_t sum_at = 0;  // where a sum is computed: the first place that is written through the caches
+  while (sum_at < stores && (ways[sum_at] == Way::streamed ||
+                             (ways[sum_at] == Way::by_stores && boards_->stores().is_streaming())))
+    ++sum_at;
   const StreamKernelFn stream = stream_kernel(step, {to.data(), stores});
   std::array<void*, 256> places;
   alignas(64) std::array<std::byte, LoweredLimits::kMostPieceBytes> piece;
@@ -415,7 +425,7 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
     for (std::uint32_t i = 0; i < n; ++i) sources[i] = from[i] + offset;
     if (stream != nullptr) {
       for (std::uint32_t j = 0; j < stores; ++j) places[j] = to[j] + offset;
-      stream(places.data(), stores, sources.data(), n, length / work_.element_bytes);
+      stream(places.data(), stores, cached, sources.data(), n, length / work_.element_bytes);
       continue;
     }
     if (n > 1) {
@@ -425,12 +435,16 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
     }
     for (std::uint32_t j = 0; j < stores; ++j) {
       if (n > 1 && j == sum_at) continue;
-      if (streams_) {
-        copy_bytes_streaming(to[j] + offset, value, length);
-      } else if (by_stores[j]) {
-        boards_->stores().copy(to[j] + offset, value, length);
-      } else {
-        copy_bytes(to[j] + offset, value, length);
+      switch (ways[j]) {
+        case Way::cached:
+          copy_bytes(to[j] + offset, value, length);
+          break;
+        case Way::streamed:
+          copy_bytes_streaming(to[j] + offset, value, length);
+          break;
+        case Way::by_stores:
+          boards_->stores().copy(to[j] + offset, value, length);
+          break;
       }
     }
   }

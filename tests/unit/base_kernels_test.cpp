@@ -175,9 +175,10 @@ class LineBuffer {
   Bytes memory_;
 };
 
-// The same with stores past the caches to three places, of which the second is the last source.
+// The same to three places, of which the second is the last source, with stores past the caches to all but
+// the first cached_count.
 bool streams_like(Op op, Dtype dtype, const std::vector<Bytes>& inputs, std::size_t count,
-                  std::size_t distance, const Bytes& expected) {
+                  std::size_t distance, std::size_t cached_count, const Bytes& expected) {
   const StreamKernelFn stream = select_kernels(op, dtype).stream;
   if (stream == nullptr) return true;
   std::vector<const void*> sources;
@@ -187,7 +188,7 @@ bool streams_like(Op op, Dtype dtype, const std::vector<Bytes>& inputs, std::siz
   if (!expected.empty()) std::memcpy(in_place.data(), inputs.back().data(), expected.size());
   sources.back() = in_place.data();
   void* const places[] = {first.data(), in_place.data(), third.data()};
-  stream(places, 3, sources.data(), sources.size(), count);
+  stream(places, 3, cached_count, sources.data(), sources.size(), count);
   return same(dtype, first.content(), expected) && first.content() == in_place.content() &&
          first.content() == third.content() && first.is_intact_around() && in_place.is_intact_around() &&
          third.is_intact_around();
@@ -220,8 +221,11 @@ TEST_CASE("every kernel on every target equals the scalar reference") {
                           << " sources " << sources << " misaligned " << is_misaligned);
               REQUIRE(reduces_like(reduce_op, dtype, inputs, count, is_misaligned, expected));
               if (op == Op::user || scales_before(op) || scales_after(op)) continue;
-              REQUIRE(
-                  streams_like(op, dtype, inputs, count, is_misaligned ? 5 * element_bytes : 0, expected));
+              for (const std::size_t cached_count : {0, 2, 3}) {
+                INFO("to " << cached_count << " of three places through the caches");
+                REQUIRE(streams_like(op, dtype, inputs, count, is_misaligned ? 5 * element_bytes : 0,
+                                     cached_count, expected));
+              }
             }
           }
         }
