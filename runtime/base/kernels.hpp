@@ -28,9 +28,9 @@ using KernelFn = void (*)(const UserOp* user, void* dst, const void* const* sour
 
 // The same, stored to several places: to the first cached_count of them as usual, to the others with stores
 // that pass the caches by, for results that are longer than this core's share of the cache. place_count >= 1.
-// All places lie equally far from the begin of a line, and each may be identical to a source; such a one
-// belongs to the first, because its lines are in this core's cache by then. The stores are ordered before
-// every later store of this thread when the call returns.
+// Each may be identical to a source; such a one belongs to the first, because its lines are in this core's
+// cache by then. Those past the caches all lie equally far from the begin of a line. The stores are ordered
+// before every later store of this thread when the call returns.
 using StreamKernelFn = void (*)(void* const* places, std::size_t place_count, std::size_t cached_count,
                                 const void* const* sources, std::size_t source_count, std::size_t count);
 

@@ -230,7 +230,8 @@ void fold_streaming(void* const* places, std::size_t place_count, std::size_t ca
       std::memcpy(static_cast<Element*>(places[p]) + first, first_place + first,
                   (end - first) * sizeof(Element));
   };
-  const std::size_t before_line = -reinterpret_cast<std::uintptr_t>(first_place) % kLineBytes;
+  const void* const first_streamed = places[std::min(cached_count, place_count - 1)];
+  const std::size_t before_line = -reinterpret_cast<std::uintptr_t>(first_streamed) % kLineBytes;
   std::size_t i = before_line / sizeof(Element);
   if (i > count) i = count;
   fold_some(0, i);

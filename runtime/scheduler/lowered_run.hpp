@@ -27,7 +27,7 @@ namespace tutti {
 // From how many bytes on operations behave how; equal on all ranks of a group.
 struct LoweredLimits {
   std::size_t announce_bytes = std::size_t{8} << 10U;  // buffers may be mapped: announce where they lie
-  std::size_t stream_bytes = std::size_t{16} << 20U;   // mapped stores pass the caches by
+  std::size_t stream_bytes = std::size_t{16} << 20U;   // stores into buffers of calls pass the caches by
   // One pass over several sources and destinations goes piece by piece, so that what was computed is stored
   // everywhere while it is in the first cache. After each streamed piece the store buffers drain.
   std::size_t piece_bytes = std::size_t{16} << 10U;
@@ -172,7 +172,14 @@ class LoweredRun {
   // False where they make way for others; called again, they go on behind atom_ and offset_.
   bool compute(const LoweredStep& step);
   bool compute_pieces(const LoweredStep& step, std::uint32_t k, std::size_t bytes);
-  StreamKernelFn stream_kernel(const LoweredStep& step, std::span<std::byte* const> places) const;
+  enum class StoreWay : std::uint8_t { cached, streamed, chosen };  // chosen: by StagingStores
+  struct Stores {
+    std::array<std::byte*, 256> at;
+    std::array<StoreWay, 256> ways;
+    std::uint32_t count = 0, cached_count = 0;  // where streams_, so many cached ones come first
+  };
+  Stores stores_of(const LoweredStep& step, std::uint32_t k, std::span<const std::byte* const> from) const;
+  StreamKernelFn stream_kernel(const LoweredStep& step, const Stores& stores) const;
   bool is_wanted() const {
     return work_.wanting != nullptr && work_.wanting->load(std::memory_order_relaxed) != 0;
   }
@@ -197,6 +204,7 @@ class LoweredRun {
   Phase phase_ = Phase::enter;
   bool is_mapped_ = false, carries_ = false, streams_ = false, has_moved_ = false, is_mismatch_ = false,
        is_announcing_ = false, all_mapped_ = false;
+  bool is_over_input_ = false;  // what is written into the own output has been input of this rank
   std::uint32_t peer_ = 0;
   Boards::Area area_;  // of this epoch
   std::uint64_t epoch_ = 0, stamp_ = 0, previous_stamp_ = 0, own_word_ = 0, peer_word_ = 0;

@@ -176,14 +176,15 @@ class LineBuffer {
 };
 
 // The same to three places, of which the second is the last source, with stores past the caches to all but
-// the first cached_count.
+// the first cached_count, which lie otherwise in their lines.
 bool streams_like(Op op, Dtype dtype, const std::vector<Bytes>& inputs, std::size_t count,
                   std::size_t distance, std::size_t cached_count, const Bytes& expected) {
   const StreamKernelFn stream = select_kernels(op, dtype).stream;
   if (stream == nullptr) return true;
   std::vector<const void*> sources;
   for (const Bytes& input : inputs) sources.push_back(input.data());
-  LineBuffer first(expected.size(), distance), in_place(expected.size(), distance),
+  const std::size_t anywhere = cached_count == 0 ? distance : distance + size_of(dtype);
+  LineBuffer first(expected.size(), anywhere), in_place(expected.size(), anywhere),
       third(expected.size(), distance);
   if (!expected.empty()) std::memcpy(in_place.data(), inputs.back().data(), expected.size());
   sources.back() = in_place.data();
