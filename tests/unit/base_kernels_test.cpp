@@ -195,6 +195,19 @@ bool streams_like(Op op, Dtype dtype, const std::vector<Bytes>& inputs, std::siz
          third.is_intact_around();
 }
 
+// The same to two places and none through the caches: what two ranks make for both has a loop of its own.
+bool streams_to_both_like(Op op, Dtype dtype, const std::vector<Bytes>& inputs, std::size_t count,
+                          std::size_t distance, const Bytes& expected) {
+  const StreamKernelFn stream = select_kernels(op, dtype).stream;
+  if (stream == nullptr) return true;
+  const void* const sources[] = {inputs[0].data(), inputs[1].data()};
+  LineBuffer one(expected.size(), distance), other(expected.size(), distance);
+  void* const places[] = {one.data(), other.data()};
+  stream(places, 2, 0, sources, 2, count);
+  return same(dtype, one.content(), expected) && one.content() == other.content() && one.is_intact_around() &&
+         other.is_intact_around();
+}
+
 TEST_CASE("every kernel on every target equals the scalar reference") {
   std::mt19937 random(20240601);
   std::uint64_t number = 0;
@@ -222,11 +235,12 @@ TEST_CASE("every kernel on every target equals the scalar reference") {
                           << " sources " << sources << " misaligned " << is_misaligned);
               REQUIRE(reduces_like(reduce_op, dtype, inputs, count, is_misaligned, expected));
               if (op == Op::user || scales_before(op) || scales_after(op)) continue;
+              const std::size_t distance = is_misaligned ? 5 * element_bytes : 0;
               for (const std::size_t cached_count : {0, 2, 3}) {
                 INFO("to " << cached_count << " of three places through the caches");
-                REQUIRE(streams_like(op, dtype, inputs, count, is_misaligned ? 5 * element_bytes : 0,
-                                     cached_count, expected));
+                REQUIRE(streams_like(op, dtype, inputs, count, distance, cached_count, expected));
               }
+              if (sources == 2) REQUIRE(streams_to_both_like(op, dtype, inputs, count, distance, expected));
             }
           }
         }
