@@ -7,7 +7,6 @@
 #include <cctype>
 #include <charconv>
 #include <chrono>
-#include <cmath>
 
 #include "runtime/base/log.hpp"
 #include "runtime/base/relax.hpp"
@@ -20,28 +19,17 @@ namespace {
 constexpr std::uint32_t kOutnumberedSpins = 2;
 constexpr std::uint32_t kMostWorkers = 64;
 
-// As measured where a line takes as long from core to core: it saves a quarter of the shortest calls; half as
-// long a third of that, one and a half times as long nothing.
-constexpr double kMomentNs = 45;
-// And between cores of different caches.
-constexpr double kFarMomentNs = 200;
-
 // A pause takes 5 to 50 ns, depending on the processor.
-double measure_pause_ns() {
+double measure_pauses_per_ns() {
   constexpr int kRounds = 3, kPauses = 256;
-  double least_ns = kMomentNs;
+  double least_ns = 50;
   for (int round = 0; round < kRounds; ++round) {
     const Clock::time_point begun = Clock::now();
     for (int i = 0; i < kPauses; ++i) relax();
     const std::chrono::duration<double, std::nano> took = Clock::now() - begun;
     least_ns = std::min(least_ns, took.count() / kPauses);
   }
-  return std::max(least_ns, 1.0);
-}
-
-std::uint32_t pauses_in(double ns) {
-  static const double kPauseNs = measure_pause_ns();
-  return static_cast<std::uint32_t>(std::lround(ns / kPauseNs));
+  return 1 / std::max(least_ns, 1.0);
 }
 
 std::string variable_of(std::string_view prefix, Collective collective) {
@@ -305,8 +293,8 @@ WaitPolicy WorldSettings::wait_policy(int rank_count, int cpu_count, bool is_pol
   if (wait_mode == "sleep") policy = {0, 0, true};
   if (wait_mode == "yield" || wait_mode == "sleep") policy.line_polls = 1;
   if (!policy.shares_cpus()) {
-    policy.pauses_before_look = pauses_in(kMomentNs);
-    policy.pauses_before_far_look = pauses_in(kFarMomentNs);
+    static const double kPausesPerNs = measure_pauses_per_ns();
+    policy.pauses_per_ns = kPausesPerNs;
   }
   if (spin_polls)
     policy.spin_polls = static_cast<std::uint32_t>(std::clamp<std::int64_t>(*spin_polls, 0, 1 << 30));

@@ -37,10 +37,8 @@ struct WaitPolicy {
   std::chrono::microseconds first_sleep{2000};
   std::chrono::microseconds longest_sleep{16000};
   std::uint32_t line_polls = 256;  // looks at one line of a peer in a row; 1 when ranks outnumber their cores
-  // Between a short call's publish and its first look at a line; the same where cores are far apart, which is
-  // where a line takes so long to come.
-  std::uint32_t pauses_before_look = 0, pauses_before_far_look = 0;
-  double far_line_ns = 80;
+  double pauses_per_ns = 0;  // how many calls of relax() take a nanosecond; 0: short calls let no time pass
+  double far_line_ns = 80;   // where a line takes so long to come, cores are far apart
   bool shares_cpus() const { return line_polls == 1; }
 };
 

@@ -35,11 +35,9 @@ Fetching fetching_of(const ResolvedStep& step, bool is_taken_over) {
           std::min(step.ahead_bytes, kMostTakenBytes)};
 }
 
-// Ranks that were together a moment ago come to their next call so near to each other that a look right after
-// the own publish fetches the peers' lines before they are written, and their stores must then take them back
-// first. Whoever lets a moment pass finds them written, and leaves the execution units to a peer that is a
-// thread of the same core.
-void let_pass(std::uint32_t pauses) {
+// Leaves the execution units to a peer that is a thread of the same core.
+void let_pass(double ns, double pauses_per_ns) {
+  const auto pauses = static_cast<std::uint32_t>(ns * pauses_per_ns + 0.5);
   for (std::uint32_t i = 0; i < pauses; ++i) relax();
 }
 
@@ -61,7 +59,7 @@ bool is_stamped_timed(const BoardLine& line, std::uint64_t stamp, std::uint64_t 
   const Clock::time_point begun = Clock::now();
   const bool is_here = is_stamped(line, stamp, previous);
   const std::chrono::duration<double, std::nano> took = Clock::now() - begun;
-  if (is_here) distance.note(took.count() - kClockNs >= waiting.far_line_ns);
+  if (is_here) distance.note(took.count() - kClockNs, waiting.far_line_ns);
   return is_here;
 }
 
@@ -248,11 +246,10 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   const std::uint64_t previous = boards.previous_stamp(board_slot);
   const WaitPolicy& waiting = group_.engine_.options_.waiting;
   PeerDistance& distance = group_.distance_;
-  const std::uint32_t pauses =
-      distance.is_far() ? waiting.pauses_before_far_look : waiting.pauses_before_look;
   bool is_timed = !waiting.shares_cpus() && distance.is_due();
   const auto has_come = [&](const ResolvedStep& step) {
-    if (step.is_after_publish) let_pass(pauses);
+    if (step.is_after_publish)
+      let_pass(distance.moment_ns(step.ahead_bytes <= sizeof(BoardLine)), waiting.pauses_per_ns);
     const auto& line = *reinterpret_cast<const BoardLine*>(step.at.in(origins));
     // Who only listens does not write there next.
     const bool is_taken_over = distance.is_far() && boards.take_turns() && !step.only_listens;

@@ -67,10 +67,8 @@ TEST_CASE("persistent calls mix with all others", "[persistent]") {
   Engine::Options options = World::oversubscribed();
   if (is_patient) {
     options.waiting.line_polls = 4096;
-    options.waiting.pauses_before_look = 2;
-    // Whatever these cores are.
-    options.waiting.pauses_before_far_look = 6;
-    options.waiting.far_line_ns = p == 3 ? -1e9 : 1e9;
+    options.waiting.pauses_per_ns = 0.05;
+    options.waiting.far_line_ns = p == 3 ? -1e9 : 1e9;  // whatever these cores are
   }
   World world(kind, p, options);
   std::vector<std::uint32_t> run_at_once(p);

@@ -1,4 +1,4 @@
-// When cores count as far apart.
+// When cores count as far apart, and what passes before a first look.
 #include "runtime/scheduler/peer_distance.hpp"
 
 #include "tests/support/catch.hpp"
@@ -6,17 +6,55 @@
 namespace tutti {
 namespace {
 
+constexpr double kFarLineNs = 80;
+
+void note(PeerDistance& distance, double look_ns) { distance.note(look_ns, kFarLineNs); }
+
 TEST_CASE("some looks in a row that say otherwise change what is near and far") {
   PeerDistance distance;
   CHECK_FALSE(distance.is_far());
   for (const bool was_far : {false, true}) {
+    const double same = was_far ? 110 : 20, other = was_far ? 20 : 80;
     for (int round = 0; round < 3; ++round) {
-      for (std::uint32_t i = 1; i < PeerDistance::kInARow; ++i) distance.note(!was_far);
+      for (std::uint32_t i = 1; i < PeerDistance::kInARow; ++i) note(distance, other);
       CHECK(distance.is_far() == was_far);
-      distance.note(was_far);  // all that is forgotten
+      note(distance, same);  // all that is forgotten
     }
-    for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) distance.note(!was_far);
+    for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) note(distance, other);
     CHECK(distance.is_far() == !was_far);
+  }
+}
+
+TEST_CASE("what passes before the first look grows with what looks take between far cores") {
+  PeerDistance distance;
+  const double near_short = distance.moment_ns(true), near_long = distance.moment_ns(false);
+  CHECK(near_short > 0);
+  CHECK(near_short < near_long);
+  note(distance, 20);
+  for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) note(distance, 110 + i);
+  const double far_short = distance.moment_ns(true);
+  CHECK(far_short > near_long);
+  CHECK(far_short < distance.moment_ns(false));
+  SECTION("what interrupts some of the looks does not count") {
+    for (std::uint32_t i = 1; i < PeerDistance::kInARow; ++i) note(distance, 1e6);
+    CHECK(distance.moment_ns(true) < 1.1 * far_short);
+  }
+  SECTION("nor what was near meanwhile") {
+    for (std::uint32_t i = 1; i < PeerDistance::kInARow; ++i) note(distance, i == 1 ? -5 : 20);
+    CHECK(distance.moment_ns(true) == far_short);
+  }
+  SECTION("twice as far, twice as long") {
+    for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) note(distance, 220 + 2 * i);
+    CHECK(distance.moment_ns(true) == 2 * far_short);
+  }
+  SECTION("and never for long") {
+    for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) note(distance, 1e6);
+    CHECK(distance.moment_ns(false) < 1000);
+  }
+  SECTION("neighbours again") {
+    for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) note(distance, 20);
+    CHECK(distance.moment_ns(true) == near_short);
+    CHECK(distance.moment_ns(false) == near_long);
   }
 }
 
