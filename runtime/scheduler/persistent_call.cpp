@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include <sched.h>
@@ -37,8 +38,7 @@ Fetching fetching_of(const ResolvedStep& step, bool is_taken_over) {
 
 // Leaves the execution units to a peer that is a thread of the same core.
 void let_pass(double ns, double pauses_per_ns) {
-  const auto pauses = static_cast<std::uint32_t>(ns * pauses_per_ns + 0.5);
-  for (std::uint32_t i = 0; i < pauses; ++i) relax();
+  for (long left = std::lround(ns * pauses_per_ns); left > 0; --left) relax();
 }
 
 // What reading the clock adds to what is timed.
