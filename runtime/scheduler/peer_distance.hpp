@@ -7,7 +7,7 @@
 // first. Whoever lets a moment pass finds them written. Longer messages are written later, so theirs is
 // longer.
 //
-// Between neighbours a line crosses in 40 to 60 ns, between chiplets or sockets in 150 to 250, and a store to
+// Between neighbours a line crosses in 30 to 60 ns, between chiplets or sockets in 150 to 250, and a store to
 // a line that a peer has read takes as long before the peer can fetch it. There it pays to fetch for writing
 // what this rank writes next, two ranks when they read it and more when a call has ended. What holds can
 // change while a program runs (a virtual machine is moved), so some of the looks are timed. Every rank
