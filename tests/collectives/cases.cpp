@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
@@ -68,25 +69,33 @@ ReduceOp op_of(const Flavour& flavour) {
 
 std::vector<std::byte> input_of(const Flavour& flavour, std::uint32_t rank, std::uint64_t first,
                                 std::uint64_t count) {
-  const std::size_t width = size_of(flavour.dtype);
-  std::vector<std::byte> bytes(count * width);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const std::uint64_t h = hash(rank, first + i);
-    std::byte* at = bytes.data() + i * width;
-    if (flavour.dtype == Dtype::f32) {
-      const float value = static_cast<float>(static_cast<std::int32_t>(h)) * 0x1p-20F;
-      std::memcpy(at, &value, width);
-    } else if (flavour.dtype == Dtype::f64) {
-      const double value = static_cast<double>(static_cast<std::int64_t>(h)) * 0x1p-40;
-      std::memcpy(at, &value, width);
-    } else if (flavour.dtype == Dtype::bf16) {
-      const auto bits = static_cast<std::uint16_t>(0x3F00U | (h & 0x80FFU));  // of either sign, 0.5 to 2
-      std::memcpy(at, &bits, width);
-    } else {
-      std::memcpy(at, &h, width);
+  // Making elements is most of what many tests do, so the compiler knows their width.
+  const auto make = [&](auto element_of) {
+    using Element = decltype(element_of(std::uint64_t{}));
+    std::vector<std::byte> bytes(count * sizeof(Element));
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const Element element = element_of(hash(rank, first + i));
+      std::memcpy(bytes.data() + i * sizeof element, &element, sizeof element);
     }
+    return bytes;
+  };
+  switch (flavour.dtype) {
+    case Dtype::f32:
+      return make(
+          [](std::uint64_t h) { return static_cast<float>(static_cast<std::int32_t>(h)) * 0x1p-20F; });
+    case Dtype::f64:
+      return make(
+          [](std::uint64_t h) { return static_cast<double>(static_cast<std::int64_t>(h)) * 0x1p-40; });
+    case Dtype::bf16:  // of either sign, 0.5 to 2
+      return make([](std::uint64_t h) { return static_cast<std::uint16_t>(0x3F00U | (h & 0x80FFU)); });
+    case Dtype::i64:
+      return make([](std::uint64_t h) { return h; });
+    case Dtype::i32:
+    case Dtype::u32:
+      return make([](std::uint64_t h) { return static_cast<std::uint32_t>(h); });
+    default:
+      throw std::logic_error(fmt::format("no input for {}", flavour.name));
   }
-  return bytes;
 }
 
 Reference reduce_ranks(const Flavour& flavour, std::uint32_t ranks, std::uint64_t count) {
