@@ -248,8 +248,7 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   PeerDistance& distance = group_.distance_;
   bool is_timed = !waiting.shares_cpus() && distance.is_due();
   const auto has_come = [&](const ResolvedStep& step) {
-    if (step.is_after_publish)
-      let_pass(distance.moment_ns(step.ahead_bytes <= sizeof(BoardLine)), waiting.pauses_per_ns);
+    if (step.is_after_publish) let_pass(distance.moment_ns(step.ahead_bytes), waiting.pauses_per_ns);
     const auto& line = *reinterpret_cast<const BoardLine*>(step.at.in(origins));
     // Who only listens does not write there next.
     const bool is_taken_over = distance.is_far() && boards.take_turns() && !step.only_listens;

@@ -7,6 +7,7 @@ namespace tutti {
 namespace {
 
 constexpr double kFarLineNs = 80;
+constexpr std::size_t kInLine = 0, kBeside = 1024;  // bytes beside the line
 
 void note(PeerDistance& distance, double look_ns) { distance.note(look_ns, kFarLineNs); }
 
@@ -27,34 +28,36 @@ TEST_CASE("some looks in a row that say otherwise change what is near and far") 
 
 TEST_CASE("what passes before the first look grows with what looks take between far cores") {
   PeerDistance distance;
-  const double near_short = distance.moment_ns(true), near_long = distance.moment_ns(false);
+  const double near_short = distance.moment_ns(kInLine), near_long = distance.moment_ns(kBeside);
   CHECK(near_short > 0);
+  CHECK(distance.moment_ns(64) == near_short);
+  CHECK(distance.moment_ns(65) == near_long);
   CHECK(near_short < near_long);
   note(distance, 20);
   for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) note(distance, 110 + i);
-  const double far_short = distance.moment_ns(true);
+  const double far_short = distance.moment_ns(kInLine);
   CHECK(far_short > near_long);
-  CHECK(far_short < distance.moment_ns(false));
+  CHECK(far_short < distance.moment_ns(kBeside));
   SECTION("what interrupts some of the looks does not count") {
     for (std::uint32_t i = 1; i < PeerDistance::kInARow; ++i) note(distance, 1e6);
-    CHECK(distance.moment_ns(true) < 1.1 * far_short);
+    CHECK(distance.moment_ns(kInLine) < 1.1 * far_short);
   }
   SECTION("nor what was near meanwhile") {
     for (std::uint32_t i = 1; i < PeerDistance::kInARow; ++i) note(distance, i == 1 ? -5 : 20);
-    CHECK(distance.moment_ns(true) == far_short);
+    CHECK(distance.moment_ns(kInLine) == far_short);
   }
   SECTION("twice as far, twice as long") {
     for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) note(distance, 220 + 2 * i);
-    CHECK(distance.moment_ns(true) == 2 * far_short);
+    CHECK(distance.moment_ns(kInLine) == 2 * far_short);
   }
   SECTION("and never for long") {
     for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) note(distance, 1e6);
-    CHECK(distance.moment_ns(false) < 1000);
+    CHECK(distance.moment_ns(kBeside) < 1000);
   }
   SECTION("neighbours again") {
     for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) note(distance, 20);
-    CHECK(distance.moment_ns(true) == near_short);
-    CHECK(distance.moment_ns(false) == near_long);
+    CHECK(distance.moment_ns(kInLine) == near_short);
+    CHECK(distance.moment_ns(kBeside) == near_long);
   }
 }
 
