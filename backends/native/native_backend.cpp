@@ -9,6 +9,7 @@
 
 #include "runtime/algorithms/prove.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/relax.hpp"
 #include "runtime/schedule/passes/fuse.hpp"
 #include "runtime/schedule/passes/lower.hpp"
 #include "runtime/schedule/passes/segment.hpp"
@@ -38,7 +39,6 @@ Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Algorithm
     if (!lowered || !is_right_in_place(*lowered)) return nullptr;
     auto plan = compile_lowered(*lowered, rank, most_lines);
     // Each slot of its scratch needs at least a line of the staging memory.
-    constexpr std::size_t kLineBytes = 64;
     if (!plan || plan->staging_slots * kLineBytes > staging_bytes) return nullptr;
     return std::make_shared<const LoweredPlan>(*std::move(plan));
   };

@@ -16,6 +16,8 @@
 #include <emmintrin.h>
 #endif
 
+#include "runtime/base/relax.hpp"
+
 namespace tutti {
 namespace {
 
@@ -92,8 +94,6 @@ void divide_integers_of(Dtype dtype, void* dst, const void* src, std::size_t cou
       return divide_integers<std::uint64_t>(dst, src, count, divisor);
   }
 }
-
-constexpr std::size_t kLineBytes = 64;
 
 // Copies with stores that bypass the caches; the caller orders them with FlushStream() when it is done.
 void stream_bytes(std::byte* to, const std::byte* from, std::size_t size_bytes) {

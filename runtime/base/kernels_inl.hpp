@@ -27,6 +27,7 @@
 #include <limits>
 
 #include "runtime/base/kernels.hpp"
+#include "runtime/base/relax.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tutti::HWY_NAMESPACE {
@@ -221,7 +222,6 @@ void fold_streaming(void* const* places, std::size_t place_count, std::size_t ca
       (p < cached_count ? copy_bytes : copy_bytes_streaming)(places[p], sources[0], count * sizeof(Element));
     return;
   }
-  constexpr std::size_t kLineBytes = 64;
   auto* const first_place = static_cast<Element*>(places[0]);
   const auto fold_some = [&](std::size_t first, std::size_t end) {
     if (first == end) return;

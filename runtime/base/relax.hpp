@@ -1,8 +1,13 @@
-// What a thread does about lines that another core writes or reads, beyond loads and stores. Knows nothing of
-// waiting longer.
+// Lines of memory, and what a thread does about those that another core writes or reads, beyond loads and
+// stores. Knows nothing of waiting longer.
 #pragma once
 
+#include <cstddef>
+
 namespace tutti {
+
+// What cores take from each other at once.
+inline constexpr std::size_t kLineBytes = 64;
 
 // Tells the core that it spins: frees its pipeline for a sibling thread and saves power.
 inline void relax() {

@@ -11,7 +11,6 @@
 namespace tutti {
 namespace {
 
-constexpr std::uint64_t kLineBytes = 64;
 // From here on a pass over the data is made in pieces, between which others may have the lane: they wait for
 // it no longer than a turn takes.
 constexpr std::size_t kInterruptibleBytes = std::size_t{512} << 10U;

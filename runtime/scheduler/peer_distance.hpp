@@ -19,6 +19,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/base/relax.hpp"
+
 namespace tutti {
 
 // Not thread-safe.
@@ -51,7 +53,6 @@ class PeerDistance {
   }
 
  private:
-  static constexpr std::size_t kLineBytes = 64;
   static constexpr double kMostLookNs = 500;
 
   bool is_far_ = false;

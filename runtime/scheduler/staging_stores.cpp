@@ -11,7 +11,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kLineBytes = 64;
 // What a batch counts for at most: during one of them the thread may have been off its CPU.
 constexpr double kMostNsPerLine = 64;
 
@@ -90,7 +89,8 @@ void StagingStores::copy_otherwise(void* to, const void* from, std::size_t size_
 }
 
 void StagingStores::close_batch() {
-  if (batch_bytes_ >= kLeastBytes) count(batch_ns_ * kLineBytes / static_cast<double>(batch_bytes_));
+  if (batch_bytes_ >= kLeastBytes)
+    count(batch_ns_ * static_cast<double>(kLineBytes) / static_cast<double>(batch_bytes_));
   batch_bytes_ = 0;
   batch_ns_ = 0;
 }
