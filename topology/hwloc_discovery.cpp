@@ -162,6 +162,10 @@ class PciParts {
     constexpr std::string_view kActive = "4";
     bool has_state = false, is_active = false, has_lid = false;
     for (int port = 1; port <= 2; ++port) {
+  // "0x0", as hwloc writes an identifier.
+  static bool is_zero(std::string_view text) {
+    return text.find_first_not_of("0xX") == std::string_view::npos;
+  }
       const char* state = hwloc_obj_get_info_by_name(os, fmt::format("Port{}State", port).c_str());
       if (state == nullptr) continue;
       has_state = true;
@@ -169,7 +173,7 @@ class PciParts {
       is_active = true;
       const char* lid = hwloc_obj_get_info_by_name(os, fmt::format("Port{}LID", port).c_str());
       // Ethernet has no local identifiers.
-      has_lid = has_lid || (lid != nullptr && std::strtoul(lid, nullptr, 0) != 0);
+      has_lid = has_lid || (lid != nullptr && !is_zero(lid));
     }
     if (has_state && !is_active) return 1;
     return has_lid || is_named(os, "cxi") || is_named(os, "hfi") ? 4 : 3;

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <chrono>
 
+#include "runtime/base/ascii.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/relax.hpp"
 #include "runtime/group/cache_limits.hpp"
@@ -33,10 +33,7 @@ double measure_pauses_per_ns() {
 }
 
 std::string variable_of(std::string_view prefix, Collective collective) {
-  std::string name(prefix);
-  for (const char c : to_string(collective))
-    name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return name;
+  return std::string(prefix) + to_upper(to_string(collective));
 }
 
 Status read_duration(const Environment& environment, std::string_view name,

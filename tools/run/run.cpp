@@ -7,14 +7,13 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <optional>
-#include <sstream>
 
 #include "tools/run/remote.hpp"
+#include "runtime/base/ascii.hpp"
 
 namespace tutti {
 namespace {
@@ -53,15 +52,8 @@ constexpr std::string_view kHelp =
     "The first rank that fails ends the job; the exit status is its own, or 128 + the signal that killed "
     "it.\n";
 
-std::optional<double> parse_number(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 Status set_rank_count(RunOptions& options, std::string_view text) {
-  const std::optional<double> value = parse_number(text);
+  const std::optional<double> value = parse_number<double>(text);
   if (!value || *value < 1 || *value > kMaxRanks || *value != static_cast<int>(*value)) {
     return invalid_argument(
         fmt::format("-n: expected a number of ranks from 1 to {}, got '{}'", kMaxRanks, text));
@@ -71,7 +63,7 @@ Status set_rank_count(RunOptions& options, std::string_view text) {
 }
 
 Status set_grace(RunOptions& options, std::string_view text) {
-  const std::optional<double> value = parse_number(text);
+  const std::optional<double> value = parse_number<double>(text);
   if (!value || !(*value >= 0) || *value > 86400) {
     return invalid_argument(fmt::format("--grace: expected seconds from 0 to 86400, got '{}'", text));
   }
@@ -88,10 +80,11 @@ Status set_hosts(RunOptions& options, std::string_view text) {
 
 Status set_hostfile(RunOptions& options, const std::string& path) {
   std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf()))
+  std::string text;
+  std::getline(file, text, '\0');
+  if (!file.is_open() || file.bad())
     return invalid_argument(fmt::format("--hostfile: cannot read '{}'", path));
-  auto hosts = parse_hostfile(text.str());
+  auto hosts = parse_hostfile(text);
   if (!hosts) return hosts.status().with_context("--hostfile " + path);
   options.hosts = *std::move(hosts);
   return {};
@@ -124,7 +117,7 @@ Status set_part(RunOptions& options, std::string_view text) {
   std::array<int, 3> numbers{};
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const std::size_t comma = text.find(',');
-    const std::optional<double> value = parse_number(text.substr(0, comma));
+    const std::optional<double> value = parse_number<double>(text.substr(0, comma));
     if (!value || *value < 0 || *value > kMaxJobRanks || (comma == std::string_view::npos) != (i == 2))
       return invalid_argument("--part: expected FIRST,COUNT,SIZE");
     numbers[i] = static_cast<int>(*value);
