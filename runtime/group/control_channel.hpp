@@ -96,7 +96,7 @@ class ControlChannel : public Exchange {
 
  protected:
   explicit ControlChannel(const ControlOptions& options);
-  void start_thread();
+  Status start_thread();
   void stop_thread();  // to be called by the destructor of every final class
   virtual void run() = 0;
   // Hands a frame of this rank to the control thread; false if that has ended (who connects it has left, or

@@ -15,6 +15,7 @@
 
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/thread.hpp"
 #include "runtime/group/pinning.hpp"
 
 namespace tutti {
@@ -236,6 +237,12 @@ void compare_tuning(const std::vector<Card>& cards, int rank, WorldSettings& set
 
 }  // namespace
 
+void WorldState::delete_on_another_thread(WorldState* state) {
+  Result<std::thread> thread = start_thread("tutti-closing", [state] { delete state; });
+  if (thread) return thread->detach();
+  log_warn("a world is not closed: {}", thread.status().message());
+}
+
 WorldState::WorldState(World world, WorldSettings settings)
     : world_(std::move(world)), settings_(std::move(settings)), fork_generation_(tutti::fork_generation()) {}
 
@@ -250,7 +257,7 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
                                       if (state->fork_generation_ != tutti::fork_generation()) return;
                                       // A worker cannot wait for its own end.
                                       if (is_in_callback()) {
-                                        std::thread([state] { delete state; }).detach();
+                                        delete_on_another_thread(state);
                                       } else {
                                         delete state;
                                       }

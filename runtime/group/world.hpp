@@ -92,6 +92,7 @@ class WorldState final : private ControlListener {
 
  private:
   WorldState(World world, WorldSettings settings);
+  static void delete_on_another_thread(WorldState* state);
 
   Status open_trace();
   Status agree(std::string_view build_id);
