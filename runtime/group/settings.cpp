@@ -158,6 +158,15 @@ Status read_pin(const Environment& environment, WorldSettings& settings) {
 
 }  // namespace
 
+Result<std::optional<PortRange>> read_ports(const Environment& environment) {
+  const auto text = get_text(environment, "TUTTI_PORTS");
+  if (!text) return text.status();
+  if (!*text) return std::optional<PortRange>();
+  auto range = parse_port_range(**text);
+  if (!range) return range.status().with_context("TUTTI_PORTS");
+  return std::optional(*range);
+}
+
 Result<TransportSettings> read_transport_settings(const Environment& environment) {
   TransportSettings settings;
   const auto bytes = get_size(environment, "TUTTI_SHM_BYTES");
@@ -168,6 +177,9 @@ Result<TransportSettings> read_transport_settings(const Environment& environment
   settings.memory.single_copy = *single_copy == "on"    ? SingleCopy::on
                                 : *single_copy == "off" ? SingleCopy::off
                                                         : SingleCopy::automatic;
+  auto ports = read_ports(environment);
+  if (!ports) return ports.status();
+  settings.ports = *ports;
   settings.node_id = std::string(environment.find("TUTTI_NODE_ID").value_or(""));
   const auto provider = get_text(environment, "TUTTI_OFI_PROVIDER");
   if (!provider) return provider.status();
