@@ -291,21 +291,43 @@ std::string CommGroup::Impl::describe_submitted() const {
 // -- failure ------------------------------------------------------------------------------------------------
 
 void CommGroup::Impl::on_failure(const Status& cause) {
-  // Causes name world ranks; the code's peer is a rank of this group.
-  Status mine = cause;
-  if (cause.code() == StatusCode::peer_failed && cause.peer() >= 0 &&
-      world_ranks_.size() != world_->peers().size()) {
-    const int peer = group_rank_of(cause.peer());
-    if (peer >= 0) mine = Status(cause.code(), "of the world, " + cause.message(), peer);
-  }
   Impl& group = owner();
   {
     const std::lock_guard lock(group.failure_mutex_);
     if (group.stamped_) return;
-    group.stamped_ = mine;
+    group.stamped_ = cause;
   }
-  group.fail_streams(mine);
+  group.fail_streams(cause);
   group.failed_.notify_all();
+}
+
+void CommGroup::Impl::on_death(int world_rank, const Status& cause) {
+  bool counts_as_world = world_ranks_.size() == world_->peers().size();
+  for (std::size_t rank = 0; rank < world_ranks_.size(); ++rank)
+    counts_as_world = counts_as_world && world_ranks_[rank] == static_cast<int>(rank);
+  const std::string text = (counts_as_world ? "" : "of the world, ") + cause.message();
+  on_failure(Status(cause.code(), text, group_rank_of(world_rank)));
+}
+
+void CommGroup::Impl::on_departure(int world_rank) {
+  Impl& group = owner();
+  const std::lock_guard lock(group.failure_mutex_);
+  group.departed_.push_back(group_rank_of(world_rank));
+  group.failed_.notify_all();
+}
+
+Status CommGroup::Impl::local_failure() const {
+  const Impl& group = owner();
+  {
+    const std::lock_guard lock(group.failure_mutex_);
+    if (group.stamped_) return *group.stamped_;
+  }
+  if (group.group_->has_failed()) return group.group_->failure();
+  const std::lock_guard lock(group.streams_mutex_);
+  for (const auto& [number, stream] : group.streams_) {
+    if (stream->group_->has_failed()) return stream->group_->failure();
+  }
+  return {};
 }
 
 void CommGroup::Impl::fail_streams(const Status& cause) {
@@ -325,7 +347,8 @@ Status CommGroup::Impl::fail_everywhere(const Status& cause) {
   Impl& group = owner();
   if (!group.is_announced_.exchange(true, std::memory_order_relaxed))
     world_->control().abort(group.context(), cause);
-  const std::optional<Status> stamped = wait_for_stamp(kStampTime);
+  const std::optional<Status> stamped =
+      wait_for_stamp(world_->has_root() ? kStampTime : std::chrono::milliseconds(0));
   if (!stamped) group.fail_streams(cause);
   return stamped.value_or(cause);
 }
@@ -339,12 +362,55 @@ std::optional<Status> CommGroup::Impl::failure() {
 Status CommGroup::Impl::settle(const Status& status) {
   if (!group_->has_failed()) return status;  // the caller's mistake; the group goes on
   if (const std::optional<Status> stamped = wait_for_stamp(std::chrono::milliseconds(0))) return *stamped;
-  if (status.code() == StatusCode::peer_failed) {
-    if (const std::optional<Status> stamped = wait_for_stamp(kVerdictTime)) return *stamped;
+  Status found = group_->failure();
+  if (found.code() == StatusCode::peer_failed) {
+    Impl& group = owner();
+    std::unique_lock lock(group.failure_mutex_);
+    group.failed_.wait_for(lock, kVerdictTime,
+                           [&] { return group.stamped_.has_value() || has_departed(found.peer()); });
+    if (group.stamped_) return *group.stamped_;
+    lock.unlock();
+    found = find_origin(found);
   }
-  const Status found = group_->failure();
   if (stream_ == 0 || found.code() != StatusCode::mismatch) return fail_everywhere(found);
   return fail_everywhere(found.with_context(fmt::format("stream {}", stream_)));
+}
+
+bool CommGroup::Impl::has_departed(int rank) const {
+  const std::vector<int>& departed = owner().departed_;
+  return std::find(departed.begin(), departed.end(), rank) != departed.end();
+}
+
+Status CommGroup::Impl::find_origin(const Status& found) {
+  Impl& group = owner();
+  const auto left = [](int rank, const char* what) {
+    return Status(StatusCode::peer_failed,
+                  fmt::format("rank {} has left the {}, and an operation needs it", rank, what), rank);
+  };
+  const auto departed = [&](int rank) {
+    const std::lock_guard lock(group.failure_mutex_);
+    return has_departed(rank);
+  };
+  if (departed(found.peer())) return left(found.peer(), "world");
+  const auto states = world_->ask_members(group.context(), kAnswerTime);
+  Status cause = found;
+  for (std::size_t hops = 0; hops < states.size(); ++hops) {
+    const int blamed = cause.peer();
+    if (cause.code() != StatusCode::peer_failed || blamed < 0 || blamed >= size()) return cause;
+    if (departed(blamed)) return left(blamed, "world");
+    const std::optional<RankState>& state = states[static_cast<std::size_t>(blamed)];
+    if (!state || !state->behind.empty()) break;
+    if (!state->has_group) return left(blamed, "group");
+    const bool blames_us = state->failure.peer() == rank_;
+    if (state->failure || blames_us) {
+      return Status(StatusCode::peer_failed,
+                    fmt::format("the connection to rank {} was lost, but its process is alive", blamed),
+                    blamed);
+    }
+    cause = state->failure;  // it has failed before us, so what it blames is nearer to the origin
+  }
+  const std::lock_guard lock(group.failure_mutex_);
+  return group.departed_.empty() ? cause : left(group.departed_.front(), "world");
 }
 
 void CommGroup::Impl::on_deadline(std::uint32_t sequence, const std::string& call) {
@@ -356,7 +422,8 @@ void CommGroup::Impl::on_deadline(std::uint32_t sequence, const std::string& cal
 std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first_missing) {
   const auto states = world_->ask_members(context(), kAnswerTime);
   for (std::size_t rank = 0; rank < states.size() && *first_missing < 0; ++rank) {
-    if (!states[rank] || !states[rank]->has_group || states[rank]->sequence < sequence)
+    const bool is_asked = !states[rank] || states[rank]->behind.empty();
+    if (is_asked && (!states[rank] || !states[rank]->has_group || states[rank]->sequence < sequence))
       *first_missing = static_cast<int>(rank);
   }
   const std::string missing = describe_missing(states, sequence);

@@ -196,16 +196,33 @@ bool decode(std::string_view bytes, PathPayload& payload) {
   return true;
 }
 
+std::string encode(const TracePayload& payload) {
+  ByteWriter writer;
+  writer.put(payload.number);
+  writer.put(payload.rank);
+  writer.put(payload.hop);
+  writer.put(payload.next_hop);
+  return writer.take();
+}
+
+bool decode(std::string_view bytes, TracePayload& payload) {
+  ByteReader reader(bytes);
+  return reader.get(payload.number) && reader.get(payload.rank) && reader.get(payload.hop) &&
+         reader.get(payload.next_hop) && reader.is_at_end();
+}
+
 std::string encode(const StatusPayload& payload) {
   ByteWriter writer;
   writer.put(payload.code);
   writer.put_text(payload.message);
+  writer.put(payload.peer);
   return writer.take();
 }
 
 bool decode(std::string_view bytes, StatusPayload& payload) {
   ByteReader reader(bytes);
-  return get_code(reader, payload.code) && reader.get_text(payload.message) && reader.is_at_end();
+  return get_code(reader, payload.code) && reader.get_text(payload.message) && reader.get(payload.peer) &&
+         reader.is_at_end();
 }
 
 std::string encode(const GatherPayload& payload) {

@@ -47,6 +47,7 @@ void ControlTree::run() {
     pass_batches_up();
     poll_once();
     guests_.drop_expired();
+    if (root_ && !is_over_) root_->tell_departures();
     if ((may_lead_ || must_find_root_) && is_searching() && Clock::now() >= lead_at_) {
       may_lead_ ? try_to_lead() : find_root();
     }
@@ -198,11 +199,14 @@ void ControlTree::serve_retired() {
 void ControlTree::check_deadline() {
   const Clock::time_point now = Clock::now();
   if (now < asked_until_.value_or(deadline_)) return;
-  const auto absent = [&](const std::string& who) {
+  const auto absent = [&](const std::string& who, int first) {
     return Status(StatusCode::timeout,
-                  fmt::format("{} did not arrive within {}", who, format_seconds(options_.timeout)));
+                  fmt::format("{} did not arrive within {}", who, format_seconds(options_.timeout)), first);
   };
-  if (root_) return end_start(absent(name_ranks(late_ranks(), options_.size)));
+  if (root_) {
+    const std::vector<int> late = late_ranks();
+    return end_start(absent(name_ranks(late, options_.size), late.front()));
+  }
   if (is_searching()) {
     return end_start(Status(StatusCode::timeout,
                             fmt::format("rank 0 of {} did not arrive within {}: {}", options_.size,
@@ -215,13 +219,13 @@ void ControlTree::check_deadline() {
     asked_until_ = now + kAnswerTime;
     return;
   }
-  end_start(absent(missing_.empty() ? "some rank" : missing_));
+  end_start(absent(missing_.empty() ? "some rank" : missing_, first_missing_));
 }
 
 // The world does not come to be, for us and whoever is below us.
 void ControlTree::end_start(const Status& status) {
   guests_.send_to_all(
-      Frame{FrameType::refused, 0, 0, encode(StatusPayload{status.code(), status.message()})});
+      Frame{FrameType::refused, 0, 0, encode(StatusPayload{status.code(), status.message(), status.peer()})});
   is_over_ = true;
   lose(status);
   finish_start(status);
@@ -231,6 +235,7 @@ void ControlTree::say_goodbye() {
   const Clock::time_point until = Clock::now() + kGoodbyeTime;
   if (is_ready_) {
     for (Frame& frame : take_outbox()) on_frame_from_below(std::move(frame));
+    if (root_) root_->tell_departures();
     for (auto& [number, batch] : batches_) batch.until = {};
     pass_batches_up();
     guests_.say_goodbye(leaving_rank_);

@@ -82,6 +82,8 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   void add_to_batch(EntriesPayload payload);
   void pass_batches_up();
   void pass_up(Frame frame);
+  void route(const Frame& frame);  // towards its target
+  void on_trace(const Frame& frame, bool is_from_above);
   void ask_for_stamp(Frame frame, std::uint64_t group);
   std::vector<std::int32_t> ranks_here() const;  // ours first
   void note_remote(std::string address) {
@@ -152,6 +154,7 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   std::optional<Clock::time_point>
       asked_until_;  // the deadline has passed and rank 0 was asked who is missing
   std::string missing_;
+  int first_missing_ = Status::kNoPeer;
   std::mutex remote_mutex_;
   std::string remote_;
 };

@@ -30,6 +30,7 @@ void check_frame(const Frame& frame) {
   check_payload<EntriesPayload>(frame.payload);
   check_payload<RanksPayload>(frame.payload);
   check_payload<PathPayload>(frame.payload);
+  check_payload<TracePayload>(frame.payload);
   check_payload<FailurePayload>(frame.payload);
 }
 

@@ -87,7 +87,8 @@ TEST_CASE("payloads take exactly what was encoded") {
   check_every_truncation(HelloPayload{1, {}, "job"});
   check_every_truncation(ChallengePayload{{}, {}, MemberClaim{0, 3, 12, "host", "build"}});
   check_every_truncation(ProofPayload{{}, MemberClaim{2, 3, 12, "host", "build"}});
-  check_every_truncation(StatusPayload{StatusCode::timeout, "late"});
+  check_every_truncation(StatusPayload{StatusCode::timeout, "late", 3});
+  check_every_truncation(TracePayload{7, 1, 2, 3});
   check_every_truncation(GonePayload{4, true, false, "gone"});
   check_every_truncation(GonePayload{4, false, true, ""});
   check_every_truncation(FailurePayload{1, 2, 3, StatusCode::peer_failed, "gone"});
