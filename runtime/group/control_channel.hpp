@@ -32,10 +32,13 @@ struct Doors {
 
 struct ControlOptions {
   std::string root_name;  // of the abstract unix socket of rank 0, in its network namespace
-  std::string job;        // told to whoever answers: at a port anybody may listen
-  std::string secret;     // of the job; a process without it is refused and the job goes on
-  std::string build_id;   // a process of another build is refused
-  std::string host;       // of this process, for people
+  // Where rank 0 listens instead if another user has taken that name: one that nobody can guess, or a path in
+  // a directory of this user alone. Empty: nowhere.
+  std::string private_name;
+  std::string job;       // told to whoever answers: at a port anybody may listen
+  std::string secret;    // of the job; a process without it is refused and the job goes on
+  std::string build_id;  // a process of another build is refused
+  std::string host;      // of this process, for people
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds timeout{300000};     // for all ranks to arrive

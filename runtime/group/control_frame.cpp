@@ -109,25 +109,33 @@ std::string encode(const MemberClaim& claim) {
 std::string encode(const ChallengePayload& payload) {
   ByteWriter writer;
   writer.put(payload.nonce);
-  writer.put(payload.proof);
-  put_claim(writer, payload.claim);
   return writer.take();
 }
 
 bool decode(std::string_view bytes, ChallengePayload& payload) {
   ByteReader reader(bytes);
-  return reader.get(payload.nonce) && reader.get(payload.proof) && get_claim(reader, payload.claim) &&
-         reader.is_at_end();
+  return reader.get(payload.nonce) && reader.is_at_end();
 }
 
 std::string encode(const ProofPayload& payload) {
+  ByteWriter writer;
+  writer.put(payload.proof);
+  return writer.take();
+}
+
+bool decode(std::string_view bytes, ProofPayload& payload) {
+  ByteReader reader(bytes);
+  return reader.get(payload.proof) && reader.is_at_end();
+}
+
+std::string encode(const ClaimPayload& payload) {
   ByteWriter writer;
   writer.put(payload.proof);
   put_claim(writer, payload.claim);
   return writer.take();
 }
 
-bool decode(std::string_view bytes, ProofPayload& payload) {
+bool decode(std::string_view bytes, ClaimPayload& payload) {
   ByteReader reader(bytes);
   return reader.get(payload.proof) && get_claim(reader, payload.claim) && reader.is_at_end();
 }

@@ -42,8 +42,10 @@ enum class FrameType : std::uint8_t {
   departed,   // down, to all: RanksPayload: these have left in peace
   trace,      // to `target`: TracePayload: each control thread on the way answers
   traced,     // to `target`: TracePayload: answer of one control thread
+  welcome,    // down: ClaimPayload of the listener, whose proof answers a good one
+  claim,      // up: ClaimPayload of a process that has proved itself and wants to join
 };
-inline constexpr FrameType kLastFrameType = FrameType::traced;
+inline constexpr FrameType kLastFrameType = FrameType::claim;
 
 struct Frame {
   FrameType type = FrameType::hello;
@@ -77,7 +79,7 @@ class FrameParser {
 using Nonce = std::array<unsigned char, 32>;
 using Proof = std::array<unsigned char, 32>;
 
-inline constexpr std::uint32_t kControlProtocolVersion = 3;
+inline constexpr std::uint32_t kControlProtocolVersion = 4;
 
 struct HelloPayload {
   std::uint32_t version = kControlProtocolVersion;
@@ -93,13 +95,15 @@ struct MemberClaim {
   std::string build_id;
   bool is_moving = false;  // belongs to the job already, and comes by another way
 };
+// Tells nothing of the listener: anybody may ask for it.
 struct ChallengePayload {
   Nonce nonce{};
-  Proof proof{};  // the listener knows the secret
-  MemberClaim claim;
 };
 struct ProofPayload {
-  Proof proof{};
+  Proof proof{};  // the sender knows the secret
+};
+struct ClaimPayload {
+  Proof proof{};  // the sender knows the secret, and the claim is its own
   MemberClaim claim;
 };
 struct ArrivedPayload {
@@ -154,6 +158,7 @@ struct FailurePayload {
 std::string encode(const HelloPayload& payload);
 std::string encode(const ChallengePayload& payload);
 std::string encode(const ProofPayload& payload);
+std::string encode(const ClaimPayload& payload);
 std::string encode(const ArrivedPayload& payload);
 std::string encode(const GonePayload& payload);
 std::string encode(const RanksPayload& payload);
@@ -168,6 +173,7 @@ std::string encode(const FailurePayload& payload);
 bool decode(std::string_view bytes, HelloPayload& payload);
 bool decode(std::string_view bytes, ChallengePayload& payload);
 bool decode(std::string_view bytes, ProofPayload& payload);
+bool decode(std::string_view bytes, ClaimPayload& payload);
 bool decode(std::string_view bytes, ArrivedPayload& payload);
 bool decode(std::string_view bytes, GonePayload& payload);
 bool decode(std::string_view bytes, RanksPayload& payload);

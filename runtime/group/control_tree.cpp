@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/fork_guard.hpp"
 
@@ -62,7 +63,7 @@ bool ControlTree::begin() {
   if (root_) {
     const Clock::time_point until = std::min(Clock::now() + kNameTakenTime, deadline_);
     for (;;) {
-      const Status status = listen(options_.root_name);
+      const Status status = listen_as_root();
       if (status) break;
       if (status.code() != StatusCode::resource_exhausted || Clock::now() >= until || is_stopping()) {
         end_start(status);
@@ -75,6 +76,7 @@ bool ControlTree::begin() {
     return true;
   }
   uplink_->add_name(options_.root_name, 0);
+  if (!options_.private_name.empty()) uplink_->add_name(options_.private_name, 0);
   may_lead_ = options_.find_root != nullptr;
   if (may_lead_) {
     uplink_->add_name(options_.node_name, ControlUplink::kAnyRank);
@@ -88,6 +90,25 @@ Status ControlTree::listen(const std::string& name) {
   if (!fd) return fd.status();
   guests_.listen(Link(*fd), false);
   return {};
+}
+
+// Where the name can be guessed, another user may have taken it, to keep us from starting.
+Status ControlTree::listen_as_root() {
+  Status status = listen(options_.root_name);
+  if (status || status.code() != StatusCode::resource_exhausted || options_.private_name.empty())
+    return status;
+  const Result<int> other = try_connect(options_.root_name);
+  if (other && *other >= 0) ::close(*other);
+  if (other || other.status().code() != StatusCode::refused) return status;  // a process of ours
+  TUTTI_RETURN_IF_ERROR(prepare_name(options_.private_name));
+  TUTTI_RETURN_IF_ERROR(listen(options_.private_name));
+  has_private_name_ = true;
+  warn(fmt::format("{}; the ranks of this node meet at {}", other.status().message(), options_.private_name));
+  return {};
+}
+
+void ControlTree::remove_private_name() {
+  if (std::exchange(has_private_name_, false)) remove_name(options_.private_name);
 }
 
 // Whoever gets the node's name leads it; the kernel sees to it that it is one.
@@ -232,6 +253,7 @@ void ControlTree::end_start(const Status& status) {
 }
 
 void ControlTree::say_goodbye() {
+  remove_private_name();
   const Clock::time_point until = Clock::now() + kGoodbyeTime;
   if (is_ready_) {
     for (Frame& frame : take_outbox()) on_frame_from_below(std::move(frame));

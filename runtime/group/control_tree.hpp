@@ -54,6 +54,8 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   void run() override;
   bool begin();
   Status listen(const std::string& name);
+  Status listen_as_root();
+  void remove_private_name();
   void try_to_lead();
   void find_root();
   void poll_once();
@@ -144,6 +146,7 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   std::vector<Frame> told_;               // to all, for those who attach later
   std::set<Key> told_keys_;
 
+  bool has_private_name_ = false;  // and has to remove it
   Clock::time_point lead_at_{};
   bool may_lead_ = false;
   bool must_find_root_ = false;  // leads, and does not know yet where rank 0 may be
