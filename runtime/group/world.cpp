@@ -262,16 +262,24 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
                                         delete state;
                                       }
                                     });
-  TUTTI_RETURN_IF_ERROR(world->open_trace());
-  TUTTI_RETURN_IF_ERROR(world->agree(options.build_id));
-  TUTTI_RETURN_IF_ERROR(world->open_transports());
-  TUTTI_RETURN_IF_ERROR(world->judge_tuning());
+  if (Status started = world->start(options.build_id); !started) {
+    world->start_error_ = started.message();  // the others wait for us, and hear it
+    return started;
+  }
   world->control().set_listener(world.get());
   return world;
 }
 
+Status WorldState::start(std::string_view build_id) {
+  TUTTI_RETURN_IF_ERROR(open_trace());
+  TUTTI_RETURN_IF_ERROR(agree(build_id));
+  TUTTI_RETURN_IF_ERROR(open_transports());
+  return judge_tuning();
+}
+
 WorldState::~WorldState() {
   world_.control->set_listener(nullptr);
+  world_.control->announce_departure(start_error_);
   engine_.reset();  // closes the transports while the peers still take us for alive
 }
 
@@ -388,7 +396,10 @@ void WorldState::add(GroupMember& group) {
     early_failures_.erase(early);
   }
   for (const auto& [rank, cause] : deaths_) {
-    if (group.group_rank_of(rank) >= 0) group.on_failure(cause);
+    if (group.group_rank_of(rank) >= 0) group.on_death(rank, cause);
+  }
+  for (const int rank : departures_) {
+    if (group.group_rank_of(rank) >= 0) group.on_departure(rank);
   }
 }
 
@@ -420,7 +431,15 @@ void WorldState::on_failure(std::uint64_t group, int dead_rank, const Status& ca
   }
   deaths_.emplace_back(dead_rank, cause);
   for (const auto& [context, member] : groups_) {
-    if (member->group_rank_of(dead_rank) >= 0) member->on_failure(cause);
+    if (member->group_rank_of(dead_rank) >= 0) member->on_death(dead_rank, cause);
+  }
+}
+
+void WorldState::on_departure(int rank) {
+  const std::lock_guard lock(groups_mutex_);
+  departures_.push_back(rank);
+  for (const auto& [context, member] : groups_) {
+    if (member->group_rank_of(rank) >= 0) member->on_departure(rank);
   }
 }
 
