@@ -110,6 +110,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   int group_rank_of(int world_rank) const override;
   void on_failure(const Status& cause) override;
   void on_deadline(std::uint32_t sequence, const std::string& call) override;
+  void leave() override;
   std::uint32_t submitted_sequence() const override { return group_->last_sequence(); }
   std::string describe_submitted() const override;
   std::uint64_t submitted_word(std::uint32_t sequence) const override {

@@ -75,6 +75,22 @@ void Engine::acquire() {
   acquire_unless(kNever);
 }
 
+bool Engine::acquire_within(std::chrono::milliseconds at_most) {
+  const Clock::time_point end = Clock::now() + at_most;
+  wanting_.fetch_add(1, std::memory_order_relaxed);
+  bool is_acquired = false;
+  while (!(is_acquired = try_acquire()) && Clock::now() < end) ::sched_yield();
+  wanting_.fetch_sub(1, std::memory_order_relaxed);
+  return is_acquired;
+}
+
+bool Engine::leave(std::chrono::milliseconds at_most) {
+  if (!acquire_within(at_most)) return false;
+  for (const auto& transport : transports_) transport->leave();
+  release();
+  return true;
+}
+
 bool Engine::acquire_unless(const std::atomic<bool>& refuses) {
   if (try_acquire()) return true;
   wanting_.fetch_add(1, std::memory_order_relaxed);

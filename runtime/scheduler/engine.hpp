@@ -95,6 +95,9 @@ class Engine {
   std::uint32_t caller_turns() const { return caller_turns_.load(std::memory_order_relaxed); }
   // Is a completion callback to come? Whoever gave it may be waiting elsewhere. Any thread.
   bool owes_callbacks() const { return owed_callbacks_.load(std::memory_order_relaxed) != 0; }
+  // The process ends, and all groups have left: the transports tell the peers. False: see
+  // GroupContext::leave().
+  bool leave(std::chrono::milliseconds at_most);
 
  private:
   friend class GroupContext;
@@ -150,6 +153,7 @@ class Engine {
 
   bool try_acquire() { return !is_held_.exchange(true, std::memory_order_acquire); }
   void acquire();
+  bool acquire_within(std::chrono::milliseconds at_most);
   bool acquire_unless(const std::atomic<bool>& refuses);  // false as soon as it is set while the lane is held
   void release() { is_held_.store(false, std::memory_order_release); }
   // Whoever holds the lane for long lets others have it between two pieces of work.
