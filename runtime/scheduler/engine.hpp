@@ -111,9 +111,17 @@ class Engine {
   // The rest with the lane held, but for sleep_once and report_stall, which take it themselves.
   bool progress_once();
   void finish(Operation& operation);
-  // An operation that waits for something else than its plan: under way, and not advanced.
-  void add(Operation& operation);
-  void remove(Operation& operation);
+  // An operation that waits for something else than its plan: under way, and not advanced. Any number of them
+  // costs progress nothing.
+  void add_waiting(Operation& operation);
+  void remove_waiting(Operation& operation);
+  void count_under_way() {
+    under_way_.store(static_cast<std::uint32_t>(active_.size() + waiting_.size()), std::memory_order_relaxed);
+  }
+  // Some operation that is under way; null: none.
+  const Operation* any_under_way() const {
+    return !active_.empty() ? active_.front() : !waiting_.empty() ? waiting_.front() : nullptr;
+  }
   void on_event(const Event& event);
   bool progress_messengers(bool is_last_look);
   // What a thread has driven since it looked last, and how it waits for more.
@@ -164,6 +172,7 @@ class Engine {
   std::atomic<bool> is_held_{false};
   std::atomic<std::uint32_t> wanting_{0};    // threads that wait for the lane
   std::vector<Operation*> active_;           // under way, in order of submission; guarded by the lane
+  std::vector<Operation*> waiting_;          // under way and not advanced, in any order; guarded by the lane
   std::atomic<std::uint32_t> under_way_{0};  // as many, for those without the lane
   std::atomic<std::uint32_t> callers_{0};    // threads that wait for an operation, once there are workers
   std::atomic<std::uint32_t> caller_turns_{0};
