@@ -65,14 +65,18 @@ Status ControlChannel::start_thread() {
   return {};
 }
 
-void ControlChannel::stop_thread() {
+void ControlChannel::leave() {
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
   }
+  if (wake_ >= 0) eventfd_write(wake_, 1);
+  if (thread_.joinable()) thread_.join();
+}
+
+void ControlChannel::stop_thread() {
+  leave();
   if (wake_ >= 0) {
-    eventfd_write(wake_, 1);
-    if (thread_.joinable()) thread_.join();
     forget_on_fork(wake_);
     ::close(wake_);
     wake_ = -1;

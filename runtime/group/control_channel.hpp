@@ -89,6 +89,10 @@ class ControlChannel : public Exchange {
   // Of a process on another node that we are connected to; empty if there is none.
   virtual std::string remote_address() { return {}; }
 
+  // Says goodbye now, before the destructor: the process is ending. Afterwards nobody hears of this rank. Not
+  // from the control thread; once.
+  void leave();
+
   // From now on `listener` hears everything; failures stamped before are told at once, by this thread. Null:
   // after the return no call is under way and none follows.
   void set_listener(ControlListener* listener);
