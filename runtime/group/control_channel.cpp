@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/fork_guard.hpp"
@@ -64,14 +65,18 @@ Status ControlChannel::start_thread() {
   return {};
 }
 
-void ControlChannel::stop_thread() {
+void ControlChannel::leave() {
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
   }
+  if (wake_ >= 0) eventfd_write(wake_, 1);
+  if (thread_.joinable()) thread_.join();
+}
+
+void ControlChannel::stop_thread() {
+  leave();
   if (wake_ >= 0) {
-    eventfd_write(wake_, 1);
-    if (thread_.joinable()) thread_.join();
     forget_on_fork(wake_);
     ::close(wake_);
     wake_ = -1;
@@ -132,10 +137,11 @@ Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine
     return result;
   }
   if (lost_) return *lost_;
-  const auto missing = missing_.find(number);
-  return Status(StatusCode::timeout, fmt::format("{} did not arrive within {}",
-                                                 missing == missing_.end() ? "some rank" : missing->second,
-                                                 format_seconds(deadline - start)));
+  const auto found = missing_.find(number);
+  const Missing missing = found == missing_.end() ? Missing{"some rank", Status::kNoPeer} : found->second;
+  return Status(StatusCode::timeout,
+                fmt::format("{} did not arrive within {}", missing.names, format_seconds(deadline - start)),
+                missing.first);
 }
 
 void ControlChannel::set_listener(ControlListener* listener) {
@@ -146,6 +152,7 @@ void ControlChannel::set_listener(ControlListener* listener) {
     listener->on_failure(failure.group, failure.dead_rank,
                          Status(failure.code, failure.message, failure.peer));
   }
+  for (const int rank : departures_) listener->on_departure(rank);
 }
 
 void ControlChannel::abort(std::uint64_t group, const Status& cause) {
@@ -156,6 +163,44 @@ void ControlChannel::abort(std::uint64_t group, const Status& cause) {
 
 void ControlChannel::tell(int target, std::string bytes) {
   submit(Frame{FrameType::message, rank(), target, std::move(bytes)});
+}
+
+void ControlChannel::announce_departure(const std::string& why) {
+  submit(Frame{FrameType::gone, rank(), 0, encode(GonePayload{rank(), false, false, why})});
+}
+
+std::vector<int> ControlChannel::find_silent(const std::vector<int>& ranks,
+                                             std::chrono::milliseconds at_most) {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t number = ++trace_count_;
+  traces_[number];
+  lock.unlock();
+  for (const int target : ranks)
+    submit(Frame{FrameType::trace, rank(), target, encode(TracePayload{number, target, -1, -1})});
+  lock.lock();
+  const auto end_of_way = [&](int target) {
+    const std::map<int, int>& hops = traces_[number][target];
+    int at = rank();
+    // A way has fewer hops than the world has ranks, unless it changes meanwhile.
+    for (int i = 0; i < size(); ++i) {
+      const auto found = hops.find(at);
+      if (found == hops.end()) return at;  // the one before has passed the question on to it
+      if (found->second == at || found->second < 0) return -1;
+      at = found->second;
+    }
+    return -1;
+  };
+  changed_.wait_for(lock, at_most, [&] {
+    return std::all_of(ranks.begin(), ranks.end(), [&](int target) { return end_of_way(target) < 0; });
+  });
+  std::vector<int> silent;
+  silent.reserve(ranks.size());
+  for (const int target : ranks) {
+    const int end = end_of_way(target);
+    silent.push_back(end == rank() ? -1 : end);  // our own thread has no time to answer: nothing is known
+  }
+  traces_.erase(number);
+  return silent;
 }
 
 // -- for the control thread ---------------------------------------------------------------------------------
@@ -180,9 +225,17 @@ void ControlChannel::record_failure(const FailurePayload& failure) {
   if (listener_ != nullptr) listener_->on_failure(failure.group, failure.dead_rank, cause);
 }
 
+void ControlChannel::record_departure(int rank) {
+  const std::lock_guard lock(listener_mutex_);
+  departures_.push_back(rank);
+  if (listener_ != nullptr) listener_->on_departure(rank);
+}
+
 void ControlChannel::deliver(const Frame& frame) {
   GatherPayload gather;
   FailurePayload failure;
+  RanksPayload departed;
+  TracePayload trace;
   switch (frame.type) {
     case FrameType::gathered:
       if (decode(frame.payload, gather) && gather.values.size() == static_cast<std::size_t>(size())) {
@@ -193,17 +246,29 @@ void ControlChannel::deliver(const Frame& frame) {
     case FrameType::gather_failed:
       if (decode(frame.payload, gather) && gather.values.size() == 1) {
         const std::lock_guard lock(mutex_);
-        gathered_.emplace(gather.number, Status(StatusCode::peer_failed, gather.values[0]));
+        gathered_.emplace(gather.number, Status(StatusCode::peer_failed, gather.values[0], frame.source));
       }
       break;
     case FrameType::missing:
       if (decode(frame.payload, gather) && gather.values.size() == 1) {
         const std::lock_guard lock(mutex_);
-        missing_[gather.number] = gather.values[0];
+        missing_[gather.number] = {gather.values[0], frame.source};
       }
       break;
     case FrameType::failure:
       if (decode(frame.payload, failure)) record_failure(failure);
+      break;
+    case FrameType::departed:
+      if (decode(frame.payload, departed)) {
+        for (const int rank : departed.ranks) record_departure(rank);
+      }
+      break;
+    case FrameType::traced:
+      if (decode(frame.payload, trace)) {
+        const std::lock_guard lock(mutex_);
+        if (const auto found = traces_.find(trace.number); found != traces_.end())
+          found->second[trace.rank][trace.hop] = trace.next_hop;
+      }
       break;
     case FrameType::message: {
       const std::lock_guard lock(listener_mutex_);

@@ -56,6 +56,7 @@ void ControlTree::on_door(const Guest& guest, const Frame& frame) {
 void ControlTree::finish_tree() {
   if (is_ready_ || !plan_ || !plan_->is_complete()) return;
   is_ready_ = true;
+  remove_private_name();  // all have come
   guests_.send_to_all(Frame{FrameType::ready, 0, 0, {}});
   finish_start({});
 }

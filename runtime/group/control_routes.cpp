@@ -136,6 +136,7 @@ void ControlTree::on_frame_from_below(Frame frame) {
   GatherPayload gather;
   EntriesPayload entries;
   FailurePayload failure;
+  GonePayload gone;
   switch (frame.type) {
     case FrameType::gather:
       if (!decode(frame.payload, entries)) return;
@@ -148,11 +149,14 @@ void ControlTree::on_frame_from_below(Frame frame) {
       if (!decode(frame.payload, failure)) return;
       if (root_) return root_->on_failure_request(std::move(failure));
       return ask_for_stamp(std::move(frame), failure.group);
+    case FrameType::gone:  // our own word
+      if (!decode(frame.payload, gone)) return;
+      return root_ ? root_->on_gone(gone.rank, gone.is_dead, gone.text) : pass_up(std::move(frame));
+    case FrameType::trace:
+      return on_trace(frame, false);
     case FrameType::message:
-      if (frame.target < 0 || frame.target >= options_.size) return;
-      if (root_ || frame.target == options_.rank || below_[static_cast<std::size_t>(frame.target)] != nullptr)
-        return send_to(frame.target, frame);
-      return pass_up(std::move(frame));
+    case FrameType::traced:
+      return route(frame);
     default:
       return;  // a process of our own build sends nothing else
   }
@@ -166,8 +170,10 @@ void ControlTree::on_who(const Frame& frame, std::uint64_t number) {
   if (!root_) return pass_up(frame);
   if (number != 0 || !root_->is_complete()) return root_->on_who(frame.source, number);
   if (is_ready_) return;  // the answer is on its way
-  send_to(frame.source, Frame{FrameType::missing, 0, frame.source,
-                              encode(GatherPayload{0, {name_ranks(late_ranks(), options_.size)}})});
+  const std::vector<int> late = late_ranks();
+  if (late.empty()) return;
+  send_to(frame.source, Frame{FrameType::missing, late.front(), frame.source,
+                              encode(GatherPayload{0, {name_ranks(late, options_.size)}})});
 }
 
 void ControlTree::ask_for_stamp(Frame frame, std::uint64_t group) {
@@ -253,6 +259,29 @@ void ControlTree::pass_up(Frame frame) {
   if (!is_orphan() && !is_searching()) uplink_->link().send(frame);
 }
 
+void ControlTree::route(const Frame& frame) {
+  if (frame.target < 0 || frame.target >= options_.size) return;
+  if (root_ || frame.target == options_.rank || below_[static_cast<std::size_t>(frame.target)] != nullptr)
+    return send_to(frame.target, frame);
+  pass_up(frame);
+}
+
+// Says which way the question goes on from here.
+void ControlTree::on_trace(const Frame& frame, bool is_from_above) {
+  TracePayload trace;
+  if (!decode(frame.payload, trace) || frame.target < 0 || frame.target >= options_.size) return;
+  trace.hop = options_.rank;
+  if (frame.target == options_.rank) {
+    trace.next_hop = options_.rank;
+  } else if (const Guest* guest = below_[static_cast<std::size_t>(frame.target)]; guest != nullptr) {
+    trace.next_hop = guest->claim.rank;
+  } else if (!root_ && !is_from_above && !is_orphan() && !is_searching()) {
+    trace.next_hop = uplink_->parent().rank;
+  }
+  route(Frame{FrameType::traced, options_.rank, frame.source, encode(trace)});
+  if (trace.next_hop >= 0 && trace.next_hop != options_.rank) route(frame);
+}
+
 // -- from above ---------------------------------------------------------------------------------------------
 
 void ControlTree::on_frame_from_above(const Frame& frame) {
@@ -279,12 +308,12 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
       return finish_start({});
     case FrameType::refused:
       if (!decode(frame.payload, status) || status.code == StatusCode::ok)
-        status = {StatusCode::refused, "no reason given"};
+        status = {StatusCode::refused, "no reason given", Status::kNoPeer};
       // Who we have come to has no place for us.
       if (is_ready_ && frame.target == 0) return try_next_step({});
       // Before rank 0 knows us, a refusal has no target.
       if (frame.target == options_.rank || frame.target == 0)
-        return end_start(Status(status.code, status.message));
+        return end_start(Status(status.code, status.message, status.peer));
       if (frame.target > 0 && frame.target < options_.size) {
         if (Guest* guest = below_[static_cast<std::size_t>(frame.target)]; guest != nullptr) {
           below_[static_cast<std::size_t>(frame.target)] = nullptr;
@@ -298,12 +327,16 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
       if (!is_ready_ && frame.target == options_.rank && decode(frame.payload, gather) &&
           gather.values.size() == 1) {
         missing_ = gather.values[0];
+        first_missing_ = frame.source;
         asked_until_ = Clock::now();
         return;
       }
       return send_to(frame.target, frame);
     case FrameType::message:
+    case FrameType::traced:
       return send_to(frame.target, frame);
+    case FrameType::trace:
+      return on_trace(frame, true);
     case FrameType::goodbye:
       return on_parent_left(frame.source);
     default:
@@ -322,6 +355,7 @@ void ControlTree::on_parent_left(int rank) {
   }
   if (lost_) send_to_all(Frame{FrameType::failure, 0, 0, encode(lost_->first)});  // nobody else tells us
   lose(left);
+  record_departure(0);
   leaving_rank_ = 0;
   is_over_ = true;
 }

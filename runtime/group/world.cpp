@@ -16,6 +16,7 @@
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/thread.hpp"
+#include "runtime/group/open_worlds.hpp"
 #include "runtime/group/pinning.hpp"
 
 namespace tutti {
@@ -262,16 +263,25 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
                                         delete state;
                                       }
                                     });
-  TUTTI_RETURN_IF_ERROR(world->open_trace());
-  TUTTI_RETURN_IF_ERROR(world->agree(options.build_id));
-  TUTTI_RETURN_IF_ERROR(world->open_transports());
-  TUTTI_RETURN_IF_ERROR(world->judge_tuning());
+  if (Status started = world->start(options.build_id); !started) {
+    world->start_error_ = started.message();  // the others wait for us, and hear it
+    return started;
+  }
   world->control().set_listener(world.get());
+  leave_at_exit(world);
   return world;
+}
+
+Status WorldState::start(std::string_view build_id) {
+  TUTTI_RETURN_IF_ERROR(open_trace());
+  TUTTI_RETURN_IF_ERROR(agree(build_id));
+  TUTTI_RETURN_IF_ERROR(open_transports());
+  return judge_tuning();
 }
 
 WorldState::~WorldState() {
   world_.control->set_listener(nullptr);
+  world_.control->announce_departure(start_error_);
   engine_.reset();  // closes the transports while the peers still take us for alive
 }
 
@@ -388,7 +398,10 @@ void WorldState::add(GroupMember& group) {
     early_failures_.erase(early);
   }
   for (const auto& [rank, cause] : deaths_) {
-    if (group.group_rank_of(rank) >= 0) group.on_failure(cause);
+    if (group.group_rank_of(rank) >= 0) group.on_death(rank, cause);
+  }
+  for (const int rank : departures_) {
+    if (group.group_rank_of(rank) >= 0) group.on_departure(rank);
   }
 }
 
@@ -401,6 +414,27 @@ void WorldState::remove(GroupMember& group) {
   const std::lock_guard lock(talk_mutex_);
   std::erase_if(reports_, [&](const auto& entry) { return entry.first.first == group.context(); });
   warned_.erase(group.context());
+}
+
+void WorldState::leave() {
+  constexpr std::chrono::seconds kPatience{1};  // with threads that hold the lane
+  std::vector<GroupMember*> leaving;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    for (const auto& [context, group] : groups_) {
+      leaving.push_back(group);
+      ++groups_in_use_[context];
+    }
+  }
+  for (GroupMember* group : leaving) group->leave();
+  engine_->leave(kPatience);
+  control().leave();  // last: until then the peers take what closes for a rank that lives
+  const std::lock_guard lock(groups_mutex_);
+  for (const GroupMember* group : leaving) {
+    const auto found = groups_in_use_.find(group->context());
+    if (--found->second == 0) groups_in_use_.erase(found);
+  }
+  group_released_.notify_all();
 }
 
 GroupMember* WorldState::find(std::uint64_t context) {
@@ -420,7 +454,15 @@ void WorldState::on_failure(std::uint64_t group, int dead_rank, const Status& ca
   }
   deaths_.emplace_back(dead_rank, cause);
   for (const auto& [context, member] : groups_) {
-    if (member->group_rank_of(dead_rank) >= 0) member->on_failure(cause);
+    if (member->group_rank_of(dead_rank) >= 0) member->on_death(dead_rank, cause);
+  }
+}
+
+void WorldState::on_departure(int rank) {
+  const std::lock_guard lock(groups_mutex_);
+  departures_.push_back(rank);
+  for (const auto& [context, member] : groups_) {
+    if (member->group_rank_of(rank) >= 0) member->on_departure(rank);
   }
 }
 

@@ -52,6 +52,7 @@ Status WorldState::open_transports() {
   // Several bells cannot be slept on at once, so a sleep may miss one: never for longer than the wait before
   // it.
   if (transports_.size() > 1) options.waiting.first_sleep = kShortSleep;
+  options.stall_warning = settings_.stall_warning;
   options.on_stall = [this](const Stall& stall) { on_stall(stall); };
   options.workers = worker_options();
   options.trace = trace_.get();
