@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+
+#include "runtime/base/network.hpp"
 
 namespace tutti {
 
@@ -54,10 +57,11 @@ struct ShmOptions {
 // Everything that any transport may be told.
 struct TransportSettings {
   MemoryOptions memory;
-  std::string node_id;       // ShmOptions::node_id
-  std::string interface;     // network interface that TCP traffic must use; empty: the library's choice
-  std::string ofi_provider;  // of libfabric; empty: the best that is known to work
-  std::string module_path;   // folders to look for modules in, separated by colons; empty: the usual ones
+  std::string node_id;             // ShmOptions::node_id
+  std::string interface;           // network interface that TCP traffic must use; empty: the library's choice
+  std::optional<PortRange> ports;  // that may be listened at; none: any
+  std::string ofi_provider;        // of libfabric; empty: the best that is known to work
+  std::string module_path;  // folders to look for modules in, separated by colons; empty: the usual ones
 };
 
 }  // namespace tutti

@@ -200,6 +200,11 @@ class Transport {
   // next event. arm() polls once more after making its intent visible, so that no event is missed.
   virtual Waitable waitable(std::uint32_t lane) const = 0;
   virtual ArmResult arm(std::uint32_t lane) = 0;
+
+  // The process ends, and may end before the destructor: tells the peers, all endpoints being closed. What
+  // was sent and completed no longer depends on this process afterwards. Waits a bounded time; idempotent;
+  // the destructor does the same. Called by the owner of all lanes, who may call progress() afterwards.
+  virtual void leave() {}
 };
 
 }  // namespace tutti

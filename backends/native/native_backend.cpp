@@ -11,6 +11,7 @@
 #include "runtime/base/log.hpp"
 #include "runtime/base/relax.hpp"
 #include "runtime/schedule/passes/fuse.hpp"
+#include "runtime/schedule/passes/in_place.hpp"
 #include "runtime/schedule/passes/lower.hpp"
 #include "runtime/schedule/passes/segment.hpp"
 #include "runtime/scheduler/fingerprint.hpp"
@@ -285,10 +286,14 @@ class NativeBackend final : public Backend {
     CollectiveSpec spec;
     spec.collective = call.collective;
     spec.root = is_rooted(call.collective) ? call.root : 0;
-    spec.in_place = is_in_place(call);
+    // In place these two leave the blocks of other ranks alone.
+    const bool keeps_input =
+        call.collective == Collective::reduce_scatter || call.collective == Collective::scatter;
+    spec.in_place = is_in_place(call) && !keeps_input;
     const GroupView view{group_.rank(), group_.size(), 0, 1, nullptr, &hierarchy_};
     auto schedule = s.row->emit(spec, view, s.params);
     if (!schedule) return schedule.status();
+    if (is_in_place(call) && keeps_input) schedule = put_input_into_output(*schedule);
     if (s.params.segments > 1 && has_segment_pass(*s.row)) {
       schedule = segment(*schedule, s.params.segments, s.params.channels);
       if (!schedule) return schedule.status();

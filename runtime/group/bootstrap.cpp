@@ -44,7 +44,8 @@ bool decode(std::string_view bytes, PlaceCard& card) {
 
 std::string boot_id() {
   std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, id);
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::getline(file, id);
   return id;
 }
 

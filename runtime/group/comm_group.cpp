@@ -354,6 +354,11 @@ void CommGroup::Impl::on_deadline(std::uint32_t sequence, const std::string& cal
       time_out(sequence, Status(StatusCode::timeout, call + " is not complete yet"), group_->timeout()));
 }
 
+void CommGroup::Impl::leave() {
+  const Status why(StatusCode::aborted, "this process is ending while operations are under way");
+  if (!group_->leave(why)) log_info("a group is left as it is: its threads are busy while the process ends");
+}
+
 std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first_missing) {
   const auto states = world_->ask_members(context(), kAnswerTime);
   for (std::size_t rank = 0; rank < states.size() && *first_missing < 0; ++rank) {

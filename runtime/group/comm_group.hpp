@@ -113,6 +113,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   void on_departure(int world_rank) override;
   Status local_failure() const override;
   void on_deadline(std::uint32_t sequence, const std::string& call) override;
+  void leave() override;
   std::uint32_t submitted_sequence() const override { return group_->last_sequence(); }
   std::string describe_submitted() const override;
   std::uint64_t submitted_word(std::uint32_t sequence) const override {

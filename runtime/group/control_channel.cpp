@@ -42,7 +42,7 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlOption
   std::unique_ptr<ControlChannel> channel = make_control_tree(options, std::move(doors));
   if (channel->wake_ < 0)
     return Status(StatusCode::resource_exhausted, "cannot make an eventfd for the control channel");
-  channel->start_thread();
+  TUTTI_RETURN_IF_ERROR(channel->start_thread());
   std::unique_lock lock(channel->mutex_);
   channel->changed_.wait(lock, [&] { return channel->start_.has_value(); });  // the thread keeps the deadline
   const Status status = *channel->start_;
@@ -53,23 +53,30 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlOption
 
 // -- thread -------------------------------------------------------------------------------------------------
 
-void ControlChannel::start_thread() {
-  thread_ = tutti::start_thread("tutti-control", [this] {
+Status ControlChannel::start_thread() {
+  Result<std::thread> thread = tutti::start_thread("tutti-control", [this] {
     run();
     const std::lock_guard lock(mutex_);
     is_over_ = true;
     outbox_.clear();
   });
+  if (!thread) return thread.status();
+  thread_ = *std::move(thread);
+  return {};
 }
 
-void ControlChannel::stop_thread() {
+void ControlChannel::leave() {
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
   }
+  if (wake_ >= 0) eventfd_write(wake_, 1);
+  if (thread_.joinable()) thread_.join();
+}
+
+void ControlChannel::stop_thread() {
+  leave();
   if (wake_ >= 0) {
-    eventfd_write(wake_, 1);
-    if (thread_.joinable()) thread_.join();
     forget_on_fork(wake_);
     ::close(wake_);
     wake_ = -1;

@@ -89,6 +89,10 @@ class ControlChannel : public Exchange {
   // Of a process on another node that we are connected to; empty if there is none.
   virtual std::string remote_address() { return {}; }
 
+  // Says goodbye now, before the destructor: the process is ending. Afterwards nobody hears of this rank. Not
+  // from the control thread; once.
+  void leave();
+
   // From now on `listener` hears everything; failures stamped before are told at once, by this thread. Null:
   // after the return no call is under way and none follows.
   void set_listener(ControlListener* listener);
@@ -109,7 +113,7 @@ class ControlChannel : public Exchange {
 
  protected:
   explicit ControlChannel(const ControlOptions& options);
-  void start_thread();
+  Status start_thread();
   void stop_thread();  // to be called by the destructor of every final class
   virtual void run() = 0;
   // Hands a frame of this rank to the control thread; false if that has ended (who connects it has left, or

@@ -15,6 +15,8 @@
 
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/thread.hpp"
+#include "runtime/group/open_worlds.hpp"
 #include "runtime/group/pinning.hpp"
 
 namespace tutti {
@@ -236,6 +238,12 @@ void compare_tuning(const std::vector<Card>& cards, int rank, WorldSettings& set
 
 }  // namespace
 
+void WorldState::delete_on_another_thread(WorldState* state) {
+  Result<std::thread> thread = start_thread("tutti-closing", [state] { delete state; });
+  if (thread) return thread->detach();
+  log_warn("a world is not closed: {}", thread.status().message());
+}
+
 WorldState::WorldState(World world, WorldSettings settings)
     : world_(std::move(world)), settings_(std::move(settings)), fork_generation_(tutti::fork_generation()) {}
 
@@ -251,7 +259,7 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
                                       if (state->fork_generation_ != tutti::fork_generation()) return;
                                       // A worker cannot wait for its own end.
                                       if (is_in_callback()) {
-                                        std::thread([state] { delete state; }).detach();
+                                        delete_on_another_thread(state);
                                       } else {
                                         delete state;
                                       }
@@ -262,6 +270,7 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
     return started;
   }
   world->control().set_listener(world.get());
+  leave_at_exit(world);
   return world;
 }
 
@@ -407,6 +416,27 @@ void WorldState::remove(GroupMember& group) {
   const std::lock_guard lock(talk_mutex_);
   std::erase_if(reports_, [&](const auto& entry) { return entry.first.first == group.context(); });
   warned_.erase(group.context());
+}
+
+void WorldState::leave() {
+  constexpr std::chrono::seconds kPatience{1};  // with threads that hold the lane
+  std::vector<GroupMember*> leaving;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    for (const auto& [context, group] : groups_) {
+      leaving.push_back(group);
+      ++groups_in_use_[context];
+    }
+  }
+  for (GroupMember* group : leaving) group->leave();
+  engine_->leave(kPatience);
+  control().leave();  // last: until then the peers take what closes for a rank that lives
+  const std::lock_guard lock(groups_mutex_);
+  for (const GroupMember* group : leaving) {
+    const auto found = groups_in_use_.find(group->context());
+    if (--found->second == 0) groups_in_use_.erase(found);
+  }
+  group_released_.notify_all();
 }
 
 GroupMember* WorldState::find(std::uint64_t context) {

@@ -44,9 +44,11 @@ class GroupMember {
   virtual std::string describe_submitted() const = 0;
   // The word of one of the last collectives, complete or not; 0: not submitted yet, or long ago. Any thread.
   virtual std::uint64_t submitted_word(std::uint32_t sequence) const = 0;
-  // An operation (0: a message) that nobody waits for has not ended in time. Called without the registry
-  // locked, and may block; the group does not end meanwhile.
+  // The following two are called without the registry locked, and may block; the group does not end
+  // meanwhile. An operation (0: a message) that nobody waits for has not ended in time.
   virtual void on_deadline(std::uint32_t sequence, const std::string& call) = 0;
+  // The process ends.
+  virtual void leave() = 0;
 
  protected:
   ~GroupMember() = default;
@@ -90,6 +92,9 @@ class WorldState final : private ControlListener {
 
   void add(GroupMember& group);
   void remove(GroupMember& group);
+  // The process ends with this world open: leaves it as its destructor would, but ends no object, since other
+  // threads may be using them. Their operations fail with StatusCode::aborted.
+  void leave();
 
   // Memory of the shared heap for the program; release says whether the memory was ours. Any thread.
   Result<void*> allocate(std::size_t bytes);
@@ -106,6 +111,7 @@ class WorldState final : private ControlListener {
 
  private:
   WorldState(World world, WorldSettings settings);
+  static void delete_on_another_thread(WorldState* state);
 
   Status start(std::string_view build_id);
   Status open_trace();

@@ -67,12 +67,28 @@ Engine::Engine(std::vector<std::unique_ptr<Transport>> transports, Options optio
 
 Engine::~Engine() {
   workers_.reset();
-  TUTTI_ASSERT(active_.empty(), "an engine is destroyed after its groups");
+  TUTTI_ASSERT(active_.empty() && waiting_.empty(), "an engine is destroyed after its groups");
 }
 
 void Engine::acquire() {
   static constexpr std::atomic<bool> kNever{false};
   acquire_unless(kNever);
+}
+
+bool Engine::acquire_within(std::chrono::milliseconds at_most) {
+  const Clock::time_point end = Clock::now() + at_most;
+  wanting_.fetch_add(1, std::memory_order_relaxed);
+  bool is_acquired = false;
+  while (!(is_acquired = try_acquire()) && Clock::now() < end) ::sched_yield();
+  wanting_.fetch_sub(1, std::memory_order_relaxed);
+  return is_acquired;
+}
+
+bool Engine::leave(std::chrono::milliseconds at_most) {
+  if (!acquire_within(at_most)) return false;
+  for (const auto& transport : transports_) transport->leave();
+  release();
+  return true;
 }
 
 bool Engine::acquire_unless(const std::atomic<bool>& refuses) {
@@ -160,7 +176,7 @@ bool Engine::progress_once() {
     if (has_moved && is_wanted()) break;
   }
   std::erase(active_, nullptr);
-  under_way_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);
+  count_under_way();
   return has_moved;
 }
 
@@ -186,14 +202,18 @@ bool Engine::progress_messengers(bool is_last_look) {
   return has_moved;
 }
 
-void Engine::add(Operation& operation) {
-  active_.push_back(&operation);
-  under_way_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);
+void Engine::add_waiting(Operation& operation) {
+  operation.waiting_index_ = waiting_.size();
+  waiting_.push_back(&operation);
+  count_under_way();
 }
 
-void Engine::remove(Operation& operation) {
-  std::erase(active_, &operation);
-  under_way_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);
+void Engine::remove_waiting(Operation& operation) {
+  Operation* const last = waiting_.back();
+  waiting_[operation.waiting_index_] = last;
+  last->waiting_index_ = operation.waiting_index_;
+  waiting_.pop_back();
+  count_under_way();
 }
 
 void Engine::finish(Operation& operation) {
@@ -205,11 +225,19 @@ void Engine::finish(Operation& operation) {
 bool Engine::start(Operation& operation) {
   if (operation.status_) operation.advance(options_.waiting.line_polls);
   if (operation.is_finished()) return false;
-  add(operation);
+  active_.push_back(&operation);
+  count_under_way();
   return true;
 }
 
 void Engine::fail_operations() {
+  // Those that wait for nothing any more are finished like the others.
+  for (std::size_t i = waiting_.size(); i-- > 0;) {
+    Operation& operation = *waiting_[i];
+    if (!operation.group_->has_failed()) continue;
+    remove_waiting(operation);
+    active_.push_back(&operation);
+  }
   for (Operation* operation : active_) {
     if (operation == nullptr || !operation->group_->has_failed()) continue;
     operation->group_->close_endpoints();
@@ -294,10 +322,10 @@ void Engine::sleep_once(const Operation* waiting, Clock::time_point deadline,
     ::sched_yield();
     return;
   }
-  if (waiting == nullptr && active_.empty()) return release();
+  if (waiting == nullptr && any_under_way() == nullptr) return release();
   // Several bells cannot be waited for at once: sleep on that of the peer that is awaited, and look at the
   // others when it ends.
-  const Operation& awaited = waiting != nullptr ? *operations_[waiting->id_] : *active_.front();
+  const Operation& awaited = waiting != nullptr ? *operations_[waiting->id_] : *any_under_way();
   const std::size_t rung = transports_.size() == 1 ? 0 : awaited_transport(awaited);
   bool may_sleep = true;
   ArmResult bell_armed;
@@ -341,8 +369,8 @@ void Engine::report_stall(const Operation* waiting, Clock::time_point now) {
   Operation* operation = nullptr;
   if (waiting != nullptr) {
     operation = operations_[waiting->id_].get();
-  } else if (!active_.empty()) {
-    operation = active_.front();
+  } else if (const Operation* const some = any_under_way(); some != nullptr) {
+    operation = operations_[some->id_].get();
   }
   if (operation != nullptr && !operation->is_complete()) {
     if (operation->first_stalled_ == Clock::time_point{}) {

@@ -48,7 +48,7 @@ class GroupContext {
     StagingPolicy staging = StagingPolicy::measured;  // this rank's own
   };
   GroupContext(Engine& engine, Options options);
-  ~GroupContext();  // fails what is still under way with StatusCode::aborted and closes all endpoints
+  ~GroupContext();  // leaves, with StatusCode::aborted
   GroupContext(const GroupContext&) = delete;
   GroupContext& operator=(const GroupContext&) = delete;
 
@@ -95,6 +95,10 @@ class GroupContext {
   // Fails the group: every pending and later operation completes with `cause`. The first cause wins. Any
   // thread.
   void fail(const Status& cause);
+  // This rank ends its part in an orderly way: what is under way fails with `why`, what was sent and
+  // completed is delivered, and the endpoints are closed. Any thread. False, nothing delivered: other threads
+  // did not give way for a second.
+  bool leave(const Status& why);
   Status failure() const;
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
 
@@ -140,6 +144,9 @@ class GroupContext {
   void reserve_frames(std::uint32_t slot, const SlotNeeds& needs);
   bool start(Slot& slot, Operation& operation);  // at the head of its slot; false if it is finished
   void on_complete(Operation& operation);
+  void deliver_and_fail(const Status& why);  // with the lane held
+  bool has_operations() const;               // under way, or waiting for a match
+  void revoke_boards();
   void close_endpoints();
   // Slot index of an operation: collectives use 0..kSlots-1, those on the bulk boards the one after them;
   // behind it every pair has four: recv and send, without a tag, then with one.

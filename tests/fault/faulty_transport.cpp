@@ -187,6 +187,7 @@ class FaultyTransport final : public Transport {
     if (has_own || faults_.random.one_in(4)) return {};
     return inner_->arm(lane);
   }
+  void leave() override { inner_->leave(); }
 
   void kill() {
     faults_.is_dead = true;

@@ -213,3 +213,21 @@ TEST_CASE("a broken variable is named before anything is tried") {
   CHECK(outcome.status == 4);
   CHECK_THAT(outcome.out, Contains("caught invalid argument") && Contains("TUTTI_TIMEOUT"));
 }
+
+TEST_CASE("a process that ends with a group open has left it") {
+  for (int run = 0; run < 10; ++run) {
+    const Outcome outcome = ranks(3, "end_without_closing");
+    INFO(outcome.out << outcome.err);
+    REQUIRE(outcome.status == 0);
+    CHECK(count(outcome.out, "caught nothing") == 30);
+  }
+}
+
+TEST_CASE("what was sent is received although the sender has ended") {
+  for (const char* how : {"return", "exit", "destroy"}) {
+    const Outcome outcome = ranks(2, std::string("send_and_") + how);
+    INFO(how << ": " << outcome.out << outcome.err);
+    CHECK(outcome.status == 0);
+    CHECK(count(outcome.out, "received all") == 1);
+  }
+}

@@ -4,8 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -190,6 +192,46 @@ int leave_early() {
   return 0;
 }
 
+// A group that is never closed.
+CommGroup& open_for_ever() {
+  static auto* const kWorld = new CommGroup(tutti::init());
+  return *kWorld;
+}
+
+int end_without_closing() {
+  const CommGroup& world = open_for_ever();
+  for (int i = 0; i < 10; ++i) {
+    if (caught([&] { world.barrier(); })) return 4;
+  }
+  return 0;
+}
+
+// Rank 0 sends to rank 1, which receives when rank 0 is no more.
+int send_and_end(const std::string& how) {
+  constexpr int kMessages = 12;  // so few are complete before anybody receives
+  CommGroup world = how == "destroy" ? tutti::init() : open_for_ever();
+  const int pid = ::getpid();
+  std::vector<int> pids(static_cast<std::size_t>(world.size()));
+  world.allgather(std::span(&pid, 1), std::span(pids));
+  std::vector<int> message(50);
+  world.broadcast(std::span(message), 0);  // the two are connected
+  if (world.rank() == 0) {
+    for (int i = 0; i < kMessages; ++i) {
+      std::fill(message.begin(), message.end(), i);
+      world.send(std::span(message), 1);
+    }
+    if (how == "exit") std::exit(0);
+  } else if (world.rank() == 1) {
+    while (::kill(pids[0], 0) == 0) std::this_thread::sleep_for(1ms);
+    for (int i = 0; i < kMessages; ++i) {
+      if (caught([&] { world.recv(std::span(message), 0); })) return 4;
+      if (message != std::vector<int>(message.size(), i)) return 5;
+    }
+    print("received all");
+  }
+  return 0;
+}
+
 std::string own_cpus() { return tutti::cpu_list_text(tutti::affinity_of_this_thread()); }
 
 int show_affinity() {
@@ -220,6 +262,10 @@ int main(int argc, char** argv) {
       {"join", join},
       {"abort", abort_group},
       {"leave_early", leave_early},
+      {"end_without_closing", end_without_closing},
+      {"send_and_return", [] { return send_and_end("return"); }},
+      {"send_and_exit", [] { return send_and_end("exit"); }},
+      {"send_and_destroy", [] { return send_and_end("destroy"); }},
       {"affinity", show_affinity},
   };
   const auto found = behaviours.find(argc > 1 ? argv[1] : "");

@@ -29,7 +29,8 @@ using namespace shm;
 // What shares memory and can meet in abstract sockets: one boot of one kernel, and one network namespace.
 std::string find_node_id() {
   std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::getline(file, boot);
   std::array<char, 64> net{};
   const ssize_t n = ::readlink("/proc/self/ns/net", net.data(), net.size());
   return boot + " " + std::string(net.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
