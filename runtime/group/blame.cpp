@@ -75,8 +75,15 @@ Status CommGroup::Impl::find_origin(const Status& found) {
     }
     cause = state->failure;  // it has failed before us, so what it blames is nearer to the origin
   }
-  const std::lock_guard lock(group.failure_mutex_);
-  return group.departed_.empty() ? cause : left(group.departed_.front(), "world");
+  {
+    const std::lock_guard lock(group.failure_mutex_);
+    if (!group.departed_.empty()) return left(group.departed_.front(), "world");
+  }
+  if (cause.code() != StatusCode::peer_failed || world_->has_root()) return cause;
+  return Status(
+      cause.code(),
+      cause.message() + "; why it is gone is not known, because rank 0 of the world does not answer",
+      cause.peer());
 }
 
 }  // namespace tutti

@@ -318,8 +318,9 @@ Status CommGroup::Impl::fail_everywhere(const Status& cause) {
   Impl& group = owner();
   if (!group.is_announced_.exchange(true, std::memory_order_relaxed))
     world_->control().abort(group.context(), cause);
-  const std::optional<Status> stamped =
-      wait_for_stamp(world_->has_root() ? kStampTime : std::chrono::milliseconds(0));
+  std::optional<Status> stamped =
+      wait_for_stamp(world_->has_root() ? kAnswerTime : std::chrono::milliseconds(0));
+  if (!stamped && world_->find_root()) stamped = wait_for_stamp(kStampTime);
   if (!stamped) group.fail_streams(cause);
   return stamped.value_or(cause);
 }

@@ -288,10 +288,14 @@ std::string describe_process(const MemberClaim& claim) {
 }
 
 std::string describe_loss(const MemberClaim& claim, const Status& why, bool is_remote) {
-  const char* reason = why.code() == StatusCode::timeout
-                           ? "its host does not answer, or the network to it is cut"
-                           : "its connection closed without a goodbye, so it crashed, was killed or "
-                             "ended without leaving the group";
+  const char* reason =
+      "its connection closed without a goodbye, so it crashed, was killed or ended without leaving the group";
+  if (why.code() == StatusCode::timeout) reason = "its host does not answer, or the network to it is cut";
+  // The host has dropped the connection earlier, with its process or after a silence.
+  if (why.code() == StatusCode::aborted && is_remote)
+    reason =
+        "its host has reset the connection, so it crashed, was killed, or the network to it was cut for too "
+        "long";
   return fmt::format("rank {} ({}) is gone: {}{}", claim.rank, describe_process(claim), reason,
                      is_remote ? fmt::format(" ({})", why.message()) : "");
 }

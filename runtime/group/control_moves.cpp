@@ -149,9 +149,9 @@ void ControlTree::remember(const Frame& frame) {
 
 // -- another way to rank 0 ----------------------------------------------------------------------------------
 
-void ControlTree::look_for_way(Clock::time_point start) {
+void ControlTree::look_for_way(Clock::time_point start, bool asks_parent) {
   to_try_.clear();
-  if (!path_.empty()) to_try_.assign(path_.begin() + 1, path_.end());
+  if (!path_.empty()) to_try_.assign(path_.begin() + (asks_parent ? 0 : 1), path_.end());
   move_until_ = std::max(start, Clock::now()) + options_.silence;
   try_next_step(start);
 }

@@ -40,6 +40,7 @@ void ControlRoot::admit(const MemberClaim& claim) {
   Place& place = places_[static_cast<std::size_t>(claim.rank)];
   place.presence = Presence::present;
   place.who = describe_process(claim);
+  place.cause.clear();
   ++present_count_;
   was_complete_ = was_complete_ || is_complete();
 }
@@ -62,6 +63,8 @@ void ControlRoot::on_gone(int rank, bool is_dead, const std::string& text) {
                          // deadline
     place.presence = Presence::absent;
     place.has_given_up = !is_dead;
+    if (is_dead) place.cause = text;
+    place.died = Clock::now();
     return;
   }
   place.presence = is_dead ? Presence::dead : Presence::departed;
@@ -92,6 +95,16 @@ void ControlRoot::on_reported(const GonePayload& gone) {
   if (!gone.is_dead || !was_complete_ || !is_present(gone.rank)) return;
   if (adrift_.count(gone.rank) > 0) return on_gone(gone.rank, true, gone.text);
   reported_[gone.rank] = gone.text;
+}
+
+Status ControlRoot::find_loss(Clock::time_point since) const {
+  const Place* first = nullptr;  // that has died, with others perhaps that it led
+  for (const Place& place : places_) {
+    const bool is_lost = place.presence == Presence::absent && !place.cause.empty() && place.died <= since;
+    if (is_lost && (first == nullptr || place.died < first->died)) first = &place;
+  }
+  if (first == nullptr) return {};
+  return Status(StatusCode::peer_failed, first->cause, static_cast<int>(first - places_.data()));
 }
 
 void ControlRoot::drop_overdue(Clock::time_point now) {

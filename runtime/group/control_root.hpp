@@ -43,6 +43,9 @@ class ControlRoot {
   void on_attached(int rank);
   // Who was connected to a rank says that it is dead, which holds as soon as nobody else leads to it.
   void on_reported(const GonePayload& gone);
+  // Before all have arrived: a rank that had come is dead since `since`, and nobody has come in its place.
+  // Ok: there is none.
+  Status find_loss(Clock::time_point since) const;
   void drop_overdue(Clock::time_point now);
   Clock::time_point next_overdue() const;
   void on_gather(const EntriesPayload& payload);
@@ -58,6 +61,7 @@ class ControlRoot {
     bool has_given_up = false;
     std::string who;    // "pid 12 on node1"
     std::string cause;  // of death, or why it has left
+    Clock::time_point died;
   };
   struct Adrift {
     Clock::time_point until;

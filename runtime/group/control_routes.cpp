@@ -289,7 +289,8 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
   GatherPayload gather;
   PathPayload path;
   FailurePayload failure;
-  if (frame.type != FrameType::goodbye) lost_.reset();  // a goodbye tells nothing of what we have missed
+  // Neither of these tells anything of what we have missed.
+  if (frame.type != FrameType::goodbye && frame.type != FrameType::refused) lost_.reset();
   switch (frame.type) {
     case FrameType::open_door:
       return open_doors();
@@ -309,8 +310,11 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
     case FrameType::refused:
       if (!decode(frame.payload, status) || status.code == StatusCode::ok)
         status = {StatusCode::refused, "no reason given", Status::kNoPeer};
-      // Who we have come to has no place for us.
-      if (is_ready_ && frame.target == 0) return try_next_step({});
+      // Who we have come to has no place for us: mostly because the others have taken us for dead.
+      if (is_ready_ && frame.target == 0) {
+        if (lost_) lost_->first.message += fmt::format("; asked again, it says: {}", status.message);
+        return try_next_step({});
+      }
       // Before rank 0 knows us, a refusal has no target.
       if (frame.target == options_.rank || frame.target == 0)
         return end_start(Status(status.code, status.message, status.peer));
@@ -351,7 +355,7 @@ void ControlTree::on_parent_left(int rank) {
   if (!is_ready_) return end_start(left);
   if (rank != 0) {
     lose(left);
-    return look_for_way(Clock::now() + kFarewellPause);
+    return look_for_way(Clock::now() + kFarewellPause, false);
   }
   if (lost_) send_to_all(Frame{FrameType::failure, 0, 0, encode(lost_->first)});  // nobody else tells us
   lose(left);
@@ -364,12 +368,16 @@ void ControlTree::on_parent_lost(const Status& why) {
   const MemberClaim& parent = uplink_->parent();
   const std::string text =
       why.code() == StatusCode::refused ? why.message() : describe_loss(parent, why, uplink_->is_remote());
-  if (!is_ready_) return end_start(Status(why.code(), text, parent.rank));
+  const bool is_reset = why.code() == StatusCode::aborted;
+  if (!is_ready_)
+    return end_start(Status(is_reset ? StatusCode::peer_failed : why.code(), text, parent.rank));
   if (!lost_) lost_ = Loss{{0, parent.rank, parent.rank, StatusCode::peer_failed, text}, parent.rank};
   lost_->last = parent.rank;
   // Who has come by another way and says so may be the only one to know, if our parent's parent is lost, too.
-  if (why.code() == StatusCode::peer_failed) held_gone_.push_back({parent.rank, true, false, text});
-  look_for_way({});
+  if (is_reset || why.code() == StatusCode::peer_failed)
+    held_gone_.push_back({parent.rank, true, false, text});
+  // Where the connection was reset, its host can be reached again, and the process may be alive.
+  look_for_way({}, is_reset && uplink_->is_remote());
 }
 
 // Of what who attaches later must still hear.

@@ -118,7 +118,7 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   void set_path(std::vector<PathStep> path);
   Frame make_path_frame() const;
   void welcome_mover(Guest& guest);
-  void look_for_way(Clock::time_point start);
+  void look_for_way(Clock::time_point start, bool asks_parent);
   void try_next_step(Clock::time_point start);
   void lose_way();
   void keep_limits();

@@ -227,6 +227,12 @@ std::vector<std::optional<RankState>> WorldState::ask_members(std::uint64_t cont
   return states;
 }
 
+bool WorldState::find_root() {
+  const bool is_there = control().find_silent({0}, kTraceTime).front() < 0;
+  has_root_.store(is_there, std::memory_order_relaxed);
+  return is_there;
+}
+
 // Who does not answer may only be behind somebody who does not pass the question on.
 void WorldState::find_obstacles(std::uint64_t context, const std::vector<int>& ranks, std::vector<int> silent,
                                 std::vector<std::optional<RankState>>& states) {

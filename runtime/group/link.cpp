@@ -45,8 +45,10 @@ Status system_error(const char* what, const std::string& name) {
 
 Status describe_end(int error) {
   const bool is_silent = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
-  return Status(is_silent ? StatusCode::timeout : StatusCode::peer_failed,
-                fmt::format("connection lost ({})", std::strerror(error)));
+  const StatusCode code = is_silent             ? StatusCode::timeout
+                          : error == ECONNRESET ? StatusCode::aborted
+                                                : StatusCode::peer_failed;
+  return Status(code, fmt::format("connection lost ({})", std::strerror(error)));
 }
 
 int make_socket() { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }

@@ -26,7 +26,7 @@ class Link {
 
   void send(const Frame& frame) { append_frame(out_, frame); }
   // Writes what the socket takes. Errors: peer_failed when the connection is gone, timeout when the other
-  // host has been silent for too long.
+  // host has been silent for too long, aborted when it has reset the connection.
   Status flush();
   // Appends the frames that have arrived. Errors, after what had arrived before them: those of flush(),
   // peer_failed at end of file, refused for bytes that are no frame.

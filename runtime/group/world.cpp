@@ -249,6 +249,7 @@ WorldState::WorldState(World world, WorldSettings settings)
 
 Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& options,
                                                      WorldSettings settings) {
+  const Clock::time_point deadline = Clock::now() + settings.timeout;
   Result<World> joined = bootstrap(options);
   if (!joined) return joined.status();
   set_log_rank(joined->info.size > 1 ? joined->info.rank : -1);
@@ -263,6 +264,7 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
                                         delete state;
                                       }
                                     });
+  world->start_deadline_ = deadline;
   if (Status started = world->start(options.build_id); !started) {
     world->start_error_ = started.message();  // the others wait for us, and hear it
     return started;
@@ -294,7 +296,7 @@ Status WorldState::open_trace() {
 }
 
 Status WorldState::agree(std::string_view build_id) {
-  const Clock::time_point deadline = Clock::now() + settings_.timeout;
+  const Clock::time_point deadline = start_deadline_;
   Card mine;
   mine.process = process_token();
   mine.is_bound = settings_.topology.is_bound;

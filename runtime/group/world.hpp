@@ -104,8 +104,10 @@ class WorldState final : private ControlListener {
   // longer for where the way to those ends that do not answer; nullopt: no answer. By group rank, the own
   // entry included. Not from the control thread.
   std::vector<std::optional<RankState>> ask_members(std::uint64_t context, std::chrono::milliseconds at_most);
-  // False if rank 0 did not answer when members were asked last: then it stamps no cause.
+  // False if rank 0 did not answer when it or members were asked last: then it stamps no cause.
   bool has_root() const { return has_root_.load(std::memory_order_relaxed); }
+  // Asks rank 0's control thread whether it is there, and waits up to kTraceTime. As ask_members().
+  bool find_root();
 
  private:
   WorldState(World world, WorldSettings settings);
@@ -148,7 +150,8 @@ class WorldState final : private ControlListener {
   World world_;
   WorldSettings settings_;
   unsigned fork_generation_;
-  std::string start_error_;  // why this rank leaves before the world has come to be
+  Clock::time_point start_deadline_;  // for everything until all ranks can call
+  std::string start_error_;           // why this rank leaves before the world has come to be
   std::uint32_t contract_hash_ = 0;
   WorldDomains domains_;
   // Of this machine, which may hold several nodes.

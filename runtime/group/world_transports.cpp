@@ -71,7 +71,7 @@ WorkerOptions WorldState::worker_options() const {
 // The first network that connects everybody: one that is missing on some node only is no use on the others.
 Status WorldState::open_between_nodes() {
   std::string reasons;
-  const auto fabrics = control().allgather(has_fabric() ? "1" : "0", Clock::now() + settings_.timeout);
+  const auto fabrics = control().allgather(has_fabric() ? "1" : "0", start_deadline_);
   if (!fabrics) return fabrics.status();
   const bool is_fabric =
       std::all_of(fabrics->begin(), fabrics->end(), [](const auto& text) { return text == "1"; });
@@ -94,7 +94,7 @@ Status WorldState::open_between_nodes() {
 Status WorldState::agree_on(const Status& verdict) {
   if (!verdict && verdict.code() != StatusCode::unsupported)
     return verdict;  // no time or no peer is left to agree
-  const auto all = control().allgather(verdict.message(), Clock::now() + settings_.timeout);
+  const auto all = control().allgather(verdict.message(), start_deadline_);
   if (!all) return all.status();
   std::map<std::string, std::vector<int>> ranks_of;
   for (std::size_t rank = 0; rank < all->size(); ++rank) {
@@ -135,7 +135,7 @@ Status WorldState::swap_addresses() {
     writer.put_text(transport->caps().name);
     writer.put_text({reinterpret_cast<const char*>(address.data()), address.size()});
   }
-  const auto all = control().allgather(writer.take(), Clock::now() + settings_.timeout);
+  const auto all = control().allgather(writer.take(), start_deadline_);
   if (!all) return all.status();
   peers_.assign(all->size(), {});
   paths_.assign(all->size(), {});

@@ -150,6 +150,23 @@ def cut(bed, program):
     job.expect_end()
 
 
+def healed(bed, program):
+    """A link that is cut for a while: whoever loses its connection does not call live ranks dead."""
+    timeout = 6
+    job = Job(bed, [2, 2], program, "sum", TUTTI_TIMEOUT=str(timeout))
+    job.wait_for("sums", range(4))
+    bed.cut(1)
+    time.sleep(0.27 * timeout)
+    bed.heal(1)
+    end = time.monotonic() + 2 * timeout
+    while time.monotonic() < end and any(process.poll() is None for process in job.ranks):
+        time.sleep(0.05)
+    print(job.text(), flush=True)
+    expect("without a goodbye" not in job.text(), "a live rank is called dead", job)
+    for process in job.ranks:
+        process.kill()
+
+
 def zoo(bed, program):
     """Interfaces that lead astray: connects fast without a variable set, and says why it goes where it goes."""
     job = Job(bed, [1, 2], program, "connect", TUTTI_LOG="info", TUTTI_ADDRESS="node0")

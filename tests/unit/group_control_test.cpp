@@ -17,6 +17,7 @@
 
 #include "runtime/group/bootstrap.hpp"
 #include "runtime/group/exchange.hpp"
+#include "runtime/group/handshake.hpp"
 #include "runtime/group/link.hpp"
 #include "tests/support/catch.hpp"
 
@@ -347,6 +348,52 @@ TEST_CASE("absent ranks are named at the deadline, on every rank that is there")
     CHECK(status.code() == StatusCode::timeout);
     CHECK_THAT(status.message(), StartsWith("ranks 2, 4 of 5 did not arrive within "));
   }
+}
+
+TEST_CASE("a rank that comes and dies before all are there ends the start long before the deadline") {
+  const std::string name = fresh_name();
+  ControlOptions options = options_of(name, 0, 3);
+  options.timeout = 300s;
+  options.silence = 200ms;
+  auto first = open_async(options);
+  Link link(connect_raw(name));
+  const auto answer = [&](Frame frame) {
+    link.send(frame);
+    std::vector<Frame> frames;
+    pollfd readable{link.fd(), POLLIN, 0};
+    while (link.flush() && frames.empty() && ::poll(&readable, 1, 20000) == 1 && link.receive(frames)) {
+    }
+    return frames.empty() ? std::string() : frames[0].payload;
+  };
+  HelloPayload hello;
+  hello.job = name;
+  ChallengePayload challenge;
+  REQUIRE(decode(answer(Frame{FrameType::hello, 1, 0, encode(hello)}), challenge));
+  const ProofPayload proof{prove("the secret", ProofRole::member, hello.nonce, challenge.nonce)};
+  ClaimPayload welcome, mine;
+  REQUIRE(decode(answer(Frame{FrameType::proof, 1, 0, encode(proof)}), welcome));
+  CHECK(is_equal(welcome.proof,
+                 prove("the secret", ProofRole::hub, hello.nonce, challenge.nonce, welcome.claim)));
+  mine.claim = MemberClaim{1, 3, 0, "", "build 1"};
+  mine.proof = prove("the secret", ProofRole::claim, hello.nonce, challenge.nonce, mine.claim);
+  link.send(Frame{FrameType::claim, 1, 0, encode(mine)});
+  REQUIRE(link.flush());
+  link.close();
+  const Status status = first.get().status();
+  CHECK(status.code() == StatusCode::peer_failed);
+  CHECK(status.peer() == 1);
+  CHECK_THAT(status.message(), StartsWith("rank 1 (pid ") && Contains("is gone"));
+}
+
+TEST_CASE("who is lost is not called dead where only its connection is known to be") {
+  const MemberClaim claim{3, 4, 12, "node1", "build"};
+  const auto text = [&](StatusCode code, bool is_remote) {
+    return describe_loss(claim, Status(code, "connection lost"), is_remote);
+  };
+  CHECK_THAT(text(StatusCode::timeout, true), Contains("does not answer"));
+  CHECK_THAT(text(StatusCode::aborted, true), Contains("reset") && Contains("was cut"));
+  CHECK_THAT(text(StatusCode::peer_failed, true), Contains("without a goodbye"));
+  CHECK_THAT(text(StatusCode::aborted, false), Contains("without a goodbye"));
 }
 
 TEST_CASE("an absent rank 0 is named too") {
