@@ -90,7 +90,7 @@ class NativeBackend final : public Backend {
   }
 
   Result<WorkRef> start(const Call& call, const Choice& choice) override {
-    const bool is_simple = call.counts.empty() && choice.algorithm.empty();
+    const bool is_simple = !has_uneven_blocks(call) && choice.algorithm.empty();
     // What was supported a call ago still is.
     if (is_simple && last_.is_of(call)) return group_.submit(last_.prepared, call, choice.submitter);
     TUTTI_RETURN_IF_ERROR(supports(call));
@@ -111,7 +111,7 @@ class NativeBackend final : public Backend {
   }
 
   PersistentCall* persistent(const Call& call) override {
-    if (!call.counts.empty()) return nullptr;
+    if (has_uneven_blocks(call)) return nullptr;
     // Boards were not linked yet when the first call was started.
     if (!last_.is_of(call)) {
       const auto prepared = prepare(call, {});
@@ -143,8 +143,9 @@ class NativeBackend final : public Backend {
     q.size = group_.size();
     q.bytes = full_vector_bytes(call, group_.size());
     q.is_commutative = !is_reducing(call.collective) || call.op.is_commutative();
-    q.has_equal_counts = call.counts.empty();
-    q.has_known_bytes = call.collective != Collective::alltoall || call.counts.empty();
+    q.has_equal_counts = !has_uneven_blocks(call);
+    q.has_known_bytes =
+        !call.has_counts_at_root && (call.collective != Collective::alltoall || call.counts.empty());
     q.hierarchy = &hierarchy_;
     q.reach = reach_;
     q.shares_cpus = shares_cpus_;
@@ -225,7 +226,7 @@ class NativeBackend final : public Backend {
   // Uneven counts are each rank's own business in part, and a user's function must not run in the midst of a
   // step that others wait for: messages carry both.
   bool may_lower(const Call& call) const {
-    return group_.shares_memory() && call.counts.empty() && !is_user_op(call) &&
+    return group_.shares_memory() && !has_uneven_blocks(call) && !is_user_op(call) &&
            group_.size() <= kMostLoweredRanks;
   }
 

@@ -11,6 +11,7 @@
 
 #include "backends/native/native_backend.hpp"
 #include "runtime/base/fork_guard.hpp"
+#include "runtime/base/kernels.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/group/cache_limits.hpp"
 #include "runtime/group/device_calls.hpp"
@@ -58,6 +59,7 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
     : world_(std::move(world)),
       rules_(std::move(rules)),
       world_ranks_(std::move(world_ranks)),
+      is_alone_(world_ranks_.size() == 1 && world_->engine().trace() == nullptr),
       owner_(owner),
       stream_(stream) {
   static std::atomic<std::uint64_t> last_number{0};
@@ -121,17 +123,8 @@ ReduceOp CommGroup::Impl::convert(const Reduction& reduction) {
                                     : ReduceOp::premul_sum(value.factor);
   }
   if (reduction.op() != Op::user) return reduction.op();
-  const std::lock_guard lock(ops_mutex_);
-  for (std::size_t id = 0; id < user_ops_.size(); ++id) {
-    const UserOp* known = user_ops_.find(static_cast<std::uint32_t>(id));
-    if (known->function == value.function && known->context == value.context &&
-        known->is_commutative == value.is_commutative) {
-      return ReduceOp::user_defined(known);
-    }
-  }
-  const auto added = user_ops_.add(value.function, value.context, value.is_commutative);
-  throw_if_error(added.status());
-  return ReduceOp::user_defined(*added);
+  return ReduceOp::user_defined(
+      UserOp{value.function, value.context, value.is_commutative, value.element_bytes});
 }
 
 DeviceCalls& CommGroup::Impl::make_device_calls() {
@@ -171,22 +164,49 @@ WorkRef CommGroup::Impl::submit_checked(const Call& call, const Choice& choice) 
 }
 
 Work CommGroup::Impl::start(const Call& call, const CallOptions& options) {
-  if (call.is_device) return WorkAccess::make(handle(), submit_on_device(call, options.algorithm), 0);
+  if (call.is_device)
+    return WorkAccess::make(handle(), submit_on_device(call, options.algorithm), 0, options);
+  if (run_alone(call, options.algorithm)) return {};
   const Submitter submitter = options.will_wait ? Submitter::waits : Submitter::goes_on;
   const WorkRef work = submit_checked(call, {options.algorithm, submitter});
   const std::uint32_t sequence = call.collective == Collective::send_recv ? 0 : submitted_sequence();
-  return WorkAccess::make(handle(), work, sequence);
+  return WorkAccess::make(handle(), work, sequence, options);
 }
 
 void CommGroup::Impl::check_may_wait() {
   if (!is_in_callback()) return;
-  throw_error(
-      invalid_argument("a completion callback must not wait: submit there, and wait elsewhere or give that "
-                       "operation a callback too"));
+  throw_error(invalid_argument(
+      "a completion callback must not wait, nor a function that is called while waiting: submit there, "
+      "and wait elsewhere or give that operation a callback too"));
+}
+
+// The result of one rank is its input.
+bool CommGroup::Impl::run_alone(const Call& call) const {
+  if (group_->has_failed()) return false;
+  const bool moves_nothing = call.collective == Collective::barrier || call.collective == Collective::exscan;
+  const bool is_scaled = is_reducing(call.collective) && scales_before(call.op.op);
+  if (moves_nothing || (call.in_place && !is_scaled)) return true;
+  const auto first = [](std::span<const std::uint64_t> list) { return list.empty() ? 0 : list[0]; };
+  const bool has_two_lists = call.collective == Collective::alltoall;
+  const bool has_input_list = has_two_lists || call.collective == Collective::scatter;
+  const std::size_t bytes = element_bytes(call);
+  const std::uint64_t count = call.counts.empty() ? call.count : call.counts[0];
+  const auto* from = static_cast<const std::byte*>(call.input);
+  auto* to = static_cast<std::byte*>(call.output);
+  if (has_input_list) from += first(call.displacements) * bytes;
+  if (has_two_lists) to += first(call.output_displacements) * bytes;
+  if (!has_input_list) to += first(call.displacements) * bytes;
+  if (is_scaled) {
+    scale(call.op, 1, call.dtype, to, from, count);
+  } else {
+    copy_bytes(to, from, count * bytes);
+  }
+  return true;
 }
 
 void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
   check_may_wait();
+  if (run_alone(call, algorithm)) return;
   // On its stream is all that a call on a GPU's memory has to be when it returns.
   if (call.is_device) {
     submit_on_device(call, algorithm);
@@ -209,15 +229,21 @@ int CommGroup::Impl::receive(const Call& call, std::string_view algorithm) {
   return work->source();
 }
 
-bool CommGroup::Impl::run(const Call& call, PersistentCall& persistent) {
+bool CommGroup::Impl::run(const Call& call, PersistentCall& persistent, const CallOptions& options) {
   check_may_wait();  // before anything is under way on the caller's buffers
   WorkRef unfinished;
   if (!persistent.run(call, &unfinished)) return false;
-  if (unfinished) wait(*unfinished.operator->(), submitted_sequence());
+  if (unfinished) {
+    const WaitHookScope scope({options.while_waiting, options.while_waiting_context});
+    wait(*unfinished.operator->(), submitted_sequence());
+  }
   return true;
 }
 
+bool CommGroup::Impl::Alone::run(const Call& call, WorkRef* /*unfinished*/) { return group.run_alone(call); }
+
 PersistentCall* CommGroup::Impl::persistent(const Call& call) {
+  if (is_alone_ && !call.is_device) return &alone_;
   const bool has_message_to_compare = world_->settings().check == CheckLevel::group;
   if (has_message_to_compare || call.collective == Collective::send_recv) return nullptr;
   return backend_->persistent(call);

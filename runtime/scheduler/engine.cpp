@@ -25,7 +25,9 @@ namespace {
 
 constexpr std::size_t kFewestOperations = 64;  // of an engine that has any
 constexpr std::uint32_t kPollsPerClock = 64;   // polls between two looks at the clock
-constexpr std::uint32_t kWorkerPolls = 1000;   // of a worker that has no CPU of its own, before it yields
+constexpr std::chrono::microseconds kBetweenHooks{5};
+constexpr std::chrono::microseconds kLongestSleepWithHook{100};
+constexpr std::uint32_t kWorkerPolls = 1000;  // of a worker that has no CPU of its own, before it yields
 
 void sleep_on(const Waitable& bell, std::uint32_t armed_value, std::chrono::microseconds at_most) {
   if (bell.futex_word != nullptr) {
@@ -270,6 +272,8 @@ bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
 
 bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) {
   const WaitPolicy& policy = options_.waiting;
+  const WaitHook* const hook = current_wait_hook();
+  Clock::time_point next_hook{};
   Patience patience{policy.first_sleep};
   for (; !operation.is_complete(); ++patience.polls) {
     std::uint32_t looks = 1;
@@ -283,6 +287,14 @@ bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) 
       const Clock::time_point now = Clock::now();
       if (now >= deadline) return false;
       report_stall(&operation, now);
+    }
+    if (hook != nullptr) {
+      // What it drives may be what the peer waits for.
+      patience.at_most = kLongestSleepWithHook;
+      if (const Clock::time_point now = Clock::now(); now >= next_hook) {
+        call_wait_hook(*hook);
+        next_hook = now + kBetweenHooks;
+      }
     }
     wait_a_little(patience, &operation, deadline);
   }

@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-// Layout of the fingerprint: collective 4 bits, dtype 4, op 4, low bits of the root 6, hash of count and
-// contract 14. In place is not part of it (ranks may differ), nor are counts that ranks need not share
+// Layout of the fingerprint: collective 4 bits, dtype 5, op 4, low bits of the root 6, hash of count and
+// contract 13. In place is not part of it (ranks may differ), nor are counts that ranks need not share
 // (alltoallv).
 std::uint32_t fingerprint_of(const Call& call, std::uint32_t contract);
 inline std::uint64_t make_word(std::uint32_t sequence, std::uint32_t fingerprint) {

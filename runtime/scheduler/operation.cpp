@@ -41,11 +41,16 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   is_lowered_ = lowered_ != nullptr;
   is_exchange_ = is_referenced_ = is_unmatched_ = false;
   call_ = call;
-  // It first writes scaled inputs elsewhere, so its plan never reads the caller's output.
-  if (is_reducing(call.collective) && scales_before(call.op.op)) call_.in_place = false;
+  element_bytes_ = element_bytes(call);
+  // It first writes scaled inputs elsewhere, so its plan never reads the caller's output: of reduce_scatter
+  // that is the own block alone.
+  if (is_reducing(call.collective) && scales_before(call.op.op)) {
+    if (call.in_place && call.collective == Collective::reduce_scatter)
+      call_.output = static_cast<std::byte*>(call.output) + block_offset(call, group.rank()) * element_bytes_;
+    call_.in_place = false;
+  }
   sequence_ = sequence;
   slot_ = slot;
-  element_bytes_ = size_of(call.dtype);
   word_ = make_word(sequence, prepared.fingerprint);
   kernel_ = prepared.kernel;
   vector_bytes_ = prepared.vector_bytes;
@@ -53,7 +58,7 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   if (engine_->trace() != nullptr) submitted_ = Clock::now();
   input_ = const_cast<std::byte*>(
       static_cast<const std::byte*>(call.input));  // never written: no step writes to the input
-  output_ = static_cast<std::byte*>(call.output);
+  output_ = static_cast<std::byte*>(call_.output);
   has_user_step_ = false;
   next_in_slot_ = nullptr;
   first_stalled_ = {};
