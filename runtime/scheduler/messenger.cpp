@@ -212,21 +212,26 @@ bool Messenger::are_all_gone(bool has_tag) const {
 // Fails the group where an operation waits for ranks that are all gone.
 void Messenger::check_senders() {
   if (group_.has_failed()) return;
-  const auto fail = [&](const Operation& operation, std::uint32_t peer, const std::string& who) {
-    group_.fail(Status(StatusCode::peer_failed,
-                       fmt::format("{} gone during {}", who, describe_call(operation.call_)),
-                       static_cast<int>(peer)));
+  const auto fail = [&](const Operation& operation, std::uint32_t peer) {
+    group_.fail(group_.cause_of_loss(peer, describe_call(operation.call_)));
   };
   for (const Announced& send : sends_) {
-    if (peers_[send.peer].is_gone[true])
-      return fail(*send.operation, send.peer, fmt::format("rank {} is", send.peer));
+    if (peers_[send.peer].is_gone[true]) return fail(*send.operation, send.peer);
   }
   for (const MessageMatcher::Receive& receive : matcher_.posted()) {
     if (receive.source == kFromAnyRank) {
       const std::uint32_t first = group_.rank() == 0 ? 1 : 0;
-      if (are_all_gone(receive.tag != 0)) return fail(*receive.operation, first, "all other ranks are");
+      if (are_all_gone(receive.tag != 0)) {
+        const Status cause = group_.cause_of_loss(first, describe_call(receive.operation->call_));
+        return group_.fail(cause.code() != StatusCode::peer_failed
+                               ? cause
+                               : Status(StatusCode::peer_failed,
+                                        fmt::format("all other ranks are gone during {}",
+                                                    describe_call(receive.operation->call_)),
+                                        static_cast<int>(first)));
+      }
     } else if (peers_[receive.source].is_gone[receive.tag != 0]) {
-      return fail(*receive.operation, receive.source, fmt::format("rank {} is", receive.source));
+      return fail(*receive.operation, receive.source);
     }
   }
 }
