@@ -119,8 +119,13 @@ class WorldState final : private ControlListener {
   Status open_transports();
   WorkerOptions worker_options() const;
   Status open_transports(const std::vector<std::string>& names);
+  Status open_on_one_node();
   Status open_between_nodes();
-  Status swap_addresses();
+  using Addresses = std::vector<std::map<std::string, std::string>>;
+  Result<Addresses> swap_addresses();
+  Result<std::vector<Status>> meet_neighbours(const Addresses& addresses, const Status& own_refusal);
+  Status choose_paths(const Addresses& addresses, const std::vector<Status>& apart);
+  Result<std::vector<Status>> exchange(const Status& own);
   Status agree_on(const Status& verdict);
   Status judge_tuning();
   void report_transports() const;
