@@ -175,7 +175,7 @@ class Endpoint {
 };
 
 // How far two instances of the memory family have come in mapping each other's memory.
-enum class Meeting : std::uint8_t {
+enum class Contact : std::uint8_t {
   begun,  // the peer has not been told yet
   told,   // the peer can map our memory, and has not told us of its own
   met,    // both
@@ -198,9 +198,9 @@ class Transport {
   // Memory family: tells the peer of our memory and maps what the peer has told us of, so that what keeps two
   // processes apart is known before anything is sent. Optional, never waits; call it again. Any thread.
   // Errors: resource_exhausted, naming the limit of this process; unsupported; peer_failed.
-  virtual Result<Meeting> meet(std::span<const std::byte> peer_address) {
+  virtual Result<Contact> meet(std::span<const std::byte> peer_address) {
     static_cast<void>(peer_address);
-    return Meeting::met;
+    return Contact::met;
   }
 
   // Opens an endpoint to the peer with this address. Endpoints talk to each other only if both were opened

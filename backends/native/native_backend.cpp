@@ -14,7 +14,7 @@
 #include "runtime/schedule/passes/in_place.hpp"
 #include "runtime/schedule/passes/lower.hpp"
 #include "runtime/schedule/passes/segment.hpp"
-#include "runtime/scheduler/fingerprint.hpp"
+#include "runtime/scheduler/call_contract.hpp"
 #include "runtime/scheduler/plan_cache.hpp"
 
 namespace tutti {
@@ -98,7 +98,7 @@ class NativeBackend final : public Backend {
       if (!choice.algorithm.empty())
         return unsupported("algorithm argument: a message of two ranks has none");
       Prepared message;
-      message.fingerprint = fingerprint_of(call, group_.contract());
+      message.contract = contract_of(call, group_.contract());
       return group_.submit(message, call, choice.submitter);
     }
     auto prepared = prepare(call, choice);
@@ -183,10 +183,10 @@ class NativeBackend final : public Backend {
     Prepared prepared;
     if (Trace* const trace = group_.engine().trace())
       prepared.choice = trace->note_choice(describe(*selection));
-    prepared.fingerprint = fingerprint_of(call, group_.contract());
     prepared.vector_bytes = asked.bytes;
     if (is_reducing(call.collective)) prepared.kernel = select_kernel(call.op.op, call.dtype);
     const PlanKey key = key_of(call, *selection);
+    prepared.contract = contract_of(call, settings_of(*selection, key));
     // Ranks may differ in whether they call in place, and lowering sees the steps of all of them: so one form
     // serves both.
     if (may_lower(call)) {
@@ -267,6 +267,12 @@ class NativeBackend final : public Backend {
     if (!made) return made.status();
     exchange_ = std::make_shared<const Plan>(*std::move(made));
     return exchange_;
+  }
+
+  // Ranks that run other schedules of one call could take each other's messages for their own.
+  std::uint64_t settings_of(const Selection& s, const PlanKey& key) const {
+    const std::uint64_t chosen = extend_digest(extend_digest(group_.contract(), s.row->name), key.params);
+    return s.shared_row == nullptr ? chosen : extend_digest(chosen, s.shared_row->name);
   }
 
   static PlanKey key_of(const Call& call, const Selection& s) {

@@ -16,7 +16,6 @@
 #include "runtime/group/cache_limits.hpp"
 #include "runtime/group/device_calls.hpp"
 #include "runtime/group/work_access.hpp"
-#include "runtime/scheduler/fingerprint.hpp"
 
 namespace tutti {
 namespace {
@@ -27,6 +26,7 @@ constexpr std::chrono::milliseconds kVerdictTime{500};
 constexpr std::chrono::milliseconds kStampTime{1000};
 constexpr std::chrono::milliseconds kAnswerTime{300};
 constexpr std::chrono::seconds kUnwindTime{10};
+constexpr std::size_t kMostMessages = 16;  // whose peers are asked
 
 }  // namespace
 
@@ -273,12 +273,11 @@ void CommGroup::Impl::compare_if_asked(const Call& call) {
     return;
   constexpr std::size_t kTextBytes = 120;
   struct Summary {
-    std::uint32_t fingerprint;
-    std::uint32_t reserved;
+    std::uint64_t hash;
     char text[kTextBytes];
   };
   Summary mine{};
-  mine.fingerprint = fingerprint_of(call, world_->contract_hash());
+  mine.hash = contract_of(call, world_->contract_hash()).hash;
   describe_call(call).copy(mine.text, kTextBytes - 1);
   std::vector<Summary> all(world_ranks_.size());
   Call swap;
@@ -295,9 +294,9 @@ void CommGroup::Impl::compare_if_asked(const Call& call) {
                     ? time_out(submitted_sequence(), status, group_->timeout())
                     : settle(status));
   }
-  std::map<std::pair<std::uint32_t, std::string>, std::vector<int>> callers;
+  std::map<std::pair<std::uint64_t, std::string>, std::vector<int>> callers;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    callers[{all[rank].fingerprint, all[rank].text}].push_back(static_cast<int>(rank));
+    callers[{all[rank].hash, all[rank].text}].push_back(static_cast<int>(rank));
   }
   if (callers.size() == 1) return;
   std::string text = "ranks of one group made different calls:";
@@ -307,11 +306,6 @@ void CommGroup::Impl::compare_if_asked(const Call& call) {
     separator = "; ";
   }
   throw_error(Status(StatusCode::mismatch, text));
-}
-
-std::string CommGroup::Impl::describe_submitted() const {
-  const std::uint64_t word = submitted_word(submitted_sequence());
-  return word == 0 ? "nothing" : describe_word(word);
 }
 
 // -- failure ------------------------------------------------------------------------------------------------
@@ -370,6 +364,7 @@ Status CommGroup::Impl::settle(const Status& status) {
     lock.unlock();
     found = find_origin(found);
   }
+  found = explain_mismatch(found);
   if (stream_ == 0 || found.code() != StatusCode::mismatch) return fail_everywhere(found);
   return fail_everywhere(found.with_context(fmt::format("stream {}", stream_)));
 }
@@ -385,23 +380,55 @@ void CommGroup::Impl::leave() {
   if (!group_->leave(why)) log_info("a group is left as it is: its threads are busy while the process ends");
 }
 
+Status CommGroup::Impl::explain_mismatch(const Status& found) {
+  // Nobody else says more of a message between two ranks; in large groups two histories must do.
+  constexpr int kMostAsked = 64;
+  if (found.code() != StatusCode::mismatch || found.peer() < 0) return found;
+  std::vector<int> asked;
+  if (size() > kMostAsked) asked = {rank_, found.peer()};
+  const auto difference = world_->compare_calls(context(), asked, kAnswerTime);
+  if (!difference) return found;
+  return Status(StatusCode::mismatch,
+                fmt::format("ranks of one group made different calls: as operation {} {}",
+                            difference->sequence, difference->text),
+                difference->peer);
+}
+
 std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first_missing) {
+  if (sequence == 0) return describe_awaited_peers(first_missing);
   const auto states = world_->ask_members(context(), kAnswerTime);
-  for (std::size_t rank = 0; rank < states.size() && *first_missing < 0; ++rank) {
-    const bool is_asked = !states[rank] || states[rank]->behind.empty();
-    if (is_asked && (!states[rank] || !states[rank]->has_group || states[rank]->sequence < sequence))
-      *first_missing = static_cast<int>(rank);
-  }
-  const std::string missing = describe_missing(states, sequence);
+  const std::string missing = world_->describe_missing(context(), states, size(), sequence, first_missing);
   return missing.empty() ? "all ranks have called it" : "did not arrive: " + missing;
+}
+
+// Of messages: what those do that they wait for.
+std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
+  std::vector<int> peers;
+  for (const Stall& message : world_->engine().list_under_way(kMostMessages, kAnswerTime)) {
+    const int peer = static_cast<int>(message.awaited_rank);
+    if (message.context != context() || !message.is_message || peer == rank_) continue;
+    if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
+  }
+  if (peers.empty()) return {};  // from any source: the operation names who could send
+  const auto states = world_->ask_members(context(), kAnswerTime, peers);
+  std::string text;
+  for (const int peer : peers) {
+    const auto state = states.find(peer);
+    std::string what = "does not answer: frozen, or its node is unreachable";
+    if (state != states.end()) what = world_->describe_peer(context(), state->second);
+    if (*first_missing < 0) *first_missing = peer;
+    text += fmt::format("{}rank {} {}", text.empty() ? "" : ", ", peer, what);
+  }
+  return text;
 }
 
 Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status,
                                  std::chrono::milliseconds limit) {
   std::string text = fmt::format("{} within {}", status.message(), format_seconds(limit));
   int peer = Status::kNoPeer;
-  if (sequence > 0)
-    text = fmt::format("{}: {}; {}", name_operation(sequence), text, describe_awaited(sequence, &peer));
+  const std::string awaited = describe_awaited(sequence, &peer);
+  if (sequence > 0) text = fmt::format("{}: {}", name_operation(sequence), text);
+  if (!awaited.empty()) text += "; " + awaited;
   return fail_everywhere(Status(StatusCode::timeout, text, peer));
 }
 

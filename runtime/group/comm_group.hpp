@@ -79,7 +79,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // The same until `deadline`; the message of the failure then says that `limit` has passed.
   void wait(WorkState& state, std::uint32_t sequence, Clock::time_point deadline,
             std::chrono::milliseconds limit);
-  // What keeps operation `sequence` from being complete, for people. Asks the other ranks.
+  // What keeps operation `sequence` (0: a message) from being complete, for people. Asks the other ranks.
   std::string describe_awaited(std::uint32_t sequence, int* first_missing);
   // Part of split(): where this group's calls on GPUs go by NCCL, those of its part (null: this rank is in
   // none) will by a communicator made of this group's. Collective. Throws the group's failure.
@@ -97,6 +97,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::optional<Status> failure();
   // An operation did not end before its deadline: finds out who is missing and fails the group.
   Status time_out(std::uint32_t sequence, const Status& status, std::chrono::milliseconds limit);
+  // The same mismatch with what the ranks called, as far as they tell.
+  Status explain_mismatch(const Status& found);
   // Stamps `cause` for all ranks and waits until it is known here.
   Status fail_everywhere(const Status& cause);
 
@@ -114,13 +116,11 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   Status local_failure() const override;
   void on_deadline(std::uint32_t sequence, const std::string& call) override;
   void leave() override;
-  std::uint32_t submitted_sequence() const override { return group_->last_sequence(); }
-  std::string describe_submitted() const override;
-  std::uint64_t submitted_word(std::uint32_t sequence) const override {
-    return group_->submitted_word(sequence);
-  }
+  CallHistory submitted_calls(std::size_t at_most) const override { return group_->recent_calls(at_most); }
 
  private:
+  std::uint32_t submitted_sequence() const { return group_->last_sequence(); }
+  std::string describe_awaited_peers(int* first_missing);
   // `owner`: of a stream, the group that it belongs to.
   Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context,
        std::shared_ptr<const Selector> rules, Impl* owner = nullptr, int stream = 0);

@@ -255,7 +255,7 @@ Result<std::vector<Status>> WorldState::meet_neighbours(const Addresses& address
     }
   }
   const Clock::time_point deadline = start_deadline_;
-  const auto meet_all = [&](Meeting wanted) {
+  const auto meet_all = [&](Contact wanted) {
     for (const auto& [rank, address] : neighbours) {
       while (own) {
         const auto meeting = (*shm)->meet(address);
@@ -270,12 +270,12 @@ Result<std::vector<Status>> WorldState::meet_neighbours(const Addresses& address
       }
     }
   };
-  meet_all(Meeting::told);
+  meet_all(Contact::told);
   auto verdicts = exchange(own);
   if (!verdicts) return verdicts;
   // Those may not have told us.
   std::erase_if(neighbours, [&](const auto& neighbour) { return !(*verdicts)[neighbour.first]; });
-  meet_all(Meeting::met);
+  meet_all(Contact::met);
   return exchange(own);
 }
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/scheduler/fingerprint.hpp"
 #include "runtime/scheduler/group_context.hpp"
 
 namespace tutti {
@@ -26,10 +25,10 @@ void Messenger::leave() {
 
 // -- submission ---------------------------------------------------------------------------------------------
 
-Result<WorkRef> Messenger::submit(const Call& call, std::uint32_t fingerprint) {
+Result<WorkRef> Messenger::submit(const Call& call, std::uint32_t kind) {
   TUTTI_RETURN_IF_ERROR(open(call));
   Operation& operation = *group_.engine_.take_operation();
-  hold(operation, call, fingerprint);
+  hold(operation, call, kind);
   if (call.is_send) {
     Peer& peer = peers_[call.root];
     const auto added = sends_.emplace(std::pair(call.root, peer.next_number), &operation).first;
@@ -71,12 +70,11 @@ Endpoint& Messenger::endpoint(std::uint32_t peer, bool has_tag) const {
   return *group_.endpoints_[GroupContext::context_of(GroupContext::message_slot(peer, false, has_tag))][peer];
 }
 
-void Messenger::hold(Operation& operation, const Call& call, std::uint32_t fingerprint) {
-  Prepared prepared;
-  prepared.fingerprint = fingerprint;
+void Messenger::hold(Operation& operation, const Call& call, std::uint32_t kind) {
+  const Prepared prepared;
   SlotNeeds needs;
   // Without a plan there are no counts that could be refused.
-  static_cast<void>(operation.bind(group_, prepared, call, 0, 0, &needs));
+  static_cast<void>(operation.bind(group_, prepared, call, {0, kind}, 0, &needs));
   operation.is_unmatched_ = operation.is_referenced_ = true;
   operation.references_.store(2, std::memory_order_relaxed);  // one is the group's, until it is complete
   group_.engine_.add_waiting(operation);

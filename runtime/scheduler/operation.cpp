@@ -9,7 +9,6 @@
 #include "runtime/base/kernels.hpp"
 #include "runtime/base/trace.hpp"
 #include "runtime/scheduler/engine.hpp"
-#include "runtime/scheduler/fingerprint.hpp"
 #include "runtime/scheduler/group_context.hpp"
 
 namespace tutti {
@@ -33,8 +32,8 @@ void ScratchMemory::release() {
   bytes_ = 0;
 }
 
-Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call& call,
-                       std::uint32_t sequence, std::uint32_t slot, SlotNeeds* needs) {
+Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call& call, const OperationId& id,
+                       std::uint32_t slot, SlotNeeds* needs) {
   group_ = &group;
   plan_ = prepared.messages;
   lowered_ = prepared.lowered.get();
@@ -49,9 +48,9 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
       call_.output = static_cast<std::byte*>(call.output) + block_offset(call, group.rank()) * element_bytes_;
     call_.in_place = false;
   }
-  sequence_ = sequence;
+  sequence_ = id.sequence;
+  word_ = id.word;
   slot_ = slot;
-  word_ = make_word(sequence, prepared.fingerprint);
   kernel_ = prepared.kernel;
   vector_bytes_ = prepared.vector_bytes;
   choice_ = prepared.choice;
@@ -105,12 +104,11 @@ void Operation::prescale(std::byte* to, std::uint64_t count) {
   input_ = to;
 }
 
-void Operation::serve(Boards& boards, const Call& shown, std::uint64_t word) {
+void Operation::serve(Boards& boards, const Call& shown) {
   is_exchange_ = true;
   boards_ = &boards;
   shown_call_ = shown;
   shown_call_.counts = shown_call_.displacements = {};
-  word_ = word;
 }
 
 bool Operation::advance(std::uint32_t polls) {
@@ -141,7 +139,7 @@ bool Operation::start_lowered() {
   work.element_bytes = element_bytes_;
   work.input = input_;
   work.output = output_;
-  work.word = word_;
+  work.digest = word_;
   work.slot = group_->board_slot(slot_);
   work.vector_bytes = vector_bytes_;
   work.wanting = &engine_->wanting_;
@@ -165,7 +163,7 @@ bool Operation::advance_lowered(std::uint32_t polls) {
       remaining_ = 0;
       return true;
     case LoweredRun::Progress::mismatch:
-      fail_mismatch(run.peer(), run.own_word(), run.peer_word());
+      fail_mismatch(run.peer());
       return true;
     case LoweredRun::Progress::revoked:
       fail_gone(run.peer());
@@ -199,14 +197,24 @@ void Operation::bind_whole(const Schedule& shape) {
   }
 }
 
-void Operation::fail_mismatch(std::uint32_t peer, std::uint64_t own_word, std::uint64_t peer_word) {
-  std::string own = describe_word(own_word), theirs = describe_word(peer_word);
-  if (own == theirs) theirs += " with another count, or after other settings";
-  if (own_word == word_) own += fmt::format(" [{}]", describe_call(shown_call()));
+// Which call the peer has made is in no digest: ranks find it out by comparing their histories.
+void Operation::fail_mismatch(std::uint32_t peer) {
   group_->fail(
       Status(StatusCode::mismatch,
-             fmt::format("ranks of one group made different calls: rank {} called {}, rank {} called {}",
-                         group_->rank(), own, peer, theirs),
+             fmt::format("ranks of one group made different calls: rank {} called {} as operation {}, "
+                         "rank {} another one, or others before it",
+                         group_->rank(), describe_call(shown_call()), sequence_, peer),
+             static_cast<int>(peer)));
+}
+
+void Operation::fail_mismatch(std::uint32_t peer, const Event& message) {
+  if (call_.collective != Collective::send_recv) return fail_mismatch(peer);
+  group_->fail(
+      Status(StatusCode::mismatch,
+             fmt::format("ranks of one group made different calls: rank {} called {}, number {} of the pair, "
+                         "rank {} called {}",
+                         group_->rank(), describe_call(call_), sequence_, peer,
+                         describe_message(message.word, message.bytes)),
              static_cast<int>(peer)));
 }
 

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "runtime/base/kernels.hpp"
-#include "runtime/scheduler/fingerprint.hpp"
 #include "runtime/scheduler/group_context.hpp"
 #include "runtime/scheduler/operation.hpp"
 
@@ -240,7 +239,7 @@ void Operation::on_event(const Event& event) {
   if (event.kind == Event::Kind::sent || event.kind == Event::Kind::received) return finish_step(index);
   const std::uint32_t peer = plan_->steps[index].peer;
   if (event.kind == Event::Kind::mismatch) {
-    fail_mismatch(peer, word_, event.word);
+    fail_mismatch(peer, event);
   } else {
     fail_gone(peer);
   }

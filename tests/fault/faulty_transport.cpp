@@ -146,7 +146,7 @@ class FaultyTransport final : public Transport {
                               std::span<const std::byte> theirs) const override {
     return inner_->reach(mine, theirs);
   }
-  Result<Meeting> meet(std::span<const std::byte> address) override { return inner_->meet(address); }
+  Result<Contact> meet(std::span<const std::byte> address) override { return inner_->meet(address); }
   Result<std::unique_ptr<Endpoint>> open(std::uint32_t lane, std::span<const std::byte> address,
                                          std::uint64_t context) override {
     auto opened = inner_->open(lane, address, context);
