@@ -17,7 +17,8 @@ namespace {
 
 // Variables of the job as a whole that a remote shell would not have.
 constexpr std::array kForwardedPrefixes = {"TUTTI_", "I_MPI_ADJUST_", "UCX_", "FI_", "OMP_"};
-constexpr std::array kForwarded = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"};
+constexpr std::array kForwarded = {"PATH",        "LD_LIBRARY_PATH", "PYTHONPATH",
+                                   "VIRTUAL_ENV", "MASTER_ADDR",     "MASTER_PORT"};
 // Set for each rank; the secret must not stand on a command line, which every user of the host can read.
 constexpr std::array kNotForwarded = {"TUTTI_RANK",   "TUTTI_SIZE",    "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE",
                                       "TUTTI_JOB_ID", "TUTTI_ADDRESS", "TUTTI_SECRET",     "TUTTI_NODE_ID"};
