@@ -15,6 +15,7 @@
 
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/of_process.hpp"
 #include "runtime/group/pinning.hpp"
 
 namespace tutti {
@@ -41,15 +42,12 @@ std::vector<std::uint32_t> list_cpus(const cpu_set_t& set) {
   return cpus;
 }
 
-// A process id would not do: ranks in different containers may have the same one.
-const std::string& process_token() {
-  static const std::string kToken = [] {
-    std::string bytes(16, '\0');
-    randombytes_buf(bytes.data(), bytes.size());
-    return bytes;
-  }();
-  return kToken;
-}
+// Names this process: a child of fork() gets another one than its parent. A process id would not do: ranks in
+// different containers may have the same one.
+struct ProcessToken {
+  std::string bytes = std::string(16, '\0');
+  ProcessToken() { randombytes_buf(bytes.data(), bytes.size()); }
+};
 
 std::string encode(const Card& card) {
   ByteWriter writer;
@@ -279,7 +277,7 @@ Status WorldState::open_trace() {
 Status WorldState::agree(std::string_view build_id) {
   const Clock::time_point deadline = Clock::now() + settings_.timeout;
   Card mine;
-  mine.process = process_token();
+  mine.process = of_process<ProcessToken>().bytes;
   mine.is_bound = settings_.topology.is_bound;
   look_around(settings_, info(), mine);
   if (Status refused = plan_own_workers(settings_, info(), worker_cpus_); !refused)
