@@ -1,6 +1,7 @@
 // Worlds whose ranks are processes: how they join, what the others hear when one dies, differs, stays away or
 // forks.
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <sstream>
 
@@ -126,6 +127,21 @@ TEST_CASE("a child of fork gets an error and disturbs nobody") {
   INFO(outcome.out << outcome.err);
   CHECK(outcome.status == 0);
   CHECK(count(outcome.out, "caught unsupported peer -1: this process was forked from a rank") == 9);
+}
+
+TEST_CASE("children of a process that has or had a world make worlds of their own") {
+  const Outcome outcome = ranks(1, "fork_worlds", {"TUTTI_TIMEOUT=20s"});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK(count(outcome.out, "fine") == 1);
+}
+
+TEST_CASE("owned memory stays after its world has ended, and a child of fork may drop it") {
+  if (const char* transports = std::getenv("TUTTI_TRANSPORTS"); transports != nullptr) return;  // has no heap
+  const Outcome outcome = ranks(2, "keep_memory");
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK(count(outcome.out, "fine") == 2);
 }
 
 TEST_CASE("several worlds in one process, one after the other and side by side") {

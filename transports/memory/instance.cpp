@@ -267,6 +267,8 @@ void Heap::release(ByteRange memory) {
   used_bytes_ -= memory.size();
 }
 
+std::shared_ptr<SharedHeap> Heap::hold() { return {instance_->shared_from_this(), this}; }
+
 bool Heap::locate(const std::byte* address, std::size_t bytes, Place* place) const {
   const std::uint32_t count = instance_->segment_count();
   const auto wanted = reinterpret_cast<std::uintptr_t>(address);
