@@ -318,9 +318,9 @@ Status CommGroup::Impl::fail_everywhere(const Status& cause) {
   Impl& group = owner();
   if (!group.is_announced_.exchange(true, std::memory_order_relaxed))
     world_->control().abort(group.context(), cause);
-  std::optional<Status> stamped =
-      wait_for_stamp(world_->has_root() ? kAnswerTime : std::chrono::milliseconds(0));
-  if (!stamped && world_->find_root()) stamped = wait_for_stamp(kStampTime);
+  const bool has_root = world_->has_root();
+  std::optional<Status> stamped = wait_for_stamp(has_root ? kAnswerTime : std::chrono::milliseconds(0));
+  if (!stamped && has_root && world_->find_root()) stamped = wait_for_stamp(kStampTime);
   if (!stamped) group.fail_streams(cause);
   return stamped.value_or(cause);
 }
@@ -373,7 +373,7 @@ std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first
 Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status,
                                  std::chrono::milliseconds limit) {
   std::string text = fmt::format("{} within {}", status.message(), format_seconds(limit));
-  int peer = Status::kNoPeer;
+  int peer = sequence > 0 ? Status::kNoPeer : status.peer();  // a message names its other end
   if (sequence > 0)
     text = fmt::format("{}: {}; {}", name_operation(sequence), text, describe_awaited(sequence, &peer));
   return fail_everywhere(Status(StatusCode::timeout, text, peer));

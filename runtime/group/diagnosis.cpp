@@ -20,6 +20,7 @@ enum class Kind : std::uint8_t { report = 1, question, answer };
 constexpr std::size_t kMaxReports = 1024;
 constexpr std::chrono::milliseconds kAnswerTime{300};  // control threads answer at once unless frozen
 constexpr std::chrono::milliseconds kTraceTime{200};
+constexpr std::chrono::seconds kMoment{1};  // a process that was stopped may go on
 
 bool is_message(std::uint32_t fingerprint) {
   // Point-to-point messages are numbered per pair, so their numbers say nothing about other ranks' calls.
@@ -229,8 +230,17 @@ std::vector<std::optional<RankState>> WorldState::ask_members(std::uint64_t cont
 
 bool WorldState::find_root() {
   const bool is_there = control().find_silent({0}, kTraceTime).front() < 0;
-  has_root_.store(is_there, std::memory_order_relaxed);
+  note_root(is_there);
   return is_there;
+}
+
+void WorldState::note_root(bool is_there) {
+  root_missed_.store(is_there ? 0 : Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+}
+
+bool WorldState::has_root() const {
+  const Clock::rep missed = root_missed_.load(std::memory_order_relaxed);
+  return missed == 0 || Clock::now() - Clock::time_point(Clock::duration(missed)) > kMoment;
 }
 
 // Who does not answer may only be behind somebody who does not pass the question on.
@@ -238,7 +248,7 @@ void WorldState::find_obstacles(std::uint64_t context, const std::vector<int>& r
                                 std::vector<std::optional<RankState>>& states) {
   silent.push_back(0);  // who stamps causes
   const std::vector<int> ends = control().find_silent(silent, kTraceTime);
-  has_root_.store(ends.back() < 0, std::memory_order_relaxed);
+  note_root(ends.back() < 0);
   const std::lock_guard lock(groups_mutex_);
   const GroupMember* group = find(context);
   if (group == nullptr) return;

@@ -104,8 +104,8 @@ class WorldState final : private ControlListener {
   // longer for where the way to those ends that do not answer; nullopt: no answer. By group rank, the own
   // entry included. Not from the control thread.
   std::vector<std::optional<RankState>> ask_members(std::uint64_t context, std::chrono::milliseconds at_most);
-  // False if rank 0 did not answer when it or members were asked last: then it stamps no cause.
-  bool has_root() const { return has_root_.load(std::memory_order_relaxed); }
+  // False if rank 0 did not answer when it was asked a moment ago: then it stamps no cause.
+  bool has_root() const;
   // Asks rank 0's control thread whether it is there, and waits up to kTraceTime. As ask_members().
   bool find_root();
 
@@ -135,6 +135,7 @@ class WorldState final : private ControlListener {
   void on_answer(int source, ByteReader& reader);
   void end_unattended(const Stall& stall);
   void warn_of_stall(const Stall& stall, const std::string& operation);
+  void note_root(bool is_there);
   void find_obstacles(std::uint64_t context, const std::vector<int>& ranks, std::vector<int> silent,
                       std::vector<std::optional<RankState>>& states);
   GroupMember* find(std::uint64_t context);  // with groups_mutex_ held
@@ -182,7 +183,7 @@ class WorldState final : private ControlListener {
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::map<int, Report>>
       reports_;  // by (context, sequence), world rank
   std::map<std::uint64_t, Inquiry> inquiries_;
-  std::atomic<bool> has_root_{true};
+  std::atomic<Clock::rep> root_missed_{0};  // when rank 0 did not answer last; 0: it always has
   std::uint64_t next_inquiry_ = 1;
   std::map<std::uint64_t, std::uint32_t>
       warned_;  // last sequence per context that a stall warning was given for
