@@ -338,9 +338,9 @@ Status CommGroup::Impl::fail_everywhere(const Status& cause) {
   Impl& group = owner();
   if (!group.is_announced_.exchange(true, std::memory_order_relaxed))
     world_->control().abort(group.context(), cause);
-  std::optional<Status> stamped =
-      wait_for_stamp(world_->has_root() ? kAnswerTime : std::chrono::milliseconds(0));
-  if (!stamped && world_->find_root()) stamped = wait_for_stamp(kStampTime);
+  const bool has_root = world_->has_root();
+  std::optional<Status> stamped = wait_for_stamp(has_root ? kAnswerTime : std::chrono::milliseconds(0));
+  if (!stamped && has_root && world_->find_root()) stamped = wait_for_stamp(kStampTime);
   if (!stamped) group.fail_streams(cause);
   return stamped.value_or(cause);
 }
@@ -425,7 +425,7 @@ std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
 Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status,
                                  std::chrono::milliseconds limit) {
   std::string text = fmt::format("{} within {}", status.message(), format_seconds(limit));
-  int peer = Status::kNoPeer;
+  int peer = sequence > 0 ? Status::kNoPeer : status.peer();  // a message names its other end
   const std::string awaited = describe_awaited(sequence, &peer);
   if (sequence > 0) text = fmt::format("{}: {}", name_operation(sequence), text);
   if (!awaited.empty()) text += "; " + awaited;

@@ -23,6 +23,7 @@ constexpr std::size_t kMaxNamedRanks = 16;             // of a group
 constexpr std::chrono::milliseconds kAnswerTime{300};  // control threads answer at once unless frozen
 constexpr std::chrono::milliseconds kTraceTime{200};
 constexpr std::chrono::milliseconds kLaneTime{20};  // for a look at what is under way
+constexpr std::chrono::seconds kMoment{1};          // a process that was stopped may go on
 
 void put_calls(ByteWriter& writer, const CallHistory& calls) {
   writer.put(static_cast<std::uint32_t>(calls.size()));
@@ -293,8 +294,17 @@ std::map<int, RankState> WorldState::ask_members(std::uint64_t context, std::chr
 
 bool WorldState::find_root() {
   const bool is_there = control().find_silent({0}, kTraceTime).front() < 0;
-  has_root_.store(is_there, std::memory_order_relaxed);
+  note_root(is_there);
   return is_there;
+}
+
+void WorldState::note_root(bool is_there) {
+  root_missed_.store(is_there ? 0 : Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+}
+
+bool WorldState::has_root() const {
+  const Clock::rep missed = root_missed_.load(std::memory_order_relaxed);
+  return missed == 0 || Clock::now() - Clock::time_point(Clock::duration(missed)) > kMoment;
 }
 
 // A member that does not answer may only be behind a rank that does not pass the question on.
@@ -307,7 +317,7 @@ void WorldState::find_obstacles(std::uint64_t context, const std::map<int, int>&
   }
   silent.push_back(0);  // the rank that stamps causes
   const std::vector<int> ends = control().find_silent(silent, kTraceTime);
-  has_root_.store(ends.back() < 0, std::memory_order_relaxed);
+  note_root(ends.back() < 0);
   const std::lock_guard lock(groups_mutex_);
   const GroupMember* group = find(context);
   if (group == nullptr) return;

@@ -418,6 +418,7 @@ void WorldState::remove(GroupMember& group) {
 
 void WorldState::leave() {
   constexpr std::chrono::seconds kPatience{1};  // with threads that hold the lane
+  control().announce_departure({});             // before anything closes and looks like a death
   std::vector<GroupMember*> leaving;
   {
     const std::lock_guard lock(groups_mutex_);
@@ -428,7 +429,7 @@ void WorldState::leave() {
   }
   for (GroupMember* group : leaving) group->leave();
   engine_->leave(kPatience);
-  control().leave();  // last: until then the peers take what closes for a rank that lives
+  control().leave();  // last: until then it passes on what others say
   const std::lock_guard lock(groups_mutex_);
   for (const GroupMember* group : leaving) {
     const auto found = groups_in_use_.find(group->context());

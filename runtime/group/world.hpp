@@ -125,8 +125,8 @@ class WorldState final : private ControlListener {
   // Where members' calls differ first, among those that are remembered; nullopt: nowhere.
   std::optional<CallDifference> compare_calls(std::uint64_t context, const std::vector<int>& group_ranks,
                                               std::chrono::milliseconds at_most);
-  // False if rank 0 did not answer when it or members were asked last: then it stamps no cause.
-  bool has_root() const { return has_root_.load(std::memory_order_relaxed); }
+  // False if rank 0 did not answer when it was asked a moment ago: then it stamps no cause.
+  bool has_root() const;
   // Asks rank 0's control thread whether it is there, and waits up to kTraceTime. As ask_members().
   bool find_root();
 
@@ -161,6 +161,7 @@ class WorldState final : private ControlListener {
   void on_answer(int source, ByteReader& reader);
   void end_unattended(const Stall& stall);
   void warn_of_stall(const Stall& stall, const std::string& operation);
+  void note_root(bool is_there);
   void find_obstacles(std::uint64_t context, const std::map<int, int>& asked,
                       std::map<int, RankState>& states);
   std::vector<WaitingCall> list_waiting();
@@ -204,7 +205,7 @@ class WorldState final : private ControlListener {
   std::condition_variable answered_;
   std::map<std::uint64_t, std::map<int, CallHistory>> reports_;  // of stalled ranks, by context, group rank
   std::map<std::uint64_t, Inquiry> inquiries_;
-  std::atomic<bool> has_root_{true};
+  std::atomic<Clock::rep> root_missed_{0};  // when rank 0 did not answer last; 0: it always has
   std::uint64_t next_inquiry_ = 1;
   std::map<std::uint64_t, std::uint32_t>
       warned_;  // last sequence per context that a stall warning was given for

@@ -9,6 +9,7 @@
 
 #include "runtime/base/log.hpp"
 #include "runtime/base/network.hpp"
+#include "runtime/group/open_in_time.hpp"
 #include "runtime/group/pinning.hpp"
 #include "runtime/group/world.hpp"
 
@@ -174,7 +175,12 @@ Status WorldState::open_transports(const std::vector<std::string>& names) {
   Status refusal;         // of all transports
   Status memory_refusal;  // of shared memory
   for (const std::string& name : names) {
-    auto made = make_transport(name, settings_.transport);
+    const auto entries = transport_entries();
+    const bool is_module = std::any_of(entries.begin(), entries.end(), [&](const TransportEntry& entry) {
+      return entry.name == name && entry.is_module;
+    });
+    OpenTransport open = [name, settings = settings_.transport] { return make_transport(name, settings); };
+    auto made = is_module ? open_in_time(std::move(open), start_deadline_) : open();
     if (made && (*made)->caps().unavailable.empty()) {
       transports_.push_back(*std::move(made));
       continue;

@@ -276,8 +276,11 @@ Status Operation::wait(Clock::time_point deadline) {
   if (!is_complete() && !engine_->wait_for(*this, deadline)) {
     engine_->acquire();
     const std::string what = describe();
+    int peer = Status::kNoPeer;
+    if (!is_complete() && first_awaited_rank() != group_->rank())
+      peer = static_cast<int>(first_awaited_rank());
     engine_->release();
-    return Status(StatusCode::timeout, what + " is not complete yet");
+    return Status(StatusCode::timeout, what + " is not complete yet", peer);
   }
   return status_;
 }

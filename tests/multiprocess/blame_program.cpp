@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <stdexcept>
@@ -85,6 +86,26 @@ int freeze(int victim) {
   return world.rank() == victim ? 0 : 3;
 }
 
+// The other rank never sends.
+int receive_in_vain() {
+  const CommGroup world = tutti::init();
+  add_up(world);
+  std::vector<int> values(10);
+  if (world.rank() == 0) report([&] { world.recv(std::span(values), 2); });
+  std::this_thread::sleep_for(world.rank() == 0 ? 0s : 3s);
+  return 0;
+}
+
+// Leaves by an orderly exit of the process, with the world open.
+int leave_by_exit() {
+  static CommGroup world = tutti::init();
+  add_up(world);
+  if (world.rank() == 1) std::exit(0);
+  report([&] { add_up_for_ever(world); });
+  std::this_thread::sleep_for(1s);
+  return 0;
+}
+
 // A rank that gives up its second world before the others have met it.
 int second_start() {
   const CommGroup world = tutti::init();
@@ -104,6 +125,8 @@ int main(int argc, char** argv) {
       {"leave_world", leave_world},
       {"freeze0", [] { return freeze(0); }},
       {"freeze2", [] { return freeze(2); }},
+      {"receive", receive_in_vain},
+      {"exit", leave_by_exit},
       {"second_start", second_start},
   };
   const auto found = behaviours.find(argc > 1 ? argv[1] : "");

@@ -61,6 +61,23 @@ TEST_CASE("a frozen rank is blamed, rank 0 too, and not those that nobody could 
   CHECK_THAT(outcome.out, Contains("rank " + std::to_string(victim) + " (does not answer: frozen"));
 }
 
+TEST_CASE("a receive that nobody sends for names the rank that it waits for") {
+  const Outcome outcome = ranks(3, "receive", {"TUTTI_TIMEOUT=1s"});
+  INFO(outcome.out << outcome.err);
+  const auto found = blames(outcome.out);
+  REQUIRE(found.size() == 1);
+  CHECK_THAT(found[0], Contains("blames 2: "));
+}
+
+TEST_CASE("a process that ends in peace leaves the world, and is not taken for dead") {
+  const Outcome outcome = ranks(4, "exit");
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  const auto found = blames(outcome.out);
+  REQUIRE(found.size() == 3);
+  for (const std::string& blame : found) CHECK_THAT(blame, Contains("blames 1: rank 1 has left the world"));
+}
+
 TEST_CASE("the others hear why a rank could not make its second world") {
   const Outcome outcome = ranks(3, "second_start", {"TUTTI_TIMEOUT=20s"});
   INFO(outcome.out << outcome.err);
