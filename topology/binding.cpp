@@ -207,24 +207,45 @@ std::vector<std::size_t> ends_of(const Border& border, const Cores& cores) {
 // most, so that the least share is as large as can be.
 struct Run {
   std::size_t first = 0, end = 0;
+  std::size_t weight = 0;
   std::uint32_t rank_count = 1;
 };
-std::vector<Run> cut_at(const std::vector<std::size_t>& ends, std::uint32_t rank_count) {
+
+// What ranks share out: cores as long as there are enough, else hardware threads. Cores may differ in these:
+// performance cores beside efficiency cores, or a cpuset with half of some cores.
+std::size_t weight_of(const Cores& cores, std::size_t first, std::size_t end, bool is_by_threads) {
+  if (!is_by_threads) return end - first;
+  std::size_t threads = 0;
+  for (std::size_t i = first; i < end; ++i) threads += cores[i].size();
+  return threads;
+}
+
+std::vector<Run> cut_at(const std::vector<std::size_t>& ends, const Cores& cores, std::uint32_t rank_count) {
+  const bool is_by_threads = rank_count > cores.size();
   std::vector<Run> runs;
   const std::size_t run_count = std::min<std::size_t>(ends.size(), rank_count);
   for (std::size_t i = 0; i < run_count; ++i) {
-    const auto [first, end] = slice(i, run_count, ends.size());
-    runs.push_back({first == 0 ? 0 : ends[first - 1], ends[end - 1], 1});
+    const auto [first_group, end_group] = slice(i, run_count, ends.size());
+    const std::size_t first = first_group == 0 ? 0 : ends[first_group - 1], end = ends[end_group - 1];
+    runs.push_back({first, end, weight_of(cores, first, end, is_by_threads), 1});
   }
   for (std::size_t rank = run_count; rank < rank_count; ++rank) {
     Run* best = &runs[0];
     for (Run& run : runs) {
-      if ((run.end - run.first) * (best->rank_count + 1) > (best->end - best->first) * (run.rank_count + 1))
-        best = &run;
+      if (run.weight * (best->rank_count + 1) > best->weight * (run.rank_count + 1)) best = &run;
     }
     ++best->rank_count;
   }
   return runs;
+}
+
+// Would some rank of the run have fewer cores (or threads) than it could, or share one with more others?
+bool costs_somebody(const Run& run, std::size_t whole_weight, std::uint32_t rank_count) {
+  const auto most_sharers = [](std::size_t ranks, std::size_t weight) {
+    return (ranks + weight - 1) / weight;
+  };
+  return run.weight / run.rank_count < whole_weight / rank_count ||
+         most_sharers(run.rank_count, run.weight) > most_sharers(rank_count, whole_weight);
 }
 
 // Shares cores out to ranks, in machine order. Nobody has cores on both sides of a border as far as it can be
@@ -248,9 +269,10 @@ void share_out(const Topology& topology, const std::vector<Border>& borders, std
     }
     return;
   }
-  const std::vector<Run> runs = cut_at(ends_of(borders[level], cores), rank_count);
+  const std::vector<Run> runs = cut_at(ends_of(borders[level], cores), cores, rank_count);
+  const std::size_t whole_weight = weight_of(cores, 0, cores.size(), rank_count > cores.size());
   const bool costs_cores = std::any_of(runs.begin(), runs.end(), [&](const Run& run) {
-    return (run.end - run.first) / run.rank_count < cores.size() / rank_count;
+    return costs_somebody(run, whole_weight, rank_count);
   });
   if (costs_cores && !borders[level].is_of_memory)
     return share_out(topology, borders, level + 1, cores, rank_count, places);

@@ -1,5 +1,6 @@
 // How failures leave the C interface, and what the library says of itself. Knows no group.
 #include <array>
+#include <system_error>
 
 #include "runtime/base/status.hpp"
 #include "runtime/base/types.hpp"
@@ -35,6 +36,8 @@ tutti_status_t record_failure() noexcept {
     return record(error.code(), error.peer(), error.what());
   } catch (const std::bad_alloc&) {
     return record(StatusCode::resource_exhausted, -1, "out of memory");
+  } catch (const std::system_error& error) {  // of the system's limits
+    return record(StatusCode::resource_exhausted, -1, error.what());
   } catch (const std::exception& error) {
     return record(StatusCode::internal, -1, error.what());
   } catch (...) {

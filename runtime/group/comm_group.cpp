@@ -317,20 +317,13 @@ std::string CommGroup::Impl::describe_submitted() const {
 // -- failure ------------------------------------------------------------------------------------------------
 
 void CommGroup::Impl::on_failure(const Status& cause) {
-  // Causes name world ranks; the code's peer is a rank of this group.
-  Status mine = cause;
-  if (cause.code() == StatusCode::peer_failed && cause.peer() >= 0 &&
-      world_ranks_.size() != world_->peers().size()) {
-    const int peer = group_rank_of(cause.peer());
-    if (peer >= 0) mine = Status(cause.code(), "of the world, " + cause.message(), peer);
-  }
   Impl& group = owner();
   {
     const std::lock_guard lock(group.failure_mutex_);
     if (group.stamped_) return;
-    group.stamped_ = mine;
+    group.stamped_ = cause;
   }
-  group.fail_streams(mine);
+  group.fail_streams(cause);
   group.failed_.notify_all();
 }
 
@@ -351,7 +344,9 @@ Status CommGroup::Impl::fail_everywhere(const Status& cause) {
   Impl& group = owner();
   if (!group.is_announced_.exchange(true, std::memory_order_relaxed))
     world_->control().abort(group.context(), cause);
-  const std::optional<Status> stamped = wait_for_stamp(kStampTime);
+  std::optional<Status> stamped =
+      wait_for_stamp(world_->has_root() ? kAnswerTime : std::chrono::milliseconds(0));
+  if (!stamped && world_->find_root()) stamped = wait_for_stamp(kStampTime);
   if (!stamped) group.fail_streams(cause);
   return stamped.value_or(cause);
 }
@@ -365,10 +360,16 @@ std::optional<Status> CommGroup::Impl::failure() {
 Status CommGroup::Impl::settle(const Status& status) {
   if (!group_->has_failed()) return status;  // the caller's mistake; the group goes on
   if (const std::optional<Status> stamped = wait_for_stamp(std::chrono::milliseconds(0))) return *stamped;
-  if (status.code() == StatusCode::peer_failed) {
-    if (const std::optional<Status> stamped = wait_for_stamp(kVerdictTime)) return *stamped;
+  Status found = group_->failure();
+  if (found.code() == StatusCode::peer_failed) {
+    Impl& group = owner();
+    std::unique_lock lock(group.failure_mutex_);
+    group.failed_.wait_for(lock, kVerdictTime,
+                           [&] { return group.stamped_.has_value() || has_departed(found.peer()); });
+    if (group.stamped_) return *group.stamped_;
+    lock.unlock();
+    found = find_origin(found);
   }
-  const Status found = group_->failure();
   if (stream_ == 0 || found.code() != StatusCode::mismatch) return fail_everywhere(found);
   return fail_everywhere(found.with_context(fmt::format("stream {}", stream_)));
 }
@@ -387,7 +388,8 @@ void CommGroup::Impl::leave() {
 std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first_missing) {
   const auto states = world_->ask_members(context(), kAnswerTime);
   for (std::size_t rank = 0; rank < states.size() && *first_missing < 0; ++rank) {
-    if (!states[rank] || !states[rank]->has_group || states[rank]->sequence < sequence)
+    const bool is_asked = !states[rank] || states[rank]->behind.empty();
+    if (is_asked && (!states[rank] || !states[rank]->has_group || states[rank]->sequence < sequence))
       *first_missing = static_cast<int>(rank);
   }
   const std::string missing = describe_missing(states, sequence);

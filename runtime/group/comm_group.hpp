@@ -109,6 +109,9 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::string name_operation(std::uint32_t sequence) const override;
   int group_rank_of(int world_rank) const override;
   void on_failure(const Status& cause) override;
+  void on_death(int world_rank, const Status& cause) override;
+  void on_departure(int world_rank) override;
+  Status local_failure() const override;
   void on_deadline(std::uint32_t sequence, const std::string& call) override;
   void leave() override;
   std::uint32_t submitted_sequence() const override { return group_->last_sequence(); }
@@ -138,6 +141,9 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   DeviceCalls& make_device_calls();
   Impl& find_stream(int number);  // throws
   std::optional<Status> wait_for_stamp(std::chrono::milliseconds at_most);
+  // A lost connection is where a failure is seen and not always where it began: follows it to its origin.
+  bool has_departed(int rank) const;  // with the owner's failure_mutex_ held
+  Status find_origin(const Status& found);
   void fail_streams(const Status& cause);  // the group's own, too
 
   std::shared_ptr<WorldState> world_;
@@ -163,12 +169,13 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   Impl* const owner_;  // null: it is one itself
   const int stream_;
   std::mutex making_mutex_;  // one thread makes streams at a time; never held by who tells of failures
-  std::mutex streams_mutex_;
+  mutable std::mutex streams_mutex_;
   std::map<int, std::unique_ptr<Impl>> streams_;
 
-  std::mutex failure_mutex_;  // this and what follows: of owners
+  mutable std::mutex failure_mutex_;  // this and what follows: of owners
   std::condition_variable failed_;
   std::optional<Status> stamped_;
+  std::vector<int> departed_;  // members that have left the world, by rank of the group, the first one first
   std::atomic<bool> is_announced_{false};
 };
 

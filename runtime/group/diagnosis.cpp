@@ -6,6 +6,8 @@
 // complete: ranks that broadcast from different roots can all be done but one.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/base/log.hpp"
 #include "runtime/group/world.hpp"
 #include "runtime/scheduler/fingerprint.hpp"
@@ -17,6 +19,7 @@ enum class Kind : std::uint8_t { report = 1, question, answer };
 
 constexpr std::size_t kMaxReports = 1024;
 constexpr std::chrono::milliseconds kAnswerTime{300};  // control threads answer at once unless frozen
+constexpr std::chrono::milliseconds kTraceTime{200};
 
 bool is_message(std::uint32_t fingerprint) {
   // Point-to-point messages are numbered per pair, so their numbers say nothing about other ranks' calls.
@@ -163,6 +166,10 @@ void WorldState::on_question(int source, ByteReader& reader) {
     writer.put(static_cast<std::uint8_t>(group != nullptr));
     writer.put(group == nullptr ? std::uint32_t{0} : group->submitted_sequence());
     writer.put_text(group == nullptr ? "" : group->describe_submitted());
+    const Status failure = group == nullptr ? Status() : group->local_failure();
+    writer.put(failure.code());
+    writer.put(static_cast<std::int32_t>(failure.peer()));
+    writer.put_text(failure.message());
   }
   control().tell(source, writer.take());
 }
@@ -171,10 +178,14 @@ void WorldState::on_answer(int source, ByteReader& reader) {
   std::uint64_t inquiry = 0;
   std::uint8_t has_group = 0;
   RankState state;
+  StatusCode code{};
+  std::int32_t peer = 0;
+  std::string failure;
   if (!reader.get(inquiry) || !reader.get(has_group) || !reader.get(state.sequence) ||
-      !reader.get_text(state.call))
+      !reader.get_text(state.call) || !reader.get(code) || !reader.get(peer) || !reader.get_text(failure))
     return;
   state.has_group = has_group != 0;
+  if (code != StatusCode::ok) state.failure = Status(code, std::move(failure), peer);
   const std::lock_guard lock(talk_mutex_);
   const auto found = inquiries_.find(inquiry);
   if (found == inquiries_.end()) return;
@@ -204,19 +215,53 @@ std::vector<std::optional<RankState>> WorldState::ask_members(std::uint64_t cont
   answered_.wait_for(lock, at_most, [&] { return inquiries_[number].answers.size() == ranks.size(); });
   const Inquiry inquiry = std::move(inquiries_[number]);
   inquiries_.erase(number);
+  lock.unlock();
   std::vector<std::optional<RankState>> states;
+  std::vector<int> silent;
   for (const int rank : ranks) {
     const auto found = inquiry.answers.find(rank);
     states.push_back(found == inquiry.answers.end() ? std::nullopt : std::optional<RankState>(found->second));
+    if (!states.back()) silent.push_back(rank);
   }
+  if (!silent.empty()) find_obstacles(context, ranks, std::move(silent), states);
   return states;
+}
+
+bool WorldState::find_root() {
+  const bool is_there = control().find_silent({0}, kTraceTime).front() < 0;
+  has_root_.store(is_there, std::memory_order_relaxed);
+  return is_there;
+}
+
+// Who does not answer may only be behind somebody who does not pass the question on.
+void WorldState::find_obstacles(std::uint64_t context, const std::vector<int>& ranks, std::vector<int> silent,
+                                std::vector<std::optional<RankState>>& states) {
+  silent.push_back(0);  // who stamps causes
+  const std::vector<int> ends = control().find_silent(silent, kTraceTime);
+  has_root_.store(ends.back() < 0, std::memory_order_relaxed);
+  const std::lock_guard lock(groups_mutex_);
+  const GroupMember* group = find(context);
+  if (group == nullptr) return;
+  for (std::size_t i = 0; i + 1 < silent.size(); ++i) {
+    const int rank = silent[i], end = ends[i];
+    if (end < 0 || end == rank) continue;
+    const int member = group->group_rank_of(end);
+    const auto at = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+    RankState& state = states[static_cast<std::size_t>(at)].emplace();
+    state.behind = member < 0 ? fmt::format("rank {} of the world", end) : fmt::format("rank {}", member);
+  }
 }
 
 std::string describe_missing(const std::vector<std::optional<RankState>>& states, std::uint32_t sequence) {
   std::string text;
+  std::map<std::string, std::vector<std::size_t>> unknown;  // by who is in the way
   for (std::size_t rank = 0; rank < states.size(); ++rank) {
     const std::optional<RankState>& state = states[rank];
     if (state && state->has_group && state->sequence >= sequence) continue;
+    if (state && !state->behind.empty()) {
+      unknown[state->behind].push_back(rank);
+      continue;
+    }
     std::string why = "does not answer: frozen, or its node is unreachable";
     if (state && !state->has_group) why = "is alive but has left the group or not made it yet";
     if (state && state->has_group) {
@@ -224,6 +269,11 @@ std::string describe_missing(const std::vector<std::optional<RankState>>& states
                                  : "is alive; its last call was " + state->call;
     }
     text += fmt::format("{}rank {} ({})", text.empty() ? "" : ", ", rank, why);
+  }
+  for (const auto& [obstacle, ranks] : unknown) {
+    text += fmt::format(
+        "{}rank{} {} could not be asked, because the way there leads through {}, which does not answer",
+        text.empty() ? "" : "; ", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), obstacle);
   }
   return text;
 }

@@ -15,6 +15,7 @@
 
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/thread.hpp"
 #include "runtime/group/open_worlds.hpp"
 #include "runtime/group/pinning.hpp"
 
@@ -237,11 +238,18 @@ void compare_tuning(const std::vector<Card>& cards, int rank, WorldSettings& set
 
 }  // namespace
 
+void WorldState::delete_on_another_thread(WorldState* state) {
+  Result<std::thread> thread = start_thread("tutti-closing", [state] { delete state; });
+  if (thread) return thread->detach();
+  log_warn("a world is not closed: {}", thread.status().message());
+}
+
 WorldState::WorldState(World world, WorldSettings settings)
     : world_(std::move(world)), settings_(std::move(settings)), fork_generation_(tutti::fork_generation()) {}
 
 Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& options,
                                                      WorldSettings settings) {
+  const Clock::time_point deadline = Clock::now() + settings.timeout;
   Result<World> joined = bootstrap(options);
   if (!joined) return joined.status();
   set_log_rank(joined->info.size > 1 ? joined->info.rank : -1);
@@ -251,22 +259,31 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
                                       if (state->fork_generation_ != tutti::fork_generation()) return;
                                       // A worker cannot wait for its own end.
                                       if (is_in_callback()) {
-                                        std::thread([state] { delete state; }).detach();
+                                        delete_on_another_thread(state);
                                       } else {
                                         delete state;
                                       }
                                     });
-  TUTTI_RETURN_IF_ERROR(world->open_trace());
-  TUTTI_RETURN_IF_ERROR(world->agree(options.build_id));
-  TUTTI_RETURN_IF_ERROR(world->open_transports());
-  TUTTI_RETURN_IF_ERROR(world->judge_tuning());
+  world->start_deadline_ = deadline;
+  if (Status started = world->start(options.build_id); !started) {
+    world->start_error_ = started.message();  // the others wait for us, and hear it
+    return started;
+  }
   world->control().set_listener(world.get());
   leave_at_exit(world);
   return world;
 }
 
+Status WorldState::start(std::string_view build_id) {
+  TUTTI_RETURN_IF_ERROR(open_trace());
+  TUTTI_RETURN_IF_ERROR(agree(build_id));
+  TUTTI_RETURN_IF_ERROR(open_transports());
+  return judge_tuning();
+}
+
 WorldState::~WorldState() {
   world_.control->set_listener(nullptr);
+  world_.control->announce_departure(start_error_);
   engine_.reset();  // closes the transports while the peers still take us for alive
 }
 
@@ -279,7 +296,7 @@ Status WorldState::open_trace() {
 }
 
 Status WorldState::agree(std::string_view build_id) {
-  const Clock::time_point deadline = Clock::now() + settings_.timeout;
+  const Clock::time_point deadline = start_deadline_;
   Card mine;
   mine.process = process_token();
   mine.is_bound = settings_.topology.is_bound;
@@ -383,7 +400,10 @@ void WorldState::add(GroupMember& group) {
     early_failures_.erase(early);
   }
   for (const auto& [rank, cause] : deaths_) {
-    if (group.group_rank_of(rank) >= 0) group.on_failure(cause);
+    if (group.group_rank_of(rank) >= 0) group.on_death(rank, cause);
+  }
+  for (const int rank : departures_) {
+    if (group.group_rank_of(rank) >= 0) group.on_departure(rank);
   }
 }
 
@@ -436,7 +456,15 @@ void WorldState::on_failure(std::uint64_t group, int dead_rank, const Status& ca
   }
   deaths_.emplace_back(dead_rank, cause);
   for (const auto& [context, member] : groups_) {
-    if (member->group_rank_of(dead_rank) >= 0) member->on_failure(cause);
+    if (member->group_rank_of(dead_rank) >= 0) member->on_death(dead_rank, cause);
+  }
+}
+
+void WorldState::on_departure(int rank) {
+  const std::lock_guard lock(groups_mutex_);
+  departures_.push_back(rank);
+  for (const auto& [context, member] : groups_) {
+    if (member->group_rank_of(rank) >= 0) member->on_departure(rank);
   }
 }
 

@@ -2,6 +2,7 @@
 // Knows no public API; of transports and collectives only their seams.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -30,8 +31,14 @@ class GroupMember {
   // This group's rank of a world rank, or -1.
   virtual int group_rank_of(int world_rank) const = 0;
   virtual const std::vector<int>& world_ranks() const = 0;
-  // The stamped cause: the same on all ranks. Control thread.
+  // The stamped cause of this group, equal on all its members: peer and text count by ranks of the group.
   virtual void on_failure(const Status& cause) = 0;
+  // A member is dead: peer and text count by ranks of the world. Control thread, as on_failure().
+  virtual void on_death(int world_rank, const Status& cause) = 0;
+  // A member has left the world in peace. Control thread.
+  virtual void on_departure(int world_rank) = 0;
+  // Why the group has failed here, as far as this rank knows; ok: it has not. Any thread.
+  virtual Status local_failure() const = 0;
   // The last collective submitted, as (sequence, description). Any thread.
   virtual std::uint32_t submitted_sequence() const = 0;
   virtual std::string describe_submitted() const = 0;
@@ -52,6 +59,8 @@ struct RankState {
   bool has_group = false;
   std::uint32_t sequence = 0;
   std::string call;
+  Status failure;      // why the group has failed there; ok: it has not
+  std::string behind;  // it could not be asked: this rank on the way to it does not answer
 };
 
 struct PeerPath {
@@ -91,26 +100,39 @@ class WorldState final : private ControlListener {
   Result<void*> allocate(std::size_t bytes);
   bool release(void* memory);
 
-  // Asks all other members how far they have come and waits up to `at_most` for answers; nullopt: no answer.
-  // By group rank, the own entry included. Not from the control thread.
+  // Asks all other members how far they have come and waits up to `at_most` for answers, and up to kTraceTime
+  // longer for where the way to those ends that do not answer; nullopt: no answer. By group rank, the own
+  // entry included. Not from the control thread.
   std::vector<std::optional<RankState>> ask_members(std::uint64_t context, std::chrono::milliseconds at_most);
+  // False if rank 0 did not answer when it or members were asked last: then it stamps no cause.
+  bool has_root() const { return has_root_.load(std::memory_order_relaxed); }
+  // Asks rank 0's control thread whether it is there, and waits up to kTraceTime. As ask_members().
+  bool find_root();
 
  private:
   WorldState(World world, WorldSettings settings);
+  static void delete_on_another_thread(WorldState* state);
 
+  Status start(std::string_view build_id);
   Status open_trace();
   Status agree(std::string_view build_id);
   Status open_transports();
   WorkerOptions worker_options() const;
   Status open_transports(const std::vector<std::string>& names);
+  Status open_on_one_node();
   Status open_between_nodes();
-  Status swap_addresses();
+  using Addresses = std::vector<std::map<std::string, std::string>>;
+  Result<Addresses> swap_addresses();
+  Result<std::vector<Status>> meet_neighbours(const Addresses& addresses, const Status& own_refusal);
+  Status choose_paths(const Addresses& addresses, const std::vector<Status>& apart);
+  Result<std::vector<Status>> exchange(const Status& own);
   Status agree_on(const Status& verdict);
   Status judge_tuning();
   void report_transports() const;
 
   void on_failure(std::uint64_t group, int dead_rank, const Status& cause) override;
   void on_message(int source, std::string_view bytes) override;
+  void on_departure(int rank) override;
   void on_stall(const Stall& stall);
   // A member's call that makes no progress; compared with what other members reported of the same operation.
   void on_report(int source, ByteReader& reader);
@@ -118,6 +140,8 @@ class WorldState final : private ControlListener {
   void on_answer(int source, ByteReader& reader);
   void end_unattended(const Stall& stall);
   void warn_of_stall(const Stall& stall, const std::string& operation);
+  void find_obstacles(std::uint64_t context, const std::vector<int>& ranks, std::vector<int> silent,
+                      std::vector<std::optional<RankState>>& states);
   GroupMember* find(std::uint64_t context);  // with groups_mutex_ held
 
   struct Report {
@@ -131,6 +155,8 @@ class WorldState final : private ControlListener {
   World world_;
   WorldSettings settings_;
   unsigned fork_generation_;
+  Clock::time_point start_deadline_;  // for everything until all ranks can call
+  std::string start_error_;           // why this rank leaves before the world has come to be
   std::uint32_t contract_hash_ = 0;
   WorldDomains domains_;
   // Of this machine, which may hold several nodes.
@@ -154,12 +180,14 @@ class WorldState final : private ControlListener {
   // A group that is made only after its failure was stamped, or after the death of a member, fails at once.
   std::map<std::uint64_t, Status> early_failures_;
   std::vector<std::pair<int, Status>> deaths_;
+  std::vector<int> departures_;  // world ranks that have left in peace
 
   std::mutex talk_mutex_;  // the following; never held together with groups_mutex_
   std::condition_variable answered_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::map<int, Report>>
       reports_;  // by (context, sequence), world rank
   std::map<std::uint64_t, Inquiry> inquiries_;
+  std::atomic<bool> has_root_{true};
   std::uint64_t next_inquiry_ = 1;
   std::map<std::uint64_t, std::uint32_t>
       warned_;  // last sequence per context that a stall warning was given for

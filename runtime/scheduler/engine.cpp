@@ -394,10 +394,12 @@ void Engine::report_stall(const Operation* waiting, Clock::time_point now) {
         std::chrono::duration_cast<std::chrono::milliseconds>(now - operation->first_stalled_);
     if (lasted >= operation->next_report_) {
       is_due = true;
-      // Doubled, but one comes when the group's deadline has passed.
-      const std::chrono::milliseconds timeout = operation->group_->timeout();
+      // Doubled, but one comes when the operation is old enough for a warning, and one at the group's
+      // deadline.
       operation->next_report_ *= 2;
-      if (lasted < timeout) operation->next_report_ = std::min(operation->next_report_, timeout);
+      for (const std::chrono::milliseconds age : {options_.stall_warning, operation->group_->timeout()}) {
+        if (lasted < age) operation->next_report_ = std::min(operation->next_report_, age);
+      }
       stall.is_attended = waiting != nullptr;
       stall.context = operation->group_->context();
       stall.rank = operation->group_->rank();

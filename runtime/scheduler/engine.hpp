@@ -61,6 +61,7 @@ class Engine {
     WaitPolicy waiting;
     std::chrono::milliseconds stall_report{
         50};  // first report of a stalled operation; then at doubling intervals
+    std::chrono::milliseconds stall_warning{0};  // one report comes at this age, too; 0: none
     std::function<void(const Stall&)> on_stall;  // called without any lock held, by a waiting thread
     WorkerOptions workers;
     Trace* trace = nullptr;  // outlives the engine; null: nobody wants to know

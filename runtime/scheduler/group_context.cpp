@@ -280,8 +280,7 @@ bool GroupContext::link(Boards& boards) {
   if (!status) fail(status);
   if (const std::uint32_t peer = boards.lost_rank();
       state == Boards::State::exchanging && peer != Boards::kNoRank) {
-    fail(Status(StatusCode::peer_failed, fmt::format("rank {} cannot be reached through shared memory", peer),
-                static_cast<int>(peer)));
+    fail(cause_of_loss(peer, "the first collective"));
   }
   if (state == Boards::State::linked)
     board_state_[&boards == &boards_[1]].store(kLinked, std::memory_order_release);
@@ -372,6 +371,17 @@ Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status*
     }
   }
   return endpoints_[context_slot][peer].get();
+}
+
+Status GroupContext::cause_of_loss(std::uint32_t peer, const std::string& call) const {
+  for (const auto& by_peer : endpoints_) {
+    const Status trouble = by_peer[peer] == nullptr ? Status() : by_peer[peer]->trouble();
+    if (!trouble)
+      return {trouble.code(), fmt::format("rank {} cannot reach rank {} during {}: {}", rank(), peer, call,
+                                          trouble.message())};
+  }
+  return {StatusCode::peer_failed, fmt::format("rank {} is gone during {}", peer, call),
+          static_cast<int>(peer)};
 }
 
 void GroupContext::revoke_boards() {

@@ -119,6 +119,8 @@ class GroupContext {
   // What carries messages to this rank; null for ourselves.
   const Transport* transport_of(std::uint32_t peer) const { return options_.peers[peer].transport; }
   Endpoint* endpoint(std::uint32_t slot, std::uint32_t peer, Status* status);
+  // Why nothing comes from or goes to a peer: a limit that this process reached, or the peer is gone.
+  Status cause_of_loss(std::uint32_t peer, const std::string& call) const;
   Result<WorkRef> submit_exclusively(const Prepared& prepared, const Call& call, Submitter submitter);
   Result<WorkRef> submit_message(const Call& call, std::uint32_t fingerprint);
   // Binds a message and puts it behind those of its pair.

@@ -226,25 +226,28 @@ void Messenger::check_senders() {
 }
 
 void Messenger::check_send(const Operation& operation, std::uint32_t peer) {
-  if (peers_[peer].is_gone[true]) fail_gone(operation, peer, fmt::format("rank {} is", peer));
+  if (peers_[peer].is_gone[true]) fail_gone(operation, peer, false);
 }
 
 void Messenger::check_receive(const MessageMatcher::Receive& receive) {
   const bool has_tag = receive.tag != 0;
   if (receive.source == kFromAnyRank) {
     const std::uint32_t first = group_.rank() == 0 ? 1 : 0;
-    if (are_all_gone(has_tag)) fail_gone(*receive.operation, first, "all other ranks are");
+    if (are_all_gone(has_tag)) fail_gone(*receive.operation, first, true);
   } else if (peers_[receive.source].is_gone[has_tag]) {
-    fail_gone(*receive.operation, receive.source, fmt::format("rank {} is", receive.source));
+    fail_gone(*receive.operation, receive.source, false);
   }
 }
 
-// The first cause stays.
-void Messenger::fail_gone(const Operation& operation, std::uint32_t peer, const std::string& who) {
+// The first cause stays. `is_last`: no other rank is left either.
+void Messenger::fail_gone(const Operation& operation, std::uint32_t peer, bool is_last) {
   if (group_.has_failed()) return;
-  group_.fail(Status(StatusCode::peer_failed,
-                     fmt::format("{} gone during {}", who, describe_call(operation.call_)),
-                     static_cast<int>(peer)));
+  const Status cause = group_.cause_of_loss(peer, describe_call(operation.call_));
+  group_.fail(is_last && cause.code() == StatusCode::peer_failed
+                  ? Status(StatusCode::peer_failed,
+                           fmt::format("all other ranks are gone during {}", describe_call(operation.call_)),
+                           static_cast<int>(peer))
+                  : cause);
 }
 
 // -- for people

@@ -85,7 +85,7 @@ class Messenger {
   void check_senders();
   void check_send(const Operation& operation, std::uint32_t peer);
   void check_receive(const MessageMatcher::Receive& receive);
-  void fail_gone(const Operation& operation, std::uint32_t peer, const std::string& who);
+  void fail_gone(const Operation& operation, std::uint32_t peer, bool is_last);
   bool are_all_gone(bool has_tag) const;
   std::string name_senders(bool has_tag) const;
 

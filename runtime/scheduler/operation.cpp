@@ -211,9 +211,7 @@ void Operation::fail_mismatch(std::uint32_t peer, std::uint64_t own_word, std::u
 }
 
 void Operation::fail_gone(std::uint32_t peer) {
-  group_->fail(Status(StatusCode::peer_failed,
-                      fmt::format("rank {} is gone during {}", peer, describe_call(shown_call())),
-                      static_cast<int>(peer)));
+  group_->fail(group_->cause_of_loss(peer, describe_call(shown_call())));
 }
 
 void Operation::fail(const Status& status) {

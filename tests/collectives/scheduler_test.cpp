@@ -153,6 +153,27 @@ TEST_CASE("a deadline passes and the operation goes on", "[scheduler]") {
   CHECK(theirs == output);
 }
 
+TEST_CASE("a report comes when a warning is due, between those at doubling intervals", "[scheduler]") {
+  // A thread that gets no CPU reports late: then once more with more time.
+  std::vector<milliseconds> ages;
+  bool is_between = false;
+  for (const auto first : {milliseconds(40), milliseconds(400)}) {
+    Engine::Options options = World::oversubscribed();
+    options.stall_report = first;
+    options.stall_warning = first * 5 / 4;
+    ages.clear();
+    options.on_stall = [&](const Stall& stall) { ages.push_back(stall.lasted); };
+    World world(WorldTransport::inproc, 2, options);
+    std::vector<std::int32_t> input(50, 3), output(50);
+    auto work = world.member(0).backend->start(allreduce_of(input, output), {"ring"});
+    REQUIRE(work.is_ok());
+    while (ages.size() < 2) static_cast<void>((*work)->wait(Clock::now() + first));
+    is_between = ages[1] < 2 * first;
+    if (is_between) break;
+  }
+  CHECK(is_between);
+}
+
 TEST_CASE("two threads in one group are reported", "[scheduler]") {
   World world(WorldTransport::inproc, 1);
   GroupContext& group = *world.member(0).group;

@@ -46,6 +46,16 @@ void keep_one_cpu() {
   need(::sched_setaffinity(0, sizeof one, &one) == 0, "sched_setaffinity");
 }
 
+// An ordinary user with as many threads as it may have. Nobody else may have that user's number.
+void allow_no_thread() {
+  const unsigned user = 2000000000U + static_cast<unsigned>(::getpid());
+  const rlimit none{1, 1};
+  need(::setrlimit(RLIMIT_NPROC, &none) == 0, "setrlimit");
+  need(::setgroups(0, nullptr) == 0 && ::setresgid(user, user, user) == 0 &&
+           ::setresuid(user, user, user) == 0,
+       "setresuid");
+}
+
 void lock_little_memory() {
   const rlimit little{64 << 10, 64 << 10};
   need(::setrlimit(RLIMIT_MEMLOCK, &little) == 0, "setrlimit");
@@ -151,6 +161,7 @@ void do_words(int rank, const std::vector<std::string>& words) {
   cpu_set_t affinity;
   CPU_ZERO(&affinity);
   const std::map<std::string, std::function<void()>> actions = {
+      {"no_thread", allow_no_thread},
       {"one_cpu", keep_one_cpu},
       {"little_locked_memory", lock_little_memory},
       {"another_user", become_another_user},

@@ -203,7 +203,8 @@ TEST_CASE("a process without the secret is refused and the job goes on") {
                                " join; fi; exec " GROUP_PROGRAM " join"});
   INFO(outcome.out << outcome.err);
   CHECK(outcome.status == 0);
-  CHECK(count(outcome.out, "caught refused peer -1: the job at abstract socket") == 1);
+  CHECK(count(outcome.out,
+              "caught refused peer -1: this process has another secret than the job (TUTTI_SECRET)") == 1);
   CHECK(count(outcome.out, "caught nothing") == 3);
 }
 

@@ -25,16 +25,24 @@ struct RunPart {
   std::string job_id;
 };
 
+// A variable that -x names.
+struct ExportedVariable {
+  std::string name;
+  std::string value;
+  bool operator==(const ExportedVariable&) const = default;
+};
+
 struct RunOptions {
-  int rank_count = 0;                     // that this process starts, or hands over
-  bool has_prefix = true;                 // "[rank] " before every line of output
-  std::chrono::milliseconds grace{5000};  // from SIGTERM to SIGKILL when the job is ended
-  std::vector<std::string> program;       // the program and its arguments
-  std::vector<HostSlots> hosts;           // with the ranks of each; empty: this machine
-  std::string way;                        // --through: ssh, srun or mpiexec; empty: chosen
-  std::string agent;                      // instead of ssh: a shell command that takes a host and a command
-  std::optional<PinRequest> bind;         // --bind; unset: what TUTTI_PIN says
-  std::string bind_text;                  // as it was given
+  int rank_count = 0;                      // that this process starts, or hands over
+  bool has_prefix = true;                  // "[rank] " before every line of output
+  std::chrono::milliseconds grace{5000};   // from SIGTERM to SIGKILL when the job is ended
+  std::vector<std::string> program;        // the program and its arguments
+  std::vector<HostSlots> hosts;            // with the ranks of each; empty: this machine
+  std::string way;                         // --through: ssh, srun or mpiexec; empty: chosen
+  std::string agent;                       // instead of ssh: a shell command that takes a host and a command
+  std::vector<ExportedVariable> exported;  // -x: set for all ranks, on other hosts too
+  std::optional<PinRequest> bind;          // --bind; unset: what TUTTI_PIN says
+  std::string bind_text;                   // as it was given
   std::optional<PinOrder> bind_order;
   bool reports_bindings = false;
   RunPart part;

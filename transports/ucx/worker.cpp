@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "transports/ucx/library.hpp"
 
@@ -73,14 +74,15 @@ std::string devices_with(const std::string& interface, std::string_view resource
 
 }  // namespace
 
-Result<std::unique_ptr<Worker>> Worker::make(const std::string& interface) {
+Result<std::unique_ptr<Worker>> Worker::make(const std::string& interface,
+                                             const std::optional<PortRange>& ports) {
   take_over_messages();
   static_cast<void>(explain(UCS_OK));  // forgets what earlier attempts said
   std::unique_ptr<Worker> worker(new Worker);
   Status started;
   {
     const std::lock_guard lock(library_mutex());
-    started = worker->start(interface);
+    started = worker->start(interface, ports);
   }
   if (!started) return started;
   return worker;
@@ -108,7 +110,7 @@ Status Worker::make_context(const std::string& devices, std::span<const Setting>
   return made;
 }
 
-Status Worker::start(const std::string& interface) {
+Status Worker::start(const std::string& interface, const std::optional<PortRange>& ports) {
   TUTTI_RETURN_IF_ERROR(make_context({}, {}));
   const std::string resources = describe_resources();
   if (has_resource(resources, "tcp/")) {
@@ -119,7 +121,10 @@ Status Worker::start(const std::string& interface) {
     }
     // The first one beside adapters, too.
     constexpr std::array kForTcp{kTcpConnecting, kTcpRendezvous, kTcpFragment};
-    const std::span<const Setting> settings(kForTcp.data(), has_adapter(resources) ? 1 : kForTcp.size());
+    std::vector<Setting> settings(kForTcp.begin(),
+                                  has_adapter(resources) ? kForTcp.begin() + 1 : kForTcp.end());
+    const std::string range = ports ? to_text(*ports) : "";
+    if (ports) settings.push_back({"PORT_RANGE", "UCX_TCP_PORT_RANGE", range.c_str()});
     ucp_cleanup(std::exchange(context_, nullptr));
     TUTTI_RETURN_IF_ERROR(make_context(chooses_devices ? devices_with(interface, resources) : "", settings));
   }
