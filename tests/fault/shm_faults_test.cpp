@@ -20,8 +20,8 @@
 #include "tests/conformance/cases.hpp"
 #include "tests/conformance/world.hpp"
 #include "tests/fault/killed_peer.hpp"
+#include "tests/support/call_filter.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/single_copy_filter.hpp"
 #include "tests/support/test_fraction.hpp"
 #include "transports/shm/plugin.hpp"
 
@@ -36,7 +36,7 @@ Setup processes() {
   return setup;
 }
 
-bool refuse_single_copy() { return filter_single_copy(SingleCopyFilter::refuse); }
+bool refuse_single_copy() { return filter_call(SYS_process_vm_readv, CallFilter::refuse); }
 
 // Large messages both ways, several times; `between` is called after the first.
 std::string exchange(Rank& self, const std::function<std::string()>& between = {}) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/base/status.hpp"
+#include "tests/support/call_filter.hpp"
 #include "topology/affinity.hpp"
 #include "topology/topology.hpp"
 #include "tutti/tutti.hpp"
@@ -205,6 +206,25 @@ int show_affinity() {
   return 0;
 }
 
+// Rank 1 may make no shared memory. 77 where the system has no filters.
+int refuse_memfd() {
+  if (std::getenv("RANK") == std::string("1") &&
+      !tutti::test::filter_call(SYS_memfd_create, tutti::test::CallFilter::refuse))
+    return 77;
+  const CommGroup world = tutti::init();
+  const CommGroup others = world.split(world.rank() == 1 ? 1 : 0);
+  for (int i = 0; i < 20; ++i) {
+    add_up(world);
+    add_up(others);
+  }
+  print("fine");
+  return 0;
+}
+
+int use() {
+  return caught([] { add_up(tutti::init()); }) ? 4 : 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -221,6 +241,8 @@ int main(int argc, char** argv) {
       {"abort", abort_group},
       {"leave_early", leave_early},
       {"affinity", show_affinity},
+      {"refuse_memfd", refuse_memfd},
+      {"use", use},
   };
   const auto found = behaviours.find(argc > 1 ? argv[1] : "");
   return found == behaviours.end() ? 99 : found->second();
