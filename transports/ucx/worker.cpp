@@ -39,6 +39,10 @@ constexpr Worker::Setting kTcpRendezvous{"RNDV_THRESH", "UCX_RNDV_THRESH", "256k
 // its networks without their prefix; a name that a release does not know changes nothing.)
 constexpr Worker::Setting kTcpFragment{"RX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE", "96k"};
 
+// A rank that is killed while UCX makes its memory for processes of one node leaves it behind, as a file in
+// /dev/shm or as a segment of System V, for ever. Our own shared memory carries what stays within a node.
+constexpr Worker::Setting kNoSharedFiles{"TLS", "UCX_TLS", "^posix,sysv"};
+
 bool is_adapter(std::string_view item) {
   // "rc_verbs/mlx5_0:1" has a port; memory and interfaces have none.
   return item.find(':') != std::string_view::npos && !item.starts_with("tcp/");
@@ -109,7 +113,7 @@ Status Worker::make_context(const std::string& devices, std::span<const Setting>
 }
 
 Status Worker::start(const std::string& interface) {
-  TUTTI_RETURN_IF_ERROR(make_context({}, {}));
+  TUTTI_RETURN_IF_ERROR(make_context({}, {&kNoSharedFiles, 1}));
   const std::string resources = describe_resources();
   if (has_resource(resources, "tcp/")) {
     const bool chooses_devices = !interface.empty() && !has_user_devices();
@@ -118,8 +122,8 @@ Status Worker::start(const std::string& interface) {
       return unsupported("no TCP on the interface " + interface + ", only " + resources);
     }
     // The first one beside adapters, too.
-    constexpr std::array kForTcp{kTcpConnecting, kTcpRendezvous, kTcpFragment};
-    const std::span<const Setting> settings(kForTcp.data(), has_adapter(resources) ? 1 : kForTcp.size());
+    constexpr std::array kForTcp{kNoSharedFiles, kTcpConnecting, kTcpRendezvous, kTcpFragment};
+    const std::span<const Setting> settings(kForTcp.data(), has_adapter(resources) ? 2 : kForTcp.size());
     ucp_cleanup(std::exchange(context_, nullptr));
     TUTTI_RETURN_IF_ERROR(make_context(chooses_devices ? devices_with(interface, resources) : "", settings));
   }
