@@ -168,6 +168,30 @@ TEST_CASE("ranks may leave in any order, without a word") {
   CHECK(outcome.err.empty());
 }
 
+TEST_CASE("a rank that may make no shared memory is reached through the network, and that is said") {
+  if (std::getenv("TUTTI_TRANSPORTS") != nullptr) return;  // nothing takes the place of what was asked for
+  const Outcome outcome = ranks(3, "refuse_memfd");
+  INFO(outcome.out << outcome.err);
+  if (outcome.status == 77) return;
+  CHECK(outcome.status == 0);
+  CHECK(count(outcome.out, "fine") == 3);
+  CHECK(count(outcome.err, "shared memory cannot be used everywhere, so tcp takes its place") == 1);
+  CHECK_THAT(outcome.err, Contains("memfd_create") && Contains("rank 1"));
+}
+
+TEST_CASE("a limit on the size of files leaves the network, or is named where it was excluded") {
+  if (std::getenv("TUTTI_TRANSPORTS") != nullptr) return;
+  for (const bool is_excluded : {false, true}) {
+    const std::string variables = is_excluded ? "TUTTI_TRANSPORTS=shm " : "";
+    const Outcome outcome =
+        run({TUTTI_RUN, "-n", "2", "sh", "-c", "ulimit -f 512; " + variables + GROUP_PROGRAM " use"});
+    INFO(outcome.out << outcome.err);
+    CHECK(outcome.status == (is_excluded ? 4 : 0));
+    CHECK(count(outcome.out, is_excluded ? "caught resource exhausted" : "caught nothing") == 2);
+    CHECK_THAT(is_excluded ? outcome.out : outcome.err, Contains("ulimit -f"));
+  }
+}
+
 TEST_CASE("torchrun's variables make a world") {
   const Outcome outcome =
       ranks(3, "two_worlds",

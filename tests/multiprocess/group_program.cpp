@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "runtime/base/status.hpp"
+#include "tests/support/call_filter.hpp"
 #include "topology/affinity.hpp"
 #include "topology/topology.hpp"
 #include "tutti/tutti.hpp"
@@ -327,6 +328,25 @@ int show_affinity() {
   return 0;
 }
 
+// Rank 1 may make no shared memory. 77 where the system has no filters.
+int refuse_memfd() {
+  if (std::getenv("RANK") == std::string("1") &&
+      !tutti::test::filter_call(SYS_memfd_create, tutti::test::CallFilter::refuse))
+    return 77;
+  const CommGroup world = tutti::init();
+  const CommGroup others = world.split(world.rank() == 1 ? 1 : 0);
+  for (int i = 0; i < 20; ++i) {
+    add_up(world);
+    add_up(others);
+  }
+  print("fine");
+  return 0;
+}
+
+int use() {
+  return caught([] { add_up(tutti::init()); }) ? 4 : 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -349,6 +369,8 @@ int main(int argc, char** argv) {
       {"send_and_exit", [] { return send_and_end("exit"); }},
       {"send_and_destroy", [] { return send_and_end("destroy"); }},
       {"affinity", show_affinity},
+      {"refuse_memfd", refuse_memfd},
+      {"use", use},
   };
   const auto found = behaviours.find(argc > 1 ? argv[1] : "");
   return found == behaviours.end() ? 99 : found->second();

@@ -190,8 +190,12 @@ Result<std::uint32_t> Instance::announce(const Nonce& peer, std::uint64_t contex
     p->directory_version.fetch_add(1, std::memory_order_release);
     return index;
   }
-  return Status(StatusCode::resource_exhausted,
-                "all " + std::to_string(kDirectoryEntries) + " endpoints of this transport are open");
+  return Status(
+      StatusCode::resource_exhausted,
+      "all " + std::to_string(kDirectoryEntries) +
+          " endpoints of this rank's shared memory are open; every open group or stream takes 4 for "
+          "each other member, and up to 3 more for what has been sent with it: close those that are "
+          "no longer used, make smaller ones, or use TUTTI_TRANSPORTS=tcp, which has no such limit");
 }
 
 void Instance::set_closing(std::uint32_t entry) {
