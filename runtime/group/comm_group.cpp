@@ -46,7 +46,7 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make(std::shared_ptr<WorldStat
 
 std::shared_ptr<CommGroup::Impl> CommGroup::Impl::with_rules(std::shared_ptr<const Selector> rules) {
   if (group_->has_failed()) throw_error(settle(group_->failure()));
-  return make(world_, world_ranks_, derive_context(world_ranks_), std::move(rules));
+  return make(world_, world_ranks_, derive_context(world_ranks_, MadeBy::rules, {}), std::move(rules));
 }
 
 void CommGroup::Impl::refuse_closed(const char* name) {
@@ -393,6 +393,7 @@ Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status,
                                  std::chrono::milliseconds limit) {
   std::string text = fmt::format("{} within {}", status.message(), format_seconds(limit));
   int peer = Status::kNoPeer;
+  world_->note_deadline(context());
   const std::string awaited = describe_awaited(sequence, &peer);
   if (sequence > 0) text = fmt::format("{}: {}", name_operation(sequence), text);
   if (!awaited.empty()) text += "; " + awaited;
@@ -454,17 +455,30 @@ std::string CommGroup::Impl::name_operation(std::uint32_t sequence) const {
   return fmt::format("operation {} of stream {}", sequence, stream_);
 }
 
-std::uint64_t CommGroup::Impl::derive_context(const std::vector<int>& world_ranks) {
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make_part(std::span<const int> ranks, MadeBy made_by,
+                                                            std::string_view tag) {
+  if (group_->has_failed()) throw_error(settle(group_->failure()));
+  std::vector<int> world_ranks;
+  for (const int rank : ranks) world_ranks.push_back(world_ranks_[static_cast<std::size_t>(rank)]);
+  const std::uint64_t context = derive_context(world_ranks, made_by, tag);
+  return make(world_, std::move(world_ranks), context);
+}
+
+std::uint64_t CommGroup::Impl::derive_context(const std::vector<int>& world_ranks, MadeBy made_by,
+                                              std::string_view tag) {
+  ByteWriter writer;
+  writer.put(context());
+  writer.put(made_by);
+  writer.put_text(tag);
+  for (const int rank : world_ranks) writer.put(rank);
+  std::string identity = writer.take();
   std::uint32_t number = 0;
   {
     const std::lock_guard lock(children_mutex_);
-    number = children_[world_ranks]++;
+    number = children_[identity]++;
   }
-  ByteWriter writer;
-  writer.put(context());
-  writer.put(number);
-  for (const int rank : world_ranks) writer.put(rank);
-  return context_of(writer.take());
+  identity.append(reinterpret_cast<const char*>(&number), sizeof number);
+  return context_of(identity);
 }
 
 }  // namespace tutti

@@ -21,7 +21,9 @@ constexpr std::size_t kReportedCalls = 16;             // of a stalled rank
 constexpr std::size_t kMaxWaiting = 4;                 // operations that a rank says it waits in
 constexpr std::size_t kMaxNamedRanks = 16;             // of a group
 constexpr std::chrono::milliseconds kAnswerTime{300};  // control threads answer at once unless frozen
-constexpr std::chrono::milliseconds kLaneTime{20};     // for a look at what is under way
+// Ranks that wait for each other come to their deadlines one after the other.
+constexpr std::chrono::seconds kDeadlineTime{5};
+constexpr std::chrono::milliseconds kLaneTime{20};  // for a look at what is under way
 
 void put_calls(ByteWriter& writer, const CallHistory& calls) {
   writer.put(static_cast<std::uint32_t>(calls.size()));
@@ -195,8 +197,30 @@ void WorldState::on_question(int source, ByteReader& reader) {
   control().tell(source, writer.take());
 }
 
-// The operations under way, of this rank's groups.
 std::vector<WaitingCall> WorldState::list_waiting() {
+  std::vector<WaitingCall> waiting = list_under_way();
+  const std::lock_guard lock(talk_mutex_);
+  for (const auto& [when, call] : past_deadline_) {
+    const bool is_listed =
+        std::ranges::any_of(waiting, [&](const WaitingCall& other) { return other.context == call.context; });
+    if (!is_listed && Clock::now() - when < kDeadlineTime && waiting.size() < kMaxWaiting)
+      waiting.push_back(call);
+  }
+  return waiting;
+}
+
+void WorldState::note_deadline(std::uint64_t context) {
+  for (WaitingCall& call : list_under_way()) {
+    if (call.context != context) continue;
+    const std::lock_guard lock(talk_mutex_);
+    if (past_deadline_.size() >= kMaxWaiting) past_deadline_.erase(past_deadline_.begin());
+    past_deadline_.emplace_back(Clock::now(), std::move(call));
+    return;
+  }
+}
+
+// The operations under way, of this rank's groups.
+std::vector<WaitingCall> WorldState::list_under_way() {
   const std::vector<Stall> under_way = engine_->list_under_way(kMaxWaiting, kLaneTime);
   std::vector<WaitingCall> waiting;
   const std::lock_guard lock(groups_mutex_);

@@ -105,6 +105,8 @@ class WorldState final : private ControlListener {
   std::string describe_waiting(std::uint64_t context, const RankState& state);
   // What a rank does that owes a message in the group of `context`: "waits in ..."
   std::string describe_peer(std::uint64_t context, const RankState& state);
+  // This rank's wait in that group ends with its deadline: others that ask shortly after are told of it.
+  void note_deadline(std::uint64_t context);
   // Where members' calls differ first, among those that are remembered; nullopt: nowhere.
   std::optional<CallDifference> compare_calls(std::uint64_t context, const std::vector<int>& group_ranks,
                                               std::chrono::milliseconds at_most);
@@ -133,6 +135,7 @@ class WorldState final : private ControlListener {
   void end_unattended(const Stall& stall);
   void warn_of_stall(const Stall& stall, const std::string& operation);
   std::vector<WaitingCall> list_waiting();
+  std::vector<WaitingCall> list_under_way();
   GroupMember* find(std::uint64_t context);  // with groups_mutex_ held
 
   struct Inquiry {
@@ -170,6 +173,7 @@ class WorldState final : private ControlListener {
   std::condition_variable answered_;
   std::map<std::uint64_t, std::map<int, CallHistory>> reports_;  // of stalled ranks, by context, group rank
   std::map<std::uint64_t, Inquiry> inquiries_;
+  std::vector<std::pair<Clock::time_point, WaitingCall>> past_deadline_;  // when, and what
   std::uint64_t next_inquiry_ = 1;
   std::map<std::uint64_t, std::uint32_t>
       warned_;  // last sequence per context that a stall warning was given for
