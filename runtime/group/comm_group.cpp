@@ -25,7 +25,7 @@ constexpr std::chrono::milliseconds kVerdictTime{500};
 constexpr std::chrono::milliseconds kStampTime{1000};
 constexpr std::chrono::milliseconds kAnswerTime{300};
 constexpr std::chrono::seconds kUnwindTime{10};
-constexpr std::size_t kMostMessages = 16;  // whose peers are asked
+constexpr std::size_t kMostMessages = 16;  // that are looked at, and peers that are asked
 
 }  // namespace
 
@@ -372,11 +372,15 @@ std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first
 std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
   std::vector<int> peers;
   for (const Stall& message : world_->engine().list_under_way(kMostMessages, kAnswerTime)) {
-    const int peer = static_cast<int>(message.awaited_rank);
-    if (message.context != context() || !message.is_message || peer == rank_) continue;
-    if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
+    if (message.context != context() || !message.is_message) continue;
+    for (int peer = 0; peer < size() && peers.size() < kMostMessages; ++peer) {
+      const bool is_awaited =
+          peer == static_cast<int>(message.awaited_rank) || message.awaited_rank == message.rank;
+      if (peer != rank_ && is_awaited && std::find(peers.begin(), peers.end(), peer) == peers.end())
+        peers.push_back(peer);
+    }
   }
-  if (peers.empty()) return {};  // from any source: the operation names who could send
+  if (peers.empty()) return {};
   const auto states = world_->ask_members(context(), kAnswerTime, peers);
   std::string text;
   for (const int peer : peers) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/group/bootstrap.hpp"
+#include "runtime/group/diagnosis_frame.hpp"
 #include "runtime/group/settings.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/group_context.hpp"
@@ -40,22 +41,6 @@ class GroupMember {
 
  protected:
   ~GroupMember() = default;
-};
-
-// An operation that a rank has under way.
-struct WaitingCall {
-  std::uint64_t context = 0;     // of its group
-  std::vector<int> world_ranks;  // the group's members
-  std::string text;              // "allreduce of 4 f32, sum, operation 3"
-};
-
-// What a rank answers when it is asked how far it has come in a group.
-struct RankState {
-  bool has_group = false;
-  CallHistory calls;                 // in that group, the last ones
-  std::vector<WaitingCall> waiting;  // in any group
-
-  std::uint32_t sequence() const { return calls.empty() ? 0 : calls.back().sequence; }
 };
 
 struct PeerPath {
@@ -129,9 +114,9 @@ class WorldState final : private ControlListener {
   void on_message(int source, std::string_view bytes) override;
   void on_stall(const Stall& stall);
   // A member's call that makes no progress; compared with what other members reported of the same operation.
-  void on_report(int source, ByteReader& reader);
-  void on_question(int source, ByteReader& reader);
-  void on_answer(int source, ByteReader& reader);
+  void on_report(int source, StallReport& report);
+  void on_question(int source, const StateQuestion& question);
+  void on_answer(int source, StateAnswer& answer);
   void end_unattended(const Stall& stall);
   void warn_of_stall(const Stall& stall, const std::string& operation);
   std::vector<WaitingCall> list_waiting();
