@@ -8,10 +8,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <numeric>
 #include <utility>
+
+#include "topology/nearby.hpp"
 
 namespace tutti {
 namespace {
@@ -207,24 +208,45 @@ std::vector<std::size_t> ends_of(const Border& border, const Cores& cores) {
 // most, so that the least share is as large as can be.
 struct Run {
   std::size_t first = 0, end = 0;
+  std::size_t weight = 0;
   std::uint32_t rank_count = 1;
 };
-std::vector<Run> cut_at(const std::vector<std::size_t>& ends, std::uint32_t rank_count) {
+
+// What ranks share out: cores as long as there are enough, else hardware threads. Cores may differ in these:
+// performance cores beside efficiency cores, or a cpuset with half of some cores.
+std::size_t weight_of(const Cores& cores, std::size_t first, std::size_t end, bool is_by_threads) {
+  if (!is_by_threads) return end - first;
+  std::size_t threads = 0;
+  for (std::size_t i = first; i < end; ++i) threads += cores[i].size();
+  return threads;
+}
+
+std::vector<Run> cut_at(const std::vector<std::size_t>& ends, const Cores& cores, std::uint32_t rank_count) {
+  const bool is_by_threads = rank_count > cores.size();
   std::vector<Run> runs;
   const std::size_t run_count = std::min<std::size_t>(ends.size(), rank_count);
   for (std::size_t i = 0; i < run_count; ++i) {
-    const auto [first, end] = slice(i, run_count, ends.size());
-    runs.push_back({first == 0 ? 0 : ends[first - 1], ends[end - 1], 1});
+    const auto [first_group, end_group] = slice(i, run_count, ends.size());
+    const std::size_t first = first_group == 0 ? 0 : ends[first_group - 1], end = ends[end_group - 1];
+    runs.push_back({first, end, weight_of(cores, first, end, is_by_threads), 1});
   }
   for (std::size_t rank = run_count; rank < rank_count; ++rank) {
     Run* best = &runs[0];
     for (Run& run : runs) {
-      if ((run.end - run.first) * (best->rank_count + 1) > (best->end - best->first) * (run.rank_count + 1))
-        best = &run;
+      if (run.weight * (best->rank_count + 1) > best->weight * (run.rank_count + 1)) best = &run;
     }
     ++best->rank_count;
   }
   return runs;
+}
+
+// Would some rank of the run have fewer cores (or threads) than it could, or share one with more others?
+bool costs_somebody(const Run& run, std::size_t whole_weight, std::uint32_t rank_count) {
+  const auto most_sharers = [](std::size_t ranks, std::size_t weight) {
+    return (ranks + weight - 1) / weight;
+  };
+  return run.weight / run.rank_count < whole_weight / rank_count ||
+         most_sharers(run.rank_count, run.weight) > most_sharers(rank_count, whole_weight);
 }
 
 // Shares cores out to ranks, in machine order. Nobody has cores on both sides of a border as far as it can be
@@ -248,9 +270,10 @@ void share_out(const Topology& topology, const std::vector<Border>& borders, std
     }
     return;
   }
-  const std::vector<Run> runs = cut_at(ends_of(borders[level], cores), rank_count);
+  const std::vector<Run> runs = cut_at(ends_of(borders[level], cores), cores, rank_count);
+  const std::size_t whole_weight = weight_of(cores, 0, cores.size(), rank_count > cores.size());
   const bool costs_cores = std::any_of(runs.begin(), runs.end(), [&](const Run& run) {
-    return (run.end - run.first) / run.rank_count < cores.size() / rank_count;
+    return costs_somebody(run, whole_weight, rank_count);
   });
   if (costs_cores && !borders[level].is_of_memory)
     return share_out(topology, borders, level + 1, cores, rank_count, places);
@@ -333,59 +356,7 @@ Result<std::vector<Pus>> place_by_list(const Topology& topology, std::uint32_t r
   return places;
 }
 
-// -- what lies near -----------------------------------------------------------------------------------------
-
-std::vector<std::uint32_t> numa_of(const Topology& topology, const Pus& pus) {
-  std::vector<std::uint32_t> nodes;
-  for (const PuRange& group : topology.groups_by_numa()) {
-    if (std::none_of(pus.begin(), pus.end(), [&](std::uint32_t pu) { return group.contains(pu); })) continue;
-    // Of several nodes with the same PUs the first is the ordinary memory.
-    std::optional<std::uint32_t> best;
-    for (std::uint32_t i = 0; i < topology.numa_nodes.size(); ++i) {
-      const PuRange& there = topology.numa_nodes[i].pus;
-      if (there.contains(group.first) && (!best || there.count < topology.numa_nodes[*best].pus.count))
-        best = i;
-    }
-    if (best && std::find(nodes.begin(), nodes.end(), *best) == nodes.end()) nodes.push_back(*best);
-  }
-  return nodes;
-}
-
-std::size_t common_bridges(const Device& a, const Device& b) {
-  std::size_t count = 0;
-  while (count < std::min(a.bridges.size(), b.bridges.size()) && a.bridges[count] == b.bridges[count])
-    ++count;
-  return count;
-}
-
-// The candidate nearest to a rank: below the same bridges as its GPU, then next to most of its CPUs, then
-// known most closely, then with the fewest ranks so far.
-std::optional<std::uint32_t> nearest(const Topology& topology, const std::vector<std::uint32_t>& candidates,
-                                     const Placement& placement, std::vector<std::uint32_t>* loads) {
-  using Score = std::array<std::int64_t, 4>;
-  std::optional<std::pair<Score, std::uint32_t>> best;
-  for (const std::uint32_t index : candidates) {
-    const Device& device = topology.devices[index];
-    const auto overlap = std::count_if(placement.pus.begin(), placement.pus.end(),
-                                       [&](std::uint32_t pu) { return device.pus.contains(pu); });
-    const std::size_t common = placement.gpu ? common_bridges(device, topology.devices[*placement.gpu]) : 0;
-    const Score score = {static_cast<std::int64_t>(common), overlap, -std::int64_t{device.pus.count},
-                         -std::int64_t{(*loads)[index]}};
-    if (!best || score > best->first) best = {score, index};
-  }
-  if (!best) return std::nullopt;
-  ++(*loads)[best->second];
-  return best->second;
-}
-
-// NICs worth using: those of the best kind that is there.
-std::vector<std::uint32_t> usable_nics(const Topology& topology) {
-  std::vector<std::uint32_t> nics = topology.devices_of(Device::Kind::nic);
-  std::uint32_t best = 0;
-  for (const std::uint32_t nic : nics) best = std::max(best, topology.devices[nic].preference);
-  std::erase_if(nics, [&](std::uint32_t nic) { return topology.devices[nic].preference < best; });
-  return nics;
-}
+// -- threads ------------------------------------------------------------------------------------------------
 
 void count_threads(const Topology& topology, std::vector<Placement>* placements) {
   std::vector<std::uint32_t> users(topology.cores.size());
@@ -455,15 +426,16 @@ Result<std::vector<Placement>> plan_placements(const Topology& topology, std::ui
       break;
     }
   }
-  const std::vector<std::uint32_t> nics = usable_nics(topology);
+  const std::vector<std::uint32_t> nics = detail::usable_nics(topology);
   std::vector<std::uint32_t> loads(topology.devices.size());
   std::vector<Placement> placements(rank_count);
   for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
     Placement& placement = placements[rank];
     placement.pus = std::move(places[rank]);
-    placement.numa_nodes = numa_of(topology, placement.pus);
-    placement.gpu = gpu_of_rank.empty() ? nearest(topology, gpus, placement, &loads) : gpu_of_rank[rank];
-    placement.nic = nearest(topology, nics, placement, &loads);
+    placement.numa_nodes = detail::numa_nodes_of(topology, placement.pus);
+    placement.gpu =
+        gpu_of_rank.empty() ? detail::nearest_device(topology, gpus, placement, &loads) : gpu_of_rank[rank];
+    placement.nic = detail::nearest_device(topology, nics, placement, &loads);
   }
   count_threads(topology, &placements);
   return placements;

@@ -4,37 +4,59 @@
 #include "topology/cgroup.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
-#include <sstream>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "runtime/base/ascii.hpp"
 
 namespace tutti {
 namespace {
 
-// Quota and period in microseconds; 0 where there is no limit ("max" and -1 are not numbers above 0).
-std::uint32_t milli_of(std::istream& quota_file, std::istream& period_file) {
+// The words of a file; none where it cannot be read. Streams would read numbers by the program's locale.
+std::vector<std::string> words_of(const std::string& path) {
+  std::ifstream file(path);
+  std::string text;
+  std::getline(file, text, '\0');  // the whole file; an error of the system ends it
+  std::vector<std::string> words;
+  for (std::size_t at = 0; (at = text.find_first_not_of(" \n", at)) != std::string::npos;) {
+    const std::size_t end = std::min(text.find_first_of(" \n", at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return words;
+}
+
+// 0 where there is no limit ("max" and -1 are not numbers above 0), or none known.
+std::int64_t limit_in(const std::vector<std::string>& words, std::size_t index) {
+  if (index >= words.size()) return 0;
+  return std::max<std::int64_t>(0, parse_number<std::int64_t>(words[index]).value_or(0));
+}
+
+// Quota and period in microseconds.
+std::uint32_t milli_of(std::int64_t quota, std::int64_t period) {
   constexpr std::int64_t kMost = 1000000000;  // of both: so that nothing overflows
-  std::int64_t quota = 0, period = 0;
-  if (!(quota_file >> quota) || !(period_file >> period) || quota <= 0 || period <= 0 || period > kMost)
-    return 0;
+  if (quota <= 0 || period <= 0 || period > kMost) return 0;
   if (quota / period >= kMost / 1000) return kMost;
   return static_cast<std::uint32_t>(std::max<std::int64_t>(1, quota * 1000 / period));
 }
 
 std::uint32_t quota_in(const std::string& folder, bool is_version_2) {
   if (is_version_2) {
-    std::ifstream file(folder + "/cpu.max");
-    return milli_of(file, file);
+    const std::vector<std::string> words = words_of(folder + "/cpu.max");
+    return milli_of(limit_in(words, 0), limit_in(words, 1));
   }
-  std::ifstream quota(folder + "/cpu.cfs_quota_us"), period(folder + "/cpu.cfs_period_us");
-  return milli_of(quota, period);
+  return milli_of(limit_in(words_of(folder + "/cpu.cfs_quota_us"), 0),
+                  limit_in(words_of(folder + "/cpu.cfs_period_us"), 0));
 }
 
 std::uint64_t memory_in(const std::string& folder, bool is_version_2) {
   constexpr std::int64_t kUnlimited = std::int64_t{1} << 60;  // version 1 says so by the largest page number
-  std::ifstream file(folder + (is_version_2 ? "/memory.max" : "/memory.limit_in_bytes"));
-  std::int64_t bytes = 0;
-  return file >> bytes && bytes > 0 && bytes < kUnlimited ? static_cast<std::uint64_t>(bytes) : 0;
+  const std::int64_t bytes =
+      limit_in(words_of(folder + (is_version_2 ? "/memory.max" : "/memory.limit_in_bytes")), 0);
+  return bytes < kUnlimited ? static_cast<std::uint64_t>(bytes) : 0;
 }
 
 template <class T>

@@ -21,6 +21,10 @@ namespace {
 
 // A typing mistake must not make hwloc build a machine of millions of PUs: it would do so for minutes.
 constexpr std::uint64_t kMaxSyntheticPus = 1U << 14U;
+// hwloc compares each new PU with what lies beside it on each level, set by set: some nanoseconds a word.
+constexpr std::uint64_t kMaxSyntheticWork = 1U << 30U;
+// Far more than the largest machine has.
+constexpr std::size_t kMaxXmlBytes = std::size_t{64} << 20U;
 
 std::uint64_t system_value(int name) {
   const long value = ::sysconf(name);
@@ -29,7 +33,12 @@ std::uint64_t system_value(int name) {
 
 // A level is a name, a colon and a number, or a number alone; "[numa]" attaches memory to the level before
 // it. What hwloc itself says is only "invalid argument", so mistakes are looked for here.
-Status check_synthetic_level(std::string_view level, std::uint64_t* pu_count) {
+struct SyntheticSize {
+  std::uint64_t pu_count = 1;
+  std::uint64_t neighbour_count = 0;  // of a PU and what it is in, on all levels
+};
+
+Status check_synthetic_level(std::string_view level, SyntheticSize* size) {
   if (level.front() == '[') {
     return level.back() == ']' ? Status() : invalid_argument(fmt::format("'{}' has no ']'", level));
   }
@@ -46,15 +55,20 @@ Status check_synthetic_level(std::string_view level, std::uint64_t* pu_count) {
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
   if (error != std::errc() || end != number.data() + number.size() || value == 0)
     return invalid_argument(fmt::format("'{}' is not TYPE:NUMBER", level));
-  if (value > kMaxSyntheticPus / *pu_count)
+  if (value > kMaxSyntheticPus / size->pu_count)
     return invalid_argument(fmt::format("'{}' makes more than {} PUs", level, kMaxSyntheticPus));
-  *pu_count *= value;
+  size->pu_count *= value;
+  size->neighbour_count += value;
+  constexpr std::uint64_t kWordBits = 64;
+  if (size->pu_count * size->neighbour_count > kMaxSyntheticWork / (size->pu_count / kWordBits + 1))
+    return invalid_argument(fmt::format(
+        "'{}' puts so many parts side by side that hwloc takes minutes; put levels above it", level));
   return {};
 }
 
 // Levels are separated by spaces, but for those inside of brackets.
 Status check_synthetic(std::string_view text) {
-  std::uint64_t pu_count = 1;
+  SyntheticSize size;
   int depth = 0;
   std::size_t start = std::string_view::npos;
   for (std::size_t i = 0; i <= text.size(); ++i) {
@@ -64,20 +78,22 @@ Status check_synthetic(std::string_view text) {
     const bool is_end = i == text.size() || (c == ' ' && depth == 0);
     if (!is_end && start == std::string_view::npos) start = i;
     if (!is_end || start == std::string_view::npos) continue;
-    TUTTI_RETURN_IF_ERROR(check_synthetic_level(text.substr(start, i - start), &pu_count));
+    TUTTI_RETURN_IF_ERROR(check_synthetic_level(text.substr(start, i - start), &size));
     start = std::string_view::npos;
   }
   return {};
 }
 
-// hwloc 2.9 dereferences null where an object of the hierarchy has a cpuset and no complete_cpuset, which it
-// always writes itself. An edited file must not end the program.
+// hwloc 2.9 dereferences null where an object has a cpuset and no complete_cpuset, or so with nodesets; it
+// always writes both itself. This says which object it is; whatever else crashes hwloc does so in a child.
 Status check_xml(std::string_view text) {
   for (std::size_t at = text.find("<object "); at != std::string_view::npos; at = text.find("<object ", at)) {
     const std::string_view tag = text.substr(at, text.find('>', at) - at);
-    if (tag.find(" cpuset=") != std::string_view::npos &&
-        tag.find(" complete_cpuset=") == std::string_view::npos)
-      return invalid_argument(fmt::format("an object has a cpuset but no complete_cpuset: {}>", tag));
+    for (const std::string_view set : {"cpuset", "nodeset"}) {
+      if (tag.find(fmt::format(" {}=", set)) != std::string_view::npos &&
+          tag.find(fmt::format(" complete_{}=", set)) == std::string_view::npos)
+        return invalid_argument(fmt::format("an object has a {0} but no complete_{0}: {1}>", set, tag));
+    }
     at += tag.size();
   }
   return {};
@@ -106,12 +122,12 @@ Result<Topology> discover_topology(const Environment& environment, Devices devic
   const auto asked = get_text(environment, "TUTTI_TOPOLOGY");
   if (!asked) return asked.status();
   if (!*asked) {
-    // hwloc would take the file as well, but fall back to this machine where it cannot be read, and crash on
-    // one that was edited.
-    const auto file = environment.find("HWLOC_XMLFILE");
-    if (!file) return discover_this_machine(devices);
-    auto loaded = load_topology_xml(std::string(*file));
-    if (!loaded) return loaded.status().with_context("HWLOC_XMLFILE");
+    // hwloc would take these as well, but fall back to this machine where they cannot be read, and crash or
+    // take minutes where somebody has made a mistake.
+    const auto file = environment.find("HWLOC_XMLFILE"), description = environment.find("HWLOC_SYNTHETIC");
+    if (!file && !description) return discover_this_machine(devices);
+    auto loaded = file ? load_topology_xml(std::string(*file)) : make_synthetic_topology(*description);
+    if (!loaded) return loaded.status().with_context(file ? "HWLOC_XMLFILE" : "HWLOC_SYNTHETIC");
     loaded->is_this_machine = environment.find("HWLOC_THISSYSTEM") == "1";
     if (loaded->is_this_machine) add_limits(&*loaded);
     return loaded;
@@ -152,9 +168,11 @@ Result<Topology> load_topology_xml(const std::string& path) {
   std::string text;
   std::array<char, 1U << 16U> piece{};
   // read() catches what the buffer throws, for example at a folder, which can be opened all the same.
-  while (file.read(piece.data(), piece.size()), file.gcount() > 0)
+  while (text.size() <= kMaxXmlBytes && (file.read(piece.data(), piece.size()), file.gcount() > 0))
     text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
   if (file.bad()) return invalid_argument(fmt::format("{}: {}", path, std::strerror(errno)));
+  if (text.size() > kMaxXmlBytes)
+    return invalid_argument(fmt::format("{}: more than {} bytes are no topology", path, kMaxXmlBytes));
   return read_topology_xml(text, "xml:" + path);
 }
 

@@ -24,7 +24,8 @@ Result<Topology> discover_topology(const Environment& environment, Devices devic
 // missing or fails it is a flat topology whose detail says why. Cost: some milliseconds.
 Topology discover_this_machine(Devices devices = Devices::skip);
 
-// `text` is what `lstopo --of xml` writes; `source` names it in the result and in messages.
+// `text` is what `lstopo --of xml` writes; `source` names it in the result and in messages. hwloc reads it in
+// a child process first, as it does a synthetic topology: an edited file can crash it.
 // Errors: invalid_argument, unsupported (a build without hwloc).
 Result<Topology> read_topology_xml(std::string_view text, std::string source);
 Result<Topology> load_topology_xml(const std::string& path);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -14,9 +15,12 @@
 #include <unordered_map>
 
 #include "topology/discovery.hpp"
+#include "topology/trial.hpp"
 
 namespace tutti::detail {
 namespace {
+
+constexpr std::chrono::seconds kLongestLoad{10};
 
 struct Destroy {
   void operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
@@ -158,6 +162,10 @@ class PciParts {
   static bool is_of_kind(hwloc_obj_t os, std::string_view kind) {
     return os->subtype != nullptr && os->subtype == kind;
   }
+  // "0x0", as hwloc writes an identifier.
+  static bool is_zero(std::string_view text) {
+    return text.find_first_not_of("0xX") == std::string_view::npos;
+  }
   static std::uint32_t fabric_preference(hwloc_obj_t os) {
     constexpr std::string_view kActive = "4";
     bool has_state = false, is_active = false, has_lid = false;
@@ -169,7 +177,7 @@ class PciParts {
       is_active = true;
       const char* lid = hwloc_obj_get_info_by_name(os, fmt::format("Port{}LID", port).c_str());
       // Ethernet has no local identifiers.
-      has_lid = has_lid || (lid != nullptr && std::strtoul(lid, nullptr, 0) != 0);
+      has_lid = has_lid || (lid != nullptr && !is_zero(lid));
     }
     if (has_state && !is_active) return 1;
     return has_lid || is_named(os, "cxi") || is_named(os, "hfi") ? 4 : 3;
@@ -352,6 +360,13 @@ class Reader {
 }  // namespace
 
 Result<Topology> discover_with_hwloc(const HwlocSource& source) {
+  // hwloc trusts what it reads: an edited file can end the process, or take minutes.
+  if (source.kind != HwlocSource::Kind::machine) {
+    const auto read = [&] {
+      if (const auto handle = load(source); handle) static_cast<void>(Reader(handle->get()).read());
+    };
+    TUTTI_RETURN_IF_ERROR(try_in_child(read, kLongestLoad).with_context("hwloc cannot load this topology"));
+  }
   const auto handle = load(source);
   if (!handle) return handle.status();
   return Reader(handle->get()).read();

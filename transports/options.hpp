@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+
+#include "runtime/base/network.hpp"
 
 namespace tutti {
 
@@ -35,7 +38,7 @@ struct MemoryOptions {
   std::size_t copied_read_bytes = std::size_t{2} << 20U;
   // Address space of the first heap segment, here and in every peer; each further one is twice as large, up
   // to a gigabyte. Memory is only taken as it is allocated.
-  std::size_t heap_segment_bytes = std::size_t{64} << 20U;
+  std::size_t heap_segment_bytes = std::size_t{1} << 20U;
   // Bound on the shared heap of this instance.
   std::size_t heap_bytes = std::size_t{64} << 30U;
 };
@@ -54,10 +57,11 @@ struct ShmOptions {
 // Everything that any transport may be told.
 struct TransportSettings {
   MemoryOptions memory;
-  std::string node_id;       // ShmOptions::node_id
-  std::string interface;     // network interface that TCP traffic must use; empty: the library's choice
-  std::string ofi_provider;  // of libfabric; empty: the best that is known to work
-  std::string module_path;   // folders to look for modules in, separated by colons; empty: the usual ones
+  std::string node_id;             // ShmOptions::node_id
+  std::string interface;           // network interface that TCP traffic must use; empty: the library's choice
+  std::optional<PortRange> ports;  // that may be listened at; none: any
+  std::string ofi_provider;        // of libfabric; empty: the best that is known to work
+  std::string module_path;  // folders to look for modules in, separated by colons; empty: the usual ones
 };
 
 }  // namespace tutti

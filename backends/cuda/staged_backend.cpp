@@ -52,7 +52,11 @@ class StagedBackend final : public Backend {
     if (!enqueued) return enqueued;
     {
       const std::lock_guard lock(mutex_);
-      if (!mover_.joinable()) mover_ = start_thread("tutti-staging", [this] { move_on(); });
+      if (!mover_.joinable()) {
+        Result<std::thread> thread = start_thread("tutti-staging", [this] { move_on(); });
+        if (!thread) return thread.status();
+        mover_ = *std::move(thread);
+      }
       waiting_.emplace_back(Pending{work, reference});
     }
     has_news_.notify_one();

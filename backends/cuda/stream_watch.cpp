@@ -101,7 +101,11 @@ Status StreamWatch::add(const WorkRef& work, CUstream stream) {
   TUTTI_RETURN_IF_ERROR(stream_work(work).ended_.record(stream));
   const std::lock_guard lock(mutex_);
   if (!failure_) return failure_;
-  if (!thread_.joinable()) thread_ = start_thread(name_, [this] { run(); });
+  if (!thread_.joinable()) {
+    Result<std::thread> thread = start_thread(name_, [this] { run(); });
+    if (!thread) return thread.status();
+    thread_ = *std::move(thread);
+  }
   pending_.push_back(work);
   if (pending_.size() == 1) changed_.notify_all();
   return {};

@@ -11,6 +11,7 @@
 #include "runtime/base/log.hpp"
 #include "runtime/base/relax.hpp"
 #include "runtime/schedule/passes/fuse.hpp"
+#include "runtime/schedule/passes/in_place.hpp"
 #include "runtime/schedule/passes/lower.hpp"
 #include "runtime/schedule/passes/segment.hpp"
 #include "runtime/scheduler/call_contract.hpp"
@@ -89,7 +90,7 @@ class NativeBackend final : public Backend {
   }
 
   Result<WorkRef> start(const Call& call, const Choice& choice) override {
-    const bool is_simple = call.counts.empty() && choice.algorithm.empty();
+    const bool is_simple = !has_uneven_blocks(call) && choice.algorithm.empty();
     // What was supported a call ago still is.
     if (is_simple && last_.is_of(call)) return group_.submit(last_.prepared, call, choice.submitter);
     TUTTI_RETURN_IF_ERROR(supports(call));
@@ -110,7 +111,7 @@ class NativeBackend final : public Backend {
   }
 
   PersistentCall* persistent(const Call& call) override {
-    if (!call.counts.empty()) return nullptr;
+    if (has_uneven_blocks(call)) return nullptr;
     // Boards were not linked yet when the first call was started.
     if (!last_.is_of(call)) {
       const auto prepared = prepare(call, {});
@@ -142,8 +143,9 @@ class NativeBackend final : public Backend {
     q.size = group_.size();
     q.bytes = full_vector_bytes(call, group_.size());
     q.is_commutative = !is_reducing(call.collective) || call.op.is_commutative();
-    q.has_equal_counts = call.counts.empty();
-    q.has_known_bytes = call.collective != Collective::alltoall || call.counts.empty();
+    q.has_equal_counts = !has_uneven_blocks(call);
+    q.has_known_bytes =
+        !call.has_counts_at_root && (call.collective != Collective::alltoall || call.counts.empty());
     q.hierarchy = &hierarchy_;
     q.reach = reach_;
     q.shares_cpus = shares_cpus_;
@@ -224,7 +226,7 @@ class NativeBackend final : public Backend {
   // Uneven counts are each rank's own business in part, and a user's function must not run in the midst of a
   // step that others wait for: messages carry both.
   bool may_lower(const Call& call) const {
-    return group_.shares_memory() && call.counts.empty() && !is_user_op(call) &&
+    return group_.shares_memory() && !has_uneven_blocks(call) && !is_user_op(call) &&
            group_.size() <= kMostLoweredRanks;
   }
 
@@ -291,10 +293,14 @@ class NativeBackend final : public Backend {
     CollectiveSpec spec;
     spec.collective = call.collective;
     spec.root = is_rooted(call.collective) ? call.root : 0;
-    spec.in_place = is_in_place(call);
+    // In place these two leave the blocks of other ranks alone.
+    const bool keeps_input =
+        call.collective == Collective::reduce_scatter || call.collective == Collective::scatter;
+    spec.in_place = is_in_place(call) && !keeps_input;
     const GroupView view{group_.rank(), group_.size(), 0, 1, nullptr, &hierarchy_};
     auto schedule = s.row->emit(spec, view, s.params);
     if (!schedule) return schedule.status();
+    if (is_in_place(call) && keeps_input) schedule = put_input_into_output(*schedule);
     if (s.params.segments > 1 && has_segment_pass(*s.row)) {
       schedule = segment(*schedule, s.params.segments, s.params.channels);
       if (!schedule) return schedule.status();

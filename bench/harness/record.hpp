@@ -2,6 +2,7 @@
 // share. Knows no measurement and no library under test.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -65,9 +66,9 @@ inline std::string to_json(const Record& record) {
     out += value;
   };
   auto number = [](double value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.6g", value);
-    return std::string(text);
+    char text[32];  // as "%.6g", in every locale
+    return std::string(text,
+                       std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6).ptr);
   };
   const Shape& shape = record.shape;
   const double algbw = algorithm_bandwidth_gbs(shape.bytes(), record.times.p50_us);

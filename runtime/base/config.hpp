@@ -72,7 +72,11 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_OFI_PROVIDER", VariableType::text, "auto", "auto",
      "libfabric's provider for the transport ofi, as fi_info writes it: tcp;ofi_rxm"},
     {"TUTTI_IFACE", VariableType::text, "", "",
-     "network interfaces to use, by name or network: eth0,ib0 or 10.0.0.0/24; ^docker0,lo is all but these"},
+     "network interfaces to use, by name or network: eth0,ib0 or 10.0.0.0/24, of which each node takes those "
+     "that it has; ^docker0,lo is all but these"},
+    {"TUTTI_PORTS", VariableType::text, "", "",
+     "TCP ports to listen at, for sites with a firewall: 20000-20100, equal on all nodes; some for each rank "
+     "(default: 16 that follow from the job for rank 0, and any)"},
     {"TUTTI_CUDA_LIBRARY", VariableType::text, "", "",
      "the CUDA driver's library (default: libcuda.so.1, where a program or call needs it)"},
     {"TUTTI_NCCL_LIBRARY", VariableType::text, "", "",
@@ -144,8 +148,6 @@ inline constexpr Variable kVariables[] = {
      0,
      {},
      true},
-    {"TUTTI_FAULT", VariableType::text, "", "",
-     "faults to inject into transports, for tests: delay=50us,again=0.2"},
     {"TUTTI_TEST_FRACTION", VariableType::text, "1", "",
      "the seeded share of the heavy cases that tests run"},
     {"TUTTI_FUZZ_SECONDS", VariableType::integer, "30", "",

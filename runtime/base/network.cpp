@@ -234,6 +234,8 @@ Result<std::vector<Interface>> select_interfaces(const std::vector<Interface>& a
   const bool is_exclusion = setting.front() == '^';
   std::string_view rest = setting.substr(is_exclusion ? 1 : 0);
   std::vector<bool> is_named(all.size(), false);
+  bool fits_any = is_exclusion;
+  std::string missing;
   for (;;) {
     const std::size_t comma = rest.find(',');
     const std::string_view item = rest.substr(0, comma);
@@ -253,14 +255,15 @@ Result<std::vector<Interface>> select_interfaces(const std::vector<Interface>& a
       is_named[i] = is_named[i] || is_meant;
       fits = fits || is_meant;
     }
-    // Leaving out what is not there changes nothing: one setting serves nodes that differ.
-    if (!fits && !is_exclusion) {
-      return invalid_argument(
-          fmt::format("no interface {} '{}'; there are {}", network ? "in" : "named", item, list_names(all)));
-    }
+    // One setting serves nodes that differ: each takes, or leaves out, what it has.
+    fits_any = fits_any || fits;
+    if (!fits)
+      missing += fmt::format("{}{} '{}'", missing.empty() ? "" : " or ", network ? "in" : "named", item);
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);
   }
+  if (!fits_any)
+    return invalid_argument(fmt::format("no interface {}; there are {}", missing, list_names(all)));
   std::vector<Interface> selected;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (is_named[i] != is_exclusion && all[i].is_usable) selected.push_back(all[i]);
@@ -270,6 +273,29 @@ Result<std::vector<Interface>> select_interfaces(const std::vector<Interface>& a
     return invalid_argument(fmt::format("no interface that is up is left; there are {}", list_names(all)));
   }
   return selected;
+}
+
+Result<PortRange> parse_port_range(std::string_view text) {
+  const std::size_t dash = text.find('-');
+  const auto first = parse_number(text.substr(0, dash), 65535);
+  const auto last = dash == std::string_view::npos ? first : parse_number(text.substr(dash + 1), 65535);
+  if (!first || !last || *first == 0 || *last < *first)
+    return invalid_argument(
+        fmt::format("'{}' is no range of ports; expected something like 20000-20100", text));
+  return PortRange{static_cast<std::uint16_t>(*first), static_cast<std::uint16_t>(*last)};
+}
+
+std::string to_text(const PortRange& range) { return fmt::format("{}-{}", range.first, range.last); }
+
+std::vector<std::uint16_t> ports_to_try(const std::optional<PortRange>& range) {
+  if (!range) return {0};
+  std::vector<std::uint16_t> ports;
+  // Processes that start together have neighbouring numbers: a stride keeps them apart.
+  constexpr std::uint32_t kStride = 7;
+  const std::uint32_t start = static_cast<std::uint32_t>(::getpid()) * kStride;
+  for (std::uint32_t i = 0; i < range->count(); ++i)
+    ports.push_back(static_cast<std::uint16_t>(range->first + (start + i) % range->count()));
+  return ports;
 }
 
 Result<SocketAddress> find_source_address(const SocketAddress& target) {

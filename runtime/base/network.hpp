@@ -6,6 +6,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,9 +56,24 @@ Result<std::vector<Interface>> list_interfaces();
 // Those that a setting leaves, in the order of `all`. Empty setting: everything usable but loopback, and
 // link-local addresses only where an interface has no other; loopback where nothing else is left. Otherwise
 // items separated by commas, each a name (eth0) or a network (10.0.0.0/24, fd00::/8); a ^ in front of the
-// first leaves out what the items name. Errors: invalid_argument, without the variable's name, for an item
-// that fits nothing, listing what there is.
+// first leaves out what the items name. An item may fit nothing here, as one setting serves nodes that
+// differ. Errors: invalid_argument, without the variable's name, where no item fits, listing what there is.
 Result<std::vector<Interface>> select_interfaces(const std::vector<Interface>& all, std::string_view setting);
+
+// Ports that a firewall lets through. first <= last, and first > 0.
+struct PortRange {
+  std::uint16_t first = 0;
+  std::uint16_t last = 0;
+
+  std::uint32_t count() const { return std::uint32_t{last} - first + 1; }
+  bool operator==(const PortRange&) const = default;
+};
+// "20000-20100", or one port. Errors: invalid_argument, without the variable's name.
+Result<PortRange> parse_port_range(std::string_view text);
+std::string to_text(const PortRange& range);
+// The ports to try one after the other where any is welcome: all of the range, from one that differs between
+// processes; without a range 0, which leaves the choice to the kernel.
+std::vector<std::uint16_t> ports_to_try(const std::optional<PortRange>& range);
 
 // The address of this machine that the kernel would send from to reach `target`. Sends nothing. Errors:
 // unsupported with the system's reason (no route).

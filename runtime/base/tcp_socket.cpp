@@ -32,6 +32,15 @@ Result<int> listen_at(const SocketAddress& address) {
   return fd;
 }
 
+Result<int> listen_in(const SocketAddress& address, const std::optional<PortRange>& ports) {
+  for (const std::uint16_t port : ports_to_try(ports)) {
+    Result<int> fd = listen_at(address.with_port(port));
+    if (fd || fd.status().code() != StatusCode::resource_exhausted) return fd;
+  }
+  return Status(StatusCode::resource_exhausted,
+                fmt::format("all ports of {} are taken; widen TUTTI_PORTS", to_text(*ports)));
+}
+
 Result<int> start_connect(const SocketAddress& address) {
   const int fd = ::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd >= 0) {

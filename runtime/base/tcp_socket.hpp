@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 
 #include "runtime/base/network.hpp"
 #include "runtime/base/status.hpp"
@@ -13,6 +14,9 @@ namespace tutti {
 // address listens for IPv4, too. Errors: resource_exhausted when the port is taken, internal with the
 // system's reason.
 Result<int> listen_at(const SocketAddress& address);
+// The same at the first free port of the range, or at any port without one. Errors: resource_exhausted when
+// all of them are taken.
+Result<int> listen_in(const SocketAddress& address, const std::optional<PortRange>& ports);
 // A TCP socket that is being connected; it becomes writable when that has ended. Errors: unsupported with the
 // system's reason (no route).
 Result<int> start_connect(const SocketAddress& address);

@@ -1,9 +1,13 @@
 // Starting threads with all signals blocked.
 #include "runtime/base/thread.hpp"
 
+#include <fmt/format.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <csignal>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace tutti {
@@ -25,14 +29,30 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+// The kernel says EAGAIN for every limit, so all of them are named.
+std::string limits_of_threads() {
+  rlimit limit{};
+  const bool is_known = ::getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return fmt::format(
+      "the limits are the user's number of processes and threads (ulimit -u, here {}), pids.max of the "
+      "cgroup, "
+      "and address space (ulimit -v)",
+      is_known ? std::to_string(limit.rlim_cur) : "unlimited");
+}
+
 }  // namespace
 
-std::thread start_thread(const char* name, std::function<void()> body) {
+Result<std::thread> start_thread(const char* name, std::function<void()> body) {
   const SignalsBlocked blocked;
-  return std::thread([name, body = std::move(body)] {
-    pthread_setname_np(pthread_self(), name);
-    body();
-  });
+  try {
+    return std::thread([name, body = std::move(body)] {
+      pthread_setname_np(pthread_self(), name);
+      body();
+    });
+  } catch (const std::system_error& error) {
+    return Status(StatusCode::resource_exhausted, fmt::format("cannot start the thread '{}': {}; {}", name,
+                                                              error.code().message(), limits_of_threads()));
+  }
 }
 
 }  // namespace tutti

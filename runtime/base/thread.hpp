@@ -4,10 +4,12 @@
 #include <functional>
 #include <thread>
 
+#include "runtime/base/status.hpp"
+
 namespace tutti {
 
 // Starts a thread that has a name (15 characters at most) and takes no signal: those are for the program's
-// threads. Throws std::system_error where there can be no more threads.
-std::thread start_thread(const char* name, std::function<void()> body);
+// threads. Errors: resource_exhausted, with the limits that may have been reached.
+Result<std::thread> start_thread(const char* name, std::function<void()> body);
 
 }  // namespace tutti

@@ -1,5 +1,6 @@
 // How failures leave the C interface, and what the library says of itself. Knows no group.
 #include <array>
+#include <system_error>
 
 #include "runtime/base/status.hpp"
 #include "runtime/base/types.hpp"
@@ -35,6 +36,8 @@ tutti_status_t record_failure() noexcept {
     return record(error.code(), error.peer(), error.what());
   } catch (const std::bad_alloc&) {
     return record(StatusCode::resource_exhausted, -1, "out of memory");
+  } catch (const std::system_error& error) {  // of the system's limits
+    return record(StatusCode::resource_exhausted, -1, error.what());
   } catch (const std::exception& error) {
     return record(StatusCode::internal, -1, error.what());
   } catch (...) {
@@ -53,7 +56,7 @@ const char* tutti_status_name(tutti_status_t status) {
 }
 
 size_t tutti_dtype_bytes(tutti_dtype_t dtype) {
-  if (dtype < TUTTI_I8 || dtype > TUTTI_BOOLEAN) return 0;
+  if (dtype < TUTTI_I8 || dtype > TUTTI_OPAQUE) return 0;
   return tutti::size_of(static_cast<tutti::Dtype>(dtype));
 }
 

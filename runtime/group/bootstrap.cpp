@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "runtime/base/network.hpp"
+#include "runtime/group/handshake.hpp"
 #include "runtime/group/meeting.hpp"
 
 namespace tutti {
@@ -43,7 +44,8 @@ bool decode(std::string_view bytes, PlaceCard& card) {
 
 std::string boot_id() {
   std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, id);
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::getline(file, id);
   return id;
 }
 
@@ -124,11 +126,18 @@ Result<World> bootstrap(const BootstrapOptions& options) {
   if (!meeting) return meeting.status();
   const LaunchInfo& launch = meeting->launch;
   ControlOptions control;
-  // Abstract socket names are seen by every user, so they hold the user id.
+  auto secret = strengthen_secret(launch.secret, launch.job);
+  if (!secret) return secret.status();
+  // Every user may take an abstract name that can be guessed, so there is a second one. It is not the only
+  // one: a rank with another secret shall be refused, and not look for the job in vain.
+  const std::string hidden = name_from_secret(*secret, meeting->job);
   control.root_name = fmt::format("tutti/{}/{}", ::getuid(), meeting->job);
-  control.node_name = fmt::format("{}/{:x}", control.root_name, std::hash<std::string>()(meeting->node));
+  control.private_name = secret->empty() ? fmt::format("/tmp/tutti-{}/{}", ::getuid(), hidden)
+                                         : fmt::format("tutti/{}/{}", ::getuid(), hidden);
+  control.node_name = fmt::format("tutti/{}/{}/{:x}", ::getuid(), secret->empty() ? meeting->job : hidden,
+                                  std::hash<std::string>()(meeting->node));
   control.job = meeting->job;
-  control.secret = launch.secret;
+  control.secret = *std::move(secret);
   control.build_id = options.build_id;
   control.host = host_name(options.environment);
   control.rank = launch.rank;
@@ -158,6 +167,8 @@ Result<World> bootstrap(const BootstrapOptions& options) {
   world.info.launcher = launch.launcher;
   world.control = *std::move(channel);
   TUTTI_RETURN_IF_ERROR(survey(options.environment, *meeting, control.host, deadline, world));
+  // All ranks have taken part in the survey, and take part in another exchange before anybody's init() ends.
+  if (options.exchange != nullptr) options.exchange->clean_up();
   return world;
 }
 

@@ -11,6 +11,7 @@
 
 #include "backends/native/native_backend.hpp"
 #include "runtime/base/fork_guard.hpp"
+#include "runtime/base/kernels.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/group/cache_limits.hpp"
 #include "runtime/group/device_calls.hpp"
@@ -25,7 +26,6 @@ constexpr std::chrono::milliseconds kVerdictTime{500};
 constexpr std::chrono::milliseconds kStampTime{1000};
 constexpr std::chrono::milliseconds kAnswerTime{300};
 constexpr std::chrono::seconds kUnwindTime{10};
-constexpr std::size_t kMostMessages = 16;  // that are looked at, and peers that are asked
 
 }  // namespace
 
@@ -58,6 +58,7 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
     : world_(std::move(world)),
       rules_(std::move(rules)),
       world_ranks_(std::move(world_ranks)),
+      is_alone_(world_ranks_.size() == 1 && world_->engine().trace() == nullptr),
       owner_(owner),
       stream_(stream) {
   static std::atomic<std::uint64_t> last_number{0};
@@ -121,17 +122,8 @@ ReduceOp CommGroup::Impl::convert(const Reduction& reduction) {
                                     : ReduceOp::premul_sum(value.factor);
   }
   if (reduction.op() != Op::user) return reduction.op();
-  const std::lock_guard lock(ops_mutex_);
-  for (std::size_t id = 0; id < user_ops_.size(); ++id) {
-    const UserOp* known = user_ops_.find(static_cast<std::uint32_t>(id));
-    if (known->function == value.function && known->context == value.context &&
-        known->is_commutative == value.is_commutative) {
-      return ReduceOp::user_defined(known);
-    }
-  }
-  const auto added = user_ops_.add(value.function, value.context, value.is_commutative);
-  throw_if_error(added.status());
-  return ReduceOp::user_defined(*added);
+  return ReduceOp::user_defined(
+      UserOp{value.function, value.context, value.is_commutative, value.element_bytes});
 }
 
 DeviceCalls& CommGroup::Impl::make_device_calls() {
@@ -171,22 +163,49 @@ WorkRef CommGroup::Impl::submit_checked(const Call& call, const Choice& choice) 
 }
 
 Work CommGroup::Impl::start(const Call& call, const CallOptions& options) {
-  if (call.is_device) return WorkAccess::make(handle(), submit_on_device(call, options.algorithm), 0);
+  if (call.is_device)
+    return WorkAccess::make(handle(), submit_on_device(call, options.algorithm), 0, options);
+  if (run_alone(call, options.algorithm)) return {};
   const Submitter submitter = options.will_wait ? Submitter::waits : Submitter::goes_on;
   const WorkRef work = submit_checked(call, {options.algorithm, submitter});
   const std::uint32_t sequence = call.collective == Collective::send_recv ? 0 : submitted_sequence();
-  return WorkAccess::make(handle(), work, sequence);
+  return WorkAccess::make(handle(), work, sequence, options);
 }
 
 void CommGroup::Impl::check_may_wait() {
   if (!is_in_callback()) return;
-  throw_error(
-      invalid_argument("a completion callback must not wait: submit there, and wait elsewhere or give that "
-                       "operation a callback too"));
+  throw_error(invalid_argument(
+      "a completion callback must not wait, nor a function that is called while waiting: submit there, "
+      "and wait elsewhere or give that operation a callback too"));
+}
+
+// The result of one rank is its input.
+bool CommGroup::Impl::run_alone(const Call& call) const {
+  if (group_->has_failed()) return false;
+  const bool moves_nothing = call.collective == Collective::barrier || call.collective == Collective::exscan;
+  const bool is_scaled = is_reducing(call.collective) && scales_before(call.op.op);
+  if (moves_nothing || (call.in_place && !is_scaled)) return true;
+  const auto first = [](std::span<const std::uint64_t> list) { return list.empty() ? 0 : list[0]; };
+  const bool has_two_lists = call.collective == Collective::alltoall;
+  const bool has_input_list = has_two_lists || call.collective == Collective::scatter;
+  const std::size_t bytes = element_bytes(call);
+  const std::uint64_t count = call.counts.empty() ? call.count : call.counts[0];
+  const auto* from = static_cast<const std::byte*>(call.input);
+  auto* to = static_cast<std::byte*>(call.output);
+  if (has_input_list) from += first(call.displacements) * bytes;
+  if (has_two_lists) to += first(call.output_displacements) * bytes;
+  if (!has_input_list) to += first(call.displacements) * bytes;
+  if (is_scaled) {
+    scale(call.op, 1, call.dtype, to, from, count);
+  } else {
+    copy_bytes(to, from, count * bytes);
+  }
+  return true;
 }
 
 void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
   check_may_wait();
+  if (run_alone(call, algorithm)) return;
   // On its stream is all that a call on a GPU's memory has to be when it returns.
   if (call.is_device) {
     submit_on_device(call, algorithm);
@@ -209,15 +228,21 @@ int CommGroup::Impl::receive(const Call& call, std::string_view algorithm) {
   return work->source();
 }
 
-bool CommGroup::Impl::run(const Call& call, PersistentCall& persistent) {
+bool CommGroup::Impl::run(const Call& call, PersistentCall& persistent, const CallOptions& options) {
   check_may_wait();  // before anything is under way on the caller's buffers
   WorkRef unfinished;
   if (!persistent.run(call, &unfinished)) return false;
-  if (unfinished) wait(*unfinished.operator->(), submitted_sequence());
+  if (unfinished) {
+    const WaitHookScope scope({options.while_waiting, options.while_waiting_context});
+    wait(*unfinished.operator->(), submitted_sequence());
+  }
   return true;
 }
 
+bool CommGroup::Impl::Alone::run(const Call& call, WorkRef* /*unfinished*/) { return group.run_alone(call); }
+
 PersistentCall* CommGroup::Impl::persistent(const Call& call) {
+  if (is_alone_ && !call.is_device) return &alone_;
   const bool has_message_to_compare = world_->settings().check == CheckLevel::group;
   if (has_message_to_compare || call.collective == Collective::send_recv) return nullptr;
   return backend_->persistent(call);
@@ -285,20 +310,13 @@ void CommGroup::Impl::compare_if_asked(const Call& call) {
 // -- failure ------------------------------------------------------------------------------------------------
 
 void CommGroup::Impl::on_failure(const Status& cause) {
-  // Causes name world ranks; the code's peer is a rank of this group.
-  Status mine = cause;
-  if (cause.code() == StatusCode::peer_failed && cause.peer() >= 0 &&
-      world_ranks_.size() != world_->peers().size()) {
-    const int peer = group_rank_of(cause.peer());
-    if (peer >= 0) mine = Status(cause.code(), "of the world, " + cause.message(), peer);
-  }
   Impl& group = owner();
   {
     const std::lock_guard lock(group.failure_mutex_);
     if (group.stamped_) return;
-    group.stamped_ = mine;
+    group.stamped_ = cause;
   }
-  group.fail_streams(mine);
+  group.fail_streams(cause);
   group.failed_.notify_all();
 }
 
@@ -319,7 +337,9 @@ Status CommGroup::Impl::fail_everywhere(const Status& cause) {
   Impl& group = owner();
   if (!group.is_announced_.exchange(true, std::memory_order_relaxed))
     world_->control().abort(group.context(), cause);
-  const std::optional<Status> stamped = wait_for_stamp(kStampTime);
+  const bool has_root = world_->has_root();
+  std::optional<Status> stamped = wait_for_stamp(has_root ? kAnswerTime : std::chrono::milliseconds(0));
+  if (!stamped && has_root && world_->find_root()) stamped = wait_for_stamp(kStampTime);
   if (!stamped) group.fail_streams(cause);
   return stamped.value_or(cause);
 }
@@ -333,10 +353,17 @@ std::optional<Status> CommGroup::Impl::failure() {
 Status CommGroup::Impl::settle(const Status& status) {
   if (!group_->has_failed()) return status;  // the caller's mistake; the group goes on
   if (const std::optional<Status> stamped = wait_for_stamp(std::chrono::milliseconds(0))) return *stamped;
-  if (status.code() == StatusCode::peer_failed) {
-    if (const std::optional<Status> stamped = wait_for_stamp(kVerdictTime)) return *stamped;
+  Status found = group_->failure();
+  if (found.code() == StatusCode::peer_failed) {
+    Impl& group = owner();
+    std::unique_lock lock(group.failure_mutex_);
+    group.failed_.wait_for(lock, kVerdictTime,
+                           [&] { return group.stamped_.has_value() || has_departed(found.peer()); });
+    if (group.stamped_) return *group.stamped_;
+    lock.unlock();
+    found = find_origin(found);
   }
-  const Status found = explain_mismatch(group_->failure());
+  found = explain_mismatch(found);
   if (stream_ == 0 || found.code() != StatusCode::mismatch) return fail_everywhere(found);
   return fail_everywhere(found.with_context(fmt::format("stream {}", stream_)));
 }
@@ -347,61 +374,9 @@ void CommGroup::Impl::on_deadline(std::uint32_t sequence, const std::string& cal
       time_out(sequence, Status(StatusCode::timeout, call + " is not complete yet"), group_->timeout()));
 }
 
-Status CommGroup::Impl::explain_mismatch(const Status& found) {
-  // Nobody else says more of a message between two ranks; in large groups two histories must do.
-  constexpr int kMostAsked = 64;
-  if (found.code() != StatusCode::mismatch || found.peer() < 0) return found;
-  std::vector<int> asked;
-  if (size() > kMostAsked) asked = {rank_, found.peer()};
-  const auto difference = world_->compare_calls(context(), asked, kAnswerTime);
-  if (!difference) return found;
-  return Status(StatusCode::mismatch,
-                fmt::format("ranks of one group made different calls: as operation {} {}",
-                            difference->sequence, difference->text),
-                difference->peer);
-}
-
-std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first_missing) {
-  if (sequence == 0) return describe_awaited_peers(first_missing);
-  const auto states = world_->ask_members(context(), kAnswerTime);
-  const std::string missing = world_->describe_missing(context(), states, size(), sequence, first_missing);
-  return missing.empty() ? "all ranks have called it" : "did not arrive: " + missing;
-}
-
-// Of messages: what those do that they wait for.
-std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
-  std::vector<int> peers;
-  for (const Stall& message : world_->engine().list_under_way(kMostMessages, kAnswerTime)) {
-    if (message.context != context() || !message.is_message) continue;
-    for (int peer = 0; peer < size() && peers.size() < kMostMessages; ++peer) {
-      const bool is_awaited =
-          peer == static_cast<int>(message.awaited_rank) || message.awaited_rank == message.rank;
-      if (peer != rank_ && is_awaited && std::find(peers.begin(), peers.end(), peer) == peers.end())
-        peers.push_back(peer);
-    }
-  }
-  if (peers.empty()) return {};
-  const auto states = world_->ask_members(context(), kAnswerTime, peers);
-  std::string text;
-  for (const int peer : peers) {
-    const auto state = states.find(peer);
-    std::string what = "does not answer: frozen, or its node is unreachable";
-    if (state != states.end()) what = world_->describe_peer(context(), state->second);
-    if (*first_missing < 0) *first_missing = peer;
-    text += fmt::format("{}rank {} {}", text.empty() ? "" : ", ", peer, what);
-  }
-  return text;
-}
-
-Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status,
-                                 std::chrono::milliseconds limit) {
-  std::string text = fmt::format("{} within {}", status.message(), format_seconds(limit));
-  int peer = Status::kNoPeer;
-  world_->note_deadline(context());
-  const std::string awaited = describe_awaited(sequence, &peer);
-  if (sequence > 0) text = fmt::format("{}: {}", name_operation(sequence), text);
-  if (!awaited.empty()) text += "; " + awaited;
-  return fail_everywhere(Status(StatusCode::timeout, text, peer));
+void CommGroup::Impl::leave() {
+  const Status why(StatusCode::aborted, "this process is ending while operations are under way");
+  if (!group_->leave(why)) log_info("a group is left as it is: its threads are busy while the process ends");
 }
 
 // -- streams and subgroups ----------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // The same for a receive; returns the rank that the message came from.
   int receive(const Call& call, std::string_view algorithm);
   // As run() for a call that was worked out; false if it has to be run like any other.
-  bool run(const Call& call, PersistentCall& persistent);
+  bool run(const Call& call, PersistentCall& persistent, const CallOptions& options);
   // Of the call that run() has just carried out; null where nothing is gained. Lives as long as the group.
   PersistentCall* persistent(const Call& call);
   // Waits until the operation is complete. Throws its error; at the group's deadline finds out who is
@@ -87,8 +87,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // See CommGroup::register_buffer(). Throws.
   std::uint64_t register_buffer(const void* memory, std::size_t bytes);
   void deregister_buffer(std::uint64_t number);
-  // The op as the scheduler wants it; registers a user's function at its first use in this group.
-  ReduceOp convert(const Reduction& reduction);
+  // The op as the scheduler wants it.
+  static ReduceOp convert(const Reduction& reduction);
 
   // Turns the failure of an operation into what is thrown: once the group has failed, the cause that rank 0
   // stamped, so that all ranks throw the same.
@@ -113,7 +113,11 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::string name_operation(std::uint32_t sequence) const override;
   int group_rank_of(int world_rank) const override;
   void on_failure(const Status& cause) override;
+  void on_death(int world_rank, const Status& cause) override;
+  void on_departure(int world_rank) override;
+  Status local_failure() const override;
   void on_deadline(std::uint32_t sequence, const std::string& call) override;
+  void leave() override;
   CallHistory submitted_calls(std::size_t at_most) const override { return group_->recent_calls(at_most); }
 
  private:
@@ -130,11 +134,20 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   void compare_if_asked(const Call& call);
   WorkRef submit_checked(const Call& call, const Choice& choice);          // throws; empty as Choice says
   WorkRef submit_on_device(const Call& call, std::string_view algorithm);  // throws
+  // False: it is to be submitted like any other.
+  bool run_alone(const Call& call) const;
+  bool run_alone(const Call& call, std::string_view algorithm) const {
+    return is_alone_ && algorithm.empty() && call.collective != Collective::send_recv && !call.is_device &&
+           run_alone(call);
+  }
   DeviceCalls& make_device_calls();
   // The context of a subgroup: the same on every member, without talking.
   std::uint64_t derive_context(const std::vector<int>& world_ranks, MadeBy made_by, std::string_view tag);
   Impl& find_stream(int number);  // throws
   std::optional<Status> wait_for_stamp(std::chrono::milliseconds at_most);
+  // A lost connection is where a failure is seen and not always where it began: follows it to its origin.
+  bool has_departed(int rank) const;  // with the owner's failure_mutex_ held
+  Status find_origin(const Status& found);
   void fail_streams(const Status& cause);  // the group's own, too
 
   std::shared_ptr<WorldState> world_;
@@ -145,8 +158,14 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::unique_ptr<GroupContext> group_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<DeviceCalls> device_calls_;  // made when calls on a GPU's memory are to come
-  std::mutex ops_mutex_;
-  UserOpTable user_ops_;
+  // Collectives of a group of one rank, which nobody else hears of.
+  struct Alone final : PersistentCall {
+    explicit Alone(const Impl& of) : group(of) {}
+    bool run(const Call& call, WorkRef* unfinished) override;
+    const Impl& group;
+  };
+  Alone alone_{*this};
+  const bool is_alone_;  // one rank, and no trace that would want to see its calls
   std::mutex children_mutex_;
   std::map<std::string, std::uint32_t> children_;  // how many groups were made by equal lists, ways and tags
 
@@ -154,12 +173,13 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   Impl* const owner_;  // null: it is one itself
   const int stream_;
   std::mutex making_mutex_;  // one thread makes streams at a time; never held by who tells of failures
-  std::mutex streams_mutex_;
+  mutable std::mutex streams_mutex_;
   std::map<int, std::unique_ptr<Impl>> streams_;
 
-  std::mutex failure_mutex_;  // this and what follows: of owners
+  mutable std::mutex failure_mutex_;  // this and what follows: of owners
   std::condition_variable failed_;
   std::optional<Status> stamped_;
+  std::vector<int> departed_;  // members that have left the world, by rank of the group, the first one first
   std::atomic<bool> is_announced_{false};
 };
 

@@ -6,6 +6,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "runtime/base/fork_guard.hpp"
@@ -25,10 +27,27 @@ class SoloChannel final : public ControlChannel {
 
  private:
   void run() override {}
+  // The listener may answer from within what it hears: the answer is delivered after that, by the same
+  // thread.
   bool submit(Frame frame) override {
-    deliver(frame);
+    std::unique_lock lock(queue_mutex_);
+    queue_.push_back(std::move(frame));
+    if (is_delivering_) return true;
+    is_delivering_ = true;
+    while (!queue_.empty()) {
+      const Frame next = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      deliver(next);
+      lock.lock();
+    }
+    is_delivering_ = false;
     return true;
   }
+
+  std::mutex queue_mutex_;
+  std::deque<Frame> queue_;
+  bool is_delivering_ = false;
 };
 
 }  // namespace
@@ -41,7 +60,7 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlOption
   std::unique_ptr<ControlChannel> channel = make_control_tree(options, std::move(doors));
   if (channel->wake_ < 0)
     return Status(StatusCode::resource_exhausted, "cannot make an eventfd for the control channel");
-  channel->start_thread();
+  TUTTI_RETURN_IF_ERROR(channel->start_thread());
   std::unique_lock lock(channel->mutex_);
   channel->changed_.wait(lock, [&] { return channel->start_.has_value(); });  // the thread keeps the deadline
   const Status status = *channel->start_;
@@ -52,23 +71,30 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlOption
 
 // -- thread -------------------------------------------------------------------------------------------------
 
-void ControlChannel::start_thread() {
-  thread_ = tutti::start_thread("tutti-control", [this] {
+Status ControlChannel::start_thread() {
+  Result<std::thread> thread = tutti::start_thread("tutti-control", [this] {
     run();
     const std::lock_guard lock(mutex_);
     is_over_ = true;
     outbox_.clear();
   });
+  if (!thread) return thread.status();
+  thread_ = *std::move(thread);
+  return {};
 }
 
-void ControlChannel::stop_thread() {
+void ControlChannel::leave() {
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
   }
+  if (wake_ >= 0) eventfd_write(wake_, 1);
+  if (thread_.joinable()) thread_.join();
+}
+
+void ControlChannel::stop_thread() {
+  leave();
   if (wake_ >= 0) {
-    eventfd_write(wake_, 1);
-    if (thread_.joinable()) thread_.join();
     forget_on_fork(wake_);
     ::close(wake_);
     wake_ = -1;
@@ -129,10 +155,11 @@ Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine
     return result;
   }
   if (lost_) return *lost_;
-  const auto missing = missing_.find(number);
-  return Status(StatusCode::timeout, fmt::format("{} did not arrive within {}",
-                                                 missing == missing_.end() ? "some rank" : missing->second,
-                                                 format_seconds(deadline - start)));
+  const auto found = missing_.find(number);
+  const Missing missing = found == missing_.end() ? Missing{"some rank", Status::kNoPeer} : found->second;
+  return Status(StatusCode::timeout,
+                fmt::format("{} did not arrive within {}", missing.names, format_seconds(deadline - start)),
+                missing.first);
 }
 
 void ControlChannel::set_listener(ControlListener* listener) {
@@ -143,6 +170,7 @@ void ControlChannel::set_listener(ControlListener* listener) {
     listener->on_failure(failure.group, failure.dead_rank,
                          Status(failure.code, failure.message, failure.peer));
   }
+  for (const int rank : departures_) listener->on_departure(rank);
 }
 
 void ControlChannel::abort(std::uint64_t group, const Status& cause) {
@@ -153,6 +181,44 @@ void ControlChannel::abort(std::uint64_t group, const Status& cause) {
 
 void ControlChannel::tell(int target, std::string bytes) {
   submit(Frame{FrameType::message, rank(), target, std::move(bytes)});
+}
+
+void ControlChannel::announce_departure(const std::string& why) {
+  submit(Frame{FrameType::gone, rank(), 0, encode(GonePayload{rank(), false, false, why})});
+}
+
+std::vector<int> ControlChannel::find_silent(const std::vector<int>& ranks,
+                                             std::chrono::milliseconds at_most) {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t number = ++trace_count_;
+  traces_[number];
+  lock.unlock();
+  for (const int target : ranks)
+    submit(Frame{FrameType::trace, rank(), target, encode(TracePayload{number, target, -1, -1})});
+  lock.lock();
+  const auto end_of_way = [&](int target) {
+    const std::map<int, int>& hops = traces_[number][target];
+    int at = rank();
+    // A way has fewer hops than the world has ranks, unless it changes meanwhile.
+    for (int i = 0; i < size(); ++i) {
+      const auto found = hops.find(at);
+      if (found == hops.end()) return at;  // the one before has passed the question on to it
+      if (found->second == at || found->second < 0) return -1;
+      at = found->second;
+    }
+    return -1;
+  };
+  changed_.wait_for(lock, at_most, [&] {
+    return std::all_of(ranks.begin(), ranks.end(), [&](int target) { return end_of_way(target) < 0; });
+  });
+  std::vector<int> silent;
+  silent.reserve(ranks.size());
+  for (const int target : ranks) {
+    const int end = end_of_way(target);
+    silent.push_back(end == rank() ? -1 : end);  // our own thread has no time to answer: nothing is known
+  }
+  traces_.erase(number);
+  return silent;
 }
 
 // -- for the control thread ---------------------------------------------------------------------------------
@@ -177,9 +243,17 @@ void ControlChannel::record_failure(const FailurePayload& failure) {
   if (listener_ != nullptr) listener_->on_failure(failure.group, failure.dead_rank, cause);
 }
 
+void ControlChannel::record_departure(int rank) {
+  const std::lock_guard lock(listener_mutex_);
+  departures_.push_back(rank);
+  if (listener_ != nullptr) listener_->on_departure(rank);
+}
+
 void ControlChannel::deliver(const Frame& frame) {
   GatherPayload gather;
   FailurePayload failure;
+  RanksPayload departed;
+  TracePayload trace;
   switch (frame.type) {
     case FrameType::gathered:
       if (decode(frame.payload, gather) && gather.values.size() == static_cast<std::size_t>(size())) {
@@ -190,17 +264,29 @@ void ControlChannel::deliver(const Frame& frame) {
     case FrameType::gather_failed:
       if (decode(frame.payload, gather) && gather.values.size() == 1) {
         const std::lock_guard lock(mutex_);
-        gathered_.emplace(gather.number, Status(StatusCode::peer_failed, gather.values[0]));
+        gathered_.emplace(gather.number, Status(StatusCode::peer_failed, gather.values[0], frame.source));
       }
       break;
     case FrameType::missing:
       if (decode(frame.payload, gather) && gather.values.size() == 1) {
         const std::lock_guard lock(mutex_);
-        missing_[gather.number] = gather.values[0];
+        missing_[gather.number] = {gather.values[0], frame.source};
       }
       break;
     case FrameType::failure:
       if (decode(frame.payload, failure)) record_failure(failure);
+      break;
+    case FrameType::departed:
+      if (decode(frame.payload, departed)) {
+        for (const int rank : departed.ranks) record_departure(rank);
+      }
+      break;
+    case FrameType::traced:
+      if (decode(frame.payload, trace)) {
+        const std::lock_guard lock(mutex_);
+        if (const auto found = traces_.find(trace.number); found != traces_.end())
+          found->second[trace.rank][trace.hop] = trace.next_hop;
+      }
       break;
     case FrameType::message: {
       const std::lock_guard lock(listener_mutex_);
@@ -220,10 +306,14 @@ std::string describe_process(const MemberClaim& claim) {
 }
 
 std::string describe_loss(const MemberClaim& claim, const Status& why, bool is_remote) {
-  const char* reason = why.code() == StatusCode::timeout
-                           ? "its host does not answer, or the network to it is cut"
-                           : "its connection closed without a goodbye, so it crashed, was killed or "
-                             "ended without leaving the group";
+  const char* reason =
+      "its connection closed without a goodbye, so it crashed, was killed or ended without leaving the group";
+  if (why.code() == StatusCode::timeout) reason = "its host does not answer, or the network to it is cut";
+  // The host has dropped the connection earlier, with its process or after a silence.
+  if (why.code() == StatusCode::aborted && is_remote)
+    reason =
+        "its host has reset the connection, so it crashed, was killed, or the network to it was cut for too "
+        "long";
   return fmt::format("rank {} ({}) is gone: {}{}", claim.rank, describe_process(claim), reason,
                      is_remote ? fmt::format(" ({})", why.message()) : "");
 }

@@ -32,10 +32,13 @@ struct Doors {
 
 struct ControlOptions {
   std::string root_name;  // of the abstract unix socket of rank 0, in its network namespace
-  std::string job;        // told to whoever answers: at a port anybody may listen
-  std::string secret;     // of the job; a process without it is refused and the job goes on
-  std::string build_id;   // a process of another build is refused
-  std::string host;       // of this process, for people
+  // Where rank 0 listens instead if another user has taken that name: one that nobody can guess, or a path in
+  // a directory of this user alone. Empty: nowhere.
+  std::string private_name;
+  std::string job;       // told to whoever answers: at a port anybody may listen
+  std::string secret;    // of the job; a process without it is refused and the job goes on
+  std::string build_id;  // a process of another build is refused
+  std::string host;      // of this process, for people
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds timeout{300000};     // for all ranks to arrive
@@ -61,6 +64,8 @@ class ControlListener {
   // failed.
   virtual void on_failure(std::uint64_t group, int dead_rank, const Status& cause) = 0;
   virtual void on_message(int source, std::string_view bytes) = 0;
+  // World rank `rank` has left in peace. Groups with it go on until an operation needs it.
+  virtual void on_departure(int rank) { static_cast<void>(rank); }
 
  protected:
   ~ControlListener() = default;
@@ -84,6 +89,10 @@ class ControlChannel : public Exchange {
   // Of a process on another node that we are connected to; empty if there is none.
   virtual std::string remote_address() { return {}; }
 
+  // Says goodbye now, before the destructor: the process is ending. Afterwards nobody hears of this rank. Not
+  // from the control thread; once.
+  void leave();
+
   // From now on `listener` hears everything; failures stamped before are told at once, by this thread. Null:
   // after the return no call is under way and none follows.
   void set_listener(ControlListener* listener);
@@ -93,10 +102,18 @@ class ControlChannel : public Exchange {
   void abort(std::uint64_t group, const Status& cause);
   // Sends a message to the listener of another rank (or our own). Lost if that rank is gone. Any thread.
   void tell(int target, std::string bytes);
+  // Tells all others that this rank leaves in peace, before its transports close and look like a death.
+  // `why`: an error of this rank alone, for those that wait for it; else empty. The channel goes on until it
+  // is destroyed. Returns at once.
+  void announce_departure(const std::string& why);
+  // The rank at which the way to each of `ranks` ends: the rank itself if only its own control thread does
+  // not answer, another one if that is on the way to it and does not, -1 if all answer or the way is not
+  // known. Waits up to `at_most`, less if all answer. Any thread but the control thread.
+  std::vector<int> find_silent(const std::vector<int>& ranks, std::chrono::milliseconds at_most);
 
  protected:
   explicit ControlChannel(const ControlOptions& options);
-  void start_thread();
+  Status start_thread();
   void stop_thread();  // to be called by the destructor of every final class
   virtual void run() = 0;
   // Hands a frame of this rank to the control thread; false if that has ended (who connects it has left, or
@@ -108,6 +125,7 @@ class ControlChannel : public Exchange {
   void finish_start(Status status);  // ok: ready
   void lose(const Status& cause);    // no allgather can succeed any more
   void record_failure(const FailurePayload& failure);
+  void record_departure(int rank);
   void drain_wake();
   std::vector<Frame> take_outbox();
   bool is_stopping();
@@ -120,6 +138,10 @@ class ControlChannel : public Exchange {
   int wake_ = -1;  // eventfd
 
  private:
+  struct Missing {
+    std::string names;
+    int first;
+  };
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -130,10 +152,14 @@ class ControlChannel : public Exchange {
   std::vector<Frame> outbox_;
   std::uint64_t gather_count_ = 0;
   std::map<std::uint64_t, Result<std::vector<std::string>>> gathered_;
-  std::map<std::uint64_t, std::string> missing_;
+  std::map<std::uint64_t, Missing> missing_;
+  std::uint64_t trace_count_ = 0;
+  std::map<std::uint64_t, std::map<int, std::map<int, int>>>
+      traces_;                 // by number, rank: next hop of each hop
   std::mutex listener_mutex_;  // held during calls of the listener; taken before mutex_
   ControlListener* listener_ = nullptr;
-  std::vector<FailurePayload> failures_;  // guarded by listener_mutex_
+  std::vector<FailurePayload> failures_;  // guarded by listener_mutex_, as the next one
+  std::vector<int> departures_;
 };
 
 std::unique_ptr<ControlChannel> make_control_tree(const ControlOptions& options, Doors doors);

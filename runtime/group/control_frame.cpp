@@ -109,25 +109,33 @@ std::string encode(const MemberClaim& claim) {
 std::string encode(const ChallengePayload& payload) {
   ByteWriter writer;
   writer.put(payload.nonce);
-  writer.put(payload.proof);
-  put_claim(writer, payload.claim);
   return writer.take();
 }
 
 bool decode(std::string_view bytes, ChallengePayload& payload) {
   ByteReader reader(bytes);
-  return reader.get(payload.nonce) && reader.get(payload.proof) && get_claim(reader, payload.claim) &&
-         reader.is_at_end();
+  return reader.get(payload.nonce) && reader.is_at_end();
 }
 
 std::string encode(const ProofPayload& payload) {
+  ByteWriter writer;
+  writer.put(payload.proof);
+  return writer.take();
+}
+
+bool decode(std::string_view bytes, ProofPayload& payload) {
+  ByteReader reader(bytes);
+  return reader.get(payload.proof) && reader.is_at_end();
+}
+
+std::string encode(const ClaimPayload& payload) {
   ByteWriter writer;
   writer.put(payload.proof);
   put_claim(writer, payload.claim);
   return writer.take();
 }
 
-bool decode(std::string_view bytes, ProofPayload& payload) {
+bool decode(std::string_view bytes, ClaimPayload& payload) {
   ByteReader reader(bytes);
   return reader.get(payload.proof) && get_claim(reader, payload.claim) && reader.is_at_end();
 }
@@ -196,16 +204,33 @@ bool decode(std::string_view bytes, PathPayload& payload) {
   return true;
 }
 
+std::string encode(const TracePayload& payload) {
+  ByteWriter writer;
+  writer.put(payload.number);
+  writer.put(payload.rank);
+  writer.put(payload.hop);
+  writer.put(payload.next_hop);
+  return writer.take();
+}
+
+bool decode(std::string_view bytes, TracePayload& payload) {
+  ByteReader reader(bytes);
+  return reader.get(payload.number) && reader.get(payload.rank) && reader.get(payload.hop) &&
+         reader.get(payload.next_hop) && reader.is_at_end();
+}
+
 std::string encode(const StatusPayload& payload) {
   ByteWriter writer;
   writer.put(payload.code);
   writer.put_text(payload.message);
+  writer.put(payload.peer);
   return writer.take();
 }
 
 bool decode(std::string_view bytes, StatusPayload& payload) {
   ByteReader reader(bytes);
-  return get_code(reader, payload.code) && reader.get_text(payload.message) && reader.is_at_end();
+  return get_code(reader, payload.code) && reader.get_text(payload.message) && reader.get(payload.peer) &&
+         reader.is_at_end();
 }
 
 std::string encode(const GatherPayload& payload) {

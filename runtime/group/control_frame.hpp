@@ -27,19 +27,25 @@ enum class FrameType : std::uint8_t {
   gone,           // up: GonePayload: a rank below the sender has left or is dead
   gather,         // up: EntriesPayload
   gathered,       // down, to all: GatherPayload with all values in rank order
-  gather_failed,  // down, to all: GatherPayload with why it can never complete as one value
+  gather_failed,  // down, to all: GatherPayload with why it can never complete as one value; source: who is
+                  // gone
   who,            // up: GatherPayload without values; who is missing? number 0 asks about the start
-  missing,        // down, to `target`: GatherPayload with the names of the missing as one value
-  failure,        // up: please stamp; down, to all: stamped: FailurePayload
-  message,        // to `target`: bytes of the layer above
-  open_door,      // down, to who leads a node: others will connect to it
-  door,           // up: PathPayload of one step: where the sender listens now; no address: it cannot
-  attach,         // down, to who leads a node: PathPayload of one step: who it shall be connected to
-  moving,         // up: the sender has found another way to rank 0, and nothing follows on this one
-  attached,       // up: RanksPayload: these are reached by the connection on which this comes
-  path,           // down: PathPayload: the sender, and its way to rank 0
+  missing,  // down, to `target`: GatherPayload with the names of the missing as one value; source: the first
+  failure,  // up: please stamp; down, to all: stamped: FailurePayload
+  message,  // to `target`: bytes of the layer above
+  open_door,  // down, to who leads a node: others will connect to it
+  door,       // up: PathPayload of one step: where the sender listens now; no address: it cannot
+  attach,     // down, to who leads a node: PathPayload of one step: who it shall be connected to
+  moving,     // up: the sender has found another way to rank 0, and nothing follows on this one
+  attached,   // up: RanksPayload: these are reached by the connection on which this comes
+  path,       // down: PathPayload: the sender, and its way to rank 0
+  departed,   // down, to all: RanksPayload: these have left in peace
+  trace,      // to `target`: TracePayload: each control thread on the way answers
+  traced,     // to `target`: TracePayload: answer of one control thread
+  welcome,    // down: ClaimPayload of the listener, whose proof answers a good one
+  claim,      // up: ClaimPayload of a process that has proved itself and wants to join
 };
-inline constexpr FrameType kLastFrameType = FrameType::path;
+inline constexpr FrameType kLastFrameType = FrameType::claim;
 
 struct Frame {
   FrameType type = FrameType::hello;
@@ -73,7 +79,7 @@ class FrameParser {
 using Nonce = std::array<unsigned char, 32>;
 using Proof = std::array<unsigned char, 32>;
 
-inline constexpr std::uint32_t kControlProtocolVersion = 3;
+inline constexpr std::uint32_t kControlProtocolVersion = 4;
 
 struct HelloPayload {
   std::uint32_t version = kControlProtocolVersion;
@@ -89,13 +95,15 @@ struct MemberClaim {
   std::string build_id;
   bool is_moving = false;  // belongs to the job already, and comes by another way
 };
+// Tells nothing of the listener: anybody may ask for it.
 struct ChallengePayload {
   Nonce nonce{};
-  Proof proof{};  // the listener knows the secret
-  MemberClaim claim;
 };
 struct ProofPayload {
-  Proof proof{};
+  Proof proof{};  // the sender knows the secret
+};
+struct ClaimPayload {
+  Proof proof{};  // the sender knows the secret, and the claim is its own
   MemberClaim claim;
 };
 struct ArrivedPayload {
@@ -119,9 +127,17 @@ struct PathStep {
 struct PathPayload {
   std::vector<PathStep> steps;  // from below towards rank 0
 };
+// Which way a frame takes to a rank, hop by hop.
+struct TracePayload {
+  std::uint64_t number = 0;    // of the question, by the rank that asks
+  std::int32_t rank = -1;      // the way to this rank is asked for
+  std::int32_t hop = -1;       // answer: this rank has got the question
+  std::int32_t next_hop = -1;  // answer: and has passed it on to this one; itself: it is the end; -1: no way
+};
 struct StatusPayload {
   StatusCode code = StatusCode::ok;
   std::string message;
+  std::int32_t peer = Status::kNoPeer;
 };
 struct GatherPayload {
   std::uint64_t number = 0;
@@ -142,10 +158,12 @@ struct FailurePayload {
 std::string encode(const HelloPayload& payload);
 std::string encode(const ChallengePayload& payload);
 std::string encode(const ProofPayload& payload);
+std::string encode(const ClaimPayload& payload);
 std::string encode(const ArrivedPayload& payload);
 std::string encode(const GonePayload& payload);
 std::string encode(const RanksPayload& payload);
 std::string encode(const PathPayload& payload);
+std::string encode(const TracePayload& payload);
 std::string encode(const StatusPayload& payload);
 std::string encode(const GatherPayload& payload);
 std::string encode(const EntriesPayload& payload);
@@ -155,10 +173,12 @@ std::string encode(const FailurePayload& payload);
 bool decode(std::string_view bytes, HelloPayload& payload);
 bool decode(std::string_view bytes, ChallengePayload& payload);
 bool decode(std::string_view bytes, ProofPayload& payload);
+bool decode(std::string_view bytes, ClaimPayload& payload);
 bool decode(std::string_view bytes, ArrivedPayload& payload);
 bool decode(std::string_view bytes, GonePayload& payload);
 bool decode(std::string_view bytes, RanksPayload& payload);
 bool decode(std::string_view bytes, PathPayload& payload);
+bool decode(std::string_view bytes, TracePayload& payload);
 bool decode(std::string_view bytes, StatusPayload& payload);
 bool decode(std::string_view bytes, GatherPayload& payload);
 bool decode(std::string_view bytes, EntriesPayload& payload);

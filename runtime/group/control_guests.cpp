@@ -15,13 +15,14 @@
 namespace tutti {
 namespace {
 
-constexpr std::chrono::seconds kHandshakeTime{10};
+constexpr std::chrono::seconds kStrangerTime{3};
+constexpr std::chrono::seconds kClaimTime{10};  // of a process that has proved itself, on a busy machine
 constexpr std::chrono::seconds kLeavingTime{1};
-constexpr std::size_t kExtraStrangers = 64;
+constexpr std::chrono::seconds kWarningPause{1};
+constexpr std::size_t kStrangerPlaces = 64;  // beside one for each rank that has not come yet
+constexpr int kAcceptsAtOnce = 64;           // between looks at those that are here
 
-bool is_stranger(const std::unique_ptr<Guest>& guest) {
-  return guest->stage == Guest::Stage::hello || guest->stage == Guest::Stage::proof;
-}
+bool is_stranger(const Guest& guest) { return guest.link.is_open() && guest.stage < Guest::Stage::claim; }
 
 }  // namespace
 
@@ -66,15 +67,37 @@ void ControlGuests::drop_expired() {
 
 // -- strangers ----------------------------------------------------------------------------------------------
 
+std::size_t ControlGuests::count_strangers() const {
+  return static_cast<std::size_t>(
+      std::count_if(guests_.begin(), guests_.end(), [](const auto& guest) { return is_stranger(*guest); }));
+}
+
+std::size_t ControlGuests::stranger_limit() const {
+  const auto size = static_cast<std::size_t>(options_.size);
+  return kStrangerPlaces + size - std::min(size, joined_count_);
+}
+
+// The one that has come least far; of these the oldest. A rank that loses its place so comes again.
+bool ControlGuests::drop_stranger() {
+  Guest* least = nullptr;
+  for (const auto& guest : guests_) {
+    if (is_stranger(*guest) && (least == nullptr || guest->stage < least->stage)) least = guest.get();
+  }
+  if (least != nullptr) least->link.close();  // erased after this poll
+  return least != nullptr;
+}
+
 void ControlGuests::accept(const Door& door) {
-  for (;;) {
+  for (int i = 0; i < kAcceptsAtOnce; ++i) {
     auto guest = std::make_unique<Guest>();
     guest->address.bytes = sizeof guest->address.storage;
     const int fd = ::accept4(door.listener.fd(), reinterpret_cast<sockaddr*>(&guest->address.storage),
                              &guest->address.bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
+      const bool is_exhausted = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
+      if (is_exhausted && drop_stranger()) continue;
       // Out of descriptors: look again after a tick instead of spinning on a socket that stays readable.
-      may_accept_ = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
+      may_accept_ = may_accept_ && !is_exhausted;
       return;
     }
     guest->link = Link(fd);
@@ -87,13 +110,10 @@ void ControlGuests::accept(const Door& door) {
     } else if (!is_same_user(fd, &guest->claim.pid)) {
       continue;  // closes it
     }
-    guest->until = Clock::now() + kHandshakeTime;
-    const auto strangers = std::count_if(guests_.begin(), guests_.end(), is_stranger);
-    if (static_cast<std::size_t>(strangers) >= static_cast<std::size_t>(options_.size) + kExtraStrangers) {
-      // The oldest; erased after this poll.
-      (*std::find_if(guests_.begin(), guests_.end(), is_stranger))->link.close();
-    }
+    guest->until = Clock::now() + kStrangerTime;
+    if (count_strangers() >= stranger_limit()) drop_stranger();
     guests_.push_back(std::move(guest));
+    serve(*guests_.back());  // a rank has said hello by now, and is no longer the first to lose its place
   }
 }
 
@@ -104,7 +124,7 @@ void ControlGuests::serve(Guest& guest) {
   for (Frame& frame : frames) {
     if (guest.stage == Guest::Stage::joined) {
       owner_.on_frame(guest, std::move(frame));
-    } else if (guest.stage != Guest::Stage::leaving) {
+    } else if (guest.stage != Guest::Stage::leaving && guest.stage != Guest::Stage::refused) {
       on_stranger_frame(guest, frame);
     }
     if (!guest.link.is_open()) return;
@@ -116,9 +136,14 @@ void ControlGuests::serve(Guest& guest) {
 }
 
 void ControlGuests::on_stranger_frame(Guest& guest, const Frame& frame) {
-  HelloPayload hello;
+  if (guest.stage == Guest::Stage::hello && frame.type == FrameType::hello) return on_hello(guest, frame);
   if (guest.stage == Guest::Stage::proof && frame.type == FrameType::proof) return on_proof(guest, frame);
-  if (guest.stage != Guest::Stage::hello || frame.type != FrameType::hello) return guest.link.close();
+  if (guest.stage == Guest::Stage::claim && frame.type == FrameType::claim) return on_claim(guest, frame);
+  guest.link.close();
+}
+
+void ControlGuests::on_hello(Guest& guest, const Frame& frame) {
+  HelloPayload hello;
   // The version comes first, whatever follows it in another one.
   if (ByteReader reader(frame.payload); !reader.get(hello.version)) return guest.link.close();
   if (hello.version != kControlProtocolVersion) {
@@ -131,51 +156,71 @@ void ControlGuests::on_stranger_frame(Guest& guest, const Frame& frame) {
     // No warning: whoever looks for its job on a range of ports meets others.
     guest.link.send(
         Frame{FrameType::refused, 0, 0, encode(StatusPayload{StatusCode::unsupported, "another job"})});
-    return dismiss(guest);
+    guest.stage = Guest::Stage::refused;
+    guest.until = Clock::now() + kLeavingTime;
+    return;
   }
   const Result<Nonce> nonce = make_nonce();
   if (!nonce) return refuse(guest, nonce.status());
   guest.member_nonce = hello.nonce;
   guest.nonce = *nonce;
-  ChallengePayload challenge;
-  challenge.nonce = guest.nonce;
-  challenge.claim = own_claim_;
-  challenge.proof = prove_hub(options_.secret, guest.member_nonce, guest.nonce, own_claim_);
-  guest.link.send(Frame{FrameType::challenge, 0, 0, encode(challenge)});
+  guest.link.send(Frame{FrameType::challenge, 0, 0, encode(ChallengePayload{guest.nonce})});
   guest.stage = Guest::Stage::proof;
 }
 
 void ControlGuests::on_proof(Guest& guest, const Frame& frame) {
-  ProofPayload proof;
-  if (!decode(frame.payload, proof)) return guest.link.close();
-  if (!is_equal(proof.proof, prove_member(options_.secret, guest.member_nonce, guest.nonce, proof.claim))) {
+  ProofPayload payload;
+  if (!decode(frame.payload, payload)) return guest.link.close();
+  if (!is_equal(payload.proof, prove(options_.secret, ProofRole::member, guest.member_nonce, guest.nonce))) {
     return refuse(guest,
-                  Status(StatusCode::refused, "this process does not have the job's secret (TUTTI_SECRET)"));
+                  Status(StatusCode::refused, "this process has another secret than the job (TUTTI_SECRET)"));
   }
-  // Only who has the secret comes here, so the reasons give nothing away.
-  if (proof.claim.build_id != options_.build_id) {
-    return refuse(
-        guest, Status(StatusCode::refused,
-                      fmt::format("rank {} was built from '{}', rank {} of the job from '{}'; all "
-                                  "ranks need the same build",
-                                  proof.claim.rank, proof.claim.build_id, options_.rank, options_.build_id)));
+  ClaimPayload welcome;
+  welcome.claim = own_claim_;
+  welcome.proof = prove(options_.secret, ProofRole::hub, guest.member_nonce, guest.nonce, own_claim_);
+  guest.link.send(Frame{FrameType::welcome, 0, 0, encode(welcome)});
+  guest.stage = Guest::Stage::claim;
+  guest.until = Clock::now() + kClaimTime;
+}
+
+void ControlGuests::on_claim(Guest& guest, const Frame& frame) {
+  ClaimPayload payload;
+  if (!decode(frame.payload, payload)) return guest.link.close();
+  MemberClaim& claim = payload.claim;
+  if (!is_equal(payload.proof,
+                prove(options_.secret, ProofRole::claim, guest.member_nonce, guest.nonce, claim)))
+    return guest.link.close();
+  if (claim.build_id != options_.build_id) {
+    return refuse(guest, Status(StatusCode::refused,
+                                fmt::format("rank {} was built from '{}', rank {} of the job from '{}'; all "
+                                            "ranks need the same build",
+                                            claim.rank, claim.build_id, options_.rank, options_.build_id)));
   }
-  if (const Status status = owner_.check(proof.claim); !status) return refuse(guest, status);
-  if (!guest.is_remote) proof.claim.pid = guest.claim.pid;  // as the kernel tells it
-  guest.claim = std::move(proof.claim);
+  if (const Status status = owner_.check(claim); !status) return refuse(guest, status);
+  if (!guest.is_remote) claim.pid = guest.claim.pid;  // as the kernel tells it
+  guest.claim = std::move(claim);
   guest.stage = Guest::Stage::joined;
+  ++joined_count_;
   guest.link.set_limit(kMaxPayloadBytes);
   owner_.on_joined(guest);
 }
 
+// Whoever can be refused can be refused very often: one line a second.
 void ControlGuests::refuse(Guest& guest, const Status& why) {
-  if (options_.warn) {
-    options_.warn(fmt::format(
-        "refused a process ({}): {}",
-        guest.claim.pid != 0 ? fmt::format("pid {}", guest.claim.pid) : guest.claim.host, why.message()));
+  const Clock::time_point now = Clock::now();
+  if (options_.warn && now >= next_warning_) {
+    const std::string who = guest.claim.pid != 0 ? fmt::format("pid {}", guest.claim.pid) : guest.claim.host;
+    options_.warn(
+        fmt::format("refused a process ({}): {}{}", who, why.message(),
+                    unsaid_ == 0 ? "" : fmt::format(" (and {} more since the last line)", unsaid_)));
+    next_warning_ = now + kWarningPause;
+    unsaid_ = 0;
+  } else {
+    ++unsaid_;
   }
   guest.link.send(Frame{FrameType::refused, 0, 0, encode(StatusPayload{why.code(), why.message()})});
-  dismiss(guest);
+  guest.stage = Guest::Stage::refused;
+  guest.until = now + kLeavingTime;
 }
 
 void ControlGuests::dismiss(Guest& guest) {
@@ -193,7 +238,7 @@ void ControlGuests::send_to_all(const Frame& frame) {
 
 void ControlGuests::say_goodbye(int leaving_rank) {
   for (const auto& guest : guests_) {
-    if (guest->stage == Guest::Stage::joined || guest->stage == Guest::Stage::proof)
+    if (guest->stage == Guest::Stage::joined || guest->stage == Guest::Stage::claim)
       guest->link.send(Frame{FrameType::goodbye, leaving_rank, 0, {}});
   }
 }

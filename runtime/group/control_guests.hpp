@@ -2,8 +2,9 @@
 // Knows no route, and of the frames of those who have joined only whom they come from.
 //
 // Everything is non-blocking and bounded, for the sockets can be reached by any process of the machine or the
-// network: on the unix socket another user's connection is closed unread, a stranger has few bytes and
-// seconds, and their number is limited.
+// network. On the unix socket another user's connection is closed unread. A stranger has few bytes and
+// seconds. Strangers share a bounded number of places, and a new one takes the place of the one that has come
+// least far; a process that has proved itself keeps its own.
 #pragma once
 
 #include <poll.h>
@@ -20,7 +21,9 @@
 namespace tutti {
 
 struct Guest {
-  enum class Stage : std::uint8_t { hello, proof, joined, leaving };
+  // A stranger that was refused, has said nothing yet, is about to prove itself; one that has; a member; one
+  // that has left.
+  enum class Stage : std::uint8_t { refused, hello, proof, claim, joined, leaving };
   Link link;
   Stage stage = Stage::hello;
   bool is_remote = false;  // came by TCP
@@ -79,8 +82,14 @@ class ControlGuests {
   void accept(const Door& door);
   void serve(Guest& guest);
   void on_stranger_frame(Guest& guest, const Frame& frame);
+  void on_hello(Guest& guest, const Frame& frame);
   void on_proof(Guest& guest, const Frame& frame);
+  void on_claim(Guest& guest, const Frame& frame);
   void dismiss(Guest& guest);
+  // Room for one more stranger; false if there is none to close.
+  bool drop_stranger();
+  std::size_t count_strangers() const;
+  std::size_t stranger_limit() const;
 
   const ControlOptions& options_;
   const MemberClaim& own_claim_;
@@ -88,6 +97,9 @@ class ControlGuests {
   std::vector<Door> doors_;
   std::vector<std::unique_ptr<Guest>> guests_;
   bool may_accept_ = true;
+  std::size_t joined_count_ = 0;  // so far
+  Clock::time_point next_warning_{};
+  std::size_t unsaid_ = 0;  // refusals since the last warning
 };
 
 }  // namespace tutti

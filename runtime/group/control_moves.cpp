@@ -56,6 +56,7 @@ void ControlTree::on_door(const Guest& guest, const Frame& frame) {
 void ControlTree::finish_tree() {
   if (is_ready_ || !plan_ || !plan_->is_complete()) return;
   is_ready_ = true;
+  remove_private_name();  // all have come
   guests_.send_to_all(Frame{FrameType::ready, 0, 0, {}});
   finish_start({});
 }
@@ -148,9 +149,9 @@ void ControlTree::remember(const Frame& frame) {
 
 // -- another way to rank 0 ----------------------------------------------------------------------------------
 
-void ControlTree::look_for_way(Clock::time_point start) {
+void ControlTree::look_for_way(Clock::time_point start, bool asks_parent) {
   to_try_.clear();
-  if (!path_.empty()) to_try_.assign(path_.begin() + 1, path_.end());
+  if (!path_.empty()) to_try_.assign(path_.begin() + (asks_parent ? 0 : 1), path_.end());
   move_until_ = std::max(start, Clock::now()) + options_.silence;
   try_next_step(start);
 }

@@ -40,6 +40,7 @@ void ControlRoot::admit(const MemberClaim& claim) {
   Place& place = places_[static_cast<std::size_t>(claim.rank)];
   place.presence = Presence::present;
   place.who = describe_process(claim);
+  place.cause.clear();
   ++present_count_;
   was_complete_ = was_complete_ || is_complete();
 }
@@ -62,14 +63,17 @@ void ControlRoot::on_gone(int rank, bool is_dead, const std::string& text) {
                          // deadline
     place.presence = Presence::absent;
     place.has_given_up = !is_dead;
+    if (is_dead) place.cause = text;
+    place.died = Clock::now();
     return;
   }
   place.presence = is_dead ? Presence::dead : Presence::departed;
+  place.cause = text;
   if (is_dead) {
-    place.cause = text;
     const FailurePayload failure{0, rank, rank, StatusCode::peer_failed, text};
     router_.send_to_all(Frame{FrameType::failure, 0, 0, encode(failure)});
   }
+  if (!is_dead) departures_.ranks.push_back(rank);
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, gather] : gathers_) numbers.push_back(number);
   for (const std::uint64_t number : numbers) settle(number, gathers_[number]);
@@ -91,6 +95,16 @@ void ControlRoot::on_reported(const GonePayload& gone) {
   if (!gone.is_dead || !was_complete_ || !is_present(gone.rank)) return;
   if (adrift_.count(gone.rank) > 0) return on_gone(gone.rank, true, gone.text);
   reported_[gone.rank] = gone.text;
+}
+
+Status ControlRoot::find_loss(Clock::time_point since) const {
+  const Place* first = nullptr;  // that has died, with others perhaps that it led
+  for (const Place& place : places_) {
+    const bool is_lost = place.presence == Presence::absent && !place.cause.empty() && place.died <= since;
+    if (is_lost && (first == nullptr || place.died < first->died)) first = &place;
+  }
+  if (first == nullptr) return {};
+  return Status(StatusCode::peer_failed, first->cause, static_cast<int>(first - places_.data()));
 }
 
 void ControlRoot::drop_overdue(Clock::time_point now) {
@@ -134,9 +148,12 @@ void ControlRoot::settle(std::uint64_t number, Gather& gather) {
     const Place& place = places_[static_cast<std::size_t>(rank)];
     if (place.presence != Presence::departed && place.presence != Presence::dead) continue;
     gather.is_failed = true;
-    const std::string text =
-        place.presence == Presence::dead ? place.cause : fmt::format("rank {} has left the world", rank);
-    return router_.send_to_all(Frame{FrameType::gather_failed, 0, 0, encode(GatherPayload{number, {text}})});
+    std::string text = place.cause;
+    if (place.presence == Presence::departed)
+      text =
+          fmt::format("rank {} has left the world{}{}", rank, place.cause.empty() ? "" : ": ", place.cause);
+    return router_.send_to_all(
+        Frame{FrameType::gather_failed, rank, 0, encode(GatherPayload{number, {text}})});
   }
 }
 
@@ -154,8 +171,13 @@ void ControlRoot::on_who(int source, std::uint64_t number) {
                                    : found == gathers_.end() ? std::vector<int>()
                                                              : ranks_not_in(found->second);
   if (missing.empty()) return;  // complete by now: the answer is on its way
-  router_.send_to(source, Frame{FrameType::missing, 0, source,
+  router_.send_to(source, Frame{FrameType::missing, missing.front(), source,
                                 encode(GatherPayload{number, {name_ranks(missing, size())}})});
+}
+
+void ControlRoot::tell_departures() {
+  if (departures_.ranks.empty()) return;
+  router_.send_to_all(Frame{FrameType::departed, 0, 0, encode(std::exchange(departures_, {}))});
 }
 
 void ControlRoot::on_failure_request(FailurePayload failure) {

@@ -43,11 +43,16 @@ class ControlRoot {
   void on_attached(int rank);
   // Who was connected to a rank says that it is dead, which holds as soon as nobody else leads to it.
   void on_reported(const GonePayload& gone);
+  // Before all have arrived: a rank that had come is dead since `since`, and nobody has come in its place.
+  // Ok: there is none.
+  Status find_loss(Clock::time_point since) const;
   void drop_overdue(Clock::time_point now);
   Clock::time_point next_overdue() const;
   void on_gather(const EntriesPayload& payload);
   void on_who(int source, std::uint64_t number);
   void on_failure_request(FailurePayload failure);
+  // Tells all who has left in peace since the last call: at the end of a job most ranks leave together.
+  void tell_departures();
 
  private:
   enum class Presence : std::uint8_t { absent, present, departed, dead };
@@ -55,7 +60,8 @@ class ControlRoot {
     Presence presence = Presence::absent;
     bool has_given_up = false;
     std::string who;    // "pid 12 on node1"
-    std::string cause;  // of death
+    std::string cause;  // of death, or why it has left
+    Clock::time_point died;
   };
   struct Adrift {
     Clock::time_point until;
@@ -83,6 +89,7 @@ class ControlRoot {
   std::map<int, Adrift> adrift_;  // by rank
   std::map<int, std::string> reported_;
   std::map<std::uint64_t, Gather> gathers_;
+  RanksPayload departures_;                          // not told yet
   std::map<std::uint64_t, FailurePayload> stamped_;  // by group
 };
 

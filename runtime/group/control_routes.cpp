@@ -136,6 +136,7 @@ void ControlTree::on_frame_from_below(Frame frame) {
   GatherPayload gather;
   EntriesPayload entries;
   FailurePayload failure;
+  GonePayload gone;
   switch (frame.type) {
     case FrameType::gather:
       if (!decode(frame.payload, entries)) return;
@@ -148,11 +149,14 @@ void ControlTree::on_frame_from_below(Frame frame) {
       if (!decode(frame.payload, failure)) return;
       if (root_) return root_->on_failure_request(std::move(failure));
       return ask_for_stamp(std::move(frame), failure.group);
+    case FrameType::gone:  // our own word
+      if (!decode(frame.payload, gone)) return;
+      return root_ ? root_->on_gone(gone.rank, gone.is_dead, gone.text) : pass_up(std::move(frame));
+    case FrameType::trace:
+      return on_trace(frame, false);
     case FrameType::message:
-      if (frame.target < 0 || frame.target >= options_.size) return;
-      if (root_ || frame.target == options_.rank || below_[static_cast<std::size_t>(frame.target)] != nullptr)
-        return send_to(frame.target, frame);
-      return pass_up(std::move(frame));
+    case FrameType::traced:
+      return route(frame);
     default:
       return;  // a process of our own build sends nothing else
   }
@@ -166,8 +170,10 @@ void ControlTree::on_who(const Frame& frame, std::uint64_t number) {
   if (!root_) return pass_up(frame);
   if (number != 0 || !root_->is_complete()) return root_->on_who(frame.source, number);
   if (is_ready_) return;  // the answer is on its way
-  send_to(frame.source, Frame{FrameType::missing, 0, frame.source,
-                              encode(GatherPayload{0, {name_ranks(late_ranks(), options_.size)}})});
+  const std::vector<int> late = late_ranks();
+  if (late.empty()) return;
+  send_to(frame.source, Frame{FrameType::missing, late.front(), frame.source,
+                              encode(GatherPayload{0, {name_ranks(late, options_.size)}})});
 }
 
 void ControlTree::ask_for_stamp(Frame frame, std::uint64_t group) {
@@ -253,6 +259,29 @@ void ControlTree::pass_up(Frame frame) {
   if (!is_orphan() && !is_searching()) uplink_->link().send(frame);
 }
 
+void ControlTree::route(const Frame& frame) {
+  if (frame.target < 0 || frame.target >= options_.size) return;
+  if (root_ || frame.target == options_.rank || below_[static_cast<std::size_t>(frame.target)] != nullptr)
+    return send_to(frame.target, frame);
+  pass_up(frame);
+}
+
+// Says which way the question goes on from here.
+void ControlTree::on_trace(const Frame& frame, bool is_from_above) {
+  TracePayload trace;
+  if (!decode(frame.payload, trace) || frame.target < 0 || frame.target >= options_.size) return;
+  trace.hop = options_.rank;
+  if (frame.target == options_.rank) {
+    trace.next_hop = options_.rank;
+  } else if (const Guest* guest = below_[static_cast<std::size_t>(frame.target)]; guest != nullptr) {
+    trace.next_hop = guest->claim.rank;
+  } else if (!root_ && !is_from_above && !is_orphan() && !is_searching()) {
+    trace.next_hop = uplink_->parent().rank;
+  }
+  route(Frame{FrameType::traced, options_.rank, frame.source, encode(trace)});
+  if (trace.next_hop >= 0 && trace.next_hop != options_.rank) route(frame);
+}
+
 // -- from above ---------------------------------------------------------------------------------------------
 
 void ControlTree::on_frame_from_above(const Frame& frame) {
@@ -260,7 +289,8 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
   GatherPayload gather;
   PathPayload path;
   FailurePayload failure;
-  if (frame.type != FrameType::goodbye) lost_.reset();  // a goodbye tells nothing of what we have missed
+  // Neither of these tells anything of what we have missed.
+  if (frame.type != FrameType::goodbye && frame.type != FrameType::refused) lost_.reset();
   switch (frame.type) {
     case FrameType::open_door:
       return open_doors();
@@ -279,12 +309,15 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
       return finish_start({});
     case FrameType::refused:
       if (!decode(frame.payload, status) || status.code == StatusCode::ok)
-        status = {StatusCode::refused, "no reason given"};
-      // Who we have come to has no place for us.
-      if (is_ready_ && frame.target == 0) return try_next_step({});
+        status = {StatusCode::refused, "no reason given", Status::kNoPeer};
+      // Who we have come to has no place for us: mostly because the others have taken us for dead.
+      if (is_ready_ && frame.target == 0) {
+        if (lost_) lost_->first.message += fmt::format("; asked again, it says: {}", status.message);
+        return try_next_step({});
+      }
       // Before rank 0 knows us, a refusal has no target.
       if (frame.target == options_.rank || frame.target == 0)
-        return end_start(Status(status.code, status.message));
+        return end_start(Status(status.code, status.message, status.peer));
       if (frame.target > 0 && frame.target < options_.size) {
         if (Guest* guest = below_[static_cast<std::size_t>(frame.target)]; guest != nullptr) {
           below_[static_cast<std::size_t>(frame.target)] = nullptr;
@@ -298,12 +331,16 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
       if (!is_ready_ && frame.target == options_.rank && decode(frame.payload, gather) &&
           gather.values.size() == 1) {
         missing_ = gather.values[0];
+        first_missing_ = frame.source;
         asked_until_ = Clock::now();
         return;
       }
       return send_to(frame.target, frame);
     case FrameType::message:
+    case FrameType::traced:
       return send_to(frame.target, frame);
+    case FrameType::trace:
+      return on_trace(frame, true);
     case FrameType::goodbye:
       return on_parent_left(frame.source);
     default:
@@ -318,10 +355,11 @@ void ControlTree::on_parent_left(int rank) {
   if (!is_ready_) return end_start(left);
   if (rank != 0) {
     lose(left);
-    return look_for_way(Clock::now() + kFarewellPause);
+    return look_for_way(Clock::now() + kFarewellPause, false);
   }
   if (lost_) send_to_all(Frame{FrameType::failure, 0, 0, encode(lost_->first)});  // nobody else tells us
   lose(left);
+  record_departure(0);
   leaving_rank_ = 0;
   is_over_ = true;
 }
@@ -330,12 +368,16 @@ void ControlTree::on_parent_lost(const Status& why) {
   const MemberClaim& parent = uplink_->parent();
   const std::string text =
       why.code() == StatusCode::refused ? why.message() : describe_loss(parent, why, uplink_->is_remote());
-  if (!is_ready_) return end_start(Status(why.code(), text, parent.rank));
+  const bool is_reset = why.code() == StatusCode::aborted;
+  if (!is_ready_)
+    return end_start(Status(is_reset ? StatusCode::peer_failed : why.code(), text, parent.rank));
   if (!lost_) lost_ = Loss{{0, parent.rank, parent.rank, StatusCode::peer_failed, text}, parent.rank};
   lost_->last = parent.rank;
   // Who has come by another way and says so may be the only one to know, if our parent's parent is lost, too.
-  if (why.code() == StatusCode::peer_failed) held_gone_.push_back({parent.rank, true, false, text});
-  look_for_way({});
+  if (is_reset || why.code() == StatusCode::peer_failed)
+    held_gone_.push_back({parent.rank, true, false, text});
+  // Where the connection was reset, its host can be reached again, and the process may be alive.
+  look_for_way({}, is_reset && uplink_->is_remote());
 }
 
 // Of what who attaches later must still hear.

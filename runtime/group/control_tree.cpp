@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/fork_guard.hpp"
 
@@ -47,6 +48,7 @@ void ControlTree::run() {
     pass_batches_up();
     poll_once();
     guests_.drop_expired();
+    if (root_ && !is_over_) root_->tell_departures();
     if ((may_lead_ || must_find_root_) && is_searching() && Clock::now() >= lead_at_) {
       may_lead_ ? try_to_lead() : find_root();
     }
@@ -61,7 +63,7 @@ bool ControlTree::begin() {
   if (root_) {
     const Clock::time_point until = std::min(Clock::now() + kNameTakenTime, deadline_);
     for (;;) {
-      const Status status = listen(options_.root_name);
+      const Status status = listen_as_root();
       if (status) break;
       if (status.code() != StatusCode::resource_exhausted || Clock::now() >= until || is_stopping()) {
         end_start(status);
@@ -74,6 +76,7 @@ bool ControlTree::begin() {
     return true;
   }
   uplink_->add_name(options_.root_name, 0);
+  if (!options_.private_name.empty()) uplink_->add_name(options_.private_name, 0);
   may_lead_ = options_.find_root != nullptr;
   if (may_lead_) {
     uplink_->add_name(options_.node_name, ControlUplink::kAnyRank);
@@ -87,6 +90,25 @@ Status ControlTree::listen(const std::string& name) {
   if (!fd) return fd.status();
   guests_.listen(Link(*fd), false);
   return {};
+}
+
+// Where the name can be guessed, another user may have taken it, to keep us from starting.
+Status ControlTree::listen_as_root() {
+  Status status = listen(options_.root_name);
+  if (status || status.code() != StatusCode::resource_exhausted || options_.private_name.empty())
+    return status;
+  const Result<int> other = try_connect(options_.root_name);
+  if (other && *other >= 0) ::close(*other);
+  if (other || other.status().code() != StatusCode::refused) return status;  // a process of ours
+  TUTTI_RETURN_IF_ERROR(prepare_name(options_.private_name));
+  TUTTI_RETURN_IF_ERROR(listen(options_.private_name));
+  has_private_name_ = true;
+  warn(fmt::format("{}; the ranks of this node meet at {}", other.status().message(), options_.private_name));
+  return {};
+}
+
+void ControlTree::remove_private_name() {
+  if (std::exchange(has_private_name_, false)) remove_name(options_.private_name);
 }
 
 // Whoever gets the node's name leads it; the kernel sees to it that it is one.
@@ -197,12 +219,19 @@ void ControlTree::serve_retired() {
 
 void ControlTree::check_deadline() {
   const Clock::time_point now = Clock::now();
+  // Another process may take the place of one that has died; but nobody waits for that until the deadline.
+  if (root_) {
+    if (const Status lost = root_->find_loss(now - options_.silence); !lost) return end_start(lost);
+  }
   if (now < asked_until_.value_or(deadline_)) return;
-  const auto absent = [&](const std::string& who) {
+  const auto absent = [&](const std::string& who, int first) {
     return Status(StatusCode::timeout,
-                  fmt::format("{} did not arrive within {}", who, format_seconds(options_.timeout)));
+                  fmt::format("{} did not arrive within {}", who, format_seconds(options_.timeout)), first);
   };
-  if (root_) return end_start(absent(name_ranks(late_ranks(), options_.size)));
+  if (root_) {
+    const std::vector<int> late = late_ranks();
+    return end_start(absent(name_ranks(late, options_.size), late.front()));
+  }
   if (is_searching()) {
     return end_start(Status(StatusCode::timeout,
                             fmt::format("rank 0 of {} did not arrive within {}: {}", options_.size,
@@ -215,22 +244,24 @@ void ControlTree::check_deadline() {
     asked_until_ = now + kAnswerTime;
     return;
   }
-  end_start(absent(missing_.empty() ? "some rank" : missing_));
+  end_start(absent(missing_.empty() ? "some rank" : missing_, first_missing_));
 }
 
 // The world does not come to be, for us and whoever is below us.
 void ControlTree::end_start(const Status& status) {
   guests_.send_to_all(
-      Frame{FrameType::refused, 0, 0, encode(StatusPayload{status.code(), status.message()})});
+      Frame{FrameType::refused, 0, 0, encode(StatusPayload{status.code(), status.message(), status.peer()})});
   is_over_ = true;
   lose(status);
   finish_start(status);
 }
 
 void ControlTree::say_goodbye() {
+  remove_private_name();
   const Clock::time_point until = Clock::now() + kGoodbyeTime;
   if (is_ready_) {
     for (Frame& frame : take_outbox()) on_frame_from_below(std::move(frame));
+    if (root_) root_->tell_departures();
     for (auto& [number, batch] : batches_) batch.until = {};
     pass_batches_up();
     guests_.say_goodbye(leaving_rank_);

@@ -54,6 +54,8 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   void run() override;
   bool begin();
   Status listen(const std::string& name);
+  Status listen_as_root();
+  void remove_private_name();
   void try_to_lead();
   void find_root();
   void poll_once();
@@ -82,6 +84,8 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   void add_to_batch(EntriesPayload payload);
   void pass_batches_up();
   void pass_up(Frame frame);
+  void route(const Frame& frame);  // towards its target
+  void on_trace(const Frame& frame, bool is_from_above);
   void ask_for_stamp(Frame frame, std::uint64_t group);
   std::vector<std::int32_t> ranks_here() const;  // ours first
   void note_remote(std::string address) {
@@ -114,7 +118,7 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   void set_path(std::vector<PathStep> path);
   Frame make_path_frame() const;
   void welcome_mover(Guest& guest);
-  void look_for_way(Clock::time_point start);
+  void look_for_way(Clock::time_point start, bool asks_parent);
   void try_next_step(Clock::time_point start);
   void lose_way();
   void keep_limits();
@@ -142,6 +146,7 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   std::vector<Frame> told_;               // to all, for those who attach later
   std::set<Key> told_keys_;
 
+  bool has_private_name_ = false;  // and has to remove it
   Clock::time_point lead_at_{};
   bool may_lead_ = false;
   bool must_find_root_ = false;  // leads, and does not know yet where rank 0 may be
@@ -152,6 +157,7 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   std::optional<Clock::time_point>
       asked_until_;  // the deadline has passed and rank 0 was asked who is missing
   std::string missing_;
+  int first_missing_ = Status::kNoPeer;
   std::mutex remote_mutex_;
   std::string remote_;
 };

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kFirstPause{5};
 constexpr std::chrono::milliseconds kLongestPause{100};
+constexpr std::chrono::seconds kRefusalTime{1};  // for another place to prove that it is the right one
 constexpr std::chrono::seconds kAttemptTime{3};  // to connect and to answer; then the place is tried anew
 
 }  // namespace
@@ -47,7 +48,7 @@ void ControlUplink::try_places() {
     Place& place = places_[i];
     const bool is_busy = std::any_of(attempts_.begin(), attempts_.end(),
                                      [&](const Attempt& attempt) { return attempt.place == i; });
-    if (is_busy || (!place.is_remote && place.name.empty())) continue;
+    if (is_busy || place.has_refused || (!place.is_remote && place.name.empty())) continue;
     const Result<int> fd = place.is_remote ? start_connect(place.address) : try_connect(place.name);
     if (!fd) {
       place.outcome = fd.status().message();
@@ -90,6 +91,8 @@ Status ControlUplink::serve(std::span<const pollfd> fds, std::vector<Frame>& fra
   std::erase_if(attempts_, [](const Attempt& attempt) { return !attempt.link.is_open(); });
   if (stage_ != Stage::searching) {
     attempts_.clear();
+  } else if (refusal_ && Clock::now() >= refused_until_) {
+    return *refusal_;
   } else if (Clock::now() >= next_try_) {
     try_places();
   }
@@ -126,45 +129,66 @@ Status ControlUplink::serve_attempt(Attempt& attempt, short revents, std::vector
   return {};
 }
 
-// A place that answers for another job, or in no language of ours, is not the one; a process of our own job
-// that refuses us, or does not know the secret, ends the search.
+// A place that answers for another job, or in no language of ours, is not the one. A process of our own job
+// that refuses us ends the search.
 Status ControlUplink::on_answer(Attempt& attempt, const Frame& frame) {
-  const Place& place = places_[attempt.place];
   ChallengePayload challenge;
+  ClaimPayload welcome;
   StatusPayload refusal;
-  if (frame.type == FrameType::refused && decode(frame.payload, refusal)) {
-    if (refusal.code == StatusCode::unsupported) {
-      give_up(attempt, refusal.message);
-      return {};
-    }
-    return Status(StatusCode::refused, refusal.message);
+  if (frame.type == FrameType::refused && decode(frame.payload, refusal)) return on_refused(attempt, refusal);
+  if (frame.type == FrameType::welcome && attempt.hub_nonce && decode(frame.payload, welcome)) {
+    on_welcome(attempt, welcome);
+    return {};
   }
-  if (frame.type != FrameType::challenge || !decode(frame.payload, challenge)) {
+  if (frame.type != FrameType::challenge || attempt.hub_nonce || !decode(frame.payload, challenge)) {
     give_up(attempt, "answers in another protocol");
     return {};
   }
-  if (!is_equal(challenge.proof,
-                prove_hub(options_.secret, attempt.nonce, challenge.nonce, challenge.claim))) {
-    return Status(
-        StatusCode::refused,
-        fmt::format("the job at {} has another secret than this process (TUTTI_SECRET)", place.to_text()));
-  }
-  if (place.rank != kAnyRank && challenge.claim.rank != place.rank) {
-    give_up(attempt, fmt::format("rank {} answers", challenge.claim.rank));
+  attempt.hub_nonce = challenge.nonce;
+  const ProofPayload proof{prove(options_.secret, ProofRole::member, attempt.nonce, challenge.nonce)};
+  attempt.link.send(Frame{FrameType::proof, options_.rank, 0, encode(proof)});
+  return {};
+}
+
+// On this machine it is a process of our user. On a network it may be anybody, who cannot end the search
+// while others may prove to be the right ones.
+Status ControlUplink::on_refused(Attempt& attempt, const StatusPayload& refusal) {
+  Place& place = places_[attempt.place];
+  if (refusal.code == StatusCode::unsupported) {
+    give_up(attempt, refusal.message);
     return {};
   }
-  parent_ = challenge.claim;
+  Status why(StatusCode::refused,
+             fmt::format("{} (says the process at {})", refusal.message, place.to_text()));
+  if (!place.is_remote) return why;
+  if (!refusal_) {
+    refusal_ = std::move(why);
+    refused_until_ = Clock::now() + kRefusalTime;
+  }
+  place.has_refused = true;
+  give_up(attempt, refusal.message);
+  return {};
+}
+
+void ControlUplink::on_welcome(Attempt& attempt, const ClaimPayload& welcome) {
+  const Place& place = places_[attempt.place];
+  const MemberClaim& claim = welcome.claim;
+  if (!is_equal(welcome.proof,
+                prove(options_.secret, ProofRole::hub, attempt.nonce, *attempt.hub_nonce, claim)))
+    return give_up(attempt, "does not prove that it has the job's secret (TUTTI_SECRET)");
+  if (place.rank != kAnyRank && claim.rank != place.rank)
+    return give_up(attempt, fmt::format("rank {} answers", claim.rank));
+  parent_ = claim;
   is_remote_ = place.is_remote;
   address_ = place.address;
+  ClaimPayload mine;
+  mine.claim = claim_;
+  mine.proof = prove(options_.secret, ProofRole::claim, attempt.nonce, *attempt.hub_nonce, claim_);
   link_ = std::move(attempt.link);
   link_.set_limit(kMaxPayloadBytes);
   if (is_remote_) limit_silence(link_.fd(), options_.silence);
-  ProofPayload proof;
-  proof.claim = claim_;
-  proof.proof = prove_member(options_.secret, attempt.nonce, challenge.nonce, claim_);
-  link_.send(Frame{FrameType::proof, options_.rank, 0, encode(proof)});
+  link_.send(Frame{FrameType::claim, options_.rank, 0, encode(mine)});
   stage_ = Stage::joining;
-  return {};
 }
 
 void ControlUplink::give_up(Attempt& attempt, std::string outcome) {

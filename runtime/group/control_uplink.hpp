@@ -65,14 +65,18 @@ class ControlUplink {
     SocketAddress address;
     bool is_remote = false;
     int rank = kAnyRank;
-    std::string outcome;  // of the last try
-    std::string to_text() const { return is_remote ? address.to_text() : "abstract socket @" + name; }
+    std::string outcome;       // of the last try
+    bool has_refused = false;  // and is not asked again
+    std::string to_text() const {
+      return is_remote ? address.to_text() : (name.starts_with('/') ? "socket " : "abstract socket @") + name;
+    }
   };
   struct Attempt {
     std::size_t place = 0;
     Link link;
     bool is_connected = false;
     Nonce nonce{};
+    std::optional<Nonce> hub_nonce;  // once we have proved ourselves
     Clock::time_point until;
   };
 
@@ -80,6 +84,8 @@ class ControlUplink {
   void begin(std::size_t place, int fd, bool is_connected);
   Status serve_attempt(Attempt& attempt, short revents, std::vector<Frame>& frames);
   Status on_answer(Attempt& attempt, const Frame& frame);
+  Status on_refused(Attempt& attempt, const StatusPayload& refusal);
+  void on_welcome(Attempt& attempt, const ClaimPayload& welcome);
   void give_up(Attempt& attempt, std::string outcome);
 
   const ControlOptions& options_;
@@ -89,6 +95,8 @@ class ControlUplink {
   std::vector<Attempt> attempts_;
   std::chrono::milliseconds pause_{0};
   Clock::time_point next_try_;
+  std::optional<Status> refusal_;  // by a place that has not proved itself
+  Clock::time_point refused_until_{};
   Link link_;
   MemberClaim parent_ = {-1, 0, 0, {}, {}, false};
   bool is_remote_ = false;

@@ -4,9 +4,9 @@
 // A stalled rank tells its last calls to the rank that it waits for and to one other member (rank = sequence
 // mod p, later the next one). That member compares them with what others told it and with its own, which may
 // be complete: ranks that broadcast from different roots can all be done but one.
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "runtime/base/log.hpp"
 #include "runtime/group/world.hpp"
@@ -20,7 +20,9 @@ constexpr std::size_t kMaxNamedRanks = 16;             // of a group
 constexpr std::chrono::milliseconds kAnswerTime{300};  // control threads answer at once unless frozen
 // Ranks that wait for each other come to their deadlines one after the other.
 constexpr std::chrono::seconds kDeadlineTime{5};
+constexpr std::chrono::milliseconds kTraceTime{200};
 constexpr std::chrono::milliseconds kLaneTime{20};  // for a look at what is under way
+constexpr std::chrono::seconds kMoment{1};          // a process that was stopped may go on
 
 std::string name_group(const std::vector<int>& world_ranks) {
   const bool is_whole = world_ranks.size() <= kMaxNamedRanks;
@@ -152,6 +154,7 @@ void WorldState::on_question(int source, const StateQuestion& question) {
     const std::lock_guard lock(groups_mutex_);
     if (const GroupMember* group = find(question.context)) {
       answer.state.has_group = true;
+      answer.state.failure = group->local_failure();
       answer.state.calls = group->submitted_calls(question.calls);
     }
   }
@@ -229,9 +232,49 @@ std::map<int, RankState> WorldState::ask_members(std::uint64_t context, std::chr
   answered_.wait_for(lock, at_most, [&] { return inquiries_[number].answers.size() == asked.size(); });
   Inquiry inquiry = std::move(inquiries_[number]);
   inquiries_.erase(number);
+  lock.unlock();
   std::map<int, RankState> states;
   for (auto& [rank, state] : inquiry.answers) states[asked[rank]] = std::move(state);
+  if (states.size() < asked.size()) find_obstacles(context, asked, states);
   return states;
+}
+
+bool WorldState::find_root() {
+  const bool is_there = control().find_silent({0}, kTraceTime).front() < 0;
+  note_root(is_there);
+  return is_there;
+}
+
+void WorldState::note_root(bool is_there) {
+  root_missed_.store(is_there ? 0 : Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+}
+
+bool WorldState::has_root() const {
+  const Clock::rep missed = root_missed_.load(std::memory_order_relaxed);
+  return missed == 0 || Clock::now() - Clock::time_point(Clock::duration(missed)) > kMoment;
+}
+
+// A member that does not answer may only be behind a rank that does not pass the question on.
+// `asked`: group ranks by world rank.
+void WorldState::find_obstacles(std::uint64_t context, const std::map<int, int>& asked,
+                                std::map<int, RankState>& states) {
+  std::vector<int> silent;
+  for (const auto& [rank, group_rank] : asked) {
+    if (!states.contains(group_rank)) silent.push_back(rank);
+  }
+  silent.push_back(0);  // the rank that stamps causes
+  const std::vector<int> ends = control().find_silent(silent, kTraceTime);
+  note_root(ends.back() < 0);
+  const std::lock_guard lock(groups_mutex_);
+  const GroupMember* group = find(context);
+  if (group == nullptr) return;
+  for (std::size_t i = 0; i + 1 < silent.size(); ++i) {
+    const int rank = silent[i], end = ends[i];
+    if (end < 0 || end == rank) continue;
+    const int member = group->group_rank_of(end);
+    states[asked.at(rank)].behind =
+        member < 0 ? fmt::format("rank {} of the world", end) : fmt::format("rank {}", member);
+  }
 }
 
 std::optional<CallDifference> WorldState::compare_calls(std::uint64_t context,
@@ -262,6 +305,7 @@ std::string WorldState::describe_waiting(std::uint64_t context, const RankState&
 }
 
 std::string WorldState::describe_peer(std::uint64_t context, const RankState& state) {
+  if (!state.behind.empty()) return "could not be asked: the way there leads through " + state.behind;
   if (!state.has_group) return "is alive but has left the group or not made it yet";
   for (const WaitingCall& call : state.waiting) {
     if (call.context == context) return "waits in " + call.text;
@@ -273,8 +317,13 @@ std::string WorldState::describe_peer(std::uint64_t context, const RankState& st
 std::string WorldState::describe_missing(std::uint64_t context, const std::map<int, RankState>& states,
                                          int size, std::uint32_t sequence, int* first_missing) {
   std::string text;
+  std::map<std::string, std::vector<int>> unknown;  // by the rank that is in the way
   for (int rank = 0; rank < size; ++rank) {
     const auto found = states.find(rank);
+    if (found != states.end() && !found->second.behind.empty()) {
+      unknown[found->second.behind].push_back(rank);
+      continue;
+    }
     std::string why = "does not answer: frozen, or its node is unreachable";
     if (found != states.end()) {
       const RankState& state = found->second;
@@ -293,6 +342,11 @@ std::string WorldState::describe_missing(std::uint64_t context, const std::map<i
     }
     if (text.empty()) *first_missing = rank;
     text += fmt::format("{}rank {} ({})", text.empty() ? "" : ", ", rank, why);
+  }
+  for (const auto& [obstacle, ranks] : unknown) {
+    text += fmt::format(
+        "{}rank{} {} could not be asked, because the way there leads through {}, which does not answer",
+        text.empty() ? "" : "; ", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), obstacle);
   }
   return text;
 }

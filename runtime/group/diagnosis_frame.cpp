@@ -32,6 +32,17 @@ bool get_calls(ByteReader& reader, CallHistory& calls) {
   return true;
 }
 
+bool get_failure(ByteReader& reader, Status& failure) {
+  std::uint8_t code = 0;
+  std::int32_t peer = 0;
+  std::string text;
+  if (!reader.get(code) || code > static_cast<std::uint8_t>(StatusCode::internal) || !reader.get(peer) ||
+      !reader.get_text(text))
+    return false;
+  if (code != 0) failure = Status(static_cast<StatusCode>(code), std::move(text), peer);
+  return code != 0 || (peer == Status::kNoPeer && text.empty());
+}
+
 bool get_waiting(ByteReader& reader, std::vector<WaitingCall>& waiting) {
   std::uint32_t count = 0;
   if (!reader.get(count) || count > kMaxWaitingCalls) return false;
@@ -66,6 +77,10 @@ struct Encoder {
     writer.put(answer.inquiry);
     writer.put(static_cast<std::uint8_t>(answer.state.has_group));
     put_calls(writer, answer.state.calls);
+    const Status& failure = answer.state.failure;
+    writer.put(static_cast<std::uint8_t>(failure.code()));
+    writer.put(static_cast<std::int32_t>(failure.peer()));
+    writer.put_text(failure.message());
     writer.put(static_cast<std::uint32_t>(answer.state.waiting.size()));
     for (const WaitingCall& call : answer.state.waiting) {
       writer.put(call.context);
@@ -100,7 +115,8 @@ std::optional<DiagnosisMessage> decode_diagnosis(std::string_view bytes) {
     StateAnswer answer;
     RankState& state = answer.state;
     if (reader.get(answer.inquiry) && reader.get(has_group) && has_group <= 1 &&
-        get_calls(reader, state.calls) && get_waiting(reader, state.waiting)) {
+        get_calls(reader, state.calls) && get_failure(reader, state.failure) &&
+        get_waiting(reader, state.waiting)) {
       state.has_group = has_group != 0;
       decoded = std::move(answer);
     }

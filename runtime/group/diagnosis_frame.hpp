@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/base/status.hpp"
 #include "runtime/scheduler/submitted_calls.hpp"
 
 namespace tutti {
@@ -23,6 +24,8 @@ struct WaitingCall {
 // What a rank answers when it is asked how far it has come in a group.
 struct RankState {
   bool has_group = false;
+  Status failure;                    // why the group has failed there; ok: it has not
+  std::string behind;                // it could not be asked: this rank on the way to it does not answer
   CallHistory calls;                 // in that group, the last ones
   std::vector<WaitingCall> waiting;  // in any group
 

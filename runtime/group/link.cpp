@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -19,23 +20,35 @@ namespace {
 
 constexpr std::size_t kReadBytes = 65536;
 
+bool is_path(const std::string& name) { return name.starts_with('/'); }
+
+std::string describe(const std::string& name) {
+  return is_path(name) ? "socket " + name : "abstract socket @" + name;
+}
+
 // The length of an abstract address counts: its first byte is zero, and what follows is not ended by one.
 socklen_t fill_address(const std::string& name, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
   TUTTI_ASSERT(name.size() < sizeof address.sun_path, "meeting points are short");
+  if (is_path(name)) {
+    name.copy(address.sun_path, name.size());
+    return sizeof address;
+  }
   name.copy(address.sun_path + 1, name.size());
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
 Status system_error(const char* what, const std::string& name) {
-  return internal_error(fmt::format("{} for abstract socket @{}: {}", what, name, std::strerror(errno)));
+  return internal_error(fmt::format("{} for {}: {}", what, describe(name), std::strerror(errno)));
 }
 
 Status describe_end(int error) {
   const bool is_silent = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
-  return Status(is_silent ? StatusCode::timeout : StatusCode::peer_failed,
-                fmt::format("connection lost ({})", std::strerror(error)));
+  const StatusCode code = is_silent             ? StatusCode::timeout
+                          : error == ECONNRESET ? StatusCode::aborted
+                                                : StatusCode::peer_failed;
+  return Status(code, fmt::format("connection lost ({})", std::strerror(error)));
 }
 
 int make_socket() { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
@@ -112,12 +125,11 @@ Result<int> listen_at(const std::string& name) {
   if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), address_bytes) != 0 ||
       ::listen(fd, SOMAXCONN) != 0) {
     const bool is_taken = errno == EADDRINUSE;
-    const Status status =
-        is_taken ? Status(StatusCode::resource_exhausted,
-                          fmt::format("abstract socket @{} is taken: another process is rank 0 of a "
-                                      "job with the same address, port and id",
-                                      name))
-                 : system_error("bind", name);
+    const Status status = is_taken ? Status(StatusCode::resource_exhausted,
+                                            fmt::format("{} is taken: another process is rank 0 of a "
+                                                        "job with the same address, port and id",
+                                                        describe(name)))
+                                   : system_error("bind", name);
     ::close(fd);
     return status;
   }
@@ -139,9 +151,32 @@ Result<int> try_connect(const std::string& name) {
   }
   if (!is_same_user(fd, nullptr)) {
     ::close(fd);
-    return Status(StatusCode::refused, fmt::format("abstract socket @{} belongs to another user", name));
+    return Status(StatusCode::refused, fmt::format("{} belongs to another user", describe(name)));
   }
   return fd;
+}
+
+Status prepare_name(const std::string& name) {
+  if (!is_path(name)) return {};
+  const std::string directory = name.substr(0, name.rfind('/'));
+  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
+    return internal_error(fmt::format("cannot make the directory {}: {}", directory, std::strerror(errno)));
+  struct stat status {};
+  if (::lstat(directory.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() ||
+      (status.st_mode & 077U) != 0) {
+    return Status(StatusCode::refused,
+                  fmt::format("{} is not a directory of this user alone (mode 0700); set TUTTI_SECRET, with "
+                              "which the ranks need none",
+                              directory));
+  }
+  const Result<int> other = try_connect(name);
+  if (other && *other < 0) remove_name(name);
+  if (other && *other >= 0) ::close(*other);
+  return {};
+}
+
+void remove_name(const std::string& name) {
+  if (is_path(name)) ::unlink(name.c_str());
 }
 
 bool is_same_user(int fd, int* pid) {

@@ -26,7 +26,7 @@ class Link {
 
   void send(const Frame& frame) { append_frame(out_, frame); }
   // Writes what the socket takes. Errors: peer_failed when the connection is gone, timeout when the other
-  // host has been silent for too long.
+  // host has been silent for too long, aborted when it has reset the connection.
   Status flush();
   // Appends the frames that have arrived. Errors, after what had arrived before them: those of flush(),
   // peer_failed at end of file, refused for bytes that are no frame.
@@ -41,12 +41,17 @@ class Link {
   Status broken_;  // what ended the connection, if writing met it
 };
 
-// An abstract unix socket of this name, listening, or connected to; non-blocking and closed on exec.
-// Errors: resource_exhausted when the name is taken, internal with the system's reason.
+// An abstract unix socket of this name, or one at this path if it begins with a slash: listening, or
+// connected to; non-blocking and closed on exec. Errors: resource_exhausted when the name is taken, internal
+// with the system's reason.
 Result<int> listen_at(const std::string& name);
 // The connected descriptor, -1 while nobody listens there, or an error; refused if the listener is another
 // user.
 Result<int> try_connect(const std::string& name);
+// If it is a path: makes its directory, for this user alone, and removes a socket that an earlier life has
+// left there. Errors: refused if the directory belongs to another user or is open to others.
+Status prepare_name(const std::string& name);
+void remove_name(const std::string& name);  // if it is a path
 // Is the process at the other end of the same user?
 bool is_same_user(int fd, int* pid);
 

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sodium.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -12,24 +13,41 @@
 #include <mutex>
 #include <utility>
 
+#include "runtime/base/of_process.hpp"
 #include "runtime/base/tcp_socket.hpp"
 #include "runtime/group/exchange.hpp"
 #include "runtime/group/link.hpp"
+#include "runtime/group/settings.hpp"
 
 namespace tutti {
 namespace {
 
 // Below the range from which Linux takes ports for outgoing connections.
-constexpr std::uint16_t kFirstPort = 20000, kPortCount = 12000;
+constexpr PortRange kPorts{20000, 31999};
 constexpr std::size_t kPortCandidates = 16;
 
-// How often this process has joined that job as that rank. Worlds that follow each other get names
+// How often this process has joined which job as which rank. Worlds that follow each other get names
 // of their own, so that a fast rank cannot run into the world that a slow one is still leaving.
+struct WorldNumbers {
+  std::mutex mutex;
+  std::map<std::pair<std::string, int>, std::uint64_t> next;
+  std::map<std::string, std::uint64_t> first;  // by job, of those that the parent has joined
+
+  // A child of fork() may be another rank than its parent. Whichever it is, its worlds come after all of the
+  // parent's, some of which may be open.
+  static WorldNumbers inherit(const WorldNumbers& parent) {
+    std::map<std::string, std::uint64_t> first = parent.first;
+    for (const auto& [place, number] : parent.next) first[place.first] = std::max(first[place.first], number);
+    return {{}, {}, std::move(first)};
+  }
+};
+
 std::uint64_t next_world_number(const std::string& job, int rank) {
-  static std::mutex mutex;
-  static std::map<std::pair<std::string, int>, std::uint64_t> numbers;
-  const std::lock_guard lock(mutex);
-  return numbers[{job, rank}]++;
+  auto& numbers = of_process<WorldNumbers>();
+  const std::lock_guard lock(numbers.mutex);
+  const auto first = numbers.first.find(job);
+  return numbers.next.try_emplace({job, rank}, first == numbers.first.end() ? 0 : first->second)
+      .first->second++;
 }
 
 std::string hash_text(std::string_view text) {
@@ -126,8 +144,9 @@ HostSetting parse_host_setting(std::string_view text) {
   return setting;
 }
 
-std::vector<std::uint16_t> ports_of(const HostSetting& setting, const Meeting& meeting) {
-  if (setting.port == 0) return candidate_ports(meeting.job);
+std::vector<std::uint16_t> ports_of(const HostSetting& setting, const Meeting& meeting,
+                                    const std::optional<PortRange>& range) {
+  if (setting.port == 0) return candidate_ports(meeting.job, range);
   return {setting.port};
 }
 
@@ -154,10 +173,12 @@ Result<std::vector<SocketAddress>> find_hosts(const HostSetting& setting,
 struct Network {
   std::vector<Interface> interfaces;  // that TUTTI_IFACE leaves
   bool is_everywhere = true;
+  std::optional<PortRange> ports;  // TUTTI_PORTS
 
-  Result<Doors> listen(const std::vector<std::uint16_t>& ports) const {
-    return listen_at_any(interfaces, is_everywhere, ports);
+  Result<Doors> listen(const std::vector<std::uint16_t>& at) const {
+    return listen_at_any(interfaces, is_everywhere, at);
   }
+  Result<Doors> listen_anywhere() const { return listen(ports_to_try(ports)); }
 };
 
 Result<Network> find_network(const Environment& environment) {
@@ -168,7 +189,9 @@ Result<Network> find_network(const Environment& environment) {
   auto selected = select_interfaces(*all, setting->value_or(""));
   if (!selected)
     return selected.status().with_context(fmt::format("TUTTI_IFACE='{}'", setting->value_or("")));
-  return Network{*std::move(selected), !setting->has_value()};
+  const auto ports = read_ports(environment);
+  if (!ports) return ports.status();
+  return Network{*std::move(selected), !setting->has_value(), *ports};
 }
 
 // The program's exchange tells everybody everything: nodes, the job's id and where rank 0 listens.
@@ -183,7 +206,7 @@ Status meet_by_exchange(Exchange& exchange, const Environment& environment, Cloc
     Result<std::string> made = new_unique_id();
     if (!made) return made.status();
     unique_id = *std::move(made);
-    Result<Doors> opened = network->listen({0});
+    Result<Doors> opened = network->listen_anywhere();
     if (!opened) return opened.status();
     doors = *std::move(opened);
   }
@@ -217,7 +240,7 @@ Status meet_by_exchange(Exchange& exchange, const Environment& environment, Cloc
   if (is_one_node) return {};
   meeting.doors = std::move(doors);
   meeting.find_root = [first_addresses] { return split_addresses(first_addresses); };
-  meeting.open_doors = [network = *network] { return network.listen({0}); };
+  meeting.open_doors = [network = *network] { return network.listen_anywhere(); };
   return {};
 }
 
@@ -226,7 +249,7 @@ Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting
   LaunchInfo& launch = meeting.launch;
   const std::string key = fmt::format("tutti/{}/root", meeting.job);
   if (launch.rank == 0) {
-    Result<Doors> doors = network.listen({0});
+    Result<Doors> doors = network.listen_anywhere();
     if (!doors) return doors.status();
     meeting.doors = *std::move(doors);
     if (launch.secret.empty()) {
@@ -247,35 +270,39 @@ Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting
     return internal_error(fmt::format("{}: the value of rank 0 is malformed", key));
   if (launch.secret.empty()) launch.secret = value->substr(0, bar);
   meeting.find_root = [text = value->substr(bar + 1)] { return split_addresses(text); };
-  meeting.open_doors = [network] { return network.listen({0}); };
+  meeting.open_doors = [network] { return network.listen_anywhere(); };
   return {};
 }
 
 // Everybody knows the host of rank 0: it listens at the first free of a few ports that follow from the job.
 Status meet_by_address(const Network& network, Meeting& meeting) {
   const HostSetting setting = parse_host_setting(meeting.launch.host);
-  const std::vector<std::uint16_t> ports = ports_of(setting, meeting);
+  const std::vector<std::uint16_t> ports = ports_of(setting, meeting, network.ports);
   if (meeting.launch.rank == 0) {
     Result<Doors> doors = network.listen(ports);
     if (!doors) return doors.status();
     meeting.doors = *std::move(doors);
   } else {
     meeting.find_root = [setting, ports] { return find_hosts(setting, ports); };
-    meeting.open_doors = [network] { return network.listen({0}); };
+    meeting.open_doors = [network] { return network.listen_anywhere(); };
   }
   return {};
 }
 
 }  // namespace
 
-std::vector<std::uint16_t> candidate_ports(std::string_view job) {
+std::vector<std::uint16_t> candidate_ports(std::string_view job, const std::optional<PortRange>& range) {
   std::array<unsigned char, 2 * kPortCandidates> hash{};
   crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(job.data()), job.size(),
                      nullptr, 0);
   std::vector<std::uint16_t> ports;
-  for (std::size_t i = 0; i < kPortCandidates; ++i) {
-    const unsigned value = hash[2 * i] * 256U + hash[2 * i + 1];
-    ports.push_back(static_cast<std::uint16_t>(kFirstPort + value % kPortCount));
+  const PortRange allowed = range.value_or(kPorts);
+  // A short range is tried whole, from a port that follows from the job.
+  const bool is_short = allowed.count() <= kPortCandidates;
+  for (std::size_t i = 0; i < std::min<std::size_t>(kPortCandidates, allowed.count()); ++i) {
+    const unsigned value =
+        is_short ? hash[0] + static_cast<unsigned>(i) : hash[2 * i] * 256U + hash[2 * i + 1];
+    ports.push_back(static_cast<std::uint16_t>(allowed.first + value % allowed.count()));
   }
   return ports;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ struct Meeting {
 // of the program's exchange.
 Result<Meeting> arrange_meeting(const BootstrapOptions& options);
 
-// The ports at which rank 0 of a job may listen if nobody can tell which it got, in order of preference.
-std::vector<std::uint16_t> candidate_ports(std::string_view job);
+// The ports at which rank 0 of a job may listen if nobody can tell which it got, in order of preference;
+// those of the range if there is one.
+std::vector<std::uint16_t> candidate_ports(std::string_view job, const std::optional<PortRange>& range = {});
 
 }  // namespace tutti

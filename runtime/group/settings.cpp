@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <chrono>
 
+#include "runtime/base/ascii.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/relax.hpp"
 #include "runtime/group/cache_limits.hpp"
@@ -33,10 +33,7 @@ double measure_pauses_per_ns() {
 }
 
 std::string variable_of(std::string_view prefix, Collective collective) {
-  std::string name(prefix);
-  for (const char c : to_string(collective))
-    name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return name;
+  return std::string(prefix) + to_upper(to_string(collective));
 }
 
 Status read_duration(const Environment& environment, std::string_view name,
@@ -63,6 +60,26 @@ void add_intel_rule(const Environment& environment, Collective collective, std::
   }
 }
 
+// Of Intel MPI's variables that nothing here corresponds to, such as I_MPI_ADJUST_REDUCE_SCATTER_BLOCK.
+void warn_of_other_intel_rules(const Environment& environment) {
+  constexpr std::string_view kPrefix = "I_MPI_ADJUST_";
+  const auto is_known = [&](std::string_view name) {
+    if (name == "I_MPI_ADJUST_BCAST") return true;
+    for (int i = 0; i < kCollectiveCount; ++i) {
+      const auto collective = static_cast<Collective>(i);
+      if (collective != Collective::send_recv && name == variable_of(kPrefix, collective)) return true;
+    }
+    return false;
+  };
+  std::string ignored;
+  for (const auto& [name, value] : environment.values()) {
+    if (name.starts_with(kPrefix) && !is_known(name)) ignored += (ignored.empty() ? "" : ", ") + name;
+  }
+  if (!ignored.empty())
+    log_warn("ignored: {}: there is no such collective here; docs/choosing.md lists those of I_MPI_ADJUST",
+             ignored);
+}
+
 // Every rule text that is in force goes into the contract: two ranks with different rules would choose
 // differently.
 Status read_rules(const Environment& environment, WorldSettings& settings) {
@@ -80,6 +97,7 @@ Status read_rules(const Environment& environment, WorldSettings& settings) {
       settings.contract.emplace_back(variable_of("I_MPI_ADJUST_", collective), texts.back().text);
     }
   }
+  warn_of_other_intel_rules(environment);
   return {};
 }
 
@@ -161,6 +179,15 @@ Status read_pin(const Environment& environment, WorldSettings& settings) {
 
 }  // namespace
 
+Result<std::optional<PortRange>> read_ports(const Environment& environment) {
+  const auto text = get_text(environment, "TUTTI_PORTS");
+  if (!text) return text.status();
+  if (!*text) return std::optional<PortRange>();
+  auto range = parse_port_range(**text);
+  if (!range) return range.status().with_context("TUTTI_PORTS");
+  return std::optional(*range);
+}
+
 Result<TransportSettings> read_transport_settings(const Environment& environment) {
   TransportSettings settings;
   const auto bytes = get_size(environment, "TUTTI_SHM_BYTES");
@@ -171,6 +198,9 @@ Result<TransportSettings> read_transport_settings(const Environment& environment
   settings.memory.single_copy = *single_copy == "on"    ? SingleCopy::on
                                 : *single_copy == "off" ? SingleCopy::off
                                                         : SingleCopy::automatic;
+  auto ports = read_ports(environment);
+  if (!ports) return ports.status();
+  settings.ports = *ports;
   settings.node_id = std::string(environment.find("TUTTI_NODE_ID").value_or(""));
   const auto provider = get_text(environment, "TUTTI_OFI_PROVIDER");
   if (!provider) return provider.status();

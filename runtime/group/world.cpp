@@ -15,6 +15,9 @@
 
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/of_process.hpp"
+#include "runtime/base/thread.hpp"
+#include "runtime/group/open_worlds.hpp"
 #include "runtime/group/pinning.hpp"
 
 namespace tutti {
@@ -41,15 +44,12 @@ std::vector<std::uint32_t> list_cpus(const cpu_set_t& set) {
   return cpus;
 }
 
-// A process id would not do: ranks in different containers may have the same one.
-const std::string& process_token() {
-  static const std::string kToken = [] {
-    std::string bytes(16, '\0');
-    randombytes_buf(bytes.data(), bytes.size());
-    return bytes;
-  }();
-  return kToken;
-}
+// Names this process: a child of fork() gets another one than its parent. A process id would not do: ranks in
+// different containers may have the same one.
+struct ProcessToken {
+  std::string bytes = std::string(16, '\0');
+  ProcessToken() { randombytes_buf(bytes.data(), bytes.size()); }
+};
 
 std::string encode(const Card& card) {
   ByteWriter writer;
@@ -236,11 +236,18 @@ void compare_tuning(const std::vector<Card>& cards, int rank, WorldSettings& set
 
 }  // namespace
 
+void WorldState::delete_on_another_thread(WorldState* state) {
+  Result<std::thread> thread = start_thread("tutti-closing", [state] { delete state; });
+  if (thread) return thread->detach();
+  log_warn("a world is not closed: {}", thread.status().message());
+}
+
 WorldState::WorldState(World world, WorldSettings settings)
     : world_(std::move(world)), settings_(std::move(settings)), fork_generation_(tutti::fork_generation()) {}
 
 Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& options,
                                                      WorldSettings settings) {
+  const Clock::time_point deadline = Clock::now() + settings.timeout;
   Result<World> joined = bootstrap(options);
   if (!joined) return joined.status();
   set_log_rank(joined->info.size > 1 ? joined->info.rank : -1);
@@ -250,21 +257,31 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
                                       if (state->fork_generation_ != tutti::fork_generation()) return;
                                       // A worker cannot wait for its own end.
                                       if (is_in_callback()) {
-                                        std::thread([state] { delete state; }).detach();
+                                        delete_on_another_thread(state);
                                       } else {
                                         delete state;
                                       }
                                     });
-  TUTTI_RETURN_IF_ERROR(world->open_trace());
-  TUTTI_RETURN_IF_ERROR(world->agree(options.build_id));
-  TUTTI_RETURN_IF_ERROR(world->open_transports());
-  TUTTI_RETURN_IF_ERROR(world->judge_tuning());
+  world->start_deadline_ = deadline;
+  if (Status started = world->start(options.build_id); !started) {
+    world->start_error_ = started.message();  // the others wait for us, and hear it
+    return started;
+  }
   world->control().set_listener(world.get());
+  leave_at_exit(world);
   return world;
+}
+
+Status WorldState::start(std::string_view build_id) {
+  TUTTI_RETURN_IF_ERROR(open_trace());
+  TUTTI_RETURN_IF_ERROR(agree(build_id));
+  TUTTI_RETURN_IF_ERROR(open_transports());
+  return judge_tuning();
 }
 
 WorldState::~WorldState() {
   world_.control->set_listener(nullptr);
+  world_.control->announce_departure(start_error_);
   engine_.reset();  // closes the transports while the peers still take us for alive
 }
 
@@ -277,9 +294,9 @@ Status WorldState::open_trace() {
 }
 
 Status WorldState::agree(std::string_view build_id) {
-  const Clock::time_point deadline = Clock::now() + settings_.timeout;
+  const Clock::time_point deadline = start_deadline_;
   Card mine;
-  mine.process = process_token();
+  mine.process = of_process<ProcessToken>().bytes;
   mine.is_bound = settings_.topology.is_bound;
   look_around(settings_, info(), mine);
   if (Status refused = plan_own_workers(settings_, info(), worker_cpus_); !refused)
@@ -381,7 +398,10 @@ void WorldState::add(GroupMember& group) {
     early_failures_.erase(early);
   }
   for (const auto& [rank, cause] : deaths_) {
-    if (group.group_rank_of(rank) >= 0) group.on_failure(cause);
+    if (group.group_rank_of(rank) >= 0) group.on_death(rank, cause);
+  }
+  for (const int rank : departures_) {
+    if (group.group_rank_of(rank) >= 0) group.on_departure(rank);
   }
 }
 
@@ -394,6 +414,28 @@ void WorldState::remove(GroupMember& group) {
   const std::lock_guard lock(talk_mutex_);
   reports_.erase(group.context());
   warned_.erase(group.context());
+}
+
+void WorldState::leave() {
+  constexpr std::chrono::seconds kPatience{1};  // with threads that hold the lane
+  control().announce_departure({});             // before anything closes and looks like a death
+  std::vector<GroupMember*> leaving;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    for (const auto& [context, group] : groups_) {
+      leaving.push_back(group);
+      ++groups_in_use_[context];
+    }
+  }
+  for (GroupMember* group : leaving) group->leave();
+  engine_->leave(kPatience);
+  control().leave();  // last: until then it passes on what others say
+  const std::lock_guard lock(groups_mutex_);
+  for (const GroupMember* group : leaving) {
+    const auto found = groups_in_use_.find(group->context());
+    if (--found->second == 0) groups_in_use_.erase(found);
+  }
+  group_released_.notify_all();
 }
 
 GroupMember* WorldState::find(std::uint64_t context) {
@@ -413,32 +455,47 @@ void WorldState::on_failure(std::uint64_t group, int dead_rank, const Status& ca
   }
   deaths_.emplace_back(dead_rank, cause);
   for (const auto& [context, member] : groups_) {
-    if (member->group_rank_of(dead_rank) >= 0) member->on_failure(cause);
+    if (member->group_rank_of(dead_rank) >= 0) member->on_death(dead_rank, cause);
+  }
+}
+
+void WorldState::on_departure(int rank) {
+  const std::lock_guard lock(groups_mutex_);
+  departures_.push_back(rank);
+  for (const auto& [context, member] : groups_) {
+    if (member->group_rank_of(rank) >= 0) member->on_departure(rank);
   }
 }
 
 // -- shared memory ------------------------------------------------------------------------------------------
 
-Result<void*> WorldState::allocate(std::size_t bytes) {
+Result<std::shared_ptr<void>> WorldState::allocate_owned(std::size_t bytes) {
   for (std::size_t i = 0; i < engine_->transport_count(); ++i) {
-    SharedHeap* heap = engine_->transport(i).caps().heap;
-    if (heap == nullptr) continue;
-    Result<ByteRange> memory = heap->allocate(std::max<std::size_t>(bytes, 1));
+    if (engine_->transport(i).caps().heap == nullptr) continue;
+    const std::shared_ptr<SharedHeap> heap = engine_->transport(i).caps().heap->hold();
+    const Result<ByteRange> memory = heap->allocate(std::max<std::size_t>(bytes, 1));
     if (!memory) return memory.status();
-    const std::lock_guard lock(memory_mutex_);
-    memory_[memory->data()] = {heap, *memory};
-    return static_cast<void*>(memory->data());
+    // In a child of fork() the heap's books are the parent's, and its mutex may be locked for ever.
+    return std::shared_ptr<void>(memory->data(),
+                                 [heap, range = *memory, generation = tutti::fork_generation()](void*) {
+                                   if (generation == tutti::fork_generation()) heap->release(range);
+                                 });
   }
   return unsupported("no transport of this world has shared memory");
 }
 
+Result<void*> WorldState::allocate(std::size_t bytes) {
+  Result<std::shared_ptr<void>> memory = allocate_owned(bytes);
+  if (!memory) return memory.status();
+  void* const address = memory->get();
+  const std::lock_guard lock(memory_mutex_);
+  memory_[address] = *std::move(memory);
+  return address;
+}
+
 bool WorldState::release(void* memory) {
   const std::lock_guard lock(memory_mutex_);
-  const auto found = memory_.find(memory);
-  if (found == memory_.end()) return false;
-  found->second.first->release(found->second.second);
-  memory_.erase(found);
-  return true;
+  return memory_.erase(memory) != 0;
 }
 
 }  // namespace tutti

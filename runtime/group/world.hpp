@@ -2,6 +2,7 @@
 // Knows no public API; of transports and collectives only their seams.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -31,13 +32,21 @@ class GroupMember {
   // This group's rank of a world rank, or -1.
   virtual int group_rank_of(int world_rank) const = 0;
   virtual const std::vector<int>& world_ranks() const = 0;
-  // The stamped cause: the same on all ranks. Control thread.
+  // The stamped cause of this group, equal on all its members: peer and text count by ranks of the group.
   virtual void on_failure(const Status& cause) = 0;
+  // A member is dead: peer and text count by ranks of the world. Control thread, as on_failure().
+  virtual void on_death(int world_rank, const Status& cause) = 0;
+  // A member has left the world in peace. Control thread.
+  virtual void on_departure(int world_rank) = 0;
+  // Why the group has failed here, as far as this rank knows; ok: it has not. Any thread.
+  virtual Status local_failure() const = 0;
   // The last collectives submitted, complete or not, at most so many. Any thread.
   virtual CallHistory submitted_calls(std::size_t at_most) const = 0;
-  // An operation (0: a message) that nobody waits for has not ended in time. Called without the registry
-  // locked, and may block; the group does not end meanwhile.
+  // The following two are called without the registry locked, and may block; the group does not end
+  // meanwhile. An operation (0: a message) that nobody waits for has not ended in time.
   virtual void on_deadline(std::uint32_t sequence, const std::string& call) = 0;
+  // The process ends.
+  virtual void leave() = 0;
 
  protected:
   ~GroupMember() = default;
@@ -72,14 +81,20 @@ class WorldState final : private ControlListener {
 
   void add(GroupMember& group);
   void remove(GroupMember& group);
+  // The process ends with this world open: leaves it as its destructor would, but ends no object, since other
+  // threads may be using them. Their operations fail with StatusCode::aborted.
+  void leave();
 
   // Memory of the shared heap for the program; release says whether the memory was ours. Any thread.
   Result<void*> allocate(std::size_t bytes);
+  // Memory that ends with its last reference, which may be after the world's end.
+  Result<std::shared_ptr<void>> allocate_owned(std::size_t bytes);
   bool release(void* memory);
 
-  // Asks members how far they have come and waits up to `at_most` for answers. By group rank; who has not
-  // answered is missing. Not from the control thread. `group_ranks`: whom to ask, the own rank possibly
-  // included; empty: all. `calls`: how many of their last calls they tell.
+  // Asks members how far they have come. Waits up to `at_most` for answers, and up to kTraceTime longer to
+  // find where the way to silent members ends. By group rank; a rank that has not answered is missing, or has
+  // `behind` set. Not from the control thread. `group_ranks`: whom to ask, the own rank possibly included;
+  // empty: all. `calls`: how many of their last calls they tell.
   std::map<int, RankState> ask_members(std::uint64_t context, std::chrono::milliseconds at_most,
                                        const std::vector<int>& group_ranks = {}, std::uint32_t calls = 1);
   // "rank 2 (is alive; its last call was broadcast of 4 f32, root 0), rank 3 (does not answer: ...)": those
@@ -95,23 +110,35 @@ class WorldState final : private ControlListener {
   // Where members' calls differ first, among those that are remembered; nullopt: nowhere.
   std::optional<CallDifference> compare_calls(std::uint64_t context, const std::vector<int>& group_ranks,
                                               std::chrono::milliseconds at_most);
+  // False if rank 0 did not answer when it was asked a moment ago: then it stamps no cause.
+  bool has_root() const;
+  // Asks rank 0's control thread whether it is there, and waits up to kTraceTime. As ask_members().
+  bool find_root();
 
  private:
   WorldState(World world, WorldSettings settings);
+  static void delete_on_another_thread(WorldState* state);
 
+  Status start(std::string_view build_id);
   Status open_trace();
   Status agree(std::string_view build_id);
   Status open_transports();
   WorkerOptions worker_options() const;
   Status open_transports(const std::vector<std::string>& names);
+  Status open_on_one_node();
   Status open_between_nodes();
-  Status swap_addresses();
+  using Addresses = std::vector<std::map<std::string, std::string>>;
+  Result<Addresses> swap_addresses();
+  Result<std::vector<Status>> meet_neighbours(const Addresses& addresses, const Status& own_refusal);
+  Status choose_paths(const Addresses& addresses, const std::vector<Status>& apart);
+  Result<std::vector<Status>> exchange(const Status& own);
   Status agree_on(const Status& verdict);
   Status judge_tuning();
   void report_transports() const;
 
   void on_failure(std::uint64_t group, int dead_rank, const Status& cause) override;
   void on_message(int source, std::string_view bytes) override;
+  void on_departure(int rank) override;
   void on_stall(const Stall& stall);
   // A member's call that makes no progress; compared with what other members reported of the same operation.
   void on_report(int source, StallReport& report);
@@ -119,6 +146,9 @@ class WorldState final : private ControlListener {
   void on_answer(int source, StateAnswer& answer);
   void end_unattended(const Stall& stall);
   void warn_of_stall(const Stall& stall, const std::string& operation);
+  void note_root(bool is_there);
+  void find_obstacles(std::uint64_t context, const std::map<int, int>& asked,
+                      std::map<int, RankState>& states);
   std::vector<WaitingCall> list_waiting();
   std::vector<WaitingCall> list_under_way();
   GroupMember* find(std::uint64_t context);  // with groups_mutex_ held
@@ -130,6 +160,8 @@ class WorldState final : private ControlListener {
   World world_;
   WorldSettings settings_;
   unsigned fork_generation_;
+  Clock::time_point start_deadline_;  // for everything until all ranks can call
+  std::string start_error_;           // why this rank leaves before the world has come to be
   std::uint32_t contract_hash_ = 0;
   WorldDomains domains_;
   // Of this machine, which may hold several nodes.
@@ -144,7 +176,7 @@ class WorldState final : private ControlListener {
   std::unique_ptr<Engine> engine_;
 
   std::mutex memory_mutex_;
-  std::map<void*, std::pair<SharedHeap*, ByteRange>> memory_;  // what the program has allocated
+  std::map<void*, std::shared_ptr<void>> memory_;  // what the program has allocated, and frees itself
 
   std::mutex groups_mutex_;
   std::map<std::uint64_t, GroupMember*> groups_;
@@ -153,12 +185,14 @@ class WorldState final : private ControlListener {
   // A group that is made only after its failure was stamped, or after the death of a member, fails at once.
   std::map<std::uint64_t, Status> early_failures_;
   std::vector<std::pair<int, Status>> deaths_;
+  std::vector<int> departures_;  // world ranks that have left in peace
 
   std::mutex talk_mutex_;  // the following; never held together with groups_mutex_
   std::condition_variable answered_;
   std::map<std::uint64_t, std::map<int, CallHistory>> reports_;  // of stalled ranks, by context, group rank
   std::map<std::uint64_t, Inquiry> inquiries_;
   std::vector<std::pair<Clock::time_point, WaitingCall>> past_deadline_;  // when, and what
+  std::atomic<Clock::rep> root_missed_{0};  // when rank 0 did not answer last; 0: it always has
   std::uint64_t next_inquiry_ = 1;
   std::map<std::uint64_t, std::uint32_t>
       warned_;  // last sequence per context that a stall warning was given for

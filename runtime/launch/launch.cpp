@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/ascii.hpp"
 #include "runtime/launch/horovod.hpp"
 #include "runtime/launch/place.hpp"
 #include "runtime/launch/pmi1.hpp"
@@ -26,18 +27,34 @@ constexpr PlaceVariables kPmi = {"pmi1", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKI
 constexpr PlaceVariables kOpenMpi = {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                                      "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 
+constexpr PlaceVariables kPmix = {"pmix", "PMIX_RANK", nullptr, nullptr, nullptr};
+
 std::string text_of(const Environment& environment, const char* name) {
   return std::string(environment.find(name).value_or(""));
 }
 
 bool has(const Environment& environment, const char* name) { return environment.find(name).has_value(); }
 
+// TUTTI_LAUNCHER names a launcher: then what others have set does not count.
+bool is_named(const Environment& environment) {
+  return environment.find("TUTTI_LAUNCHER").value_or("auto") != "auto";
+}
+
+// Is the job of `other` smaller than one of `size` ranks, so that each of its processes may have started
+// several of them? True too where nothing is known of `other`.
+bool is_smaller(const Environment& environment, const PlaceVariables& other, int size) {
+  const auto number = [&](const char* name) {
+    return name == nullptr ? -1 : parse_number<int>(environment.find(name).value_or("")).value_or(-1);
+  };
+  return number(other.size) < size && number(other.rank) < size;
+}
+
 Result<LaunchInfo> from_tutti_run(const Environment& environment, Clock::time_point) {
   LaunchInfo info;
   TUTTI_RETURN_IF_ERROR(read_place(environment, kTuttiRun, info));
   // `tutti run` sets both families of names. If another launcher has changed one since, we cannot know whose
   // job this is.
-  TUTTI_RETURN_IF_ERROR(check_agreement(environment, kTuttiRun, kTorchrun));
+  if (!is_named(environment)) TUTTI_RETURN_IF_ERROR(check_agreement(environment, kTuttiRun, kTorchrun));
   for (const char* name : {"TUTTI_JOB_ID", "TUTTI_SECRET"}) {
     if (const auto text = require(environment, name, info.launcher); !text) return text.status();
   }
@@ -51,10 +68,10 @@ Result<LaunchInfo> from_torchrun(const Environment& environment, Clock::time_poi
   LaunchInfo info;
   TUTTI_RETURN_IF_ERROR(read_place(environment, kTorchrun, info));
   // torchrun gives ranks as it likes, and may itself be a process of one of these. Variables that are set by
-  // hand, or left over, must not give ranks of an equally large job another order.
-  if (!has(environment, "TORCHELASTIC_RUN_ID")) {
-    for (const PlaceVariables& other : {kPmi, kOpenMpi, kSlurm}) {
-      if (environment.find(kTorchrun.size) != environment.find(other.size)) continue;
+  // hand, or left over, must not give ranks of an equally large job another order, nor split a larger one.
+  if (!has(environment, "TORCHELASTIC_RUN_ID") && !is_named(environment)) {
+    for (const PlaceVariables& other : {kPmi, kOpenMpi, kSlurm, kPmix}) {
+      if (is_smaller(environment, other, info.size)) continue;
       TUTTI_RETURN_IF_ERROR(check_agreement(environment, kTorchrun, other));
     }
   }

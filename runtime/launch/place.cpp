@@ -65,6 +65,7 @@ Status check_agreement(const Environment& environment, const PlaceVariables& fir
                        const PlaceVariables& second) {
   const std::pair<const char*, const char*> pairs[] = {{first.rank, second.rank}, {first.size, second.size}};
   for (const auto& [ours, theirs] : pairs) {
+    if (ours == nullptr || theirs == nullptr) continue;
     const auto our_text = environment.find(ours), their_text = environment.find(theirs);
     if (our_text && their_text && *our_text != *their_text) {
       return invalid_argument(fmt::format(

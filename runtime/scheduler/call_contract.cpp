@@ -19,12 +19,14 @@ CallContract contract_of(const Call& call, std::uint64_t settings) {
   CallContract contract;
   const std::uint64_t root = is_rooted(call.collective) ? call.root : 0U;
   const auto op = is_reducing(call.collective) ? static_cast<std::uint64_t>(call.op.op) : 0U;
-  const bool has_counts = !call.counts.empty();
   contract.kind = static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(call.dtype) << 8U |
-                  op << 16U | std::uint64_t{has_counts} << 24U | root << 32U;
+                  op << 16U | std::uint64_t{has_uneven_blocks(call)} << 24U | root << 32U;
   contract.count = call.count;
   contract.hash = extend_digest(settings, contract.kind);
-  if (has_counts) {
+  if (call.dtype == Dtype::opaque) contract.hash = extend_digest(contract.hash, element_bytes(call));
+  // The root alone has the counts: the lengths of its messages tell whether they are right.
+  if (call.has_counts_at_root) return contract;
+  if (!call.counts.empty()) {
     contract.count = 0;
     const bool shares_counts = call.collective != Collective::alltoall;
     for (const std::uint64_t count : call.counts) {
@@ -58,6 +60,8 @@ std::string describe_message(std::uint64_t word, std::uint64_t bytes) {
   if (collective != static_cast<std::uint32_t>(Collective::send_recv) || dtype >= kDtypeCount)
     return fmt::format("a message of {} bytes that is no send_recv", bytes);
   const auto type = static_cast<Dtype>(dtype);
+  if (type == Dtype::opaque)
+    return fmt::format("send_recv of {} bytes, number {} of the pair", bytes, word >> 32U);
   return fmt::format("send_recv of {} {}, number {} of the pair", bytes / size_of(type), to_string(type),
                      word >> 32U);
 }

@@ -24,7 +24,9 @@ namespace {
 
 constexpr std::size_t kFewestOperations = 64;  // of an engine that has any
 constexpr std::uint32_t kPollsPerClock = 64;   // polls between two looks at the clock
-constexpr std::uint32_t kWorkerPolls = 1000;   // of a worker that has no CPU of its own, before it yields
+constexpr std::chrono::microseconds kBetweenHooks{5};
+constexpr std::chrono::microseconds kLongestSleepWithHook{100};
+constexpr std::uint32_t kWorkerPolls = 1000;  // of a worker that has no CPU of its own, before it yields
 
 void sleep_on(const Waitable& bell, std::uint32_t armed_value, std::chrono::microseconds at_most) {
   if (bell.futex_word != nullptr) {
@@ -66,12 +68,28 @@ Engine::Engine(std::vector<std::unique_ptr<Transport>> transports, Options optio
 
 Engine::~Engine() {
   workers_.reset();
-  TUTTI_ASSERT(active_.empty(), "an engine is destroyed after its groups");
+  TUTTI_ASSERT(active_.empty() && waiting_.empty(), "an engine is destroyed after its groups");
 }
 
 void Engine::acquire() {
   static constexpr std::atomic<bool> kNever{false};
   acquire_unless(kNever);
+}
+
+bool Engine::acquire_within(std::chrono::milliseconds at_most) {
+  const Clock::time_point end = Clock::now() + at_most;
+  wanting_.fetch_add(1, std::memory_order_relaxed);
+  bool is_acquired = false;
+  while (!(is_acquired = try_acquire()) && Clock::now() < end) ::sched_yield();
+  wanting_.fetch_sub(1, std::memory_order_relaxed);
+  return is_acquired;
+}
+
+bool Engine::leave(std::chrono::milliseconds at_most) {
+  if (!acquire_within(at_most)) return false;
+  for (const auto& transport : transports_) transport->leave();
+  release();
+  return true;
 }
 
 bool Engine::acquire_unless(const std::atomic<bool>& refuses) {
@@ -159,7 +177,7 @@ bool Engine::progress_once() {
     if (has_moved && is_wanted()) break;
   }
   std::erase(active_, nullptr);
-  under_way_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);
+  count_under_way();
   return has_moved;
 }
 
@@ -185,14 +203,18 @@ bool Engine::progress_messengers(bool is_last_look) {
   return has_moved;
 }
 
-void Engine::add(Operation& operation) {
-  active_.push_back(&operation);
-  under_way_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);
+void Engine::add_waiting(Operation& operation) {
+  operation.waiting_index_ = waiting_.size();
+  waiting_.push_back(&operation);
+  count_under_way();
 }
 
-void Engine::remove(Operation& operation) {
-  std::erase(active_, &operation);
-  under_way_.store(static_cast<std::uint32_t>(active_.size()), std::memory_order_relaxed);
+void Engine::remove_waiting(Operation& operation) {
+  Operation* const last = waiting_.back();
+  waiting_[operation.waiting_index_] = last;
+  last->waiting_index_ = operation.waiting_index_;
+  waiting_.pop_back();
+  count_under_way();
 }
 
 void Engine::finish(Operation& operation) {
@@ -204,11 +226,19 @@ void Engine::finish(Operation& operation) {
 bool Engine::start(Operation& operation) {
   if (operation.status_) operation.advance(options_.waiting.line_polls);
   if (operation.is_finished()) return false;
-  add(operation);
+  active_.push_back(&operation);
+  count_under_way();
   return true;
 }
 
 void Engine::fail_operations() {
+  // Those that wait for nothing any more are finished like the others.
+  for (std::size_t i = waiting_.size(); i-- > 0;) {
+    Operation& operation = *waiting_[i];
+    if (!operation.group_->has_failed()) continue;
+    remove_waiting(operation);
+    active_.push_back(&operation);
+  }
   for (Operation* operation : active_) {
     if (operation == nullptr || !operation->group_->has_failed()) continue;
     operation->group_->close_endpoints();
@@ -241,6 +271,8 @@ bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
 
 bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) {
   const WaitPolicy& policy = options_.waiting;
+  const WaitHook* const hook = current_wait_hook();
+  Clock::time_point next_hook{};
   Patience patience{policy.first_sleep};
   for (; !operation.is_complete(); ++patience.polls) {
     std::uint32_t looks = 1;
@@ -254,6 +286,14 @@ bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) 
       const Clock::time_point now = Clock::now();
       if (now >= deadline) return false;
       report_stall(&operation, now);
+    }
+    if (hook != nullptr) {
+      // What it drives may be what the peer waits for.
+      patience.at_most = kLongestSleepWithHook;
+      if (const Clock::time_point now = Clock::now(); now >= next_hook) {
+        call_wait_hook(*hook);
+        next_hook = now + kBetweenHooks;
+      }
     }
     wait_a_little(patience, &operation, deadline);
   }
@@ -293,10 +333,10 @@ void Engine::sleep_once(const Operation* waiting, Clock::time_point deadline,
     ::sched_yield();
     return;
   }
-  if (waiting == nullptr && active_.empty()) return release();
+  if (waiting == nullptr && any_under_way() == nullptr) return release();
   // Several bells cannot be waited for at once: sleep on that of the peer that is awaited, and look at the
   // others when it ends.
-  const Operation& awaited = waiting != nullptr ? *operations_[waiting->id_] : *active_.front();
+  const Operation& awaited = waiting != nullptr ? *operations_[waiting->id_] : *any_under_way();
   const std::size_t rung = transports_.size() == 1 ? 0 : awaited_transport(awaited);
   bool may_sleep = true;
   ArmResult bell_armed;
@@ -329,75 +369,6 @@ std::size_t Engine::awaited_transport(const Operation& operation) const {
     if (transports_[i].get() == awaited) return i;
   }
   return 0;
-}
-
-void Engine::report_stall(const Operation* waiting, Clock::time_point now) {
-  if (!options_.on_stall) return;
-  if (!try_acquire()) return;
-  Stall stall;
-  bool is_due = false;
-  // A waiting thread holds a reference, so the operation is still the one it waits for.
-  Operation* operation = nullptr;
-  if (waiting != nullptr) {
-    operation = operations_[waiting->id_].get();
-  } else if (!active_.empty()) {
-    operation = active_.front();
-  }
-  if (operation != nullptr && !operation->is_complete()) {
-    if (operation->first_stalled_ == Clock::time_point{}) {
-      operation->first_stalled_ = now;
-      operation->next_report_ = options_.stall_report;
-      operation->stall_reports_ = 0;
-    }
-    const auto lasted =
-        std::chrono::duration_cast<std::chrono::milliseconds>(now - operation->first_stalled_);
-    if (lasted >= operation->next_report_) {
-      is_due = true;
-      // Doubled, but one comes when the group's deadline has passed.
-      const std::chrono::milliseconds timeout = operation->group_->timeout();
-      operation->next_report_ *= 2;
-      if (lasted < timeout) operation->next_report_ = std::min(operation->next_report_, timeout);
-      stall = stall_of(*operation);
-      stall.is_attended = waiting != nullptr;
-      stall.lasted = lasted;
-      stall.number = operation->stall_reports_++;
-    }
-  }
-  release();
-  if (!is_due) return;
-  if (options_.trace != nullptr) {
-    options_.trace->mark("stalled",
-                         fmt::format("{} (operation {} of rank {}) has waited {} ms for rank {}", stall.call,
-                                     stall.sequence, stall.rank, stall.lasted.count(), stall.awaited_rank));
-  }
-  options_.on_stall(stall);
-}
-
-Stall Engine::stall_of(const Operation& operation) {
-  Stall stall;
-  stall.context = operation.group_->context();
-  stall.rank = operation.group_->rank();
-  stall.sequence = operation.sequence_;
-  stall.is_message = operation.call_.collective == Collective::send_recv;
-  stall.awaited_rank = operation.first_awaited_rank();
-  stall.call = operation.describe();
-  return stall;
-}
-
-std::vector<Stall> Engine::list_under_way(std::size_t at_most, std::chrono::milliseconds patience) {
-  std::vector<Stall> listed;
-  const Clock::time_point deadline = Clock::now() + patience;
-  wanting_.fetch_add(1, std::memory_order_relaxed);
-  bool is_held = false;
-  while (!(is_held = try_acquire()) && Clock::now() < deadline) ::sched_yield();
-  wanting_.fetch_sub(1, std::memory_order_relaxed);
-  if (!is_held) return listed;
-  for (const Operation* operation : active_) {
-    if (operation != nullptr && !operation->is_complete() && listed.size() < at_most)
-      listed.push_back(stall_of(*operation));
-  }
-  release();
-  return listed;
 }
 
 // -- operations for reuse -----------------------------------------------------------------------------------

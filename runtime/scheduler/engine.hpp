@@ -61,6 +61,7 @@ class Engine {
     WaitPolicy waiting;
     std::chrono::milliseconds stall_report{
         50};  // first report of a stalled operation; then at doubling intervals
+    std::chrono::milliseconds stall_warning{0};  // one report comes at this age, too; 0: none
     std::function<void(const Stall&)> on_stall;  // called without any lock held, by a waiting thread
     WorkerOptions workers;
     Trace* trace = nullptr;  // outlives the engine; null: nobody wants to know
@@ -98,6 +99,9 @@ class Engine {
   std::uint32_t caller_turns() const { return caller_turns_.load(std::memory_order_relaxed); }
   // Is a completion callback to come? Whoever gave it may be waiting elsewhere. Any thread.
   bool owes_callbacks() const { return owed_callbacks_.load(std::memory_order_relaxed) != 0; }
+  // The process ends, and all groups have left: the transports tell the peers. False: see
+  // GroupContext::leave().
+  bool leave(std::chrono::milliseconds at_most);
 
  private:
   friend class GroupContext;
@@ -111,9 +115,17 @@ class Engine {
   // The rest with the lane held, but for sleep_once and report_stall, which take it themselves.
   bool progress_once();
   void finish(Operation& operation);
-  // An operation that waits for something else than its plan: under way, and not advanced.
-  void add(Operation& operation);
-  void remove(Operation& operation);
+  // An operation that waits for something else than its plan: under way, and not advanced. Any number of them
+  // costs progress nothing.
+  void add_waiting(Operation& operation);
+  void remove_waiting(Operation& operation);
+  void count_under_way() {
+    under_way_.store(static_cast<std::uint32_t>(active_.size() + waiting_.size()), std::memory_order_relaxed);
+  }
+  // Some operation that is under way; null: none.
+  const Operation* any_under_way() const {
+    return !active_.empty() ? active_.front() : !waiting_.empty() ? waiting_.front() : nullptr;
+  }
   void on_event(const Event& event);
   bool progress_messengers(bool is_last_look);
   // What a thread has driven since it looked last, and how it waits for more.
@@ -154,6 +166,7 @@ class Engine {
 
   bool try_acquire() { return !is_held_.exchange(true, std::memory_order_acquire); }
   void acquire();
+  bool acquire_within(std::chrono::milliseconds at_most);
   bool acquire_unless(const std::atomic<bool>& refuses);  // false as soon as it is set while the lane is held
   void release() { is_held_.store(false, std::memory_order_release); }
   // Whoever holds the lane for long lets others have it between two pieces of work.
@@ -164,6 +177,7 @@ class Engine {
   std::atomic<bool> is_held_{false};
   std::atomic<std::uint32_t> wanting_{0};    // threads that wait for the lane
   std::vector<Operation*> active_;           // under way, in order of submission; guarded by the lane
+  std::vector<Operation*> waiting_;          // under way and not advanced, in any order; guarded by the lane
   std::atomic<std::uint32_t> under_way_{0};  // as many, for those without the lane
   std::atomic<std::uint32_t> callers_{0};    // threads that wait for an operation, once there are workers
   std::atomic<std::uint32_t> caller_turns_{0};

@@ -9,6 +9,9 @@
 namespace tutti {
 namespace {
 
+// How long a rank that ends waits for threads that hold the lane.
+constexpr std::chrono::seconds kLeaveTime{1};
+
 // A message to or from a peer, as a schedule of one step. The catalogue has no rows for it: there is nothing
 // to choose.
 Schedule message_schedule(std::uint32_t rank, std::uint32_t size, std::uint32_t peer, bool is_send) {
@@ -54,12 +57,13 @@ GroupContext::GroupContext(Engine& engine, Options options)
 }
 
 GroupContext::~GroupContext() {
-  fail(Status(StatusCode::aborted, "the group was destroyed while operations were under way"));
-  const auto is_idle = [](const Slot& slot) { return slot.head == nullptr; };
+  engine_.acquire();
+  deliver_and_fail(Status(StatusCode::aborted, "the group was destroyed while operations were under way"));
+  engine_.release();
   for (bool is_done = false; !is_done;) {
     engine_.drive();
     engine_.acquire();
-    is_done = !messenger_.has_operations() && std::all_of(slots_.begin(), slots_.end(), is_idle);
+    is_done = !has_operations();
     if (is_done) {
       BuriedBoard buried;
       for (Boards& boards : boards_) {
@@ -73,6 +77,33 @@ GroupContext::~GroupContext() {
     engine_.release();
     if (!is_done) ::sched_yield();  // another thread runs a user's function for one of them
   }
+}
+
+bool GroupContext::has_operations() const {
+  return messenger_.has_operations() ||
+         std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.head != nullptr; });
+}
+
+// Of a group that has failed already, nothing is delivered.
+void GroupContext::deliver_and_fail(const Status& why) {
+  const bool had_failed = has_failed();
+  fail(why);
+  if (had_failed) return;
+  // A peer may still be at work on boards of operations that have ended here, but not on our buffers.
+  if (has_operations()) revoke_boards();
+  for (auto& by_peer : endpoints_) {
+    for (auto& endpoint : by_peer) {
+      if (endpoint != nullptr) endpoint->close(true);
+    }
+  }
+}
+
+bool GroupContext::leave(const Status& why) {
+  if (!engine_.acquire_within(kLeaveTime)) return false;
+  deliver_and_fail(why);
+  engine_.release();
+  engine_.drive();  // the failed operations complete
+  return true;
 }
 
 Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call, Submitter submitter) {
@@ -253,8 +284,7 @@ bool GroupContext::link(Boards& boards) {
   if (!status) fail(status);
   if (const std::uint32_t peer = boards.lost_rank();
       state == Boards::State::exchanging && peer != Boards::kNoRank) {
-    fail(Status(StatusCode::peer_failed, fmt::format("rank {} cannot be reached through shared memory", peer),
-                static_cast<int>(peer)));
+    fail(cause_of_loss(peer, "the first collective"));
   }
   if (state == Boards::State::linked)
     board_state_[&boards == &boards_[1]].store(kLinked, std::memory_order_release);
@@ -347,8 +377,23 @@ Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status*
   return endpoints_[context_slot][peer].get();
 }
 
-void GroupContext::close_endpoints() {
+Status GroupContext::cause_of_loss(std::uint32_t peer, const std::string& call) const {
+  for (const auto& by_peer : endpoints_) {
+    const Status trouble = by_peer[peer] == nullptr ? Status() : by_peer[peer]->trouble();
+    if (!trouble)
+      return {trouble.code(), fmt::format("rank {} cannot reach rank {} during {}: {}", rank(), peer, call,
+                                          trouble.message())};
+  }
+  return {StatusCode::peer_failed, fmt::format("rank {} is gone during {}", peer, call),
+          static_cast<int>(peer)};
+}
+
+void GroupContext::revoke_boards() {
   for (Boards& boards : boards_) boards.revoke();
+}
+
+void GroupContext::close_endpoints() {
+  revoke_boards();
   for (auto& by_peer : endpoints_) {
     for (auto& endpoint : by_peer) {
       if (endpoint != nullptr) endpoint->close(false);

@@ -49,7 +49,7 @@ class GroupContext {
     StagingPolicy staging = StagingPolicy::measured;  // this rank's own
   };
   GroupContext(Engine& engine, Options options);
-  ~GroupContext();  // fails what is still under way with StatusCode::aborted and closes all endpoints
+  ~GroupContext();  // leaves, with StatusCode::aborted
   GroupContext(const GroupContext&) = delete;
   GroupContext& operator=(const GroupContext&) = delete;
 
@@ -97,6 +97,10 @@ class GroupContext {
   // Fails the group: every pending and later operation completes with `cause`. The first cause wins. Any
   // thread.
   void fail(const Status& cause);
+  // This rank ends its part in an orderly way: what is under way fails with `why`, what was sent and
+  // completed is delivered, and the endpoints are closed. Any thread. False, nothing delivered: other threads
+  // did not give way for a second.
+  bool leave(const Status& why);
   Status failure() const;
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
 
@@ -117,6 +121,8 @@ class GroupContext {
   // What carries messages to this rank; null for ourselves.
   const Transport* transport_of(std::uint32_t peer) const { return options_.peers[peer].transport; }
   Endpoint* endpoint(std::uint32_t slot, std::uint32_t peer, Status* status);
+  // Why nothing comes from or goes to a peer: a limit that this process reached, or the peer is gone.
+  Status cause_of_loss(std::uint32_t peer, const std::string& call) const;
   Result<WorkRef> submit_exclusively(const Prepared& prepared, const Call& call, Submitter submitter);
   Result<WorkRef> submit_message(const Call& call, std::uint32_t kind);
   // Binds a message and puts it behind those of its pair.
@@ -143,6 +149,9 @@ class GroupContext {
   void reserve_frames(std::uint32_t slot, const SlotNeeds& needs);
   bool start(Slot& slot, Operation& operation);  // at the head of its slot; false if it is finished
   void on_complete(Operation& operation);
+  void deliver_and_fail(const Status& why);  // with the lane held
+  bool has_operations() const;               // under way, or waiting for a match
+  void revoke_boards();
   void close_endpoints();
   // Slot index of an operation: collectives use 0..kSlots-1, those on the bulk boards the one after them;
   // behind it every pair has four: recv and send, without a tag, then with one.

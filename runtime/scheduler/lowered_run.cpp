@@ -346,7 +346,7 @@ bool LoweredRun::compute(const LoweredStep& step) {
     } else {
       for (std::uint32_t i = 0; i < step.source_count; ++i)
         from[i] = address(placed(step.first_source + i, k));
-      work_.kernel(work_.call->op.user, address(to), from.data(), step.source_count,
+      work_.kernel(&work_.call->op.user, address(to), from.data(), step.source_count,
                    to.bytes / work_.element_bytes);
     }
   }
@@ -432,7 +432,7 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
     }
     if (n > 1) {
       std::byte* const sum = sum_at == stores.count ? piece.data() : stores.at[sum_at] + offset;
-      work_.kernel(work_.call->op.user, sum, sources.data(), n, length / work_.element_bytes);
+      work_.kernel(&work_.call->op.user, sum, sources.data(), n, length / work_.element_bytes);
       value = sum;
     }
     for (std::uint32_t j = 0; j < stores.count; ++j) {

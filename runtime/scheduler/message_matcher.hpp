@@ -1,12 +1,16 @@
 // Which message goes to which receive, by source and tag: of the receives that accept a message the one that
 // was posted first takes it, and of the messages that a receive accepts it takes the one that was announced
 // first. Knows of an operation only its address, and no transport.
+//
+// Queues by source and tag, so that a match takes the same time however many wait. Any source has queues of
+// its own; numbers in order of arrival decide between those.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <span>
-#include <vector>
+#include <set>
+#include <unordered_map>
 
 #include "runtime/base/call.hpp"
 
@@ -28,27 +32,45 @@ class MessageMatcher {
     Operation* operation = nullptr;
     bool operator==(const Receive&) const = default;
   };
+  // By their place in the order in which they came.
+  using Receives = std::map<std::uint64_t, Receive>;
+  using Messages = std::map<std::uint64_t, Message>;
 
   // The announced message that the receive takes; if there is none, it is posted.
   std::optional<Message> post(const Receive& receive);
   // The posted receive that takes the message; if there is none, it is kept.
   std::optional<Receive> announce(const Message& message);
   // A posted receive that ends without a message. False if it is not posted.
-  bool withdraw(const Operation* operation);
+  bool withdraw(const Receive& receive);
 
   // Is a receive of that tag posted that takes it from any source?
-  bool waits_for_any(std::uint32_t tag) const;
+  bool waits_for_any(std::uint32_t tag) const { return receives_.count(key_of(kFromAnyRank, tag)) != 0; }
   // Takes a receive of that tag from one source in front of which no receive from any source is posted:
   // nothing else competes for its source's messages, so their order is match enough.
   std::optional<Receive> take_unrivalled(std::uint32_t tag);
 
   // In order.
-  std::span<const Receive> posted() const { return posted_; }
-  std::span<const Message> announced() const { return announced_; }
+  const Receives& posted() const { return posted_; }
+  const Messages& announced() const { return announced_; }
 
  private:
-  std::vector<Receive> posted_;
-  std::vector<Message> announced_;
+  using Key = std::uint64_t;  // source and tag
+  static constexpr Key key_of(std::uint32_t source, std::uint32_t tag) {
+    return std::uint64_t{source} << 32U | tag;
+  }
+  static constexpr std::uint32_t kAllOfTag = kFromAnyRank - 1;
+  // Places in the order, by key; no key without any.
+  using Queues = std::unordered_map<Key, std::set<std::uint64_t>>;
+  static std::optional<std::uint64_t> first_of(const Queues& queues, Key key);
+  static void drop(Queues& queues, Key key, std::uint64_t place);
+  Receive take_receive(std::uint64_t place);
+  Message take_message(std::uint64_t place);
+
+  std::uint64_t next_place_ = 0;
+  Receives posted_;
+  Queues receives_;  // each also under kAllOfTag
+  Messages announced_;
+  Queues messages_;  // each also under kAllOfTag
 };
 
 }  // namespace tutti

@@ -31,13 +31,18 @@ Result<WorkRef> Messenger::submit(const Call& call, std::uint32_t kind) {
   hold(operation, call, kind);
   if (call.is_send) {
     Peer& peer = peers_[call.root];
-    sends_.push_back({&operation, call.root, peer.next_number});
+    const auto added = sends_.emplace(std::pair(call.root, peer.next_number), &operation).first;
+    send_of_.emplace(&operation, added);
     tell(call.root, {Note::Kind::announcement, call.tag, peer.next_number++});
+    check_send(operation, call.root);
   } else {
     const MessageMatcher::Receive receive{call.root, call.tag, &operation};
-    if (const auto message = matcher_.post(receive)) take(receive, *message);
+    if (const auto message = matcher_.post(receive)) {
+      take(receive, *message);
+    } else {
+      check_receive(receive);
+    }
   }
-  check_senders();
   progress(false);
   return WorkRef::adopt(&operation);
 }
@@ -72,14 +77,21 @@ void Messenger::hold(Operation& operation, const Call& call, std::uint32_t kind)
   static_cast<void>(operation.bind(group_, prepared, call, {0, kind}, 0, &needs));
   operation.is_unmatched_ = operation.is_referenced_ = true;
   operation.references_.store(2, std::memory_order_relaxed);  // one is the group's, until it is complete
-  group_.engine_.add(operation);
+  group_.engine_.add_waiting(operation);
   std::vector<Messenger*>& messengers = group_.engine_.messengers_;
   if (std::find(messengers.begin(), messengers.end(), this) == messengers.end()) messengers.push_back(this);
 }
 
 void Messenger::forget(const Operation& operation) {
-  if (matcher_.withdraw(&operation)) return;
-  std::erase_if(sends_, [&](const Announced& send) { return send.operation == &operation; });
+  const Call& call = operation.call_;
+  if (!call.is_send) {
+    matcher_.withdraw({call.root, call.tag, const_cast<Operation*>(&operation)});
+    return;
+  }
+  const auto found = send_of_.find(&operation);
+  if (found == send_of_.end()) return;
+  sends_.erase(found->second);
+  send_of_.erase(found);
 }
 
 // -- matched ------------------------------------------------------------------------------------------------
@@ -91,7 +103,7 @@ void Messenger::take(const MessageMatcher::Receive& receive, const MessageMatche
 
 // From now on it is a message of that pair like any other, behind those that were matched before.
 void Messenger::begin(Operation& operation, std::uint32_t peer) {
-  group_.engine_.remove(operation);
+  group_.engine_.remove_waiting(operation);
   Call call = operation.call_;
   call.root = peer;
   group_.start_message(operation, call, static_cast<std::uint32_t>(operation.word_), true);
@@ -110,11 +122,10 @@ void Messenger::on_note(std::uint32_t peer, ConstByteRange bytes) {
     if (const auto receive = matcher_.announce(message)) take(*receive, message);
     return;
   }
-  const auto send = std::find_if(sends_.begin(), sends_.end(), [&](const Announced& announced) {
-    return announced.peer == peer && announced.number == note.number;
-  });
+  const auto send = sends_.find({peer, note.number});
   if (send == sends_.end()) return;
-  Operation& operation = *send->operation;
+  Operation& operation = *send->second;
+  send_of_.erase(&operation);
   sends_.erase(send);
   begin(operation, peer);
 }
@@ -183,8 +194,8 @@ bool Messenger::look_for_plain() {
 // Of peers that owe an announcement or a clearance; the end of one comes as an event.
 void Messenger::look_for_ends() {
   std::vector<bool> is_awaited(peers_.size(), false);
-  for (const Announced& send : sends_) is_awaited[send.peer] = true;
-  for (const MessageMatcher::Receive& receive : matcher_.posted()) {
+  for (const auto& [send, operation] : sends_) is_awaited[send.first] = true;
+  for (const auto& [place, receive] : matcher_.posted()) {
     if (receive.tag == 0) continue;
     if (receive.source != kFromAnyRank) is_awaited[receive.source] = true;
     if (receive.source == kFromAnyRank) is_awaited.assign(peers_.size(), true);
@@ -207,26 +218,34 @@ bool Messenger::are_all_gone(bool has_tag) const {
   return true;
 }
 
-// Fails the group where an operation waits for ranks that are all gone.
 void Messenger::check_senders() {
+  for (const auto& [send, operation] : sends_) check_send(*operation, send.first);
+  for (const auto& [place, receive] : matcher_.posted()) check_receive(receive);
+}
+
+void Messenger::check_send(const Operation& operation, std::uint32_t peer) {
+  if (peers_[peer].is_gone[true]) fail_gone(operation, peer, false);
+}
+
+void Messenger::check_receive(const MessageMatcher::Receive& receive) {
+  const bool has_tag = receive.tag != 0;
+  if (receive.source == kFromAnyRank) {
+    const std::uint32_t first = group_.rank() == 0 ? 1 : 0;
+    if (are_all_gone(has_tag)) fail_gone(*receive.operation, first, true);
+  } else if (peers_[receive.source].is_gone[has_tag]) {
+    fail_gone(*receive.operation, receive.source, false);
+  }
+}
+
+// The first cause stays. `is_last`: no other rank is left either.
+void Messenger::fail_gone(const Operation& operation, std::uint32_t peer, bool is_last) {
   if (group_.has_failed()) return;
-  const auto fail = [&](const Operation& operation, std::uint32_t peer, const std::string& who) {
-    group_.fail(Status(StatusCode::peer_failed,
-                       fmt::format("{} gone during {}", who, describe_call(operation.call_)),
-                       static_cast<int>(peer)));
-  };
-  for (const Announced& send : sends_) {
-    if (peers_[send.peer].is_gone[true])
-      return fail(*send.operation, send.peer, fmt::format("rank {} is", send.peer));
-  }
-  for (const MessageMatcher::Receive& receive : matcher_.posted()) {
-    if (receive.source == kFromAnyRank) {
-      const std::uint32_t first = group_.rank() == 0 ? 1 : 0;
-      if (are_all_gone(receive.tag != 0)) return fail(*receive.operation, first, "all other ranks are");
-    } else if (peers_[receive.source].is_gone[receive.tag != 0]) {
-      return fail(*receive.operation, receive.source, fmt::format("rank {} is", receive.source));
-    }
-  }
+  const Status cause = group_.cause_of_loss(peer, describe_call(operation.call_));
+  group_.fail(is_last && cause.code() == StatusCode::peer_failed
+                  ? Status(StatusCode::peer_failed,
+                           fmt::format("all other ranks are gone during {}", describe_call(operation.call_)),
+                           static_cast<int>(peer))
+                  : cause);
 }
 
 // -- for people
@@ -250,7 +269,7 @@ std::string Messenger::describe(const Operation& operation) const {
       call.root == kFromAnyRank ? name_senders(call.tag != 0) : fmt::format("rank {}", call.root));
   const char* separator = "; not received yet: ";
   std::size_t named = 0;
-  for (const MessageMatcher::Message& message : matcher_.announced()) {
+  for (const auto& [place, message] : matcher_.announced()) {
     if (++named > kMostNamed) break;
     text += fmt::format("{}tag {} of rank {}", separator, message.tag, message.source);
     separator = ", ";

@@ -11,7 +11,10 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/call.hpp"
@@ -62,12 +65,6 @@ class Messenger {
     std::uint32_t tag = 0;
     std::uint32_t number = 0;  // of the announcement
   };
-  // A send that is not cleared yet.
-  struct Announced {
-    Operation* operation = nullptr;
-    std::uint32_t peer = 0;
-    std::uint32_t number = 0;
-  };
   struct Peer {
     std::deque<Note> unsent;
     std::uint32_t next_number = 0;
@@ -84,13 +81,20 @@ class Messenger {
   bool look_for_plain();
   Post look(std::uint32_t peer, bool has_tag);
   void look_for_ends();
+  // Fails the group where an operation waits for ranks that are all gone: this one, or any.
   void check_senders();
+  void check_send(const Operation& operation, std::uint32_t peer);
+  void check_receive(const MessageMatcher::Receive& receive);
+  void fail_gone(const Operation& operation, std::uint32_t peer, bool is_last);
   bool are_all_gone(bool has_tag) const;
   std::string name_senders(bool has_tag) const;
 
   GroupContext& group_;
   MessageMatcher matcher_;
-  std::vector<Announced> sends_;
+  // Sends that are not cleared yet, by the receiver and the number of the announcement.
+  using Sends = std::map<std::pair<std::uint32_t, std::uint32_t>, Operation*>;
+  Sends sends_;
+  std::unordered_map<const Operation*, Sends::iterator> send_of_;
   std::vector<Peer> peers_;
   std::size_t unsent_count_ = 0;
   std::uint32_t next_looked_ = 0;  // rank at which the next round of looks begins: everybody has a turn

@@ -40,19 +40,24 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   is_lowered_ = lowered_ != nullptr;
   is_exchange_ = is_referenced_ = is_unmatched_ = false;
   call_ = call;
-  // It first writes scaled inputs elsewhere, so its plan never reads the caller's output.
-  if (is_reducing(call.collective) && scales_before(call.op.op)) call_.in_place = false;
+  element_bytes_ = element_bytes(call);
+  // It first writes scaled inputs elsewhere, so its plan never reads the caller's output: of reduce_scatter
+  // that is the own block alone.
+  if (is_reducing(call.collective) && scales_before(call.op.op)) {
+    if (call.in_place && call.collective == Collective::reduce_scatter)
+      call_.output = static_cast<std::byte*>(call.output) + block_offset(call, group.rank()) * element_bytes_;
+    call_.in_place = false;
+  }
   sequence_ = id.sequence;
   word_ = id.word;
   slot_ = slot;
-  element_bytes_ = size_of(call.dtype);
   kernel_ = prepared.kernel;
   vector_bytes_ = prepared.vector_bytes;
   choice_ = prepared.choice;
   if (engine_->trace() != nullptr) submitted_ = Clock::now();
   input_ = const_cast<std::byte*>(
       static_cast<const std::byte*>(call.input));  // never written: no step writes to the input
-  output_ = static_cast<std::byte*>(call.output);
+  output_ = static_cast<std::byte*>(call_.output);
   has_user_step_ = false;
   next_in_slot_ = nullptr;
   first_stalled_ = {};
@@ -214,9 +219,7 @@ void Operation::fail_mismatch(std::uint32_t peer, const Event& message) {
 }
 
 void Operation::fail_gone(std::uint32_t peer) {
-  group_->fail(Status(StatusCode::peer_failed,
-                      fmt::format("rank {} is gone during {}", peer, describe_call(shown_call())),
-                      static_cast<int>(peer)));
+  group_->fail(group_->cause_of_loss(peer, describe_call(shown_call())));
 }
 
 void Operation::fail(const Status& status) {
@@ -273,8 +276,11 @@ Status Operation::wait(Clock::time_point deadline) {
   if (!is_complete() && !engine_->wait_for(*this, deadline)) {
     engine_->acquire();
     const std::string what = describe();
+    int peer = Status::kNoPeer;
+    if (!is_complete() && first_awaited_rank() != group_->rank())
+      peer = static_cast<int>(first_awaited_rank());
     engine_->release();
-    return Status(StatusCode::timeout, what + " is not complete yet");
+    return Status(StatusCode::timeout, what + " is not complete yet", peer);
   }
   return status_;
 }

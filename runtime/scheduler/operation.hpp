@@ -134,8 +134,9 @@ class Operation final : public WorkState {
   Boards* boards_ = nullptr;    // where `lowered_` runs, or those that this operation swaps
   SlotFrame* frame_ = nullptr;  // null but while it runs
   bool is_lowered_ = false, is_run_started_ = false, is_exchange_ = false;
-  bool is_unmatched_ = false;   // a message that has no slot yet: the group's messenger has it
-  bool is_referenced_ = false;  // the group holds a reference, which it drops on completion
+  bool is_unmatched_ = false;      // a message that has no slot yet: the group's messenger has it
+  std::size_t waiting_index_ = 0;  // while it is unmatched: its place in the engine's list
+  bool is_referenced_ = false;     // the group holds a reference, which it drops on completion
   static constexpr std::uint32_t kPollsPerSleep = 256;
   static constexpr std::uint32_t kFromStart = ~0U;
   std::uint32_t resumed_step_ = kFromStart;  // of a lowered plan whose first steps were done elsewhere

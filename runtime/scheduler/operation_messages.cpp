@@ -115,7 +115,7 @@ void Operation::compute(const PlanStep& step, std::size_t offset, std::size_t le
       if (n == 1) {
         copy_bytes(to_address, at[0], to - from);
       } else {
-        kernel_(call_.op.user, to_address, at.data(), n, (to - from) / element_bytes_);
+        kernel_(&call_.op.user, to_address, at.data(), n, (to - from) / element_bytes_);
       }
     }
     atom_start += bytes;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <system_error>
 #include <utility>
 
 #include "runtime/base/log.hpp"
@@ -41,12 +40,14 @@ void Workers::call() {
 void Workers::start() {
   const std::lock_guard lock(start_mutex_);
   if (is_started_.load(std::memory_order_relaxed)) return;
-  try {
-    for (std::uint32_t worker = 0; worker < options_.count; ++worker)
-      threads_.push_back(start_thread("tutti-worker", [this, worker] { run(worker); }));
-  } catch (const std::system_error& error) {
-    log_warn("{} of {} workers could be started ({}); calls make progress while they wait", threads_.size(),
-             options_.count, error.what());
+  for (std::uint32_t worker = 0; worker < options_.count; ++worker) {
+    Result<std::thread> thread = start_thread("tutti-worker", [this, worker] { run(worker); });
+    if (!thread) {
+      log_warn("{} of {} workers could be started ({}); calls make progress while they wait", threads_.size(),
+               options_.count, thread.status().message());
+      break;
+    }
+    threads_.push_back(*std::move(thread));
   }
   is_started_.store(true, std::memory_order_release);
 }

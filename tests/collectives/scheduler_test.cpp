@@ -153,6 +153,27 @@ TEST_CASE("a deadline passes and the operation goes on", "[scheduler]") {
   CHECK(theirs == output);
 }
 
+TEST_CASE("a report comes when a warning is due, between those at doubling intervals", "[scheduler]") {
+  // A thread that gets no CPU reports late: then once more with more time.
+  std::vector<milliseconds> ages;
+  bool is_between = false;
+  for (const auto first : {milliseconds(40), milliseconds(400)}) {
+    Engine::Options options = World::oversubscribed();
+    options.stall_report = first;
+    options.stall_warning = first * 5 / 4;
+    ages.clear();
+    options.on_stall = [&](const Stall& stall) { ages.push_back(stall.lasted); };
+    World world(WorldTransport::inproc, 2, options);
+    std::vector<std::int32_t> input(50, 3), output(50);
+    auto work = world.member(0).backend->start(allreduce_of(input, output), {"ring"});
+    REQUIRE(work.is_ok());
+    while (ages.size() < 2) static_cast<void>((*work)->wait(Clock::now() + first));
+    is_between = ages[1] < 2 * first;
+    if (is_between) break;
+  }
+  CHECK(is_between);
+}
+
 TEST_CASE("two threads in one group are reported", "[scheduler]") {
   World world(WorldTransport::inproc, 1);
   GroupContext& group = *world.member(0).group;
@@ -273,10 +294,9 @@ TEST_CASE("a user-defined op may start operations and test them", "[scheduler]")
       while (!(*work)->test() && Clock::now() < deadline) std::this_thread::yield();
       in_hook = (*work)->test() ? "" : "the lane was not free";
     };
-    UserOpTable table;
     std::vector<std::int32_t> input(100, 1), output(100);
     Call call = allreduce_of(input, output);
-    call.op = ReduceOp::user_defined(*table.add(add_after_hook, &hooked, true));
+    call.op = ReduceOp::user_defined({add_after_hook, &hooked, true, 0});
     if (Status s = member.run(call, "recursive_doubling"); !s) return s.to_string();
     if (output != std::vector<std::int32_t>(100, 2)) return "wrong sums";
     return in_hook;
@@ -301,10 +321,9 @@ TEST_CASE("a slow user-defined op holds up nobody else, and failure waits for it
       had_patience = may_end.load();
       has_ended.store(true);
     };
-    UserOpTable table;
     std::vector<std::int32_t> input(100, 1), output(100);
     Call call = allreduce_of(input, output);
-    call.op = ReduceOp::user_defined(*table.add(add_after_hook, &hooked, true));
+    call.op = ReduceOp::user_defined({add_after_hook, &hooked, true, 0});
     std::string other_report;
     std::thread other;
     if (member.rank == 0) {

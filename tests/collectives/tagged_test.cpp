@@ -325,6 +325,30 @@ TEST_CASE("waiting for ranks that are all gone fails", "[tagged]") {
         }) == "");
 }
 
+TEST_CASE("twenty thousand tags, received in the order in which they were sent, and backwards", "[tagged]") {
+  constexpr int kTags = 20000;
+  const bool is_backwards = GENERATE(false, true);
+  const bool is_sent_first = GENERATE(false, true);
+  CHECK(with_ranks(2, [&](CommGroup& group) -> Verdict {
+          Numbers values(kTags, -1);
+          std::vector<Work> works;
+          if (is_sent_first != (group.rank() == 1)) group.barrier();
+          for (int i = 0; i < kTags; ++i) {
+            const int tag = group.rank() == 0 && is_backwards ? kTags - i : i + 1;
+            std::int32_t& value = values[static_cast<std::size_t>(tag) - 1];
+            if (group.rank() == 1) value = 3 * tag;
+            works.push_back(group.rank() == 1 ? group.isend(std::span(&value, 1), 0, tag)
+                                              : group.irecv(std::span(&value, 1), kAnySource, tag));
+          }
+          if (is_sent_first == (group.rank() == 1)) group.barrier();
+          wait_all(works);
+          for (int tag = 1; tag <= kTags; ++tag) {
+            if (values[static_cast<std::size_t>(tag) - 1] != 3 * tag) return "tag " + std::to_string(tag);
+          }
+          return stay(group);
+        }) == "");
+}
+
 TEST_CASE("an abort ends what is not matched", "[tagged]") {
   CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
           Numbers got(4);

@@ -23,6 +23,7 @@ void check_frame(const Frame& frame) {
   check_payload<HelloPayload>(frame.payload);
   check_payload<ChallengePayload>(frame.payload);
   check_payload<ProofPayload>(frame.payload);
+  check_payload<ClaimPayload>(frame.payload);
   check_payload<StatusPayload>(frame.payload);
   check_payload<GatherPayload>(frame.payload);
   check_payload<ArrivedPayload>(frame.payload);
@@ -30,6 +31,7 @@ void check_frame(const Frame& frame) {
   check_payload<EntriesPayload>(frame.payload);
   check_payload<RanksPayload>(frame.payload);
   check_payload<PathPayload>(frame.payload);
+  check_payload<TracePayload>(frame.payload);
   check_payload<FailurePayload>(frame.payload);
 }
 

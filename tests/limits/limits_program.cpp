@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/support/single_copy_filter.hpp"
+#include "tests/support/call_filter.hpp"
 #include "tutti/tutti.hpp"
 
 using tutti::CommGroup;
@@ -44,6 +44,16 @@ void keep_one_cpu() {
   while (!CPU_ISSET(cpu, &all)) ++cpu;
   CPU_SET(cpu, &one);
   need(::sched_setaffinity(0, sizeof one, &one) == 0, "sched_setaffinity");
+}
+
+// An ordinary user with as many threads as it may have. Nobody else may have that user's number.
+void allow_no_thread() {
+  const unsigned user = 2000000000U + static_cast<unsigned>(::getpid());
+  const rlimit none{1, 1};
+  need(::setrlimit(RLIMIT_NPROC, &none) == 0, "setrlimit");
+  need(::setgroups(0, nullptr) == 0 && ::setresgid(user, user, user) == 0 &&
+           ::setresuid(user, user, user) == 0,
+       "setresuid");
 }
 
 void lock_little_memory() {
@@ -151,11 +161,12 @@ void do_words(int rank, const std::vector<std::string>& words) {
   cpu_set_t affinity;
   CPU_ZERO(&affinity);
   const std::map<std::string, std::function<void()>> actions = {
+      {"no_thread", allow_no_thread},
       {"one_cpu", keep_one_cpu},
       {"little_locked_memory", lock_little_memory},
       {"another_user", become_another_user},
-      {"refuse_single_copy", [] { need(filter_single_copy(SingleCopyFilter::refuse), "seccomp"); }},
-      {"deadly_single_copy", [] { need(filter_single_copy(SingleCopyFilter::kill), "seccomp"); }},
+      {"refuse_single_copy", [] { need(filter_call(SYS_process_vm_readv, CallFilter::refuse), "seccomp"); }},
+      {"deadly_single_copy", [] { need(filter_call(SYS_process_vm_readv, CallFilter::kill), "seccomp"); }},
       {"join", [&] { joined(); }},
       {"call", [&] { call(joined()); }},
       {"idle", idle},

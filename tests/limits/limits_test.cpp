@@ -134,6 +134,18 @@ TEST_CASE("a rank of another user never meets the others, and says whom it misse
   CHECK_THAT(outcome.out, Contains("did not arrive within 1 s"));
 }
 
+TEST_CASE("a thread that cannot be started is an error of tutti that names the limit") {
+  if (::geteuid() != 0) {
+    WARN("left out: only root can become a user of no other process");
+    return;
+  }
+  const Outcome outcome = ranks({"no_thread", "join"}, {"TUTTI_TIMEOUT=1s"});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 4);
+  CHECK_THAT(outcome.out,
+             Contains("cannot start the thread 'tutti-control'") && Contains("ulimit -u, here 1"));
+}
+
 TEST_CASE("ranks with nothing to do use no CPU time and have the affinity that they came with") {
   const Outcome outcome =
       ranks({"one_cpu@1", "note_affinity", "call", "same_affinity", "idle", "same_affinity"});

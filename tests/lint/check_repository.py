@@ -28,6 +28,31 @@ SUPPRESSIONS = [
     (re.compile(r"#\s*pragma\s+(?:GCC|clang)\s+diagnostic\s+" + "ignored"), "hides a compiler warning"),
 ]
 
+# Functions and streams that follow the program's locale: under a Turkish one std::toupper('i') is no capital I, and a German one
+# writes 1,5. runtime/base/ascii.hpp and fmt have what is wanted instead.
+LOCALE_FOLDERS = ("runtime/", "topology/", "transports/", "backends/", "bindings/", "tools/", "bench/harness/")
+LOCALE_SUFFIXES = (".c", ".h", ".cpp", ".hpp", ".cu")
+LOCALE_CALLS = re.compile(
+    r"(?<![\w.>])(?:to(?:upper|lower)|is(?:alpha|alnum|digit|xdigit|space|blank|punct|print|graph|cntrl|upper|lower)"
+    r"|strto(?:d|f|ld|l|ll|ul|ull|imax|umax)|sto(?:d|f|ld|i|l|ll|ul|ull)|ato(?:f|i|l|ll)|str(?:n?casecmp|coll|xfrm|ftime)"
+    r"|v?[sf]?scanf|setlocale)\s*\("
+    r"|\bstd::(?:locale|regex|put_time|get_time|[io]?stringstream)\b"
+    r"|\{[^{}]*:[^{}]*L\}"
+    r"|printf\(.*%[-+ #0-9.*]*[aefgAEFG]")
+FILE_STREAM = re.compile(r"\bstd::i?fstream\s+(\w+)")
+
+
+def check_locale(path, text):
+    if not path.startswith(LOCALE_FOLDERS) or not path.endswith(LOCALE_SUFFIXES):
+        return
+    streams = "|".join(sorted(set(FILE_STREAM.findall(text))) + [r"std::ifstream\([^;]*\)"])
+    reads = re.compile(rf"(?:^|\W)(?:{streams})\s*>>")
+    for number, line in enumerate(text.splitlines(), 1):
+        code = line.split("//")[0]
+        found = LOCALE_CALLS.search(code) or reads.search(code)
+        if found:
+            yield path, number, f"{found.group(0).strip()} follows the locale; use runtime/base/ascii.hpp, std::from_chars or fmt"
+
 
 def files(root):
     """Yields repository paths of all files outside build and hidden folders (.ci counts)."""
@@ -102,6 +127,7 @@ def check_tree(root):
             text = file.read()
         violations += check_script(root, path, text)
         violations += check_text(path, text)
+        violations += check_locale(path, text)
         if path.endswith(".md"):
             violations += check_links(root, path, text)
     return violations

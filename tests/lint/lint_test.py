@@ -219,6 +219,16 @@ class RepositoryTest(unittest.TestCase):
         self.expect("tool", "#!/usr/bin/env bash\n" + "true\n" * 6, "pipefail", executable=True)
         self.expect("a.md", "see [this](missing.md)\n", "leads nowhere")
 
+    def test_calls_that_follow_the_locale(self):
+        for line in ("c = std::toupper(c);", "if (isalpha(c)) return;", "x = std::strtod(text, &end);", "n = atoi(text);",
+                     "std::ostringstream out;", 'std::snprintf(text, 9, "%.6g", x);', 'fmt::format("{:.2L}", x);',
+                     "std::ifstream file(path); file >> x;", 'std::ifstream("/proc/x") >> x;', "std::stod(text);"):
+            self.expect("runtime/base/bad.cpp", line + "\n", "follows the locale")
+        tree = Tree({})
+        tree.write("runtime/base/good.cpp", "std::ifstream file(path); x = y >> 2; to_upper(c); group.split(a); // std::toupper(c)\n", True)
+        tree.write("tests/unit/good.cpp", "n = std::atoi(text);\n", True)
+        self.assertEqual(tree.repository_violations(), [])
+
     def test_what_is_fine_stays_fine(self):
         tree = Tree({})
         tree.write("a.md", "[a](a.md#part) [b](https://example.org) `[c](x.md)` TO" + "DO: wait for the fix of the compiler\n", True)

@@ -121,6 +121,21 @@ def killed(bed, program):
         print("killed", victim, heard[survivors[0]], flush=True)
 
 
+def frozen(bed, program):
+    """A rank that is stopped is named, also one that leads a node or the job, and none that is behind it."""
+    for victim in (2, 3, 0):
+        job = Job(bed, [2, 2], program, "sum", TUTTI_TIMEOUT="3")
+        job.wait_for("sums", range(4))
+        os.kill(job.pid_of(victim), signal.SIGSTOP)
+        others = [rank for rank in range(4) if rank != victim]
+        for line in job.wait_for("caught", others, PATIENCE_SECONDS).values():
+            expect(f"peer {victim}:" in line, f"victim {victim}: {line}", job)
+            expect("does not answer: frozen" not in line or f"rank {victim} (does not answer" in line, line, job)
+            print("frozen", victim, line, flush=True)
+        os.kill(job.pid_of(victim), signal.SIGKILL)
+        job.expect_end(statuses=(0, -signal.SIGKILL))
+
+
 def cut(bed, program):
     """A link that falls silent: each side names a rank and the host of the other."""
     job = Job(bed, [2, 2], program, "sum", TUTTI_TIMEOUT=str(TIMEOUT_SECONDS))
@@ -133,6 +148,23 @@ def cut(bed, program):
         print(line, flush=True)
     bed.heal(1)
     job.expect_end()
+
+
+def healed(bed, program):
+    """A link that is cut for a while: whoever loses its connection does not call live ranks dead."""
+    timeout = 6
+    job = Job(bed, [2, 2], program, "sum", TUTTI_TIMEOUT=str(timeout))
+    job.wait_for("sums", range(4))
+    bed.cut(1)
+    time.sleep(0.27 * timeout)
+    bed.heal(1)
+    end = time.monotonic() + 2 * timeout
+    while time.monotonic() < end and any(process.poll() is None for process in job.ranks):
+        time.sleep(0.05)
+    print(job.text(), flush=True)
+    expect("without a goodbye" not in job.text(), "a live rank is called dead", job)
+    for process in job.ranks:
+        process.kill()
 
 
 def zoo(bed, program):

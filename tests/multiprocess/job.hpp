@@ -24,7 +24,9 @@ struct Outcome {
 
 class Job {
  public:
-  explicit Job(std::vector<std::string> words, const std::string& input = {}) {
+  // `ignored`: signals that the command finds ignored.
+  explicit Job(std::vector<std::string> words, const std::string& input = {},
+               const std::vector<int>& ignored = {}) {
     std::array<int, 2> out{}, err{}, in{};
     if (::pipe2(out.data(), O_CLOEXEC) != 0 || ::pipe2(err.data(), O_CLOEXEC) != 0 ||
         ::pipe2(in.data(), O_CLOEXEC) != 0) {
@@ -38,6 +40,7 @@ class Job {
       // Under nohup, or in the background of a script, these are ignored, which a shell cannot undo by a
       // trap.
       for (const int signal : {SIGHUP, SIGINT, SIGQUIT}) ::signal(signal, SIG_DFL);
+      for (const int signal : ignored) ::signal(signal, SIG_IGN);
       std::vector<char*> arguments;
       for (std::string& word : words) arguments.push_back(word.data());
       arguments.push_back(nullptr);
@@ -58,6 +61,7 @@ class Job {
   Job& operator=(const Job&) = delete;
 
   pid_t pid() const { return pid_; }
+  const std::string& out() const { return outcome_.out; }
 
   // Reads until `text` appears on standard output; false at the end of the output or after half a minute.
   bool wait_for(const std::string& text) {
@@ -116,6 +120,16 @@ inline std::size_t count(const std::string& text, const std::string& piece) {
   std::size_t times = 0;
   for (std::size_t at = text.find(piece); at != std::string::npos; at = text.find(piece, at + 1)) ++times;
   return times;
+}
+
+// False if it does not hold within half a minute.
+template <class Condition>
+bool holds_soon(Condition condition) {
+  for (int i = 0; i < 1500; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
 }
 
 // Waits until no process has this word in its command line; false if one still has after some seconds.

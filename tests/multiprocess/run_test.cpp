@@ -1,6 +1,9 @@
 // `tutti run` with real processes: environment, output, input, failures, signals, and that nothing is left
 // behind.
+#include <pty.h>
+
 #include <algorithm>
+#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -47,6 +50,21 @@ TEST_CASE("each rank finds its place in the environment") {
   CHECK(outcome.err.empty());
   CHECK(lines_of(outcome.out) ==
         std::multiset<std::string>{"[0] 0/3 0/3 0/3", "[1] 1/3 1/3 1/3", "[2] 2/3 2/3 2/3"});
+}
+
+TEST_CASE("each rank finds where env:// of torch meets, at a port that rank 0 can listen at") {
+  const Outcome outcome =
+      shell(2,
+            "echo $MASTER_ADDR $MASTER_PORT; test $RANK = 1 || python3 -c 'import os, socket; "
+            "s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); "
+            "s.bind((\"\", int(os.environ[\"MASTER_PORT\"]))); s.listen()'",
+            {"--no-prefix"});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  const auto lines = lines_of(outcome.out);
+  REQUIRE(lines.size() == 2);
+  CHECK(*lines.begin() == *lines.rbegin());
+  CHECK(lines.begin()->starts_with("127.0.0.1 "));
 }
 
 TEST_CASE("two jobs have different ids and secrets, equal within a job") {
@@ -121,6 +139,7 @@ TEST_CASE("what a rank leaves in the background is ended with the job") {
   const std::string word = mark("daemon");
   const Outcome outcome = shell(2, "setsid sh -c 'sleep 100; :' " + word + " & sleep 0.2; echo done");
   CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.err, Contains("tutti run: rank 0 left sh (pid ") && Contains("rank 1 left sh (pid "));
   CHECK_FALSE(outcome.is_late);
   CHECK(is_gone(word));
 }
@@ -168,6 +187,123 @@ TEST_CASE("kill -9 of tutti run ends the ranks") {
   ::kill(job.pid(), SIGKILL);
   CHECK(job.finish().status == 128 + SIGKILL);
   CHECK(is_gone(word));
+}
+
+TEST_CASE("kill -9 of tutti run ends what its ranks have started, also outside of their process groups") {
+  const std::string word = mark("grandchild");
+  Job job({TUTTI_RUN, "-n", "2", "sh", "-c",
+           "setsid sh -c 'echo ready; while :; do sleep 0.05; done' " + word + " & wait"});
+  for (int rank = 0; rank < 2; ++rank) REQUIRE(job.wait_for("[" + std::to_string(rank) + "] ready"));
+  ::kill(job.pid(), SIGKILL);
+  CHECK(job.finish().status == 128 + SIGKILL);
+  CHECK(is_gone(word));
+}
+
+// Two hosts, which are this machine, with nothing of our environment; where ssh would be called.
+std::vector<std::string> two_hosts() {
+  return {TUTTI_RUN, "-H", "one,two", "--agent", "env -i sh -c 'exec sh -c \"$1\"'"};
+}
+
+TEST_CASE("ranks on other hosts have the settings of this environment and what -x says") {
+  std::vector<std::string> words = {
+      "env",     "NCCL_ALGO=Ring", "MLSL_NUM_SERVERS=2", "HWLOC_COMPONENTS=x86", "TUTTI_LOG=info",
+      "DATA=/d", "HOROVOD_RANK=7", "PRIVATE=p"};
+  const std::vector<std::string> run_words = two_hosts();
+  words.insert(words.end(), run_words.begin(), run_words.end());
+  words.insert(words.end(), {"-x", "DATA", "-x", "MORE=it's 1", "sh", "-c",
+                             "echo \"$RANK $NCCL_ALGO $MLSL_NUM_SERVERS $HWLOC_COMPONENTS $TUTTI_LOG $DATA "
+                             "$MORE ${HOROVOD_RANK-none} ${PRIVATE-none}\""});
+  const Outcome outcome = run(words);
+  INFO(outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK(lines_of(outcome.out) == std::multiset<std::string>{"[0] 0 Ring 2 x86 info /d it's 1 none none",
+                                                            "[1] 1 Ring 2 x86 info /d it's 1 none none"});
+  CHECK_THAT(outcome.err, Contains("ranks on other hosts get from this environment:") &&
+                              Contains(" NCCL_ALGO") && Contains(" DATA"));
+  const Outcome unset = launch({"-n", "2", "-x", "SURELY_NOT_SET", "true"});
+  CHECK(unset.status == 2);
+  CHECK_THAT(unset.err, Contains("-x SURELY_NOT_SET: it is not set here"));
+  const Outcome local = launch({"-n", "1", "-x", "A=b", "-x", "RANK=9", "sh", "-c", "echo $A $RANK"});
+  CHECK(local.out == "[0] b 0\n");
+}
+
+TEST_CASE("kill -9 of tutti run ends ranks on other hosts") {
+  const std::string word = mark("elsewhere");
+  std::vector<std::string> words = two_hosts();
+  words.insert(words.end(), {"sh", "-c", "echo ready; while :; do sleep 0.05; done", word});
+  Job job(words);
+  for (int rank = 0; rank < 2; ++rank) REQUIRE(job.wait_for("[" + std::to_string(rank) + "] ready"));
+  ::kill(job.pid(), SIGKILL);
+  job.finish();
+  CHECK(is_gone(word));
+}
+
+TEST_CASE("Ctrl-Z stops the ranks with tutti run, and they go on with it") {
+  const bool is_here = GENERATE(true, false);
+  std::vector<std::string> words = is_here ? std::vector<std::string>{TUTTI_RUN, "-n", "2"} : two_hosts();
+  words.insert(words.end(), {"sh", "-c", "echo pid $$ here; exec sleep 1000"});
+  Job job(words);
+  std::vector<pid_t> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string start = "[" + std::to_string(rank) + "] pid ";
+    REQUIRE(job.wait_for(start));
+    REQUIRE(job.wait_for("here"));
+    ranks.push_back(std::atoi(job.out().c_str() + job.out().find(start) + start.size()));
+  }
+  const auto is_stopped = [](pid_t pid) {
+    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+    std::string number, name, state;
+    stat >> number >> name >> state;
+    return state == "T";
+  };
+  for (int turn = 0; turn < 2; ++turn) {
+    ::kill(job.pid(), SIGTSTP);
+    int status = 0;
+    REQUIRE(::waitpid(job.pid(), &status, WUNTRACED) == job.pid());
+    REQUIRE(WIFSTOPPED(status));
+    CHECK(holds_soon([&] { return is_stopped(ranks[0]) && is_stopped(ranks[1]); }));
+    ::kill(job.pid(), SIGCONT);
+    CHECK(holds_soon([&] { return !is_stopped(ranks[0]) && !is_stopped(ranks[1]); }));
+  }
+  ::kill(job.pid(), SIGTERM);
+  CHECK(job.finish().status == 128 + SIGTERM);
+}
+
+TEST_CASE("a prompt reaches the terminal before its newline, and the answer its rank") {
+  int terminal = -1;
+  const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  REQUIRE(pid >= 0);
+  if (pid == 0) {
+    ::execl(TUTTI_RUN, TUTTI_RUN, "-n", "2", "sh", "-c", "printf 'name? '; read -r x; echo hello $x",
+            nullptr);
+    ::_exit(125);
+  }
+  std::string screen;
+  const auto wait_for = [&](const std::string& text) {
+    return holds_soon([&] {
+      pollfd ready{terminal, POLLIN, 0};
+      std::array<char, 4096> bytes;
+      if (::poll(&ready, 1, 20) > 0) {
+        const ssize_t got = ::read(terminal, bytes.data(), bytes.size());
+        if (got > 0) screen.append(bytes.data(), static_cast<std::size_t>(got));
+      }
+      return screen.find(text) != std::string::npos;
+    });
+  };
+  CHECK(wait_for("[0] name? "));
+  CHECK(::write(terminal, "Ada\n", 4) == 4);
+  CHECK(wait_for("[0] hello Ada"));
+  ::close(terminal);
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+}
+
+TEST_CASE("a job ends with its ranks, whatever its parent does with SIGCHLD") {
+  Job job({TUTTI_RUN, "-n", "2", "sh", "-c", "exit $((RANK * 3))"}, {}, {SIGCHLD});
+  const Outcome outcome = job.finish();
+  CHECK_FALSE(outcome.is_late);
+  CHECK(outcome.status == 3);
+  CHECK_THAT(outcome.err, Contains("rank 1") && Contains("exit status 3"));
 }
 
 TEST_CASE("a reader that goes away ends the job as in a pipeline") {

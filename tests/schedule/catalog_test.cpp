@@ -1,6 +1,8 @@
 // The centre of the tests: every row of the catalogue, over every group size, root and placement, proved; and
 // proved again as cut into segments and as lowered for shared memory.
+#include "runtime/schedule/check_steps.hpp"
 #include "runtime/schedule/passes/fuse.hpp"
+#include "runtime/schedule/passes/in_place.hpp"
 #include "runtime/schedule/passes/lower.hpp"
 #include "runtime/schedule/passes/segment.hpp"
 #include "tests/schedule/support.hpp"
@@ -104,6 +106,30 @@ TEST_CASE("every row is proved for every size, root and placement, and its claim
     const Status status = ranks ? prove(row, instance, *ranks) : ranks.status();
     INFO(describe(row, instance) << ": " << status.message());
     REQUIRE(status.is_ok());
+  });
+}
+
+TEST_CASE("reduce_scatter and scatter that are not in place are right with the output in the input") {
+  for_each_instance(sizes(), true, [](const AlgorithmRow& row, const Instance& instance) {
+    const bool keeps_input =
+        row.collective == Collective::reduce_scatter || row.collective == Collective::scatter;
+    if (!keeps_input || instance.in_place) return;
+    auto ranks = emit_all(row, instance);
+    REQUIRE(ranks.is_ok());
+    const std::uint32_t blocks = instance.size;
+    for (Schedule& s : *ranks) {
+      s = put_input_into_output(s);
+      for (const Step& step : s.steps) {
+        if (!detail::writes(step.verb) || step.dst.buffer != Buffer::output) continue;
+        for (std::uint32_t k = 0; k < step.dst.count; ++k) {
+          INFO(describe(row, instance) << ": rank " << s.rank << " of " << blocks);
+          REQUIRE(s.atom(step.dst, k) / s.segments == s.rank);  // its own block, and no other
+        }
+      }
+    }
+    const std::string wrong = check_variant(row, instance, *ranks);
+    INFO(describe(row, instance) << ": " << wrong);
+    REQUIRE(wrong.empty());
   });
 }
 

@@ -333,6 +333,28 @@ TEST_CASE("where the workers of each rank run") {
             .find("CPU 1 is not among") == 0);
 }
 
+// Two performance cores of two threads, and four efficiency cores of one that share an L2.
+Topology hybrid() {
+  auto machine = parse_card(
+      "topology1 cores=2x2,1x4 pus=0,2,4-7,1,3 sockets=8x1 numa=0:17179869184:0:8 "
+      "caches=2:1310720:64:0:2x2,2:2097152:64:4:4x1,3:12582912:64:0:8x1");
+  INFO(machine.status().message());
+  REQUIRE(machine.is_ok());
+  return *std::move(machine);
+}
+
+TEST_CASE("hybrid CPUs: each rank has a CPU of its own as long as there are enough") {
+  const Topology machine = hybrid();
+  CHECK(cpus(machine, 8, "auto") == Lines{"0", "1", "2", "3", "4", "5", "6", "7"});
+  CHECK(cpus(machine, 8, "auto") == cpus(machine, 8, "core"));
+  CHECK(cpus(machine, 6, "auto") == Lines{"0-1", "2-3", "4", "5", "6", "7"});
+  CHECK(cpus(machine, 2, "auto") == Lines{"0-4", "5-7"});
+  // A cpuset with half of some cores has the same shape.
+  Topology half = synthetic("l2:4 core:2 pu:2");
+  allow_only(&half, {0, 1, 2, 3, 4, 6, 8, 10, 12, 14});
+  CHECK(cpus(half, 10, "auto") == Lines{"0", "1", "2", "3", "4", "6", "8", "10", "12", "14"});
+}
+
 TEST_CASE("how policies are written") {
   CHECK(parse_pin("off")->policy == PinPolicy::off);
   CHECK(parse_pin("auto")->policy == PinPolicy::automatic);
@@ -353,14 +375,19 @@ TEST_CASE("how policies are written") {
 TEST_CASE("what every plan promises") {
   if (!has_hwloc()) return;
   std::mt19937 random(7);
-  Topology machines[] = {synthetic("pack:2 [numa] l3:4 core:4 pu:2"), synthetic("core:7 pu:1"),
-                         synthetic("pack:3 numa:2 l2:2 core:3 pu:2"), recorded("power9_two_sockets"),
-                         recorded("knights_landing_quarters"),        eight_gpus()};
+  Topology machines[] = {synthetic("pack:2 [numa] l3:4 core:4 pu:2"),
+                         synthetic("core:7 pu:1"),
+                         synthetic("pack:3 numa:2 l2:2 core:3 pu:2"),
+                         recorded("power9_two_sockets"),
+                         recorded("knights_landing_quarters"),
+                         eight_gpus(),
+                         hybrid()};
   for (Topology& machine : machines) {
     for (int round = 0; round < 40; ++round) {
       for (Pu& pu : machine.pus) pu.is_allowed = round == 0 || random() % 3 != 0;
       machine.pus[random() % machine.pus.size()].is_allowed = true;
       std::size_t cores = 0;
+      const std::size_t threads = machine.allowed_pus().size();
       for (const PuRange& core : machine.cores) {
         bool is_usable = false;
         for (std::uint32_t pu = core.first; pu < core.end(); ++pu) is_usable |= machine.pus[pu].is_allowed;
@@ -384,7 +411,7 @@ TEST_CASE("what every plan promises") {
         }
         const bool is_apart = std::string(policy) == "core" || std::string(policy) == "auto";
         for (const std::uint32_t pu : std::set<std::uint32_t>(used.begin(), used.end())) {
-          if (is_apart && ranks <= cores && machine.devices.empty()) CHECK(used.count(pu) == 1);
+          if (is_apart && ranks <= threads && machine.devices.empty()) CHECK(used.count(pu) == 1);
         }
       }
     }

@@ -3,7 +3,10 @@
 #include "topology/discovery.hpp"
 
 #include <sched.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -14,6 +17,7 @@
 
 #include "tests/support/catch.hpp"
 #include "tests/support/test_fraction.hpp"
+#include "topology/trial.hpp"
 
 namespace tutti {
 namespace {
@@ -91,6 +95,7 @@ TEST_CASE("a wrong description is refused with what is wrong") {
   check_refused(make_synthetic_topology("pack:2 core:4"), {"pu last"});
   check_refused(make_synthetic_topology("pack:2 pu:1 core:2"), {"pu last"});
   check_refused(make_synthetic_topology("pack:99999 core:99999 pu:9999"), {"'pack:99999' makes more than"});
+  check_refused(make_synthetic_topology("pu:9999"), {"'pu:9999' puts so many parts side by side"});
   check_refused(make_synthetic_topology("pack:200 core:200 pu:200"), {"'core:200' makes more than"});
   check_refused(make_synthetic_topology("pack:2 l3(size=1:2 pu:1"), {"')'"});
   check_refused(make_synthetic_topology("pack:2 [numa pu:1"), {"']'"});
@@ -148,6 +153,28 @@ TEST_CASE("files that hold no topology") {
   std::string edited = whole;
   edited.erase(edited.find(" complete_cpuset=", edited.find("L3Cache")), 40);
   check_refused(read_topology_xml(edited, "edited"), {"edited", "complete_cpuset"});
+  edited = whole;
+  edited.replace(edited.find(" complete_nodeset=", edited.find("NUMANode")), 2, " u");
+  check_refused(read_topology_xml(edited, "edited"),
+                {"edited", "a nodeset but no complete_nodeset", "NUMANode"});
+}
+
+TEST_CASE(
+    "a trial in a child tells a crash and a long time from success, whatever the program does with SIGCHLD") {
+  constexpr std::chrono::milliseconds kLong{30000}, kShort{20};
+  for (const auto handler : {SIG_DFL, SIG_IGN}) {
+    const auto before = std::signal(SIGCHLD, handler);
+    CHECK(detail::try_in_child([] {}, kLong));
+    check_refused(detail::try_in_child([] { std::abort(); }, kLong), {"crashes the reader"});
+    check_refused(detail::try_in_child([] { std::raise(SIGSEGV); }, kLong), {"crashes the reader"});
+    check_refused(detail::try_in_child(
+                      [] {
+                        for (;;) ::pause();
+                      },
+                      kShort),
+                  {"takes longer"});
+    std::signal(SIGCHLD, before);
+  }
 }
 
 // Whatever happened to a file on its way: an error or a topology that keeps its promises, never a crash.
@@ -221,6 +248,15 @@ TEST_CASE("a narrower affinity allows fewer PUs of the same machine") {
   CHECK(narrow.pus[narrow.allowed_pus()[0]].os_index == last);
   REQUIRE(flat.allowed_pus().size() == 1);
   CHECK(flat.pus[flat.allowed_pus()[0]].os_index == last);
+}
+
+TEST_CASE("variables of hwloc that describe another machine are checked as ours are") {
+  if (!has_hwloc()) return;
+  check_refused(discover_topology({{"HWLOC_SYNTHETIC", "pu:9999"}}), {"HWLOC_SYNTHETIC: ", "'pu:9999'"});
+  const auto found = discover_topology({{"HWLOC_SYNTHETIC", "pack:2 pu:2"}});
+  REQUIRE(found.is_ok());
+  CHECK(found->pu_count() == 4);
+  CHECK_FALSE(found->is_this_machine);
 }
 
 TEST_CASE("the flat topology says why it is flat") {

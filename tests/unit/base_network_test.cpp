@@ -3,12 +3,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include <string>
 #include <vector>
 
 #include "runtime/base/network.hpp"
+#include "runtime/base/tcp_socket.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace tutti;
@@ -77,20 +80,60 @@ TEST_CASE("a setting names interfaces, networks, or what to leave out") {
   CHECK(names_of(select_interfaces(node(), "10.0.0.0/15")) == "eth0=10.0.0.5 ib0=10.1.0.5 ");
   CHECK(names_of(select_interfaces(node(), "fd00::/8,docker0")) == "docker0=172.17.0.1 eth0=fd00::5 ");
   CHECK(names_of(select_interfaces(node(), "^docker0,lo")) == "eth0=10.0.0.5 ib0=10.1.0.5 eth0=fd00::5 ");
+  CHECK(names_of(select_interfaces(node(), "eno1,ib0,192.168.0.0/24")) == "ib0=10.1.0.5 ");
   CHECK(names_of(select_interfaces(node(), "^172.16.0.0/12,nosuch,eth0")) == "ib0=10.1.0.5 ");
 }
 
 TEST_CASE("a setting that fits nothing lists what there is") {
   for (const char* setting :
-       {"eth1", "192.168.0.0/24", "eth0,eth1", "dead", "^10.0.0.0/8,fd00::/8,docker0,lo"}) {
+       {"eth1", "192.168.0.0/24", "eno1,eth1", "dead", "^10.0.0.0/8,fd00::/8,docker0,lo"}) {
     const auto selected = select_interfaces(node(), setting);
     CHECK(selected.status().code() == StatusCode::invalid_argument);
     CHECK_THAT(selected.status().message(), Contains("eth0 (10.0.0.5/24), docker0 (172.17.0.1/16)") &&
                                                 Contains("dead (10.0.0.9/24, down)"));
   }
   CHECK_THAT(names_of(select_interfaces(node(), "eth1")), Contains("no interface named 'eth1'"));
+  CHECK_THAT(names_of(select_interfaces(node(), "eno1,10.9.0.0/16")),
+             Contains("no interface named 'eno1' or in '10.9.0.0/16'"));
   for (const char* setting : {"10.0.0.0/33", "10.0.0/x", "/8", "fd00::/129"}) {
     CHECK_THAT(names_of(select_interfaces(node(), setting)), Contains("is not a network"));
+  }
+}
+
+TEST_CASE("ranges of ports, and the order in which they are tried") {
+  CHECK(*parse_port_range("20000-20100") == PortRange{20000, 20100});
+  CHECK(*parse_port_range("80") == PortRange{80, 80});
+  CHECK(to_text(PortRange{1, 65535}) == "1-65535");
+  for (const char* text : {"", "-", "0-5", "9-8", "1-65536", "1-2-3", "1 - 2", "a-b", "+1-2"}) {
+    CAPTURE(text);
+    CHECK_THAT(parse_port_range(text).status().message(), Contains("expected something like 20000-20100"));
+  }
+  CHECK(ports_to_try(std::nullopt) == std::vector<std::uint16_t>{0});
+  std::vector<std::uint16_t> ports = ports_to_try(PortRange{65530, 65535});
+  std::sort(ports.begin(), ports.end());
+  CHECK(ports == std::vector<std::uint16_t>{65530, 65531, 65532, 65533, 65534, 65535});
+}
+
+TEST_CASE("sockets listen within a range, and a full range is said so") {
+  const auto any = parse_socket_address("127.0.0.1:0");
+  std::vector<int> fds;
+  constexpr PortRange kRange{42113, 42116};
+  Status last;
+  for (std::uint32_t i = 0; i <= kRange.count() && last; ++i) {
+    const Result<int> fd = listen_in(*any, kRange);
+    last = fd.status();
+    if (fd) fds.push_back(*fd);
+  }
+  CHECK(last.code() == StatusCode::resource_exhausted);
+  CHECK_THAT(last.message(), Contains("all ports of 42113-42116 are taken"));
+  CHECK_FALSE(fds.empty());
+  for (const int fd : fds) {
+    SocketAddress bound;
+    bound.bytes = sizeof bound.storage;
+    REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&bound.storage), &bound.bytes) == 0);
+    CHECK(bound.port() >= kRange.first);
+    CHECK(bound.port() <= kRange.last);
+    ::close(fd);
   }
 }
 

@@ -1,8 +1,7 @@
 // The control channel with threads as ranks: joining, refusing, allgather, messages, stamped causes, absence.
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <future>
@@ -13,37 +12,16 @@
 
 #include "runtime/group/bootstrap.hpp"
 #include "runtime/group/exchange.hpp"
-#include "runtime/group/link.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/unit/control_ranks.hpp"
 
 using namespace tutti;
+using namespace tutti::test;
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 
 namespace {
-
-std::string fresh_name() {
-  static std::atomic<int> count{0};
-  return "tutti-test/" + std::to_string(::getpid()) + "/" + std::to_string(count++);
-}
-
-ControlOptions options_of(const std::string& name, int rank, int size) {
-  ControlOptions options;
-  options.root_name = options.job = name;
-  options.secret = "the secret";
-  options.build_id = "build 1";
-  options.rank = rank;
-  options.size = size;
-  options.timeout = 20s;
-  return options;
-}
-
-using Channel = std::unique_ptr<ControlChannel>;
-
-std::future<Result<Channel>> open_async(ControlOptions options) {
-  return std::async(std::launch::async, [options] { return ControlChannel::open(options); });
-}
 
 std::vector<Channel> open_all(const std::string& name, int size) {
   std::vector<std::future<Result<Channel>>> futures;
@@ -80,16 +58,6 @@ struct Recorder final : ControlListener {
     return changed.wait_for(lock, 20s, condition);
   }
 };
-
-// A raw connection of this user that knows nothing.
-int connect_raw(const std::string& name) {
-  for (int i = 0; i < 2000; ++i) {
-    const Result<int> fd = try_connect(name);
-    if (fd && *fd >= 0) return *fd;
-    std::this_thread::sleep_for(1ms);
-  }
-  return -1;
-}
 
 }  // namespace
 
@@ -163,38 +131,6 @@ TEST_CASE("a second rank 0 finds the name taken") {
   CHECK_THAT(status.message(), Contains("another process is rank 0"));
 }
 
-TEST_CASE("strangers that write nonsense, nothing or half a frame do not disturb the job") {
-  const std::string name = fresh_name();
-  auto first = open_async(options_of(name, 0, 2));
-  std::vector<int> strangers;
-  std::string half;
-  HelloPayload hello;
-  hello.job = name;
-  append_frame(half, Frame{FrameType::hello, 1, 0, encode(hello)});
-  std::string early_proof;
-  append_frame(early_proof, Frame{FrameType::proof, 1, 0, encode(ProofPayload{})});
-  std::string forged = half;
-  append_frame(forged,
-               Frame{FrameType::proof, 1, 0, encode(ProofPayload{{}, MemberClaim{1, 2, 0, "", "build 1"}})});
-  const std::string bomb = half.substr(0, 4) + std::string("\xff\xff\xff\xff", 4) + std::string(8, '\0');
-  for (const std::string& bytes : {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"), half.substr(0, 20),
-                                   early_proof, forged, bomb, std::string(5000, '\0')}) {
-    const int fd = connect_raw(name);
-    REQUIRE(fd >= 0);
-    if (!bytes.empty()) CHECK(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0);
-    strangers.push_back(fd);
-  }
-  for (int i = 0; i < 300; ++i) ::close(connect_raw(name));  // a scanner
-  auto second = open_async(options_of(name, 1, 2));
-  auto a = first.get(), b = second.get();
-  REQUIRE(a);
-  REQUIRE(b);
-  auto other = std::async(std::launch::async, [&] { return (*b)->barrier(Clock::now() + 20s); });
-  CHECK((*a)->barrier(Clock::now() + 20s));
-  CHECK(other.get());
-  for (const int fd : strangers) ::close(fd);
-}
-
 TEST_CASE("absent ranks are named at the deadline, on every rank that is there") {
   // On a busy machine a rank that is there may be late, too: then once more with more time.
   std::vector<Status> heard;
@@ -219,6 +155,17 @@ TEST_CASE("absent ranks are named at the deadline, on every rank that is there")
     CHECK(status.code() == StatusCode::timeout);
     CHECK_THAT(status.message(), StartsWith("ranks 2, 4 of 5 did not arrive within "));
   }
+}
+
+TEST_CASE("who is lost is not called dead where only its connection is known to be") {
+  const MemberClaim claim{3, 4, 12, "node1", "build"};
+  const auto text = [&](StatusCode code, bool is_remote) {
+    return describe_loss(claim, Status(code, "connection lost"), is_remote);
+  };
+  CHECK_THAT(text(StatusCode::timeout, true), Contains("does not answer"));
+  CHECK_THAT(text(StatusCode::aborted, true), Contains("reset") && Contains("was cut"));
+  CHECK_THAT(text(StatusCode::peer_failed, true), Contains("without a goodbye"));
+  CHECK_THAT(text(StatusCode::aborted, false), Contains("without a goodbye"));
 }
 
 TEST_CASE("an absent rank 0 is named too") {
@@ -367,6 +314,54 @@ TEST_CASE("worlds from an exchange of the program: an allgather or a store") {
     }));
   }
   for (auto& rank : ranks) CHECK(rank.get() == "exchange012");
+}
+
+TEST_CASE("what ranks put into a store of the program is erased before anybody's start is over") {
+  struct Board {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::map<std::string, std::string> values;
+  } board;
+  const auto put = [&](const std::string& key, const std::string& value) {
+    const std::lock_guard lock(board.mutex);
+    board.values[key] = value;
+    board.changed.notify_all();
+  };
+  const auto get = [&](const std::string& key) {
+    std::unique_lock lock(board.mutex);
+    board.changed.wait(lock, [&] { return board.values.count(key) > 0; });
+    return board.values[key];
+  };
+  const auto erase = [&](const std::string& key) {
+    const std::lock_guard lock(board.mutex);
+    board.values.erase(key);
+  };
+  // The same keys in each life: a fast rank must not find what a slow one has put in the life before.
+  std::vector<std::future<std::string>> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.push_back(std::async(std::launch::async, [&, rank]() -> std::string {
+      for (int life = 0; life < 20; ++life) {
+        const auto store = make_store_exchange(rank, 3, "same", put, get, erase);
+        BootstrapOptions options;
+        options.exchange = store.get();
+        const auto world = bootstrap(options);
+        if (!world) return world.status().to_string();
+        // As WorldState does before it gives the world to anybody.
+        if (auto status = world->control->barrier(Clock::now() + 20s); !status) return status.to_string();
+      }
+      return "fine";
+    }));
+  }
+  for (auto& rank : ranks) CHECK(rank.get() == "fine");
+  CHECK(board.values.empty());
+  {
+    const auto left_alone = make_store_exchange(
+        0, 2, "same", put, [](const std::string&) -> std::string { throw std::runtime_error("too late"); },
+        erase);
+    CHECK_THAT(left_alone->barrier(Clock::now() + 20s).message(), Contains("too late"));
+    CHECK(board.values.size() == 1);
+  }
+  CHECK(board.values.empty());  // also where the start has failed
 }
 
 TEST_CASE("an exchange of the program that throws or lies is an error with its text") {

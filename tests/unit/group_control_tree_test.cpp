@@ -6,6 +6,7 @@
 #include <atomic>
 #include <future>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
@@ -180,6 +181,12 @@ TEST_CASE("candidate ports follow from the job alone") {
   const auto ports = candidate_ports("torchrun/1/0");
   CHECK(ports == candidate_ports("torchrun/1/0"));
   CHECK(ports != candidate_ports("torchrun/1/1"));
+  for (const PortRange range : {PortRange{20000, 20100}, PortRange{7, 9}, PortRange{5, 5}}) {
+    const auto narrow = candidate_ports("torchrun/1/0", range);
+    CHECK(narrow == candidate_ports("torchrun/1/0", range));
+    for (const std::uint16_t port : narrow) CHECK((port >= range.first && port <= range.last));
+    if (range.count() <= 16) CHECK(std::set<int>(narrow.begin(), narrow.end()).size() == range.count());
+  }
   CHECK(ports.size() == 16);
   for (const std::uint16_t port : ports) CHECK((port >= 1024 && port < 32768));
 }

@@ -85,9 +85,11 @@ TEST_CASE("the header alone refuses what is no frame") {
 
 TEST_CASE("payloads take exactly what was encoded") {
   check_every_truncation(HelloPayload{1, {}, "job"});
-  check_every_truncation(ChallengePayload{{}, {}, MemberClaim{0, 3, 12, "host", "build"}});
-  check_every_truncation(ProofPayload{{}, MemberClaim{2, 3, 12, "host", "build"}});
-  check_every_truncation(StatusPayload{StatusCode::timeout, "late"});
+  check_every_truncation(ChallengePayload{});
+  check_every_truncation(ProofPayload{});
+  check_every_truncation(ClaimPayload{{}, MemberClaim{2, 3, 12, "host", "build"}});
+  check_every_truncation(StatusPayload{StatusCode::timeout, "late", 3});
+  check_every_truncation(TracePayload{7, 1, 2, 3});
   check_every_truncation(GonePayload{4, true, false, "gone"});
   check_every_truncation(GonePayload{4, false, true, ""});
   check_every_truncation(FailurePayload{1, 2, 3, StatusCode::peer_failed, "gone"});
@@ -121,14 +123,33 @@ TEST_CASE("payloads take exactly what was encoded") {
 TEST_CASE("a proof depends on secret, role, both nonces and the whole claim") {
   const Nonce a = *make_nonce(), b = *make_nonce();
   const MemberClaim claim{1, 2, 5, "host", "build"};
-  const Proof good = prove_member("secret", a, b, claim);
-  CHECK(is_equal(good, prove_member("secret", a, b, claim)));
-  CHECK_FALSE(is_equal(good, prove_member("Secret", a, b, claim)));
-  CHECK_FALSE(is_equal(good, prove_member("", a, b, claim)));
-  CHECK_FALSE(is_equal(good, prove_member("secret", b, a, claim)));
-  CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{0, 2, 5, "host", "build"})));
-  CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{1, 3, 5, "host", "build"})));
-  CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{1, 2, 5, "host", "other"})));
-  CHECK_FALSE(is_equal(good, prove_member("secret", a, b, MemberClaim{1, 2, 5, "host", "build", true})));
-  CHECK_FALSE(is_equal(prove_hub("secret", a, b, claim), prove_member("secret", a, b, claim)));
+  const Proof good = prove("secret", ProofRole::claim, a, b, claim);
+  CHECK(is_equal(good, prove("secret", ProofRole::claim, a, b, claim)));
+  CHECK_FALSE(is_equal(good, prove("Secret", ProofRole::claim, a, b, claim)));
+  CHECK_FALSE(is_equal(good, prove("", ProofRole::claim, a, b, claim)));
+  CHECK_FALSE(is_equal(good, prove("secret", ProofRole::claim, b, a, claim)));
+  CHECK_FALSE(is_equal(good, prove("secret", ProofRole::claim, a, b, MemberClaim{0, 2, 5, "host", "build"})));
+  CHECK_FALSE(is_equal(good, prove("secret", ProofRole::claim, a, b, MemberClaim{1, 3, 5, "host", "build"})));
+  CHECK_FALSE(is_equal(good, prove("secret", ProofRole::claim, a, b, MemberClaim{1, 2, 5, "host", "other"})));
+  CHECK_FALSE(
+      is_equal(good, prove("secret", ProofRole::claim, a, b, MemberClaim{1, 2, 5, "host", "build", true})));
+  CHECK_FALSE(
+      is_equal(prove("secret", ProofRole::hub, a, b, claim), prove("secret", ProofRole::claim, a, b, claim)));
+}
+
+TEST_CASE("a secret that can be guessed is stretched, for each job in another way") {
+  const std::string strong = "0123456789abcdef0123456789abcdef";
+  CHECK(is_strong_secret(strong));
+  CHECK(*strengthen_secret(strong, "job") == strong);
+  CHECK(strengthen_secret("", "job")->empty());
+  for (const std::string weak : {"secret", "0123456789abcdef", "00000000000000000000000000000000",
+                                 "a sentence of more than 32 characters"}) {
+    CHECK_FALSE(is_strong_secret(weak));
+    const std::string stretched = *strengthen_secret(weak, "job");
+    CHECK(is_strong_secret(stretched));
+    CHECK(stretched == *strengthen_secret(weak, "job"));
+    CHECK(stretched != *strengthen_secret(weak, "another job"));
+  }
+  CHECK(name_from_secret(strong, "job") != name_from_secret(strong, "another job"));
+  CHECK(name_from_secret(strong, "job") != name_from_secret("another secret", "job"));
 }

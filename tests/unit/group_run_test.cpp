@@ -69,6 +69,49 @@ TEST_CASE("an endless line is cut, and nothing of it is lost") {
   CHECK(std::count(out.begin(), out.end(), 'p') == 3);
 }
 
+TEST_CASE("a line that writes itself again has its prefix each time, and CR LF is one end") {
+  const std::string input = "10%\r20%\r\ndos\r\n\rend";
+  for (std::size_t piece = 1; piece <= input.size(); ++piece) {
+    LinePrefixer lines("[7] ");
+    std::string out;
+    for (std::size_t at = 0; at < input.size(); at += piece)
+      lines.feed(std::string_view(input).substr(at, piece), out);
+    lines.finish(out);
+    CHECK(out == "[7] 10%\r[7] 20%\r\n[7] dos\r\n[7] \r[7] end\n");
+  }
+}
+
+TEST_CASE("an unfinished line is shown, continued by its own stream, and ended by another's") {
+  Cursor cursor;
+  LinePrefixer first("[0] ", &cursor), second("[1] ", &cursor);
+  std::string out;
+  const auto taken = [&] { return std::exchange(out, {}); };
+  first.feed("name", out);
+  CHECK(taken().empty());
+  first.show(out);
+  first.show(out);
+  CHECK(taken() == "[0] name");
+  first.feed("? ", out);
+  first.show(out);
+  CHECK(taken() == "? ");
+  second.feed("x\n", out);
+  CHECK(taken() == "\n[1] x\n");
+  first.feed("more\n", out);
+  CHECK(taken() == "[0] more\n");
+  second.feed("50%\r", out);
+  second.show(out);
+  CHECK(taken() == "[1] 50%\r");
+  second.feed("\nnext", out);
+  second.show(out);
+  CHECK(taken() == "\n[1] next");
+  second.finish(out);
+  CHECK(taken() == "\n");
+  LinePrefixer quiet("[2] ");  // to a file
+  quiet.feed("part", out);
+  quiet.show(out);
+  CHECK(taken().empty());
+}
+
 TEST_CASE("hosts are read as other launchers write them") {
   const auto text_of = [](const Result<std::vector<HostSlots>>& hosts) {
     return hosts ? to_text(*hosts) : hosts.status().message();

@@ -134,6 +134,28 @@ TEST_CASE("variables set by hand must not contradict a launcher's, but torchrun 
   CHECK_THAT(error_of(values), Catch::Matchers::StartsWith("RANK=3 but SLURM_PROCID=2"));
 }
 
+TEST_CASE("variables left over from a smaller job do not split the job of a launcher") {
+  std::map<std::string, std::string> left_over = {
+      {"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}};
+  CHECK(detect_launch(environment_of(left_over))->size == 1);
+  const std::map<std::string, std::string> launchers[] = {
+      {{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}},
+      {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}},
+      {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}},
+      {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_ID", "0"}},
+      {{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "x"}},
+  };
+  for (const auto& launcher : launchers) {
+    auto values = left_over;
+    values.insert(launcher.begin(), launcher.end());
+    CAPTURE(launcher.begin()->first);
+    CHECK_THAT(error_of(values), Catch::Matchers::Contains("two launchers disagree"));
+    CHECK_THAT(error_of(values), Catch::Matchers::Contains("TUTTI_LAUNCHER (torchrun or"));
+    values["TUTTI_LAUNCHER"] = "torchrun";
+    CHECK(detect_launch(environment_of(values))->size == 1);
+  }
+}
+
 TEST_CASE("TUTTI_LAUNCHER names the launcher, and no other counts") {
   auto values = torchrun();
   values["TUTTI_LAUNCHER"] = "none";

@@ -62,8 +62,8 @@ TEST_CASE("only receives in front of which none from any source is posted have n
   CHECK_FALSE(matcher.post({kAny, 0, address(4)}));
   CHECK_FALSE(matcher.post({3, 0, address(5)}));
   CHECK_FALSE(matcher.take_unrivalled(0));
-  CHECK(matcher.withdraw(address(0)));
-  CHECK_FALSE(matcher.withdraw(address(0)));
+  CHECK(matcher.withdraw({kAny, 0, address(0)}));
+  CHECK_FALSE(matcher.withdraw({kAny, 0, address(0)}));
   CHECK(matcher.take_unrivalled(0) == Receive{1, 0, address(1)});
   CHECK(matcher.take_unrivalled(0) == Receive{2, 0, address(3)});
   CHECK_FALSE(matcher.take_unrivalled(0));

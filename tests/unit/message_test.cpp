@@ -40,7 +40,7 @@ class StuckCarrier final : public Carrier {
     return Sent::pending;
   }
   void notify(Link&, const Notice& notice) override { notices.push_back(notice); }
-  void flush(Link&, std::chrono::milliseconds) override {}
+  void flush(Link&) override {}
   void release(void* hold) override { released.push_back(hold); }
   void fetch(RecvOp&, void*) override {}
   bool has_pieces() const override { return false; }

@@ -2,6 +2,7 @@
 #include "tools/commands/process.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,8 +17,13 @@ int run_and_wait(const std::vector<std::string>& words, bool is_quiet) {
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   std::fflush(nullptr);
+  // Ignored by whoever started us, it would stay ignored, and the kernel would keep the status to itself.
+  const auto previous_handler = ::signal(SIGCHLD, SIG_DFL);
   const pid_t pid = ::fork();
-  if (pid < 0) return kNotStarted;
+  if (pid < 0) {
+    ::signal(SIGCHLD, previous_handler);
+    return kNotStarted;
+  }
   if (pid == 0) {
     if (is_quiet) {
       const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -27,9 +33,11 @@ int run_and_wait(const std::vector<std::string>& words, bool is_quiet) {
     ::_exit(kNotStarted);
   }
   int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  pid_t ended = 0;
+  while ((ended = ::waitpid(pid, &status, 0)) < 0 && errno == EINTR) {
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  ::signal(SIGCHLD, previous_handler);
+  return ended == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
 }  // namespace tutti::tool

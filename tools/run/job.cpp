@@ -2,7 +2,7 @@
 //
 // Nothing is left behind, whoever dies: each rank leads a process group of its own (so a signal reaches what
 // it started), dies with us (PR_SET_PDEATHSIG), and its orphans become our children (PR_SET_CHILD_SUBREAPER),
-// which are killed at the end.
+// which are killed at the end. If we are killed ourselves, our keeper ends what ranks have started.
 #include "tools/run/job.hpp"
 
 #include <fcntl.h>
@@ -20,20 +20,24 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string_view>
 #include <utility>
+
+#include "tools/run/signals.hpp"
 
 namespace tutti {
 namespace {
 
-constexpr std::array kPassedSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 constexpr int kNotFoundStatus = 127;
 constexpr int kNotExecutableStatus = 126;
 constexpr int kSignalStatusBase = 128;
-constexpr std::size_t kReadBytes = 65536;
 // How long output is still read once every process of the job is gone; a pipe may be held by a stranger.
 constexpr std::chrono::milliseconds kDrain{500};
+// How long processes that ranks have left may take to end by themselves.
+constexpr std::chrono::milliseconds kLeftoverGrace{200};
+constexpr timespec kLeftoverPause{0, 5'000'000};
+// How often a job in the background looks whether it may read the terminal again.
+constexpr int kTerminalPauseMs = 500;
 
 std::string random_hex(std::size_t bytes) {
   std::string raw(bytes, '\0'), hex(2 * bytes + 1, '\0');
@@ -43,44 +47,13 @@ std::string random_hex(std::size_t bytes) {
   return hex;
 }
 
-sigset_t supervised_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : kPassedSignals) sigaddset(&set, signal);
-  sigaddset(&set, SIGCHLD);
-  return set;
-}
-
 std::optional<std::pair<OwnedFd, OwnedFd>> make_pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
   return std::pair(OwnedFd(ends[0]), OwnedFd(ends[1]));
 }
 
-// Children of this process, adopted orphans included; empty where the kernel does not list them.
-std::vector<pid_t> list_children() {
-  std::vector<pid_t> children;
-  std::ifstream list("/proc/self/task/" + std::to_string(::getpid()) + "/children");
-  for (pid_t pid = 0; list >> pid;) children.push_back(pid);
-  return children;
-}
-
 }  // namespace
-
-OwnedFd& OwnedFd::operator=(OwnedFd&& other) noexcept {
-  if (this != &other) {
-    reset();
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-int OwnedFd::release() { return std::exchange(fd_, -1); }
-
-void OwnedFd::reset() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
 
 // -- start --------------------------------------------------------------------------------------------------
 
@@ -119,6 +92,8 @@ void Job::set_rank_environment(int rank) const {
   const auto set = [](std::initializer_list<const char*> names, int value) {
     for (const char* name : names) ::setenv(name, std::to_string(value).c_str(), 1);
   };
+  for (const ExportedVariable& variable : options_.exported)
+    ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
   set({"LOCAL_RANK", "TUTTI_LOCAL_RANK"}, rank);
   set({"LOCAL_WORLD_SIZE", "TUTTI_LOCAL_SIZE"}, options_.rank_count);
   set({"RANK", "TUTTI_RANK"}, options_.part.first_rank + rank);
@@ -126,6 +101,7 @@ void Job::set_rank_environment(int rank) const {
   ::setenv("TUTTI_JOB_ID", job_id_.c_str(), 1);
   ::setenv("TUTTI_ADDRESS", is_part() ? options_.part.address.c_str() : "local", 1);
   ::setenv("TUTTI_SECRET", secret_.c_str(), 1);
+  master_.set_environment();
 }
 
 std::string Job::name_of(int member) const {
@@ -150,7 +126,13 @@ Status Job::prepare() {
     if (length <= 0) return internal_error("/proc/self/exe cannot be read");
     parts_ = parts_of(options_, self.data(), job_id_);
     part_inputs_.resize(parts_.size());
+    std::string names;
+    for (const auto& [name, value] : forwarded_variables(options_)) names += " " + name;
+    output_.say(
+        fmt::format("tutti run: ranks on other hosts get from this environment:{} (-x adds more)", names));
   }
+  master_ =
+      is_part() ? MasterAddress::on_host(options_.part.address, job_id_) : MasterAddress::on_this_machine();
   ranks_.resize(has_parts() ? parts_.size() : static_cast<std::size_t>(options_.rank_count));
   return has_parts() ? Status() : prepare_binding();
 }
@@ -170,9 +152,15 @@ Status Job::prepare_binding() {
 // The end of the standard input of a part is the end of whoever started it.
 void Job::watch_parent() {
   std::array<char, 256> bytes;
-  if (::read(STDIN_FILENO, bytes.data(), bytes.size()) != 0) return;
-  if (!cause_) cause_ = Cause{-1, kSignalStatusBase + SIGTERM, true, "the job has ended elsewhere"};
-  end_job();
+  const ssize_t got = ::read(STDIN_FILENO, bytes.data(), bytes.size());
+  if (got < 0 && errno == EINTR) return;
+  if (got <= 0) {
+    if (!cause_) cause_ = Cause{-1, kSignalStatusBase + SIGTERM, true, "the job has ended elsewhere"};
+    return end_job();
+  }
+  words_.append(bytes.data(), static_cast<std::size_t>(got));
+  for (std::size_t end = 0; (end = words_.find('\n')) != std::string::npos; words_.erase(0, end + 1))
+    if (const auto signal = signal_of_name(words_.substr(0, end))) pass_on(*signal);
 }
 
 std::optional<Job::SpawnError> Job::spawn(int rank) {
@@ -226,8 +214,8 @@ std::optional<Job::SpawnError> Job::spawn(int rank) {
   }
   if (has_streams) {
     const std::string prefix = fmt::format("[{}] ", options_.part.first_rank + rank);
-    streams_.push_back(Stream{std::move(out->first), LinePrefixer(prefix), 0});
-    streams_.push_back(Stream{std::move(err->first), LinePrefixer(prefix), 1});
+    output_.add(std::move(out->first), prefix, RankOutput::kStdout);
+    output_.add(std::move(err->first), prefix, RankOutput::kStderr);
   }
   if (in) {
     terminal_pipe_ = std::move(in->second);
@@ -250,28 +238,44 @@ int Job::run() {
   }
   std::fflush(nullptr);
   choose_stdin();
+  if (!has_parts()) {
+    auto keeper = Keeper::start(job_id_);
+    if (!keeper) {
+      fmt::print(stderr, "tutti run: {}\n", keeper.status().message());
+      return 1;
+    }
+    keeper_ = *std::move(keeper);
+  }
   strangers_ = list_children();
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const auto previous_pipe_handler = ::signal(SIGPIPE, SIG_IGN);
+  // Ignored by whoever started us, it would stay ignored, and the kernel would reap the ranks unseen.
+  const auto previous_child_handler = ::signal(SIGCHLD, SIG_DFL);
   const sigset_t supervised = supervised_signals();
   sigset_t previous_mask;
   ::sigprocmask(SIG_BLOCK, &supervised, &previous_mask);
   signals_ = OwnedFd(::signalfd(-1, &supervised, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_.is_open()) {
+    cause_ = Cause{-1, 1, false, fmt::format("cannot make a signalfd: {}", std::strerror(errno))};
+    output_.say(fmt::format("tutti run: {}; no rank is started", cause_->text));
+  }
 
   for (int rank = 0; rank < static_cast<int>(ranks_.size()) && !cause_; ++rank) {
     if (const auto error = spawn(rank)) {
       const bool is_missing = error->error == ENOENT || error->error == ENOTDIR;
       cause_ = Cause{rank, is_missing ? kNotFoundStatus : kNotExecutableStatus, false,
                      fmt::format("{}: {}: {}", name_of(rank), error->what, std::strerror(error->error))};
-      fmt::print(stderr, "tutti run: {}\n", cause_->text);
+      output_.say("tutti run: " + cause_->text);
       end_job();
     }
   }
   loop();
   kill_leftovers();
-  drain_output();
+  output_.drain(Clock::now() + kDrain);
+  keeper_.dismiss();
 
   ::sigprocmask(SIG_SETMASK, &previous_mask, nullptr);
+  ::signal(SIGCHLD, previous_child_handler);
   ::signal(SIGPIPE, previous_pipe_handler);
   ::prctl(PR_SET_CHILD_SUBREAPER, 0);
   return cause_ ? cause_->exit_status : 0;
@@ -284,27 +288,37 @@ bool Job::has_running_rank() const {
 }
 
 int Job::poll_timeout() const {
-  if (!kill_at_) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*kill_at_ - Clock::now());
-  return static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+  auto left = output_.time_to_prompt();
+  if (kill_at_) {
+    const auto to_kill = std::chrono::ceil<std::chrono::milliseconds>(*kill_at_ - Clock::now());
+    left = std::max(std::min(to_kill, left.value_or(to_kill)), std::chrono::milliseconds(0));
+  }
+  if (!left && terminal_pipe_.is_open() && !may_read_terminal()) return kTerminalPauseMs;
+  return left ? static_cast<int>(left->count()) : -1;
 }
+
+// In the background a read of the terminal would stop us.
+bool Job::may_read_terminal() const { return ::tcgetpgrp(STDIN_FILENO) == ::getpgrp(); }
 
 void Job::loop() {
   std::vector<pollfd> fds;
   while (has_running_rank()) {
     fds.clear();
     fds.push_back({signals_.get(), POLLIN, 0});
-    fds.push_back({terminal_pipe_.is_open() || (is_part() && !kill_at_) ? STDIN_FILENO : -1, POLLIN, 0});
-    for (const Stream& stream : streams_) fds.push_back({stream.pipe.get(), POLLIN, 0});
-    if (::poll(fds.data(), fds.size(), poll_timeout()) < 0 && errno != EINTR) {
-      fmt::print(stderr, "tutti run: poll: {}\n", std::strerror(errno));
-      end_job();
+    const bool reads_input = is_part() ? !kill_at_ : terminal_pipe_.is_open() && may_read_terminal();
+    fds.push_back({reads_input ? STDIN_FILENO : -1, POLLIN, 0});
+    output_.append_polls(fds);
+    if (::poll(fds.data(), fds.size(), poll_timeout()) < 0) {
+      for (pollfd& fd : fds) fd.revents = 0;
+      if (errno != EINTR) {
+        output_.say(fmt::format("tutti run: poll: {}", std::strerror(errno)));
+        end_job();
+      }
     }
     // Output first: what a rank printed before it died belongs before the line that says so.
-    for (std::size_t i = 0; i < streams_.size(); ++i) {
-      if (fds[i + 2].revents != 0) read_stream(streams_[i]);
-    }
-    flush();
+    output_.read(fds.data() + 2);
+    output_.show_prompts();
+    end_if_nobody_reads();
     if (fds[1].revents != 0) is_part() ? watch_parent() : pump_stdin();
     if (fds[0].revents != 0) handle_signals();
     if (kill_at_ && Clock::now() >= *kill_at_) {
@@ -314,31 +328,11 @@ void Job::loop() {
   }
 }
 
-void Job::read_stream(Stream& stream) {
-  std::array<char, kReadBytes> bytes;
-  const ssize_t got = ::read(stream.pipe.get(), bytes.data(), bytes.size());
-  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  std::string& out = pending_[stream.target];
-  if (got > 0) {
-    stream.lines.feed({bytes.data(), static_cast<std::size_t>(got)}, out);
-  } else {
-    stream.lines.finish(out);
-    stream.pipe.reset();
-  }
-}
-
-void Job::flush() {
-  for (const std::size_t target : {std::size_t{0}, std::size_t{1}}) {
-    if (pending_[target].empty()) continue;
-    if (!is_closed_[target] && !write_all(target == 0 ? STDOUT_FILENO : STDERR_FILENO, pending_[target])) {
-      is_closed_[target] = true;
-      if (target == 0 && !cause_) {  // as a pipeline does: nobody reads the result, so the job ends
-        cause_ = Cause{-1, kSignalStatusBase + SIGPIPE, true, "standard output was closed"};
-        end_job();
-      }
-    }
-    pending_[target].clear();
-  }
+// As a pipeline does: nobody reads the result, so the job ends.
+void Job::end_if_nobody_reads() {
+  if (!output_.is_stdout_closed() || cause_) return;
+  cause_ = Cause{-1, kSignalStatusBase + SIGPIPE, true, "standard output was closed"};
+  end_job();
 }
 
 // Terminal input in pieces that the pipe takes at once; what rank 0 does not read in time is lost only when
@@ -350,6 +344,8 @@ void Job::pump_stdin() {
   if (got <= 0 ||
       (::write(terminal_pipe_.get(), bytes.data(), static_cast<std::size_t>(got)) < 0 && errno != EAGAIN)) {
     terminal_pipe_.reset();
+  } else if (bytes[static_cast<std::size_t>(got) - 1] == '\n') {
+    output_.note_typed_newline();
   }
 }
 
@@ -358,13 +354,35 @@ void Job::handle_signals() {
   while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;
-    signal_ranks(signal);
+    if (signal == SIGTSTP) {
+      suspend();
+      continue;
+    }
+    pass_on(signal);
     // TERM, or INT for the second time, means the end even for ranks that ignore it.
     const bool must_end = signal == SIGTERM || (signal == SIGINT && was_interrupted_);
     was_interrupted_ = was_interrupted_ || signal == SIGINT;
     if (must_end && !kill_at_) kill_at_ = Clock::now() + options_.grace;
   }
   reap();
+}
+
+void Job::pass_on(int signal) {
+  if (!has_parts()) return signal_ranks(signal);
+  const std::string line = fmt::format("{}\n", name_of_signal(signal));
+  for (const OwnedFd& input : part_inputs_) {
+    // A part that has ended does not read it.
+    if (input.is_open() && ::write(input.get(), line.data(), line.size()) < 0) continue;
+  }
+}
+
+// Ctrl-Z reaches us and not the ranks, which are in groups of their own. Returns when somebody continues us.
+void Job::suspend() {
+  pass_on(SIGSTOP);
+  const Clock::time_point stopped = Clock::now();
+  ::raise(SIGSTOP);
+  if (kill_at_) *kill_at_ += Clock::now() - stopped;
+  pass_on(SIGCONT);
 }
 
 // Of ranks that ended between two looks, one killed by a signal is the cause and the others its consequence:
@@ -390,27 +408,29 @@ void Job::note_end(int rank, int wait_status, std::optional<Cause>& worst) const
 void Job::reap() {
   std::optional<Cause> worst;
   int wait_status = 0;
-  for (pid_t pid = 0; (pid = ::waitpid(-1, &wait_status, WNOHANG)) > 0;) {
+  pid_t pid = 0;
+  while ((pid = ::waitpid(-1, &wait_status, WNOHANG)) > 0) {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (ranks_[rank].pid != pid || !ranks_[rank].is_running) continue;
       ranks_[rank].is_running = false;
       note_end(static_cast<int>(rank), wait_status, worst);
     }
   }
+  // Whoever reaped our children kept their statuses.
+  if (pid < 0 && errno == ECHILD && has_running_rank()) {
+    for (Rank& rank : ranks_) rank.is_running = false;
+    if (!worst) worst = Cause{-1, 1, false, "ranks have ended, but the system did not tell how"};
+  }
   if (!worst || cause_) return;
   cause_ = std::move(worst);
   // Everything the rank had printed is in its pipe by now: let it appear before the verdict.
-  for (Stream& stream : streams_) {
-    pollfd ready{stream.pipe.get(), POLLIN, 0};
-    while (stream.pipe.is_open() && ::poll(&ready, 1, 0) > 0) read_stream(stream);
-  }
-  flush();
+  output_.read_available();
   const auto running =
       std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.is_running; });
-  write_all(STDERR_FILENO, fmt::format("tutti run: {}{}\n", cause_->text,
-                                       running > 0 ? fmt::format("; ending the other {} ({} running)",
-                                                                 has_parts() ? "parts" : "ranks", running)
-                                                   : std::string()));
+  output_.say(fmt::format("tutti run: {}{}", cause_->text,
+                          running > 0 ? fmt::format("; ending the other {} ({} running)",
+                                                    has_parts() ? "parts" : "ranks", running)
+                                      : std::string()));
   end_job();
 }
 
@@ -434,35 +454,30 @@ void Job::end_job() {
 }
 
 // Everything the ranks started and left behind is our child by now. Children we had before the job (a shell
-// may exec us with some) are not ours to end.
+// may exec us with some) are not ours to end. After an orderly end each is named: somebody may miss it.
 void Job::kill_leftovers() {
+  const Clock::time_point until = Clock::now() + kLeftoverGrace;
   for (;;) {
     std::vector<pid_t> children = list_children();
     std::erase_if(children, [this](pid_t pid) {
-      return std::find(strangers_.begin(), strangers_.end(), pid) != strangers_.end();
+      return std::find(strangers_.begin(), strangers_.end(), pid) != strangers_.end() ||
+             ::waitpid(pid, nullptr, WNOHANG) == pid;
     });
     if (children.empty()) return;
-    for (const pid_t pid : children) ::kill(pid, SIGKILL);
+    if (!cause_ && Clock::now() < until) {
+      ::nanosleep(&kLeftoverPause, nullptr);
+      continue;
+    }
+    for (const pid_t pid : children) {
+      const std::string leftover = cause_ ? std::string() : describe_leftover(pid);
+      if (!leftover.empty()) output_.say(fmt::format("tutti run: {}; it ends with the job", leftover));
+      ::kill(pid, SIGKILL);
+    }
     for (const pid_t pid : children) {
       while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
       }
     }
   }
-}
-
-void Job::drain_output() {
-  const Clock::time_point until = Clock::now() + kDrain;
-  for (Stream& stream : streams_) {
-    while (stream.pipe.is_open()) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
-      pollfd ready{stream.pipe.get(), POLLIN, 0};
-      if (::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0))) <= 0) break;
-      read_stream(stream);
-      flush();
-    }
-    stream.lines.finish(pending_[stream.target]);
-  }
-  flush();
 }
 
 int run_job(const RunOptions& options) { return Job(options).run(); }

@@ -12,28 +12,14 @@
 
 #include "runtime/base/status.hpp"
 #include "tools/run/binding.hpp"
+#include "tools/run/descendants.hpp"
+#include "tools/run/master_address.hpp"
 #include "tools/run/output.hpp"
+#include "tools/run/owned_fd.hpp"
 #include "tools/run/remote.hpp"
 #include "tools/run/run.hpp"
 
 namespace tutti {
-
-// A file descriptor that closes itself.
-class OwnedFd {
- public:
-  OwnedFd() = default;
-  explicit OwnedFd(int fd) : fd_(fd) {}
-  OwnedFd(OwnedFd&& other) noexcept : fd_(other.release()) {}
-  OwnedFd& operator=(OwnedFd&& other) noexcept;
-  ~OwnedFd() { reset(); }
-  int get() const { return fd_; }
-  bool is_open() const { return fd_ >= 0; }
-  int release();
-  void reset();
-
- private:
-  int fd_ = -1;
-};
 
 // One thread, one poll loop: nothing here blocks but the write to our own stdout and stderr, which is how a
 // slow reader slows the ranks down as it would without us.
@@ -45,12 +31,6 @@ class Job {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // One output stream of one rank: pipe, unfinished line, and which of our streams it goes to.
-  struct Stream {
-    OwnedFd pipe;
-    LinePrefixer lines;
-    std::size_t target;  // 0: stdout, 1: stderr
-  };
   struct Rank {
     pid_t pid = -1;
     bool is_running = false;
@@ -79,31 +59,33 @@ class Job {
   std::string name_of(int member) const;
   void watch_parent();
   void loop();
+  bool may_read_terminal() const;
   void pump_stdin();
-  void read_stream(Stream& stream);
-  void flush();
+  void end_if_nobody_reads();
   void handle_signals();
+  void pass_on(int signal);
+  void suspend();
   void reap();
   void note_end(int rank, int wait_status, std::optional<Cause>& worst) const;
   void end_job();  // SIGTERM now, SIGKILL after the grace
   void signal_ranks(int signal) const;
   void kill_leftovers();
-  void drain_output();
   bool has_running_rank() const;
   int poll_timeout() const;
 
   const RunOptions& options_;
   std::string job_id_, secret_;
+  MasterAddress master_;
   std::vector<RemotePart> parts_;     // on several hosts: what we start instead of ranks
   std::vector<OwnedFd> part_inputs_;  // their standard inputs, open as long as the job
   RunBinding binding_;                // where our ranks are bound, if we start ranks
   std::vector<Rank> ranks_;
-  std::vector<Stream> streams_;
-  std::array<std::string, 2> pending_;  // whole lines for our stdout and stderr
-  std::array<bool, 2> is_closed_{};     // the reader of our stdout or stderr is gone
-  std::vector<pid_t> strangers_;        // children we had before the job
+  RankOutput output_;
+  Keeper keeper_;
+  std::vector<pid_t> strangers_;  // children that are not of the job
   OwnedFd signals_;
   OwnedFd terminal_pipe_;  // to rank 0's stdin, when ours is a terminal
+  std::string words_;      // of whoever started this part, as far as they have come
   bool has_terminal_input_ = false;
   std::optional<Cause> cause_;
   std::optional<Clock::time_point> kill_at_;

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string_view>
 
 #include "runtime/base/config.hpp"
@@ -15,9 +16,15 @@
 namespace tutti {
 namespace {
 
-// Variables of the job as a whole that a remote shell would not have.
-constexpr std::array kForwardedPrefixes = {"TUTTI_", "I_MPI_ADJUST_", "UCX_", "FI_", "OMP_"};
-constexpr std::array kForwarded = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"};
+// Variables that a remote shell would not have: those that tutti reads or hands on to a library, so that the
+// settings of all ranks are equal, and those by which programs are found.
+constexpr std::array kForwardedPrefixes = {"TUTTI_", "NCCL_", "MLSL_", "I_MPI_", "HOROVOD_",
+                                           "HWLOC_", "OMP_",  "UCX_",  "FI_"};
+constexpr std::array kForwarded = {"PATH",        "LD_LIBRARY_PATH", "PYTHONPATH",
+                                   "VIRTUAL_ENV", "MASTER_ADDR",     "MASTER_PORT"};
+// By these, launchers tell a process its own place.
+constexpr std::array kNotForwardedPrefixes = {"HOROVOD_RANK",   "HOROVOD_SIZE",  "HOROVOD_LOCAL_",
+                                              "HOROVOD_CROSS_", "HOROVOD_GLOO_", "I_MPI_HYDRA_"};
 // Set for each rank; the secret must not stand on a command line, which every user of the host can read.
 constexpr std::array kNotForwarded = {"TUTTI_RANK",   "TUTTI_SIZE",    "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE",
                                       "TUTTI_JOB_ID", "TUTTI_ADDRESS", "TUTTI_SECRET",     "TUTTI_NODE_ID"};
@@ -31,6 +38,9 @@ std::string quote(std::string_view word) {
 bool is_forwarded(std::string_view name) {
   for (const std::string_view no : kNotForwarded) {
     if (name == no) return false;
+  }
+  for (const std::string_view prefix : kNotForwardedPrefixes) {
+    if (name.starts_with(prefix)) return false;
   }
   for (const std::string_view yes : kForwarded) {
     if (name == yes) return true;
@@ -89,13 +99,21 @@ bool is_open_mpi() {
 
 }  // namespace
 
+std::map<std::string, std::string> forwarded_variables(const RunOptions& options) {
+  std::map<std::string, std::string> forwarded;
+  const Environment own = Environment::of_process();
+  for (const auto& [name, value] : own.values()) {
+    if (is_forwarded(name)) forwarded[name] = value;
+  }
+  for (const ExportedVariable& variable : options.exported) forwarded[variable.name] = variable.value;
+  return forwarded;
+}
+
 std::vector<RemotePart> parts_of(const RunOptions& options, const std::string& self,
                                  const std::string& job_id) {
   std::string environment;
-  const Environment own = Environment::of_process();
-  for (const auto& [name, value] : own.values()) {
-    if (is_forwarded(name)) environment += fmt::format(" {}", quote(fmt::format("{}={}", name, value)));
-  }
+  for (const auto& [name, value] : forwarded_variables(options))
+    environment += fmt::format(" {}", quote(fmt::format("{}={}", name, value)));
   std::string program, binding;
   for (const std::string& word : options.program) program += " " + quote(word);
   if (options.bind) binding += " --bind " + quote(options.bind_text);
@@ -198,6 +216,12 @@ Result<std::vector<std::string>> hand_over(const RunOptions& options) {
     }
   } else {
     command = {"mpiexec", "-n", count, is_open_mpi() ? "--host" : "-hosts", to_text(options.hosts)};
+  }
+  // srun and Hydra hand the whole environment on, Open MPI what it is told.
+  if (way == "mpiexec" && is_open_mpi()) {
+    for (const auto& [name, value] : forwarded_variables(options)) {
+      if (name != "PATH" && name != "LD_LIBRARY_PATH") command.insert(command.end(), {"-x", name});
+    }
   }
   const auto binding = binding_words(options, way);
   if (!binding) return binding.status();

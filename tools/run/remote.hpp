@@ -2,6 +2,7 @@
 // Knows command lines; processes are job.cpp's.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@ struct RemotePart {
   std::string host;
   std::vector<std::string> command;
 };
+
+// The variables with which ranks on other hosts start, beside those of their shell: the settings of this
+// environment, and what -x says.
+std::map<std::string, std::string> forwarded_variables(const RunOptions& options);
 
 // The commands that start the parts of a job by ssh, or by options.agent, which takes the same words: a host
 // and one shell command. `self` is this program, at the same place on every host.

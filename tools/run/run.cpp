@@ -7,13 +7,13 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <optional>
-#include <sstream>
 
+#include "runtime/base/ascii.hpp"
 #include "tools/run/remote.hpp"
 
 namespace tutti {
@@ -33,6 +33,7 @@ constexpr std::string_view kHelp =
     "  -n N               number of ranks (default: the CPUs this process may use)\n"
     "  -H HOST:SLOTS,...  on these hosts, neighbouring ranks on each (default of -n: all slots)\n"
     "  --hostfile FILE    the same from a file: \"host slots=4\" or \"host:4\" in each line\n"
+    "  -x NAME[=VALUE]    set this variable for all ranks, on other hosts too; may be repeated\n"
     "  --through WAY      ssh, srun or mpiexec (default: srun inside of a Slurm allocation, else ssh)\n"
     "  --agent COMMAND    instead of ssh: called with a host and one shell command\n"
     "  --bind WHERE       bind each rank to a core, l3, numa or socket, next to its gpu (local rank i's is "
@@ -47,21 +48,20 @@ constexpr std::string_view kHelp =
     "  --no-prefix        pass output through untouched instead of writing \"[rank] \" before each line\n"
     "  --grace SECONDS    time from SIGTERM to SIGKILL when the job is ended (default 5)\n"
     "\n"
-    "Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and what tutti needs (TUTTI_*) in its\n"
-    "environment. Standard input goes to rank 0 on one machine. INT, TERM, HUP, USR1 and USR2 are passed on "
+    "Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (for "
+    "env://\n"
+    "of torch; the last two stay if they are set) and what tutti needs (TUTTI_*) in its environment. Ranks "
+    "on other hosts have the environment of a shell there and, from here, PATH,\n"
+    "LD_LIBRARY_PATH, PYTHONPATH, VIRTUAL_ENV, TUTTI_*, NCCL_*, MLSL_*, I_MPI_*, HOROVOD_*, HWLOC_*, OMP_*,\n"
+    "UCX_*, FI_* and what -x names. Standard input goes to rank 0 on one machine. INT, TERM, HUP, USR1 and "
+    "USR2 are passed on "
     "to every rank.\n"
+    "Ctrl-Z stops the ranks too, until the job is continued.\n"
     "The first rank that fails ends the job; the exit status is its own, or 128 + the signal that killed "
     "it.\n";
 
-std::optional<double> parse_number(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 Status set_rank_count(RunOptions& options, std::string_view text) {
-  const std::optional<double> value = parse_number(text);
+  const std::optional<double> value = parse_number<double>(text);
   if (!value || *value < 1 || *value > kMaxRanks || *value != static_cast<int>(*value)) {
     return invalid_argument(
         fmt::format("-n: expected a number of ranks from 1 to {}, got '{}'", kMaxRanks, text));
@@ -71,7 +71,7 @@ Status set_rank_count(RunOptions& options, std::string_view text) {
 }
 
 Status set_grace(RunOptions& options, std::string_view text) {
-  const std::optional<double> value = parse_number(text);
+  const std::optional<double> value = parse_number<double>(text);
   if (!value || !(*value >= 0) || *value > 86400) {
     return invalid_argument(fmt::format("--grace: expected seconds from 0 to 86400, got '{}'", text));
   }
@@ -88,10 +88,11 @@ Status set_hosts(RunOptions& options, std::string_view text) {
 
 Status set_hostfile(RunOptions& options, const std::string& path) {
   std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf()))
+  std::string text;
+  std::getline(file, text, '\0');
+  if (!file.is_open() || file.bad())
     return invalid_argument(fmt::format("--hostfile: cannot read '{}'", path));
-  auto hosts = parse_hostfile(text.str());
+  auto hosts = parse_hostfile(text);
   if (!hosts) return hosts.status().with_context("--hostfile " + path);
   options.hosts = *std::move(hosts);
   return {};
@@ -101,6 +102,23 @@ Status set_way(RunOptions& options, std::string_view text) {
   if (text != "ssh" && text != "srun" && text != "mpiexec")
     return invalid_argument(fmt::format("--through: expected ssh, srun or mpiexec, got '{}'", text));
   options.way = text;
+  return {};
+}
+
+// "NAME=value", or "NAME", whose value here is meant.
+Status set_exported(RunOptions& options, std::string_view text) {
+  const std::size_t equals = text.find('=');
+  const std::string name(text.substr(0, equals));
+  if (name.empty()) return invalid_argument(fmt::format("-x: expected NAME or NAME=value, got '{}'", text));
+  if (equals != std::string_view::npos) {
+    options.exported.push_back({name, std::string(text.substr(equals + 1))});
+    return {};
+  }
+  const char* const value = std::getenv(name.c_str());
+  if (value == nullptr)
+    return invalid_argument(
+        fmt::format("-x {}: it is not set here; set it, or write -x {}=value", name, name));
+  options.exported.push_back({name, value});
   return {};
 }
 
@@ -124,7 +142,7 @@ Status set_part(RunOptions& options, std::string_view text) {
   std::array<int, 3> numbers{};
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const std::size_t comma = text.find(',');
-    const std::optional<double> value = parse_number(text.substr(0, comma));
+    const std::optional<double> value = parse_number<double>(text.substr(0, comma));
     if (!value || *value < 0 || *value > kMaxJobRanks || (comma == std::string_view::npos) != (i == 2))
       return invalid_argument("--part: expected FIRST,COUNT,SIZE");
     numbers[i] = static_cast<int>(*value);
@@ -159,6 +177,7 @@ constexpr ValueOption kValueOptions[] = {
     {"-H", set_hosts},
     {"--hostfile",
      [](RunOptions& options, std::string_view text) { return set_hostfile(options, std::string(text)); }},
+    {"-x", set_exported},
     {"--through", set_way},
     {"--bind", set_bind},
     {"--bind-order", set_bind_order},
@@ -229,7 +248,7 @@ Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments
     const ValueOption* const option = find_value_option(word, &value);
     if (option == nullptr) {
       return invalid_argument(
-          fmt::format("unknown option '{}'; known are -n, -H, --hostfile, --through, --agent, --bind, "
+          fmt::format("unknown option '{}'; known are -n, -H, --hostfile, -x, --through, --agent, --bind, "
                       "--bind-order, --report-bindings, --no-prefix, --grace and --help",
                       word));
     }
@@ -259,6 +278,8 @@ int run_command(int argc, char** argv) {
   }
   if (options->hosts.empty() && options->way.empty()) return run_job(*options);
   if (choose_way(*options) == "ssh") return run_job(*options);
+  for (const ExportedVariable& variable : options->exported)
+    ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
   const Result<std::vector<std::string>> command = hand_over(*options);
   if (!command) {
     fmt::print(stderr, "tutti run: {}\n", command.status().message());

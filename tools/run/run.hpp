@@ -25,16 +25,24 @@ struct RunPart {
   std::string job_id;
 };
 
+// A variable that -x names.
+struct ExportedVariable {
+  std::string name;
+  std::string value;
+  bool operator==(const ExportedVariable&) const = default;
+};
+
 struct RunOptions {
-  int rank_count = 0;                     // that this process starts, or hands over
-  bool has_prefix = true;                 // "[rank] " before every line of output
-  std::chrono::milliseconds grace{5000};  // from SIGTERM to SIGKILL when the job is ended
-  std::vector<std::string> program;       // the program and its arguments
-  std::vector<HostSlots> hosts;           // with the ranks of each; empty: this machine
-  std::string way;                        // --through: ssh, srun or mpiexec; empty: chosen
-  std::string agent;                      // instead of ssh: a shell command that takes a host and a command
-  std::optional<PinRequest> bind;         // --bind; unset: what TUTTI_PIN says
-  std::string bind_text;                  // as it was given
+  int rank_count = 0;                      // that this process starts, or hands over
+  bool has_prefix = true;                  // "[rank] " before every line of output
+  std::chrono::milliseconds grace{5000};   // from SIGTERM to SIGKILL when the job is ended
+  std::vector<std::string> program;        // the program and its arguments
+  std::vector<HostSlots> hosts;            // with the ranks of each; empty: this machine
+  std::string way;                         // --through: ssh, srun or mpiexec; empty: chosen
+  std::string agent;                       // instead of ssh: a shell command that takes a host and a command
+  std::vector<ExportedVariable> exported;  // -x: set for all ranks, on other hosts too
+  std::optional<PinRequest> bind;          // --bind; unset: what TUTTI_PIN says
+  std::string bind_text;                   // as it was given
   std::optional<PinOrder> bind_order;
   bool reports_bindings = false;
   RunPart part;
@@ -52,7 +60,8 @@ Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments
 // return no process that the ranks started is left. Call it from a process with one thread.
 //
 // Environment of each rank: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, the same as TUTTI_RANK,
-// TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE, and TUTTI_ADDRESS, TUTTI_JOB_ID (random), TUTTI_SECRET
+// TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE, MASTER_ADDR and MASTER_PORT for torch's env:// (unless they
+// are set), and TUTTI_ADDRESS, TUTTI_JOB_ID (random), TUTTI_SECRET
 // (random; never in an argument, never printed). With --bind or TUTTI_PIN each rank is bound before its
 // program starts, finds OMP_NUM_THREADS unless that is set, and TUTTI_PIN=off, since it is done.
 //

@@ -81,8 +81,9 @@ class Carrier {
   // Notices arrive after everything sent before. One that cannot be sent is dropped: whoever is not there
   // needs none.
   virtual void notify(Link& link, const Notice& notice) = 0;
-  // Progresses until everything sent on the link has left this process, or for so long.
-  virtual void flush(Link& link, std::chrono::milliseconds at_most) = 0;
+  // Progresses until everything sent on the link has left this process, as patiently as the lane closes
+  // endpoints.
+  virtual void flush(Link& link) = 0;
 
   // -- receiving --------------------------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ void MessageEndpoint::close(bool fence) {
     notice.message_count = message_count_;
     inbox_.is_peer_told = true;
     lane_.notify(peer, notice);
-    if (fence) lane_.carrier().flush(*link, lane_.patience());
+    if (fence && message_count_ != 0) lane_.carrier().flush(*link);
   }
   stop_transfers();
 }

@@ -44,11 +44,7 @@ Lane::~Lane() {
     for (auto& [key, inbox] : inboxes_) static_cast<void>(inbox.release());  // what they hold is the parent's
     return;
   }
-  is_ending_ = true;
-  for (const auto& [key, inbox] : inboxes_) inbox->clear();
-  for (void* hold : lent_) carrier_->release(hold);
-  say_goodbye();
-  for (const auto& [id, peer] : peers_) peer->disconnect();
+  leave();
   const auto is_over = [this] {
     const bool is_disconnecting = std::any_of(
         peers_.begin(), peers_.end(), [](const auto& entry) { return entry.second->is_disconnecting(); });
@@ -59,6 +55,15 @@ Lane::~Lane() {
     carrier_->abandon();
   }
   carrier_.reset();  // while there is still what its callbacks refer to
+}
+
+void Lane::leave() {
+  if (!is_own_process() || std::exchange(is_ending_, true)) return;
+  for (const auto& [key, inbox] : inboxes_) inbox->clear();
+  for (void* hold : lent_) carrier_->release(hold);
+  lent_.clear();
+  say_goodbye();
+  for (const auto& [id, peer] : peers_) peer->disconnect();
 }
 
 void Lane::say_goodbye() {

@@ -26,8 +26,7 @@ namespace tutti::message {
 class Lane {
  public:
   Lane(std::unique_ptr<Carrier> carrier, std::uint64_t instance);
-  // Says goodbye to all peers, and waits for their answers a little.
-  ~Lane();
+  ~Lane();  // leaves
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
@@ -35,6 +34,8 @@ class Lane {
 
   std::size_t progress(std::span<Event> events);
   bool arm();
+  // Transport::leave(): says goodbye to all peers and ends the connections.
+  void leave();
 
   // -- for endpoints and peers ------------------------------------------------------------------------------
 

@@ -70,6 +70,7 @@ class MessageTransport final : public Transport {
     result.is_armed = lane_->arm();
     return result;
   }
+  void leave() override { lane_->leave(); }
 
  private:
   std::unique_ptr<Lane> lane_;

@@ -69,7 +69,7 @@ class OfiCarrier final : public message::Carrier {
 
   Sent send(message::Link& link, message::SendOp& op) override;
   void notify(message::Link& link, const message::Notice& notice) override;
-  void flush(message::Link& link, std::chrono::milliseconds at_most) override;
+  void flush(message::Link& link) override;
 
   void release(void* hold) override;
   void fetch(message::RecvOp& op, void* hold) override;

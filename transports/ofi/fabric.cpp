@@ -38,12 +38,13 @@ bool is_over_tcp(std::string_view provider) {
   return provider.starts_with("tcp") || provider == "net" || provider.starts_with("sockets");
 }
 
+bool is_set(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0';
+}
+
 // Has the user said which interface the providers over TCP are to use? Then that is how it is.
 bool has_user_interface() {
-  const auto is_set = [](const char* name) {
-    const char* value = std::getenv(name);
-    return value != nullptr && *value != '\0';
-  };
   return is_set("FI_TCP_IFACE") || is_set("FI_NET_IFACE") || is_set("FI_SOCKETS_IFACE");
 }
 
@@ -123,6 +124,16 @@ Result<std::unique_ptr<Fabric>> Fabric::make(const FabricChoice& choice) {
   Result<fi_info*> info =
       choice.provider.empty() ? find_any_provider(interface) : find_provider(choice.provider, interface);
   if (!info) return info.status();
+  // Providers read their ports from the environment when libfabric starts; a library must not change that.
+  const std::string_view name = (*info)->fabric_attr->prov_name;
+  if (choice.ports && is_over_tcp(name) &&
+      !(is_set("FI_TCP_PORT_LOW_RANGE") && is_set("FI_TCP_PORT_HIGH_RANGE"))) {
+    const Status status = unsupported(fmt::format(
+        "{}: for TUTTI_PORTS={} libfabric needs FI_TCP_PORT_LOW_RANGE={} and FI_TCP_PORT_HIGH_RANGE={} too",
+        name, to_text(*choice.ports), choice.ports->first, choice.ports->last));
+    fi_freeinfo(*info);
+    return status;
+  }
   std::unique_ptr<Fabric> fabric(new Fabric);
   const Status opened = fabric->open(*info);
   if (!opened) return opened.with_context(fabric->provider());

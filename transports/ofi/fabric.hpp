@@ -10,11 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/network.hpp"
 #include "runtime/base/status.hpp"
 #include "transports/transport.hpp"
 
@@ -23,6 +25,7 @@ namespace tutti::ofi {
 struct FabricChoice {
   std::string provider;   // as libfabric writes it ("tcp;ofi_rxm"); empty: the best that is known to work
   std::string interface;  // network interface for TCP; empty: the provider's choice
+  std::optional<PortRange> ports;  // at which TCP may listen; none: any
 };
 
 class Fabric {

@@ -11,7 +11,7 @@ namespace tutti {
 
 Result<std::unique_ptr<Transport>> make_ofi_transport(const TransportSettings& settings) {
   Result<std::unique_ptr<ofi::Fabric>> fabric =
-      ofi::Fabric::make({settings.ofi_provider, settings.interface});
+      ofi::Fabric::make({settings.ofi_provider, settings.interface, settings.ports});
   if (!fabric) return fabric.status().with_context("ofi");
   message::CarrierFacts facts;
   facts.name = "ofi";

@@ -220,9 +220,9 @@ void OfiCarrier::notify(Link& link, const Notice& notice) {
   if (Packet* packet = make_notice(notice)) post_or_wait(connection_of(link), packet);
 }
 
-void OfiCarrier::flush(Link& link, std::chrono::milliseconds at_most) {
+void OfiCarrier::flush(Link& link) {
   const Connection& connection = connection_of(link);
-  lane_->drain([&] { return connection.waiting.empty() && connection.outstanding == 0; }, at_most);
+  lane_->drain_patiently([&] { return connection.waiting.empty() && connection.outstanding == 0; });
 }
 
 // -- long messages ------------------------------------------------------------------------------------------

@@ -176,10 +176,10 @@ void TcpCarrier::notify(Link& link, const Notice& notice) {
   }
 }
 
-void TcpCarrier::flush(Link& link, std::chrono::milliseconds at_most) {
+void TcpCarrier::flush(Link& link) {
   const Connection* const connection = connection_of(link);
   if (connection == nullptr) return;
-  lane_->drain([connection] { return connection->output.is_empty(); }, at_most);
+  lane_->drain_patiently([connection] { return connection->output.is_empty(); });
 }
 
 // -- receiving ----------------------------------------------------------------------------------------------

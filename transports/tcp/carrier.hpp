@@ -45,7 +45,7 @@ class TcpCarrier final : public message::Carrier, private Greeter::Owner {
 
   Sent send(message::Link& link, message::SendOp& op) override;
   void notify(message::Link& link, const message::Notice& notice) override;
-  void flush(message::Link& link, std::chrono::milliseconds at_most) override;
+  void flush(message::Link& link) override;
 
   void release(void* hold) override;
   void fetch(message::RecvOp& op, void* hold) override;

@@ -134,11 +134,11 @@ Greeter::~Greeter() = default;
 
 // -- listening ----------------------------------------------------------------------------------------------
 
-Status Greeter::listen(const std::vector<SocketAddress>& addresses) {
+Status Greeter::listen(const std::vector<SocketAddress>& addresses, const std::optional<PortRange>& ports) {
   std::string reasons;
   for (const SocketAddress& address : addresses) {
     if (address_.places.size() == kMaxPlaces) break;
-    const Result<int> fd = listen_at(address.with_port(0));
+    const Result<int> fd = listen_in(address, ports);
     SocketAddress bound;
     bound.bytes = sizeof bound.storage;
     if (!fd) {

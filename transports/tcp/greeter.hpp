@@ -43,8 +43,9 @@ class Greeter {
   Greeter(const Greeter&) = delete;
   Greeter& operator=(const Greeter&) = delete;
 
-  // One listening socket for each address, at any port. Errors: unsupported if none of them can be had.
-  Status listen(const std::vector<SocketAddress>& addresses);
+  // One listening socket for each address, at any port of the range. Errors: unsupported if none of them can
+  // be had.
+  Status listen(const std::vector<SocketAddress>& addresses, const std::optional<PortRange>& ports = {});
   const Address& address() const { return address_; }
   // From now on strangers are heard, as whom they have called.
   void start(std::uint64_t instance);

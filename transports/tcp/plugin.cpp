@@ -36,7 +36,7 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportSettings& s
   Result<tcp::Poller> poller = tcp::Poller::make();
   if (!poller) return poller.status().with_context("tcp");
   auto carrier = std::make_unique<tcp::TcpCarrier>(*std::move(poller));
-  TUTTI_RETURN_IF_ERROR(carrier->greeter().listen(addresses).with_context("tcp"));
+  TUTTI_RETURN_IF_ERROR(carrier->greeter().listen(addresses, settings.ports).with_context("tcp"));
   message::CarrierFacts facts;
   facts.name = "tcp";
   facts.detail = "connections of our own through " + text;

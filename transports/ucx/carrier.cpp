@@ -146,11 +146,11 @@ void UcxCarrier::post_notice(ucp_ep_h endpoint, const Notice& notice, std::uint3
   if (sent == nullptr || UCS_PTR_IS_ERR(sent)) notices_.give_back(op);
 }
 
-void UcxCarrier::flush(Link& link, std::chrono::milliseconds at_most) {
+void UcxCarrier::flush(Link& link) {
   ucp_request_param_t param{};
   const ucs_status_ptr_t flushing = ucp_ep_flush_nbx(endpoint_of(link), &param);
   if (flushing == nullptr || UCS_PTR_IS_ERR(flushing)) return;
-  lane_->drain([flushing] { return ucp_request_check_status(flushing) != UCS_INPROGRESS; }, at_most);
+  lane_->drain_patiently([flushing] { return ucp_request_check_status(flushing) != UCS_INPROGRESS; });
   ucp_request_free(flushing);
 }
 

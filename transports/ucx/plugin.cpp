@@ -12,7 +12,7 @@
 namespace tutti {
 
 Result<std::unique_ptr<Transport>> make_ucx_transport(const TransportSettings& settings) {
-  Result<std::unique_ptr<ucx::Worker>> worker = ucx::Worker::make(settings.interface);
+  Result<std::unique_ptr<ucx::Worker>> worker = ucx::Worker::make(settings.interface, settings.ports);
   if (!worker) return worker.status().with_context("ucx");
   const ucx::Version version = ucx::library_version();
   message::CarrierFacts facts;

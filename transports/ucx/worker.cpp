@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "transports/ucx/library.hpp"
 
@@ -38,6 +39,10 @@ constexpr Worker::Setting kTcpRendezvous{"RNDV_THRESH", "UCX_RNDV_THRESH", "256k
 // and need not be put together in memory that is taken from the system for it. (UCX 1.13 knows settings of
 // its networks without their prefix; a name that a release does not know changes nothing.)
 constexpr Worker::Setting kTcpFragment{"RX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE", "96k"};
+
+// A rank that is killed while UCX makes its memory for processes of one node leaves it behind, as a file in
+// /dev/shm or as a segment of System V, for ever. Our own shared memory carries what stays within a node.
+constexpr Worker::Setting kNoSharedFiles{"TLS", "UCX_TLS", "^posix,sysv"};
 
 bool is_adapter(std::string_view item) {
   // "rc_verbs/mlx5_0:1" has a port; memory and interfaces have none.
@@ -73,14 +78,15 @@ std::string devices_with(const std::string& interface, std::string_view resource
 
 }  // namespace
 
-Result<std::unique_ptr<Worker>> Worker::make(const std::string& interface) {
+Result<std::unique_ptr<Worker>> Worker::make(const std::string& interface,
+                                             const std::optional<PortRange>& ports) {
   take_over_messages();
   static_cast<void>(explain(UCS_OK));  // forgets what earlier attempts said
   std::unique_ptr<Worker> worker(new Worker);
   Status started;
   {
     const std::lock_guard lock(library_mutex());
-    started = worker->start(interface);
+    started = worker->start(interface, ports);
   }
   if (!started) return started;
   return worker;
@@ -108,8 +114,8 @@ Status Worker::make_context(const std::string& devices, std::span<const Setting>
   return made;
 }
 
-Status Worker::start(const std::string& interface) {
-  TUTTI_RETURN_IF_ERROR(make_context({}, {}));
+Status Worker::start(const std::string& interface, const std::optional<PortRange>& ports) {
+  TUTTI_RETURN_IF_ERROR(make_context({}, {&kNoSharedFiles, 1}));
   const std::string resources = describe_resources();
   if (has_resource(resources, "tcp/")) {
     const bool chooses_devices = !interface.empty() && !has_user_devices();
@@ -118,8 +124,11 @@ Status Worker::start(const std::string& interface) {
       return unsupported("no TCP on the interface " + interface + ", only " + resources);
     }
     // The first one beside adapters, too.
-    constexpr std::array kForTcp{kTcpConnecting, kTcpRendezvous, kTcpFragment};
-    const std::span<const Setting> settings(kForTcp.data(), has_adapter(resources) ? 1 : kForTcp.size());
+    constexpr std::array kForTcp{kNoSharedFiles, kTcpConnecting, kTcpRendezvous, kTcpFragment};
+    std::vector<Setting> settings(kForTcp.begin(),
+                                  has_adapter(resources) ? kForTcp.begin() + 2 : kForTcp.end());
+    const std::string range = ports ? to_text(*ports) : "";
+    if (ports) settings.push_back({"PORT_RANGE", "UCX_TCP_PORT_RANGE", range.c_str()});
     ucp_cleanup(std::exchange(context_, nullptr));
     TUTTI_RETURN_IF_ERROR(make_context(chooses_devices ? devices_with(interface, resources) : "", settings));
   }

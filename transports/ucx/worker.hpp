@@ -6,10 +6,12 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "runtime/base/network.hpp"
 #include "runtime/base/status.hpp"
 
 namespace tutti::ucx {
@@ -23,8 +25,9 @@ class Worker {
     const char* value;
   };
   // `interface`: the network interface that TCP must use, among whatever other networks there are; empty: UCX
-  // decides. Errors: unsupported with UCX's own reason.
-  static Result<std::unique_ptr<Worker>> make(const std::string& interface);
+  // decides. `ports`: those at which TCP may listen. Errors: unsupported with UCX's own reason.
+  static Result<std::unique_ptr<Worker>> make(const std::string& interface,
+                                              const std::optional<PortRange>& ports);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -48,7 +51,7 @@ class Worker {
 
  private:
   Worker() = default;
-  Status start(const std::string& interface);
+  Status start(const std::string& interface, const std::optional<PortRange>& ports);
   Status make_context(const std::string& devices, std::span<const Setting> settings);
 
   ucp_context_h context_ = nullptr;

@@ -9,6 +9,7 @@
 
 #include "runtime/schedule/check_steps.hpp"
 #include "runtime/schedule/passes/fuse.hpp"
+#include "runtime/schedule/passes/in_place.hpp"
 #include "runtime/schedule/passes/lower_events.hpp"
 #include "runtime/schedule/passes/stage.hpp"
 #include "runtime/schedule/verify.hpp"
@@ -321,26 +322,7 @@ Result<std::vector<Schedule>> lower_for_shared_memory(std::span<const Schedule> 
 }
 
 bool is_right_in_place(std::vector<Schedule> lowered) {
-  const auto alias = [](Slice& slice) {
-    if (slice.buffer == Buffer::input) slice.buffer = Buffer::output;
-  };
-  for (Schedule& s : lowered) {
-    Schedule to = s;
-    to.in_place = true;
-    to.steps.clear();
-    to.sources.clear();
-    to.dependencies.clear();
-    for (Step step : s.steps) {
-      std::vector<Slice> sources(s.sources_of(step).begin(), s.sources_of(step).end());
-      for (Slice& source : sources) alias(source);
-      if (detail::writes(step.verb)) alias(step.dst);
-      if (step.verb == Verb::copy && sources[0] == step.dst) continue;  // onto itself
-      step.fused_with = kNotFused;
-      to.append(step, sources, {});
-    }
-    infer_dependencies(to);
-    s = std::move(to);
-  }
+  for (Schedule& s : lowered) s = put_input_into_output(s);
   return verify(lowered, Algebra::multiset).is_ok();
 }
 

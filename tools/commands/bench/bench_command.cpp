@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/base/ascii.hpp"
 #include "runtime/base/config.hpp"
 #include "runtime/launch/launch.hpp"
 #include "runtime/selection/selection.hpp"
@@ -77,7 +78,7 @@ int guarded(int rank, Run&& run) {
 int rank_of(const Environment& environment) {
   const auto text =
       environment.find("TUTTI_RANK") ? environment.find("TUTTI_RANK") : environment.find("RANK");
-  return text ? std::atoi(std::string(*text).c_str()) : -1;
+  return parse_number<int>(text.value_or("")).value_or(-1);
 }
 
 // This process is one rank of a job, or the only one.
@@ -143,8 +144,7 @@ int run_processes(const BenchOptions& options, int argc, char** argv) {
 Status check_before_start(const BenchOptions& options, const Environment& environment) {
   TUTTI_RETURN_IF_ERROR(check_values(environment));
   if (options.is_roofline) return {};
-  std::string variable = "TUTTI_ADJUST_";
-  for (const char c : to_string(options.collective)) variable += static_cast<char>(std::toupper(c));
+  const std::string variable = "TUTTI_ADJUST_" + to_upper(to_string(options.collective));
   const auto rules = get_text(environment, variable);
   if (!rules) return rules.status();
   std::vector<RuleText> texts;

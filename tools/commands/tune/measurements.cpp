@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <optional>
 
 #include <fmt/format.h>
 
+#include "runtime/base/ascii.hpp"
 #include "tools/commands/arguments.hpp"
 
 namespace tutti::tool {
@@ -108,8 +109,7 @@ Result<CsvTable> read_csv(const std::string& path) {
 }
 
 Result<Collective> collective_of(std::string_view name) {
-  std::string lower(name);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const std::string lower = to_lower(name);
   if (lower == "bcast") return Collective::broadcast;
   const auto found = parse_collective(lower);
   if (found && *found != Collective::send_recv) return *found;
@@ -137,12 +137,11 @@ Result<Measurements> read_measurements(const std::string& path) {
     if (!parse_whole(columns.text(row, "elements_int32"), &elements))
       return columns.bad(row, "elements_int32", "a number");
     const std::string text = columns.text(row, "median_us");
-    char* end = nullptr;
-    const double median = std::strtod(text.c_str(), &end);
-    if (text.empty() || *end != '\0' || !(median > 0) || median > 1e15)
+    const std::optional<double> median = parse_number<double>(text);
+    if (!median || !(*median > 0) || *median > 1e15)
       return columns.bad(row, "median_us", "microseconds above 0");
     constexpr std::uint64_t kElementBytes = 4;
-    measured[job][columns.text(row, "algo")][elements * kElementBytes] = median;
+    measured[job][columns.text(row, "algo")][elements * kElementBytes] = *median;
   }
   return measured;
 }

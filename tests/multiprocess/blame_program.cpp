@@ -1,0 +1,134 @@
+// The program that blame_test starts as ranks: one rank misbehaves, the others print whom their calls blame.
+// Prints "blames <peer>: <message>".
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tutti/tutti.hpp"
+
+using namespace std::chrono_literals;
+using tutti::CommGroup;
+
+namespace {
+
+void print(const std::string& text) {
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+void report(const std::function<void()>& body) {
+  try {
+    body();
+    print("blames nobody");
+  } catch (const tutti::Error& error) {
+    print("blames " + std::to_string(error.peer()) + ": " + error.what());
+  }
+}
+
+void add_up(const CommGroup& group) {
+  std::vector<int> values(1000, 1);
+  group.allreduce(std::span(values));
+}
+
+[[noreturn]] void add_up_for_ever(const CommGroup& group) {
+  for (;;) add_up(group);
+}
+
+// The last rank of a subgroup leaves; ranks of the group and of the world differ by one.
+int leave_subgroup(bool leaves_world) {
+  CommGroup world = tutti::init();
+  std::vector<int> members;
+  for (int rank = 1; rank < world.size(); ++rank) members.push_back(rank);
+  if (world.rank() > 0) {
+    CommGroup group = world.create(members);
+    group.barrier();
+    if (world.rank() == world.size() - 1) {
+      group = {};
+      if (leaves_world) world = {};
+    } else {
+      report([&] { add_up_for_ever(group); });
+      report([&] { add_up_for_ever(group); });
+    }
+  }
+  std::this_thread::sleep_for(3s);  // rank 0 goes on, so that the others can hear of each other
+  return 0;
+}
+
+int leave_world() {
+  CommGroup world = tutti::init();
+  add_up(world);
+  if (world.rank() == world.size() - 2) {
+    world = {};
+  } else {
+    report([&] { add_up_for_ever(world); });
+  }
+  std::this_thread::sleep_for(2s);
+  return 0;
+}
+
+// Ends with the job: nobody else wakes it.
+int freeze(int victim) {
+  const CommGroup world = tutti::init();
+  const CommGroup others = world.split(world.rank() == victim ? 1 : 0);
+  add_up(world);
+  if (world.rank() == victim) ::raise(SIGSTOP);
+  report([&] { add_up(world); });
+  report([&] { add_up(others); });
+  return world.rank() == victim ? 0 : 3;
+}
+
+// The other rank never sends.
+int receive_in_vain() {
+  const CommGroup world = tutti::init();
+  add_up(world);
+  std::vector<int> values(10);
+  if (world.rank() == 0) report([&] { world.recv(std::span(values), 2); });
+  std::this_thread::sleep_for(world.rank() == 0 ? 0s : 3s);
+  return 0;
+}
+
+// Leaves by an orderly exit of the process, with the world open.
+int leave_by_exit() {
+  static CommGroup world = tutti::init();
+  add_up(world);
+  if (world.rank() == 1) std::exit(0);
+  report([&] { add_up_for_ever(world); });
+  std::this_thread::sleep_for(1s);
+  return 0;
+}
+
+// A rank that gives up its second world before the others have met it.
+int second_start() {
+  const CommGroup world = tutti::init();
+  add_up(world);
+  if (world.rank() == 1) ::setenv("TUTTI_TRACE", "/nowhere/at/all", 1);
+  report([&] { add_up(tutti::init()); });
+  add_up(world);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::map<std::string, std::function<int()>> behaviours = {
+      {"leave_group", [] { return leave_subgroup(false); }},
+      {"leave_group_and_world", [] { return leave_subgroup(true); }},
+      {"leave_world", leave_world},
+      {"freeze0", [] { return freeze(0); }},
+      {"freeze2", [] { return freeze(2); }},
+      {"receive", receive_in_vain},
+      {"exit", leave_by_exit},
+      {"second_start", second_start},
+  };
+  const auto found = behaviours.find(argc > 1 ? argv[1] : "");
+  return found == behaviours.end() ? 99 : found->second();
+}

@@ -1,0 +1,90 @@
+// The settings of a world, whatever the program's locale is.
+#include "runtime/group/settings.hpp"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <clocale>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "tests/support/catch.hpp"
+
+namespace tutti {
+namespace {
+
+// A Turkish locale in a folder of its own, made from the sources of libc; empty where these are missing.
+class TurkishLocale {
+ public:
+  TurkishLocale() {
+    char folder[] = "/tmp/tutti-locale-XXXXXX";
+    if (::mkdtemp(folder) == nullptr) return;
+    folder_ = folder;
+    const std::string command = "localedef -i tr_TR -f UTF-8 " + folder_ + "/tr_TR.UTF-8 >/dev/null 2>&1";
+    if (std::system(command.c_str()) != 0) return;
+    ::setenv("LOCPATH", folder, 1);
+    is_set_ = std::setlocale(LC_ALL, "tr_TR.UTF-8") != nullptr;
+  }
+  ~TurkishLocale() {
+    std::setlocale(LC_ALL, "C");
+    ::unsetenv("LOCPATH");
+    std::error_code error;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, error);
+  }
+  TurkishLocale(const TurkishLocale&) = delete;
+  TurkishLocale& operator=(const TurkishLocale&) = delete;
+  bool is_set() const { return is_set_; }
+
+ private:
+  std::string folder_;
+  bool is_set_ = false;
+};
+
+// What is written to standard error meanwhile.
+template <class Work>
+std::string stderr_of(Work work) {
+  const int before = ::dup(STDERR_FILENO);
+  std::FILE* const file = std::tmpfile();
+  REQUIRE(file != nullptr);
+  ::dup2(::fileno(file), STDERR_FILENO);
+  work();
+  ::dup2(before, STDERR_FILENO);
+  ::close(before);
+  std::rewind(file);
+  std::string text(4096, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  return text;
+}
+
+TEST_CASE("variables of Intel MPI that mean nothing here are said to be ignored") {
+  const auto said_of = [](const Environment& environment) {
+    return stderr_of([&] { CHECK(read_settings(environment)); });
+  };
+  CHECK_THAT(
+      said_of({{"I_MPI_ADJUST_REDUCE_SCATTER_BLOCK", "2"}, {"I_MPI_ADJUST_IALLREDUCE", "1"}}),
+      Catch::Matchers::Contains("ignored: I_MPI_ADJUST_IALLREDUCE, I_MPI_ADJUST_REDUCE_SCATTER_BLOCK:"));
+  CHECK(said_of({{"I_MPI_ADJUST_BCAST", "1"}, {"I_MPI_ADJUST_REDUCE_SCATTER", "1"}, {"I_MPI_ROOT", "/x"}})
+            .empty());
+}
+
+TEST_CASE("variables have the same names in a Turkish locale") {
+  const TurkishLocale locale;
+  if (!locale.is_set()) {
+    WARN("skipped: localedef cannot make tr_TR.UTF-8 here");
+    return;
+  }
+  REQUIRE(std::localeconv()->decimal_point == std::string(","));
+  const auto settings = read_settings({{"TUTTI_ADJUST_BARRIER", "dissemination"}, {"TUTTI_TIMEOUT", "1.5s"}});
+  REQUIRE(settings);
+  CHECK(settings->timeout == std::chrono::milliseconds(1500));
+  CHECK(std::any_of(settings->rules.begin(), settings->rules.end(), [](const RuleText& rule) {
+    return rule.source == "TUTTI_ADJUST_BARRIER" && rule.text == "dissemination";
+  }));
+}
+
+}  // namespace
+}  // namespace tutti

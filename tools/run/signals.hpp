@@ -1,0 +1,20 @@
+// The signals that `tutti run` passes on to ranks. Knows no process.
+#pragma once
+
+#include <signal.h>
+
+#include <optional>
+#include <string_view>
+
+namespace tutti {
+
+// A part of the job on another host hears of a signal by this name, in a line of its standard input; empty
+// for one that is not passed on.
+std::string_view name_of_signal(int signal);
+std::optional<int> signal_of_name(std::string_view name);
+
+// What a supervisor has to block and read from a signalfd: those that it passes on, SIGCHLD, and Ctrl-Z
+// unless whoever started it ignores that.
+sigset_t supervised_signals();
+
+}  // namespace tutti
