@@ -26,7 +26,6 @@ constexpr std::chrono::milliseconds kVerdictTime{500};
 constexpr std::chrono::milliseconds kStampTime{1000};
 constexpr std::chrono::milliseconds kAnswerTime{300};
 constexpr std::chrono::seconds kUnwindTime{10};
-constexpr std::size_t kMostMessages = 16;  // whose peers are asked
 
 }  // namespace
 
@@ -47,7 +46,7 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make(std::shared_ptr<WorldStat
 
 std::shared_ptr<CommGroup::Impl> CommGroup::Impl::with_rules(std::shared_ptr<const Selector> rules) {
   if (group_->has_failed()) throw_error(settle(group_->failure()));
-  return make(world_, world_ranks_, derive_context(world_ranks_), std::move(rules));
+  return make(world_, world_ranks_, derive_context(world_ranks_, MadeBy::rules, {}), std::move(rules));
 }
 
 void CommGroup::Impl::refuse_closed(const char* name) {
@@ -380,58 +379,6 @@ void CommGroup::Impl::leave() {
   if (!group_->leave(why)) log_info("a group is left as it is: its threads are busy while the process ends");
 }
 
-Status CommGroup::Impl::explain_mismatch(const Status& found) {
-  // Nobody else says more of a message between two ranks; in large groups two histories must do.
-  constexpr int kMostAsked = 64;
-  if (found.code() != StatusCode::mismatch || found.peer() < 0) return found;
-  std::vector<int> asked;
-  if (size() > kMostAsked) asked = {rank_, found.peer()};
-  const auto difference = world_->compare_calls(context(), asked, kAnswerTime);
-  if (!difference) return found;
-  return Status(StatusCode::mismatch,
-                fmt::format("ranks of one group made different calls: as operation {} {}",
-                            difference->sequence, difference->text),
-                difference->peer);
-}
-
-std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first_missing) {
-  if (sequence == 0) return describe_awaited_peers(first_missing);
-  const auto states = world_->ask_members(context(), kAnswerTime);
-  const std::string missing = world_->describe_missing(context(), states, size(), sequence, first_missing);
-  return missing.empty() ? "all ranks have called it" : "did not arrive: " + missing;
-}
-
-// Of messages: what those do that they wait for.
-std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
-  std::vector<int> peers;
-  for (const Stall& message : world_->engine().list_under_way(kMostMessages, kAnswerTime)) {
-    const int peer = static_cast<int>(message.awaited_rank);
-    if (message.context != context() || !message.is_message || peer == rank_) continue;
-    if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
-  }
-  if (peers.empty()) return {};  // from any source: the operation names who could send
-  const auto states = world_->ask_members(context(), kAnswerTime, peers);
-  std::string text;
-  for (const int peer : peers) {
-    const auto state = states.find(peer);
-    std::string what = "does not answer: frozen, or its node is unreachable";
-    if (state != states.end()) what = world_->describe_peer(context(), state->second);
-    if (*first_missing < 0) *first_missing = peer;
-    text += fmt::format("{}rank {} {}", text.empty() ? "" : ", ", peer, what);
-  }
-  return text;
-}
-
-Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status,
-                                 std::chrono::milliseconds limit) {
-  std::string text = fmt::format("{} within {}", status.message(), format_seconds(limit));
-  int peer = sequence > 0 ? Status::kNoPeer : status.peer();  // a message names its other end
-  const std::string awaited = describe_awaited(sequence, &peer);
-  if (sequence > 0) text = fmt::format("{}: {}", name_operation(sequence), text);
-  if (!awaited.empty()) text += "; " + awaited;
-  return fail_everywhere(Status(StatusCode::timeout, text, peer));
-}
-
 // -- streams and subgroups ----------------------------------------------------------------------------------
 
 namespace {
@@ -487,17 +434,30 @@ std::string CommGroup::Impl::name_operation(std::uint32_t sequence) const {
   return fmt::format("operation {} of stream {}", sequence, stream_);
 }
 
-std::uint64_t CommGroup::Impl::derive_context(const std::vector<int>& world_ranks) {
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make_part(std::span<const int> ranks, MadeBy made_by,
+                                                            std::string_view tag) {
+  if (group_->has_failed()) throw_error(settle(group_->failure()));
+  std::vector<int> world_ranks;
+  for (const int rank : ranks) world_ranks.push_back(world_ranks_[static_cast<std::size_t>(rank)]);
+  const std::uint64_t context = derive_context(world_ranks, made_by, tag);
+  return make(world_, std::move(world_ranks), context);
+}
+
+std::uint64_t CommGroup::Impl::derive_context(const std::vector<int>& world_ranks, MadeBy made_by,
+                                              std::string_view tag) {
+  ByteWriter writer;
+  writer.put(context());
+  writer.put(made_by);
+  writer.put_text(tag);
+  for (const int rank : world_ranks) writer.put(rank);
+  std::string identity = writer.take();
   std::uint32_t number = 0;
   {
     const std::lock_guard lock(children_mutex_);
-    number = children_[world_ranks]++;
+    number = children_[identity]++;
   }
-  ByteWriter writer;
-  writer.put(context());
-  writer.put(number);
-  for (const int rank : world_ranks) writer.put(rank);
-  return context_of(writer.take());
+  identity.append(reinterpret_cast<const char*>(&number), sizeof number);
+  return context_of(identity);
 }
 
 }  // namespace tutti

@@ -73,7 +73,6 @@ TEST_CASE("different calls are found even if no message ever arrives") {
   const auto errors = caught(outcome.out);
   REQUIRE(errors.size() == 2);
   CHECK(*errors.begin() == *errors.rbegin());
-  // Which of the two is described by its call and which by its word depends on who told whom.
   const std::string& text = *errors.begin();
   const std::size_t first = text.find("rank 0 called broadcast"),
                     second = text.find("rank 1 called broadcast");
@@ -109,10 +108,10 @@ TEST_CASE("a rank that stays away is named at the deadline, and hears of it") {
   const auto errors = caught(outcome.out);
   REQUIRE(errors.size() == 5);
   CHECK(std::set<std::string>(errors.begin(), errors.end()).size() == 1);
-  CHECK_THAT(
-      *errors.begin(),
-      Contains("caught timeout peer 1: operation 2: allreduce of 1000 i32, sum") && Contains("within 1 s") &&
-          Contains("did not arrive: rank 1 (is alive; its last call was allreduce (i32, sum), operation 1)"));
+  CHECK_THAT(*errors.begin(), Contains("caught timeout peer 1: operation 2: allreduce of 1000 i32, sum") &&
+                                  Contains("within 1 s") &&
+                                  Contains("did not arrive: rank 1 (is alive; its last call was allreduce of "
+                                           "1000 i32, sum, operation 1)"));
 }
 
 TEST_CASE("a long wait is reported once, with who is missing, and the operation goes on") {

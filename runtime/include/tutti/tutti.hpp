@@ -230,8 +230,11 @@ class CommGroup {
   CommGroup split(int colour, int key = 0) const;
   // The members on this rank's node, in rank order. No communication.
   CommGroup split_by_node() const;
-  // The listed ranks of this group, in that order; called by them alone, with equal lists. No communication.
-  CommGroup create(std::span<const int> ranks) const;
+  // The listed ranks of this group, in that order; called by them alone, with equal lists and tags. No
+  // communication. Groups with equal lists and tags are told apart by the order in which a rank makes them,
+  // which must be the same on all members. A program that cannot promise that order gives each group a tag of
+  // its own.
+  CommGroup create(std::span<const int> ranks, std::string_view tag = {}) const;
   // A stream of this group: the same members, and a sequence of operations of its own, with no order between
   // its operations and those of other streams. So several threads of each rank use one group, each its
   // stream; what nobody matches on one holds up none of the others. 0 is the group itself, and there are as
