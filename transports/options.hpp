@@ -38,7 +38,7 @@ struct MemoryOptions {
   std::size_t copied_read_bytes = std::size_t{2} << 20U;
   // Address space of the first heap segment, here and in every peer; each further one is twice as large, up
   // to a gigabyte. Memory is only taken as it is allocated.
-  std::size_t heap_segment_bytes = std::size_t{64} << 20U;
+  std::size_t heap_segment_bytes = std::size_t{1} << 20U;
   // Bound on the shared heap of this instance.
   std::size_t heap_bytes = std::size_t{64} << 30U;
 };

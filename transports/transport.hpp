@@ -165,9 +165,20 @@ class Endpoint {
   // Memory family: a segment of the peer's heap, mapped as long as the endpoint. May cost system calls.
   virtual PeerWindow window(std::uint32_t segment) = 0;
 
+  // Why nothing passes although the peer lives: what this process has no room for, and the limit that it
+  // reached. Ok otherwise; then an Event::failed means that the peer is gone.
+  virtual Status trouble() const { return {}; }
+
   // Completes everything pending exactly once (as `failed`); afterwards no peer touches a buffer of ours.
   // With fence, first delivers what was sent and completed. Idempotent; the destructor closes without fence.
   virtual void close(bool fence) = 0;
+};
+
+// How far two instances of the memory family have come in mapping each other's memory.
+enum class Contact : std::uint8_t {
+  begun,  // the peer has not been told yet
+  told,   // the peer can map our memory, and has not told us of its own
+  met,    // both
 };
 
 class Transport {
@@ -183,6 +194,14 @@ class Transport {
   // cost of an empty message in ns, or unsupported with the reason ("another node", "another user").
   virtual Result<std::uint64_t> reach(std::span<const std::byte> mine,
                                       std::span<const std::byte> theirs) const = 0;
+
+  // Memory family: tells the peer of our memory and maps what the peer has told us of, so that what keeps two
+  // processes apart is known before anything is sent. Optional, never waits; call it again. Any thread.
+  // Errors: resource_exhausted, naming the limit of this process; unsupported; peer_failed.
+  virtual Result<Contact> meet(std::span<const std::byte> peer_address) {
+    static_cast<void>(peer_address);
+    return Contact::met;
+  }
 
   // Opens an endpoint to the peer with this address. Endpoints talk to each other only if both were opened
   // with the same `context`; every (peer, context) is opened once per side and lane. Never waits for the

@@ -54,6 +54,8 @@ Fold fold_of(Op op, Dtype dtype) {
       return Fold::land;
     case Op::lor:
       return Fold::lor;
+    case Op::lxor:
+      return Fold::lxor;
     default:  // sum, and the sums of avg and premul_sum
       return is_truth ? Fold::lor : Fold::sum;
   }

@@ -68,6 +68,7 @@ Status reduce(void* dst, std::span<const void* const> sources, std::size_t count
   TUTTI_RETURN_IF_ERROR(check_op(op, dtype));
   if (op.op == Op::user)
     return unsupported("a user-defined op is a function of the host; it cannot reduce device memory");
+  if (!is_scalar(dtype)) return unsupported("the host alone reduces " + std::string(to_string(dtype)));
   if (sources.empty() || sources.size() > kMaxReduceSources) {
     return invalid_argument("a reduction on a device takes 1 to " + std::to_string(kMaxReduceSources) +
                             " sources, not " + std::to_string(sources.size()));
@@ -94,6 +95,7 @@ Status scale(void* dst, const void* src, std::size_t count, Dtype dtype, const R
   if (op.op != Op::avg && op.op != Op::premul_sum) {
     return invalid_argument("only avg and premul_sum scale, not " + std::string(to_string(op.op)));
   }
+  if (!is_scalar(dtype)) return unsupported("the host alone scales " + std::string(to_string(dtype)));
   if (group_size < 1)
     return invalid_argument("a group has at least one rank, not " + std::to_string(group_size));
   if (count == 0) return {};

@@ -69,6 +69,8 @@ void PeerAllreduce::abort() { std::atomic_ref(*abort_word_).store(1, std::memory
 Status PeerAllreduce::supports(std::size_t count, Dtype dtype, const ReduceOp& op, Shots shots) const {
   TUTTI_RETURN_IF_ERROR(check_op(op, dtype));
   if (op.op == Op::user) return unsupported("a user-defined op is a function of the host");
+  if (!is_scalar(dtype))
+    return unsupported(std::string("the host alone reduces ") + std::string(to_string(dtype)));
   if (shots == Shots::one && count > kMostOneShotBytes / size_of(dtype)) {
     return unsupported("one shot carries at most " + std::to_string(kMostOneShotBytes) + " bytes, not " +
                        std::to_string(count * size_of(dtype)));

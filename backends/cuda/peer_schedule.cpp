@@ -99,11 +99,13 @@ PeerSchedules::~PeerSchedules() {
 Status PeerSchedules::supports(const Call& call) {
   if (call.collective == Collective::barrier || call.collective == Collective::send_recv)
     return unsupported("it has no schedule on the memory of GPUs");
-  if (!call.counts.empty())
+  if (has_uneven_blocks(call))
     return unsupported("ranks have blocks of different lengths, which plans do not know");
   if (!is_reducing(call.collective)) return {};
   TUTTI_RETURN_IF_ERROR(check_op(call.op, call.dtype));
   if (call.op.op == Op::user) return unsupported("a user-defined op is a function of the host");
+  if (!is_scalar(call.dtype))
+    return unsupported(std::string("the host alone reduces ") + std::string(to_string(call.dtype)));
   if (scales_before(call.op.op)) return unsupported("inputs that are scaled first have no place on the GPU");
   return {};
 }

@@ -47,7 +47,7 @@ void StagedWork::plan_copies(std::uint32_t rank, std::uint32_t size) {
   const Extent input = input_extent(call_, rank, size), output = output_extent(call_, rank, size);
   // Checked calls have no more bytes than there can be.
   const auto bytes_of = [&](const Extent& extent) {
-    return extent.is_used ? static_cast<std::size_t>(extent.bytes(call_.dtype).value_or(0)) : 0;
+    return extent.is_used ? static_cast<std::size_t>(extent.bytes(element_bytes(call_)).value_or(0)) : 0;
   };
   const bool is_at_root = is_root(call_, rank), is_broadcast = call_.collective == Collective::broadcast;
   if (call_.in_place) {

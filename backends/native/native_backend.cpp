@@ -14,7 +14,7 @@
 #include "runtime/schedule/passes/in_place.hpp"
 #include "runtime/schedule/passes/lower.hpp"
 #include "runtime/schedule/passes/segment.hpp"
-#include "runtime/scheduler/fingerprint.hpp"
+#include "runtime/scheduler/call_contract.hpp"
 #include "runtime/scheduler/plan_cache.hpp"
 
 namespace tutti {
@@ -90,7 +90,7 @@ class NativeBackend final : public Backend {
   }
 
   Result<WorkRef> start(const Call& call, const Choice& choice) override {
-    const bool is_simple = call.counts.empty() && choice.algorithm.empty();
+    const bool is_simple = !has_uneven_blocks(call) && choice.algorithm.empty();
     // What was supported a call ago still is.
     if (is_simple && last_.is_of(call)) return group_.submit(last_.prepared, call, choice.submitter);
     TUTTI_RETURN_IF_ERROR(supports(call));
@@ -98,7 +98,7 @@ class NativeBackend final : public Backend {
       if (!choice.algorithm.empty())
         return unsupported("algorithm argument: a message of two ranks has none");
       Prepared message;
-      message.fingerprint = fingerprint_of(call, group_.contract());
+      message.contract = contract_of(call, group_.contract());
       return group_.submit(message, call, choice.submitter);
     }
     auto prepared = prepare(call, choice);
@@ -111,7 +111,7 @@ class NativeBackend final : public Backend {
   }
 
   PersistentCall* persistent(const Call& call) override {
-    if (!call.counts.empty()) return nullptr;
+    if (has_uneven_blocks(call)) return nullptr;
     // Boards were not linked yet when the first call was started.
     if (!last_.is_of(call)) {
       const auto prepared = prepare(call, {});
@@ -143,8 +143,9 @@ class NativeBackend final : public Backend {
     q.size = group_.size();
     q.bytes = full_vector_bytes(call, group_.size());
     q.is_commutative = !is_reducing(call.collective) || call.op.is_commutative();
-    q.has_equal_counts = call.counts.empty();
-    q.has_known_bytes = call.collective != Collective::alltoall || call.counts.empty();
+    q.has_equal_counts = !has_uneven_blocks(call);
+    q.has_known_bytes =
+        !call.has_counts_at_root && (call.collective != Collective::alltoall || call.counts.empty());
     q.hierarchy = &hierarchy_;
     q.reach = reach_;
     q.shares_cpus = shares_cpus_;
@@ -182,10 +183,10 @@ class NativeBackend final : public Backend {
     Prepared prepared;
     if (Trace* const trace = group_.engine().trace())
       prepared.choice = trace->note_choice(describe(*selection));
-    prepared.fingerprint = fingerprint_of(call, group_.contract());
     prepared.vector_bytes = asked.bytes;
     if (is_reducing(call.collective)) prepared.kernel = select_kernel(call.op.op, call.dtype);
     const PlanKey key = key_of(call, *selection);
+    prepared.contract = contract_of(call, settings_of(*selection, key));
     // Ranks may differ in whether they call in place, and lowering sees the steps of all of them: so one form
     // serves both.
     if (may_lower(call)) {
@@ -225,7 +226,7 @@ class NativeBackend final : public Backend {
   // Uneven counts are each rank's own business in part, and a user's function must not run in the midst of a
   // step that others wait for: messages carry both.
   bool may_lower(const Call& call) const {
-    return group_.shares_memory() && call.counts.empty() && !is_user_op(call) &&
+    return group_.shares_memory() && !has_uneven_blocks(call) && !is_user_op(call) &&
            group_.size() <= kMostLoweredRanks;
   }
 
@@ -266,6 +267,12 @@ class NativeBackend final : public Backend {
     if (!made) return made.status();
     exchange_ = std::make_shared<const Plan>(*std::move(made));
     return exchange_;
+  }
+
+  // Ranks that run other schedules of one call could take each other's messages for their own.
+  std::uint64_t settings_of(const Selection& s, const PlanKey& key) const {
+    const std::uint64_t chosen = extend_digest(extend_digest(group_.contract(), s.row->name), key.params);
+    return s.shared_row == nullptr ? chosen : extend_digest(chosen, s.shared_row->name);
   }
 
   static PlanKey key_of(const Call& call, const Selection& s) {

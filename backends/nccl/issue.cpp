@@ -70,7 +70,7 @@ class Issue {
         stream_(static_cast<CUstream>(call.stream)),
         rank_(static_cast<std::size_t>(communicator.rank())),
         size_(static_cast<std::size_t>(communicator.size())),
-        element_bytes_(size_of(call.dtype)),
+        element_bytes_(element_bytes(call)),
         input_blocks_(call.count, call.counts, call.displacements, element_bytes_),
         output_blocks_(
             call.count, call.collective == Collective::alltoall ? call.output_counts : call.counts,
@@ -306,7 +306,7 @@ std::size_t scratch_bytes(const Call& call, std::uint32_t rank, std::uint32_t si
   if (call.collective == Collective::barrier) return 1;
   if (call.collective != Collective::alltoall || !call.in_place) return 0;
   // Checked calls have no more bytes than there can be.
-  return static_cast<std::size_t>(input_extent(call, rank, size).bytes(call.dtype).value_or(0));
+  return static_cast<std::size_t>(input_extent(call, rank, size).bytes(element_bytes(call)).value_or(0));
 }
 
 }  // namespace tutti::nccl

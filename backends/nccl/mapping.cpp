@@ -52,9 +52,7 @@ Result<ncclDataType_t> reduced_type(Dtype dtype, int version) {
                                        to_string(dtype)));
       }
       return dtype == Dtype::f8e4m3 ? kFloat8e4m3 : kFloat8e5m2;
-    case Dtype::i16:
-    case Dtype::u16:
-    case Dtype::boolean:
+    default:
       break;
   }
   return unsupported(fmt::format("NCCL does not reduce {}", to_string(dtype)));

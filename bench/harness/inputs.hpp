@@ -140,6 +140,8 @@ class Inputs {
         return is_rare ? 0 : 1;
       case Op::lor:
         return is_rare ? 1 : 0;
+      case Op::lxor:
+        return random % 2;
       default:
         break;
     }
@@ -207,6 +209,9 @@ class Inputs {
           break;
         case Op::lor:
           result = result != 0 || next != 0 ? 1 : 0;
+          break;
+        case Op::lxor:
+          result = (result != 0) != (next != 0) ? 1 : 0;
           break;
         case Op::premul_sum:
           result += next * factor_;

@@ -45,14 +45,20 @@ std::uint64_t own_count(const Call& call, std::uint32_t rank) {
 
 }  // namespace
 
+std::uint64_t block_offset(const Call& call, std::uint32_t rank) {
+  if (call.counts.empty()) return call.count * rank;
+  if (!call.displacements.empty()) return call.displacements[rank];
+  return std::accumulate(call.counts.begin(), call.counts.begin() + rank, std::uint64_t{0});
+}
+
 std::uint64_t full_vector_bytes(const Call& call, std::uint32_t size) {
   std::uint64_t count = has_rank_blocks(call.collective) ? call.count * size : call.count;
   if (!call.counts.empty()) count = std::accumulate(call.counts.begin(), call.counts.end(), std::uint64_t{0});
-  return count * size_of(call.dtype);
+  return count * element_bytes(call);
 }
 
-std::optional<std::uint64_t> Extent::bytes(Dtype dtype) const {
-  return count ? multiply(*count, size_of(dtype)) : std::nullopt;
+std::optional<std::uint64_t> Extent::bytes(std::size_t element_bytes) const {
+  return count ? multiply(*count, element_bytes) : std::nullopt;
 }
 
 Extent input_extent(const Call& call, std::uint32_t rank, std::uint32_t size) {
@@ -100,9 +106,15 @@ Extent output_extent(const Call& call, std::uint32_t rank, std::uint32_t size) {
 
 std::string describe_call(const Call& call) {
   if (call.collective == Collective::barrier) return "barrier";
+  if (call.has_counts_at_root) {
+    return fmt::format("{} of {} with counts at the root, root {}", to_string(call.collective),
+                       to_string(call.dtype), call.root);
+  }
   std::uint64_t count = call.count;
   for (std::uint64_t c : call.counts) count += c;
   std::string text = fmt::format("{} of {} {}", to_string(call.collective), count, to_string(call.dtype));
+  if (call.dtype == Dtype::opaque && call.op.user.element_bytes != 0)
+    text += fmt::format(" ({} bytes each)", call.op.user.element_bytes);
   if (is_reducing(call.collective)) text += fmt::format(", {}", to_string(call.op.op));
   if (is_rooted(call.collective)) text += fmt::format(", root {}", call.root);
   if (call.collective == Collective::send_recv) {

@@ -43,6 +43,8 @@ struct Call {
   std::span<const std::uint64_t> displacements;
   std::span<const std::uint64_t> output_counts;         // alltoallv only
   std::span<const std::uint64_t> output_displacements;  // alltoallv only
+  // gather, scatter: the root alone has `counts`; `count` is the own block's. On all ranks alike.
+  bool has_counts_at_root = false;
   // Where the buffers lie that this rank has: in the memory of a GPU, or of the host. A call on a GPU's
   // memory is ordered behind what `stream` (a CUstream; null: the default one) holds, and before what comes
   // after it.
@@ -51,10 +53,21 @@ struct Call {
   void* stream = nullptr;
 };
 
+// How long an element is.
+inline std::size_t element_bytes(const Call& call) {
+  return call.dtype == Dtype::opaque ? call.op.user.element_bytes : size_of(call.dtype);
+}
+
+// May blocks have different lengths?
+inline bool has_uneven_blocks(const Call& call) { return !call.counts.empty() || call.has_counts_at_root; }
+
 // Has this rank what only the root has? Everybody has it where there is no root.
 inline bool is_root(const Call& call, std::uint32_t rank) {
   return !is_rooted(call.collective) || call.root == rank;
 }
+
+// Where a rank's block lies in the whole vector, in elements.
+std::uint64_t block_offset(const Call& call, std::uint32_t rank);
 
 // Bytes of the full vector, as rules and benchmarks count them.
 std::uint64_t full_vector_bytes(const Call& call, std::uint32_t size);
@@ -63,7 +76,7 @@ std::uint64_t full_vector_bytes(const Call& call, std::uint32_t size);
 struct Extent {
   bool is_used = false;                // this rank has the buffer
   std::optional<std::uint64_t> count;  // elements; nullopt: more than there can be
-  std::optional<std::uint64_t> bytes(Dtype dtype) const;
+  std::optional<std::uint64_t> bytes(std::size_t element_bytes) const;
 };
 // Of a call as its caller describes it. Broadcast has one buffer, taken as the output, and is normalised to
 // have it as both.

@@ -148,8 +148,6 @@ inline constexpr Variable kVariables[] = {
      0,
      {},
      true},
-    {"TUTTI_FAULT", VariableType::text, "", "",
-     "faults to inject into transports, for tests: delay=50us,again=0.2"},
     {"TUTTI_TEST_FRACTION", VariableType::text, "1", "",
      "the seeded share of the heavy cases that tests run"},
     {"TUTTI_FUZZ_SECONDS", VariableType::integer, "30", "",

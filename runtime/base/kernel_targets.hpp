@@ -31,6 +31,7 @@ using ScaleFn = void (*)(void* dst, const void* src, std::size_t count, ScaleFac
 Kernels select_integer_kernels(Op op, Dtype dtype);  // integers and bool
 Kernels select_float_kernels(Op op, Dtype dtype);    // f32, f64
 Kernels select_narrow_kernels(Op op, Dtype dtype);   // f16, bf16, f8
+Kernels select_wide_kernels(Op op, Dtype dtype);     // complex numbers and pairs
 ScaleFn select_integer_multiply(Dtype dtype);
 ScaleFn select_float_scale(Dtype dtype, bool divide);
 ScaleFn select_narrow_scale(Dtype dtype, bool divide);

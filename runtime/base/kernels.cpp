@@ -1,6 +1,6 @@
 // Look-up of kernels, and those that need no vectors of their own: user-defined ops, integer division,
 // large copies. Knows no vector type; those live in kernels_copy, kernels_float, kernels_integer and
-// kernels_narrow.
+// kernels_narrow; elements of several numbers are the business of kernels_wide.
 #include "runtime/base/kernels.hpp"
 
 #include "runtime/base/kernel_targets.hpp"
@@ -24,35 +24,55 @@ namespace {
 // Folds a user-defined op. Up to two sources go straight to dst, which the function may alias; more are
 // folded in blocks on the stack, since dst may be a later source and must not be written before that one is
 // read.
-template <std::size_t kElementBytes>
-void fold_user(const UserOp* user, void* dst, const void* const* sources, std::size_t source_count,
-               std::size_t count) {
-  if (source_count == 1) return copy_bytes(dst, sources[0], count * kElementBytes);
+template <std::size_t kBlockBytes>
+void fold_user_elements(const UserOp* user, std::size_t element_bytes, void* dst, const void* const* sources,
+                        std::size_t source_count, std::size_t count) {
+  if (source_count == 1) return copy_bytes(dst, sources[0], count * element_bytes);
   if (source_count == 2) return user->function(user->context, dst, sources[0], sources[1], count);
-  constexpr std::size_t kBlockBytes = 4096;  // small enough for any stack, large enough to amortise the calls
   alignas(64) std::byte block[kBlockBytes];
-  for (std::size_t first = 0; first < count; first += kBlockBytes / kElementBytes) {
-    const std::size_t block_count = std::min(count - first, kBlockBytes / kElementBytes);
-    const std::size_t offset_bytes = first * kElementBytes;
+  const std::size_t most = kBlockBytes / element_bytes;
+  for (std::size_t first = 0; first < count; first += most) {
+    const std::size_t block_count = std::min(count - first, most);
+    const std::size_t offset_bytes = first * element_bytes;
     const auto at = [&](std::size_t k) { return static_cast<const std::byte*>(sources[k]) + offset_bytes; };
     user->function(user->context, block, at(0), at(1), block_count);
     for (std::size_t k = 2; k < source_count; ++k) {
       user->function(user->context, block, block, at(k), block_count);
     }
-    std::memcpy(static_cast<std::byte*>(dst) + offset_bytes, block, block_count * kElementBytes);
+    std::memcpy(static_cast<std::byte*>(dst) + offset_bytes, block, block_count * element_bytes);
   }
+}
+
+// Small enough for any stack, large enough to amortise the calls.
+constexpr std::size_t kUserBlockBytes = 4096;
+
+template <std::size_t kElementBytes>
+void fold_user(const UserOp* user, void* dst, const void* const* sources, std::size_t source_count,
+               std::size_t count) {
+  fold_user_elements<kUserBlockBytes>(user, kElementBytes, dst, sources, source_count, count);
+}
+
+void fold_opaque(const UserOp* user, void* dst, const void* const* sources, std::size_t source_count,
+                 std::size_t count) {
+  const auto fold_elements = user->element_bytes <= kUserBlockBytes ? fold_user_elements<kUserBlockBytes>
+                                                                    : fold_user_elements<kMostOpaqueBytes>;
+  fold_elements(user, user->element_bytes, dst, sources, source_count, count);
 }
 
 KernelFn select_user_kernel(Dtype dtype) {
   switch (size_of(dtype)) {
+    case 0:
+      return fold_opaque;
     case 1:
       return fold_user<1>;
     case 2:
       return fold_user<2>;
     case 4:
       return fold_user<4>;
-    default:
+    case 8:
       return fold_user<8>;
+    default:
+      return fold_user<16>;
   }
 }
 
@@ -123,7 +143,9 @@ Kernels select_kernels(Op op, Dtype dtype) {
   if (op == Op::user) return {select_user_kernel(dtype), nullptr};
   if (op == Op::avg || op == Op::premul_sum) op = Op::sum;
   Kernels kernels;
-  if (dtype == Dtype::f32 || dtype == Dtype::f64) {
+  if (!is_scalar(dtype)) {
+    kernels = detail::select_wide_kernels(op, dtype);
+  } else if (dtype == Dtype::f32 || dtype == Dtype::f64) {
     kernels = detail::select_float_kernels(op, dtype);
   } else if (is_narrow_float(dtype)) {
     kernels = detail::select_narrow_kernels(op, dtype);
@@ -137,7 +159,7 @@ Kernels select_kernels(Op op, Dtype dtype) {
 void reduce(const ReduceOp& op, Dtype dtype, void* dst, std::span<const void* const> sources,
             std::size_t count) {
   TUTTI_ASSERT(!sources.empty(), "a reduction has at least one source");
-  select_kernel(op.op, dtype)(op.user, dst, sources.data(), sources.size(), count);
+  select_kernel(op.op, dtype)(&op.user, dst, sources.data(), sources.size(), count);
 }
 
 void scale(const ReduceOp& op, int group_size, Dtype dtype, void* dst, const void* src, std::size_t count) {
@@ -150,6 +172,8 @@ void scale(const ReduceOp& op, int group_size, Dtype dtype, void* dst, const voi
     if (divide) return divide_integers_of(dtype, dst, src, count, group_size);
     return detail::select_integer_multiply(dtype)(dst, src, count, factor);
   }
+  if (class_of(dtype) == DtypeClass::complex)
+    return detail::select_float_scale(part_of(dtype), divide)(dst, src, 2 * count, factor);
   const auto function = is_narrow_float(dtype) ? detail::select_narrow_scale(dtype, divide)
                                                : detail::select_float_scale(dtype, divide);
   function(dst, src, count, factor);

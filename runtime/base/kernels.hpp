@@ -22,7 +22,7 @@ namespace tutti {
 // dst[i] = ((s0[i] op s1[i]) op s2[i]) ... for i < count, in exactly this order; source_count >= 1, and one
 // source is a copy. The accumulator between the sources is the dtype itself, f32 for f16, bf16 and f8: a
 // reduction of three sources of those is NOT two reductions of two. `user` is read by kernels of Op::user
-// only.
+// only, which call it for whole elements.
 using KernelFn = void (*)(const UserOp* user, void* dst, const void* const* sources, std::size_t source_count,
                           std::size_t count);
 

@@ -111,6 +111,8 @@ Kernels select_by_width(Op op) {
       return kernels_of<Lanes, LogicalAnd>();
     case Op::lor:
       return kernels_of<Lanes, LogicalOr>();
+    case Op::lxor:
+      return kernels_of<Lanes, LogicalXor>();
     default:
       return {};
   }
@@ -137,6 +139,7 @@ Kernels select_boolean(Op op) {
     case Op::land:
       return kernels_of<Lanes, LogicalAnd>();
     case Op::bxor:
+    case Op::lxor:
       return kernels_of<Lanes, LogicalXor>();
     default:
       return {};

@@ -6,7 +6,7 @@
 // Integers.
 // - sum and prod wrap modulo 2^n, also on signed types; never undefined. min and max compare as the type
 // says.
-// - band, bor, bxor act on bits. land and lor take anything nonzero as true and yield 0 or 1.
+// - band, bor, bxor act on bits. land, lor and lxor take anything nonzero as true and yield 0 or 1.
 // - avg is the wrapped sum, divided by the number of ranks, truncated toward zero.
 // - premul_sum multiplies each rank's input by an integer scalar (wrapping), then sums.
 //
@@ -29,7 +29,19 @@
 //
 // bool. One byte; anything nonzero is true, results are 0 or 1.
 // - sum, max, bor and lor are "or"; prod, min, band and land are "and" (as PyTorch has it on NCCL).
-// - bxor is "exactly one of the two".
+// - bxor and lxor are "exactly one of the two".
+//
+// c64 and c128 (complex numbers of two f32 or f64).
+// - sum adds the parts; avg divides both; premul_sum multiplies both by the scalar, which is real.
+// - prod is (ac - bd) + (ad + bc)i, each operation rounded, never fused.
+// - Complex numbers have no order.
+//
+// Pairs of a value and an index (f32_i32 and so on).
+// - minloc and maxloc take one of their sources whole: the one with the least or the greatest value, of equal
+//   values the one with the least index. Values compare as in min and max: -0 is less than +0, and a NaN, of
+//   whatever sign and payload, wins over every number.
+//
+// opaque. User-defined ops only.
 //
 // Any dtype. A reduction of one source is a copy: every bit passes, also a NaN's payload and a bool of 2.
 //
@@ -39,7 +51,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <string>
 #include <string_view>
 
@@ -49,11 +60,18 @@
 namespace tutti {
 
 // The classes of dtypes that the legality table distinguishes.
-enum class DtypeClass : std::uint8_t { integer, floating, boolean };
+enum class DtypeClass : std::uint8_t { integer, floating, boolean, complex, pair, opaque };
 constexpr DtypeClass class_of(Dtype d) {
+  if (d <= Dtype::u64) return DtypeClass::integer;
+  if (d <= Dtype::f8e5m2) return DtypeClass::floating;
   if (d == Dtype::boolean) return DtypeClass::boolean;
-  return d <= Dtype::u64 ? DtypeClass::integer : DtypeClass::floating;
+  if (d <= Dtype::c128) return DtypeClass::complex;
+  return d == Dtype::opaque ? DtypeClass::opaque : DtypeClass::pair;
 }
+// Is an element one number? Others are reduced by the host only.
+constexpr bool is_scalar(Dtype d) { return d <= Dtype::boolean; }
+// What the real and the imaginary part of a complex number are.
+constexpr Dtype part_of(Dtype complex) { return complex == Dtype::c64 ? Dtype::f32 : Dtype::f64; }
 constexpr bool is_signed_integer(Dtype d) {
   return d == Dtype::i8 || d == Dtype::i16 || d == Dtype::i32 || d == Dtype::i64;
 }
@@ -71,27 +89,15 @@ inline bool is_legal(Op op, Dtype dtype) { return why_illegal(op, dtype).empty()
 using UserReduceFn = void (*)(void* context, void* dst, const void* a, const void* b,
                               std::size_t count) noexcept;
 
-// A user-defined op. `id` is its place in the order of registration, which has to be the same on all ranks.
+// A user-defined op. A small value: nothing has to be registered, and nothing is kept.
 struct UserOp {
   UserReduceFn function = nullptr;
   void* context = nullptr;
-  bool is_commutative = false;  // a op b == b op a; if not, sources are combined in rank order only
-  std::uint32_t id = 0;
+  bool is_commutative = false;      // a op b == b op a; if not, sources are combined in rank order only
+  std::uint32_t element_bytes = 0;  // of Dtype::opaque
+  bool operator==(const UserOp&) const = default;
 };
-
-// The user-defined ops of one owner, in registration order. Addresses stay valid as long as the table lives,
-// also when it is moved. Not thread safe: the owner serialises add().
-class UserOpTable {
- public:
-  // `function` null is invalid_argument.
-  Result<const UserOp*> add(UserReduceFn function, void* context, bool is_commutative);
-  // Null if no op with this id was registered.
-  const UserOp* find(std::uint32_t id) const;
-  std::size_t size() const { return ops_.size(); }
-
- private:
-  std::deque<UserOp> ops_;
-};
+inline constexpr std::uint32_t kMostOpaqueBytes = std::uint32_t{64} << 10U;
 
 // An op with its parameters: what a reduction needs to know besides the dtype. A small value.
 struct ReduceOp {
@@ -99,16 +105,16 @@ struct ReduceOp {
   bool is_integer_scalar = false;   // which of the two scalars premul_sum was given
   double scalar = 1.0;              // premul_sum on floating dtypes
   std::int64_t integer_scalar = 1;  // premul_sum on integer dtypes, taken modulo 2^n
-  const UserOp* user = nullptr;     // for Op::user; the table it comes from has to outlive the operation
+  UserOp user;                      // for Op::user
 
   ReduceOp() = default;
   ReduceOp(Op built_in) : op(built_in) {}  // NOLINT(google-explicit-constructor): ReduceOp is an Op with more
   static ReduceOp premul_sum(double scalar);
   static ReduceOp premul_sum_integer(std::int64_t scalar);
-  static ReduceOp user_defined(const UserOp* op);
+  static ReduceOp user_defined(const UserOp& op);
 
   // Every built-in op commutes bit for bit (the payload of a NaN aside).
-  bool is_commutative() const { return op != Op::user || (user != nullptr && user->is_commutative); }
+  bool is_commutative() const { return op != Op::user || user.is_commutative; }
 };
 
 // Is the op legal on the dtype and complete (a scalar of the right kind, a registered function)?

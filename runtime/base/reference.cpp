@@ -3,10 +3,12 @@
 #include "runtime/base/reference.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -97,6 +99,8 @@ T combine_integers(Op op, T a, T b) {
       return static_cast<T>(a != 0 && b != 0);
     case Op::lor:
       return static_cast<T>(a != 0 || b != 0);
+    case Op::lxor:
+      return static_cast<T>((a != 0) != (b != 0));
     default:  // sum, avg, premul_sum
       return static_cast<T>(static_cast<Wide>(a) + static_cast<Wide>(b));
   }
@@ -128,6 +132,7 @@ std::uint8_t combine_truths(Op op, std::uint8_t a, std::uint8_t b) {
     case Op::land:
       return a != 0 && b != 0;
     case Op::bxor:
+    case Op::lxor:
       return (a != 0) != (b != 0);
     default:
       return a != 0 || b != 0;
@@ -164,6 +169,69 @@ void fold_element(void* dst, std::span<const void* const> sources, std::size_t i
   store<T>(dst, index, result);
 }
 
+// One complex number, real part first, after the definition of product and sum.
+template <class T>
+void fold_complex(Op op, void* dst, std::span<const void* const> sources, std::size_t index) {
+  T real = load<T>(sources[0], 2 * index), imaginary = load<T>(sources[0], 2 * index + 1);
+  for (std::size_t k = 1; k < sources.size(); ++k) {
+    const T a = real, b = imaginary;
+    const T c = load<T>(sources[k], 2 * index), d = load<T>(sources[k], 2 * index + 1);
+    real = op == Op::prod ? a * c - b * d : a + c;
+    imaginary = op == Op::prod ? a * d + b * c : b + d;
+  }
+  store(dst, 2 * index, real);
+  store(dst, 2 * index + 1, imaginary);
+}
+
+// Which source a pair comes from: by a key that puts the winner first. The value lies in front of the index,
+// at a multiple of its own length, as C has it.
+template <class Value, class Index>
+void fold_pair(Op op, void* dst, std::span<const void* const> sources, std::size_t index) {
+  constexpr std::size_t kBytes = 2 * std::max(sizeof(Value), sizeof(Index));
+  const auto at = [&](std::size_t k) { return static_cast<const std::byte*>(sources[k]) + index * kBytes; };
+  const auto value_of = [&](std::size_t k) { return load<Value>(at(k), 0); };
+  const auto index_of = [&](std::size_t k) { return load<Index>(at(k) + sizeof(Value), 0); };
+  const auto beats = [&](std::size_t a, std::size_t b) {
+    const Value x = value_of(a), y = value_of(b);
+    int order = x < y ? -1 : (y < x ? 1 : 0);
+    if constexpr (std::is_floating_point_v<Value>) {
+      if (std::isnan(x) != std::isnan(y)) return std::isnan(x);
+      if (!std::isnan(x) && order == 0)
+        order = static_cast<int>(std::signbit(y)) - static_cast<int>(std::signbit(x));
+    }
+    if (order != 0) return (op == Op::minloc) == (order < 0);
+    return index_of(a) < index_of(b);
+  };
+  std::size_t winner = 0;
+  for (std::size_t k = 1; k < sources.size(); ++k) {
+    if (beats(k, winner)) winner = k;
+  }
+  std::array<std::byte, kBytes> element;
+  std::memcpy(element.data(), at(winner), kBytes);
+  std::memcpy(static_cast<std::byte*>(dst) + index * kBytes, element.data(), kBytes);
+}
+
+void reduce_wide_element(Op op, Dtype dtype, void* dst, std::span<const void* const> sources, std::size_t i) {
+  switch (dtype) {
+    case Dtype::c64:
+      return fold_complex<float>(op, dst, sources, i);
+    case Dtype::c128:
+      return fold_complex<double>(op, dst, sources, i);
+    case Dtype::f32_i32:
+      return fold_pair<float, std::int32_t>(op, dst, sources, i);
+    case Dtype::f64_i32:
+      return fold_pair<double, std::int32_t>(op, dst, sources, i);
+    case Dtype::i32_i32:
+      return fold_pair<std::int32_t, std::int32_t>(op, dst, sources, i);
+    case Dtype::i64_i32:
+      return fold_pair<std::int64_t, std::int32_t>(op, dst, sources, i);
+    case Dtype::f64_i64:
+      return fold_pair<double, std::int64_t>(op, dst, sources, i);
+    default:
+      return fold_pair<std::int64_t, std::int64_t>(op, dst, sources, i);
+  }
+}
+
 float load_narrow(Dtype dtype, const void* from, std::size_t index) {
   return decode_narrow(
       dtype, size_of(dtype) == 1 ? load<std::uint8_t>(from, index) : load<std::uint16_t>(from, index));
@@ -176,7 +244,9 @@ void store_narrow(Dtype dtype, void* to, std::size_t index, float value) {
 
 void reduce_element(const ReduceOp& op, Dtype dtype, void* dst, std::span<const void* const> sources,
                     std::size_t i) {
-  if (dtype == Dtype::f32) {
+  if (!is_scalar(dtype)) {
+    reduce_wide_element(op.op, dtype, dst, sources, i);
+  } else if (dtype == Dtype::f32) {
     fold_element<float>(dst, sources, i, [&](float a, float b) { return combine_floats(op.op, a, b); });
   } else if (dtype == Dtype::f64) {
     fold_element<double>(dst, sources, i, [&](double a, double b) { return combine_floats(op.op, a, b); });
@@ -203,14 +273,13 @@ void reduce_user_element(const ReduceOp& op, std::size_t element_bytes, void* ds
   const auto at = [&](std::size_t k) {
     return static_cast<const std::byte*>(sources[k]) + i * element_bytes;
   };
-  alignas(8) std::byte result[8];
-  alignas(8) std::byte next[8];
-  std::memcpy(result, at(0), element_bytes);
+  std::vector<std::byte> result(element_bytes), next(element_bytes);
+  std::memcpy(result.data(), at(0), element_bytes);
   for (std::size_t k = 1; k < sources.size(); ++k) {
-    op.user->function(op.user->context, next, result, at(k), 1);
-    std::memcpy(result, next, element_bytes);
+    op.user.function(op.user.context, next.data(), result.data(), at(k), 1);
+    result.swap(next);
   }
-  std::memcpy(static_cast<std::byte*>(dst) + i * element_bytes, result, element_bytes);
+  std::memcpy(static_cast<std::byte*>(dst) + i * element_bytes, result.data(), element_bytes);
 }
 
 template <class T>
@@ -246,13 +315,14 @@ std::uint16_t encode_narrow(Dtype dtype, float value) {
 void reduce_reference(const ReduceOp& op, Dtype dtype, void* dst, std::span<const void* const> sources,
                       std::size_t count) {
   TUTTI_ASSERT(!sources.empty(), "a reduction has at least one source");
+  const std::size_t element_bytes = dtype == Dtype::opaque ? op.user.element_bytes : size_of(dtype);
   if (sources.size() == 1) {  // a copy keeps every bit; of a NaN too
-    if (dst != sources[0] && count > 0) std::memcpy(dst, sources[0], count * size_of(dtype));
+    if (dst != sources[0] && count > 0) std::memcpy(dst, sources[0], count * element_bytes);
     return;
   }
   for (std::size_t i = 0; i < count; ++i) {
     if (op.op == Op::user) {
-      reduce_user_element(op, size_of(dtype), dst, sources, i);
+      reduce_user_element(op, element_bytes, dst, sources, i);
     } else {
       reduce_element(op, dtype, dst, sources, i);
     }
@@ -261,6 +331,8 @@ void reduce_reference(const ReduceOp& op, Dtype dtype, void* dst, std::span<cons
 
 void scale_reference(const ReduceOp& op, int group_size, Dtype dtype, void* dst, const void* src,
                      std::size_t count) {
+  if (class_of(dtype) == DtypeClass::complex)
+    return scale_reference(op, group_size, part_of(dtype), dst, src, 2 * count);
   for (std::size_t i = 0; i < count; ++i) {
     if (dtype == Dtype::f32) {
       store(dst, i, scale_value(op, group_size, load<float>(src, i)));

@@ -1,6 +1,9 @@
 // Spans become lines of the Trace Event Format.
 #include "runtime/base/trace.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -53,10 +56,15 @@ std::string_view name_of(const Call& call) {
 
 Result<std::unique_ptr<Trace>> Trace::open(const std::string& path, int rank, int size) {
   std::string own = path_of_rank(path, rank, size);
-  std::FILE* const file = std::fopen(own.c_str(), "we");
+  // A link in a folder that others may write to could lead to a file of this user's.
+  const int fd = ::open(own.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+  std::FILE* const file = fd < 0 ? nullptr : ::fdopen(fd, "w");
   if (file == nullptr) {
-    return invalid_argument(fmt::format("cannot write '{}': {}; expected the path of a file, %r is the rank",
-                                        own, std::strerror(errno)));
+    const int error = errno;
+    if (fd >= 0) ::close(fd);
+    return invalid_argument(
+        fmt::format("cannot write '{}': {}; expected the path of a file, %r is the rank", own,
+                    error == ELOOP ? "it is a symbolic link, which is not followed" : std::strerror(error)));
   }
   return std::unique_ptr<Trace>(new Trace(file, std::move(own), rank));
 }

@@ -43,7 +43,7 @@ class Trace {
   };
 
   // `path` with the rank instead of %r, or before its extension if the job has several ranks. Replaces what
-  // is there. Errors: invalid_argument with the system's reason.
+  // is there, but follows no symbolic link. Errors: invalid_argument with the system's reason.
   static Result<std::unique_ptr<Trace>> open(const std::string& path, int rank, int size);
   ~Trace();
   Trace(const Trace&) = delete;

@@ -14,12 +14,15 @@
 namespace tutti {
 
 inline constexpr std::array<std::string_view, kDtypeCount> kDtypeNames = {
-    "i8",  "u8",   "i16", "u16", "i32",    "u32",    "i64", "u64",
-    "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "bool"};
-inline constexpr std::array<std::size_t, kDtypeCount> kDtypeBytes = {1, 1, 2, 2, 4, 4, 8, 8,
-                                                                     2, 2, 4, 8, 1, 1, 1};
+    "i8",   "u8",      "i16",     "u16",     "i32",     "u32",     "i64",     "u64",
+    "f16",  "bf16",    "f32",     "f64",     "f8e4m3",  "f8e5m2",  "bool",    "c64",
+    "c128", "f32_i32", "f64_i32", "i32_i32", "i64_i32", "f64_i64", "i64_i64", "opaque"};
+// 0: opaque, whose elements are as long as the call says (element_bytes() of call.hpp).
+inline constexpr std::array<std::size_t, kDtypeCount> kDtypeBytes = {1, 1, 2, 2, 4,  4, 8,  8, 2,  2,  4,  8,
+                                                                     1, 1, 1, 8, 16, 8, 16, 8, 16, 16, 16, 0};
 inline constexpr std::array<std::string_view, kOpCount> kOpNames = {
-    "sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "land", "lor", "premul_sum", "user"};
+    "sum",  "prod", "min",        "max",  "avg",  "band",   "bor",   "bxor",
+    "land", "lor",  "premul_sum", "user", "lxor", "minloc", "maxloc"};
 inline constexpr std::array<std::string_view, kCollectiveCount> kCollectiveNames = {
     "allreduce", "broadcast", "reduce",  "allgather", "reduce_scatter", "alltoall",
     "gather",    "scatter",   "barrier", "scan",      "exscan",         "send_recv"};

@@ -1,10 +1,11 @@
-// Completion callbacks, and what must not be done in them.
+// Completion callbacks and hooks of waiting threads, and what must not be done in them.
 #include "runtime/base/work.hpp"
 
 namespace tutti {
 namespace {
 
 thread_local bool is_callback_running = false;
+thread_local const WaitHook* wait_hook = nullptr;
 
 }  // namespace
 
@@ -13,6 +14,20 @@ bool is_in_callback() { return is_callback_running; }
 void call_back(const CompletionCallback& callback, const Status& status) {
   const bool was_running = std::exchange(is_callback_running, true);
   callback(status);
+  is_callback_running = was_running;
+}
+
+WaitHookScope::WaitHookScope(const WaitHook& hook) : hook_(hook), before_(wait_hook) {
+  if (hook_.function != nullptr) wait_hook = &hook_;
+}
+
+WaitHookScope::~WaitHookScope() { wait_hook = before_; }
+
+const WaitHook* current_wait_hook() { return wait_hook; }
+
+void call_wait_hook(const WaitHook& hook) {
+  const bool was_running = std::exchange(is_callback_running, true);
+  hook.function(hook.context);
   is_callback_running = was_running;
 }
 

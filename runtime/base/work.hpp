@@ -28,6 +28,26 @@ using CompletionCallback = std::function<void(const Status&)>;
 void call_back(const CompletionCallback& callback, const Status& status);
 bool is_in_callback();
 
+// What a thread that waits calls now and then; see CallOptions::while_waiting.
+struct WaitHook {
+  void (*function)(void* context) noexcept = nullptr;
+  void* context = nullptr;
+};
+// While it lives, waits of this thread call the hook, if it has a function.
+class WaitHookScope {
+ public:
+  explicit WaitHookScope(const WaitHook& hook);
+  ~WaitHookScope();
+  WaitHookScope(const WaitHookScope&) = delete;
+  WaitHookScope& operator=(const WaitHookScope&) = delete;
+
+ private:
+  const WaitHook hook_;
+  const WaitHook* const before_;
+};
+const WaitHook* current_wait_hook();        // of this thread; null: none
+void call_wait_hook(const WaitHook& hook);  // the thread must not wait in it, as in call_back()
+
 // Implemented by backends; reached only through WorkRef. Objects are pooled: release() may hand one to the
 // next operation.
 class WorkState {

@@ -1,5 +1,6 @@
 // Enumerations and options of the C interface as C++ has them. Knows no group; that their numbers are equal
 // is checked here, when this is compiled.
+#include <cstddef>
 #include <limits>
 
 #include "runtime/base/ops.hpp"
@@ -26,7 +27,16 @@ TUTTI_CHECK_EQUAL(TUTTI_F64, Dtype::f64);
 TUTTI_CHECK_EQUAL(TUTTI_F8E4M3, Dtype::f8e4m3);
 TUTTI_CHECK_EQUAL(TUTTI_F8E5M2, Dtype::f8e5m2);
 TUTTI_CHECK_EQUAL(TUTTI_BOOLEAN, Dtype::boolean);
-TUTTI_CHECK_EQUAL(TUTTI_BOOLEAN, kDtypeCount - 1);
+TUTTI_CHECK_EQUAL(TUTTI_C64, Dtype::c64);
+TUTTI_CHECK_EQUAL(TUTTI_C128, Dtype::c128);
+TUTTI_CHECK_EQUAL(TUTTI_F32_I32, Dtype::f32_i32);
+TUTTI_CHECK_EQUAL(TUTTI_F64_I32, Dtype::f64_i32);
+TUTTI_CHECK_EQUAL(TUTTI_I32_I32, Dtype::i32_i32);
+TUTTI_CHECK_EQUAL(TUTTI_I64_I32, Dtype::i64_i32);
+TUTTI_CHECK_EQUAL(TUTTI_F64_I64, Dtype::f64_i64);
+TUTTI_CHECK_EQUAL(TUTTI_I64_I64, Dtype::i64_i64);
+TUTTI_CHECK_EQUAL(TUTTI_OPAQUE, Dtype::opaque);
+TUTTI_CHECK_EQUAL(TUTTI_OPAQUE, kDtypeCount - 1);
 
 TUTTI_CHECK_EQUAL(TUTTI_SUM, Op::sum);
 TUTTI_CHECK_EQUAL(TUTTI_PROD, Op::prod);
@@ -40,7 +50,10 @@ TUTTI_CHECK_EQUAL(TUTTI_LAND, Op::land);
 TUTTI_CHECK_EQUAL(TUTTI_LOR, Op::lor);
 TUTTI_CHECK_EQUAL(TUTTI_PREMUL_SUM, Op::premul_sum);
 TUTTI_CHECK_EQUAL(TUTTI_USER, Op::user);
-TUTTI_CHECK_EQUAL(TUTTI_USER, kOpCount - 1);
+TUTTI_CHECK_EQUAL(TUTTI_LXOR, Op::lxor);
+TUTTI_CHECK_EQUAL(TUTTI_MINLOC, Op::minloc);
+TUTTI_CHECK_EQUAL(TUTTI_MAXLOC, Op::maxloc);
+TUTTI_CHECK_EQUAL(TUTTI_MAXLOC, kOpCount - 1);
 
 TUTTI_CHECK_EQUAL(TUTTI_ALLREDUCE, Collective::allreduce);
 TUTTI_CHECK_EQUAL(TUTTI_BROADCAST, Collective::broadcast);
@@ -75,7 +88,8 @@ static_assert(static_cast<int>(TUTTI_MEMORY_DETECT) == static_cast<int>(Memory::
 static_assert(sizeof(tutti_dtype_t) == 4 && sizeof(tutti_status_t) == 4, "part of the ABI");
 // The first version of the options; members are added behind it.
 constexpr std::size_t kFirstCallOptionsBytes = 72;
-static_assert(sizeof(tutti_call_options_t) == kFirstCallOptionsBytes, "the first version has all members");
+static_assert(offsetof(tutti_call_options_t, element_bytes) < kFirstCallOptionsBytes,
+              "where the first version has padding; its programs know no opaque dtype that would read it");
 
 }  // namespace
 
@@ -101,7 +115,8 @@ Reduction CallArguments::special_reduction(tutti_op_t op, tutti_dtype_t number) 
   if (op == TUTTI_USER) {
     // The types differ in noexcept, of which C knows nothing; that no exception leaves it is the contract.
     const auto function = reinterpret_cast<UserFunction>(options_.function);
-    return Reduction::user(function, options_.function_context, options_.is_ordered == 0);
+    return Reduction::user(function, options_.function_context, options_.is_ordered == 0,
+                           number == TUTTI_OPAQUE ? options_.element_bytes : 0);
   }
   if (class_of(dtype(number)) == DtypeClass::integer)
     return Reduction::premul_sum_integer(options_.integer_factor);

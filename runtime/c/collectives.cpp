@@ -104,6 +104,15 @@ tutti_status_t tutti_gatherv(const void* input, void* output, const uint64_t* co
   });
 }
 
+tutti_status_t tutti_gatherv_root(const void* input, size_t own_count, void* output, const uint64_t* counts,
+                                  const uint64_t* displacements, tutti_dtype_t dtype, int root,
+                                  tutti_group_t group, const tutti_call_options_t* options) {
+  return run("gatherv", group, options, [&](const CommGroup& g, const CallArguments& call) {
+    return g.gatherv(input, own_count, output, list_of(g, counts), list_of(g, displacements),
+                     call.dtype(dtype), root, call.options());
+  });
+}
+
 tutti_status_t tutti_scatter(const void* input, void* output, size_t count, tutti_dtype_t dtype, int root,
                              tutti_group_t group, const tutti_call_options_t* options) {
   return run("scatter", group, options, [&](const CommGroup& g, const CallArguments& call) {
@@ -117,6 +126,15 @@ tutti_status_t tutti_scatterv(const void* input, void* output, const uint64_t* c
   return run("scatterv", group, options, [&](const CommGroup& g, const CallArguments& call) {
     return g.scatterv(input, output, list_of(g, counts), list_of(g, displacements), call.dtype(dtype), root,
                       call.options());
+  });
+}
+
+tutti_status_t tutti_scatterv_root(const void* input, const uint64_t* counts, const uint64_t* displacements,
+                                   void* output, size_t own_count, tutti_dtype_t dtype, int root,
+                                   tutti_group_t group, const tutti_call_options_t* options) {
+  return run("scatterv", group, options, [&](const CommGroup& g, const CallArguments& call) {
+    return g.scatterv(input, list_of(g, counts), list_of(g, displacements), output, own_count,
+                      call.dtype(dtype), root, call.options());
   });
 }
 

@@ -56,7 +56,7 @@ const char* tutti_status_name(tutti_status_t status) {
 }
 
 size_t tutti_dtype_bytes(tutti_dtype_t dtype) {
-  if (dtype < TUTTI_I8 || dtype > TUTTI_BOOLEAN) return 0;
+  if (dtype < TUTTI_I8 || dtype > TUTTI_OPAQUE) return 0;
   return tutti::size_of(static_cast<tutti::Dtype>(dtype));
 }
 

@@ -6,7 +6,10 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <utility>
 
 #include "tutti/tutti.h"
@@ -23,6 +26,18 @@ struct TuttiBuffer {
 struct TuttiWork {
   tutti::Work work;
   int* source = nullptr;  // where the source of a receive goes once it is complete; may be null
+};
+
+struct TuttiQueue {
+  struct Added {
+    void* context = nullptr;
+    int* source = nullptr;  // as TuttiWork::source
+  };
+  tutti::CompletionQueue queue;
+  std::mutex mutex;  // of the two that follow
+  std::map<std::uint64_t, Added> added;
+  std::uint64_t next_tag = 0;
+  std::string message;  // of the completion that was handed out last
 };
 
 namespace tutti::c {
@@ -96,10 +111,13 @@ class CallArguments {
     if (options_.memory < TUTTI_MEMORY_DETECT || options_.memory > TUTTI_MEMORY_DEVICE)
       refuse_number("memory", options_.memory);
     options.memory = static_cast<Memory>(options_.memory);
+    // The types differ in noexcept, of which C knows nothing; that no exception leaves it is the contract.
+    options.while_waiting = reinterpret_cast<WaitFunction>(options_.while_waiting);
+    options.while_waiting_context = options_.while_waiting_context;
     return options;
   }
   Dtype dtype(tutti_dtype_t number) const {
-    if (number < TUTTI_I8 || number > TUTTI_BOOLEAN) refuse_number("dtype", number);
+    if (number < TUTTI_I8 || number > TUTTI_OPAQUE) refuse_number("dtype", number);
     return static_cast<Dtype>(number);
   }
   Collective collective(tutti_collective_t number) const {
@@ -107,7 +125,8 @@ class CallArguments {
     return static_cast<Collective>(number);
   }
   Reduction reduction(tutti_op_t op, tutti_dtype_t dtype) const {
-    if (op >= TUTTI_SUM && op < TUTTI_PREMUL_SUM) return static_cast<Op>(op);
+    if (op >= TUTTI_SUM && op <= TUTTI_MAXLOC && op != TUTTI_PREMUL_SUM && op != TUTTI_USER)
+      return static_cast<Op>(op);
     return special_reduction(op, dtype);
   }
 

@@ -116,6 +116,16 @@ tutti_status_t tutti_igatherv(const void* input, void* output, const uint64_t* c
   });
 }
 
+tutti_status_t tutti_igatherv_root(const void* input, size_t own_count, void* output, const uint64_t* counts,
+                                   const uint64_t* displacements, tutti_dtype_t dtype, int root,
+                                   tutti_group_t group, const tutti_call_options_t* options,
+                                   tutti_work_t* work) {
+  return start("gatherv", group, options, work, [&](const CommGroup& g, const CallArguments& call) {
+    return g.igatherv(input, own_count, output, list_of(g, counts), list_of(g, displacements),
+                      call.dtype(dtype), root, call.options());
+  });
+}
+
 tutti_status_t tutti_iscatter(const void* input, void* output, size_t count, tutti_dtype_t dtype, int root,
                               tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work) {
   return start("scatter", group, options, work, [&](const CommGroup& g, const CallArguments& call) {
@@ -129,6 +139,16 @@ tutti_status_t tutti_iscatterv(const void* input, void* output, const uint64_t* 
   return start("scatterv", group, options, work, [&](const CommGroup& g, const CallArguments& call) {
     return g.iscatterv(input, output, list_of(g, counts), list_of(g, displacements), call.dtype(dtype), root,
                        call.options());
+  });
+}
+
+tutti_status_t tutti_iscatterv_root(const void* input, const uint64_t* counts, const uint64_t* displacements,
+                                    void* output, size_t own_count, tutti_dtype_t dtype, int root,
+                                    tutti_group_t group, const tutti_call_options_t* options,
+                                    tutti_work_t* work) {
+  return start("scatterv", group, options, work, [&](const CommGroup& g, const CallArguments& call) {
+    return g.iscatterv(input, list_of(g, counts), list_of(g, displacements), output, own_count,
+                       call.dtype(dtype), root, call.options());
   });
 }
 

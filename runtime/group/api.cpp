@@ -213,7 +213,7 @@ std::string CommGroup::explain_algorithm(Collective collective, std::size_t coun
   call.collective = collective;
   call.dtype = dtype;
   call.count = count;
-  if (is_reducing(collective)) call.op = group.convert(op);
+  if (is_reducing(collective)) call.op = CommGroup::Impl::convert(op);
   Result<std::string> text = group.backend().explain(call);
   throw_if_error(text.status());
   return *std::move(text);
@@ -274,6 +274,7 @@ int Work::source() const {
 void Work::wait() const {
   WorkState* state = WorkAccess::state_of(*this);
   if (state == nullptr) return;
+  const WaitHookScope scope(WorkAccess::hook_of(*this));
   impl_of(*this).wait(*state, sequence_);
 }
 
@@ -281,6 +282,7 @@ void Work::wait_within(std::chrono::milliseconds limit, Clock::time_point since)
   WorkState* state = WorkAccess::state_of(*this);
   if (state == nullptr) return;
   CommGroup::Impl& group = impl_of(*this);
+  const WaitHookScope scope(WorkAccess::hook_of(*this));
   const std::chrono::milliseconds whole = group.group().timeout();
   const Clock::time_point now = Clock::now();
   const auto passed = std::chrono::floor<std::chrono::milliseconds>(now - since);
@@ -316,6 +318,7 @@ bool Work::wait_for(std::chrono::milliseconds at_most) const {
   if (state == nullptr) return true;
   CommGroup::Impl& group = impl_of(*this);
   if (!state->is_complete()) CommGroup::Impl::check_may_wait();
+  const WaitHookScope scope(WorkAccess::hook_of(*this));
   const Status status = state->wait(Clock::now() + at_most);
   if (status) return true;
   if (status.code() == StatusCode::timeout && !group.group().has_failed()) return false;
@@ -342,6 +345,7 @@ bool Work::wait_unless(bool (*is_interrupted)(void* context), void* context) con
   WorkState* state = WorkAccess::state_of(*this);
   if (state == nullptr) return true;
   CommGroup::Impl& group = impl_of(*this);
+  const WaitHookScope scope(WorkAccess::hook_of(*this));
   const std::chrono::milliseconds limit = group.group().timeout();
   const Clock::time_point deadline = Clock::now() + limit;
   while (!state->is_complete() && Clock::now() + kBetweenQuestions < deadline) {
@@ -372,6 +376,13 @@ Reduction Reduction::user(UserFunction function, void* context, bool is_commutat
   reduction.function_ = function;
   reduction.context_ = context;
   reduction.is_commutative_ = is_commutative;
+  return reduction;
+}
+
+Reduction Reduction::user(UserFunction function, void* context, bool is_commutative,
+                          std::uint32_t element_bytes) {
+  Reduction reduction = user(function, context, is_commutative);
+  reduction.element_bytes_ = element_bytes;
   return reduction;
 }
 

@@ -64,16 +64,16 @@ Status CommGroup::Impl::find_origin(const Status& found) {
     const int blamed = cause.peer();
     if (cause.code() != StatusCode::peer_failed || blamed < 0 || blamed >= size()) return cause;
     if (departed(blamed)) return left(blamed, "world");
-    const std::optional<RankState>& state = states[static_cast<std::size_t>(blamed)];
-    if (!state || !state->behind.empty()) break;
-    if (!state->has_group) return left(blamed, "group");
-    const bool blames_us = state->failure.peer() == rank_;
-    if (state->failure || blames_us) {
+    const auto state = states.find(blamed);
+    if (state == states.end() || !state->second.behind.empty()) break;
+    if (!state->second.has_group) return left(blamed, "group");
+    const Status& failure = state->second.failure;
+    if (failure || failure.peer() == rank_) {
       return Status(StatusCode::peer_failed,
                     fmt::format("the connection to rank {} was lost, but its process is alive", blamed),
                     blamed);
     }
-    cause = state->failure;  // it has failed before us, so what it blames is nearer to the origin
+    cause = failure;  // it has failed before us, so what it blames is nearer to the origin
   }
   {
     const std::lock_guard lock(group.failure_mutex_);

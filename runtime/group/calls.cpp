@@ -106,7 +106,7 @@ bool is_on_device(const SimpleCall& call, const CallOptions& options) {
 // A call as its caller describes it becomes one that may be submitted. Throws what is wrong with it.
 Call admit(CommGroup::Impl& group, const char* name, Call call, const CallOptions& options,
            const Reduction* reduction) {
-  if (reduction != nullptr) call.op = group.convert(*reduction);
+  if (reduction != nullptr) call.op = CommGroup::Impl::convert(*reduction);
   const auto rank = static_cast<std::uint32_t>(group.rank()), size = static_cast<std::uint32_t>(group.size());
   if (group.world().settings().check != CheckLevel::off) throw_if_error(check_call(name, call, rank, size));
   if (options.memory != Memory::host) look_for_cuda();
@@ -114,6 +114,10 @@ Call admit(CommGroup::Impl& group, const char* name, Call call, const CallOption
   call.stream = options.cuda_stream;
   normalise(call, rank, size);
   return call;
+}
+
+WaitHook hook_of(const CallOptions& options) {
+  return {options.while_waiting, options.while_waiting_context};
 }
 
 Work start(const CommGroup& handle, const char* name, const Call& call, const CallOptions& options,
@@ -125,6 +129,7 @@ Work start(const CommGroup& handle, const char* name, const Call& call, const Ca
 void run(const CommGroup& handle, const char* name, const Call& call, const CallOptions& options,
          const Reduction* reduction = nullptr) {
   CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
+  const WaitHookScope scope(hook_of(options));
   group.run(admit(group, name, call, options, reduction), options.algorithm);
 }
 
@@ -139,8 +144,8 @@ Admitted& admit(CommGroup::Impl& group, const char* name, const SimpleCall& call
   return known;
 }
 
-// Nothing to remember: its op has arguments, or it is on a GPU's memory, which may be the host's by the next
-// call.
+// Nothing to remember: its op has arguments (opaque elements have such a one), or it is on a GPU's memory,
+// which may be the host's by the next call.
 bool is_special(const SimpleCall& call, const CallOptions& options, const Reduction* reduction) {
   return (reduction != nullptr && !is_plain(reduction->op())) || is_on_device(call, options);
 }
@@ -158,6 +163,7 @@ Work start(const CommGroup& handle, const char* name, SimpleCall call, const Cal
   CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
   if (is_special(call, options, reduction)) return run(handle, name, call.described(), options, reduction);
   Admitted& known = admit(group, name, call, options, reduction);
+  const WaitHookScope scope(hook_of(options));
   if (!options.algorithm.empty()) return group.run(known.call, options.algorithm);
   group.run(known.call, {});
   // While it waited, a user's function may have made other calls.
@@ -175,7 +181,7 @@ void run(const CommGroup& handle, const char* name, SimpleCall call, const CallO
   if (reduction != nullptr) call.set_op(reduction->op());
   const Admitted& known = remembered(call);
   if (known.persistent != nullptr && known.is_of(group, call) && options.algorithm.empty() &&
-      !is_on_device(call, options) && group.run(known.call, *known.persistent))
+      !is_on_device(call, options) && group.run(known.call, *known.persistent, options))
     return;
   run_new(handle, name, call, options, reduction);
 }
@@ -199,6 +205,27 @@ SimpleCall make_send(const void* buffer, std::size_t count, Dtype dtype, int pee
 Call make_call(Collective collective, const void* input, void* output, Counts counts, Counts displacements,
                Dtype dtype, int root = 0) {
   Call call = make_call(collective, input, output, std::size_t{0}, dtype, root).described();
+  call.counts = counts;
+  call.displacements = displacements;
+  return call;
+}
+
+// Where the root alone has the counts, no rank may choose by them: block by block, which needs no others.
+Call make_call_of_root(const CommGroup& handle, const char* name, Collective collective, const void* input,
+                       void* output, std::size_t own_count, Counts counts, Counts displacements, Dtype dtype,
+                       int root, CallOptions& options) {
+  constexpr std::string_view kAlgorithm = "linear";
+  const CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
+  if (!options.algorithm.empty() && options.algorithm != kAlgorithm) {
+    throw_error(
+        invalid_argument(std::string(name) + ": algorithm: '" + std::string(options.algorithm) +
+                         "' needs the counts on all ranks; with counts at the root alone there is only '" +
+                         std::string(kAlgorithm) + "'"));
+  }
+  options.algorithm = kAlgorithm;
+  Call call = make_call(collective, input, output, own_count, dtype, root).described();
+  call.has_counts_at_root = true;
+  if (group.rank() != root) return call;
   call.counts = counts;
   call.displacements = displacements;
   return call;
@@ -272,6 +299,13 @@ Work CommGroup::igatherv(const void* input, void* output, Counts counts, Counts 
                make_call(Collective::gather, input, output, counts, displacements, dtype, root), options);
 }
 
+Work CommGroup::igatherv(const void* input, std::size_t own_count, void* output, Counts counts,
+                         Counts displacements, Dtype dtype, int root, CallOptions options) const {
+  const Call call = make_call_of_root(*this, "gatherv", Collective::gather, input, output, own_count, counts,
+                                      displacements, dtype, root, options);
+  return start(*this, "gatherv", call, options);
+}
+
 Work CommGroup::iscatter(const void* input, void* output, std::size_t count, Dtype dtype, int root,
                          CallOptions options) const {
   return start(*this, "scatter", make_call(Collective::scatter, input, output, count, dtype, root), options);
@@ -281,6 +315,13 @@ Work CommGroup::iscatterv(const void* input, void* output, Counts counts, Counts
                           int root, CallOptions options) const {
   return start(*this, "scatterv",
                make_call(Collective::scatter, input, output, counts, displacements, dtype, root), options);
+}
+
+Work CommGroup::iscatterv(const void* input, Counts counts, Counts displacements, void* output,
+                          std::size_t own_count, Dtype dtype, int root, CallOptions options) const {
+  const Call call = make_call_of_root(*this, "scatterv", Collective::scatter, input, output, own_count,
+                                      counts, displacements, dtype, root, options);
+  return start(*this, "scatterv", call, options);
 }
 
 Work CommGroup::ibarrier(CallOptions options) const {
@@ -371,6 +412,13 @@ void CommGroup::gatherv(const void* input, void* output, Counts counts, Counts d
       options);
 }
 
+void CommGroup::gatherv(const void* input, std::size_t own_count, void* output, Counts counts,
+                        Counts displacements, Dtype dtype, int root, CallOptions options) const {
+  const Call call = make_call_of_root(*this, "gatherv", Collective::gather, input, output, own_count, counts,
+                                      displacements, dtype, root, options);
+  run(*this, "gatherv", call, options);
+}
+
 void CommGroup::scatter(const void* input, void* output, std::size_t count, Dtype dtype, int root,
                         CallOptions options) const {
   run(*this, "scatter", make_call(Collective::scatter, input, output, count, dtype, root), options);
@@ -380,6 +428,13 @@ void CommGroup::scatterv(const void* input, void* output, Counts counts, Counts 
                          int root, CallOptions options) const {
   run(*this, "scatterv", make_call(Collective::scatter, input, output, counts, displacements, dtype, root),
       options);
+}
+
+void CommGroup::scatterv(const void* input, Counts counts, Counts displacements, void* output,
+                         std::size_t own_count, Dtype dtype, int root, CallOptions options) const {
+  const Call call = make_call_of_root(*this, "scatterv", Collective::scatter, input, output, own_count,
+                                      counts, displacements, dtype, root, options);
+  run(*this, "scatterv", call, options);
 }
 
 void CommGroup::barrier(CallOptions options) const {
@@ -404,6 +459,7 @@ void CommGroup::send(const void* buffer, std::size_t count, Dtype dtype, int pee
 int CommGroup::recv(void* buffer, std::size_t count, Dtype dtype, int peer, int tag,
                     CallOptions options) const {
   CommGroup::Impl& group = CommGroup::Impl::of(*this, "recv");
+  const WaitHookScope scope(hook_of(options));
   const SimpleCall call = make_receive(buffer, count, dtype, peer, tag);
   if (is_special(call, options, nullptr))
     return group.receive(admit(group, "recv", call.described(), options, nullptr), options.algorithm);

@@ -11,11 +11,11 @@
 
 #include "backends/native/native_backend.hpp"
 #include "runtime/base/fork_guard.hpp"
+#include "runtime/base/kernels.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/group/cache_limits.hpp"
 #include "runtime/group/device_calls.hpp"
 #include "runtime/group/work_access.hpp"
-#include "runtime/scheduler/fingerprint.hpp"
 
 namespace tutti {
 namespace {
@@ -26,6 +26,7 @@ constexpr std::chrono::milliseconds kVerdictTime{500};
 constexpr std::chrono::milliseconds kStampTime{1000};
 constexpr std::chrono::milliseconds kAnswerTime{300};
 constexpr std::chrono::seconds kUnwindTime{10};
+constexpr std::size_t kMostMessages = 16;  // whose peers are asked
 
 }  // namespace
 
@@ -58,6 +59,7 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
     : world_(std::move(world)),
       rules_(std::move(rules)),
       world_ranks_(std::move(world_ranks)),
+      is_alone_(world_ranks_.size() == 1 && world_->engine().trace() == nullptr),
       owner_(owner),
       stream_(stream) {
   static std::atomic<std::uint64_t> last_number{0};
@@ -121,17 +123,8 @@ ReduceOp CommGroup::Impl::convert(const Reduction& reduction) {
                                     : ReduceOp::premul_sum(value.factor);
   }
   if (reduction.op() != Op::user) return reduction.op();
-  const std::lock_guard lock(ops_mutex_);
-  for (std::size_t id = 0; id < user_ops_.size(); ++id) {
-    const UserOp* known = user_ops_.find(static_cast<std::uint32_t>(id));
-    if (known->function == value.function && known->context == value.context &&
-        known->is_commutative == value.is_commutative) {
-      return ReduceOp::user_defined(known);
-    }
-  }
-  const auto added = user_ops_.add(value.function, value.context, value.is_commutative);
-  throw_if_error(added.status());
-  return ReduceOp::user_defined(*added);
+  return ReduceOp::user_defined(
+      UserOp{value.function, value.context, value.is_commutative, value.element_bytes});
 }
 
 DeviceCalls& CommGroup::Impl::make_device_calls() {
@@ -171,22 +164,49 @@ WorkRef CommGroup::Impl::submit_checked(const Call& call, const Choice& choice) 
 }
 
 Work CommGroup::Impl::start(const Call& call, const CallOptions& options) {
-  if (call.is_device) return WorkAccess::make(handle(), submit_on_device(call, options.algorithm), 0);
+  if (call.is_device)
+    return WorkAccess::make(handle(), submit_on_device(call, options.algorithm), 0, options);
+  if (run_alone(call, options.algorithm)) return {};
   const Submitter submitter = options.will_wait ? Submitter::waits : Submitter::goes_on;
   const WorkRef work = submit_checked(call, {options.algorithm, submitter});
   const std::uint32_t sequence = call.collective == Collective::send_recv ? 0 : submitted_sequence();
-  return WorkAccess::make(handle(), work, sequence);
+  return WorkAccess::make(handle(), work, sequence, options);
 }
 
 void CommGroup::Impl::check_may_wait() {
   if (!is_in_callback()) return;
-  throw_error(
-      invalid_argument("a completion callback must not wait: submit there, and wait elsewhere or give that "
-                       "operation a callback too"));
+  throw_error(invalid_argument(
+      "a completion callback must not wait, nor a function that is called while waiting: submit there, "
+      "and wait elsewhere or give that operation a callback too"));
+}
+
+// The result of one rank is its input.
+bool CommGroup::Impl::run_alone(const Call& call) const {
+  if (group_->has_failed()) return false;
+  const bool moves_nothing = call.collective == Collective::barrier || call.collective == Collective::exscan;
+  const bool is_scaled = is_reducing(call.collective) && scales_before(call.op.op);
+  if (moves_nothing || (call.in_place && !is_scaled)) return true;
+  const auto first = [](std::span<const std::uint64_t> list) { return list.empty() ? 0 : list[0]; };
+  const bool has_two_lists = call.collective == Collective::alltoall;
+  const bool has_input_list = has_two_lists || call.collective == Collective::scatter;
+  const std::size_t bytes = element_bytes(call);
+  const std::uint64_t count = call.counts.empty() ? call.count : call.counts[0];
+  const auto* from = static_cast<const std::byte*>(call.input);
+  auto* to = static_cast<std::byte*>(call.output);
+  if (has_input_list) from += first(call.displacements) * bytes;
+  if (has_two_lists) to += first(call.output_displacements) * bytes;
+  if (!has_input_list) to += first(call.displacements) * bytes;
+  if (is_scaled) {
+    scale(call.op, 1, call.dtype, to, from, count);
+  } else {
+    copy_bytes(to, from, count * bytes);
+  }
+  return true;
 }
 
 void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
   check_may_wait();
+  if (run_alone(call, algorithm)) return;
   // On its stream is all that a call on a GPU's memory has to be when it returns.
   if (call.is_device) {
     submit_on_device(call, algorithm);
@@ -209,15 +229,21 @@ int CommGroup::Impl::receive(const Call& call, std::string_view algorithm) {
   return work->source();
 }
 
-bool CommGroup::Impl::run(const Call& call, PersistentCall& persistent) {
+bool CommGroup::Impl::run(const Call& call, PersistentCall& persistent, const CallOptions& options) {
   check_may_wait();  // before anything is under way on the caller's buffers
   WorkRef unfinished;
   if (!persistent.run(call, &unfinished)) return false;
-  if (unfinished) wait(*unfinished.operator->(), submitted_sequence());
+  if (unfinished) {
+    const WaitHookScope scope({options.while_waiting, options.while_waiting_context});
+    wait(*unfinished.operator->(), submitted_sequence());
+  }
   return true;
 }
 
+bool CommGroup::Impl::Alone::run(const Call& call, WorkRef* /*unfinished*/) { return group.run_alone(call); }
+
 PersistentCall* CommGroup::Impl::persistent(const Call& call) {
+  if (is_alone_ && !call.is_device) return &alone_;
   const bool has_message_to_compare = world_->settings().check == CheckLevel::group;
   if (has_message_to_compare || call.collective == Collective::send_recv) return nullptr;
   return backend_->persistent(call);
@@ -247,12 +273,11 @@ void CommGroup::Impl::compare_if_asked(const Call& call) {
     return;
   constexpr std::size_t kTextBytes = 120;
   struct Summary {
-    std::uint32_t fingerprint;
-    std::uint32_t reserved;
+    std::uint64_t hash;
     char text[kTextBytes];
   };
   Summary mine{};
-  mine.fingerprint = fingerprint_of(call, world_->contract_hash());
+  mine.hash = contract_of(call, world_->contract_hash()).hash;
   describe_call(call).copy(mine.text, kTextBytes - 1);
   std::vector<Summary> all(world_ranks_.size());
   Call swap;
@@ -269,9 +294,9 @@ void CommGroup::Impl::compare_if_asked(const Call& call) {
                     ? time_out(submitted_sequence(), status, group_->timeout())
                     : settle(status));
   }
-  std::map<std::pair<std::uint32_t, std::string>, std::vector<int>> callers;
+  std::map<std::pair<std::uint64_t, std::string>, std::vector<int>> callers;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    callers[{all[rank].fingerprint, all[rank].text}].push_back(static_cast<int>(rank));
+    callers[{all[rank].hash, all[rank].text}].push_back(static_cast<int>(rank));
   }
   if (callers.size() == 1) return;
   std::string text = "ranks of one group made different calls:";
@@ -281,11 +306,6 @@ void CommGroup::Impl::compare_if_asked(const Call& call) {
     separator = "; ";
   }
   throw_error(Status(StatusCode::mismatch, text));
-}
-
-std::string CommGroup::Impl::describe_submitted() const {
-  const std::uint64_t word = submitted_word(submitted_sequence());
-  return word == 0 ? "nothing" : describe_word(word);
 }
 
 // -- failure ------------------------------------------------------------------------------------------------
@@ -344,6 +364,7 @@ Status CommGroup::Impl::settle(const Status& status) {
     lock.unlock();
     found = find_origin(found);
   }
+  found = explain_mismatch(found);
   if (stream_ == 0 || found.code() != StatusCode::mismatch) return fail_everywhere(found);
   return fail_everywhere(found.with_context(fmt::format("stream {}", stream_)));
 }
@@ -359,23 +380,55 @@ void CommGroup::Impl::leave() {
   if (!group_->leave(why)) log_info("a group is left as it is: its threads are busy while the process ends");
 }
 
+Status CommGroup::Impl::explain_mismatch(const Status& found) {
+  // Nobody else says more of a message between two ranks; in large groups two histories must do.
+  constexpr int kMostAsked = 64;
+  if (found.code() != StatusCode::mismatch || found.peer() < 0) return found;
+  std::vector<int> asked;
+  if (size() > kMostAsked) asked = {rank_, found.peer()};
+  const auto difference = world_->compare_calls(context(), asked, kAnswerTime);
+  if (!difference) return found;
+  return Status(StatusCode::mismatch,
+                fmt::format("ranks of one group made different calls: as operation {} {}",
+                            difference->sequence, difference->text),
+                difference->peer);
+}
+
 std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first_missing) {
+  if (sequence == 0) return describe_awaited_peers(first_missing);
   const auto states = world_->ask_members(context(), kAnswerTime);
-  for (std::size_t rank = 0; rank < states.size() && *first_missing < 0; ++rank) {
-    const bool is_asked = !states[rank] || states[rank]->behind.empty();
-    if (is_asked && (!states[rank] || !states[rank]->has_group || states[rank]->sequence < sequence))
-      *first_missing = static_cast<int>(rank);
-  }
-  const std::string missing = describe_missing(states, sequence);
+  const std::string missing = world_->describe_missing(context(), states, size(), sequence, first_missing);
   return missing.empty() ? "all ranks have called it" : "did not arrive: " + missing;
+}
+
+// Of messages: what those do that they wait for.
+std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
+  std::vector<int> peers;
+  for (const Stall& message : world_->engine().list_under_way(kMostMessages, kAnswerTime)) {
+    const int peer = static_cast<int>(message.awaited_rank);
+    if (message.context != context() || !message.is_message || peer == rank_) continue;
+    if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
+  }
+  if (peers.empty()) return {};  // from any source: the operation names who could send
+  const auto states = world_->ask_members(context(), kAnswerTime, peers);
+  std::string text;
+  for (const int peer : peers) {
+    const auto state = states.find(peer);
+    std::string what = "does not answer: frozen, or its node is unreachable";
+    if (state != states.end()) what = world_->describe_peer(context(), state->second);
+    if (*first_missing < 0) *first_missing = peer;
+    text += fmt::format("{}rank {} {}", text.empty() ? "" : ", ", peer, what);
+  }
+  return text;
 }
 
 Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status,
                                  std::chrono::milliseconds limit) {
   std::string text = fmt::format("{} within {}", status.message(), format_seconds(limit));
   int peer = sequence > 0 ? Status::kNoPeer : status.peer();  // a message names its other end
-  if (sequence > 0)
-    text = fmt::format("{}: {}; {}", name_operation(sequence), text, describe_awaited(sequence, &peer));
+  const std::string awaited = describe_awaited(sequence, &peer);
+  if (sequence > 0) text = fmt::format("{}: {}", name_operation(sequence), text);
+  if (!awaited.empty()) text += "; " + awaited;
   return fail_everywhere(Status(StatusCode::timeout, text, peer));
 }
 

@@ -70,7 +70,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // The same for a receive; returns the rank that the message came from.
   int receive(const Call& call, std::string_view algorithm);
   // As run() for a call that was worked out; false if it has to be run like any other.
-  bool run(const Call& call, PersistentCall& persistent);
+  bool run(const Call& call, PersistentCall& persistent, const CallOptions& options);
   // Of the call that run() has just carried out; null where nothing is gained. Lives as long as the group.
   PersistentCall* persistent(const Call& call);
   // Waits until the operation is complete. Throws its error; at the group's deadline finds out who is
@@ -79,7 +79,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // The same until `deadline`; the message of the failure then says that `limit` has passed.
   void wait(WorkState& state, std::uint32_t sequence, Clock::time_point deadline,
             std::chrono::milliseconds limit);
-  // What keeps operation `sequence` from being complete, for people. Asks the other ranks.
+  // What keeps operation `sequence` (0: a message) from being complete, for people. Asks the other ranks.
   std::string describe_awaited(std::uint32_t sequence, int* first_missing);
   // Part of split(): where this group's calls on GPUs go by NCCL, those of its part (null: this rank is in
   // none) will by a communicator made of this group's. Collective. Throws the group's failure.
@@ -87,8 +87,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // See CommGroup::register_buffer(). Throws.
   std::uint64_t register_buffer(const void* memory, std::size_t bytes);
   void deregister_buffer(std::uint64_t number);
-  // The op as the scheduler wants it; registers a user's function at its first use in this group.
-  ReduceOp convert(const Reduction& reduction);
+  // The op as the scheduler wants it.
+  static ReduceOp convert(const Reduction& reduction);
 
   // Turns the failure of an operation into what is thrown: once the group has failed, the cause that rank 0
   // stamped, so that all ranks throw the same.
@@ -97,6 +97,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::optional<Status> failure();
   // An operation did not end before its deadline: finds out who is missing and fails the group.
   Status time_out(std::uint32_t sequence, const Status& status, std::chrono::milliseconds limit);
+  // The same mismatch with what the ranks called, as far as they tell.
+  Status explain_mismatch(const Status& found);
   // Stamps `cause` for all ranks and waits until it is known here.
   Status fail_everywhere(const Status& cause);
 
@@ -114,13 +116,11 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   Status local_failure() const override;
   void on_deadline(std::uint32_t sequence, const std::string& call) override;
   void leave() override;
-  std::uint32_t submitted_sequence() const override { return group_->last_sequence(); }
-  std::string describe_submitted() const override;
-  std::uint64_t submitted_word(std::uint32_t sequence) const override {
-    return group_->submitted_word(sequence);
-  }
+  CallHistory submitted_calls(std::size_t at_most) const override { return group_->recent_calls(at_most); }
 
  private:
+  std::uint32_t submitted_sequence() const { return group_->last_sequence(); }
+  std::string describe_awaited_peers(int* first_missing);
   // `owner`: of a stream, the group that it belongs to.
   Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context,
        std::shared_ptr<const Selector> rules, Impl* owner = nullptr, int stream = 0);
@@ -132,6 +132,12 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   void compare_if_asked(const Call& call);
   WorkRef submit_checked(const Call& call, const Choice& choice);          // throws; empty as Choice says
   WorkRef submit_on_device(const Call& call, std::string_view algorithm);  // throws
+  // False: it is to be submitted like any other.
+  bool run_alone(const Call& call) const;
+  bool run_alone(const Call& call, std::string_view algorithm) const {
+    return is_alone_ && algorithm.empty() && call.collective != Collective::send_recv && !call.is_device &&
+           run_alone(call);
+  }
   DeviceCalls& make_device_calls();
   Impl& find_stream(int number);  // throws
   std::optional<Status> wait_for_stamp(std::chrono::milliseconds at_most);
@@ -148,8 +154,14 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::unique_ptr<GroupContext> group_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<DeviceCalls> device_calls_;  // made when calls on a GPU's memory are to come
-  std::mutex ops_mutex_;
-  UserOpTable user_ops_;
+  // Collectives of a group of one rank, which nobody else hears of.
+  struct Alone final : PersistentCall {
+    explicit Alone(const Impl& of) : group(of) {}
+    bool run(const Call& call, WorkRef* unfinished) override;
+    const Impl& group;
+  };
+  Alone alone_{*this};
+  const bool is_alone_;  // one rank, and no trace that would want to see its calls
   std::mutex children_mutex_;
   std::map<std::vector<int>, std::uint32_t> children_;  // how often a subgroup of these world ranks was made
 

@@ -57,8 +57,9 @@ Question DeviceCalls::question_of(const Call& call) const {
   q.size = size();
   q.bytes = full_vector_bytes(call, size());
   q.is_commutative = !is_reducing(call.collective) || call.op.is_commutative();
-  q.has_equal_counts = call.counts.empty();
-  q.has_known_bytes = call.collective != Collective::alltoall || call.counts.empty();
+  q.has_equal_counts = !has_uneven_blocks(call);
+  q.has_known_bytes =
+      !call.has_counts_at_root && (call.collective != Collective::alltoall || call.counts.empty());
   q.is_device = true;
   return q;
 }

@@ -1,59 +1,90 @@
-// Why an operation does not end: ranks compare the calls they are stuck in and ask each other how far they
-// have come. Part of WorldState; knows no transport.
+// Why an operation does not end: ranks compare the calls they have made and ask each other how far they have
+// come. Part of WorldState; knows no transport.
 //
-// A stalled rank tells one other member (rank = sequence mod p, later the next one) the fingerprint of its
-// call. That member compares it with what others told it and with its own call of that number, which may be
-// complete: ranks that broadcast from different roots can all be done but one.
+// A stalled rank tells its last calls to the rank that it waits for and to one other member (rank = sequence
+// mod p, later the next one). That member compares them with what others told it and with its own, which may
+// be complete: ranks that broadcast from different roots can all be done but one.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "runtime/base/log.hpp"
 #include "runtime/group/world.hpp"
-#include "runtime/scheduler/fingerprint.hpp"
 
 namespace tutti {
 namespace {
 
 enum class Kind : std::uint8_t { report = 1, question, answer };
 
-constexpr std::size_t kMaxReports = 1024;
+constexpr std::size_t kMaxReports = 256;               // of one group
+constexpr std::size_t kReportedCalls = 16;             // of a stalled rank
+constexpr std::size_t kMaxWaiting = 4;                 // operations that a rank says it waits in
+constexpr std::size_t kMaxNamedRanks = 16;             // of a group
 constexpr std::chrono::milliseconds kAnswerTime{300};  // control threads answer at once unless frozen
 constexpr std::chrono::milliseconds kTraceTime{200};
-constexpr std::chrono::seconds kMoment{1};  // a process that was stopped may go on
+constexpr std::chrono::seconds kMoment{1};          // a process that was stopped may go on
+constexpr std::chrono::milliseconds kLaneTime{20};  // for a look at what is under way
 
-bool is_message(std::uint32_t fingerprint) {
-  // Point-to-point messages are numbered per pair, so their numbers say nothing about other ranks' calls.
-  return fingerprint >> 28U == static_cast<std::uint32_t>(Collective::send_recv);
+void put_calls(ByteWriter& writer, const CallHistory& calls) {
+  writer.put(static_cast<std::uint32_t>(calls.size()));
+  for (const SubmittedCall& call : calls) {
+    writer.put(call.sequence);
+    writer.put(call.digest);
+    writer.put(call.kind);
+    writer.put(call.count);
+  }
+}
+
+bool get_calls(ByteReader& reader, CallHistory* calls) {
+  std::uint32_t count = 0;
+  if (!reader.get(count) || count > SubmittedCalls::kRemembered) return false;
+  calls->resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    SubmittedCall& call = (*calls)[i];
+    if (!reader.get(call.sequence) || !reader.get(call.digest) || !reader.get(call.kind) ||
+        !reader.get(call.count) || (i > 0 && call.sequence != (*calls)[i - 1].sequence + 1))
+      return false;
+  }
+  return true;
+}
+
+std::string name_group(const std::vector<int>& world_ranks) {
+  const bool is_whole = world_ranks.size() <= kMaxNamedRanks;
+  const auto end =
+      world_ranks.begin() + static_cast<std::ptrdiff_t>(std::min(world_ranks.size(), kMaxNamedRanks));
+  return fmt::format("the group of world ranks {}{}", fmt::join(world_ranks.begin(), end, ", "),
+                     is_whole ? "" : fmt::format(", ... ({} in all)", world_ranks.size()));
 }
 
 }  // namespace
 
 void WorldState::on_stall(const Stall& stall) {
   if (!stall.is_attended && stall.lasted >= settings_.timeout) return end_unattended(stall);
-  if (is_message(stall.fingerprint)) {
+  if (stall.is_message) {
     if (settings_.stall_warning.count() > 0 && stall.lasted >= settings_.stall_warning)
       warn_of_stall(stall, {});
     return;
   }
-  int target = -1;
+  std::vector<int> targets;
   std::string operation;
+  CallHistory calls;
   {
     const std::lock_guard lock(groups_mutex_);
     if (GroupMember* group = find(stall.context)) {
       const std::vector<int>& ranks = group->world_ranks();
-      target = ranks[(stall.sequence + stall.number) % ranks.size()];
+      targets.push_back(ranks[(stall.sequence + stall.number) % ranks.size()]);
+      if (ranks[stall.awaited_rank] != targets[0]) targets.push_back(ranks[stall.awaited_rank]);
       operation = group->name_operation(stall.sequence);
+      calls = group->submitted_calls(kReportedCalls);
     }
   }
-  if (target < 0) return;
+  if (targets.empty()) return;
   ByteWriter writer;
   writer.put(Kind::report);
   writer.put(stall.context);
-  writer.put(stall.sequence);
-  writer.put(stall.fingerprint);
-  writer.put_text(stall.call);
-  control().tell(target, writer.take());
+  put_calls(writer, calls);
+  const std::string report = writer.take();
+  for (const int target : targets) control().tell(target, report);
   if (settings_.stall_warning.count() > 0 && stall.lasted >= settings_.stall_warning)
     warn_of_stall(stall, operation);
 }
@@ -67,7 +98,7 @@ void WorldState::end_unattended(const Stall& stall) {
     if (group == nullptr) return;
     ++groups_in_use_[stall.context];
   }
-  group->on_deadline(is_message(stall.fingerprint) ? 0 : stall.sequence, stall.call);
+  group->on_deadline(stall.is_message ? 0 : stall.sequence, stall.call);
   const std::lock_guard lock(groups_mutex_);
   if (--groups_in_use_[stall.context] == 0) groups_in_use_.erase(stall.context);
   group_released_.notify_all();
@@ -82,13 +113,19 @@ void WorldState::warn_of_stall(const Stall& stall, const std::string& operation)
     warned = stall.sequence;
   }
   const auto seconds = format_seconds(stall.lasted);
-  if (is_message(stall.fingerprint)) {
+  if (stall.is_message) {
     const bool is_known = stall.awaited_rank != stall.rank;
     log_warn("{} has waited {}{}", stall.call, seconds,
              is_known ? fmt::format(" for rank {}", stall.awaited_rank) : "");
     return;
   }
-  const std::string missing = describe_missing(ask_members(context, kAnswerTime), stall.sequence);
+  int size = 0, first_missing = -1;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    if (const GroupMember* group = find(context)) size = static_cast<int>(group->world_ranks().size());
+  }
+  const std::string missing =
+      describe_missing(context, ask_members(context, kAnswerTime), size, stall.sequence, &first_missing);
   log_warn("{} ({}) has waited {}; {}", stall.call, operation, seconds,
            missing.empty()
                ? fmt::format("all ranks have called it, and it waits for rank {}", stall.awaited_rank)
@@ -111,53 +148,35 @@ void WorldState::on_message(int source, std::string_view bytes) {
 
 void WorldState::on_report(int source, ByteReader& reader) {
   std::uint64_t context = 0;
-  std::uint32_t sequence = 0;
-  Report report;
-  if (!reader.get(context) || !reader.get(sequence) || !reader.get(report.fingerprint) ||
-      !reader.get_text(report.call)) {
-    return;
-  }
-  int other = -1;
-  std::string other_call;
-  {
-    const std::lock_guard lock(talk_mutex_);
-    if (reports_.size() >= kMaxReports) reports_.erase(reports_.begin());
-    auto& reports = reports_[{context, sequence}];
-    for (const auto& [rank, known] : reports) {
-      if (known.fingerprint == report.fingerprint) continue;
-      other = rank;
-      other_call = known.call;
-      break;
-    }
-    reports[source] = report;
-  }
-  const std::lock_guard lock(groups_mutex_);
+  CallHistory calls;
+  if (!reader.get(context) || !get_calls(reader, &calls)) return;
+  const std::lock_guard groups_lock(groups_mutex_);
   GroupMember* group = find(context);
   if (group == nullptr) return;
-  if (other < 0) {
-    const std::uint64_t word = group->submitted_word(sequence);
-    if (word == 0 || static_cast<std::uint32_t>(word) == report.fingerprint) return;
-    other = info().rank;
-    other_call = describe_word(word);
+  const int rank = group->group_rank_of(source);
+  if (rank < 0) return;
+  std::map<int, CallHistory> histories;
+  {
+    const std::lock_guard lock(talk_mutex_);
+    auto& reports = reports_[context];
+    if (reports.size() >= kMaxReports) reports.clear();
+    reports[rank] = std::move(calls);
+    histories = reports;
   }
-  int first = group->group_rank_of(other), second = group->group_rank_of(source);
-  std::string first_call = other_call, second_call = report.call;
-  if (second < first) {
-    std::swap(first, second);
-    std::swap(first_call, second_call);
-  }
-  if (first_call == second_call) second_call += " with other counts or settings";
+  histories[group->group_rank_of(info().rank)] = group->submitted_calls(SubmittedCalls::kRemembered);
+  CallDifference difference;
+  if (!find_difference(histories, &difference)) return;
   control().abort(group->failure_context(),
                   Status(StatusCode::mismatch,
-                         fmt::format("ranks of one group made different calls: as {} rank {} called {}, "
-                                     "rank {} called {}",
-                                     group->name_operation(sequence), first, first_call, second, second_call),
-                         second));
+                         fmt::format("ranks of one group made different calls: as {} {}",
+                                     group->name_operation(difference.sequence), difference.text),
+                         difference.peer));
 }
 
 void WorldState::on_question(int source, ByteReader& reader) {
   std::uint64_t inquiry = 0, context = 0;
-  if (!reader.get(inquiry) || !reader.get(context)) return;
+  std::uint32_t calls = 0;
+  if (!reader.get(inquiry) || !reader.get(context) || !reader.get(calls)) return;
   ByteWriter writer;
   writer.put(Kind::answer);
   writer.put(inquiry);
@@ -165,15 +184,56 @@ void WorldState::on_question(int source, ByteReader& reader) {
     const std::lock_guard lock(groups_mutex_);
     const GroupMember* group = find(context);
     writer.put(static_cast<std::uint8_t>(group != nullptr));
-    writer.put(group == nullptr ? std::uint32_t{0} : group->submitted_sequence());
-    writer.put_text(group == nullptr ? "" : group->describe_submitted());
+    put_calls(writer, group == nullptr ? CallHistory() : group->submitted_calls(calls));
     const Status failure = group == nullptr ? Status() : group->local_failure();
     writer.put(failure.code());
     writer.put(static_cast<std::int32_t>(failure.peer()));
     writer.put_text(failure.message());
   }
+  const std::vector<WaitingCall> waiting = list_waiting();
+  writer.put(static_cast<std::uint32_t>(waiting.size()));
+  for (const WaitingCall& call : waiting) {
+    writer.put(call.context);
+    writer.put(static_cast<std::uint32_t>(call.world_ranks.size()));
+    for (const int rank : call.world_ranks) writer.put(rank);
+    writer.put_text(call.text);
+  }
   control().tell(source, writer.take());
 }
+
+// The operations under way, of this rank's groups.
+std::vector<WaitingCall> WorldState::list_waiting() {
+  const std::vector<Stall> under_way = engine_->list_under_way(kMaxWaiting, kLaneTime);
+  std::vector<WaitingCall> waiting;
+  const std::lock_guard lock(groups_mutex_);
+  for (const Stall& stall : under_way) {
+    const GroupMember* group = find(stall.context);
+    if (group == nullptr) continue;
+    std::string text = stall.call;
+    if (!stall.is_message) text += ", " + group->name_operation(stall.sequence);
+    waiting.push_back({stall.context, group->world_ranks(), std::move(text)});
+  }
+  return waiting;
+}
+
+namespace {
+
+bool get_waiting(ByteReader& reader, std::vector<WaitingCall>* waiting) {
+  std::uint32_t count = 0;
+  if (!reader.get(count) || count > kMaxWaiting) return false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    WaitingCall& call = waiting->emplace_back();
+    std::uint32_t ranks = 0;
+    if (!reader.get(call.context) || !reader.get(ranks)) return false;
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      if (!reader.get(call.world_ranks.emplace_back())) return false;
+    }
+    if (!reader.get_text(call.text)) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 void WorldState::on_answer(int source, ByteReader& reader) {
   std::uint64_t inquiry = 0;
@@ -182,8 +242,9 @@ void WorldState::on_answer(int source, ByteReader& reader) {
   StatusCode code{};
   std::int32_t peer = 0;
   std::string failure;
-  if (!reader.get(inquiry) || !reader.get(has_group) || !reader.get(state.sequence) ||
-      !reader.get_text(state.call) || !reader.get(code) || !reader.get(peer) || !reader.get_text(failure))
+  if (!reader.get(inquiry) || !reader.get(has_group) || !get_calls(reader, &state.calls) ||
+      !reader.get(code) || !reader.get(peer) || !reader.get_text(failure) ||
+      !get_waiting(reader, &state.waiting))
     return;
   state.has_group = has_group != 0;
   if (code != StatusCode::ok) state.failure = Status(code, std::move(failure), peer);
@@ -194,37 +255,40 @@ void WorldState::on_answer(int source, ByteReader& reader) {
   answered_.notify_all();
 }
 
-std::vector<std::optional<RankState>> WorldState::ask_members(std::uint64_t context,
-                                                              std::chrono::milliseconds at_most) {
-  std::vector<int> ranks;
+std::map<int, RankState> WorldState::ask_members(std::uint64_t context, std::chrono::milliseconds at_most,
+                                                 const std::vector<int>& group_ranks, std::uint32_t calls) {
+  std::map<int, int> asked;  // group ranks by world rank
   {
     const std::lock_guard lock(groups_mutex_);
-    if (const GroupMember* group = find(context)) ranks = group->world_ranks();
+    const GroupMember* group = find(context);
+    if (group == nullptr) return {};
+    const std::vector<int>& ranks = group->world_ranks();
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      const int group_rank = static_cast<int>(rank);
+      if (group_ranks.empty() || std::ranges::find(group_ranks, group_rank) != group_ranks.end())
+        asked[ranks[rank]] = group_rank;
+    }
   }
   std::unique_lock lock(talk_mutex_);
   const std::uint64_t number = next_inquiry_++;
   inquiries_[number];
   lock.unlock();
-  for (const int rank : ranks) {
+  for (const auto& [rank, group_rank] : asked) {
     ByteWriter writer;
     writer.put(Kind::question);
     writer.put(number);
     writer.put(context);
+    writer.put(calls);
     control().tell(rank, writer.take());
   }
   lock.lock();
-  answered_.wait_for(lock, at_most, [&] { return inquiries_[number].answers.size() == ranks.size(); });
-  const Inquiry inquiry = std::move(inquiries_[number]);
+  answered_.wait_for(lock, at_most, [&] { return inquiries_[number].answers.size() == asked.size(); });
+  Inquiry inquiry = std::move(inquiries_[number]);
   inquiries_.erase(number);
   lock.unlock();
-  std::vector<std::optional<RankState>> states;
-  std::vector<int> silent;
-  for (const int rank : ranks) {
-    const auto found = inquiry.answers.find(rank);
-    states.push_back(found == inquiry.answers.end() ? std::nullopt : std::optional<RankState>(found->second));
-    if (!states.back()) silent.push_back(rank);
-  }
-  if (!silent.empty()) find_obstacles(context, ranks, std::move(silent), states);
+  std::map<int, RankState> states;
+  for (auto& [rank, state] : inquiry.answers) states[asked[rank]] = std::move(state);
+  if (states.size() < asked.size()) find_obstacles(context, asked, states);
   return states;
 }
 
@@ -243,10 +307,15 @@ bool WorldState::has_root() const {
   return missed == 0 || Clock::now() - Clock::time_point(Clock::duration(missed)) > kMoment;
 }
 
-// Who does not answer may only be behind somebody who does not pass the question on.
-void WorldState::find_obstacles(std::uint64_t context, const std::vector<int>& ranks, std::vector<int> silent,
-                                std::vector<std::optional<RankState>>& states) {
-  silent.push_back(0);  // who stamps causes
+// A member that does not answer may only be behind a rank that does not pass the question on.
+// `asked`: group ranks by world rank.
+void WorldState::find_obstacles(std::uint64_t context, const std::map<int, int>& asked,
+                                std::map<int, RankState>& states) {
+  std::vector<int> silent;
+  for (const auto& [rank, group_rank] : asked) {
+    if (!states.contains(group_rank)) silent.push_back(rank);
+  }
+  silent.push_back(0);  // the rank that stamps causes
   const std::vector<int> ends = control().find_silent(silent, kTraceTime);
   note_root(ends.back() < 0);
   const std::lock_guard lock(groups_mutex_);
@@ -256,28 +325,75 @@ void WorldState::find_obstacles(std::uint64_t context, const std::vector<int>& r
     const int rank = silent[i], end = ends[i];
     if (end < 0 || end == rank) continue;
     const int member = group->group_rank_of(end);
-    const auto at = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
-    RankState& state = states[static_cast<std::size_t>(at)].emplace();
-    state.behind = member < 0 ? fmt::format("rank {} of the world", end) : fmt::format("rank {}", member);
+    states[asked.at(rank)].behind =
+        member < 0 ? fmt::format("rank {} of the world", end) : fmt::format("rank {}", member);
   }
 }
 
-std::string describe_missing(const std::vector<std::optional<RankState>>& states, std::uint32_t sequence) {
+std::optional<CallDifference> WorldState::compare_calls(std::uint64_t context,
+                                                        const std::vector<int>& group_ranks,
+                                                        std::chrono::milliseconds at_most) {
+  std::map<int, CallHistory> histories;
+  for (auto& [rank, state] : ask_members(context, at_most, group_ranks, SubmittedCalls::kRemembered))
+    histories[rank] = std::move(state.calls);
+  CallDifference difference;
+  if (!find_difference(histories, &difference)) return std::nullopt;
+  return difference;
+}
+
+std::string WorldState::describe_waiting(std::uint64_t context, const RankState& state) {
+  const std::lock_guard lock(groups_mutex_);
+  for (const WaitingCall& call : state.waiting) {
+    if (call.context == context) continue;
+    std::string text = fmt::format("it waits in {} of {}", call.text, name_group(call.world_ranks));
+    if (std::ranges::find(call.world_ranks, info().rank) == call.world_ranks.end()) return text;
+    if (find(call.context) != nullptr)
+      return text + ", which has this rank, too: the ranks use their groups in different orders";
+    return text +
+           ", which this rank is to be in but has not made: create was called with other ranks or another "
+           "tag, "
+           "or not as often";
+  }
+  return {};
+}
+
+std::string WorldState::describe_peer(std::uint64_t context, const RankState& state) {
+  if (!state.behind.empty()) return "could not be asked: the way there leads through " + state.behind;
+  if (!state.has_group) return "is alive but has left the group or not made it yet";
+  for (const WaitingCall& call : state.waiting) {
+    if (call.context == context) return "waits in " + call.text;
+  }
+  const std::string waiting = describe_waiting(context, state);
+  return waiting.empty() ? "is alive and waits in no call" : "is alive; " + waiting;
+}
+
+std::string WorldState::describe_missing(std::uint64_t context, const std::map<int, RankState>& states,
+                                         int size, std::uint32_t sequence, int* first_missing) {
   std::string text;
-  std::map<std::string, std::vector<std::size_t>> unknown;  // by who is in the way
-  for (std::size_t rank = 0; rank < states.size(); ++rank) {
-    const std::optional<RankState>& state = states[rank];
-    if (state && state->has_group && state->sequence >= sequence) continue;
-    if (state && !state->behind.empty()) {
-      unknown[state->behind].push_back(rank);
+  std::map<std::string, std::vector<int>> unknown;  // by the rank that is in the way
+  for (int rank = 0; rank < size; ++rank) {
+    const auto found = states.find(rank);
+    if (found != states.end() && !found->second.behind.empty()) {
+      unknown[found->second.behind].push_back(rank);
       continue;
     }
     std::string why = "does not answer: frozen, or its node is unreachable";
-    if (state && !state->has_group) why = "is alive but has left the group or not made it yet";
-    if (state && state->has_group) {
-      why = state->sequence == 0 ? "is alive but has called nothing yet"
-                                 : "is alive; its last call was " + state->call;
+    if (found != states.end()) {
+      const RankState& state = found->second;
+      if (state.has_group && state.sequence() >= sequence) continue;
+      if (!state.has_group) {
+        why = "is alive but has left the group or not made it yet";
+      } else if (state.calls.empty()) {
+        why = "is alive but has called nothing yet";
+      } else {
+        const SubmittedCall& last = state.calls.back();
+        why = fmt::format("is alive; its last call was {}, operation {}",
+                          describe_contract(last.kind, last.count), last.sequence);
+      }
+      if (const std::string waiting = describe_waiting(context, state); !waiting.empty())
+        why += "; " + waiting;
     }
+    if (text.empty()) *first_missing = rank;
     text += fmt::format("{}rank {} ({})", text.empty() ? "" : ", ", rank, why);
   }
   for (const auto& [obstacle, ranks] : unknown) {

@@ -60,6 +60,26 @@ void add_intel_rule(const Environment& environment, Collective collective, std::
   }
 }
 
+// Of Intel MPI's variables that nothing here corresponds to, such as I_MPI_ADJUST_REDUCE_SCATTER_BLOCK.
+void warn_of_other_intel_rules(const Environment& environment) {
+  constexpr std::string_view kPrefix = "I_MPI_ADJUST_";
+  const auto is_known = [&](std::string_view name) {
+    if (name == "I_MPI_ADJUST_BCAST") return true;
+    for (int i = 0; i < kCollectiveCount; ++i) {
+      const auto collective = static_cast<Collective>(i);
+      if (collective != Collective::send_recv && name == variable_of(kPrefix, collective)) return true;
+    }
+    return false;
+  };
+  std::string ignored;
+  for (const auto& [name, value] : environment.values()) {
+    if (name.starts_with(kPrefix) && !is_known(name)) ignored += (ignored.empty() ? "" : ", ") + name;
+  }
+  if (!ignored.empty())
+    log_warn("ignored: {}: there is no such collective here; docs/choosing.md lists those of I_MPI_ADJUST",
+             ignored);
+}
+
 // Every rule text that is in force goes into the contract: two ranks with different rules would choose
 // differently.
 Status read_rules(const Environment& environment, WorldSettings& settings) {
@@ -77,6 +97,7 @@ Status read_rules(const Environment& environment, WorldSettings& settings) {
       settings.contract.emplace_back(variable_of("I_MPI_ADJUST_", collective), texts.back().text);
     }
   }
+  warn_of_other_intel_rules(environment);
   return {};
 }
 

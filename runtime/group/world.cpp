@@ -414,7 +414,7 @@ void WorldState::remove(GroupMember& group) {
     group_released_.wait(lock, [&] { return groups_in_use_.count(group.context()) == 0; });
   }
   const std::lock_guard lock(talk_mutex_);
-  std::erase_if(reports_, [&](const auto& entry) { return entry.first.first == group.context(); });
+  reports_.erase(group.context());
   warned_.erase(group.context());
 }
 

@@ -39,11 +39,8 @@ class GroupMember {
   virtual void on_departure(int world_rank) = 0;
   // Why the group has failed here, as far as this rank knows; ok: it has not. Any thread.
   virtual Status local_failure() const = 0;
-  // The last collective submitted, as (sequence, description). Any thread.
-  virtual std::uint32_t submitted_sequence() const = 0;
-  virtual std::string describe_submitted() const = 0;
-  // The word of one of the last collectives, complete or not; 0: not submitted yet, or long ago. Any thread.
-  virtual std::uint64_t submitted_word(std::uint32_t sequence) const = 0;
+  // The last collectives submitted, complete or not, at most so many. Any thread.
+  virtual CallHistory submitted_calls(std::size_t at_most) const = 0;
   // The following two are called without the registry locked, and may block; the group does not end
   // meanwhile. An operation (0: a message) that nobody waits for has not ended in time.
   virtual void on_deadline(std::uint32_t sequence, const std::string& call) = 0;
@@ -54,13 +51,22 @@ class GroupMember {
   ~GroupMember() = default;
 };
 
+// An operation that a rank has under way.
+struct WaitingCall {
+  std::uint64_t context = 0;     // of its group
+  std::vector<int> world_ranks;  // the group's members
+  std::string text;              // "allreduce of 4 f32, sum, operation 3"
+};
+
 // What a rank answers when it is asked how far it has come in a group.
 struct RankState {
   bool has_group = false;
-  std::uint32_t sequence = 0;
-  std::string call;
-  Status failure;      // why the group has failed there; ok: it has not
-  std::string behind;  // it could not be asked: this rank on the way to it does not answer
+  Status failure;                    // why the group has failed there; ok: it has not
+  std::string behind;                // it could not be asked: this rank on the way to it does not answer
+  CallHistory calls;                 // in that group, the last ones
+  std::vector<WaitingCall> waiting;  // in any group
+
+  std::uint32_t sequence() const { return calls.empty() ? 0 : calls.back().sequence; }
 };
 
 struct PeerPath {
@@ -100,10 +106,23 @@ class WorldState final : private ControlListener {
   Result<void*> allocate(std::size_t bytes);
   bool release(void* memory);
 
-  // Asks all other members how far they have come and waits up to `at_most` for answers, and up to kTraceTime
-  // longer for where the way to those ends that do not answer; nullopt: no answer. By group rank, the own
-  // entry included. Not from the control thread.
-  std::vector<std::optional<RankState>> ask_members(std::uint64_t context, std::chrono::milliseconds at_most);
+  // Asks members how far they have come. Waits up to `at_most` for answers, and up to kTraceTime longer to
+  // find where the way to silent members ends. By group rank; a rank that has not answered is missing, or has
+  // `behind` set. Not from the control thread. `group_ranks`: whom to ask, the own rank possibly included;
+  // empty: all. `calls`: how many of their last calls they tell.
+  std::map<int, RankState> ask_members(std::uint64_t context, std::chrono::milliseconds at_most,
+                                       const std::vector<int>& group_ranks = {}, std::uint32_t calls = 1);
+  // "rank 2 (is alive; its last call was broadcast of 4 f32, root 0), rank 3 (does not answer: ...)": those
+  // of `size` members who have not submitted operation `sequence`, with the first of them; empty if all have.
+  std::string describe_missing(std::uint64_t context, const std::map<int, RankState>& states, int size,
+                               std::uint32_t sequence, int* first_missing);
+  // What a rank waits in, other than the group of `context`, and why that keeps it from coming there.
+  std::string describe_waiting(std::uint64_t context, const RankState& state);
+  // What a rank does that owes a message in the group of `context`: "waits in ..."
+  std::string describe_peer(std::uint64_t context, const RankState& state);
+  // Where members' calls differ first, among those that are remembered; nullopt: nowhere.
+  std::optional<CallDifference> compare_calls(std::uint64_t context, const std::vector<int>& group_ranks,
+                                              std::chrono::milliseconds at_most);
   // False if rank 0 did not answer when it was asked a moment ago: then it stamps no cause.
   bool has_root() const;
   // Asks rank 0's control thread whether it is there, and waits up to kTraceTime. As ask_members().
@@ -119,8 +138,13 @@ class WorldState final : private ControlListener {
   Status open_transports();
   WorkerOptions worker_options() const;
   Status open_transports(const std::vector<std::string>& names);
+  Status open_on_one_node();
   Status open_between_nodes();
-  Status swap_addresses();
+  using Addresses = std::vector<std::map<std::string, std::string>>;
+  Result<Addresses> swap_addresses();
+  Result<std::vector<Status>> meet_neighbours(const Addresses& addresses, const Status& own_refusal);
+  Status choose_paths(const Addresses& addresses, const std::vector<Status>& apart);
+  Result<std::vector<Status>> exchange(const Status& own);
   Status agree_on(const Status& verdict);
   Status judge_tuning();
   void report_transports() const;
@@ -136,14 +160,11 @@ class WorldState final : private ControlListener {
   void end_unattended(const Stall& stall);
   void warn_of_stall(const Stall& stall, const std::string& operation);
   void note_root(bool is_there);
-  void find_obstacles(std::uint64_t context, const std::vector<int>& ranks, std::vector<int> silent,
-                      std::vector<std::optional<RankState>>& states);
+  void find_obstacles(std::uint64_t context, const std::map<int, int>& asked,
+                      std::map<int, RankState>& states);
+  std::vector<WaitingCall> list_waiting();
   GroupMember* find(std::uint64_t context);  // with groups_mutex_ held
 
-  struct Report {
-    std::uint32_t fingerprint = 0;
-    std::string call;
-  };
   struct Inquiry {
     std::map<int, RankState> answers;  // by world rank
   };
@@ -180,17 +201,12 @@ class WorldState final : private ControlListener {
 
   std::mutex talk_mutex_;  // the following; never held together with groups_mutex_
   std::condition_variable answered_;
-  std::map<std::pair<std::uint64_t, std::uint32_t>, std::map<int, Report>>
-      reports_;  // by (context, sequence), world rank
+  std::map<std::uint64_t, std::map<int, CallHistory>> reports_;  // of stalled ranks, by context, group rank
   std::map<std::uint64_t, Inquiry> inquiries_;
   std::atomic<Clock::rep> root_missed_{0};  // when rank 0 did not answer last; 0: it always has
   std::uint64_t next_inquiry_ = 1;
   std::map<std::uint64_t, std::uint32_t>
       warned_;  // last sequence per context that a stall warning was given for
 };
-
-// "rank 2 (last call: broadcast (f32), operation 6), rank 3 (does not answer)": who has not submitted
-// operation `sequence`; empty if all have. Index of `states` is the group rank.
-std::string describe_missing(const std::vector<std::optional<RankState>>& states, std::uint32_t sequence);
 
 }  // namespace tutti

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <thread>
 
 #include "runtime/base/log.hpp"
 #include "runtime/base/network.hpp"
@@ -15,6 +17,9 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::microseconds kShortSleep{100};
+// So many neighbours on either side are met before anything is sent: all of a usual node, and enough of a
+// large one to find a limit that is far too low, while 512 ranks still start at once.
+constexpr std::size_t kMetOnEitherSide = 16;
 
 // What connects nodes, in the order of the registry: our own sockets first. Libraries go before them where
 // there is a fabric that only they can use.
@@ -25,6 +30,50 @@ std::vector<std::string> network_transports(bool prefers_libraries) {
   }
   if (prefers_libraries) std::rotate(names.begin(), names.begin() + 1, names.end());
   return names;
+}
+
+// Why a transport or all of them cannot be used here; the others are told, and something else may be.
+bool is_refusal(const Status& status) {
+  return status.code() == StatusCode::unsupported || status.code() == StatusCode::resource_exhausted;
+}
+
+std::string encode(const Status& status) {
+  ByteWriter writer;
+  writer.put(status.code());
+  writer.put_text(status.message());
+  return writer.take();
+}
+
+bool decode(std::string_view bytes, Status& status) {
+  ByteReader reader(bytes);
+  StatusCode code = StatusCode::ok;
+  std::string message;
+  if (!reader.get(code) || !reader.get_text(message)) return false;
+  if (code != StatusCode::ok) status = Status(code, std::move(message));
+  return true;
+}
+
+// The address of a rank's shared memory, where we may share it.
+std::optional<std::span<const std::byte>> find_reachable(const Transport& shm,
+                                                         const std::map<std::string, std::string>& theirs) {
+  const auto found = theirs.find("shm");
+  if (found == theirs.end()) return std::nullopt;
+  const std::span address(reinterpret_cast<const std::byte*>(found->second.data()), found->second.size());
+  if (!shm.reach(shm.address(0), address)) return std::nullopt;
+  return address;
+}
+
+// The first reason, and all ranks that give it.
+Status first_reason(const std::vector<Status>& verdicts) {
+  const auto first = std::find_if(verdicts.begin(), verdicts.end(), [](const Status& v) { return !v; });
+  if (first == verdicts.end()) return {};
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < verdicts.size(); ++rank) {
+    if (!verdicts[rank] && verdicts[rank].message() == first->message())
+      ranks.push_back(static_cast<int>(rank));
+  }
+  return {first->code(),
+          fmt::format("{} on {}", first->message(), name_ranks(ranks, static_cast<int>(verdicts.size())))};
 }
 
 void append(std::string& text, std::string_view separator, std::string_view item) {
@@ -39,8 +88,10 @@ Status WorldState::open_transports() {
   settings_.transport.interface = info().interface;
   if (!settings_.transports.empty()) {
     TUTTI_RETURN_IF_ERROR(open_transports(settings_.transports));
+  } else if (info().node_count == 1 && is_one_process_) {
+    TUTTI_RETURN_IF_ERROR(open_transports({"inproc"}));
   } else if (info().node_count == 1) {
-    TUTTI_RETURN_IF_ERROR(open_transports({is_one_process_ ? "inproc" : "shm"}));
+    TUTTI_RETURN_IF_ERROR(open_on_one_node());
   } else {
     TUTTI_RETURN_IF_ERROR(open_between_nodes());
   }
@@ -69,9 +120,16 @@ WorkerOptions WorldState::worker_options() const {
   return options;
 }
 
+// Shared memory alone, unless some rank cannot have it.
+Status WorldState::open_on_one_node() {
+  const Status verdict = agree_on(open_transports({"shm"}));
+  return verdict || !is_refusal(verdict) ? verdict : open_between_nodes();
+}
+
 // The first network that connects everybody: one that is missing on some node only is no use on the others.
 Status WorldState::open_between_nodes() {
   std::string reasons;
+  StatusCode code = StatusCode::unsupported;
   const auto fabrics = control().allgather(has_fabric() ? "1" : "0", start_deadline_);
   if (!fabrics) return fabrics.status();
   const bool is_fabric =
@@ -84,32 +142,38 @@ Status WorldState::open_between_nodes() {
         log_warn("{} carries what goes between nodes, for {}", network, reasons);
       return {};
     }
-    if (verdict.code() != StatusCode::unsupported) return verdict;
+    if (!is_refusal(verdict)) return verdict;
+    if (verdict.code() == StatusCode::resource_exhausted) code = verdict.code();
     append(reasons, "; ", verdict.message());
   }
-  return unsupported(fmt::format("the job has ranks on {} nodes, and no transport connects them ({})",
-                                 info().node_count, reasons));
+  return {code, fmt::format("the job has ranks on {} node{}, and no transport connects them ({})",
+                            info().node_count, info().node_count == 1 ? "" : "s", reasons)};
 }
 
 // Collective: the same verdict on all ranks.
 Status WorldState::agree_on(const Status& verdict) {
-  if (!verdict && verdict.code() != StatusCode::unsupported)
-    return verdict;  // no time or no peer is left to agree
-  const auto all = control().allgather(verdict.message(), start_deadline_);
-  if (!all) return all.status();
-  std::map<std::string, std::vector<int>> ranks_of;
-  for (std::size_t rank = 0; rank < all->size(); ++rank) {
-    if (!(*all)[rank].empty()) ranks_of[(*all)[rank]].push_back(static_cast<int>(rank));
-  }
-  if (ranks_of.empty()) return {};
-  const auto& [reason, ranks] = *ranks_of.begin();
-  return unsupported(fmt::format("{} on {}", reason, name_ranks(ranks, info().size)));
+  if (!verdict && !is_refusal(verdict)) return verdict;  // no time or no peer is left to agree
+  auto verdicts = exchange(verdict);
+  return verdicts ? first_reason(*verdicts) : verdicts.status();
 }
 
-// Unsupported is told by all that find it; the addresses are swapped in any case.
+// Collective: what every rank says, by rank.
+Result<std::vector<Status>> WorldState::exchange(const Status& own) {
+  const auto all = control().allgather(encode(own), start_deadline_);
+  if (!all) return all.status();
+  std::vector<Status> verdicts(all->size());
+  for (std::size_t rank = 0; rank < all->size(); ++rank) {
+    if (!decode((*all)[rank], verdicts[rank]))
+      return internal_error(fmt::format("the verdict of rank {} is malformed", rank));
+  }
+  return verdicts;
+}
+
+// Refusals are told by all that find them; the addresses are swapped in any case.
 Status WorldState::open_transports(const std::vector<std::string>& names) {
   transports_.clear();
-  std::string reasons;
+  Status refusal;         // of all transports
+  Status memory_refusal;  // of shared memory
   for (const std::string& name : names) {
     const auto entries = transport_entries();
     const bool is_module = std::any_of(entries.begin(), entries.end(), [&](const TransportEntry& entry) {
@@ -117,24 +181,40 @@ Status WorldState::open_transports(const std::vector<std::string>& names) {
     });
     OpenTransport open = [name, settings = settings_.transport] { return make_transport(name, settings); };
     auto made = is_module ? open_in_time(std::move(open), start_deadline_) : open();
-    const std::string reason = !made ? made.status().message() : (*made)->caps().unavailable;
-    if (reason.empty()) {
+    if (made && (*made)->caps().unavailable.empty()) {
       transports_.push_back(*std::move(made));
-    } else {
-      append(reasons, "; ", fmt::format("{}: {}", name, reason));
+      continue;
     }
+    const Status reason = made ? unsupported((*made)->caps().unavailable) : made.status();
+    if (name == "shm") memory_refusal = {reason.code(), reason.message()};
+    std::string all = refusal.message();
+    append(all, "; ", fmt::format("{}: {}", name, reason.message()));
+    const bool is_limit =
+        reason.code() == StatusCode::resource_exhausted || refusal.code() == StatusCode::resource_exhausted;
+    refusal = Status(is_limit ? StatusCode::resource_exhausted : StatusCode::unsupported, std::move(all));
   }
   // No early return: the others wait for our addresses, and an empty list tells them that we have none.
-  Status swapped = swap_addresses();
-  if (transports_.empty()) return unsupported(fmt::format("no transport can be used here ({})", reasons));
-  if (!swapped && swapped.code() == StatusCode::unsupported && !reasons.empty()) {
-    return unsupported(fmt::format("{}; here {}", swapped.message(), reasons));
+  const auto addresses = swap_addresses();
+  if (!addresses) return addresses.status();
+  std::vector<Status> apart(addresses->size());
+  if (info().size > 1 && std::find(names.begin(), names.end(), "shm") != names.end()) {
+    auto met = meet_neighbours(*addresses, memory_refusal);
+    if (!met) return met.status();
+    apart = *std::move(met);
   }
-  return swapped;
+  const Status chosen = choose_paths(*addresses, apart);
+  if (transports_.empty())
+    return {refusal.code(), fmt::format("no transport can be used here ({})", refusal.message())};
+  if (!chosen && is_refusal(chosen) && !refusal)
+    return {chosen.code(), fmt::format("{}; here {}", chosen.message(), refusal.message())};
+  if (const Status reason = first_reason(apart); chosen && !reason && info().rank == 0)
+    log_warn("shared memory cannot be used everywhere, so {} takes its place: {}", names.back(),
+             reason.message());
+  return chosen;
 }
 
-// Both sides take the first transport of the common order of preference that both have and that reaches.
-Status WorldState::swap_addresses() {
+// The addresses of every rank, by the names of its transports.
+Result<std::vector<std::map<std::string, std::string>>> WorldState::swap_addresses() {
   ByteWriter writer;
   for (const auto& transport : transports_) {
     const std::vector<std::byte> address = transport->address(0);
@@ -143,25 +223,91 @@ Status WorldState::swap_addresses() {
   }
   const auto all = control().allgather(writer.take(), start_deadline_);
   if (!all) return all.status();
-  peers_.assign(all->size(), {});
-  paths_.assign(all->size(), {});
+  std::vector<std::map<std::string, std::string>> addresses(all->size());
   for (std::size_t rank = 0; rank < all->size(); ++rank) {
     if (static_cast<int>(rank) == info().rank) continue;
-    std::map<std::string, std::string> theirs;
     ByteReader reader((*all)[rank]);
     while (!reader.is_at_end()) {
       std::string name, address;
       if (!reader.get_text(name) || !reader.get_text(address)) {
         return internal_error(fmt::format("the addresses of rank {} are malformed", rank));
       }
-      theirs.emplace(std::move(name), std::move(address));
+      addresses[rank].emplace(std::move(name), std::move(address));
     }
+  }
+  return addresses;
+}
+
+// Collective: ranks of a node map each other's memory. By rank, why it can share none with anybody: it shares
+// with all or with none, so that the members of a group never disagree whether they share memory.
+Result<std::vector<Status>> WorldState::meet_neighbours(const Addresses& addresses,
+                                                        const Status& own_refusal) {
+  const auto shm = std::find_if(transports_.begin(), transports_.end(), [](const auto& transport) {
+    return transport->caps().name == std::string_view("shm");
+  });
+  Status own = own_refusal;
+  std::vector<std::size_t> sharing;  // ranks, with ourselves
+  std::size_t own_index = 0;
+  for (std::size_t rank = 0; rank < addresses.size() && shm != transports_.end(); ++rank) {
+    const bool is_own = static_cast<int>(rank) == info().rank;
+    if (is_own) own_index = sharing.size();
+    if (is_own || find_reachable(**shm, addresses[rank])) sharing.push_back(rank);
+  }
+  std::map<std::size_t, std::span<const std::byte>> neighbours;  // by rank
+  for (std::size_t distance = 1; distance < std::min(kMetOnEitherSide + 1, sharing.size()); ++distance) {
+    for (const std::size_t step : {distance, sharing.size() - distance}) {
+      const std::size_t rank = sharing[(own_index + step) % sharing.size()];
+      if (static_cast<int>(rank) != info().rank) neighbours[rank] = *find_reachable(**shm, addresses[rank]);
+    }
+  }
+  const Clock::time_point deadline = start_deadline_;
+  const auto meet_all = [&](Contact wanted) {
+    for (const auto& [rank, address] : neighbours) {
+      while (own) {
+        const auto meeting = (*shm)->meet(address);
+        if (!meeting && !is_refusal(meeting.status())) break;  // it has ended; others will say so
+        if (!meeting) own = meeting.status();
+        if (!meeting || *meeting >= wanted) break;
+        if (Clock::now() > deadline) {
+          own = unsupported(fmt::format("rank {} has not shown its memory in time", rank));
+          break;
+        }
+        std::this_thread::sleep_for(kShortSleep);
+      }
+    }
+  };
+  meet_all(Contact::told);
+  auto verdicts = exchange(own);
+  if (!verdicts) return verdicts;
+  // Those may not have told us.
+  std::erase_if(neighbours, [&](const auto& neighbour) { return !(*verdicts)[neighbour.first]; });
+  meet_all(Contact::met);
+  return exchange(own);
+}
+
+// Both sides take the first transport of the common order of preference that both have and that reaches.
+// `apart`: by rank, why it cannot share memory.
+Status WorldState::choose_paths(const Addresses& addresses, const std::vector<Status>& apart) {
+  peers_.assign(addresses.size(), {});
+  paths_.assign(addresses.size(), {});
+  const Status& own = apart[static_cast<std::size_t>(info().rank)];
+  for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
+    if (static_cast<int>(rank) == info().rank) continue;
+    const std::map<std::string, std::string>& theirs = addresses[rank];
+    StatusCode code = StatusCode::unsupported;
     std::string reasons = theirs.empty() ? "it could not open any" : "";
     for (const auto& transport : transports_) {
-      const auto found = theirs.find(std::string(transport->caps().name));
+      const std::string name(transport->caps().name);
+      const auto found = theirs.find(name);
       if (peers_[rank].transport != nullptr) break;
+      if (name == "shm" && (!own || !apart[rank])) {
+        const Status& why = own ? apart[rank] : own;
+        if (why.code() == StatusCode::resource_exhausted) code = why.code();
+        append(reasons, "; ", fmt::format("{}: {}", name, why.message()));
+        continue;
+      }
       if (found == theirs.end()) {
-        append(reasons, "; ", fmt::format("{}: not there", transport->caps().name));
+        append(reasons, "; ", fmt::format("{}: not there", name));
         continue;
       }
       const auto* first = reinterpret_cast<const std::byte*>(found->second.data());
@@ -169,14 +315,13 @@ Status WorldState::swap_addresses() {
       const auto cost = transport->reach(transport->address(0), card);
       if (cost) {
         peers_[rank] = PeerAddress{transport.get(), {card.begin(), card.end()}};
-        paths_[rank] = {std::string(transport->caps().name), reasons};
+        paths_[rank] = {name, reasons};
       } else {
         append(reasons, "; ", fmt::format("{}: {}", found->first, cost.status().message()));
       }
     }
     if (peers_[rank].transport == nullptr && !transports_.empty()) {
-      return Status(StatusCode::unsupported, fmt::format("no transport reaches rank {} ({})", rank, reasons),
-                    static_cast<int>(rank));
+      return {code, fmt::format("no transport reaches rank {} ({})", rank, reasons), static_cast<int>(rank)};
     }
   }
   return {};

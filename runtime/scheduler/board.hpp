@@ -5,10 +5,8 @@
 // *epochs* of the slot (1, 2, ...), and epoch e uses the areas of parity e mod 2. A rank may write an area
 // again two epochs later: by then no peer may read it any more, see LoweredRun.
 //
-// A line carries a stamp, (epoch << 32) | fingerprint of the call, and up to kPayloadBytes beside it: stamp
-// and payload of a small message are one coherence miss. It also carries the stamp of the owner's epoch
-// before, so that a rank that took part in no exchange of a mismatched call (the root of a broadcast) is
-// found out by the next one.
+// A flag line carries a sequence (its epoch), the digest of the owner's calls up to this one
+// (call_contract.hpp) and up to kPayloadBytes beside them: all of a small message is one coherence miss.
 //
 // Two ranks write areas in turns: in one epoch each writes on its own board, the next time the area comes
 // round on the other's, the lines that it has read there. So a line has come to the core that writes it when
@@ -32,22 +30,21 @@ namespace tutti {
 
 struct alignas(64) BoardLine {
   static constexpr std::size_t kPayloadBytes = 48;
-  std::atomic<std::uint64_t> stamp;
-  std::uint64_t previous_stamp;
+  std::atomic<std::uint64_t> sequence;
+  std::uint64_t digest;
   std::array<std::byte, kPayloadBytes> payload;
 
-  void publish(std::uint64_t own_stamp, std::uint64_t own_previous_stamp) {
-    previous_stamp = own_previous_stamp;
-    stamp.store(own_stamp, std::memory_order_release);
+  void publish(std::uint64_t epoch, std::uint64_t own_digest) {
+    digest = own_digest;
+    sequence.store(epoch, std::memory_order_release);
+  }
+  // Has the owner published it in that epoch, after the same calls?
+  bool is_of(std::uint64_t epoch, std::uint64_t expected_digest) const {
+    return sequence.load(std::memory_order_acquire) == epoch && digest == expected_digest;
   }
 };
 static_assert(sizeof(BoardLine) == 64);
 
-// The stamp of an epoch for a call of that word (fingerprint.hpp): its fingerprint is the lower half of both.
-constexpr std::uint64_t kFingerprintMask = 0xffffffffU;
-constexpr std::uint64_t make_stamp(std::uint64_t epoch, std::uint64_t word) {
-  return (epoch << 32U) | (word & kFingerprintMask);
-}
 // Looks at a line that go without a pause in between, which may take as long as a line takes to come.
 constexpr std::uint32_t kPollsWithoutPause = 128;
 
@@ -150,7 +147,7 @@ class Boards {
   BoardHead& head(std::uint32_t rank) const { return *reinterpret_cast<BoardHead*>(base_[rank]); }
   // The last epoch of the slot that the rank has ended.
   std::atomic<std::uint64_t>& ended(std::uint32_t rank, std::uint32_t slot) const {
-    return reinterpret_cast<BoardLine*>(base_[rank] + sizeof(BoardHead))[slot].stamp;
+    return reinterpret_cast<BoardLine*>(base_[rank] + sizeof(BoardHead))[slot].sequence;
   }
   // Has the rank ended that epoch of the slot? Looks at its board only if it had not at the last look.
   bool has_ended(std::uint32_t rank, std::uint32_t slot, std::uint64_t epoch) {
@@ -197,25 +194,20 @@ class Boards {
 
   // Tells the others which CPU this rank waits on, as BoardHead::cpu has it.
   std::uint32_t tell_cpu();
-  // Have all others that last waited on that CPU published that line of the area under that stamp?
-  bool have_published_on(std::uint32_t cpu, const Area& area, std::uint32_t line, std::uint64_t stamp) const;
+  // Have all others that last waited on that CPU published that line of the area in that epoch?
+  bool have_published_on(std::uint32_t cpu, const Area& area, std::uint32_t line, std::uint64_t epoch) const;
 
   std::uint64_t epoch(std::uint32_t slot) const { return slots_[slot].epoch; }
   // Numbers epochs of a slot, from 1.
   std::uint64_t next_epoch(std::uint32_t slot) { return ++slots_[slot].epoch; }
-  // `word` names the call to people.
-  void end_epoch(std::uint32_t slot, std::uint64_t stamp, std::uint64_t word, bool has_heard_from_all) {
+  void end_epoch(std::uint32_t slot, bool has_heard_from_all) {
     stores_.end_batch();
     slots_[slot].has_heard_from_all = has_heard_from_all;
-    slots_[slot].previous_stamp = stamp;
-    slots_[slot].previous_word = word;
     ended(rank_, slot).store(slots_[slot].epoch, std::memory_order_release);
   }
   // How many of the epochs so far touched buffers of peers.
   void count_mapped() { ++mapped_count_; }
   std::uint64_t mapped_count() const { return mapped_count_; }
-  std::uint64_t previous_stamp(std::uint32_t slot) const { return slots_[slot].previous_stamp; }
-  std::uint64_t previous_word(std::uint32_t slot) const { return slots_[slot].previous_word; }
   // In the last epoch that ended.
   bool heard_from_all(std::uint32_t slot) const { return slots_[slot].has_heard_from_all; }
 
@@ -250,7 +242,6 @@ class Boards {
   };
   struct SlotState {
     std::uint64_t epoch = 0;
-    std::uint64_t previous_stamp = 0, previous_word = 0;
     bool has_heard_from_all = true;  // nothing was written before the first epoch
   };
   bool attach(std::uint32_t peer, Endpoint* endpoint);

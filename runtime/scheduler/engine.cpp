@@ -15,7 +15,6 @@
 
 #include "runtime/base/relax.hpp"
 #include "runtime/base/trace.hpp"
-#include "runtime/scheduler/fingerprint.hpp"
 #include "runtime/scheduler/group_context.hpp"
 #include "runtime/scheduler/messenger.hpp"
 #include "runtime/scheduler/operation.hpp"
@@ -25,7 +24,9 @@ namespace {
 
 constexpr std::size_t kFewestOperations = 64;  // of an engine that has any
 constexpr std::uint32_t kPollsPerClock = 64;   // polls between two looks at the clock
-constexpr std::uint32_t kWorkerPolls = 1000;   // of a worker that has no CPU of its own, before it yields
+constexpr std::chrono::microseconds kBetweenHooks{5};
+constexpr std::chrono::microseconds kLongestSleepWithHook{100};
+constexpr std::uint32_t kWorkerPolls = 1000;  // of a worker that has no CPU of its own, before it yields
 
 void sleep_on(const Waitable& bell, std::uint32_t armed_value, std::chrono::microseconds at_most) {
   if (bell.futex_word != nullptr) {
@@ -270,6 +271,8 @@ bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
 
 bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) {
   const WaitPolicy& policy = options_.waiting;
+  const WaitHook* const hook = current_wait_hook();
+  Clock::time_point next_hook{};
   Patience patience{policy.first_sleep};
   for (; !operation.is_complete(); ++patience.polls) {
     std::uint32_t looks = 1;
@@ -283,6 +286,14 @@ bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) 
       const Clock::time_point now = Clock::now();
       if (now >= deadline) return false;
       report_stall(&operation, now);
+    }
+    if (hook != nullptr) {
+      // What it drives may be what the peer waits for.
+      patience.at_most = kLongestSleepWithHook;
+      if (const Clock::time_point now = Clock::now(); now >= next_hook) {
+        call_wait_hook(*hook);
+        next_hook = now + kBetweenHooks;
+      }
     }
     wait_a_little(patience, &operation, deadline);
   }
@@ -388,15 +399,10 @@ void Engine::report_stall(const Operation* waiting, Clock::time_point now) {
       for (const std::chrono::milliseconds age : {options_.stall_warning, operation->group_->timeout()}) {
         if (lasted < age) operation->next_report_ = std::min(operation->next_report_, age);
       }
+      stall = stall_of(*operation);
       stall.is_attended = waiting != nullptr;
-      stall.context = operation->group_->context();
-      stall.rank = operation->group_->rank();
-      stall.sequence = operation->sequence_;
-      stall.fingerprint = static_cast<std::uint32_t>(operation->word_);
-      stall.awaited_rank = operation->first_awaited_rank();
       stall.lasted = lasted;
       stall.number = operation->stall_reports_++;
-      stall.call = operation->describe();
     }
   }
   release();
@@ -407,6 +413,33 @@ void Engine::report_stall(const Operation* waiting, Clock::time_point now) {
                                      stall.sequence, stall.rank, stall.lasted.count(), stall.awaited_rank));
   }
   options_.on_stall(stall);
+}
+
+Stall Engine::stall_of(const Operation& operation) {
+  Stall stall;
+  stall.context = operation.group_->context();
+  stall.rank = operation.group_->rank();
+  stall.sequence = operation.sequence_;
+  stall.is_message = operation.call_.collective == Collective::send_recv;
+  stall.awaited_rank = operation.first_awaited_rank();
+  stall.call = operation.describe();
+  return stall;
+}
+
+std::vector<Stall> Engine::list_under_way(std::size_t at_most, std::chrono::milliseconds patience) {
+  std::vector<Stall> listed;
+  const Clock::time_point deadline = Clock::now() + patience;
+  wanting_.fetch_add(1, std::memory_order_relaxed);
+  bool is_held = false;
+  while (!(is_held = try_acquire()) && Clock::now() < deadline) ::sched_yield();
+  wanting_.fetch_sub(1, std::memory_order_relaxed);
+  if (!is_held) return listed;
+  for (const Operation* operation : active_) {
+    if (operation != nullptr && !operation->is_complete() && listed.size() < at_most)
+      listed.push_back(stall_of(*operation));
+  }
+  release();
+  return listed;
 }
 
 // -- operations for reuse -----------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ struct Stall {
   std::uint64_t context = 0;  // of the group
   std::uint32_t rank = 0;     // the own one in it
   std::uint32_t sequence = 0;
-  std::uint32_t fingerprint = 0;
+  bool is_message = false;         // between two ranks, numbered by pair
   std::uint32_t awaited_rank = 0;  // first rank a message is awaited from or to
   std::chrono::milliseconds lasted{0};
   std::uint32_t number = 0;  // how many reports of this operation came before
@@ -83,6 +83,9 @@ class Engine {
   // Drives until the operation is complete or the deadline has passed; false at the deadline. Reports it when
   // it stalls.
   bool wait_for(const Operation& operation, Clock::time_point deadline);
+
+  // What is under way, at most so many operations; none if the lane is not to be had for so long. Any thread.
+  std::vector<Stall> list_under_way(std::size_t at_most, std::chrono::milliseconds patience);
 
   // For workers: is anything under way that no caller waits for?
   bool has_work_for_workers() const {
@@ -159,6 +162,7 @@ class Engine {
   void sleep_once(const Operation* waiting, Clock::time_point deadline, std::chrono::microseconds at_most);
   std::size_t awaited_transport(const Operation& operation) const;
   void report_stall(const Operation* waiting, Clock::time_point now);
+  static Stall stall_of(const Operation& operation);  // with the lane held; not since when
 
   bool try_acquire() { return !is_held_.exchange(true, std::memory_order_acquire); }
   void acquire();

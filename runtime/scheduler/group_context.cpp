@@ -6,8 +6,6 @@
 #include <fmt/format.h>
 #include <sched.h>
 
-#include "runtime/scheduler/fingerprint.hpp"
-
 namespace tutti {
 namespace {
 
@@ -132,21 +130,26 @@ Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call,
 Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const Call& call,
                                                  Submitter submitter) {
   if (has_failed()) return failure();
-  if (call.collective == Collective::send_recv) return submit_message(call, prepared.fingerprint);
+  if (call.collective == Collective::send_recv) return submit_message(call, message_kind(prepared.contract));
   const std::uint32_t sequence = next_sequence_.load(std::memory_order_relaxed);
   const std::uint32_t slot = slot_of(prepared, sequence);
-  if (prepared.lowered != nullptr && boards_[prepared.is_bulk].state() == Boards::State::absent) {
-    TUTTI_RETURN_IF_ERROR(swap_boards(prepared, call, sequence, slot));
-  }
+  const OperationId id{sequence, submitted_.digest_with(prepared.contract)};
   Operation* operation = engine_.take_operation();
   // A call that is refused takes no number: the other ranks, told the same, count on in step.
   SlotNeeds needs;
-  if (Status refused = operation->bind(*this, prepared, call, sequence, slot, &needs); !refused) {
+  if (Status refused = operation->bind(*this, prepared, call, id, slot, &needs); !refused) {
     engine_.take_back(*operation);
     return refused;
   }
+  // Before anything of it goes out: whoever gets that may ask what it is.
+  remember(sequence, id.word, prepared.contract);
+  if (prepared.lowered != nullptr && boards_[prepared.is_bulk].state() == Boards::State::absent) {
+    if (Status failed = swap_boards(prepared, call, id, slot); !failed) {
+      engine_.take_back(*operation);
+      return failed;
+    }
+  }
   reserve_frames(slot, needs);
-  remember(sequence, operation->word_);
   enqueue(slots_[slot], *operation);
   if (operation->is_complete() && submitter == Submitter::blocks) {
     // Nobody else has seen it.
@@ -158,22 +161,23 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
   return hand_out(*operation, prepared);
 }
 
-Result<WorkRef> GroupContext::submit_message(const Call& call, std::uint32_t fingerprint) {
-  if (messenger_.must_match(call)) return messenger_.submit(call, fingerprint);
+Result<WorkRef> GroupContext::submit_message(const Call& call, std::uint32_t kind) {
+  if (messenger_.must_match(call)) return messenger_.submit(call, kind);
   Operation* const operation = engine_.take_operation();
-  start_message(*operation, call, fingerprint, false);
+  start_message(*operation, call, kind, false);
   return hand_out(*operation, {});
 }
 
-void GroupContext::start_message(Operation& operation, const Call& call, std::uint32_t fingerprint,
+void GroupContext::start_message(Operation& operation, const Call& call, std::uint32_t kind,
                                  bool is_referenced) {
   const std::uint32_t slot = message_slot(call.root, call.is_send, call.tag != 0);
   Prepared prepared;
   prepared.messages = message_plan(slot, call.root, call.is_send);
-  prepared.fingerprint = fingerprint;
+  const std::uint32_t number = next_message_[slot]++;
   SlotNeeds needs;
   // A message has no counts that could be refused.
-  static_cast<void>(operation.bind(*this, prepared, call, next_message_[slot]++, slot, &needs));
+  static_cast<void>(
+      operation.bind(*this, prepared, call, {number, make_message_word(number, kind)}, slot, &needs));
   operation.is_referenced_ = is_referenced;
   reserve_frames(slot, needs);
   enqueue(slots_[slot], operation);
@@ -199,12 +203,12 @@ WorkRef GroupContext::hand_out(Operation& operation, const Prepared& prepared) {
   return WorkRef::adopt(&operation);
 }
 
-WorkRef GroupContext::resume(const Prepared& prepared, const Call& call, std::uint32_t sequence,
+WorkRef GroupContext::resume(const Prepared& prepared, const Call& call, const OperationId& id,
                              std::uint32_t slot, std::uint32_t step, Clock::time_point begun) {
   Operation* const operation = engine_.take_operation();
   SlotNeeds needs;
   // Lowered operations have no counts that could be refused.
-  static_cast<void>(operation->bind(*this, prepared, call, sequence, slot, &needs));
+  static_cast<void>(operation->bind(*this, prepared, call, id, slot, &needs));
   reserve_frames(slot, needs);
   operation->resumed_step_ = step;
   operation->submitted_ = begun;
@@ -240,7 +244,7 @@ PersistentCall* GroupContext::persistent(const Prepared& prepared, const Call& c
   return persistent;
 }
 
-Status GroupContext::swap_boards(const Prepared& prepared, const Call& call, std::uint32_t sequence,
+Status GroupContext::swap_boards(const Prepared& prepared, const Call& call, const OperationId& id,
                                  std::uint32_t slot) {
   Boards& boards = boards_[prepared.is_bulk];
   engine_.reap_boards();
@@ -256,12 +260,12 @@ Status GroupContext::swap_boards(const Prepared& prepared, const Call& call, std
   exchange.messages = prepared.exchange;
   Operation* operation = engine_.take_operation();
   SlotNeeds needs;
-  if (Status refused = operation->bind(*this, exchange, swap, sequence, slot, &needs); !refused) {
+  if (Status refused = operation->bind(*this, exchange, swap, id, slot, &needs); !refused) {
     engine_.take_back(*operation);
     return refused;
   }
   reserve_frames(slot, needs);
-  operation->serve(boards, call, make_word(sequence, prepared.fingerprint));
+  operation->serve(boards, call);
   enqueue(slots_[slot], *operation);
   if (operation->is_complete()) {
     engine_.take_back(*operation);
@@ -280,8 +284,7 @@ bool GroupContext::link(Boards& boards) {
   if (!status) fail(status);
   if (const std::uint32_t peer = boards.lost_rank();
       state == Boards::State::exchanging && peer != Boards::kNoRank) {
-    fail(Status(StatusCode::peer_failed, fmt::format("rank {} cannot be reached through shared memory", peer),
-                static_cast<int>(peer)));
+    fail(cause_of_loss(peer, "the first collective"));
   }
   if (state == Boards::State::linked)
     board_state_[&boards == &boards_[1]].store(kLinked, std::memory_order_release);
@@ -374,6 +377,17 @@ Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status*
   return endpoints_[context_slot][peer].get();
 }
 
+Status GroupContext::cause_of_loss(std::uint32_t peer, const std::string& call) const {
+  for (const auto& by_peer : endpoints_) {
+    const Status trouble = by_peer[peer] == nullptr ? Status() : by_peer[peer]->trouble();
+    if (!trouble)
+      return {trouble.code(), fmt::format("rank {} cannot reach rank {} during {}: {}", rank(), peer, call,
+                                          trouble.message())};
+  }
+  return {StatusCode::peer_failed, fmt::format("rank {} is gone during {}", peer, call),
+          static_cast<int>(peer)};
+}
+
 void GroupContext::revoke_boards() {
   for (Boards& boards : boards_) boards.revoke();
 }
@@ -385,11 +399,6 @@ void GroupContext::close_endpoints() {
       if (endpoint != nullptr) endpoint->close(false);
     }
   }
-}
-
-std::uint64_t GroupContext::submitted_word(std::uint32_t sequence) const {
-  const std::uint64_t word = submitted_words_[sequence % kRemembered].load(std::memory_order_acquire);
-  return word >> 32U == sequence ? word : 0;
 }
 
 void GroupContext::fail(const Status& cause) {

@@ -23,6 +23,7 @@
 #include "runtime/scheduler/peer_distance.hpp"
 #include "runtime/scheduler/persistent_call.hpp"
 #include "runtime/scheduler/plan.hpp"
+#include "runtime/scheduler/submitted_calls.hpp"
 
 namespace tutti {
 
@@ -39,7 +40,7 @@ class GroupContext {
     std::uint64_t context = 0;  // equal on all members, different for every group and stream of a job
     std::uint32_t rank = 0;
     std::vector<PeerAddress> peers;  // by rank; the own entry is unused
-    std::uint32_t contract = 0;      // hash of what the group agreed on; part of every fingerprint
+    std::uint32_t contract = 0;      // hash of what the group agreed on; part of every call's contract
     std::chrono::milliseconds timeout{300000};
     bool uses_boards = true;  // equal on all members, as all that follows
     LoweredLimits lowered_limits;
@@ -73,7 +74,7 @@ class GroupContext {
 
   // Starts an operation and runs it inline until it would block. Lowered plans come with the message plan
   // that replaces them where boards are refused, unless has_boards(): it is not needed any more. Messages
-  // between two ranks (send_recv) come with their fingerprint only. Errors,
+  // between two ranks (send_recv) come with their contract only. Errors,
   // nothing started: the group's failure; invalid_argument when two threads submit to one of these at once.
   // A submitter that blocks gets an empty reference, or the error, if a collective has ended by then.
   Result<WorkRef> submit(const Prepared& prepared, const Call& call,
@@ -87,10 +88,11 @@ class GroupContext {
 
   // The number of the last collective that was submitted; 0 if none was. Any thread.
   std::uint32_t last_sequence() const { return next_sequence_.load(std::memory_order_relaxed) - 1; }
-  // The word (fingerprint.hpp) of a collective that this rank has submitted, or 0 if it has not, or so many
-  // later ones that it is forgotten. A rank that got through a mismatched call can so be asked about it. Any
-  // thread.
-  std::uint64_t submitted_word(std::uint32_t sequence) const;
+  // The last collectives that were submitted, at most so many. A rank that got through a mismatched call can
+  // so be asked about it. Any thread.
+  CallHistory recent_calls(std::size_t at_most = SubmittedCalls::kRemembered) const {
+    return submitted_.recent(at_most);
+  }
 
   // Fails the group: every pending and later operation completes with `cause`. The first cause wins. Any
   // thread.
@@ -119,24 +121,27 @@ class GroupContext {
   // What carries messages to this rank; null for ourselves.
   const Transport* transport_of(std::uint32_t peer) const { return options_.peers[peer].transport; }
   Endpoint* endpoint(std::uint32_t slot, std::uint32_t peer, Status* status);
+  // Why nothing comes from or goes to a peer: a limit that this process reached, or the peer is gone.
+  Status cause_of_loss(std::uint32_t peer, const std::string& call) const;
   Result<WorkRef> submit_exclusively(const Prepared& prepared, const Call& call, Submitter submitter);
-  Result<WorkRef> submit_message(const Call& call, std::uint32_t fingerprint);
+  Result<WorkRef> submit_message(const Call& call, std::uint32_t kind);
   // Binds a message and puts it behind those of its pair.
-  void start_message(Operation& operation, const Call& call, std::uint32_t fingerprint, bool is_referenced);
-  // Submits the exchange of boards in front of the first operation that needs them.
-  Status swap_boards(const Prepared& prepared, const Call& call, std::uint32_t sequence, std::uint32_t slot);
+  // `kind`: message_kind().
+  void start_message(Operation& operation, const Call& call, std::uint32_t kind, bool is_referenced);
+  // Submits the exchange of boards in front of the first operation that needs them, which has that id.
+  Status swap_boards(const Prepared& prepared, const Call& call, const OperationId& id, std::uint32_t slot);
   Boards& boards(bool is_bulk) { return boards_[is_bulk]; }
   bool link(Boards& boards);  // false while some rank's board is not known or not mapped yet
   std::uint32_t board_slot(std::uint32_t slot) const { return slot < kSlots ? slot : 0; }
   WorkRef hand_out(Operation& operation, const Prepared& prepared);  // just enqueued
   // A lowered operation that has its number, has begun its epoch and is blocked at a step.
-  WorkRef resume(const Prepared& prepared, const Call& call, std::uint32_t sequence, std::uint32_t slot,
+  WorkRef resume(const Prepared& prepared, const Call& call, const OperationId& id, std::uint32_t slot,
                  std::uint32_t step, Clock::time_point begun);
   // A call that ends now, for the trace.
   Trace::Span span_of(const Call& call, std::uint32_t sequence, std::uint32_t choice) const;
   // A collective has taken its number.
-  void remember(std::uint32_t sequence, std::uint64_t word) {
-    submitted_words_[sequence % kRemembered].store(word, std::memory_order_release);
+  void remember(std::uint32_t sequence, std::uint64_t digest, const CallContract& contract) {
+    submitted_.add(sequence, digest, contract);
     next_sequence_.store(sequence + 1, std::memory_order_relaxed);
   }
   void enqueue(Slot& slot, Operation& operation);
@@ -179,12 +184,11 @@ class GroupContext {
   // Nothing gives way, since callers keep what they were given: beyond so many signatures there are no more.
   static constexpr std::size_t kMostPersistent = 1024;
 
-  static constexpr std::size_t kRemembered = 64;
   static constexpr std::uint8_t kLinked = 1;
 
   Engine& engine_;
   Options options_;
-  std::array<std::atomic<std::uint64_t>, kRemembered> submitted_words_{};  // by sequence modulo kRemembered
+  SubmittedCalls submitted_;  // with the lane held
   std::atomic<bool> is_submitting_{false};
   std::atomic<std::uint32_t> next_sequence_{1};             // changed with the lane held
   std::vector<std::uint32_t> next_message_;                 // send_recv sequence numbers, by slot

@@ -54,8 +54,6 @@ void LoweredRun::bind_epoch() {
   is_mapped_ = false;
   epoch_ = boards_->epoch(work_.slot);
   area_ = boards_->area(work_.slot, epoch_);
-  stamp_ = make_stamp(epoch_, work_.word);
-  previous_stamp_ = boards_->previous_stamp(work_.slot);
   pc_ = 0;
   atom_ = 0;
   offset_ = 0;
@@ -138,31 +136,15 @@ LoweredRun::Placed LoweredRun::place(const LoweredSlice& at, std::uint32_t k) co
           range.first * work_.element_bytes, bytes};
 }
 
-bool LoweredRun::is_stamped(const BoardLine& line) {
-  const std::uint64_t found = line.stamp.load(std::memory_order_acquire);
-  if (found == stamp_) {
-    if (line.previous_stamp == previous_stamp_) return true;
-    own_word_ = boards_->previous_word(work_.slot);
-    peer_word_ = (own_word_ & ~kFingerprintMask) | (line.previous_stamp & kFingerprintMask);
-    is_mismatch_ = true;
-  } else if (is_reached(found)) {
-    // A line of this epoch, or a later one, with another stamp: the peer makes another call.
-    own_word_ = work_.word;
-    peer_word_ = (own_word_ & ~kFingerprintMask) | (found & kFingerprintMask);
-    is_mismatch_ = true;
-  }
+bool LoweredRun::has_come(const BoardLine& line) {
+  if (line.is_of(epoch_, work_.digest)) return true;
+  // Nobody gets ahead in an area that this rank still uses: a peer that has makes another call.
+  is_mismatch_ = line.sequence.load(std::memory_order_acquire) >= epoch_ && !line.is_of(epoch_, work_.digest);
   return false;
 }
 
-bool LoweredRun::is_reached(std::uint64_t stamp) const {
-  // Nobody gets ahead in an area that this rank still uses. Half the circle would be too much: a line that
-  // was written two thousand million epochs ago would count as reached.
-  constexpr std::uint32_t kAhead = 1U << 16U;
-  return static_cast<std::uint32_t>(stamp >> 32U) - static_cast<std::uint32_t>(epoch_) < kAhead;
-}
-
 void LoweredRun::publish(BoardLine& line) {
-  line.publish(stamp_, previous_stamp_);
+  line.publish(epoch_, work_.digest);
   boards_->wake_sleepers();
 }
 
@@ -225,7 +207,7 @@ bool LoweredRun::collect() {
   for (; peer_ < boards_->size() && all_mapped_; ++peer_) {
     if (peer_ == boards_->rank()) continue;
     const BoardLine& line = boards_->lines_at(peer_, area_)[0];
-    if (!is_stamped(line)) return false;
+    if (!has_come(line)) return false;
     Announcement said;
     std::memcpy(&said, line.payload.data(), sizeof said);
     if (said.input.bytes == 0 || said.output.bytes == 0) {
@@ -282,7 +264,7 @@ LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
           if (next.kind == LoweredStep::Kind::await) {
             peer_ = next.peer;
             const BoardLine& line = boards_->lines_at(peer_, area_)[next.line];
-            while (!is_stamped(line))
+            while (!has_come(line))
               if (is_blocked()) return blocked();
             ++pc_;
           } else if (step(next) == StepEnd::revoked) {
@@ -295,7 +277,7 @@ LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
         phase_ = Phase::leave;
         [[fallthrough]];
       case Phase::leave: {
-        boards_->end_epoch(work_.slot, stamp_, work_.word, is_mapped_ || plan_->shape.hears_from_all);
+        boards_->end_epoch(work_.slot, is_mapped_ || plan_->shape.hears_from_all);
         has_moved_ = true;
         if (done_count_ >= work_.call->count) {
           plan_ = nullptr;
@@ -316,7 +298,7 @@ bool LoweredRun::has_news() const {
   // Where it made way for others it can go on.
   if (phase_ == Phase::run && plan_->steps[pc_].kind != LoweredStep::Kind::await) return true;
   const std::uint32_t line = phase_ == Phase::collect ? 0 : plan_->steps[pc_].line;
-  return is_reached(boards_->lines_at(peer_, area_)[line].stamp.load(std::memory_order_acquire));
+  return boards_->lines_at(peer_, area_)[line].sequence.load(std::memory_order_acquire) >= epoch_;
 }
 
 // A publish, or local work with all stores that belong to one pass.
@@ -364,7 +346,7 @@ bool LoweredRun::compute(const LoweredStep& step) {
     } else {
       for (std::uint32_t i = 0; i < step.source_count; ++i)
         from[i] = address(placed(step.first_source + i, k));
-      work_.kernel(work_.call->op.user, address(to), from.data(), step.source_count,
+      work_.kernel(&work_.call->op.user, address(to), from.data(), step.source_count,
                    to.bytes / work_.element_bytes);
     }
   }
@@ -450,7 +432,7 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
     }
     if (n > 1) {
       std::byte* const sum = sum_at == stores.count ? piece.data() : stores.at[sum_at] + offset;
-      work_.kernel(work_.call->op.user, sum, sources.data(), n, length / work_.element_bytes);
+      work_.kernel(&work_.call->op.user, sum, sources.data(), n, length / work_.element_bytes);
       value = sum;
     }
     for (std::uint32_t j = 0; j < stores.count; ++j) {

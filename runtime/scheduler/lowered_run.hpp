@@ -92,7 +92,7 @@ class LoweredRun {
     std::size_t element_bytes = 1;
     std::byte* input = nullptr;
     std::byte* output = nullptr;
-    std::uint64_t word = 0;  // fingerprint.hpp
+    std::uint64_t digest = 0;  // of this rank's calls up to this one
     std::uint32_t slot = 0;
     std::size_t vector_bytes = 0;  // what LoweredLimits are compared with
     // While it is not zero, advance() ends as soon as something has been done.
@@ -101,7 +101,7 @@ class LoweredRun {
   enum class Progress : std::uint8_t {
     complete,
     blocked,   // waits for a peer, or makes way for others
-    mismatch,  // `peer` made the call peer_word(), this rank own_word(): this one or the one before
+    mismatch,  // `peer` has made another call, or other calls before
     revoked,   // `peer` has failed and no longer lets its buffers be touched
   };
 
@@ -125,10 +125,8 @@ class LoweredRun {
   Progress advance(std::uint32_t polls);
   // Would advance() get any further? Touches nothing.
   bool has_news() const;
-  // Whom it waits for, and what is known of that peer's call after a mismatch.
+  // The rank that it waits for.
   std::uint32_t peer() const { return peer_; }
-  std::uint64_t peer_word() const { return peer_word_; }
-  std::uint64_t own_word() const { return own_word_; }
   bool has_moved() const { return has_moved_; }  // in the last advance()
 
  private:
@@ -144,8 +142,7 @@ class LoweredRun {
   void bind_bases();
   void bind_window();
   void find_window();
-  bool is_stamped(const BoardLine& line);  // false also when the stamp is another call's: is_mismatch_
-  bool is_reached(std::uint64_t stamp) const;
+  bool has_come(const BoardLine& line);  // false also when its owner makes another call: is_mismatch_
   void publish(BoardLine& line);
   bool may_enter();
   void announce();
@@ -207,7 +204,7 @@ class LoweredRun {
   bool is_over_input_ = false;  // what is written into the own output has been input of this rank
   std::uint32_t peer_ = 0;
   Boards::Area area_;  // of this epoch
-  std::uint64_t epoch_ = 0, stamp_ = 0, previous_stamp_ = 0, own_word_ = 0, peer_word_ = 0;
+  std::uint64_t epoch_ = 0;
   std::size_t pc_ = 0;
   std::uint32_t atom_ = 0;  // of the step at pc_, and where in it an interrupted pass goes on
   std::size_t offset_ = 0;

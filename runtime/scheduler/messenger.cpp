@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/scheduler/fingerprint.hpp"
 #include "runtime/scheduler/group_context.hpp"
 
 namespace tutti {
@@ -26,10 +25,10 @@ void Messenger::leave() {
 
 // -- submission ---------------------------------------------------------------------------------------------
 
-Result<WorkRef> Messenger::submit(const Call& call, std::uint32_t fingerprint) {
+Result<WorkRef> Messenger::submit(const Call& call, std::uint32_t kind) {
   TUTTI_RETURN_IF_ERROR(open(call));
   Operation& operation = *group_.engine_.take_operation();
-  hold(operation, call, fingerprint);
+  hold(operation, call, kind);
   if (call.is_send) {
     Peer& peer = peers_[call.root];
     const auto added = sends_.emplace(std::pair(call.root, peer.next_number), &operation).first;
@@ -71,12 +70,11 @@ Endpoint& Messenger::endpoint(std::uint32_t peer, bool has_tag) const {
   return *group_.endpoints_[GroupContext::context_of(GroupContext::message_slot(peer, false, has_tag))][peer];
 }
 
-void Messenger::hold(Operation& operation, const Call& call, std::uint32_t fingerprint) {
-  Prepared prepared;
-  prepared.fingerprint = fingerprint;
+void Messenger::hold(Operation& operation, const Call& call, std::uint32_t kind) {
+  const Prepared prepared;
   SlotNeeds needs;
   // Without a plan there are no counts that could be refused.
-  static_cast<void>(operation.bind(group_, prepared, call, 0, 0, &needs));
+  static_cast<void>(operation.bind(group_, prepared, call, {0, kind}, 0, &needs));
   operation.is_unmatched_ = operation.is_referenced_ = true;
   operation.references_.store(2, std::memory_order_relaxed);  // one is the group's, until it is complete
   group_.engine_.add_waiting(operation);
@@ -226,25 +224,28 @@ void Messenger::check_senders() {
 }
 
 void Messenger::check_send(const Operation& operation, std::uint32_t peer) {
-  if (peers_[peer].is_gone[true]) fail_gone(operation, peer, fmt::format("rank {} is", peer));
+  if (peers_[peer].is_gone[true]) fail_gone(operation, peer, false);
 }
 
 void Messenger::check_receive(const MessageMatcher::Receive& receive) {
   const bool has_tag = receive.tag != 0;
   if (receive.source == kFromAnyRank) {
     const std::uint32_t first = group_.rank() == 0 ? 1 : 0;
-    if (are_all_gone(has_tag)) fail_gone(*receive.operation, first, "all other ranks are");
+    if (are_all_gone(has_tag)) fail_gone(*receive.operation, first, true);
   } else if (peers_[receive.source].is_gone[has_tag]) {
-    fail_gone(*receive.operation, receive.source, fmt::format("rank {} is", receive.source));
+    fail_gone(*receive.operation, receive.source, false);
   }
 }
 
-// The first cause stays.
-void Messenger::fail_gone(const Operation& operation, std::uint32_t peer, const std::string& who) {
+// The first cause stays. `is_last`: no other rank is left either.
+void Messenger::fail_gone(const Operation& operation, std::uint32_t peer, bool is_last) {
   if (group_.has_failed()) return;
-  group_.fail(Status(StatusCode::peer_failed,
-                     fmt::format("{} gone during {}", who, describe_call(operation.call_)),
-                     static_cast<int>(peer)));
+  const Status cause = group_.cause_of_loss(peer, describe_call(operation.call_));
+  group_.fail(is_last && cause.code() == StatusCode::peer_failed
+                  ? Status(StatusCode::peer_failed,
+                           fmt::format("all other ranks are gone during {}", describe_call(operation.call_)),
+                           static_cast<int>(peer))
+                  : cause);
 }
 
 // -- for people

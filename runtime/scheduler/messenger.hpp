@@ -40,7 +40,7 @@ class Messenger {
            (!call.is_send && !matcher_.posted().empty() && matcher_.waits_for_any(0));
   }
   // Submits a call that must be matched. Errors, nothing submitted: what opening an endpoint says.
-  Result<WorkRef> submit(const Call& call, std::uint32_t fingerprint);
+  Result<WorkRef> submit(const Call& call, std::uint32_t kind);  // message_kind()
   // An operation that is not matched yet has failed.
   void forget(const Operation& operation);
   // The group ends: its endpoints are about to be closed.
@@ -72,8 +72,8 @@ class Messenger {
   };
 
   Status open(const Call& call);
-  Endpoint& endpoint(std::uint32_t peer, bool has_tag) const;                    // that was opened
-  void hold(Operation& operation, const Call& call, std::uint32_t fingerprint);  // until it is matched
+  Endpoint& endpoint(std::uint32_t peer, bool has_tag) const;             // that was opened
+  void hold(Operation& operation, const Call& call, std::uint32_t kind);  // until it is matched
   void begin(Operation& operation, std::uint32_t peer);
   void take(const MessageMatcher::Receive& receive, const MessageMatcher::Message& message);
   void tell(std::uint32_t peer, const Note& note);
@@ -85,7 +85,7 @@ class Messenger {
   void check_senders();
   void check_send(const Operation& operation, std::uint32_t peer);
   void check_receive(const MessageMatcher::Receive& receive);
-  void fail_gone(const Operation& operation, std::uint32_t peer, const std::string& who);
+  void fail_gone(const Operation& operation, std::uint32_t peer, bool is_last);
   bool are_all_gone(bool has_tag) const;
   std::string name_senders(bool has_tag) const;
 

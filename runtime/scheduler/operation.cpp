@@ -9,7 +9,6 @@
 #include "runtime/base/kernels.hpp"
 #include "runtime/base/trace.hpp"
 #include "runtime/scheduler/engine.hpp"
-#include "runtime/scheduler/fingerprint.hpp"
 #include "runtime/scheduler/group_context.hpp"
 
 namespace tutti {
@@ -33,27 +32,32 @@ void ScratchMemory::release() {
   bytes_ = 0;
 }
 
-Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call& call,
-                       std::uint32_t sequence, std::uint32_t slot, SlotNeeds* needs) {
+Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call& call, const OperationId& id,
+                       std::uint32_t slot, SlotNeeds* needs) {
   group_ = &group;
   plan_ = prepared.messages;
   lowered_ = prepared.lowered.get();
   is_lowered_ = lowered_ != nullptr;
   is_exchange_ = is_referenced_ = is_unmatched_ = false;
   call_ = call;
-  // It first writes scaled inputs elsewhere, so its plan never reads the caller's output.
-  if (is_reducing(call.collective) && scales_before(call.op.op)) call_.in_place = false;
-  sequence_ = sequence;
+  element_bytes_ = element_bytes(call);
+  // It first writes scaled inputs elsewhere, so its plan never reads the caller's output: of reduce_scatter
+  // that is the own block alone.
+  if (is_reducing(call.collective) && scales_before(call.op.op)) {
+    if (call.in_place && call.collective == Collective::reduce_scatter)
+      call_.output = static_cast<std::byte*>(call.output) + block_offset(call, group.rank()) * element_bytes_;
+    call_.in_place = false;
+  }
+  sequence_ = id.sequence;
+  word_ = id.word;
   slot_ = slot;
-  element_bytes_ = size_of(call.dtype);
-  word_ = make_word(sequence, prepared.fingerprint);
   kernel_ = prepared.kernel;
   vector_bytes_ = prepared.vector_bytes;
   choice_ = prepared.choice;
   if (engine_->trace() != nullptr) submitted_ = Clock::now();
   input_ = const_cast<std::byte*>(
       static_cast<const std::byte*>(call.input));  // never written: no step writes to the input
-  output_ = static_cast<std::byte*>(call.output);
+  output_ = static_cast<std::byte*>(call_.output);
   has_user_step_ = false;
   next_in_slot_ = nullptr;
   first_stalled_ = {};
@@ -100,12 +104,11 @@ void Operation::prescale(std::byte* to, std::uint64_t count) {
   input_ = to;
 }
 
-void Operation::serve(Boards& boards, const Call& shown, std::uint64_t word) {
+void Operation::serve(Boards& boards, const Call& shown) {
   is_exchange_ = true;
   boards_ = &boards;
   shown_call_ = shown;
   shown_call_.counts = shown_call_.displacements = {};
-  word_ = word;
 }
 
 bool Operation::advance(std::uint32_t polls) {
@@ -136,7 +139,7 @@ bool Operation::start_lowered() {
   work.element_bytes = element_bytes_;
   work.input = input_;
   work.output = output_;
-  work.word = word_;
+  work.digest = word_;
   work.slot = group_->board_slot(slot_);
   work.vector_bytes = vector_bytes_;
   work.wanting = &engine_->wanting_;
@@ -160,7 +163,7 @@ bool Operation::advance_lowered(std::uint32_t polls) {
       remaining_ = 0;
       return true;
     case LoweredRun::Progress::mismatch:
-      fail_mismatch(run.peer(), run.own_word(), run.peer_word());
+      fail_mismatch(run.peer());
       return true;
     case LoweredRun::Progress::revoked:
       fail_gone(run.peer());
@@ -194,21 +197,29 @@ void Operation::bind_whole(const Schedule& shape) {
   }
 }
 
-void Operation::fail_mismatch(std::uint32_t peer, std::uint64_t own_word, std::uint64_t peer_word) {
-  std::string own = describe_word(own_word), theirs = describe_word(peer_word);
-  if (own == theirs) theirs += " with another count, or after other settings";
-  if (own_word == word_) own += fmt::format(" [{}]", describe_call(shown_call()));
+// Which call the peer has made is in no digest: ranks find it out by comparing their histories.
+void Operation::fail_mismatch(std::uint32_t peer) {
   group_->fail(
       Status(StatusCode::mismatch,
-             fmt::format("ranks of one group made different calls: rank {} called {}, rank {} called {}",
-                         group_->rank(), own, peer, theirs),
+             fmt::format("ranks of one group made different calls: rank {} called {} as operation {}, "
+                         "rank {} another one, or others before it",
+                         group_->rank(), describe_call(shown_call()), sequence_, peer),
+             static_cast<int>(peer)));
+}
+
+void Operation::fail_mismatch(std::uint32_t peer, const Event& message) {
+  if (call_.collective != Collective::send_recv) return fail_mismatch(peer);
+  group_->fail(
+      Status(StatusCode::mismatch,
+             fmt::format("ranks of one group made different calls: rank {} called {}, number {} of the pair, "
+                         "rank {} called {}",
+                         group_->rank(), describe_call(call_), sequence_, peer,
+                         describe_message(message.word, message.bytes)),
              static_cast<int>(peer)));
 }
 
 void Operation::fail_gone(std::uint32_t peer) {
-  group_->fail(Status(StatusCode::peer_failed,
-                      fmt::format("rank {} is gone during {}", peer, describe_call(shown_call())),
-                      static_cast<int>(peer)));
+  group_->fail(group_->cause_of_loss(peer, describe_call(shown_call())));
 }
 
 void Operation::fail(const Status& status) {

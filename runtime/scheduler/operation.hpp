@@ -10,6 +10,7 @@
 #include "runtime/base/kernels.hpp"
 #include "runtime/base/work.hpp"
 #include "runtime/schedule/chunk_map.hpp"
+#include "runtime/scheduler/call_contract.hpp"
 #include "runtime/scheduler/lowered_plan.hpp"
 #include "runtime/scheduler/plan.hpp"
 #include "runtime/scheduler/slot_frame.hpp"
@@ -29,10 +30,17 @@ struct Prepared {
   std::shared_ptr<const Plan>
       exchange;               // with `lowered`: an allgather of bytes in place, to swap boards with
   KernelFn kernel = nullptr;  // null unless it reduces
-  std::uint32_t fingerprint = 0;
+  CallContract contract;
   std::size_t vector_bytes = 0;  // of the full vector
   bool is_bulk = false;          // with `lowered`: on the boards with large staging memory
   std::uint32_t choice = 0;      // the trace's number of why it is done so
+};
+
+// The number of an operation, and the word that its messages and flag lines are compared by: of a collective
+// the digest of all calls up to it, of a message between two ranks what make_message_word() says.
+struct OperationId {
+  std::uint32_t sequence = 0;
+  std::uint64_t word = 0;
 };
 
 class Operation final : public WorkState {
@@ -64,7 +72,7 @@ class Operation final : public WorkState {
 
   // Binds plan and call; nothing is posted yet. What the caller's memory is needed for beside its buffers is
   // over afterwards. `needs`: of the frame it will run in.
-  Status bind(GroupContext& group, const Prepared& prepared, const Call& call, std::uint32_t sequence,
+  Status bind(GroupContext& group, const Prepared& prepared, const Call& call, const OperationId& id,
               std::uint32_t slot, SlotNeeds* needs);
   void record(Trace& trace) const;  // what it was and how long it took, now that it has ended
   Status bind_counts();
@@ -75,8 +83,8 @@ class Operation final : public WorkState {
   // It is the first of its slot now and may be advanced.
   void enter(SlotFrame& frame);
   void enter_messages();
-  // Makes this operation swap boards for others of the same word.
-  void serve(Boards& boards, const Call& shown, std::uint64_t word);
+  // Makes this operation swap boards for the call `shown`, whose word it has.
+  void serve(Boards& boards, const Call& shown);
   // Does what can be done; looks so often at a line that a peer has still to publish. True if anything was.
   bool advance(std::uint32_t polls);
   bool start_lowered();  // false while boards are being swapped
@@ -92,7 +100,8 @@ class Operation final : public WorkState {
   void finish_step(std::uint32_t index);
   void on_event(const Event& event);
   void fail(const Status& status);
-  void fail_mismatch(std::uint32_t peer, std::uint64_t own_word, std::uint64_t peer_word);
+  void fail_mismatch(std::uint32_t peer);
+  void fail_mismatch(std::uint32_t peer, const Event& message);
   void fail_gone(std::uint32_t peer);
   // What it is, and if it is not matched yet, what it waits for. With the lane held.
   std::string describe() const;

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "runtime/base/kernels.hpp"
-#include "runtime/scheduler/fingerprint.hpp"
 #include "runtime/scheduler/group_context.hpp"
 #include "runtime/scheduler/operation.hpp"
 
@@ -116,7 +115,7 @@ void Operation::compute(const PlanStep& step, std::size_t offset, std::size_t le
       if (n == 1) {
         copy_bytes(to_address, at[0], to - from);
       } else {
-        kernel_(call_.op.user, to_address, at.data(), n, (to - from) / element_bytes_);
+        kernel_(&call_.op.user, to_address, at.data(), n, (to - from) / element_bytes_);
       }
     }
     atom_start += bytes;
@@ -240,7 +239,7 @@ void Operation::on_event(const Event& event) {
   if (event.kind == Event::Kind::sent || event.kind == Event::Kind::received) return finish_step(index);
   const std::uint32_t peer = plan_->steps[index].peer;
   if (event.kind == Event::Kind::mismatch) {
-    fail_mismatch(peer, word_, event.word);
+    fail_mismatch(peer, event);
   } else {
     fail_gone(peer);
   }

@@ -10,15 +10,10 @@
 #include <sched.h>
 
 #include "runtime/base/relax.hpp"
-#include "runtime/scheduler/fingerprint.hpp"
 #include "runtime/scheduler/group_context.hpp"
 
 namespace tutti {
 namespace {
-
-bool is_stamped(const BoardLine& line, std::uint64_t stamp, std::uint64_t previous) {
-  return line.stamp.load(std::memory_order_acquire) == stamp && line.previous_stamp == previous;
-}
 
 // How much of what a line stands for is fetched while the line is awaited, and when it is here.
 struct Fetching {
@@ -53,11 +48,11 @@ double measure_clock_ns() {
 }
 
 // What a look takes that finds the line; nothing of one that does not.
-bool is_stamped_timed(const BoardLine& line, std::uint64_t stamp, std::uint64_t previous,
-                      const WaitPolicy& waiting, PeerDistance& distance) {
+bool is_here_timed(const BoardLine& line, std::uint64_t epoch, std::uint64_t digest,
+                   const WaitPolicy& waiting, PeerDistance& distance) {
   static const double kClockNs = measure_clock_ns();
   const Clock::time_point begun = Clock::now();
-  const bool is_here = is_stamped(line, stamp, previous);
+  const bool is_here = line.is_of(epoch, digest);
   const std::chrono::duration<double, std::nano> took = Clock::now() - begun;
   if (is_here) distance.note(took.count() - kClockNs, waiting.far_line_ns);
   return is_here;
@@ -166,22 +161,22 @@ bool LoweredCall::may_be_mapped(const LoweredBuffers& buffers) const {
 // this CPU that have published that line, too, could only wait for the same peer: if all have, giving way
 // would cost a switch there and one back. Cheaper than becoming an operation, but nothing else of this engine
 // gets on meanwhile, so not for long.
-bool LoweredCall::await_others_turn(const LoweredStep& step, const Boards::Area& area, std::uint64_t stamp,
-                                    std::uint64_t previous) {
+bool LoweredCall::await_others_turn(const LoweredStep& step, const Boards::Area& area, std::uint64_t epoch,
+                                    std::uint64_t digest) {
   constexpr std::uint32_t kMostTurns = 32;
   constexpr std::uint32_t kLooksAsLast = 128;  // longer than a switch: 3.4 us where that is 2.2
   if (!group_.engine_.options_.waiting.shares_cpus()) return false;
   Boards& boards = this->boards();
   const BoardLine& line = boards.lines_at(step.peer, area)[step.line];
   for (std::uint32_t i = 0; i < kMostTurns && !group_.has_failed(); ++i) {
-    if (boards.have_published_on(boards.tell_cpu(), area, step.line, stamp)) {
+    if (boards.have_published_on(boards.tell_cpu(), area, step.line, epoch)) {
       for (std::uint32_t look = 0; look < kLooksAsLast; ++look) {
-        if (is_stamped(line, stamp, previous)) return true;
+        if (line.is_of(epoch, digest)) return true;
         relax();
       }
     }
     ::sched_yield();
-    if (is_stamped(line, stamp, previous)) return true;
+    if (line.is_of(epoch, digest)) return true;
   }
   return false;
 }
@@ -237,13 +232,11 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   const LoweredBuffers buffers = lowered_buffers(call, shape_);
   if (epoch_.is_announced && may_be_mapped(buffers)) return false;
   Boards& boards = this->boards();
-  const std::uint64_t word = make_word(sequence, prepared_.fingerprint);
-  group_.remember(sequence, word);
+  const std::uint64_t digest = group_.submitted_.digest_with(prepared_.contract);
+  group_.remember(sequence, digest, prepared_.contract);
   const std::uint64_t epoch = boards.next_epoch(board_slot);
   const Boards::Area area = boards.area(board_slot, epoch);
   const ResolvedPlace::Origins origins = this->origins(area, epoch, buffers);
-  const std::uint64_t stamp = make_stamp(epoch, word);
-  const std::uint64_t previous = boards.previous_stamp(board_slot);
   const WaitPolicy& waiting = group_.engine_.options_.waiting;
   PeerDistance& distance = group_.distance_;
   bool is_timed = !waiting.shares_cpus() && distance.is_due();
@@ -254,12 +247,12 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
     const bool is_taken_over = distance.is_far() && boards.take_turns() && !step.only_listens;
     if (!std::exchange(is_timed, false))
       return await(step, origins, waiting.line_polls, is_taken_over,
-                   [&] { return is_stamped(line, stamp, previous); });
+                   [&] { return line.is_of(epoch, digest); });
     return await(step, origins, waiting.line_polls, is_taken_over,
-                 [&] { return is_stamped_timed(line, stamp, previous, waiting, distance); });
+                 [&] { return is_here_timed(line, epoch, digest, waiting, distance); });
   };
   const auto publish = [&](BoardLine& line) {
-    line.publish(stamp, previous);
+    line.publish(epoch, digest);
     boards.wake_sleepers();
   };
   if (epoch_.is_announced) {
@@ -295,14 +288,14 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
         break;
       case LoweredStep::Kind::await:
         if (has_come(*step) ||
-            await_others_turn(prepared_.lowered->staged->steps[step->index], area, stamp, previous)) {
+            await_others_turn(prepared_.lowered->staged->steps[step->index], area, epoch, digest)) {
           break;
         }
-        *unfinished = group_.resume(prepared_, call, sequence, slot, step->index, begun);
+        *unfinished = group_.resume(prepared_, call, {sequence, digest}, slot, step->index, begun);
         return true;
     }
   }
-  boards.end_epoch(board_slot, stamp, word, hears_from_all_);
+  boards.end_epoch(board_slot, hears_from_all_);
   // Two ranks that have heard from each other have taken them over.
   if (distance.is_far() && !(boards.take_turns() && hears_from_all_)) fetch_lines_of_next(sequence);
   if (trace != nullptr) {

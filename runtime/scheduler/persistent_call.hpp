@@ -59,8 +59,8 @@ class LoweredCall final : public PersistentCall {
   bool may_be_mapped(const LoweredBuffers& buffers) const;
   // A step that is local work, with all stores that belong to it.
   void compute(const ResolvedStep* step, const ResolvedPlace::Origins& origins) const;
-  bool await_others_turn(const LoweredStep& step, const Boards::Area& area, std::uint64_t stamp,
-                         std::uint64_t previous);
+  bool await_others_turn(const LoweredStep& step, const Boards::Area& area, std::uint64_t epoch,
+                         std::uint64_t digest);
 
   GroupContext& group_;
   Prepared prepared_;

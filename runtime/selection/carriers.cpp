@@ -6,6 +6,7 @@
 #include <limits>
 #include <tuple>
 
+#include "runtime/base/ops.hpp"
 #include "runtime/base/peer_limits.hpp"
 #include "runtime/selection/cost_walk.hpp"
 
@@ -281,7 +282,7 @@ std::string_view mapped_algorithm(Collective collective, std::uint64_t bytes) {
 }
 
 bool nccl_reduces(Dtype dtype) {
-  return dtype != Dtype::i16 && dtype != Dtype::u16 && dtype != Dtype::boolean;
+  return is_scalar(dtype) && dtype != Dtype::i16 && dtype != Dtype::u16 && dtype != Dtype::boolean;
 }
 
 }  // namespace tutti

@@ -76,7 +76,7 @@ class Reader : public json::json_sax_t {
     const bool is_read =
         json::sax_parse(Cursor(text_.data(), &at_), Cursor(text_.data() + text_.size(), &at_), this);
     if (!status_) return status_;
-    if (!is_read) fail_at(offset(), "expected JSON");
+    if (!is_read) fail_at(offset(), "expected JSON, which has no comments and no comma before ] or }");
     if (status_ && !has_version_) fail_at(0, "\"tutti_tuning\" is missing: this is no tuning file");
     if (!status_) return status_;
     return std::move(tuning_);

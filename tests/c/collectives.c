@@ -134,6 +134,19 @@ static void uneven(int root, int has_gaps) {
   RUN(scatterv, input, output, counts, displacements, TUTTI_I32, root, world, NULL);
   for (int i = 0; i <= rank; ++i) CHECK(output[i] == value(root, (int)places[rank] + i));
   CHECK(output[rank + 1] == -1);
+  // The root alone knows the counts.
+  const uint64_t own_count = (uint64_t)rank + 1;
+  const uint64_t* root_counts = rank == root ? counts : NULL;
+  prepare();
+  RUN(gatherv_root, input, own_count, output, root_counts, displacements, TUTTI_I32, root, world, NULL);
+  for (int r = 0; r < size; ++r) {
+    for (int i = 0; i <= r; ++i) CHECK(output[places[r] + (uint64_t)i] == (rank == root ? value(r, i) : -1));
+  }
+  prepare();
+  RUN(scatterv_root, rank == root ? input : NULL, root_counts, displacements, output, own_count, TUTTI_I32,
+      root, world, NULL);
+  for (int i = 0; i <= rank; ++i) CHECK(output[i] == value(root, (int)places[rank] + i));
+  CHECK(output[rank + 1] == -1);
   prepare();
   RUN(alltoallv, input, ones, thirds, output, counts, displacements, TUTTI_I32, world, NULL);
   for (int r = 0; r < size; ++r) {
@@ -213,6 +226,124 @@ static void special_operations(void) {
   prepare();
   RUN(allreduce, input, output, COUNT, TUTTI_I32, TUTTI_USER, world, &user);
   for (int i = 0; i < COUNT; ++i) CHECK(output[i] == sum_of(size, i));
+}
+
+struct named {
+  int32_t count;
+  int32_t ranks[MAX_RANKS];
+};
+
+static void append(void* context, void* dst, const void* a, const void* b, size_t count) {
+  (void)context;
+  for (size_t i = 0; i < count; ++i) {
+    struct named both = ((const struct named*)a)[i];
+    const struct named* next = (const struct named*)b + i;
+    for (int k = 0; k < next->count; ++k) both.ranks[both.count++] = next->ranks[k];
+    ((struct named*)dst)[i] = both;
+  }
+}
+
+static void elements_of_several_numbers(void) {
+  float z[2] = {1, (float)rank};
+  RUN(allreduce, z, z, 1, TUTTI_C64, TUTTI_SUM, world, NULL);
+  CHECK(z[0] == (float)size && z[1] == (float)(size * (size - 1) / 2));
+  struct {
+    double value;
+    int32_t index;
+  } pair = {rank % 2, rank}, least;
+  CHECK(sizeof pair == tutti_dtype_bytes(TUTTI_F64_I32));
+  RUN(allreduce, &pair, &least, 1, TUTTI_F64_I32, TUTTI_MINLOC, world, NULL);
+  CHECK(least.value == 0 && least.index == 0);
+  RUN(allreduce, &pair, &pair, 1, TUTTI_F64_I32, TUTTI_MAXLOC, world, NULL);
+  CHECK(pair.value == (size > 1) && pair.index == (size > 1));
+  int32_t truth = rank == 0 ? 5 : 0;
+  RUN(allreduce, &truth, &truth, 1, TUTTI_I32, TUTTI_LXOR, world, NULL);
+  CHECK(size == 1 || truth == 1);
+  struct named names[3];
+  tutti_call_options_t options = TUTTI_CALL_OPTIONS;
+  options.function = append;
+  options.is_ordered = 1;
+  options.element_bytes = sizeof names[0];
+  CHECK(tutti_dtype_bytes(TUTTI_OPAQUE) == 0);
+  for (int i = 0; i < 3; ++i) {
+    names[i].count = 1;
+    names[i].ranks[0] = rank;
+  }
+  RUN(allreduce, names, names, 3, TUTTI_OPAQUE, TUTTI_USER, world, &options);
+  for (int r = 0; r < size; ++r) CHECK(names[2].count == size && names[2].ranks[r] == r);
+}
+
+struct told {
+  tutti_group_t stream;
+  int32_t token;
+  tutti_work_t sent;
+};
+
+// Tells rank 1 that rank 0 waits.
+static void tell(void* context) {
+  struct told* told = context;
+  if (told->sent != NULL) return;
+  CHECK_OK(tutti_isend(&told->token, 1, TUTTI_I32, 1, 0, told->stream, NULL, &told->sent));
+}
+
+// A rank that waits calls a function of the program, here one that its peer waits for.
+static void while_waiting(void) {
+  if (size == 1) return;
+  struct told told = {NULL, 7, NULL};
+  tutti_call_options_t options = TUTTI_CALL_OPTIONS;
+  options.while_waiting = tell;
+  options.while_waiting_context = &told;
+  int32_t x = 1, y = 0;
+  CHECK_OK(tutti_group_stream(world, 9, &told.stream));
+  if (rank == 0) {
+    CHECK_OK(tutti_recv(&y, 1, TUTTI_I32, 1, 0, world, &options, NULL));
+    CHECK_OK(tutti_wait(&told.sent));
+    CHECK(y == 1);
+  } else if (rank == 1) {
+    CHECK_OK(tutti_recv(&y, 1, TUTTI_I32, 0, 0, told.stream, NULL, NULL));
+    CHECK_OK(tutti_send(&x, 1, TUTTI_I32, 0, 0, world, NULL));
+    CHECK(y == 7);
+  }
+  tutti_group_close(&told.stream);
+}
+
+static void queues(void) {
+  enum { WORKS = 5 };
+  tutti_queue_t queue = NULL;
+  CHECK_OK(tutti_queue_make(&queue));
+  tutti_completion_t done;
+  int is_there = 1, left = WORKS, source = -5;
+  CHECK_OK(tutti_queue_poll(queue, &done, &is_there));
+  CHECK(!is_there);
+  int32_t sums[WORKS];
+  for (int i = 0; i < WORKS; ++i) {
+    sums[i] = rank + i;
+    CHECK_OK(tutti_iallreduce(&sums[i], &sums[i], 1, TUTTI_I32, TUTTI_SUM, world, NULL, &work));
+    CHECK_OK(tutti_queue_add(queue, &work, &sums[i]));
+    CHECK(work == NULL);
+  }
+  int32_t message = rank;
+  if (size > 1 && rank < 2) {
+    CHECK_OK(rank == 0 ? tutti_isend(&message, 1, TUTTI_I32, 1, 0, world, NULL, &work)
+                       : tutti_irecv(&message, 1, TUTTI_I32, 0, 0, world, NULL, &source, &work));
+    CHECK_OK(tutti_queue_add(queue, &work, &message));
+    ++left;
+  }
+  while (left > 0) {
+    CHECK_OK(tutti_queue_poll(queue, &done, &is_there));
+    if (!is_there) continue;
+    --left;
+    CHECK(done.status == TUTTI_OK && done.peer == -1 && done.message[0] == '\0');
+    if (done.context == &message) {
+      CHECK(message == 0 && done.source == (rank == 1 ? 0 : -1) && source == (rank == 1 ? 0 : -5));
+    } else {
+      const int i = (int)((int32_t*)done.context - sums);
+      CHECK(i >= 0 && i < WORKS && sums[i] == size * (size - 1) / 2 + size * i);
+    }
+  }
+  CHECK(tutti_queue_poll(NULL, &done, &is_there) == TUTTI_INVALID_ARGUMENT);
+  tutti_queue_free(&queue);
+  CHECK(queue == NULL);
 }
 
 static void choice_and_memory(void) {
@@ -401,12 +532,15 @@ int main(void) {
     messages();
     tagged_messages();
     special_operations();
+    elements_of_several_numbers();
     choice_and_memory();
   }
   groups();
   many_under_way();
   all_at_once();
   callbacks();
+  while_waiting();
+  queues();
   streams();
   tutti_group_close(&world);
   if (failures == 0) printf("fine\n");

@@ -30,7 +30,7 @@ inline constexpr Flavour kFlavours[] = {
 };
 
 // Composition of affine maps x -> a x + b modulo 2^16, packed as a << 16 | b: associative, not commutative.
-const UserOp* affine_op();
+UserOp affine_op();
 ReduceOp op_of(const Flavour& flavour);
 
 // The input of a rank: `count` elements starting with element `first` of an endless sequence that depends on

@@ -57,7 +57,7 @@ std::uint32_t published_word(const Boards& boards, std::uint32_t rank, std::uint
   const std::uint64_t epoch = boards.epoch(slot);
   const BoardLine* const lines = boards.lines_at(rank, boards.area(slot, epoch));
   for (std::uint32_t line = 1; line < boards.shape().lines; ++line) {
-    if (lines[line].stamp.load() >> 32U != epoch) continue;
+    if (lines[line].sequence.load() != epoch) continue;
     std::uint32_t word = 0;
     std::memcpy(&word, lines[line].payload.data(), sizeof word);
     return word;

@@ -243,9 +243,9 @@ TEST_CASE("a rank knows whether those that wait on a CPU have published", "[pers
   const Boards& boards = world.member(0).group->shown_boards(false);
   REQUIRE(boards.state() == Boards::State::linked);
   constexpr std::uint32_t kHere = 5, kElsewhere = 6, kLine = 1;
-  constexpr std::uint64_t kStamp = 815;
+  constexpr std::uint64_t kEpoch = 815;
   const Boards::Area area = boards.area(0, 2);
-  const auto have_published = [&] { return boards.have_published_on(kHere, area, kLine, kStamp); };
+  const auto have_published = [&] { return boards.have_published_on(kHere, area, kLine, kEpoch); };
   // Nobody else waits here, whatever the own line says.
   boards.head(0).cpu = kHere;
   boards.head(1).cpu = kElsewhere;
@@ -253,14 +253,14 @@ TEST_CASE("a rank knows whether those that wait on a CPU have published", "[pers
   CHECK(have_published());
   boards.head(1).cpu = kHere;
   CHECK_FALSE(have_published());
-  boards.lines_at(1, area)[kLine].stamp = kStamp;
+  boards.lines_at(1, area)[kLine].sequence = kEpoch;
   CHECK(have_published());
   boards.head(2).cpu = kHere;
   CHECK_FALSE(have_published());
-  boards.lines_at(2, area)[kLine + 1].stamp = kStamp;  // another line
-  boards.lines_at(2, area)[kLine].stamp = kStamp - 1;  // another call
+  boards.lines_at(2, area)[kLine + 1].sequence = kEpoch;  // another line
+  boards.lines_at(2, area)[kLine].sequence = kEpoch - 1;  // another call
   CHECK_FALSE(have_published());
-  boards.lines_at(2, area)[kLine].stamp = kStamp;
+  boards.lines_at(2, area)[kLine].sequence = kEpoch;
   CHECK(have_published());
 }
 

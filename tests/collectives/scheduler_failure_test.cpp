@@ -9,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-#include "runtime/scheduler/fingerprint.hpp"
+#include "runtime/scheduler/submitted_calls.hpp"
 #include "tests/collectives/scheduler_support.hpp"
 
 namespace tutti::test {
@@ -23,13 +23,17 @@ class Stamp {
   Engine::Options options() {
     Engine::Options options = World::oversubscribed();
     options.stall_report = milliseconds(20);
-    options.on_stall = [this](const Stall& stall) { compare(stall); };
+    options.on_stall = [this](const Stall&) {
+      const std::lock_guard lock(mutex_);
+      compare();
+    };
     return options;
   }
   void set_world(World& world) { world_ = &world; }
 
   Status settle(const Status& own) {
     std::unique_lock lock(mutex_);
+    if (own.code() == StatusCode::mismatch) compare();
     if (own.code() != StatusCode::peer_failed) tell_all(own);
     stamped_.wait_for(lock, kPatience, [&] { return !cause_; });
     return cause_ ? own : cause_;
@@ -43,18 +47,15 @@ class Stamp {
     stamped_.notify_all();
   }
 
-  void compare(const Stall& stall) {
-    // Others may be through with their version of the call: what counts is what they submitted.
-    const std::lock_guard lock(mutex_);
-    const std::uint64_t own = make_word(stall.sequence, stall.fingerprint);
-    for (std::uint32_t r = 0; r < world_->size(); ++r) {
-      const std::uint64_t theirs = world_->member(r).group->submitted_word(stall.sequence);
-      if (theirs == 0 || theirs == own) continue;
-      tell_all(
-          Status(StatusCode::mismatch,
-                 fmt::format("ranks of one group made different calls: rank {} called {}, rank {} called {}",
-                             stall.rank, describe_word(own), r, describe_word(theirs))));
-    }
+  // Others may be through with their version of the call: what counts is what they submitted.
+  void compare() {
+    std::map<int, CallHistory> histories;
+    for (std::uint32_t r = 0; r < world_->size(); ++r)
+      histories[static_cast<int>(r)] = world_->member(r).group->recent_calls();
+    CallDifference difference;
+    if (!find_difference(histories, &difference)) return;
+    tell_all(Status(StatusCode::mismatch, "ranks of one group made different calls: " + difference.text,
+                    difference.peer));
   }
 
   World* world_ = nullptr;
@@ -124,8 +125,10 @@ TEST_CASE("mismatched calls are reported on every rank, naming both", "[schedule
         CHECK(s.code() == StatusCode::mismatch);
         const std::string usual(to_string(mismatch.usual.collective));
         CHECK(s.message().find(usual) != std::string::npos);
-        CHECK(s.message().find("ranks of one group made different calls: rank ") == 0);
-        CHECK(s.message().find(", rank ") != std::string::npos);
+        CHECK(s.message().find("ranks of one group made different calls: rank") == 0);
+        const std::string other(to_string(mismatch.other.collective));
+        CHECK(s.message().find(other) != std::string::npos);
+        CHECK(s.peer() >= 0);
       }
     }
   }

@@ -294,10 +294,9 @@ TEST_CASE("a user-defined op may start operations and test them", "[scheduler]")
       while (!(*work)->test() && Clock::now() < deadline) std::this_thread::yield();
       in_hook = (*work)->test() ? "" : "the lane was not free";
     };
-    UserOpTable table;
     std::vector<std::int32_t> input(100, 1), output(100);
     Call call = allreduce_of(input, output);
-    call.op = ReduceOp::user_defined(*table.add(add_after_hook, &hooked, true));
+    call.op = ReduceOp::user_defined({add_after_hook, &hooked, true, 0});
     if (Status s = member.run(call, "recursive_doubling"); !s) return s.to_string();
     if (output != std::vector<std::int32_t>(100, 2)) return "wrong sums";
     return in_hook;
@@ -322,10 +321,9 @@ TEST_CASE("a slow user-defined op holds up nobody else, and failure waits for it
       had_patience = may_end.load();
       has_ended.store(true);
     };
-    UserOpTable table;
     std::vector<std::int32_t> input(100, 1), output(100);
     Call call = allreduce_of(input, output);
-    call.op = ReduceOp::user_defined(*table.add(add_after_hook, &hooked, true));
+    call.op = ReduceOp::user_defined({add_after_hook, &hooked, true, 0});
     std::string other_report;
     std::thread other;
     if (member.rank == 0) {

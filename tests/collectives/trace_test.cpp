@@ -149,3 +149,18 @@ TEST_CASE("a trace that cannot be written is refused at the start", "[trace]") {
   CHECK(error.find("TUTTI_TRACE") != std::string::npos);
   CHECK(error.find("/nowhere/at/all.json") != std::string::npos);
 }
+
+TEST_CASE("a trace does not follow a symbolic link", "[trace]") {
+  const Folder folder;
+  std::ofstream(folder / "precious") << "text";
+  std::filesystem::create_symlink(folder / "precious", folder / "link.json");
+  const Variables variables{{"TUTTI_TRACE", folder / "link.json"}};
+  InitOptions alone;
+  alone.unique_id = make_unique_id();
+  alone.rank = 0;
+  alone.size = 1;
+  const std::string error = error_of([&] { init(alone); });
+  CHECK(error.find("TUTTI_TRACE") != std::string::npos);
+  CHECK(error.find("it is a symbolic link") != std::string::npos);
+  CHECK(text_of(folder / "precious") == "text");
+}

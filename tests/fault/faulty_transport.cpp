@@ -85,6 +85,7 @@ class FaultyEndpoint final : public Endpoint {
     return inner_->rma(channel, request, token);
   }
   PeerWindow window(std::uint32_t segment) override { return inner_->window(segment); }
+  Status trouble() const override { return inner_->trouble(); }
   void close(bool fence) override {
     if (is_closed_) return;
     is_closed_ = true;
@@ -145,6 +146,7 @@ class FaultyTransport final : public Transport {
                               std::span<const std::byte> theirs) const override {
     return inner_->reach(mine, theirs);
   }
+  Result<Contact> meet(std::span<const std::byte> address) override { return inner_->meet(address); }
   Result<std::unique_ptr<Endpoint>> open(std::uint32_t lane, std::span<const std::byte> address,
                                          std::uint64_t context) override {
     auto opened = inner_->open(lane, address, context);

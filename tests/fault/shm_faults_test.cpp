@@ -79,7 +79,7 @@ std::set<std::string> traces() {
   return found;
 }
 
-// The name under which a transport with this address listens: the nonce is the end of the address.
+// The name under which a transport with this address listens: its number is the end of the address.
 sockaddr_un listener_of(const std::vector<std::byte>& address, socklen_t* bytes) {
   std::array<unsigned long long, 2> nonce{};
   std::memcpy(nonce.data(), address.data() + address.size() - sizeof(nonce), sizeof(nonce));
@@ -89,6 +89,28 @@ sockaddr_un listener_of(const std::vector<std::byte>& address, socklen_t* bytes)
       std::snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "tutti-%016llx%016llx", nonce[1], nonce[0]);
   *bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(n));
   return name;
+}
+
+std::size_t count_descriptors() {
+  std::size_t count = 0;
+  for (int fd = 0; fd < 1024; ++fd) count += ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+  return count;
+}
+
+// No further descriptor can be opened in this process.
+void use_up_descriptors() {
+  const int next = ::dup(0);
+  ::close(next);
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = static_cast<rlim_t>(next);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::size_t mapped_bytes() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace
@@ -275,6 +297,136 @@ TEST_CASE("a forked child that ends in any way does not disturb its parent") {
       }
       return "";
     });
+  });
+  CHECK(answer == "");
+}
+
+TEST_CASE("segments start small and grow with what is sent") {
+  const std::string answer = run_ranks(processes(), 4, [](Rank& self) -> std::string {
+    constexpr std::size_t kMib = std::size_t{1} << 20U;
+    const std::size_t before = mapped_bytes();
+    if (std::string why = self.open_all(); !why.empty()) return why;
+    std::vector<std::vector<std::byte>> in(static_cast<std::size_t>(self.size));
+    for (const std::size_t bytes : {std::size_t{8}, 5 * kMib}) {
+      const std::vector<std::byte> out = pattern(bytes, static_cast<std::uint64_t>(self.rank));
+      const ConstByteRange from = out;
+      std::vector<ByteRange> to(in.size());
+      for (std::uint32_t channel = 0; channel < 4; ++channel) {
+        for (int other = 0; other < self.size; ++other) {
+          const auto at = static_cast<std::size_t>(other);
+          in[at].assign(bytes, std::byte{0});
+          to[at] = in[at];
+          self.recv(self.peer(other), channel, bytes, sink_of(&to[at]), 1);
+          self.send(self.peer(other), channel, bytes, {&from, 1}, 2);
+        }
+        if (!self.wait()) return "does not complete";
+        for (int other = 0; other < self.size; ++other) {
+          if (!has_pattern(in[static_cast<std::size_t>(other)], static_cast<std::uint64_t>(other)))
+            return "wrong data";
+        }
+      }
+      // Sanitizers map memory of their own.
+      if (bytes == 8 && mapped_bytes() - before > 64 * kMib) return "more is mapped than 8 bytes need";
+    }
+    return self.barrier() ? "" : "barrier";
+  });
+  CHECK(answer == "");
+}
+
+TEST_CASE("a limit on the size of files is kept, and named where it is too low") {
+  Setup setup = processes();
+  constexpr std::size_t kLimit = std::size_t{3} << 20U;
+  setup.prepare = [](int) {
+    const rlimit limit{kLimit, kLimit};
+    ::setrlimit(RLIMIT_FSIZE, &limit);  // beyond it, SIGXFSZ
+  };
+  const std::string answer = run_ranks(setup, 2, [](Rank& self) -> std::string {
+    SharedHeap* heap = self.transport->caps().heap;
+    for (int i = 0; i < 20; ++i) {
+      if (const auto block = heap->allocate(kLimit / 2); !block) return block.status().to_string();
+    }
+    const auto large = heap->allocate(2 * kLimit);
+    if (large) return "more than a file may hold";
+    if (large.status().code() != StatusCode::resource_exhausted ||
+        large.status().message().find("ulimit -f") == std::string::npos)
+      return large.status().to_string();
+    return exchange(self);
+  });
+  CHECK(answer == "");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{4096, 4096};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const auto made = make_shm_transport({});
+    const bool is_named = !made && made.status().code() == StatusCode::resource_exhausted &&
+                          made.status().message().find("ulimit -f") != std::string::npos;
+    ::_exit(is_named ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+}
+
+TEST_CASE("a rank without descriptors is told so by the limit's name, whichever side it is on") {
+  // Rank 1 has none when it opens its side, or when the memory of the other arrives.
+  for (const bool is_late : {false, true}) {
+    const std::string answer = run_ranks(processes(), 2, [is_late](Rank& self) -> std::string {
+      const std::vector<std::byte>& other = self.addresses[static_cast<std::size_t>(1 - self.rank)];
+      if (self.rank == 0) {
+        if (!is_late && !self.barrier()) return "barrier";
+        auto opened = self.transport->open(0, other, 1);
+        if (!opened) return opened.status().to_string();
+        if (is_late && !self.barrier()) return "barrier";
+        return self.barrier() ? "" : "barrier";
+      }
+      Status named;
+      if (!is_late) {
+        use_up_descriptors();
+        named = self.transport->open(0, other, 1).status();
+        if (!self.barrier()) return "barrier";
+      } else {
+        auto opened = self.transport->open(0, other, 1);
+        if (!opened) return opened.status().to_string();
+        use_up_descriptors();
+        if (!self.barrier()) return "barrier";
+        std::uint64_t value = 0;
+        const ByteRange to(reinterpret_cast<std::byte*>(&value), sizeof(value));
+        self.peers.push_back(*std::move(opened));
+        self.recv(*self.peers.back(), 0, 1, sink_of(&to), 7);
+        if (!wait_until_quiet(self)) return "waits for memory that cannot come";
+        named = self.peers.back()->trouble();
+      }
+      if (!self.barrier()) return "barrier";
+      return named.code() == StatusCode::resource_exhausted &&
+                     named.message().find("ulimit -n") != std::string::npos
+                 ? ""
+                 : named.to_string();
+    });
+    CHECK(answer == "");
+  }
+}
+
+TEST_CASE("a peer costs one descriptor of its process, and an instance two") {
+  const std::string answer = run_ranks(processes(), 4, [](Rank& self) -> std::string {
+    const std::size_t before = count_descriptors();  // the instance's two are there
+    for (std::uint64_t context = 1; context <= 3; ++context) {
+      if (std::string why = self.open_all(context); !why.empty()) return why;
+    }
+    const auto in_a_row = static_cast<std::size_t>(self.size);
+    for (std::size_t i = 0; i < self.peers.size(); ++i) {
+      std::uint64_t out = i, in = 0;
+      const ConstByteRange from(reinterpret_cast<std::byte*>(&out), sizeof(out));
+      const ByteRange to(reinterpret_cast<std::byte*>(&in), sizeof(in));
+      self.recv(*self.peers[i], 0, 1, sink_of(&to), 1);
+      self.send(*self.peers[i], 0, 1, {&from, 1}, 2);
+      // A peer knows this endpoint by our rank.
+      const std::size_t theirs = i - i % in_a_row + static_cast<std::size_t>(self.rank);
+      if (!self.wait() || in != theirs) return "wrong answer";
+    }
+    if (!self.barrier()) return "barrier";
+    self.progress();
+    const std::size_t taken = count_descriptors() - before;
+    return taken <= static_cast<std::size_t>(self.size) ? "" : std::to_string(taken) + " descriptors";
   });
   CHECK(answer == "");
 }

@@ -184,8 +184,50 @@ TEST_CASE("kill -9 of tutti run ends what its ranks have started, also outside o
   CHECK(is_gone(word));
 }
 
+// Two hosts, which are this machine, with nothing of our environment; where ssh would be called.
+std::vector<std::string> two_hosts() {
+  return {TUTTI_RUN, "-H", "one,two", "--agent", "env -i sh -c 'exec sh -c \"$1\"'"};
+}
+
+TEST_CASE("ranks on other hosts have the settings of this environment and what -x says") {
+  std::vector<std::string> words = {
+      "env",     "NCCL_ALGO=Ring", "MLSL_NUM_SERVERS=2", "HWLOC_COMPONENTS=x86", "TUTTI_LOG=info",
+      "DATA=/d", "HOROVOD_RANK=7", "PRIVATE=p"};
+  const std::vector<std::string> run_words = two_hosts();
+  words.insert(words.end(), run_words.begin(), run_words.end());
+  words.insert(words.end(), {"-x", "DATA", "-x", "MORE=it's 1", "sh", "-c",
+                             "echo \"$RANK $NCCL_ALGO $MLSL_NUM_SERVERS $HWLOC_COMPONENTS $TUTTI_LOG $DATA "
+                             "$MORE ${HOROVOD_RANK-none} ${PRIVATE-none}\""});
+  const Outcome outcome = run(words);
+  INFO(outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK(lines_of(outcome.out) == std::multiset<std::string>{"[0] 0 Ring 2 x86 info /d it's 1 none none",
+                                                            "[1] 1 Ring 2 x86 info /d it's 1 none none"});
+  CHECK_THAT(outcome.err, Contains("ranks on other hosts get from this environment:") &&
+                              Contains(" NCCL_ALGO") && Contains(" DATA"));
+  const Outcome unset = launch({"-n", "2", "-x", "SURELY_NOT_SET", "true"});
+  CHECK(unset.status == 2);
+  CHECK_THAT(unset.err, Contains("-x SURELY_NOT_SET: it is not set here"));
+  const Outcome local = launch({"-n", "1", "-x", "A=b", "-x", "RANK=9", "sh", "-c", "echo $A $RANK"});
+  CHECK(local.out == "[0] b 0\n");
+}
+
+TEST_CASE("kill -9 of tutti run ends ranks on other hosts") {
+  const std::string word = mark("elsewhere");
+  std::vector<std::string> words = two_hosts();
+  words.insert(words.end(), {"sh", "-c", "echo ready; while :; do sleep 0.05; done", word});
+  Job job(words);
+  for (int rank = 0; rank < 2; ++rank) REQUIRE(job.wait_for("[" + std::to_string(rank) + "] ready"));
+  ::kill(job.pid(), SIGKILL);
+  job.finish();
+  CHECK(is_gone(word));
+}
+
 TEST_CASE("Ctrl-Z stops the ranks with tutti run, and they go on with it") {
-  Job job({TUTTI_RUN, "-n", "2", "sh", "-c", "echo pid $$ here; while :; do sleep 0.02; done"});
+  const bool is_here = GENERATE(true, false);
+  std::vector<std::string> words = is_here ? std::vector<std::string>{TUTTI_RUN, "-n", "2"} : two_hosts();
+  words.insert(words.end(), {"sh", "-c", "echo pid $$ here; exec sleep 1000"});
+  Job job(words);
   std::vector<pid_t> ranks;
   for (int rank = 0; rank < 2; ++rank) {
     const std::string start = "[" + std::to_string(rank) + "] pid ";

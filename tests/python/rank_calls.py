@@ -59,6 +59,11 @@ class Calls(RankTest):
         self.expect(tutti.allreduce(flags, op="land"), [self.size == 1, True, False])
         flags = numpy.array([self.rank == 0, True, False])
         self.expect(tutti.allreduce(flags, op="lor"), [True, True, False])
+        flags = numpy.array([self.rank == 0, True, False])
+        self.expect(tutti.allreduce(flags, op="lxor"), [True, self.size % 2 == 1, False])
+        for dtype in ("complex64", "complex128"):
+            z = numpy.array([1 + 1j * self.rank], dtype=dtype)
+            self.expect(tutti.allreduce(z), numpy.array([self.size + 0.5j * self.size * (self.size - 1)], dtype=dtype))
         self.expect(tutti.allreduce(numbers(self.rank), algorithm="one_shot"), total)
 
     def test_reduce(self):

@@ -866,6 +866,9 @@ def test_against(folder):
     expect(result.returncode == 0 and "no i64 here" in result.stderr, "a peer that refuses is said", result)
     expect("best_peer" not in rows_of(path)[0], "no peer, no ratio", result)
     expect_usage_error(["bench", "allreduce", "--against", "gloo", "--peers-dir", folder + "/none"], "settings.json")
+    with open(folder + "/settings.json", "w", encoding="utf-8") as out:
+        out.write('{"libraries": {\n  "gloo": {},\n}}\n')
+    expect_usage_error(["bench", "allreduce", "--against", "gloo", "--peers-dir", folder], "settings.json: line 3 column 1")
 
 
 # A peer across nodes: says what it was told.

@@ -12,6 +12,7 @@
 #include "runtime/base/reference.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/test_fraction.hpp"
+#include "tutti/element.hpp"
 
 namespace tutti {
 namespace {
@@ -87,6 +88,25 @@ Bytes make_input(Dtype dtype, std::size_t count, std::mt19937& random) {
     } else if (is_narrow_float(dtype)) {
       const std::uint16_t code = encode_narrow(dtype, special);
       std::memcpy(element, &code, size_of(dtype));  // little endian
+    } else if (class_of(dtype) == DtypeClass::complex) {
+      // one part
+      const std::size_t part_bytes = size_of(dtype) / 2, part = random() % 2;
+      const double wide = special;
+      std::memcpy(element + part * part_bytes,
+                  part_bytes == 4 ? static_cast<const void*>(&special) : static_cast<const void*>(&wide),
+                  part_bytes);
+    } else if (class_of(dtype) == DtypeClass::pair) {
+      // few values, so that indices decide
+      const auto few = static_cast<std::int64_t>(random() % 3) - 1;
+      const double wide = special;
+      const bool is_half = dtype == Dtype::f32_i32 || dtype == Dtype::i32_i32;
+      if (dtype == Dtype::f32_i32) {
+        std::memcpy(element, &special, sizeof special);
+      } else if (dtype == Dtype::f64_i32 || dtype == Dtype::f64_i64) {
+        std::memcpy(element, &wide, sizeof wide);
+      } else {
+        std::memcpy(element, &few, is_half ? 4 : 8);
+      }
     } else {
       // all zeros, all ones, or the sign bit alone
       const auto kind = random() % 3;
@@ -100,6 +120,7 @@ Bytes make_input(Dtype dtype, std::size_t count, std::mt19937& random) {
 // Bits have to be equal; f32 and f64 may differ in the payload of a NaN, which sum and prod leave open.
 bool same(Dtype dtype, const Bytes& actual, const Bytes& expected) {
   if (actual == expected) return true;
+  if (class_of(dtype) == DtypeClass::complex) dtype = part_of(dtype);
   if (dtype != Dtype::f32 && dtype != Dtype::f64) return false;
   for (std::size_t i = 0; i < actual.size() / size_of(dtype); ++i) {
     if (std::memcmp(&actual[i * size_of(dtype)], &expected[i * size_of(dtype)], size_of(dtype)) == 0)
@@ -121,7 +142,7 @@ class ForcedTarget {
   ForcedTarget& operator=(const ForcedTarget&) = delete;
 };
 
-ReduceOp make_op(Op op, Dtype dtype, const UserOp* user) {
+ReduceOp make_op(Op op, Dtype dtype, const UserOp& user) {
   if (op == Op::user) return ReduceOp::user_defined(user);
   if (op != Op::premul_sum) return op;
   return class_of(dtype) == DtypeClass::integer ? ReduceOp::premul_sum_integer(-7)
@@ -212,9 +233,9 @@ TEST_CASE("every kernel on every target equals the scalar reference") {
   std::mt19937 random(20240601);
   std::uint64_t number = 0;
   for (const Dtype dtype : all_dtypes()) {
+    if (dtype == Dtype::opaque) continue;  // has a test of its own
     std::size_t element_bytes = size_of(dtype);
-    UserOpTable table;
-    const UserOp* user = *table.add(three_a_plus_b, &element_bytes, false);
+    const UserOp user{three_a_plus_b, &element_bytes, false, 0};
     for (const Op op : all_ops()) {
       if (!is_legal(op, dtype)) continue;
       const ReduceOp reduce_op = make_op(op, dtype, user);
@@ -254,7 +275,7 @@ TEST_CASE("scaling equals the scalar reference, in place and not") {
   for (const Dtype dtype : all_dtypes()) {
     for (const Op op : {Op::avg, Op::premul_sum}) {
       if (!is_legal(op, dtype)) continue;
-      const ReduceOp reduce_op = make_op(op, dtype, nullptr);
+      const ReduceOp reduce_op = make_op(op, dtype, {});
       for (const int group_size : {1, 2, 3, 200, 65537}) {
         for (const std::size_t count : kCounts) {
           const Bytes input = make_input(dtype, count, random);
@@ -391,7 +412,8 @@ TEST_CASE("wide vectors can pass the caches by with all that is at least half a 
       CAPTURE(target, to_string(dtype));
       const bool is_eighth = dtype == Dtype::f8e4m3 || dtype == Dtype::f8e5m2;
       const bool streams = target != "SCALAR" && !is_eighth;
-      if (target == "AVX3" || target == "AVX2" || target == "SCALAR")
+      const bool has_sum = is_legal(Op::sum, dtype);
+      if (has_sum && (target == "AVX3" || target == "AVX2" || target == "SCALAR"))
         CHECK((select_kernels(Op::sum, dtype).stream != nullptr) == streams);
       CHECK(select_kernels(Op::user, dtype).stream == nullptr);
     }
@@ -400,12 +422,17 @@ TEST_CASE("wide vectors can pass the caches by with all that is at least half a 
 
 TEST_CASE("the legality table") {
   for (const Dtype dtype : all_dtypes()) {
-    const bool is_float = class_of(dtype) == DtypeClass::floating;
-    const bool is_bool = dtype == Dtype::boolean;
-    for (const Op op : {Op::sum, Op::prod, Op::min, Op::max, Op::user}) CHECK(is_legal(op, dtype));
-    for (const Op op : {Op::band, Op::bor, Op::bxor, Op::land, Op::lor})
-      CHECK(is_legal(op, dtype) == !is_float);
-    for (const Op op : {Op::avg, Op::premul_sum}) CHECK(is_legal(op, dtype) == !is_bool);
+    const bool is_discrete = class_of(dtype) == DtypeClass::integer || dtype == Dtype::boolean;
+    const bool is_pair = class_of(dtype) == DtypeClass::pair;
+    const bool is_number = is_scalar(dtype) || class_of(dtype) == DtypeClass::complex;
+    CHECK(is_legal(Op::user, dtype));
+    for (const Op op : {Op::sum, Op::prod}) CHECK(is_legal(op, dtype) == is_number);
+    for (const Op op : {Op::min, Op::max}) CHECK(is_legal(op, dtype) == is_scalar(dtype));
+    for (const Op op : {Op::band, Op::bor, Op::bxor, Op::land, Op::lor, Op::lxor})
+      CHECK(is_legal(op, dtype) == is_discrete);
+    for (const Op op : {Op::avg, Op::premul_sum})
+      CHECK(is_legal(op, dtype) == (is_number && dtype != Dtype::boolean));
+    for (const Op op : {Op::minloc, Op::maxloc}) CHECK(is_legal(op, dtype) == is_pair);
     for (const Op op : all_ops()) {
       // a legal pair has a kernel, an illegal one a sentence that names both
       if (is_legal(op, dtype)) {
@@ -424,18 +451,70 @@ TEST_CASE("incomplete ops are refused") {
   CHECK_FALSE(check_op(ReduceOp::premul_sum(0.5), Dtype::i32).is_ok());
   CHECK_FALSE(check_op(ReduceOp::premul_sum_integer(2), Dtype::f32).is_ok());
   CHECK(check_op(ReduceOp::premul_sum(0.5), Dtype::bf16).is_ok());
-  UserOpTable table;
-  CHECK_FALSE(table.add(nullptr, nullptr, true).is_ok());
-  const UserOp* first = *table.add(three_a_plus_b, nullptr, false);
-  const UserOp* second = *table.add(three_a_plus_b, nullptr, true);
-  CHECK(first->id == 0);
-  CHECK(second->id == 1);
-  CHECK(table.find(1) == second);
-  CHECK(table.find(2) == nullptr);
-  CHECK_FALSE(ReduceOp::user_defined(first).is_commutative());
-  CHECK(ReduceOp::user_defined(second).is_commutative());
-  const UserOpTable moved = std::move(table);
-  CHECK(moved.find(0) == first);
+  const UserOp ordered{three_a_plus_b, nullptr, false, 0};
+  CHECK_FALSE(ReduceOp::user_defined(ordered).is_commutative());
+  CHECK(ReduceOp::user_defined({three_a_plus_b, nullptr, true, 0}).is_commutative());
+  CHECK(check_op(ReduceOp::user_defined(ordered), Dtype::c128).is_ok());
+  for (const std::uint32_t bytes : {0U, 65537U}) {
+    const auto refused =
+        check_op(ReduceOp::user_defined({three_a_plus_b, nullptr, true, bytes}), Dtype::opaque);
+    CHECK(refused.code() == StatusCode::invalid_argument);
+    CHECK(refused.message().find("1 to 65536 bytes, not " + std::to_string(bytes)) != std::string::npos);
+  }
+}
+
+TEST_CASE("a user's op gets opaque elements whole, however long they are") {
+  std::mt19937 random(5);
+  for (std::size_t element_bytes : {1, 3, 24, 100, 4096, 5000, 65536}) {
+    const UserOp user{three_a_plus_b, &element_bytes, false, static_cast<std::uint32_t>(element_bytes)};
+    const ReduceOp op = ReduceOp::user_defined(user);
+    REQUIRE(check_op(op, Dtype::opaque).is_ok());
+    for (const std::size_t count : {0, 1, 7, 40}) {
+      std::vector<Bytes> inputs;
+      for (std::size_t sources = 1; sources <= kMaxSources; ++sources) {
+        Bytes& input = inputs.emplace_back(count * element_bytes);
+        for (auto& byte : input) byte = static_cast<std::byte>(random());
+        std::vector<const void*> pointers;
+        for (const Bytes& one : inputs) pointers.push_back(one.data());
+        Bytes expected(count * element_bytes);
+        reduce_reference(op, Dtype::opaque, expected.data(), pointers, count);
+        INFO(element_bytes << " bytes, count " << count << ", sources " << sources);
+        REQUIRE(reduces_like(op, Dtype::opaque, inputs, count, true, expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("pairs: NaN wins, zeros have signs, and the least index breaks ties") {
+  using Pair = ValueIndex<float, std::int32_t>;
+  const auto winner = [](Op op, const Pair& a, const Pair& b) {
+    Pair result{};
+    const void* const sources[] = {&a, &b};
+    reduce(op, Dtype::f32_i32, &result, sources, 1);
+    return result.index;
+  };
+  for (const Op op : {Op::minloc, Op::maxloc}) {
+    const bool is_min = op == Op::minloc;
+    CHECK(winner(op, {1, 5}, {2, 4}) == (is_min ? 5 : 4));
+    CHECK(winner(op, {2, 4}, {1, 5}) == (is_min ? 5 : 4));
+    CHECK(winner(op, {1, 5}, {1, 4}) == 4);
+    CHECK(winner(op, {1, 4}, {1, 5}) == 4);
+    CHECK(winner(op, {0.0F, 4}, {-0.0F, 5}) == (is_min ? 5 : 4));
+    CHECK(winner(op, {NAN, 5}, {INFINITY, 4}) == 5);
+    CHECK(winner(op, {-INFINITY, 4}, {NAN, 5}) == 5);
+    CHECK(winner(op, {NAN, 5}, {-NAN, 4}) == 4);
+  }
+}
+
+TEST_CASE("complex numbers are multiplied as they are defined") {
+  const float a[] = {1, 2, 0, 1}, b[] = {3, -4, 0, 1};
+  float product[4];
+  const void* const sources[] = {a, b};
+  reduce(Op::prod, Dtype::c64, product, sources, 2);
+  CHECK(product[0] == 11);
+  CHECK(product[1] == 2);
+  CHECK(product[2] == -1);
+  CHECK(product[3] == 0);
 }
 
 TEST_CASE("copies move every byte and nothing else") {

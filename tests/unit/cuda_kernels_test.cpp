@@ -154,7 +154,7 @@ TEST_CASE("device reductions equal the reference for every dtype, op, count and 
     const auto dtype = static_cast<Dtype>(d);
     for (int o = 0; o < kOpCount; ++o) {
       const auto op = static_cast<Op>(o);
-      if (op == Op::user || !is_legal(op, dtype)) continue;
+      if (op == Op::user || !is_scalar(dtype) || !is_legal(op, dtype)) continue;
       for (const std::size_t count : {0, 1, 17, 300}) {
         for (const std::size_t sources : {1, 2, 3, 8}) {
           if (!test::is_selected(number++)) continue;
@@ -276,7 +276,7 @@ TEST_CASE("device scaling equals the reference, in place and not") {
   for (int d = 0; d < kDtypeCount; ++d) {
     const auto dtype = static_cast<Dtype>(d);
     for (const Op op : {Op::avg, Op::premul_sum}) {
-      if (!is_legal(op, dtype)) continue;
+      if (!is_scalar(dtype) || !is_legal(op, dtype)) continue;
       for (const int group_size : {1, 3, 65537}) {
         for (const std::size_t count : {0, 1, 17, 200}) {
           if (!test::is_selected(number++)) continue;
@@ -306,10 +306,11 @@ TEST_CASE("what no kernel does is refused with the reason") {
   const std::vector<const void*> two = {data, data};
   CHECK_THAT(reduce(data, two, 4, Dtype::f32, Op::band, bench.stream()).message(),
              Contains("band is not defined"));
-  UserOpTable table;
   const auto function = [](void*, void*, const void*, const void*, std::size_t) noexcept {};
-  const ReduceOp user = ReduceOp::user_defined(*table.add(function, nullptr, true));
+  const ReduceOp user = ReduceOp::user_defined({function, nullptr, true, 0});
   CHECK(reduce(data, two, 4, Dtype::f32, user, bench.stream()).code() == StatusCode::unsupported);
+  CHECK_THAT(reduce(data, two, 1, Dtype::c64, Op::sum, bench.stream()).message(), Contains("host alone"));
+  CHECK_THAT(scale(data, data, 1, Dtype::c64, Op::avg, 2, bench.stream()).message(), Contains("host alone"));
   CHECK_THAT(reduce(data, {}, 4, Dtype::f32, Op::sum, bench.stream()).message(), Contains("not 0"));
   CHECK_THAT(scale(data, data, 4, Dtype::f32, Op::sum, 2, bench.stream()).message(), Contains("not sum"));
   CHECK_THAT(scale(data, data, 4, Dtype::f32, Op::avg, 0, bench.stream()).message(), Contains("not 0"));

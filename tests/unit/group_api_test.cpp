@@ -314,4 +314,7 @@ TEST_CASE("types of elements") {
   CHECK(dtype_of<const unsigned char> == Dtype::u8);
   CHECK(dtype_of<BFloat16> == Dtype::bf16);
   CHECK(dtype_of<bool> == Dtype::boolean);
+  CHECK(dtype_of<std::complex<double>> == Dtype::c128);
+  CHECK(dtype_of<ValueIndex<double, std::int32_t>> == Dtype::f64_i32);
+  CHECK(sizeof(ValueIndex<double, std::int32_t>) == 16);
 }

@@ -141,7 +141,8 @@ TEST_CASE("buffers that overlap without being in place are refused") {
   std::vector<float> v(1000);
   float* p = v.data();
   CHECK(error_of("allreduce", call_of(Collective::allreduce, p, p + 1, 100)) ==
-        "allreduce: output: overlaps input; for an operation in place output must be equal to input");
+        "allreduce: output: shares elements with input; for an operation in place, output must be equal to "
+        "input");
   CHECK(error_of("allreduce", call_of(Collective::allreduce, p, p + 100, 100)).empty());
   CHECK_THAT(error_of("allgather", call_of(Collective::allgather, p, p, 100)),
              Contains("input must be this rank's block"));
@@ -151,5 +152,71 @@ TEST_CASE("buffers that overlap without being in place are refused") {
   const std::vector<std::uint64_t> four(4, 1);
   Call call = call_of(Collective::alltoall, p, p, 0);
   call.counts = call.output_counts = four;
-  CHECK_THAT(error_of("alltoallv", call), Contains("not possible with alltoallv"));
+  CHECK(error_of("alltoallv", call).empty());  // in place
+  CHECK(in_place(call));
+  const std::vector<std::uint64_t> others{1, 1, 1, 2};
+  call.output_counts = others;
+  CHECK_FALSE(in_place(call));
+  CHECK(error_of("alltoallv", call) ==
+        "alltoallv: output: shares elements with input; for an operation in place, output must be equal to "
+        "input, with equal counts and displacements");
+}
+
+TEST_CASE("buffers overlap where they share elements, not where one reaches into the other") {
+  std::vector<float> v(100);
+  float* p = v.data();
+  const std::vector<std::uint64_t> ones(4, 1), every_third{0, 3, 6, 9};
+  // The input lies between two blocks of the output.
+  Call call = call_of(Collective::allgather, p + 1, p, 0);
+  call.counts = ones;
+  call.displacements = every_third;
+  CHECK(error_of("allgatherv", call).empty());
+  CHECK_FALSE(in_place(call));
+  call.input = p + 6;  // block 2, and this is rank 1
+  CHECK_THAT(error_of("allgatherv", call), Contains("shares elements"));
+  call.input = reinterpret_cast<const char*>(p) + 2;  // half of block 0
+  CHECK_THAT(error_of("allgatherv", call), Contains("shares elements"));
+  // Blocks of both, by turns.
+  call = call_of(Collective::alltoall, p, p + 1, 0);
+  call.counts = call.output_counts = ones;
+  call.displacements = call.output_displacements = every_third;
+  CHECK(error_of("alltoallv", call).empty());
+  const std::vector<std::uint64_t> one_lies_on_block_2{0, 3, 5, 9};
+  call.output_displacements = one_lies_on_block_2;
+  CHECK_THAT(error_of("alltoallv", call), Contains("shares elements"));
+  // Of the root alone.
+  call = call_of(Collective::scatter, p, p + 2, 0, kRank);
+  call.counts = ones;
+  call.displacements = every_third;
+  CHECK(error_of("scatterv", call).empty());
+}
+
+TEST_CASE("counts at the root alone: its own count must be among them") {
+  std::vector<float> v(100), w(100);
+  const std::vector<std::uint64_t> counts{1, 2, 3, 4};
+  Call call = call_of(Collective::gather, v.data(), w.data(), 2, kRank);
+  call.has_counts_at_root = true;
+  CHECK_THAT(error_of("gatherv", call), Contains("counts: 0 numbers for 4 ranks"));
+  call.counts = counts;
+  CHECK(error_of("gatherv", call).empty());
+  call.count = 3;
+  CHECK(error_of("gatherv", call) == "gatherv: own_count: 3, but counts[1], of the root itself, is 2");
+  call.root = 0;  // elsewhere they mean nothing
+  call.counts = {};
+  CHECK(error_of("gatherv", call).empty());
+}
+
+TEST_CASE("opaque elements are for user-defined ops") {
+  std::vector<float> v(100), w(100);
+  Call call = call_of(Collective::allreduce, v.data(), w.data(), 3);
+  call.dtype = Dtype::opaque;
+  CHECK_THAT(error_of("allreduce", call), Contains("only a user-defined op knows what opaque elements hold"));
+  const auto function = [](void*, void*, const void*, const void*, std::size_t) noexcept {};
+  call.op = ReduceOp::user_defined({function, nullptr, true, 24});
+  CHECK(error_of("allreduce", call).empty());
+  call.output = v.data() + 6;  // one element of 24 bytes further
+  CHECK_THAT(error_of("allreduce", call), Contains("shares elements"));
+  call = call_of(Collective::broadcast, nullptr, v.data(), 3);
+  call.dtype = Dtype::opaque;
+  CHECK_THAT(error_of("broadcast", call), Contains("move elements of any kind as u8"));
 }

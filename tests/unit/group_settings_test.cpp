@@ -2,10 +2,12 @@
 #include "runtime/group/settings.hpp"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <clocale>
+#include <cstdio>
 #include <filesystem>
 #include <string>
 
@@ -40,6 +42,34 @@ class TurkishLocale {
   std::string folder_;
   bool is_set_ = false;
 };
+
+// What is written to standard error meanwhile.
+template <class Work>
+std::string stderr_of(Work work) {
+  const int before = ::dup(STDERR_FILENO);
+  std::FILE* const file = std::tmpfile();
+  REQUIRE(file != nullptr);
+  ::dup2(::fileno(file), STDERR_FILENO);
+  work();
+  ::dup2(before, STDERR_FILENO);
+  ::close(before);
+  std::rewind(file);
+  std::string text(4096, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  return text;
+}
+
+TEST_CASE("variables of Intel MPI that mean nothing here are said to be ignored") {
+  const auto said_of = [](const Environment& environment) {
+    return stderr_of([&] { CHECK(read_settings(environment)); });
+  };
+  CHECK_THAT(
+      said_of({{"I_MPI_ADJUST_REDUCE_SCATTER_BLOCK", "2"}, {"I_MPI_ADJUST_IALLREDUCE", "1"}}),
+      Catch::Matchers::Contains("ignored: I_MPI_ADJUST_IALLREDUCE, I_MPI_ADJUST_REDUCE_SCATTER_BLOCK:"));
+  CHECK(said_of({{"I_MPI_ADJUST_BCAST", "1"}, {"I_MPI_ADJUST_REDUCE_SCATTER", "1"}, {"I_MPI_ROOT", "/x"}})
+            .empty());
+}
 
 TEST_CASE("variables have the same names in a Turkish locale") {
   const TurkishLocale locale;

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <random>
+#include <vector>
 
 #include "tests/support/catch.hpp"
 #include "transports/memory/arena.hpp"
@@ -24,7 +25,7 @@ Status back_anything(std::uint64_t, std::uint64_t) { return {}; }
 }  // namespace
 
 TEST_CASE("blocks are aligned, lie in the segment and never overlap") {
-  Arena arena(kBegin, kEnd, back_anything);
+  Arena arena({kBegin, kEnd}, back_anything);
   std::mt19937 random(1);
   std::map<std::uint64_t, std::uint64_t> blocks;  // offset -> bytes asked for
   std::uint64_t used_bytes = 0;
@@ -68,7 +69,7 @@ TEST_CASE("blocks are aligned, lie in the segment and never overlap") {
 }
 
 TEST_CASE("what was released grows together again") {
-  Arena arena(0, 64 * 64, back_anything);
+  Arena arena({0, 64 * 64}, back_anything);
   // Orders of release: ascending, descending, and one that leaves holes first.
   for (const int step : {1, 63, 5}) {
     for (std::uint64_t i = 0; i < 64; ++i) REQUIRE(arena.allocate(64));
@@ -84,7 +85,7 @@ TEST_CASE("what was released grows together again") {
 
 TEST_CASE("memory that cannot be backed is not handed out, and may be had later") {
   bool may_back = false;
-  Arena arena(0, 1U << 20U, [&](std::uint64_t, std::uint64_t) {
+  Arena arena({0, 1U << 20U}, [&](std::uint64_t, std::uint64_t) {
     return may_back ? Status() : Status(StatusCode::resource_exhausted, "not now");
   });
   arena.promise(1);
@@ -97,4 +98,39 @@ TEST_CASE("memory that cannot be backed is not handed out, and may be had later"
   REQUIRE(block);
   CHECK(block->offset == 0);
   CHECK(block->is_fresh);
+}
+
+TEST_CASE("an arena grows by ranges, and no block spans two of them") {
+  constexpr std::uint64_t kApart = std::uint64_t{1} << 48U;
+  std::vector<std::uint64_t> asked;
+  bool may_grow = true;
+  Arena arena({64, 4096}, back_anything, [&](std::size_t bytes) -> Result<Arena::Range> {
+    if (!may_grow) return Status(StatusCode::resource_exhausted, "no more segments");
+    asked.push_back(bytes);
+    const std::uint64_t begin = asked.size() * kApart;
+    return Arena::Range{begin, begin + std::max<std::size_t>(bytes, 4096)};
+  });
+  const Result<Arena::Block> first = arena.allocate(4096 - 64);
+  REQUIRE(first);
+  CHECK(asked.empty());
+  const Result<Arena::Block> second = arena.allocate(1000);
+  REQUIRE(second);
+  CHECK(second->offset == kApart);
+  CHECK(second->is_fresh);
+  const Result<Arena::Block> large = arena.allocate(10000);  // the rest of the second range is too small
+  REQUIRE(large);
+  CHECK(large->offset == 2 * kApart);
+  CHECK(asked == std::vector<std::uint64_t>{1024, 10048});
+  const Result<Arena::Block> small = arena.allocate(64);  // that rest is not forgotten
+  REQUIRE(small);
+  CHECK(small->offset == kApart + 1024);
+  may_grow = false;
+  const Result<Arena::Block> refused = arena.allocate(8192);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.status().message() == "no more segments");
+  for (const std::uint64_t offset : {first->offset, second->offset, large->offset, small->offset})
+    arena.release(offset);
+  CHECK(arena.used_bytes() == 0);
+  CHECK(arena.allocate(10048)->offset == 2 * kApart);
+  CHECK_FALSE(arena.allocate(8192));
 }

@@ -78,7 +78,7 @@ TEST_CASE("what NCCL lacks is refused with the reason, the same on all ranks") {
   CHECK_THAT(refusal(reduction(Dtype::u8, Op::band)), Contains("band"));
   CHECK_THAT(refusal(reduction(Dtype::f32, Op::band)), !Contains("NCCL"));  // nobody does
   const UserOp op{[](void*, void*, const void*, const void*, std::size_t) noexcept {}, nullptr, true, 0};
-  CHECK_THAT(refusal(reduction(Dtype::f32, ReduceOp::user_defined(&op))), Contains("user"));
+  CHECK_THAT(refusal(reduction(Dtype::f32, ReduceOp::user_defined(op))), Contains("user"));
   Call call;
   for (const Collective collective : {Collective::scan, Collective::exscan}) {
     call.collective = collective;

@@ -92,7 +92,10 @@ TEST_CASE("a damaged file of Open MPI's is refused with its place", "[import]") 
       {"{\"collectives\": {\"allreduce\": [{}]}}", "allreduce[0]: expected \"rules\""},
       {"{\"collectives\": {\"allreduce\": [{\"rules\": [{}]}]}}", "allreduce[0].rules[0]: expected \"alg\""},
       {"{\"rule_file_version\": 4}", "expected 3"},
-      {"{", "no JSON object"},
+      {"{", "line 1 column 2: this is no JSON"},
+      {"{\"collectives\": {\n  \"allreduce\": [],\n}}",
+       "line 3 column 1: this is no JSON, which has no comments"},
+      {"{ // theirs\n}", "line 1 column 3: this is no JSON"},
   };
   for (const auto& [text, words] : wrongs) {
     const auto made = import_rules(text, std::nullopt);

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <optional>
 
 namespace tutti {
 namespace {
 
-constexpr int kMaxSlots = 1 << 16;
+constexpr int kMaxSlots = 1 << 16;  // of a host
+constexpr std::int64_t kMaxRanks = 1 << 20;
 
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r";
@@ -44,6 +46,8 @@ Status add(std::vector<HostSlots>& hosts, std::string_view host, std::optional<i
   const auto found =
       std::find_if(hosts.begin(), hosts.end(), [&](const HostSlots& h) { return h.host == host; });
   if (found != hosts.end()) {
+    if (found->slots > kMaxSlots - *slots)
+      return invalid_argument(fmt::format("host {} has more than {} slots", host, kMaxSlots));
     found->slots += *slots;
   } else {
     hosts.push_back({std::string(host), *slots});
@@ -100,9 +104,12 @@ Result<std::vector<HostSlots>> parse_hostfile(std::string_view text) {
 }
 
 Result<std::vector<HostSlots>> place_ranks(const std::vector<HostSlots>& hosts, int rank_count) {
-  int slots = 0;
+  std::int64_t slots = 0;
   for (const HostSlots& host : hosts) slots += host.slots;
-  if (rank_count == 0) rank_count = slots;
+  if (rank_count == 0 && slots > kMaxRanks)
+    return invalid_argument(
+        fmt::format("{} slots are more than {} ranks; say how many with -n", slots, kMaxRanks));
+  if (rank_count == 0) rank_count = static_cast<int>(slots);
   if (rank_count > slots) {
     return invalid_argument(
         fmt::format("{} ranks do not fit: {} have {} slots together", rank_count, to_text(hosts), slots));

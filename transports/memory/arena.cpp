@@ -1,4 +1,4 @@
-// First-fit allocation inside one segment. Knows nothing of mappings; see arena.hpp.
+// First-fit allocation in ranges. Knows nothing of mappings; see arena.hpp.
 #include "transports/memory/arena.hpp"
 
 #include <algorithm>
@@ -14,6 +14,11 @@ auto position(List& list, std::uint64_t offset) {
   return std::lower_bound(list.begin(), list.end(), offset,
                           [](const auto& stretch, std::uint64_t at) { return stretch.offset < at; });
 }
+
+// No range is larger, and sizes up to here can be rounded without overflow.
+constexpr std::size_t kLargestBlock = std::size_t{1} << 47U;
+
+Status full() { return {StatusCode::resource_exhausted, "no room is left"}; }
 
 }  // namespace
 
@@ -38,10 +43,21 @@ void Arena::add_used(const Stretch& block) {
   used_bytes_ += block.bytes;
 }
 
+Result<Arena::Fresh*> Arena::find_fresh(std::uint64_t bytes) {
+  for (Fresh& fresh : fresh_) {
+    if (bytes <= fresh.end - fresh.top) return &fresh;
+  }
+  if (!grow_) return full();
+  const Result<Range> range = grow_(bytes);
+  if (!range) return range.status();
+  add(*range);
+  return &fresh_.back();
+}
+
 Result<Arena::Block> Arena::allocate(std::size_t bytes, bool is_promised) {
   TUTTI_ASSERT(!is_promised || promised_count_ != 0, "the block was not promised");
   const std::size_t still_promised = promised_count_ - (is_promised ? 1 : 0);
-  if (bytes > end_) return Status(StatusCode::resource_exhausted, "segment is full");
+  if (bytes > kLargestBlock) return full();
   make_room(used_.size() + 1 + still_promised);
   const std::uint64_t rounded = std::max<std::uint64_t>((bytes + 63U) & ~std::uint64_t{63}, 64U);
   const auto fit = std::find_if(free_.begin(), free_.end(),
@@ -55,16 +71,18 @@ Result<Arena::Block> Arena::allocate(std::size_t bytes, bool is_promised) {
     promised_count_ = still_promised;
     return block;
   }
-  if (rounded > end_ - top_) return Status(StatusCode::resource_exhausted, "segment is full");
-  const Block block{top_, true};
-  if (block.offset + rounded > backed_) {
+  const Result<Fresh*> found = find_fresh(rounded);
+  if (!found) return found.status();
+  Fresh& fresh = **found;
+  const Block block{fresh.top, true};
+  if (block.offset + rounded > fresh.backed) {
     // Back a little more than asked for, so that small blocks do not each cost a system call.
     std::uint64_t until = (block.offset + rounded + kBackGranule - 1) / kBackGranule * kBackGranule;
-    until = std::min(until, end_);
-    TUTTI_RETURN_IF_ERROR(back_(backed_, until - backed_));
-    backed_ = until;
+    until = std::min(until, fresh.end);
+    TUTTI_RETURN_IF_ERROR(back_(fresh.backed, until - fresh.backed));
+    fresh.backed = until;
   }
-  top_ += rounded;
+  fresh.top += rounded;
   add_used({block.offset, rounded});
   promised_count_ = still_promised;
   return block;

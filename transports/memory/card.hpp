@@ -22,6 +22,7 @@ struct Card {
   std::uint32_t uid = 0;
   Nonce node;   // of what shares memory: the fabric, or the node
   Nonce nonce;  // of the instance
+  Nonce door;   // shm: of the socket's name, which every user of the machine can read; the nonce they cannot
 };
 
 std::vector<std::byte> to_bytes(const Card& card);

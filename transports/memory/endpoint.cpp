@@ -49,29 +49,22 @@ Status MemoryEndpoint::announce() {
 // Finds the peer's block once the peer has opened its side.
 bool MemoryEndpoint::try_link() {
   if (peer_block_ != nullptr) return true;
-  ByteRange memory = peer_->segment(0);
   if (peer_page_ == nullptr) {
-    if (memory.empty()) {
-      // Looking for new connections costs system calls; a peer that died may still have left its memory
-      // there.
-      constexpr std::uint32_t kAttemptsPerService = 64;
-      if (link_attempts_++ % kAttemptsPerService != 0 && !is_peer_gone_) return false;
-      host_->service();
-      memory = peer_->segment(0);
-      is_peer_gone_ = is_peer_gone_ || peer_->has_unmappable();  // as good as gone; a log line says why
-      if (memory.empty()) return false;
-    }
+    const ByteRange memory = await_segment(0);
+    if (memory.size() < sizeof(InstancePage)) return false;
     peer_page_ = reinterpret_cast<InstancePage*>(memory.data());
     peer_bell_ = &peer_page_->lanes[peer_lane_];
   }
   const std::uint64_t version = peer_page_->directory_version.load(std::memory_order_acquire);
   if (version == seen_version_) return false;
-  seen_version_ = version;
   const std::uint64_t lanes = (std::uint64_t{peer_lane_} << 32U) | lane_->index;
   const Found found = find_link(*peer_page_, host_->instance().nonce(), context_, lanes);
-  if (found.entry == nullptr || found.place > memory.size() - sizeof(LinkBlock)) return false;
+  std::byte* const block = found.entry == nullptr ? nullptr : peer_at(found.place, sizeof(LinkBlock));
+  // A block that was found will be mapped: not a version to be done with.
+  if (found.entry == nullptr) seen_version_ = version;
+  if (block == nullptr) return false;
   peer_link_ = found;
-  peer_block_ = reinterpret_cast<LinkBlock*>(memory.data() + found.place);
+  peer_block_ = reinterpret_cast<LinkBlock*>(block);
   if (peer_page_->needs_fence.load(std::memory_order_relaxed) != 0) lane_->uses_fence = true;
   if (owes_control_) {
     owes_control_ = false;
@@ -141,6 +134,26 @@ ByteRange MemoryEndpoint::peer_segment(std::uint32_t segment) {
   return memory;
 }
 
+// A segment that is awaited again and again: looking for new descriptors costs system calls. A peer that died
+// may still have left its memory there.
+ByteRange MemoryEndpoint::await_segment(std::uint32_t segment) {
+  const ByteRange memory = peer_->segment(segment);
+  constexpr std::uint32_t kAttemptsPerService = 64;
+  if (!memory.empty() || (link_attempts_++ % kAttemptsPerService != 0 && !is_peer_gone_)) return memory;
+  host_->service();
+  const ByteRange found = peer_->segment(segment);
+  if (found.empty() && !peer_->trouble()) is_peer_gone_ = true;
+  return found;
+}
+
+// What lies at a place of the peer's link memory; null until it is mapped.
+std::byte* MemoryEndpoint::peer_at(std::uint64_t place, std::size_t bytes) {
+  const ByteRange memory = await_segment(segment_of(place));
+  const std::uint64_t offset = offset_of(place);
+  const bool is_sound = place != 0 && offset <= memory.size() && bytes <= memory.size() - offset;
+  return is_sound ? memory.data() + offset : nullptr;
+}
+
 PeerWindow MemoryEndpoint::window(std::uint32_t segment) {
   check_peer();
   PeerWindow found;
@@ -148,7 +161,7 @@ PeerWindow MemoryEndpoint::window(std::uint32_t segment) {
   // Nobody who only looks through windows ever links otherwise, and without a link a peer is not seen to
   // close.
   if (!is_closed_) try_link();
-  found.is_gone = is_failed_ || is_peer_closed() || (found.memory.empty() && peer_->has_unmappable());
+  found.is_gone = is_failed_ || is_peer_closed() || (found.memory.empty() && !peer_->trouble());
   if (peer_page_ == nullptr) {
     found.memory = {};  // publishing there could not wake anybody
     return found;

@@ -73,6 +73,8 @@ struct Channel {
   // sending
   CellRing* cells = nullptr;
   StagedRing* ring = nullptr;
+  std::uint64_t cells_place = 0;
+  std::uint64_t ring_place = 0;
   std::uint64_t next_cell = 0;
   std::uint64_t acked_cells = 0;
   std::uint64_t next_piece = 0;
@@ -110,7 +112,7 @@ struct Remains {
   std::uint64_t lanes = 0;  // as the peer's directory has them
   std::uint32_t entry = 0;
   Found peer_link;
-  std::vector<std::uint64_t> blocks;  // link memory
+  std::vector<std::uint64_t> blocks;  // places of link memory
 };
 
 class MemoryEndpoint final : public Endpoint {
@@ -136,6 +138,7 @@ class MemoryEndpoint final : public Endpoint {
   Post control(ConstByteRange bytes) override;
   Result<Post> rma(std::uint32_t channel, const RmaRequest& request, Token token) override;
   PeerWindow window(std::uint32_t segment) override;
+  Status trouble() const override { return trouble_ ? peer_->trouble() : trouble_; }
   void close(bool fence) override;
 
   // Moves pending messages on; false when nothing is pending any more.
@@ -146,7 +149,7 @@ class MemoryEndpoint final : public Endpoint {
   // Completes everything pending as failed; later posts fail as well.
   void fail(EventSink& out);
   // Has the peer died? Asks the system; rare.
-  void check_peer() { is_peer_gone_ = is_peer_gone_ || peer_->is_gone(); }
+  void check_peer() { is_peer_gone_ = is_peer_gone_ || peer_->is_gone() || peer_->is_cut_off(); }
 
   bool is_active = false;
 
@@ -177,6 +180,8 @@ class MemoryEndpoint final : public Endpoint {
   // endpoint.cpp
   bool try_link();
   ByteRange peer_segment(std::uint32_t segment);
+  ByteRange await_segment(std::uint32_t segment);
+  std::byte* peer_at(std::uint64_t place, std::size_t bytes);
   bool is_peer_closed() const;
   void activate();
   void notify(bool is_ack);
@@ -240,7 +245,8 @@ class MemoryEndpoint final : public Endpoint {
 
   bool is_closed_ = false;
   bool is_failed_ = false;
-  bool is_peer_gone_ = false;
+  bool is_peer_gone_ = false;           // or as good as gone, see trouble_
+  Status trouble_;                      // own memory that could not be had
   bool owes_control_ = false;           // control was sent before the peer's bell was known
   bool expects_control_ = false;        // control may have been sent before the peer was linked
   std::uint64_t pending_sends_ = 0;     // bit per channel with queued sends or unconsumed reads

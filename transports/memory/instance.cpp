@@ -16,6 +16,14 @@ namespace {
 
 // Small messages must work even when staging memory is used up; so much goes beyond the bound.
 constexpr std::size_t kReserveBytes = std::size_t{256} << 20U;
+// Link memory begins in the segment of the page; further segments double.
+constexpr std::size_t kFirstSegmentBytes = std::size_t{1} << 20U;
+constexpr std::size_t kLargestLinkSegment = std::size_t{64} << 20U;
+constexpr std::size_t kLargestHeapSegment = std::size_t{1} << 30U;
+constexpr std::size_t kPageBytes = 4096;
+static_assert(sizeof(InstancePage) < kFirstSegmentBytes);
+
+std::size_t round_to_pages(std::size_t bytes) { return (bytes + kPageBytes - 1) & ~(kPageBytes - 1); }
 
 class PrivateSource final : public SegmentSource {
  public:
@@ -56,14 +64,15 @@ Nonce make_nonce() {
 Result<std::shared_ptr<Instance>> Instance::make(std::unique_ptr<SegmentSource> source, const Nonce& nonce,
                                                  const MemoryOptions& options) {
   std::shared_ptr<Instance> instance(new Instance(std::move(source), nonce, options));
-  const std::size_t bytes = sizeof(InstancePage) + options.staging_bytes + kReserveBytes;
-  Result<std::uint32_t> index = instance->add_segment(bytes);
+  Result<std::uint32_t> index = instance->add_segment(kFirstSegmentBytes);
   if (!index) return index.status();
-  TUTTI_RETURN_IF_ERROR(instance->back(0, 0, sizeof(InstancePage)));
+  TUTTI_RETURN_IF_ERROR(instance->back(0, sizeof(InstancePage)));
   Instance* raw = instance.get();
-  instance->link_arena_ = Arena(sizeof(InstancePage), bytes, [raw](std::uint64_t offset, std::uint64_t size) {
-    return raw->back(0, offset, size);
-  });
+  instance->link_bytes_ = instance->next_link_bytes_ = kFirstSegmentBytes;
+  instance->link_arena_ = Arena(
+      {sizeof(InstancePage), kFirstSegmentBytes},
+      [raw](std::uint64_t place, std::uint64_t size) { return raw->back(place, size); },
+      [raw](std::size_t size) { return raw->grow_links(size); });
   InstancePage* page = instance->page();
   page->is_alive.store(1, std::memory_order_relaxed);
   page->magic.store(kLayoutMagic, std::memory_order_release);
@@ -77,7 +86,7 @@ Instance::~Instance() {
 Result<std::uint32_t> Instance::add_segment(std::size_t bytes) {
   std::uint32_t index = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(segments_mutex_);
     index = segment_count_.load(std::memory_order_relaxed);
     if (index == kMaxSegments) {
       return Status(StatusCode::resource_exhausted,
@@ -90,6 +99,35 @@ Result<std::uint32_t> Instance::add_segment(std::size_t bytes) {
   }
   if (segment_hook_) segment_hook_();
   return index;
+}
+
+Result<Arena::Range> Instance::add_range(std::size_t preferred_bytes, std::size_t needed_bytes) {
+  const std::size_t least = round_to_pages(needed_bytes);
+  const std::size_t largest = source_->largest_bytes() & ~(kPageBytes - 1);
+  std::size_t bytes = std::max(std::min(preferred_bytes, largest), least);
+  Result<std::uint32_t> index = add_segment(bytes);
+  // Near a limit of the process, a smaller one may still fit.
+  for (; !index && bytes > least && index.status().code() == StatusCode::resource_exhausted;
+       index = add_segment(bytes)) {
+    bytes = std::max(round_to_pages(bytes / 2), least);
+  }
+  if (!index) return index.status();
+  return Arena::Range{make_place(*index, 0), make_place(*index, bytes)};
+}
+
+// With mutex_ held.
+Result<Arena::Range> Instance::grow_links(std::size_t bytes) {
+  const std::size_t bound = options_.staging_bytes + kReserveBytes;
+  if (link_bytes_ >= bound || bytes > bound - link_bytes_) {
+    return Status(StatusCode::resource_exhausted,
+                  "the bound of " + std::to_string(bound) + " bytes on what endpoints may take is reached (" +
+                      std::to_string(kReserveBytes) + " and TUTTI_SHM_BYTES)");
+  }
+  const Result<Arena::Range> range = add_range(std::min(next_link_bytes_, bound - link_bytes_), bytes);
+  if (!range) return range.status();
+  link_bytes_ += range->end - range->begin;
+  next_link_bytes_ = std::min(2 * next_link_bytes_, kLargestLinkSegment);
+  return range;
 }
 
 Result<std::uint64_t> Instance::allocate_link(std::size_t bytes) {
@@ -126,9 +164,9 @@ bool Instance::has_staging_room(std::size_t bytes) {
   return link_arena_.used_bytes() + bytes <= options_.staging_bytes;
 }
 
-void Instance::release_link(std::uint64_t offset) {
+void Instance::release_link(std::uint64_t place) {
   const std::lock_guard lock(mutex_);
-  link_arena_.release(offset);
+  link_arena_.release(place);
 }
 
 Result<std::uint32_t> Instance::announce(const Nonce& peer, std::uint64_t context, std::uint64_t lanes,
@@ -193,6 +231,16 @@ Found find_link(const InstancePage& page, const Nonce& self, std::uint64_t conte
 
 // -- heap -------------------------------------------------------------------------------------------------
 
+Heap::Heap(Instance* instance)
+    : instance_(instance),
+      arena_([instance](std::uint64_t place, std::uint64_t size) { return instance->back(place, size); },
+             [this](std::size_t bytes) {
+               if (next_segment_bytes_ == 0) next_segment_bytes_ = instance_->options().heap_segment_bytes;
+               Result<Arena::Range> range = instance_->add_range(next_segment_bytes_, bytes);
+               if (range && next_segment_bytes_ < kLargestHeapSegment) next_segment_bytes_ *= 2;
+               return range;
+             }) {}
+
 Result<ByteRange> Heap::allocate(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const MemoryOptions& options = instance_->options();
@@ -202,31 +250,10 @@ Result<ByteRange> Heap::allocate(std::size_t bytes) {
                                                       std::to_string(used_bytes_) + " are in use, " +
                                                       std::to_string(bytes) + " were asked for");
   }
-  Status reason;
-  std::uint32_t index = 0;
-  Result<Arena::Block> block = Status(StatusCode::resource_exhausted, "no segment yet");
-  for (auto& [segment, arena] : arenas_) {
-    block = arena.allocate(bytes);
-    index = segment;
-    if (block) break;
-  }
-  if (!block) {
-    constexpr std::size_t kLargestSegment = std::size_t{1} << 30U;
-    std::size_t segment_bytes = options.heap_segment_bytes;
-    for (std::size_t i = 0; i < arenas_.size() && segment_bytes < kLargestSegment; ++i) segment_bytes *= 2;
-    segment_bytes = std::max(segment_bytes, (bytes + 4095U) & ~std::size_t{4095});
-    Result<std::uint32_t> added = instance_->add_segment(segment_bytes);
-    if (!added) return added.status().with_context("shared heap");
-    index = *added;
-    Instance* instance = instance_;
-    Arena arena(0, segment_bytes, [instance, index](std::uint64_t offset, std::uint64_t size) {
-      return instance->back(index, offset, size);
-    });
-    block = arenas_.emplace(index, std::move(arena)).first->second.allocate(bytes);
-    if (!block) return block.status().with_context("shared heap");
-  }
+  const Result<Arena::Block> block = arena_.allocate(bytes);
+  if (!block) return block.status().with_context("shared heap");
   used_bytes_ += bytes;
-  const ByteRange memory(instance_->segment(index).base + block->offset, bytes);
+  const ByteRange memory(instance_->at<std::byte>(block->offset), bytes);
   if (!block->is_fresh) std::memset(memory.data(), 0, memory.size());
   return memory;
 }
@@ -236,7 +263,7 @@ void Heap::release(ByteRange memory) {
   const bool is_ours = locate(memory.data(), memory.size(), &place);
   TUTTI_ASSERT(is_ours, "released memory that is not of this heap");
   const std::lock_guard lock(mutex_);
-  arenas_.at(place.segment).release(place.offset);
+  arena_.release(make_place(place.segment, place.offset));
   used_bytes_ -= memory.size();
 }
 

@@ -34,15 +34,18 @@ struct Nonce {
 struct Segment {
   std::byte* base = nullptr;
   std::size_t bytes = 0;
-  int fd = -1;  // shm only
+  int fd = -1;                    // shm only; several segments may lie in one file
+  std::uint64_t file_offset = 0;  // where in the file this one begins
 };
 
 // Where segments come from: anonymous memory or memfd.
 class SegmentSource {
  public:
   virtual ~SegmentSource() = default;
-  // Address space of `bytes`, mapped; not yet usable.
+  // Address space of `bytes`, mapped; not yet usable. Calls come one at a time.
   virtual Result<Segment> create(std::size_t bytes) = 0;
+  // No segment can be larger, for a limit of this process.
+  virtual std::size_t largest_bytes() const { return ~std::size_t{0}; }
   // Takes the memory, so that touching it later cannot fail.
   virtual Status back(const Segment& segment, std::uint64_t offset, std::uint64_t bytes) = 0;
   virtual void destroy(const Segment& segment) = 0;
@@ -56,7 +59,7 @@ class Instance;
 // Buffers that peers can map. Segments are added as needed.
 class Heap final : public SharedHeap {
  public:
-  explicit Heap(Instance* instance) : instance_(instance) {}
+  explicit Heap(Instance* instance);
   Result<ByteRange> allocate(std::size_t bytes) override;
   void release(ByteRange memory) override;
   bool locate(const std::byte* address, std::size_t bytes, Place* place) const override;
@@ -64,7 +67,8 @@ class Heap final : public SharedHeap {
  private:
   Instance* instance_;
   std::mutex mutex_;
-  std::map<std::uint32_t, Arena> arenas_;  // by segment
+  Arena arena_;
+  std::size_t next_segment_bytes_ = 0;
   std::size_t used_bytes_ = 0;
 };
 
@@ -85,29 +89,31 @@ class Instance {
   InstancePage* page() const { return reinterpret_cast<InstancePage*>(segments_[0].base); }
   Heap& heap() { return heap_; }
 
-  // Segments, in order of creation; number 0 holds the page and all link memory.
+  // Segments, in order of creation; number 0 begins with the page. Each holds link memory or belongs to the
+  // heap. Peers map all of them, so they start small and double.
   std::uint32_t segment_count() const { return segment_count_.load(std::memory_order_acquire); }
   const Segment& segment(std::uint32_t index) const { return segments_[index]; }
-  Result<std::uint32_t> add_segment(std::size_t bytes);
-  // Called, without a lock, whenever a segment was added. Set before anybody else uses the instance.
+  // A segment of `preferred_bytes`, or as large as limits permit but with room for `needed_bytes`.
+  Result<Arena::Range> add_range(std::size_t preferred_bytes, std::size_t needed_bytes);
+  // Called whenever a segment was added; it must not call back. Set before anybody else uses the instance.
   void set_segment_hook(std::function<void()> hook) { segment_hook_ = std::move(hook); }
-  Status back(std::uint32_t segment, std::uint64_t offset, std::uint64_t bytes) {
-    return source_->back(segments_[segment], offset, bytes);
+  Status back(std::uint64_t place, std::uint64_t bytes) {
+    return source_->back(segments_[segment_of(place)], offset_of(place), bytes);
   }
 
-  // Link memory, in segment 0. A promised block takes nothing of this process's memory any more, see Arena.
-  // An optional block respects options().staging_bytes, others may go beyond it.
+  // Link memory. A promised block takes nothing of this process's memory any more, see Arena, unless a
+  // segment must be added for it. An optional block respects options().staging_bytes, others may go beyond.
   enum class Need : std::uint8_t { vital, optional };
   Result<std::uint64_t> allocate_link(std::size_t bytes);
   Result<std::uint64_t> allocate_promised_link(std::size_t bytes, Need need);
   void promise_links(std::size_t count);
   void withdraw_links(std::size_t count);
-  void release_link(std::uint64_t offset);
+  void release_link(std::uint64_t place);
   // Would optional blocks of so many bytes in all respect the bound now?
   bool has_staging_room(std::size_t bytes);
   template <class T>
-  T* at(std::uint64_t offset) const {
-    return reinterpret_cast<T*>(segments_[0].base + offset);
+  T* at(std::uint64_t place) const {
+    return reinterpret_cast<T*>(segments_[segment_of(place)].base + offset_of(place));
   }
 
   // Announces a link block; returns the index of its entry.
@@ -119,13 +125,18 @@ class Instance {
  private:
   Instance(std::unique_ptr<SegmentSource> source, const Nonce& nonce, const MemoryOptions& options)
       : source_(std::move(source)), nonce_(nonce), options_(options), heap_(this) {}
+  Result<std::uint32_t> add_segment(std::size_t bytes);
+  Result<Arena::Range> grow_links(std::size_t bytes);
 
   std::unique_ptr<SegmentSource> source_;
   Nonce nonce_;
   MemoryOptions options_;
   Heap heap_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // of link memory and the directory; taken before segments_mutex_
   Arena link_arena_;
+  std::size_t link_bytes_ = 0;  // of all segments for links
+  std::size_t next_link_bytes_ = 0;
+  std::mutex segments_mutex_;
   std::array<Segment, kMaxSegments> segments_{};
   std::atomic<std::uint32_t> segment_count_{0};
   std::function<void()> segment_hook_;

@@ -19,6 +19,19 @@ inline constexpr std::uint32_t kControlChannel = kChannels;  // one more, for co
 inline constexpr std::uint32_t kMaxLanes = 16;
 inline constexpr std::size_t kControlBytes = 256;
 
+// A place in the memory of an instance: its segment and the offset there. 0 is the place of no block, since
+// segment 0 starts with the instance's page.
+inline constexpr unsigned kSegmentShift = 48;
+constexpr std::uint64_t make_place(std::uint32_t segment, std::uint64_t offset) {
+  return (std::uint64_t{segment} << kSegmentShift) | offset;
+}
+constexpr std::uint32_t segment_of(std::uint64_t place) {
+  return static_cast<std::uint32_t>(place >> kSegmentShift);
+}
+constexpr std::uint64_t offset_of(std::uint64_t place) {
+  return place & ((std::uint64_t{1} << kSegmentShift) - 1);
+}
+
 // -- small messages ---------------------------------------------------------------------------------------
 
 inline constexpr std::uint32_t kCells = 16;
@@ -105,8 +118,7 @@ struct alignas(kLineBytes) ReceiverLine {
   std::atomic<std::uint32_t> is_reading;     // a piece of the sender's memory is being read now
 };
 
-// Lies in the memory of the endpoint's owner; places are offsets in the owner's segment 0, 0 meaning none
-// yet.
+// Lies in the memory of the endpoint's owner, as do the places it names; 0 means none yet.
 struct LinkBlock {
   alignas(
       kLineBytes) std::atomic<std::uint32_t> is_revoked;  // peers may no longer read buffers of this endpoint
@@ -157,6 +169,6 @@ struct InstancePage {
 };
 
 // Changes whenever anything above changes: peers of different builds must not share memory.
-inline constexpr std::uint64_t kLayoutMagic = 0x7475747469303100ULL + sizeof(LinkBlock) + sizeof(CellRing);
+inline constexpr std::uint64_t kLayoutMagic = 0x7475747469303200ULL + sizeof(LinkBlock) + sizeof(CellRing);
 
 }  // namespace tutti::memory

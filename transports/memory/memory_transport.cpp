@@ -79,6 +79,20 @@ Result<std::uint64_t> MemoryTransport::reach(std::span<const std::byte> mine,
   return caps_.alpha_ns;
 }
 
+Result<Contact> MemoryTransport::meet(std::span<const std::byte> peer_address) {
+  Result<Card> theirs = parse_card(peer_address);
+  if (!theirs) return theirs.status();
+  TUTTI_RETURN_IF_ERROR(check_reach(card_, *theirs));
+  Result<std::shared_ptr<Peer>> peer = attach(*theirs);
+  if (!peer) return peer.status();
+  service();
+  const bool is_told = (*peer)->is_told();
+  if ((*peer)->page() != nullptr) return is_told ? Contact::met : Contact::begun;
+  TUTTI_RETURN_IF_ERROR((*peer)->trouble());
+  if ((*peer)->is_gone()) return Status(StatusCode::peer_failed, "the peer has ended");
+  return is_told ? Contact::told : Contact::begun;
+}
+
 Result<std::unique_ptr<Endpoint>> MemoryTransport::open(std::uint32_t lane_index,
                                                         std::span<const std::byte> peer_address,
                                                         std::uint64_t context) {

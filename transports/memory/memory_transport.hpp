@@ -28,6 +28,7 @@ class MemoryTransport : public Transport, protected Host {
   std::vector<std::byte> address(std::uint32_t lane) const override;
   Result<std::uint64_t> reach(std::span<const std::byte> mine,
                               std::span<const std::byte> theirs) const override;
+  Result<Contact> meet(std::span<const std::byte> peer_address) override;
   Result<std::unique_ptr<Endpoint>> open(std::uint32_t lane, std::span<const std::byte> peer_address,
                                          std::uint64_t context) override;
   Result<std::unique_ptr<Region>> expose(ByteRange memory) override;

@@ -30,10 +30,14 @@ class Peer {
 
   // The segment as mapped here; empty until it can be mapped.
   virtual ByteRange segment(std::uint32_t index) = 0;
-  // Was a segment there that this process has no room for?
-  virtual bool has_unmappable() { return false; }
+  // Why memory of a peer that lives cannot be used, with the limit of this process that is reached.
+  virtual Status trouble() { return {}; }
   // Has the peer's instance ended or died? May make a system call.
   virtual bool is_gone() = 0;
+  // Does the peer know of all our memory?
+  virtual bool is_told() { return true; }
+  // Can the peer not be told of memory that it needs, see trouble()?
+  virtual bool is_cut_off() { return false; }
   // Can the peer die while its memory stays (another process), so that waiting for it must be bounded?
   virtual bool is_other_process() const = 0;
   // How ordinary memory of the peer can be read from here.

@@ -11,9 +11,9 @@ namespace tutti::memory {
 const CellLine* MemoryEndpoint::arrived_line(Channel& c) {
   if (c.peer_cells == nullptr) {
     const std::uint64_t place = peer_block_->cell_places[c.index].load(std::memory_order_acquire);
-    const ByteRange memory = peer_->segment(0);
-    if (place == 0 || place > memory.size() - sizeof(CellRing)) return nullptr;
-    c.peer_cells = reinterpret_cast<CellRing*>(memory.data() + place);
+    std::byte* const cells = place == 0 ? nullptr : peer_at(place, sizeof(CellRing));
+    if (cells == nullptr) return nullptr;
+    c.peer_cells = reinterpret_cast<CellRing*>(cells);
   }
   const CellLine& line = c.peer_cells->lines[c.expected_cell % kCells];
   return line.sequence.load(std::memory_order_acquire) == c.expected_cell + 1 ? &line : nullptr;
@@ -22,12 +22,11 @@ const CellLine* MemoryEndpoint::arrived_line(Channel& c) {
 bool MemoryEndpoint::find_ring(Channel& c) {
   if (c.peer_ring != nullptr) return true;
   const std::uint64_t place = peer_block_->ring_places[c.index].load(std::memory_order_acquire);
-  const ByteRange memory = peer_->segment(0);
-  if (place == 0 || place > memory.size() - sizeof(StagedRing)) return false;
-  auto* ring = reinterpret_cast<StagedRing*>(memory.data() + place);
+  auto* ring = reinterpret_cast<StagedRing*>(place == 0 ? nullptr : peer_at(place, sizeof(StagedRing)));
+  if (ring == nullptr) return false;
   const bool is_sound =
       ring->piece_count != 0 && ring->piece_count <= kMaxPieces &&
-      StagedRing::total_bytes(ring->piece_count, ring->piece_bytes) <= memory.size() - place;
+      peer_at(place, StagedRing::total_bytes(ring->piece_count, ring->piece_bytes)) != nullptr;
   if (is_sound) c.peer_ring = ring;
   return is_sound;
 }

@@ -62,8 +62,7 @@ void MemoryEndpoint::make_room(std::uint32_t index, std::size_t send_count, std:
 bool MemoryEndpoint::prepare_cells(Channel& c) {
   if (c.cells != nullptr) return true;
   for_siblings(c.index, [](MemoryEndpoint& member, Channel& its) { member.make_cells(its); });
-  if (c.cells == nullptr)
-    is_peer_gone_ = true;  // nothing can be sent: pending posts fail at the next progress
+  if (c.cells == nullptr) is_peer_gone_ = true;  // pending posts fail at the next progress, see trouble_
   return c.cells != nullptr;
 }
 
@@ -71,7 +70,11 @@ void MemoryEndpoint::make_cells(Channel& c) {
   if (c.cells != nullptr) return;
   Instance& instance = host_->instance();
   Result<std::uint64_t> place = instance.allocate_promised_link(sizeof(CellRing), Instance::Need::vital);
-  if (!place) return;
+  if (!place) {
+    trouble_ = place.status();
+    return;
+  }
+  c.cells_place = *place;
   c.cells = new (instance.at<std::byte>(*place)) CellRing;
   for (CellLine& line : c.cells->lines) line.sequence.store(0, std::memory_order_relaxed);
   block_->cell_places[c.index].store(*place, std::memory_order_release);
@@ -108,7 +111,11 @@ void MemoryEndpoint::make_ring(Channel& c, std::size_t piece_bytes) {
   auto allocate = [&](Instance::Need need) {
     Result<std::uint64_t> got =
         instance.allocate_promised_link(StagedRing::total_bytes(piece_count, piece_bytes), need);
-    if (got) place = *got;
+    if (got) {
+      place = *got;
+    } else if (need == Instance::Need::vital) {
+      trouble_ = got.status();
+    }
   };
   while (place == 0 && piece_bytes > kMinimalPieceBytes) {
     allocate(Instance::Need::optional);
@@ -120,6 +127,7 @@ void MemoryEndpoint::make_ring(Channel& c, std::size_t piece_bytes) {
     allocate(Instance::Need::vital);
   }
   if (place == 0) return;
+  c.ring_place = place;
   c.ring = new (instance.at<std::byte>(place)) StagedRing;
   for (PieceLine& line : c.ring->lines) line.sequence.store(0, std::memory_order_relaxed);
   c.ring->piece_count = piece_count;
@@ -132,18 +140,17 @@ std::vector<std::uint64_t> MemoryEndpoint::take_blocks() {
   Instance& instance = host_->instance();
   std::vector<std::uint64_t> blocks{block_place_};
   std::size_t unused_count = 0;
-  auto take = [&](const void* memory) {
-    if (memory == nullptr) {
+  auto take = [&](std::uint64_t place) {
+    if (place == 0) {
       ++unused_count;
     } else {
-      blocks.push_back(
-          static_cast<std::uint64_t>(static_cast<const std::byte*>(memory) - instance.at<std::byte>(0)));
+      blocks.push_back(place);
     }
   };
   for (const std::unique_ptr<Channel>& c : channels_) {
     if (!c) continue;
-    take(c->cells);
-    take(c->ring);
+    take(c->cells_place);
+    take(c->ring_place);
   }
   instance.withdraw_links(unused_count);
   return blocks;

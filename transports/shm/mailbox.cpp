@@ -1,6 +1,7 @@
 // Abstract unix sockets that carry segment descriptors; see mailbox.hpp.
 #include "transports/shm/mailbox.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -12,6 +13,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
 
 namespace tutti::shm {
 
@@ -24,14 +29,51 @@ constexpr std::size_t kMaxConnections = 4096;
 // So many are taken out of a packet; one that has more than one is no note.
 constexpr std::size_t kMaxDescriptors = 8;
 
-socklen_t make_name(const Nonce& nonce, sockaddr_un* address) {
+socklen_t make_name(const Nonce& door, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
   // The first byte stays zero: the name lives in the kernel, not in the file system.
   const int n =
       std::snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "tutti-%016llx%016llx",
-                    static_cast<unsigned long long>(nonce.high), static_cast<unsigned long long>(nonce.low));
+                    static_cast<unsigned long long>(door.high), static_cast<unsigned long long>(door.low));
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(n));
+}
+
+bool is_out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
+
+bool has_event(int fd, short events) {
+  pollfd asked{fd, events, 0};
+  return ::poll(&asked, 1, 0) > 0;
+}
+
+// A descriptor of a process, shared by all that watch it: a job may have a thousand groups. Null where the
+// system has none, or no descriptor is left.
+std::shared_ptr<const Fd> watch_process(int pid) {
+#ifdef SYS_pidfd_open
+  struct Watched {
+    std::mutex mutex;
+    std::map<int, std::weak_ptr<const Fd>> processes;
+  };
+  static auto* const kWatched = new Watched;  // peers may outlive static objects
+  // A child of fork() may have come to be while another thread held the mutex: nobody waits for it.
+  const std::unique_lock lock(kWatched->mutex, std::try_to_lock);
+  if (lock) {
+    const auto known = kWatched->processes.find(pid);
+    std::shared_ptr<const Fd> process = known == kWatched->processes.end() ? nullptr : known->second.lock();
+    // The number of one that has ended may be another's now.
+    if (process != nullptr && !has_event(process->get(), POLLIN)) return process;
+    std::erase_if(kWatched->processes, [](const auto& entry) { return entry.second.expired(); });
+  }
+  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+  if (fd < 0) return nullptr;
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  auto process = std::make_shared<const Fd>(fd);
+  if (lock) kWatched->processes[pid] = process;
+  return process;
+#else
+  static_cast<void>(pid);
+  return nullptr;
+#endif
 }
 
 bool get_credentials(int fd, ucred* who) {
@@ -48,21 +90,18 @@ union ControlBuffer {
 
 }  // namespace
 
-Fd::~Fd() {
-  if (fd_ >= 0) ::close(fd_);
+Status out_of_descriptors(const char* what) {
+  const char* const limit = errno == ENFILE ? "open files of the machine" : "open files, ulimit -n";
+  return {StatusCode::resource_exhausted,
+          std::string(what) + ": " + std::strerror(errno) + " (limit: " + limit + ")"};
 }
 
-Result<std::unique_ptr<Mailbox>> Mailbox::open(const Nonce& nonce) {
+Result<std::unique_ptr<Mailbox>> Mailbox::open(const Nonce& door, const Nonce& nonce) {
   Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listener) {
-    const StatusCode code =
-        errno == EMFILE || errno == ENFILE ? StatusCode::resource_exhausted : StatusCode::unsupported;
-    return Status(code,
-                  std::string("unix socket: ") + std::strerror(errno) +
-                      (code == StatusCode::resource_exhausted ? " (limit: open files, ulimit -n)" : ""));
-  }
+  if (!listener && is_out_of_descriptors(errno)) return out_of_descriptors("unix socket");
+  if (!listener) return unsupported(std::string("unix socket: ") + std::strerror(errno));
   sockaddr_un address{};
-  const socklen_t bytes = make_name(nonce, &address);
+  const socklen_t bytes = make_name(door, &address);
   if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0 ||
       ::listen(listener.get(), SOMAXCONN) != 0) {
     return unsupported(std::string("abstract unix socket: ") + std::strerror(errno));
@@ -75,7 +114,7 @@ Mailbox::Mailbox(const Nonce& nonce, Fd listener) : nonce_(nonce), listener_(std
 }
 
 // One packet after the other; false when the connection is to be dropped.
-bool Mailbox::receive_from(int connection, const std::function<void(const SegmentNote&, Fd)>& take) const {
+bool Mailbox::receive_from(int connection, const TakeNote& take) const {
   for (;;) {
     SegmentNote note;
     iovec part{&note, sizeof(note)};
@@ -101,23 +140,29 @@ bool Mailbox::receive_from(int connection, const std::function<void(const Segmen
       }
     }
     if (n == 0) return false;
-    const bool is_sound = n == sizeof(note) && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 &&
+    // A descriptor that this process has no room for is lost; its note is not.
+    const bool is_whole = (message.msg_flags & MSG_CTRUNC) == 0 ? fd_count == 1 : fd_count == 0;
+    const bool is_sound = n == sizeof(note) && (message.msg_flags & MSG_TRUNC) == 0 && is_whole &&
                           note.magic == memory::kLayoutMagic && note.to == nonce_ &&
-                          note.index < memory::Instance::kMaxSegments && fd_count == 1;
+                          note.index < memory::Instance::kMaxSegments;
     if (!is_sound) return false;
     take(note, std::move(fds[0]));
   }
 }
 
-void Mailbox::receive(const std::function<void(const SegmentNote&, Fd)>& take) {
+Status Mailbox::receive(const TakeNote& take) {
+  Status status;
   for (;;) {
     Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!connection) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (is_out_of_descriptors(errno)) status = out_of_descriptors("cannot take the memory of a peer");
       break;
     }
     ucred who{};
     if (!is_same_user(connection.get(), &who)) continue;
+    // Most have said all and are closed already.
+    if (!receive_from(connection.get(), take)) continue;
     if (connections_.size() == kMaxConnections) connections_.erase(connections_.begin());
     connections_.push_back(std::move(connection));
   }
@@ -125,43 +170,50 @@ void Mailbox::receive(const std::function<void(const SegmentNote&, Fd)>& take) {
       std::remove_if(connections_.begin(), connections_.end(),
                      [&](const Fd& connection) { return !receive_from(connection.get(), take); }),
       connections_.end());
+  return status;
 }
 
-bool Courier::connect() {
-  if (connection_) return true;
-  if (is_gone_) return false;
+Status Courier::connect() {
+  if (connection_ || is_gone_) return {};
   Fd connection(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!connection) return false;
+  if (!connection && is_out_of_descriptors(errno)) return out_of_descriptors("cannot tell a peer our memory");
+  if (!connection) return {};
   sockaddr_un address{};
-  const socklen_t bytes = make_name(peer_, &address);
+  const socklen_t bytes = make_name(door_, &address);
   if (::connect(connection.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0) {
     // The name exists as long as the peer's transport: addresses are handed out only after that.
     if (errno == ECONNREFUSED) is_gone_ = true;
-    return false;
+    if (errno == EACCES || errno == EPERM)
+      return unsupported(std::string("abstract unix socket of a peer: ") + std::strerror(errno));
+    return {};
   }
   ucred who{};
   if (!is_same_user(connection.get(), &who)) {
     is_gone_ = true;
-    return false;
+    return {};
   }
   pid_ = who.pid;
   connection_ = std::move(connection);
-#ifdef SYS_pidfd_open
-  // A child that the peer forked keeps the connection open; the process itself cannot be faked.
-  if (pid_ > 0) process_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-#endif
-  return true;
+  // A child that the peer forked keeps its socket open; the process itself cannot be faked.
+  if (pid_ > 0 && process_ == nullptr) process_ = watch_process(pid_);
+  return {};
 }
 
-bool Courier::push(const memory::Instance& instance) {
+void Courier::disconnect() {
+  if (process_ != nullptr) connection_.reset();
+}
+
+Result<bool> Courier::push(const memory::Instance& instance) {
   if (sent_count_ == instance.segment_count()) return true;
-  if (!connect()) return false;
+  TUTTI_RETURN_IF_ERROR(connect());
+  if (!connection_) return false;
   for (; sent_count_ < instance.segment_count(); ++sent_count_) {
     const memory::Segment& segment = instance.segment(sent_count_);
     SegmentNote note;
     note.from = self_;
     note.to = peer_;
     note.index = sent_count_;
+    note.file_offset = segment.file_offset;
     note.bytes = segment.bytes;
     iovec part{&note, sizeof(note)};
     ControlBuffer control{};
@@ -177,16 +229,22 @@ bool Courier::push(const memory::Instance& instance) {
     std::memcpy(CMSG_DATA(c), &segment.fd, sizeof(int));
     if (::sendmsg(connection_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof(note)) {
       if (errno == EPIPE || errno == ECONNRESET) is_gone_ = true;
-      return false;
+      return false;  // as well where too many descriptors are in flight: peers take them out sooner or later
     }
   }
+  disconnect();
   return true;
 }
 
-bool Courier::is_gone() {
-  if (is_gone_ || !connect()) return is_gone_;
-  std::array<pollfd, 2> fds{pollfd{connection_.get(), POLLRDHUP, 0}, pollfd{process_.get(), POLLIN, 0}};
-  if (::poll(fds.data(), fds.size(), 0) > 0) is_gone_ = true;  // negative descriptors are left out
+bool Courier::is_gone(bool has_memory) {
+  if (is_gone_) return true;
+  if (!has_memory && !connection_) {
+    const bool is_all_sent = sent_count_ != 0;
+    static_cast<void>(connect());  // finds out whether the name is still there
+    if (is_all_sent) disconnect();
+  }
+  is_gone_ = is_gone_ || (connection_ && has_event(connection_.get(), POLLRDHUP)) ||
+             (process_ != nullptr && has_event(process_->get(), POLLIN));
   return is_gone_;
 }
 

@@ -1,37 +1,22 @@
-// Passes descriptors of segments between instances over an abstract unix socket.
+// Passes descriptors of segments between instances over abstract unix sockets.
 // Knows no memory layout. Whatever arrives that is not a note of a peer of the same user is dropped.
+//
+// A connection lasts as long as it takes to send what is new: at rest, an instance has one socket however
+// many peers it has. Peers are watched by a descriptor of their process, which all instances of this one
+// share.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "runtime/base/status.hpp"
 #include "transports/memory/instance.hpp"
+#include "transports/shm/fd.hpp"
 
 namespace tutti::shm {
-
-// An owned descriptor.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Fd();
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 // What is said about one segment; its descriptor travels with it.
 struct SegmentNote {
@@ -39,21 +24,30 @@ struct SegmentNote {
   memory::Nonce from;  // the sender's instance
   memory::Nonce to;    // proves that the sender was given our address
   std::uint64_t index = 0;
+  std::uint64_t file_offset = 0;
   std::uint64_t bytes = 0;
 };
+
+// Takes a note with its descriptor; with none where this process had no room for it (ulimit -n).
+using TakeNote = std::function<void(const SegmentNote&, Fd)>;
+
+// "resource exhausted: what: Too many open files (limit: open files, ulimit -n)", from errno.
+Status out_of_descriptors(const char* what);
 
 // The listening side. Not thread-safe.
 class Mailbox {
  public:
-  // Listens under a name made from `nonce`. Errors: unsupported, resource_exhausted.
-  static Result<std::unique_ptr<Mailbox>> open(const memory::Nonce& nonce);
+  // Listens under a name made from `door`; takes what is for `nonce`. Errors: unsupported,
+  // resource_exhausted.
+  static Result<std::unique_ptr<Mailbox>> open(const memory::Nonce& door, const memory::Nonce& nonce);
 
-  // Takes what has arrived and calls `take` for each valid note. Never waits, allocates nothing.
-  void receive(const std::function<void(const SegmentNote&, Fd)>& take);
+  // Takes what has arrived and calls `take` for each valid note. Never waits, allocates nothing. Errors:
+  // resource_exhausted while connections wait for which there is no descriptor.
+  Status receive(const TakeNote& take);
 
  private:
   Mailbox(const memory::Nonce& nonce, Fd listener);
-  bool receive_from(int connection, const std::function<void(const SegmentNote&, Fd)>& take) const;
+  bool receive_from(int connection, const TakeNote& take) const;
 
   memory::Nonce nonce_;
   Fd listener_;
@@ -63,23 +57,28 @@ class Mailbox {
 // The sending side towards one peer. It also tells whether the peer lives. Not thread-safe.
 class Courier {
  public:
-  Courier(const memory::Nonce& self, const memory::Nonce& peer) : self_(self), peer_(peer) {}
+  Courier(const memory::Nonce& self, const memory::Nonce& peer, const memory::Nonce& door)
+      : self_(self), peer_(peer), door_(door) {}
 
   // Sends notes of all segments of `instance` that were not sent yet. Never waits; call again until it is
-  // true.
-  bool push(const memory::Instance& instance);
+  // true. Errors: resource_exhausted, unsupported (the system keeps us from the peer); calling again may
+  // help.
+  Result<bool> push(const memory::Instance& instance);
   // The peer's process in our numbering; 0 while unknown.
   int pid() const { return pid_; }
-  // Whether the peer's process ended, or another user answers under its name. Makes a system call.
-  bool is_gone();
+  // Whether the peer's process ended, or another user answers under its name. Makes a system call. A peer
+  // that has shown none of its memory yet (`has_memory`) may have closed its transport before it could.
+  bool is_gone(bool has_memory);
 
  private:
-  bool connect();
+  Status connect();
+  void disconnect();
 
   memory::Nonce self_;
   memory::Nonce peer_;
-  Fd connection_;
-  Fd process_;  // pidfd, where the system allows it
+  memory::Nonce door_;
+  Fd connection_;                      // until all is sent; for ever where there is no process_
+  std::shared_ptr<const Fd> process_;  // pidfd, where the system allows it
   int pid_ = 0;
   bool is_gone_ = false;
   std::uint32_t sent_count_ = 0;

@@ -82,13 +82,14 @@ class ShmTransport final : public MemoryTransport {
     const std::lock_guard lock(mutex_);
     std::shared_ptr<RemotePeer>& peer = peers_[theirs.nonce];
     if (!peer) {
-      peer = std::make_shared<RemotePeer>(instance().nonce(), theirs.nonce, may_copy_);
+      peer = std::make_shared<RemotePeer>(instance().nonce(), theirs, may_copy_);
       for (Parcel& parcel : parcels_) {
-        if (parcel.note.from == theirs.nonce) peer->take(parcel.note, std::move(parcel.fd));
+        if (parcel.note.from == theirs.nonce) peer->take(parcel.note, parcel.fd);
       }
       std::erase_if(parcels_, [&](const Parcel& parcel) { return parcel.note.from == theirs.nonce; });
     }
-    peer->push(instance());  // what does not go through now is repeated by service()
+    const Result<bool> pushed = peer->push(instance());  // what is left of it is repeated by service()
+    if (!pushed) return pushed.status();
     return std::shared_ptr<Peer>(peer);
   }
 
@@ -97,18 +98,21 @@ class ShmTransport final : public MemoryTransport {
   void service() override {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || !is_own_process()) return;
-    mailbox_->receive([this](const SegmentNote& note, Fd fd) {
+    const Status received = mailbox_->receive([this](const SegmentNote& note, Fd fd) {
       const auto found = peers_.find(note.from);
       if (found != peers_.end()) {
-        found->second->take(note, std::move(fd));
+        found->second->take(note, fd);
       } else {
         parcels_.push_back({note, std::move(fd)});
       }
     });
+    const bool is_news = !received || is_delayed_;
+    is_delayed_ = !received;
     for (auto it = peers_.begin(); it != peers_.end();) {
       const std::shared_ptr<RemotePeer>& peer = it->second;
       const bool is_used = peer.use_count() > 1;
-      if (is_used) peer->push(instance());
+      if (is_news) peer->set_delay(received);
+      if (is_used) static_cast<void>(peer->push(instance()));  // the peer keeps the error
       it = !is_used && peer->is_gone() ? peers_.erase(it) : std::next(it);
     }
   }
@@ -116,7 +120,7 @@ class ShmTransport final : public MemoryTransport {
   void push_segments() {
     const std::lock_guard lock(mutex_);
     for (const auto& [nonce, peer] : peers_) {
-      if (peer.use_count() > 1) peer->push(instance());
+      if (peer.use_count() > 1) static_cast<void>(peer->push(instance()));  // service() repeats it
     }
   }
 
@@ -124,6 +128,7 @@ class ShmTransport final : public MemoryTransport {
   bool may_copy_ = false;
   std::mutex mutex_;  // of everything below
   std::unique_ptr<Mailbox> mailbox_;
+  bool is_delayed_ = false;                             // peers were told that the mailbox has no descriptors
   std::map<Nonce, std::shared_ptr<RemotePeer>> peers_;  // that were opened here
   std::vector<Parcel> parcels_;                         // of others, who may be dead when they are opened
 };
@@ -132,7 +137,8 @@ class ShmTransport final : public MemoryTransport {
 
 Result<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options) {
   const Nonce nonce = make_nonce();
-  Result<std::unique_ptr<Mailbox>> mailbox = Mailbox::open(nonce);
+  const Nonce door = make_nonce();
+  Result<std::unique_ptr<Mailbox>> mailbox = Mailbox::open(door, nonce);
   if (!mailbox) return mailbox.status().with_context("shm");
   Result<std::shared_ptr<Instance>> instance =
       Instance::make(make_memfd_source(), nonce, sanitize(options.memory));
@@ -142,6 +148,7 @@ Result<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options)
   card.node = hash_text(options.node_id.empty() ? "node " + find_node_id() : "given " + options.node_id);
   card.pid = static_cast<std::uint32_t>(::getpid());
   card.uid = static_cast<std::uint32_t>(::geteuid());
+  card.door = door;
   return std::unique_ptr<Transport>(
       std::make_unique<ShmTransport>(options, std::move(*instance), card, std::move(*mailbox)));
 }

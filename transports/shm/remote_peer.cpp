@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/base/log.hpp"
 #include "transports/shm/segment.hpp"
 
 namespace tutti::shm {
@@ -43,29 +42,35 @@ RemotePeer::~RemotePeer() {
 ByteRange RemotePeer::segment(std::uint32_t index) {
   if (index >= segments_.size()) return {};
   Mapped& mapped = segments_[index];
-  if (std::byte* base = mapped.base.load(std::memory_order_acquire)) return {base, mapped.bytes};
-  const std::lock_guard lock(mutex_);
-  if (std::byte* base = mapped.base.load(std::memory_order_relaxed)) return {base, mapped.bytes};
-  if (!mapped.fd) return {};
-  Result<memory::Segment> made = map_foreign_segment(mapped.fd.get(), mapped.bytes);
-  if (!made) {
-    if (!has_unmappable_) log_error("a peer on this node cannot be reached: {}", made.status().message());
-    has_unmappable_ = true;
-    return {};
-  }
-  mapped.fd = Fd();
-  mapped.base.store(made->base, std::memory_order_release);
-  return {made->base, mapped.bytes};
+  std::byte* const base = mapped.base.load(std::memory_order_acquire);
+  return base == nullptr ? ByteRange() : ByteRange(base, mapped.bytes);
 }
 
-bool RemotePeer::has_unmappable() {
+Status RemotePeer::trouble() {
   const std::lock_guard lock(mutex_);
-  return has_unmappable_;
+  if (!refusal_) return refusal_;
+  return delay_ ? silence_ : delay_;
 }
 
 bool RemotePeer::is_gone() {
+  const bool has_memory = !segment(0).empty();
   const std::lock_guard lock(mutex_);
-  return courier_.is_gone();
+  return courier_.is_gone(has_memory);
+}
+
+bool RemotePeer::is_cut_off() {
+  const std::lock_guard lock(mutex_);
+  return !silence_;
+}
+
+bool RemotePeer::is_told() {
+  const std::lock_guard lock(mutex_);
+  return is_told_;
+}
+
+void RemotePeer::set_delay(const Status& status) {
+  const std::lock_guard lock(mutex_);
+  delay_ = status;
 }
 
 Peer::Access RemotePeer::access() const {
@@ -80,17 +85,29 @@ Peer::Copied RemotePeer::copy(std::span<const iovec> local, std::span<const iove
   return copied;
 }
 
-void RemotePeer::take(const SegmentNote& note, Fd fd) {
+void RemotePeer::take(const SegmentNote& note, const Fd& fd) {
   const std::lock_guard lock(mutex_);
   Mapped& mapped = segments_[note.index];
-  if (mapped.base.load(std::memory_order_relaxed) != nullptr || mapped.fd) return;
+  if (mapped.base.load(std::memory_order_relaxed) != nullptr) return;
+  if (!fd) {
+    errno = EMFILE;
+    refusal_ = out_of_descriptors("cannot take the memory of a peer");
+    return;
+  }
+  Result<memory::Segment> made = map_foreign_segment(fd.get(), note.file_offset, note.bytes);
+  if (!made) {
+    refusal_ = made.status().with_context("memory of a peer");
+    return;
+  }
   mapped.bytes = note.bytes;
-  mapped.fd = std::move(fd);
+  mapped.base.store(made->base, std::memory_order_release);
 }
 
-bool RemotePeer::push(const memory::Instance& instance) {
+Result<bool> RemotePeer::push(const memory::Instance& instance) {
   const std::lock_guard lock(mutex_);
-  const bool is_done = courier_.push(instance);
+  Result<bool> is_done = courier_.push(instance);
+  silence_ = is_done.status();
+  is_told_ = is_done && *is_done;
   pid_.store(courier_.pid(), std::memory_order_relaxed);
   return is_done;
 }

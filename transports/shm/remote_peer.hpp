@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "transports/memory/card.hpp"
 #include "transports/memory/local_peer.hpp"
 #include "transports/memory/peer.hpp"
 #include "transports/shm/mailbox.hpp"
@@ -22,33 +23,39 @@ std::string probe_single_copy();
 class RemotePeer final : public memory::Peer {
  public:
   // `may_copy`: the configuration and the probe permit single copies.
-  RemotePeer(const memory::Nonce& self, const memory::Nonce& peer, bool may_copy)
-      : may_copy_(may_copy), courier_(self, peer) {}
+  RemotePeer(const memory::Nonce& self, const memory::Card& peer, bool may_copy)
+      : may_copy_(may_copy), courier_(self, peer.nonce, peer.door) {}
   ~RemotePeer() override;
 
   ByteRange segment(std::uint32_t index) override;
-  bool has_unmappable() override;
+  Status trouble() override;
   bool is_gone() override;
+  bool is_told() override;
+  bool is_cut_off() override;
   bool is_other_process() const override { return true; }
   Access access() const override;
   Copied copy(std::span<const iovec> local, std::span<const iovec> remote) override;
 
-  // A segment arrived.
-  void take(const SegmentNote& note, Fd fd);
-  // Tells the peer about our segments; true when it knows all.
-  bool push(const memory::Instance& instance);
+  // A segment arrived: maps it at once, so that its descriptor is not kept.
+  void take(const SegmentNote& note, const Fd& fd);
+  // Tells the peer about our segments; true when it knows all. Errors as Courier::push.
+  Result<bool> push(const memory::Instance& instance);
+  // Why nothing can be taken at the moment.
+  void set_delay(const Status& status);
 
  private:
   struct Mapped {
     std::atomic<std::byte*> base{nullptr};  // set last
     std::size_t bytes = 0;
-    Fd fd;  // until it is mapped
   };
 
   std::atomic<bool> may_copy_;
   std::atomic<int> pid_{0};
-  std::mutex mutex_;
-  bool has_unmappable_ = false;
+  std::mutex mutex_;  // of all below, but for what is atomic
+  Status refusal_;    // of a segment that could not be mapped
+  Status delay_;      // of what waits in the mailbox
+  Status silence_;    // of our segments that the peer could not be told
+  bool is_told_ = false;
   Courier courier_;
   std::array<Mapped, memory::Instance::kMaxSegments> segments_;
 };

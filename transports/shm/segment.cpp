@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,10 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include "transports/shm/fd.hpp"
 
 namespace tutti::shm {
 
@@ -18,42 +23,48 @@ namespace {
 using memory::Segment;
 using memory::SegmentSource;
 
-Status exhausted(const std::string& what, std::uint64_t bytes) {
-  const int error = errno;
+Status exhausted(const std::string& what, std::uint64_t bytes, int error = errno) {
   std::string limit;
   if (error == EMFILE) limit = " (limit: open files, ulimit -n)";
   if (error == ENFILE) limit = " (limit: open files of the machine)";
   if (error == ENOMEM) limit = " (limit: address space, ulimit -v, or memory of the control group)";
+  if (error == EFBIG) limit = " (limit: file size, ulimit -f)";
   if (error == ENOSPC) limit = " (limit: memory of the machine or control group)";
   return {StatusCode::resource_exhausted,
           what + " of " + std::to_string(bytes) + " bytes: " + std::strerror(error) + limit};
 }
 
-Result<Segment> map(int fd, std::size_t bytes) {
-  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+Result<Segment> map(int fd, std::uint64_t file_offset, std::size_t bytes) {
+  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+                      static_cast<off_t>(file_offset));
   if (base == MAP_FAILED) return exhausted("cannot map a shared memory segment", bytes);
-  return Segment{static_cast<std::byte*>(base), bytes, fd};
+  return Segment{static_cast<std::byte*>(base), bytes, fd, file_offset};
+}
+
+// Beyond it the kernel does not only refuse: it sends SIGXFSZ, which ends the process.
+std::uint64_t largest_file_bytes() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return ~std::uint64_t{0};
+  return limit.rlim_cur;
 }
 
 class MemfdSource final : public SegmentSource {
  public:
   Result<Segment> create(std::size_t bytes) override {
-    const int fd = ::memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0 && (errno == ENOSYS || errno == EPERM)) {
-      return unsupported(std::string("memfd_create: ") + std::strerror(errno));
-    }
-    if (fd < 0) return exhausted("cannot make a shared memory segment", bytes);
-    Result<Segment> segment = Status(StatusCode::internal, "");
-    // Peers rely on the seals: a file that cannot shrink cannot give them SIGBUS.
-    if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
-        ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-      segment = exhausted("cannot size a shared memory segment", bytes);
-    } else {
-      segment = map(fd, bytes);
-    }
-    if (!segment) ::close(fd);
+    constexpr const char* kWhat = "cannot make a shared memory segment";
+    const std::uint64_t largest = largest_file_bytes();
+    if (bytes > largest) return exhausted(kWhat, bytes, EFBIG);
+    if (files_.empty() || file_bytes_ > largest - bytes) TUTTI_RETURN_IF_ERROR(add_file());
+    const int fd = files_.back().get();
+    if (::ftruncate(fd, static_cast<off_t>(file_bytes_ + bytes)) != 0) return exhausted(kWhat, bytes);
+    const std::uint64_t offset = file_bytes_;
+    file_bytes_ += bytes;
+    Result<Segment> segment = map(fd, offset, bytes);
+    if (!segment) file_bytes_ = offset;  // nobody was told: the next segment lies here
     return segment;
   }
+
+  std::size_t largest_bytes() const override { return largest_file_bytes(); }
 
   // Memory is taken here, with an error code; touching it can then no longer end in SIGBUS.
   Status back(const Segment& segment, std::uint64_t offset, std::uint64_t bytes) override {
@@ -69,25 +80,40 @@ class MemfdSource final : public SegmentSource {
     return {};
   }
 
-  void destroy(const Segment& segment) override {
-    ::munmap(segment.base, segment.bytes);
-    ::close(segment.fd);
+  void destroy(const Segment& segment) override { unmap_segment(segment); }
+
+ private:
+  Status add_file() {
+    Fd fd(::memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+      return exhausted("cannot make a file for shared memory", 0);
+    if (!fd) return unsupported(std::string("memfd_create: ") + std::strerror(errno));
+    // Peers rely on it: a file that cannot shrink cannot give them SIGBUS.
+    if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
+      return unsupported(std::string("sealing a memfd: ") + std::strerror(errno));
+    files_.push_back(std::move(fd));
+    file_bytes_ = 0;
+    return {};
   }
+
+  std::vector<Fd> files_;
+  std::uint64_t file_bytes_ = 0;  // of the last one that segments take
 };
 
 }  // namespace
 
 std::unique_ptr<SegmentSource> make_memfd_source() { return std::make_unique<MemfdSource>(); }
 
-Result<Segment> map_foreign_segment(int fd, std::size_t bytes) {
+Result<Segment> map_foreign_segment(int fd, std::uint64_t file_offset, std::size_t bytes) {
   struct stat info {};
   const int seals = ::fcntl(fd, F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd, &info) != 0 ||
-      static_cast<std::uint64_t>(info.st_size) != bytes) {
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd, &info) != 0 || info.st_size < 0 ||
+      file_offset > static_cast<std::uint64_t>(info.st_size) ||
+      bytes > static_cast<std::uint64_t>(info.st_size) - file_offset) {
     return Status(StatusCode::refused,
                   "a peer passed a file that is not a sealed segment of the stated size");
   }
-  return map(fd, bytes);
+  return map(fd, file_offset, bytes);
 }
 
 void unmap_segment(const Segment& segment) { ::munmap(segment.base, segment.bytes); }

@@ -12,7 +12,7 @@ struct OpRow {
   std::string_view name;
   Op op;
 };
-constexpr std::array<OpRow, 10> kOps = {{{"sum", Op::sum},
+constexpr std::array<OpRow, 11> kOps = {{{"sum", Op::sum},
                                          {"prod", Op::prod},
                                          {"min", Op::min},
                                          {"max", Op::max},
@@ -21,7 +21,8 @@ constexpr std::array<OpRow, 10> kOps = {{{"sum", Op::sum},
                                          {"bor", Op::bor},
                                          {"bxor", Op::bxor},
                                          {"land", Op::land},
-                                         {"lor", Op::lor}}};
+                                         {"lor", Op::lor},
+                                         {"lxor", Op::lxor}}};
 
 // The text of a str, which lives as long as the object; empty for anything else.
 std::optional<std::string_view> text_of(py::handle object) {

@@ -16,6 +16,7 @@ enum class Code : std::uint8_t {
   unsigned_integer = 1,
   floating = 2,
   bfloat = 4,
+  complex = 5,
   boolean = 6,
   float8_e4m3fn = 10,
   float8_e5m2 = 12,

@@ -14,21 +14,14 @@ struct DtypeRow {
   std::size_t bytes;
 };
 // In the order of Dtype.
-constexpr std::array<DtypeRow, kDtypeCount> kDtypes = {{{"int8", 1},
-                                                        {"uint8", 1},
-                                                        {"int16", 2},
-                                                        {"uint16", 2},
-                                                        {"int32", 4},
-                                                        {"uint32", 4},
-                                                        {"int64", 8},
-                                                        {"uint64", 8},
-                                                        {"float16", 2},
-                                                        {"bfloat16", 2},
-                                                        {"float32", 4},
-                                                        {"float64", 8},
-                                                        {"float8_e4m3fn", 1},
-                                                        {"float8_e5m2", 1},
-                                                        {"bool", 1}}};
+constexpr std::array<DtypeRow, kDtypeCount> kDtypes = {
+    {{"int8", 1},      {"uint8", 1},       {"int16", 2},         {"uint16", 2},      {"int32", 4},
+     {"uint32", 4},    {"int64", 8},       {"uint64", 8},        {"float16", 2},     {"bfloat16", 2},
+     {"float32", 4},   {"float64", 8},     {"float8_e4m3fn", 1}, {"float8_e5m2", 1}, {"bool", 1},
+     {"complex64", 8}, {"complex128", 16}, {"f32_i32", 8},       {"f64_i32", 16},    {"i32_i32", 8},
+     {"i64_i32", 16},  {"f64_i64", 16},    {"i64_i64", 16},      {"opaque", 0}}};
+// Those behind it are no types of arrays.
+constexpr std::size_t kArrayDtypes = static_cast<std::size_t>(Dtype::c128) + 1;
 
 constexpr Dtype integer(std::size_t bytes, bool is_signed) {
   constexpr Dtype kSigned[] = {Dtype::i8, Dtype::i16, Dtype::i32, Dtype::i64};
@@ -44,7 +37,7 @@ std::size_t element_bytes(Dtype dtype) { return kDtypes[static_cast<std::size_t>
 
 Dtype dtype_of_name(std::string_view name) {
   std::string known;
-  for (std::size_t i = 0; i < kDtypes.size(); ++i) {
+  for (std::size_t i = 0; i < kArrayDtypes; ++i) {
     if (name == kDtypes[i].name) return static_cast<Dtype>(i);
     known += std::string(i == 0 ? "" : ", ") + kDtypes[i].name;
   }
@@ -54,6 +47,10 @@ Dtype dtype_of_name(std::string_view name) {
 bool dtype_of_format(const char* format, std::size_t bytes, Dtype* dtype) {
   std::string_view text = format == nullptr ? "B" : format;
   if (!text.empty() && (text[0] == '@' || text[0] == '=' || text[0] == '<')) text.remove_prefix(1);
+  if (text == "Zf" || text == "Zd") {
+    *dtype = text == "Zf" ? Dtype::c64 : Dtype::c128;
+    return element_bytes(*dtype) == bytes;
+  }
   if (text.size() != 1) return false;
   constexpr std::string_view kSigned = "bhilqn";
   constexpr std::string_view kUnsigned = "BHILQNc";
@@ -85,6 +82,9 @@ bool dtype_of_tensor(dlpack::DataType type, Dtype* dtype) {
       break;
     case dlpack::Code::floating:
       *dtype = type.bits == 16 ? Dtype::f16 : type.bits == 32 ? Dtype::f32 : Dtype::f64;
+      break;
+    case dlpack::Code::complex:
+      *dtype = type.bits == 64 ? Dtype::c64 : Dtype::c128;
       break;
     case dlpack::Code::bfloat:
       *dtype = Dtype::bf16;

@@ -32,6 +32,17 @@ typedef enum TUTTI_AS_INT32 {
   TUTTI_F8E4M3,
   TUTTI_F8E5M2,
   TUTTI_BOOLEAN,  // one byte, 0 or 1
+  TUTTI_C64,      // complex numbers: of two floats, as float _Complex
+  TUTTI_C128,     // of two doubles
+  // A value and an index, for TUTTI_MINLOC and TUTTI_MAXLOC: struct { float value; int32_t index; } and so
+  // on. Padding is part of the element, and has no meaning.
+  TUTTI_F32_I32,
+  TUTTI_F64_I32,
+  TUTTI_I32_I32,
+  TUTTI_I64_I32,
+  TUTTI_F64_I64,
+  TUTTI_I64_I64,
+  TUTTI_OPAQUE,  // of TUTTI_USER only: elements of any size, which the call's options hold
 } tutti_dtype_t;
 
 #define TUTTI_ANY_SOURCE (-1)  // as the peer of a receive
@@ -49,6 +60,9 @@ typedef enum TUTTI_AS_INT32 {
   TUTTI_LOR,
   TUTTI_PREMUL_SUM,  // each rank's input times its own factor, which the call's options hold, then added
   TUTTI_USER,        // the function in the call's options
+  TUTTI_LXOR,        // logical
+  TUTTI_MINLOC,      // of pairs: the one with the least value; of equal values the one with the least index
+  TUTTI_MAXLOC,      // the same with the greatest value, and the least index
 } tutti_op_t;
 
 typedef enum TUTTI_AS_INT32 {
@@ -87,6 +101,7 @@ typedef enum TUTTI_AS_INT32 { TUTTI_MEMORY_DETECT, TUTTI_MEMORY_HOST, TUTTI_MEMO
 typedef struct TuttiGroup* tutti_group_t;
 typedef struct TuttiWork* tutti_work_t;
 typedef struct TuttiBuffer* tutti_buffer_t;  // memory that is registered with a group
+typedef struct TuttiQueue* tutti_queue_t;    // completions, for a thread that asks for them
 
 // dst[i] = a[i] op b[i] for i < count, elements of the call's dtype. dst may be a or b. Associative; ends by
 // returning (no longjmp, no exception); runs on any thread that waits for or tests an operation, and on
@@ -97,6 +112,11 @@ typedef void (*tutti_user_function_t)(void* context, void* dst, const void* a, c
 // call, and the rank of the group that it is about (-1: none). Ends by returning.
 typedef void (*tutti_complete_function_t)(void* context, tutti_status_t status, const char* message,
                                           int peer);
+
+// Called by a thread that waits for operations, every few microseconds at most: a program with another
+// communication library in the process moves that one on here. Must not wait for operations of tutti; ends by
+// returning.
+typedef void (*tutti_wait_function_t)(void* context);
 
 // -- options ------------------------------------------------------------------------------------------------
 // Zero means "as usual" in every member but a factor. struct_bytes says which members the program knows, so
@@ -115,10 +135,23 @@ typedef struct {
   void* cuda_stream;      // of calls on GPUs' memory: the cudaStream_t they are ordered on (NULL: the default
                           // stream)
   tutti_memory_t memory;  // where the buffers lie
+  uint32_t element_bytes;               // TUTTI_OPAQUE: of one element, 1 to 65536, equal on all ranks
+  tutti_wait_function_t while_waiting;  // called while the call, or whoever waits for its work, waits; NULL
+                                        // costs nothing, else a waiting thread does not sleep for long
+  void* while_waiting_context;
 } tutti_call_options_t;
 
 #define TUTTI_CALL_OPTIONS \
-  { sizeof(tutti_call_options_t), NULL, 0, 0, NULL, NULL, 0, 0, NULL, TUTTI_MEMORY_DETECT }
+  { sizeof(tutti_call_options_t), NULL, 0, 0, NULL, NULL, 0, 0, NULL, TUTTI_MEMORY_DETECT, 0, NULL, NULL }
+
+// What tutti_queue_poll hands out: the work's outcome, as tutti_wait would have returned it.
+typedef struct {
+  void* context;  // the program's own
+  tutti_status_t status;
+  int peer;             // of a failure, the rank of the group that it is about (-1: none)
+  int source;           // of a receive, the rank that its message came from; -1 for all else
+  const char* message;  // "" or why it failed; valid until the next poll of the queue
+} tutti_completion_t;
 
 // The program's own exchange or store. 0: done; anything else fails tutti_init.
 // all: bytes of every rank in rank order; mine: this rank's. Called by all ranks with equal bytes.

@@ -1,6 +1,7 @@
 // Which C++ type is an element of which dtype, for the typed calls. Knows nothing else of tutti.
 #pragma once
 
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -22,6 +23,12 @@ struct Float8E4M3 {
 };
 struct Float8E5M2 {
   std::uint8_t bits;
+};
+// For Op::minloc and Op::maxloc. Padding behind the index is part of the element, and has no meaning.
+template <class Value, class Index>
+struct ValueIndex {
+  Value value;
+  Index index;
 };
 
 namespace detail {
@@ -61,6 +68,22 @@ template <>
 struct DtypeOf<Float8E4M3> : detail::DtypeConstant<Dtype::f8e4m3> {};
 template <>
 struct DtypeOf<Float8E5M2> : detail::DtypeConstant<Dtype::f8e5m2> {};
+template <>
+struct DtypeOf<std::complex<float>> : detail::DtypeConstant<Dtype::c64> {};
+template <>
+struct DtypeOf<std::complex<double>> : detail::DtypeConstant<Dtype::c128> {};
+template <>
+struct DtypeOf<ValueIndex<float, std::int32_t>> : detail::DtypeConstant<Dtype::f32_i32> {};
+template <>
+struct DtypeOf<ValueIndex<double, std::int32_t>> : detail::DtypeConstant<Dtype::f64_i32> {};
+template <>
+struct DtypeOf<ValueIndex<std::int32_t, std::int32_t>> : detail::DtypeConstant<Dtype::i32_i32> {};
+template <>
+struct DtypeOf<ValueIndex<std::int64_t, std::int32_t>> : detail::DtypeConstant<Dtype::i64_i32> {};
+template <>
+struct DtypeOf<ValueIndex<double, std::int64_t>> : detail::DtypeConstant<Dtype::f64_i64> {};
+template <>
+struct DtypeOf<ValueIndex<std::int64_t, std::int64_t>> : detail::DtypeConstant<Dtype::i64_i64> {};
 
 template <class T>
 inline constexpr Dtype dtype_of = DtypeOf<std::remove_const_t<T>>::value;

@@ -18,7 +18,8 @@
 //   threads. After fork() the child may not use any group.
 // Buffers: counts are in elements and may exceed 2^31. Buffers belong to the operation until it is complete;
 //   lists of counts are read before the call returns. Input and output may be the same memory only as each
-//   function says; other overlap is an error.
+//   function says; otherwise no element may be part of both. Blocks of one may lie between those of the
+//   other.
 // Agreement: counts, dtype, op and root must be equal on all ranks unless a function says otherwise; all
 //   ranks of a group make the same calls in the same order. Different calls are detected and named.
 // Cost: a blocking call costs some nanoseconds more than the same call of tutti.hpp, and allocates nothing;
@@ -43,7 +44,7 @@ const char* tutti_version(void);  // "0.1.0"
 int tutti_abi_version(void);      // TUTTI_ABI_VERSION of the library that is running
 const char* tutti_status_name(
     tutti_status_t status);                     // "timeout"; "unknown status" for a number that is none
-size_t tutti_dtype_bytes(tutti_dtype_t dtype);  // of one element; 0 for a number that is no dtype
+size_t tutti_dtype_bytes(tutti_dtype_t dtype);  // of one element; 0 for TUTTI_OPAQUE and for no dtype
 
 // What the last function that failed in this thread has to say, and the rank of the group it is about (-1:
 // none). "" before the first failure. Success does not change it; the text is valid until the thread's next
@@ -55,10 +56,10 @@ int tutti_last_error_peer(void);
 
 // Joins the job and sets *world to the group of all its ranks. options may be NULL: started by tutti run,
 // mpirun, srun, torchrun, or alone. May be called again, also with earlier worlds still open: each call makes
-// a world of its own (all ranks must call it equally often). A world ends with its last group and work.
-// Threads may be ranks too: each calls with the same unique id and its own rank. Errors: INVALID_ARGUMENT
-// naming the variable or option, or the setting on which ranks differ; TIMEOUT naming who did not arrive;
-// REFUSED.
+// a world of its own (all ranks must call it equally often). A world ends with its last group and work, or
+// when the process ends: exit() and a return from main leave it as tutti_group_close would. Threads may be
+// ranks too: each calls with the same unique id and its own rank. Errors: INVALID_ARGUMENT naming the
+// variable or option, or the setting on which ranks differ; TIMEOUT naming who did not arrive; REFUSED.
 tutti_status_t tutti_init(const tutti_init_options_t* options, tutti_group_t* world);
 // One process makes it and hands it to all ranks; whoever has it can join.
 tutti_status_t tutti_make_unique_id(tutti_unique_id_t* id);
@@ -119,19 +120,19 @@ tutti_status_t tutti_allgatherv(const void* input, void* output, const uint64_t*
                                 const uint64_t* displacements, tutti_dtype_t dtype, tutti_group_t group,
                                 const tutti_call_options_t* options);
 // input: size * count elements; output: count, this rank's block of the result; in place: output == input +
-// rank * count.
+// rank * count, and the other blocks of input stay as they are.
 tutti_status_t tutti_reduce_scatter(const void* input, void* output, size_t count, tutti_dtype_t dtype,
                                     tutti_op_t op, tutti_group_t group, const tutti_call_options_t* options);
 // Block r of input has counts[r] elements; output: counts[rank]. In place: output is this rank's block of
-// input.
+// input, and the other blocks stay as they are.
 tutti_status_t tutti_reduce_scatterv(const void* input, void* output, const uint64_t* counts,
                                      tutti_dtype_t dtype, tutti_op_t op, tutti_group_t group,
                                      const tutti_call_options_t* options);
 // input, output: size * count elements; block d of input goes to rank d; in place: output == input.
 tutti_status_t tutti_alltoall(const void* input, void* output, size_t count, tutti_dtype_t dtype,
                               tutti_group_t group, const tutti_call_options_t* options);
-// Own counts and displacements for both sides; what a rank sends to another, that one must expect. Never in
-// place.
+// Own counts and displacements for both sides; what a rank sends to another, that one must expect. In place:
+// output == input, and both sides have equal counts and displacements.
 tutti_status_t tutti_alltoallv(const void* input, const uint64_t* input_counts,
                                const uint64_t* input_displacements, void* output,
                                const uint64_t* output_counts, const uint64_t* output_displacements,
@@ -143,13 +144,23 @@ tutti_status_t tutti_gather(const void* input, void* output, size_t count, tutti
 tutti_status_t tutti_gatherv(const void* input, void* output, const uint64_t* counts,
                              const uint64_t* displacements, tutti_dtype_t dtype, int root,
                              tutti_group_t group, const tutti_call_options_t* options);
+// The same where the root alone knows all counts: this rank's are own_count elements, counts[rank] at the
+// root; output, counts and displacements mean nothing elsewhere. All ranks call it in this form. The only
+// algorithm is "linear".
+tutti_status_t tutti_gatherv_root(const void* input, size_t own_count, void* output, const uint64_t* counts,
+                                  const uint64_t* displacements, tutti_dtype_t dtype, int root,
+                                  tutti_group_t group, const tutti_call_options_t* options);
 // input at the root: size * count elements; output: count; in place at the root: output == input + rank *
-// count.
+// count. The root's input stays as it is.
 tutti_status_t tutti_scatter(const void* input, void* output, size_t count, tutti_dtype_t dtype, int root,
                              tutti_group_t group, const tutti_call_options_t* options);
 tutti_status_t tutti_scatterv(const void* input, void* output, const uint64_t* counts,
                               const uint64_t* displacements, tutti_dtype_t dtype, int root,
                               tutti_group_t group, const tutti_call_options_t* options);
+// The same where the root alone knows all counts; see tutti_gatherv_root.
+tutti_status_t tutti_scatterv_root(const void* input, const uint64_t* counts, const uint64_t* displacements,
+                                   void* output, size_t own_count, tutti_dtype_t dtype, int root,
+                                   tutti_group_t group, const tutti_call_options_t* options);
 // Returns once every rank has called it.
 tutti_status_t tutti_barrier(tutti_group_t group, const tutti_call_options_t* options);
 // output: count elements, the combination of ranks 0..rank in rank order; in place: output == input.
@@ -161,8 +172,10 @@ tutti_status_t tutti_exscan(const void* input, void* output, size_t count, tutti
 // Messages of one sender, receiver and tag (0 or more) match in the order in which they were submitted; those
 // of other tags may overtake them. Count and dtype must be equal on both sides. A receive from
 // TUTTI_ANY_SOURCE takes whichever message of its tag comes first; *source becomes the rank it came from
-// (NULL: not wanted). A send with a tag other than 0 may wait until a receive takes it. No option applies
-// yet.
+// (NULL: not wanted). A send with a tag other than 0 may wait until a receive takes it.
+// A complete send means that its buffer may be reused, not that the message was received. What was sent and
+// completed is delivered when the sender ends in an orderly way: it closes its last handle of the group, main
+// returns, or exit() is called. After _exit(), a signal or a crash it may be lost.
 tutti_status_t tutti_send(const void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
                           tutti_group_t group, const tutti_call_options_t* options);
 tutti_status_t tutti_recv(void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
@@ -207,6 +220,14 @@ tutti_status_t tutti_iscatter(const void* input, void* output, size_t count, tut
 tutti_status_t tutti_iscatterv(const void* input, void* output, const uint64_t* counts,
                                const uint64_t* displacements, tutti_dtype_t dtype, int root,
                                tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work);
+tutti_status_t tutti_igatherv_root(const void* input, size_t own_count, void* output, const uint64_t* counts,
+                                   const uint64_t* displacements, tutti_dtype_t dtype, int root,
+                                   tutti_group_t group, const tutti_call_options_t* options,
+                                   tutti_work_t* work);
+tutti_status_t tutti_iscatterv_root(const void* input, const uint64_t* counts, const uint64_t* displacements,
+                                    void* output, size_t own_count, tutti_dtype_t dtype, int root,
+                                    tutti_group_t group, const tutti_call_options_t* options,
+                                    tutti_work_t* work);
 tutti_status_t tutti_ibarrier(tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work);
 tutti_status_t tutti_iscan(const void* input, void* output, size_t count, tutti_dtype_t dtype, tutti_op_t op,
                            tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work);
@@ -256,6 +277,18 @@ tutti_status_t tutti_wait_all(tutti_work_t* works, size_t work_count);
 tutti_status_t tutti_on_complete(tutti_work_t work, tutti_complete_function_t callback, void* context);
 // Gives the handle back and sets it to NULL; neither waits nor cancels.
 void tutti_work_free(tutti_work_t* work);
+
+// Completions for programs that want to hear of them in a thread of their own choice, and nowhere else. Any
+// thread may add; one at a time polls.
+tutti_status_t tutti_queue_make(tutti_queue_t* queue);
+// Takes the work (*work becomes NULL); `context` comes back with its completion.
+tutti_status_t tutti_queue_add(tutti_queue_t queue, tutti_work_t* work, void* context);
+// The next completion, in the order of completion; *is_there is 0 if there is none. Moves operations on;
+// never waits. OK also for the completion of an operation that failed: completion->status says so.
+tutti_status_t tutti_queue_poll(tutti_queue_t queue, tutti_completion_t* completion, int* is_there);
+// Gives the queue back and sets it to NULL; of NULL: nothing. Works that are still in it go on, and their
+// completions are dropped.
+void tutti_queue_free(tutti_queue_t* queue);
 
 // -- choice, memory -----------------------------------------------------------------------------------------
 

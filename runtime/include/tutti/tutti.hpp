@@ -17,7 +17,8 @@
 //   may not use any group.
 // Buffers: counts are in elements and may exceed 2^31. Buffers belong to the operation until it is complete.
 // Input and
-//   output may be the same memory only as each function says; other overlap is an error.
+//   output may be the same memory only as each function says; otherwise no element may be part of both.
+//   Blocks of one may lie between blocks of the other.
 // Agreement: counts, dtype, op and root must be equal on all ranks unless a function says otherwise; all
 // ranks of a group
 //   make the same calls in the same order. Different calls are detected and named.
@@ -86,17 +87,17 @@ class CommGroup {
   Work iallgatherv(const void* input, void* output, Counts counts, Counts displacements, Dtype,
                    CallOptions = {}) const;
   // input: size() * count elements; output: count, block rank() of the result; in place: output == input +
-  // rank() * count.
+  // rank() * count, and the other blocks of input stay as they are.
   Work ireduce_scatter(const void* input, void* output, std::size_t count, Dtype, Reduction = Op::sum,
                        CallOptions = {}) const;
   // Block r of input has counts[r] elements; output: counts[rank()]. In place: output is this rank's block of
-  // input.
+  // input, and the other blocks stay as they are.
   Work ireduce_scatterv(const void* input, void* output, Counts counts, Dtype, Reduction = Op::sum,
                         CallOptions = {}) const;
   // input, output: size() * count elements; block d of input goes to rank d; in place: output == input.
   Work ialltoall(const void* input, void* output, std::size_t count, Dtype, CallOptions = {}) const;
-  // Own counts and displacements for both sides; what a rank sends to another, that one must expect. Never in
-  // place.
+  // Own counts and displacements for both sides; what a rank sends to another, that one must expect. In
+  // place: output == input, and both sides have equal counts and displacements.
   Work ialltoallv(const void* input, Counts input_counts, Counts input_displacements, void* output,
                   Counts output_counts, Counts output_displacements, Dtype, CallOptions = {}) const;
   // input: count elements; output at the root: size() * count; in place at the root: input == output + rank()
@@ -104,11 +105,19 @@ class CommGroup {
   Work igather(const void* input, void* output, std::size_t count, Dtype, int root, CallOptions = {}) const;
   Work igatherv(const void* input, void* output, Counts counts, Counts displacements, Dtype, int root,
                 CallOptions = {}) const;
+  // The same where the root alone knows all counts: this rank's are own_count elements, counts[rank()] at the
+  // root; counts and displacements mean nothing elsewhere. All ranks call it in this form. The only algorithm
+  // is "linear".
+  Work igatherv(const void* input, std::size_t own_count, void* output, Counts counts, Counts displacements,
+                Dtype, int root, CallOptions = {}) const;
   // input at the root: size() * count elements; output: count; in place at the root: output == input + rank()
-  // * count.
+  // * count. The root's input stays as it is.
   Work iscatter(const void* input, void* output, std::size_t count, Dtype, int root, CallOptions = {}) const;
   Work iscatterv(const void* input, void* output, Counts counts, Counts displacements, Dtype, int root,
                  CallOptions = {}) const;
+  // The same where the root alone knows all counts; see igatherv.
+  Work iscatterv(const void* input, Counts counts, Counts displacements, void* output, std::size_t own_count,
+                 Dtype, int root, CallOptions = {}) const;
   // Complete once every rank has called it.
   Work ibarrier(CallOptions = {}) const;
   // output: count elements, the combination of ranks 0..rank() in rank order; in place: output == input.
@@ -121,6 +130,9 @@ class CommGroup {
   // tags may overtake them, and one that nobody receives delays no other. Count and dtype must be equal on
   // both sides. A receive from kAnySource takes whichever message of its tag comes first, and Work::source()
   // says whose it was. A send with a tag other than 0 may wait until a receive takes it, as may long ones.
+  // A complete send means that its buffer may be reused, not that the message was received. What was sent and
+  // completed is delivered when the sender ends in an orderly way: its last handle of the group ends, main
+  // returns, or exit() is called. After _exit(), a signal or a crash it may be lost.
   Work isend(const void* buffer, std::size_t count, Dtype, int peer, int tag = 0, CallOptions = {}) const;
   Work irecv(void* buffer, std::size_t count, Dtype, int peer, int tag = 0, CallOptions = {}) const;
 
@@ -142,9 +154,13 @@ class CommGroup {
   void gather(const void* input, void* output, std::size_t count, Dtype, int root, CallOptions = {}) const;
   void gatherv(const void* input, void* output, Counts counts, Counts displacements, Dtype, int root,
                CallOptions = {}) const;
+  void gatherv(const void* input, std::size_t own_count, void* output, Counts counts, Counts displacements,
+               Dtype, int root, CallOptions = {}) const;
   void scatter(const void* input, void* output, std::size_t count, Dtype, int root, CallOptions = {}) const;
   void scatterv(const void* input, void* output, Counts counts, Counts displacements, Dtype, int root,
                 CallOptions = {}) const;
+  void scatterv(const void* input, Counts counts, Counts displacements, void* output, std::size_t own_count,
+                Dtype, int root, CallOptions = {}) const;
   void barrier(CallOptions = {}) const;
   void scan(const void* input, void* output, std::size_t count, Dtype, Reduction = Op::sum,
             CallOptions = {}) const;
@@ -267,7 +283,8 @@ struct InitOptions {
 
 // Joins the job and returns the group of all its ranks. May be called again, also with earlier worlds still
 // open: each call makes a world of its own (all ranks must call it equally often). A world ends with its last
-// CommGroup and Work. Threads may be ranks too: each calls with the same unique id and its own rank. Errors:
+// CommGroup and Work, or when the process ends: exit() and a return from main leave it as its destructor
+// would. Threads may be ranks too: each calls with the same unique id and its own rank. Errors:
 // invalid_argument naming the variable or option, or the setting on which ranks differ; timeout naming who
 // did not arrive; refused.
 CommGroup init(const InitOptions& options = {});

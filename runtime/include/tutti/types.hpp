@@ -21,12 +21,38 @@ enum class Dtype : std::uint8_t {
   f64,
   f8e4m3,
   f8e5m2,
-  boolean
+  boolean,
+  c64,   // complex numbers of two f32
+  c128,  // of two f64
+  // A value and an index, for Op::minloc and Op::maxloc, laid out as ValueIndex<value, index> of element.hpp.
+  f32_i32,
+  f64_i32,
+  i32_i32,
+  i64_i32,
+  f64_i64,
+  i64_i64,
+  opaque  // elements of any size, which only a user-defined op reads; see Reduction::user
 };
-inline constexpr int kDtypeCount = 15;
+inline constexpr int kDtypeCount = 24;
 
-enum class Op : std::uint8_t { sum, prod, min, max, avg, band, bor, bxor, land, lor, premul_sum, user };
-inline constexpr int kOpCount = 12;
+enum class Op : std::uint8_t {
+  sum,
+  prod,
+  min,
+  max,
+  avg,
+  band,
+  bor,
+  bxor,
+  land,
+  lor,
+  premul_sum,
+  user,
+  lxor,
+  minloc,  // the pair with the least value; of equal values the one with the least index
+  maxloc   // the pair with the greatest value; of equal values the one with the least index
+};
+inline constexpr int kOpCount = 15;
 
 enum class Collective : std::uint8_t {
   allreduce,

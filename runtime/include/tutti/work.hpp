@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -33,10 +34,15 @@ class Error : public std::runtime_error {
 };
 
 // A user-defined operation: dst[i] = a[i] op b[i] for i < count, elements of the call's dtype. dst may be a
-// or b. Must not throw and must be associative; a non-commutative one is applied in rank order. Ranks use
-// their ops for the first time in the same order. The function must outlive every operation that uses it.
+// or b. Must not throw and must be associative; a non-commutative one is applied in rank order. The function
+// must outlive every operation that uses it; nothing of it is kept afterwards.
 using UserFunction = void (*)(void* context, void* dst, const void* a, const void* b,
                               std::size_t count) noexcept;
+
+// Called by a thread that waits for operations, every few microseconds at most: a program with another
+// communication library in the process moves that one on here, so that neither waits for the other. It must
+// not wait for operations of tutti, nor throw.
+using WaitFunction = void (*)(void* context) noexcept;
 
 // What a reduction does with two elements. Converts from Op. docs/operations.md says what each op means on
 // each dtype.
@@ -46,6 +52,9 @@ class Reduction {
   static Reduction premul_sum(double factor);  // each rank's input times its own factor, then added
   static Reduction premul_sum_integer(std::int64_t factor);  // the same for integer dtypes
   static Reduction user(UserFunction function, void* context, bool is_commutative);
+  // On Dtype::opaque: elements of `element_bytes` (1 to 65536, equal on all ranks).
+  static Reduction user(UserFunction function, void* context, bool is_commutative,
+                        std::uint32_t element_bytes);
 
   Op op() const { return op_; }
 
@@ -54,6 +63,7 @@ class Reduction {
   Op op_ = Op::sum;
   bool has_integer_factor_ = false;
   bool is_commutative_ = true;
+  std::uint32_t element_bytes_ = 0;
   double factor_ = 1;
   std::int64_t integer_factor_ = 1;
   UserFunction function_ = nullptr;
@@ -69,6 +79,10 @@ struct CallOptions {
   // Of calls on GPUs' memory: the cudaStream_t that they are ordered on (null: the default stream).
   void* cuda_stream = nullptr;
   Memory memory = Memory::detect;
+  // Called with its context while this call waits, or whoever waits for its Work. Costs nothing where it is
+  // not set; where it is, a waiting thread does not sleep for long.
+  WaitFunction while_waiting = nullptr;
+  void* while_waiting_context = nullptr;
 };
 
 namespace detail {
@@ -130,6 +144,36 @@ class Work {
   std::shared_ptr<void> group_;
   detail::WorkHandle handle_;
   std::uint32_t sequence_ = 0;
+  WaitFunction while_waiting_ = nullptr;
+  void* while_waiting_context_ = nullptr;
+};
+
+// Completions for programs that want to hear of them in a thread of their own choice, and nowhere else. What
+// was added comes out of poll() once it is complete, in the order of completion.
+// Threads: any may add; one at a time polls. Cost: some allocations for each Work.
+class CompletionQueue {
+ public:
+  struct Completion {
+    std::uint64_t tag = 0;
+    std::optional<Error> error;  // none: the operation succeeded
+    int source = -1;             // see Work::source()
+  };
+  CompletionQueue();
+  // Works that are still in it go on; their completions are dropped.
+  ~CompletionQueue();
+  CompletionQueue(const CompletionQueue&) = delete;
+  CompletionQueue& operator=(const CompletionQueue&) = delete;
+
+  // Keeps the Work until its completion is handed out. `tag`: the program's own.
+  void add(const Work& work, std::uint64_t tag);
+  // The next completion, or nothing if none is there. Moves operations on; never waits.
+  std::optional<Completion> poll();
+  // Works whose completion has not been handed out.
+  std::size_t size() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
 };
 
 // Waits for all of them, and then throws the first error, in the order of the list, if there is one. There is

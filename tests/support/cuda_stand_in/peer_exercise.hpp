@@ -39,7 +39,7 @@ inline std::vector<PeerCase> peer_cases() {
     for (int o = 0; o < kOpCount; ++o) {
       const auto dtype = static_cast<Dtype>(d);
       const auto op = static_cast<Op>(o);
-      if (op == Op::user || !is_legal(op, dtype)) continue;
+      if (op == Op::user || !is_scalar(dtype) || !is_legal(op, dtype)) continue;
       for (const Shots shots : {Shots::one, Shots::two}) {
         ++number;
         cases.push_back(

@@ -218,6 +218,10 @@ Status take_op(const Words& w, BenchOptions& o) {
                              "a data type (`tutti bench --help` lists them)", o.dtype));
   TUTTI_RETURN_IF_ERROR(
       take(parse_op(w.op), "--op", w.op, "an operation (`tutti bench --help` lists them)", o.op));
+  if (!is_scalar(o.dtype)) {
+    return invalid_argument(
+        fmt::format("--dtype {}: the benchmark measures numbers of one part, such as f32", w.dtype));
+  }
   if (o.op == Op::user) return invalid_argument("--op: a user-defined operation has no name here");
   if (!is_reducing(o.collective)) return {};
   const std::string_view why = why_illegal(o.op, o.dtype);

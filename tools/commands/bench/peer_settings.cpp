@@ -1,6 +1,7 @@
 // Reads settings.json. Knows its format (bench/peers/README.md) and nothing of what a setting means.
 #include "tools/commands/bench/peer_settings.hpp"
 #include "tools/commands/arguments.hpp"
+#include "tools/commands/json_text.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -73,9 +74,13 @@ Result<PeerSettings> PeerSettings::load(const std::string& folder, bool across_n
   PeerSettings settings;
   settings.folder_ = folder;
   settings.across_nodes_ = across_nodes;
-  *settings.json_ = json::parse(file, nullptr, false);
-  if (settings.json_->is_discarded() || !settings.json_->contains("libraries"))
-    return invalid_argument(fmt::format("{} is no settings file", path));
+  std::string text;
+  std::getline(file, text, '\0');
+  auto parsed = parse_json(text);
+  if (!parsed) return parsed.status().with_context(path);
+  *settings.json_ = *std::move(parsed);
+  if (!settings.json_->contains("libraries"))
+    return invalid_argument(fmt::format("{}: there is no \"libraries\" in it", path));
   return settings;
 }
 

@@ -19,7 +19,8 @@ struct Workload {
 // Errors: invalid_argument, naming the file, the line and what was expected.
 Result<Workload> load_workload(const std::string& name_or_path);
 
-// The rows of `model` (empty: all rows) of a CSV text in forward order. `path` is for messages.
+// The rows of `model` (empty: all rows) of a CSV text in forward order. `path` is for messages. Errors: as of
+// load_workload().
 Result<Workload> parse_workload(std::istream& text, const std::string& path, const std::string& model);
 
 }  // namespace tutti::tool

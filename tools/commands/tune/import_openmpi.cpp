@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "tools/commands/json_text.hpp"
 #include "tools/commands/tune/import.hpp"
 
 namespace tutti::tool::detail {
@@ -372,8 +373,10 @@ Status read_set(const json& set, const std::string& where, Collector& collector)
 }
 
 Result<Import> import_json(std::string_view text) {
-  const json document = json::parse(text.begin(), text.end(), nullptr, false);
-  if (document.is_discarded() || !document.is_object())
+  const Result<json> parsed = parse_json(text);
+  if (!parsed) return parsed.status();
+  const json& document = *parsed;
+  if (!document.is_object())
     return invalid_argument("line 1 column 1: expected Open MPI's rules in JSON, and this is no JSON object");
   const auto version = document.find("rule_file_version");
   if (version != document.end() && *version != 3) return invalid_argument("rule_file_version: expected 3");

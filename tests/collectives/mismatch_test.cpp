@@ -1,0 +1,242 @@
+// Ranks that make different calls, by a seeded share of all pairs: no result of such a call is a success on a
+// rank that waited for another rank's data, and at the latest the next call of the group names it everywhere.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/test_fraction.hpp"
+#include "tests/support/thread_ranks.hpp"
+#include "tutti/tutti.hpp"
+
+using namespace tutti;
+
+namespace {
+
+constexpr std::size_t kMostCount = 40000;
+
+struct Asked {
+  Collective collective = Collective::allreduce;
+  Dtype dtype = Dtype::i32;
+  Op op = Op::sum;
+  int root = 0;
+  std::size_t count = 1;
+
+  bool is_rooted() const {
+    return collective == Collective::broadcast || collective == Collective::reduce ||
+           collective == Collective::gather || collective == Collective::scatter;
+  }
+  bool reduces() const {
+    return collective == Collective::allreduce || collective == Collective::reduce ||
+           collective == Collective::reduce_scatter || collective == Collective::scan ||
+           collective == Collective::exscan;
+  }
+  // What the call depends on.
+  bool equals(const Asked& other) const {
+    if (collective != other.collective) return false;
+    if (collective == Collective::barrier) return true;
+    return dtype == other.dtype && count == other.count && (!reduces() || op == other.op) &&
+           (!is_rooted() || root == other.root);
+  }
+  std::string text() const {
+    return "collective " + std::to_string(static_cast<int>(collective)) + ", dtype " +
+           std::to_string(static_cast<int>(dtype)) + ", op " + std::to_string(static_cast<int>(op)) +
+           ", root " + std::to_string(root) + ", count " + std::to_string(count);
+  }
+};
+
+constexpr std::array kCollectives{Collective::allreduce, Collective::broadcast,      Collective::reduce,
+                                  Collective::allgather, Collective::reduce_scatter, Collective::alltoall,
+                                  Collective::gather,    Collective::scatter,        Collective::barrier,
+                                  Collective::scan,      Collective::exscan};
+
+struct Buffers {
+  std::vector<std::int64_t> input, output;
+  explicit Buffers(int size) : input(kMostCount * static_cast<std::size_t>(size), 1), output(input.size()) {}
+};
+
+void call(CommGroup& g, const Asked& asked, Buffers& at) {
+  const void* const in = at.input.data();
+  void* const out = at.output.data();
+  switch (asked.collective) {
+    case Collective::allreduce:
+      return g.allreduce(in, out, asked.count, asked.dtype, asked.op);
+    case Collective::broadcast:
+      return g.broadcast(out, asked.count, asked.dtype, asked.root);
+    case Collective::reduce:
+      return g.reduce(in, out, asked.count, asked.dtype, asked.op, asked.root);
+    case Collective::allgather:
+      return g.allgather(in, out, asked.count, asked.dtype);
+    case Collective::reduce_scatter:
+      return g.reduce_scatter(in, out, asked.count, asked.dtype, asked.op);
+    case Collective::alltoall:
+      return g.alltoall(in, out, asked.count, asked.dtype);
+    case Collective::gather:
+      return g.gather(in, out, asked.count, asked.dtype, asked.root);
+    case Collective::scatter:
+      return g.scatter(in, out, asked.count, asked.dtype, asked.root);
+    case Collective::scan:
+      return g.scan(in, out, asked.count, asked.dtype, asked.op);
+    case Collective::exscan:
+      return g.exscan(in, out, asked.count, asked.dtype, asked.op);
+    default:
+      return g.barrier();
+  }
+}
+
+// May the call of `rank` end well, where rank `odd` makes another? Only if all ranks whose data it waits for
+// make the same.
+bool may_succeed(const std::vector<Asked>& calls, int rank) {
+  const auto at = [&](int r) -> const Asked& { return calls[static_cast<std::size_t>(r)]; };
+  const Asked& own = at(rank);
+  const auto agrees = [&](int r) { return at(r).equals(own); };
+  const int size = static_cast<int>(calls.size());
+  if (own.collective == Collective::broadcast || own.collective == Collective::scatter)
+    return own.root == rank || agrees(own.root);
+  if ((own.collective == Collective::reduce || own.collective == Collective::gather) && own.root != rank)
+    return true;
+  const bool is_scan = own.collective == Collective::scan || own.collective == Collective::exscan;
+  for (int r = 0; r < (is_scan ? rank : size); ++r) {
+    if (!agrees(r)) return false;
+  }
+  return true;
+}
+
+struct Case {
+  std::vector<Asked> calls;  // by rank
+  int warm_calls = 0;
+  std::string text;
+};
+
+Case make_case(std::mt19937& random, int size) {
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  constexpr std::array kDtypes{Dtype::i32, Dtype::f32, Dtype::i64, Dtype::u8};
+  constexpr std::array kOps{Op::sum, Op::max, Op::min};
+  constexpr std::array<std::size_t, 6> kCounts{1, 2, 12, 130, 3000, kMostCount};
+  const auto any = [&] {
+    Asked asked;
+    asked.collective = kCollectives[below(kCollectives.size())];
+    asked.dtype = kDtypes[below(kDtypes.size())];
+    asked.op = kOps[below(kOps.size())];
+    asked.root = static_cast<int>(below(static_cast<std::size_t>(size)));
+    asked.count = kCounts[below(kCounts.size())];
+    return asked;
+  };
+  Case made;
+  Asked usual = any();
+  // Roots are where a rank may hear from nobody: half of the cases.
+  if (below(2) == 0) {
+    constexpr std::array kRooted{Collective::broadcast, Collective::reduce, Collective::gather,
+                                 Collective::scatter};
+    usual.collective = kRooted[below(kRooted.size())];
+  }
+  Asked other = usual;
+  while (other.equals(usual)) {
+    const Asked fresh = any();
+    switch (below(5)) {
+      case 0:
+        other.collective = fresh.collective;
+        break;
+      case 1:
+        other.dtype = fresh.dtype;
+        break;
+      case 2:
+        other.op = fresh.op;
+        break;
+      case 3:
+        other.count = below(2) == 0 ? usual.count + 1 : fresh.count;
+        break;
+      default:
+        other.root = fresh.root;
+    }
+    other.count = std::min(other.count, kMostCount);
+  }
+  const int odd = static_cast<int>(below(static_cast<std::size_t>(size)));
+  const bool is_own_root = usual.is_rooted() && below(4) == 0;
+  for (int rank = 0; rank < size; ++rank) {
+    made.calls.push_back(rank == odd ? other : usual);
+    if (is_own_root) made.calls.back() = usual, made.calls.back().root = rank;
+  }
+  made.warm_calls = below(2) == 0 ? 0 : 5 + static_cast<int>(below(4));
+  made.text = is_own_root ? usual.text() + ", each rank its own root"
+                          : usual.text() + ", but rank " + std::to_string(odd) + ": " + other.text();
+  made.text += ", after " + std::to_string(made.warm_calls) + " calls";
+  return made;
+}
+
+// What is wrong with how this rank fares in that case.
+Verdict run_case(CommGroup& world, const Case& test, Buffers& buffers) {
+  const int rank = world.rank();
+  std::vector<int> everybody(static_cast<std::size_t>(world.size()));
+  for (int r = 0; r < world.size(); ++r) everybody[static_cast<std::size_t>(r)] = r;
+  CommGroup group = world.create(everybody);
+  Asked usual;
+  bool has_succeeded = false;
+  try {
+    // A rank that lags behind may hear of the failure in one of these.
+    for (int i = 0; i < test.warm_calls; ++i) {
+      usual.collective = i % 3 == 0 ? Collective::broadcast : Collective::allreduce;
+      usual.count = i % 2 == 0 ? 4 : 3000;
+      call(group, usual, buffers);
+    }
+    call(group, test.calls[static_cast<std::size_t>(rank)], buffers);
+    has_succeeded = true;
+    usual.count = 4;
+    usual.collective = Collective::allreduce;
+    call(group, usual, buffers);
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    if (has_succeeded && !may_succeed(test.calls, rank)) return "a wrong success: " + test.text;
+    if (error.code() != StatusCode::mismatch || text.find("as operation ") == std::string::npos ||
+        text.find("; rank") == std::string::npos)
+      return test.text + ": " + text;
+    return {};
+  }
+  return "silent: " + test.text;
+}
+
+}  // namespace
+
+TEST_CASE("no pair of different calls stays unnoticed", "[mismatch]") {
+  const auto transport = GENERATE(as<std::string>(), "inproc", "shm", "tcp");
+  const int size = GENERATE(2, 3, 4);
+  const Variables variables{{"TUTTI_TRANSPORTS", transport}};
+  constexpr std::uint32_t kCases = 40;
+  INFO(transport << ", " << size << " ranks");
+  CHECK(with_ranks(size, [&](CommGroup& world) -> Verdict {
+          Buffers buffers(world.size());
+          std::mt19937 random(static_cast<std::uint32_t>(815 * size) + transport.size());
+          Verdict verdict;
+          for (std::uint32_t i = 0; i < kCases; ++i) {
+            const Case test = make_case(random, world.size());
+            if (!test::is_selected(i)) continue;
+            if (const Verdict one = run_case(world, test, buffers); !one.empty()) verdict += one + "\n";
+          }
+          return verdict;
+        }) == "");
+}
+
+TEST_CASE("collectives in another order are named", "[mismatch]") {
+  const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")}};
+  const bool is_warm = GENERATE(false, true);
+  CHECK(with_ranks(3, [&](CommGroup& world) -> Verdict {
+          std::vector<int> one(4, world.rank()), two(4, 10 + world.rank());
+          if (is_warm) world.broadcast(std::span(one), 1);
+          // All are submitted before anything is waited for.
+          std::vector<Work> works;
+          std::string text = error_of([&] {
+            if (world.rank() == 1) works.push_back(world.ibroadcast(std::span(two), 2));
+            works.push_back(world.ibroadcast(std::span(one), 0));
+            if (world.rank() != 1) works.push_back(world.ibroadcast(std::span(two), 2));
+            wait_all(works);
+          });
+          // Who is the root of both hears of it with its next call.
+          if (text.empty()) text = error_of([&] { world.barrier(); });
+          const bool is_named = text.find("rank 1 called broadcast of 4 i32, root 2") != std::string::npos &&
+                                text.find("called broadcast of 4 i32, root 0") != std::string::npos;
+          return is_named ? "" : "unnamed: " + text;
+        }) == "");
+}

@@ -1,0 +1,161 @@
+// Fuzzes the headers of message transports (ucx and ofi carry them beside the bytes): messages, whole or
+// still at their sender, and notices with any contents, against receives that wait and messages that nobody
+// waits for.
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "transports/message/carrier.hpp"
+#include "transports/message/endpoint.hpp"
+#include "transports/message/lane.hpp"
+
+using namespace tutti;
+using namespace tutti::message;
+
+namespace {
+
+constexpr std::uint64_t kOwnInstance = 1, kPeer = 2, kContext = 3, kWord = 4;
+constexpr std::size_t kBytes = 5000;
+
+struct StubLink final : Link {
+  explicit StubLink(Peer& p) : peer(p) {}
+  Peer& peer;
+};
+
+// Carries nothing away, and brings what the input says. What it has lent must come back.
+class StubCarrier final : public Carrier {
+ public:
+  StubCarrier() : event_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~StubCarrier() override {
+    if (event_fd_ >= 0) ::close(event_fd_);
+  }
+  StubCarrier(const StubCarrier&) = delete;
+  StubCarrier& operator=(const StubCarrier&) = delete;
+
+  std::string_view name() const override { return "stub"; }
+  Status start(Lane& lane) override {
+    lane_ = &lane;
+    return {};
+  }
+  bool progress() override { return false; }
+  bool arm() override { return true; }
+  int event_fd() const override { return event_fd_; }
+  std::unique_ptr<Link> connect(Peer& peer, std::span<const std::byte>) override {
+    return std::make_unique<StubLink>(peer);
+  }
+  void disconnect(Link&) override {}
+  bool is_disconnecting(Link&) override { return false; }
+  void note_goodbye(const Peer&) override {}
+  void note_closed(const Inbox&) override {}
+  Sent send(Link&, SendOp&) override { return Sent::done; }
+  void notify(Link&, const Notice& notice) override {
+    // Whoever says goodbye waits for the answer.
+    if (notice.kind == Notice::Kind::goodbye) lane_->take_notice({Notice::Kind::farewell, kPeer, 0, 0});
+  }
+  void flush(Link&, std::chrono::milliseconds) override {}
+  void release(void* hold) override {
+    if (lent_.erase(hold) != 1) std::abort();
+    delete static_cast<std::vector<std::byte>*>(hold);
+  }
+  void fetch(RecvOp& op, void* hold) override {
+    release(hold);
+    lane_->on_fetched(op, fetch_works_);
+  }
+  bool has_pieces() const override { return false; }
+  void pump(RecvOp&) override {}
+  bool cancel(SendOp&) override { return true; }
+  bool cancel(RecvOp&) override { return true; }
+  bool finish() override { return true; }
+  void abandon() override {}
+
+  void bring(const MessageHeader& header, std::span<const std::byte> payload, std::uint64_t bytes_at_sender,
+             bool fetch_works) {
+    fetch_works_ = fetch_works;
+    Arrival arrival;
+    arrival.word = header.word;
+    arrival.sequence = header.sequence;
+    arrival.is_remote = bytes_at_sender != 0;
+    arrival.bytes = arrival.is_remote ? bytes_at_sender : payload.size();
+    if (arrival.bytes != 0) {
+      auto* const hold = new std::vector<std::byte>(payload.begin(), payload.end());
+      lent_.insert(hold);
+      arrival.hold = hold;
+      if (!arrival.is_remote) arrival.data = hold->data();
+    }
+    if (!lane_->take_message(header, arrival) && arrival.hold != nullptr && lent_.count(arrival.hold) != 0)
+      release(arrival.hold);
+  }
+
+ private:
+  Lane* lane_ = nullptr;
+  int event_fd_;
+  bool fetch_works_ = true;
+  std::set<void*> lent_;
+};
+
+// Reads from the input; zeros after its end.
+struct Input {
+  std::span<const std::byte> rest;
+  template <class T>
+  T take() {
+    T value{};
+    const std::size_t bytes = std::min(sizeof(T), rest.size());
+    std::memcpy(static_cast<void*>(&value), rest.data(), bytes);
+    rest = rest.subspan(bytes);
+    return value;
+  }
+  std::span<const std::byte> take_bytes(std::size_t count) {
+    const auto taken = rest.first(std::min(count, rest.size()));
+    rest = rest.subspan(taken.size());
+    return taken;
+  }
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Input input{{reinterpret_cast<const std::byte*>(data), size}};
+  auto made = std::make_unique<StubCarrier>();
+  StubCarrier& carrier = *made;
+  Lane lane(std::move(made), kOwnInstance);
+  if (!lane.start()) std::abort();
+  std::vector<std::byte> memory(3 * kBytes);
+  const std::array<ByteRange, 3> to{ByteRange(memory).first(kBytes),
+                                    ByteRange(memory).subspan(kBytes, kBytes),
+                                    ByteRange(memory).subspan(2 * kBytes)};
+  std::array<Event, 8> events;
+  Inbox& inbox = lane.find_inbox(kPeer, kContext);
+  inbox.peer.set_address({std::byte{1}});
+  MessageEndpoint endpoint(lane, inbox);
+  for (std::uint32_t i = 0; i < to.size(); ++i)
+    endpoint.recv(i % 2, kWord, {{&to[i], 1}, kBytes, nullptr, nullptr}, i + 1);
+  while (!input.rest.empty()) {
+    const auto choice = input.take<std::uint8_t>();
+    if (choice % 4 == 0) {
+      const auto header = input.take<MessageHeader>();
+      carrier.bring(header, input.take_bytes(input.take<std::uint8_t>()), 0, true);
+    } else if (choice % 4 == 1) {
+      const auto header = input.take<MessageHeader>();
+      carrier.bring(header, {}, input.take<std::uint16_t>(), (choice & 4U) != 0);
+    } else if (choice % 4 == 2) {
+      static_cast<void>(lane.take_notice(input.take<Notice>()));
+    }
+    while (lane.progress(events) != 0) {
+    }
+  }
+  endpoint.close(false);
+  while (lane.progress(events) != 0) {
+  }
+  return 0;
+}
