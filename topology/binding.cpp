@@ -8,10 +8,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <numeric>
 #include <utility>
+
+#include "topology/nearby.hpp"
 
 namespace tutti {
 namespace {
@@ -355,59 +356,7 @@ Result<std::vector<Pus>> place_by_list(const Topology& topology, std::uint32_t r
   return places;
 }
 
-// -- what lies near -----------------------------------------------------------------------------------------
-
-std::vector<std::uint32_t> numa_of(const Topology& topology, const Pus& pus) {
-  std::vector<std::uint32_t> nodes;
-  for (const PuRange& group : topology.groups_by_numa()) {
-    if (std::none_of(pus.begin(), pus.end(), [&](std::uint32_t pu) { return group.contains(pu); })) continue;
-    // Of several nodes with the same PUs the first is the ordinary memory.
-    std::optional<std::uint32_t> best;
-    for (std::uint32_t i = 0; i < topology.numa_nodes.size(); ++i) {
-      const PuRange& there = topology.numa_nodes[i].pus;
-      if (there.contains(group.first) && (!best || there.count < topology.numa_nodes[*best].pus.count))
-        best = i;
-    }
-    if (best && std::find(nodes.begin(), nodes.end(), *best) == nodes.end()) nodes.push_back(*best);
-  }
-  return nodes;
-}
-
-std::size_t common_bridges(const Device& a, const Device& b) {
-  std::size_t count = 0;
-  while (count < std::min(a.bridges.size(), b.bridges.size()) && a.bridges[count] == b.bridges[count])
-    ++count;
-  return count;
-}
-
-// The candidate nearest to a rank: below the same bridges as its GPU, then next to most of its CPUs, then
-// known most closely, then with the fewest ranks so far.
-std::optional<std::uint32_t> nearest(const Topology& topology, const std::vector<std::uint32_t>& candidates,
-                                     const Placement& placement, std::vector<std::uint32_t>* loads) {
-  using Score = std::array<std::int64_t, 4>;
-  std::optional<std::pair<Score, std::uint32_t>> best;
-  for (const std::uint32_t index : candidates) {
-    const Device& device = topology.devices[index];
-    const auto overlap = std::count_if(placement.pus.begin(), placement.pus.end(),
-                                       [&](std::uint32_t pu) { return device.pus.contains(pu); });
-    const std::size_t common = placement.gpu ? common_bridges(device, topology.devices[*placement.gpu]) : 0;
-    const Score score = {static_cast<std::int64_t>(common), overlap, -std::int64_t{device.pus.count},
-                         -std::int64_t{(*loads)[index]}};
-    if (!best || score > best->first) best = {score, index};
-  }
-  if (!best) return std::nullopt;
-  ++(*loads)[best->second];
-  return best->second;
-}
-
-// NICs worth using: those of the best kind that is there.
-std::vector<std::uint32_t> usable_nics(const Topology& topology) {
-  std::vector<std::uint32_t> nics = topology.devices_of(Device::Kind::nic);
-  std::uint32_t best = 0;
-  for (const std::uint32_t nic : nics) best = std::max(best, topology.devices[nic].preference);
-  std::erase_if(nics, [&](std::uint32_t nic) { return topology.devices[nic].preference < best; });
-  return nics;
-}
+// -- threads ------------------------------------------------------------------------------------------------
 
 void count_threads(const Topology& topology, std::vector<Placement>* placements) {
   std::vector<std::uint32_t> users(topology.cores.size());
@@ -477,15 +426,16 @@ Result<std::vector<Placement>> plan_placements(const Topology& topology, std::ui
       break;
     }
   }
-  const std::vector<std::uint32_t> nics = usable_nics(topology);
+  const std::vector<std::uint32_t> nics = detail::usable_nics(topology);
   std::vector<std::uint32_t> loads(topology.devices.size());
   std::vector<Placement> placements(rank_count);
   for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
     Placement& placement = placements[rank];
     placement.pus = std::move(places[rank]);
-    placement.numa_nodes = numa_of(topology, placement.pus);
-    placement.gpu = gpu_of_rank.empty() ? nearest(topology, gpus, placement, &loads) : gpu_of_rank[rank];
-    placement.nic = nearest(topology, nics, placement, &loads);
+    placement.numa_nodes = detail::numa_nodes_of(topology, placement.pus);
+    placement.gpu =
+        gpu_of_rank.empty() ? detail::nearest_device(topology, gpus, placement, &loads) : gpu_of_rank[rank];
+    placement.nic = detail::nearest_device(topology, nics, placement, &loads);
   }
   count_threads(topology, &placements);
   return placements;

@@ -122,12 +122,12 @@ Result<Topology> discover_topology(const Environment& environment, Devices devic
   const auto asked = get_text(environment, "TUTTI_TOPOLOGY");
   if (!asked) return asked.status();
   if (!*asked) {
-    // hwloc would take the file as well, but fall back to this machine where it cannot be read, and crash on
-    // one that was edited.
-    const auto file = environment.find("HWLOC_XMLFILE");
-    if (!file) return discover_this_machine(devices);
-    auto loaded = load_topology_xml(std::string(*file));
-    if (!loaded) return loaded.status().with_context("HWLOC_XMLFILE");
+    // hwloc would take these as well, but fall back to this machine where they cannot be read, and crash or
+    // take minutes where somebody has made a mistake.
+    const auto file = environment.find("HWLOC_XMLFILE"), description = environment.find("HWLOC_SYNTHETIC");
+    if (!file && !description) return discover_this_machine(devices);
+    auto loaded = file ? load_topology_xml(std::string(*file)) : make_synthetic_topology(*description);
+    if (!loaded) return loaded.status().with_context(file ? "HWLOC_XMLFILE" : "HWLOC_SYNTHETIC");
     loaded->is_this_machine = environment.find("HWLOC_THISSYSTEM") == "1";
     if (loaded->is_this_machine) add_limits(&*loaded);
     return loaded;

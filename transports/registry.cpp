@@ -7,6 +7,7 @@
 
 #include "tutti_config.hpp"
 
+#include "runtime/base/of_process.hpp"
 #include "transports/inproc/plugin.hpp"
 #include "transports/module.hpp"
 #if TUTTI_HAVE_TRANSPORT_SHM
@@ -27,11 +28,12 @@ constexpr std::array kEntries = {
     TransportEntry{"ofi", TUTTI_REASON_TRANSPORT_OFI, true, true},
 };
 
-// Ranks that are threads of this process find each other here, whichever world they belong to.
-const std::shared_ptr<InprocFabric>& process_fabric() {
-  static const std::shared_ptr<InprocFabric> kFabric = make_inproc_fabric();
-  return kFabric;
-}
+// Ranks that are threads of this process find each other here, whichever world they belong to. Its id says
+// that they are of one process, so a child of fork() has another one.
+struct ProcessFabric {
+  std::shared_ptr<InprocFabric> fabric = make_inproc_fabric();
+};
+const std::shared_ptr<InprocFabric>& process_fabric() { return of_process<ProcessFabric>().fabric; }
 
 }  // namespace
 

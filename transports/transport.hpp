@@ -47,6 +47,8 @@ class SharedHeap {
   // Zeroed, 64-byte aligned. Errors: resource_exhausted, naming the limit.
   virtual Result<ByteRange> allocate(std::size_t bytes) = 0;
   virtual void release(ByteRange memory) = 0;
+  // Memory of this heap stays mapped here as long as somebody has this, also after its transport has ended.
+  virtual std::shared_ptr<SharedHeap> hold() = 0;
   // Where a byte lies, or false if it is not in this heap (an ordinary buffer).
   virtual bool locate(const std::byte* address, std::size_t bytes, Place* place) const = 0;
 };

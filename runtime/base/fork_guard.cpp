@@ -19,19 +19,21 @@ struct Registry {
 };
 
 Registry& registry() {
-  static Registry& the_registry = []() -> Registry& {
-    auto* made = new Registry;  // lives as long as the process
-    pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
-                   [] {
-                     for (const int fd : registry().fds) ::close(fd);
-                     registry().fds.clear();
-                     fork_count.fetch_add(1, std::memory_order_relaxed);
-                     registry().mutex.unlock();
-                   });
-    return *made;
-  }();
-  return the_registry;
+  static auto* const kRegistry = new Registry;
+  return *kRegistry;
 }
+
+// From the start, because forks count even before a descriptor was given.
+[[maybe_unused]] const bool is_watching = [] {
+  registry();
+  return pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
+                        [] {
+                          for (const int fd : registry().fds) ::close(fd);
+                          registry().fds.clear();
+                          fork_count.fetch_add(1, std::memory_order_relaxed);
+                          registry().mutex.unlock();
+                        }) == 0;
+}();
 
 }  // namespace
 

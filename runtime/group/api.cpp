@@ -59,7 +59,8 @@ Result<std::unique_ptr<Exchange>> make_exchange(const InitOptions& options) {
   if (options.allgather != nullptr)
     return make_function_exchange(options.rank, options.size, options.allgather);
   if (has_store) {
-    return make_store_exchange(options.rank, options.size, options.store_prefix, options.put, options.get);
+    return make_store_exchange(options.rank, options.size, options.store_prefix, options.put, options.get,
+                               options.erase);
   }
   return std::unique_ptr<Exchange>();
 }
@@ -390,6 +391,13 @@ void* alloc(const CommGroup& group, std::size_t bytes) {
   const Result<void*> memory = CommGroup::Impl::of(group, "alloc").world().allocate(bytes);
   throw_if_error(memory.status());
   return *memory;
+}
+
+std::shared_ptr<void> alloc_owned(const CommGroup& group, std::size_t bytes) {
+  Result<std::shared_ptr<void>> memory =
+      CommGroup::Impl::of(group, "alloc_owned").world().allocate_owned(bytes);
+  throw_if_error(memory.status());
+  return *std::move(memory);
 }
 
 void free(const CommGroup& group, void* memory) {

@@ -167,6 +167,8 @@ Result<World> bootstrap(const BootstrapOptions& options) {
   world.info.launcher = launch.launcher;
   world.control = *std::move(channel);
   TUTTI_RETURN_IF_ERROR(survey(options.environment, *meeting, control.host, deadline, world));
+  // All ranks have taken part in the survey, and take part in another exchange before anybody's init() ends.
+  if (options.exchange != nullptr) options.exchange->clean_up();
   return world;
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "runtime/base/fork_guard.hpp"
@@ -26,10 +27,27 @@ class SoloChannel final : public ControlChannel {
 
  private:
   void run() override {}
+  // The listener may answer from within what it hears: the answer is delivered after that, by the same
+  // thread.
   bool submit(Frame frame) override {
-    deliver(frame);
+    std::unique_lock lock(queue_mutex_);
+    queue_.push_back(std::move(frame));
+    if (is_delivering_) return true;
+    is_delivering_ = true;
+    while (!queue_.empty()) {
+      const Frame next = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      deliver(next);
+      lock.lock();
+    }
+    is_delivering_ = false;
     return true;
   }
+
+  std::mutex queue_mutex_;
+  std::deque<Frame> queue_;
+  bool is_delivering_ = false;
 };
 
 }  // namespace

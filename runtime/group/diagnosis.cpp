@@ -22,8 +22,8 @@ constexpr std::size_t kMaxWaiting = 4;                 // operations that a rank
 constexpr std::size_t kMaxNamedRanks = 16;             // of a group
 constexpr std::chrono::milliseconds kAnswerTime{300};  // control threads answer at once unless frozen
 constexpr std::chrono::milliseconds kTraceTime{200};
-constexpr std::chrono::seconds kMoment{1};          // a process that was stopped may go on
 constexpr std::chrono::milliseconds kLaneTime{20};  // for a look at what is under way
+constexpr std::chrono::seconds kMoment{1};          // a process that was stopped may go on
 
 void put_calls(ByteWriter& writer, const CallHistory& calls) {
   writer.put(static_cast<std::uint32_t>(calls.size()));

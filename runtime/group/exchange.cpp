@@ -47,8 +47,17 @@ class FunctionExchange final : public Exchange {
 
 class StoreExchange final : public Exchange {
  public:
-  StoreExchange(int rank, int size, std::string prefix, PutFunction put, GetFunction get)
-      : rank_(rank), size_(size), prefix_(std::move(prefix)), put_(std::move(put)), get_(std::move(get)) {}
+  StoreExchange(int rank, int size, std::string prefix, PutFunction put, GetFunction get, EraseFunction erase)
+      : rank_(rank),
+        size_(size),
+        prefix_(std::move(prefix)),
+        put_(std::move(put)),
+        get_(std::move(get)),
+        erase_(std::move(erase)) {}
+  // Also where the world has failed: who tries again must not find what this rank has put.
+  ~StoreExchange() override { clean_up(); }
+  StoreExchange(const StoreExchange&) = delete;
+  StoreExchange& operator=(const StoreExchange&) = delete;
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
@@ -57,6 +66,7 @@ class StoreExchange final : public Exchange {
     const auto key = [&](int rank) { return fmt::format("{}/{}/{}", prefix_, call, rank); };
     std::vector<std::string> all;
     try {
+      put_keys_.push_back(key(rank_));
       put_(key(rank_), std::string(mine));
       for (int rank = 0; rank < size_; ++rank) {
         if (Clock::now() > deadline) {
@@ -72,12 +82,25 @@ class StoreExchange final : public Exchange {
     }
   }
 
+  void clean_up() override {
+    for (const std::string& key : std::exchange(put_keys_, {})) {
+      if (erase_ == nullptr) continue;
+      try {
+        erase_(key);
+      } catch (const std::exception&) {
+        // A store that cannot, or is gone. Nothing depends on it in this world.
+      }
+    }
+  }
+
  private:
   int rank_;
   int size_;
   std::string prefix_;
   PutFunction put_;
   GetFunction get_;
+  EraseFunction erase_;
+  std::vector<std::string> put_keys_;
   std::uint64_t calls_ = 0;
 };
 
@@ -88,8 +111,9 @@ std::unique_ptr<Exchange> make_function_exchange(int rank, int size, AllgatherFu
 }
 
 std::unique_ptr<Exchange> make_store_exchange(int rank, int size, std::string prefix, PutFunction put,
-                                              GetFunction get) {
-  return std::make_unique<StoreExchange>(rank, size, std::move(prefix), std::move(put), std::move(get));
+                                              GetFunction get, EraseFunction erase) {
+  return std::make_unique<StoreExchange>(rank, size, std::move(prefix), std::move(put), std::move(get),
+                                         std::move(erase));
 }
 
 std::string name_ranks(const std::vector<int>& ranks, int size) {

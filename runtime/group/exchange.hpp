@@ -24,6 +24,9 @@ class Exchange {
   // peer_failed.
   virtual Result<std::vector<std::string>> allgather(std::string_view mine, Clock::time_point deadline) = 0;
 
+  // All members have what was exchanged: what was left somewhere for them may go.
+  virtual void clean_up() {}
+
   // Nobody returns before everybody has called.
   Status barrier(Clock::time_point deadline) { return allgather({}, deadline).status(); }
 };
@@ -33,11 +36,13 @@ using AllgatherFunction = std::function<std::vector<std::string>(std::string_vie
 std::unique_ptr<Exchange> make_function_exchange(int rank, int size, AllgatherFunction allgather);
 
 // A key-value store of the program, as torch's Store: `get` waits until the key exists. Keys start with
-// `prefix`, which must be new for every world that uses the same store. Both may throw.
+// `prefix`, which must be new for every world that uses the same store, unless keys can be erased. All may
+// throw.
 using PutFunction = std::function<void(const std::string& key, const std::string& value)>;
 using GetFunction = std::function<std::string(const std::string& key)>;
+using EraseFunction = std::function<void(const std::string& key)>;  // may be empty
 std::unique_ptr<Exchange> make_store_exchange(int rank, int size, std::string prefix, PutFunction put,
-                                              GetFunction get);
+                                              GetFunction get, EraseFunction erase = {});
 
 // "rank 2 of 8", "ranks 2, 5 of 8": the beginning of every message that names who is missing.
 std::string name_ranks(const std::vector<int>& ranks, int size);

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <utility>
 
+#include "runtime/base/of_process.hpp"
 #include "runtime/base/tcp_socket.hpp"
 #include "runtime/group/exchange.hpp"
 #include "runtime/group/link.hpp"
@@ -25,13 +26,28 @@ namespace {
 constexpr PortRange kPorts{20000, 31999};
 constexpr std::size_t kPortCandidates = 16;
 
-// How often this process has joined that job as that rank. Worlds that follow each other get names
+// How often this process has joined which job as which rank. Worlds that follow each other get names
 // of their own, so that a fast rank cannot run into the world that a slow one is still leaving.
+struct WorldNumbers {
+  std::mutex mutex;
+  std::map<std::pair<std::string, int>, std::uint64_t> next;
+  std::map<std::string, std::uint64_t> first;  // by job, of those that the parent has joined
+
+  // A child of fork() may be another rank than its parent. Whichever it is, its worlds come after all of the
+  // parent's, some of which may be open.
+  static WorldNumbers inherit(const WorldNumbers& parent) {
+    std::map<std::string, std::uint64_t> first = parent.first;
+    for (const auto& [place, number] : parent.next) first[place.first] = std::max(first[place.first], number);
+    return {{}, {}, std::move(first)};
+  }
+};
+
 std::uint64_t next_world_number(const std::string& job, int rank) {
-  static std::mutex mutex;
-  static std::map<std::pair<std::string, int>, std::uint64_t> numbers;
-  const std::lock_guard lock(mutex);
-  return numbers[{job, rank}]++;
+  auto& numbers = of_process<WorldNumbers>();
+  const std::lock_guard lock(numbers.mutex);
+  const auto first = numbers.first.find(job);
+  return numbers.next.try_emplace({job, rank}, first == numbers.first.end() ? 0 : first->second)
+      .first->second++;
 }
 
 std::string hash_text(std::string_view text) {

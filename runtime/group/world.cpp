@@ -15,6 +15,7 @@
 
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/of_process.hpp"
 #include "runtime/base/thread.hpp"
 #include "runtime/group/open_worlds.hpp"
 #include "runtime/group/pinning.hpp"
@@ -43,15 +44,12 @@ std::vector<std::uint32_t> list_cpus(const cpu_set_t& set) {
   return cpus;
 }
 
-// A process id would not do: ranks in different containers may have the same one.
-const std::string& process_token() {
-  static const std::string kToken = [] {
-    std::string bytes(16, '\0');
-    randombytes_buf(bytes.data(), bytes.size());
-    return bytes;
-  }();
-  return kToken;
-}
+// Names this process: a child of fork() gets another one than its parent. A process id would not do: ranks in
+// different containers may have the same one.
+struct ProcessToken {
+  std::string bytes = std::string(16, '\0');
+  ProcessToken() { randombytes_buf(bytes.data(), bytes.size()); }
+};
 
 std::string encode(const Card& card) {
   ByteWriter writer;
@@ -298,7 +296,7 @@ Status WorldState::open_trace() {
 Status WorldState::agree(std::string_view build_id) {
   const Clock::time_point deadline = start_deadline_;
   Card mine;
-  mine.process = process_token();
+  mine.process = of_process<ProcessToken>().bytes;
   mine.is_bound = settings_.topology.is_bound;
   look_around(settings_, info(), mine);
   if (Status refused = plan_own_workers(settings_, info(), worker_cpus_); !refused)
@@ -471,26 +469,33 @@ void WorldState::on_departure(int rank) {
 
 // -- shared memory ------------------------------------------------------------------------------------------
 
-Result<void*> WorldState::allocate(std::size_t bytes) {
+Result<std::shared_ptr<void>> WorldState::allocate_owned(std::size_t bytes) {
   for (std::size_t i = 0; i < engine_->transport_count(); ++i) {
-    SharedHeap* heap = engine_->transport(i).caps().heap;
-    if (heap == nullptr) continue;
-    Result<ByteRange> memory = heap->allocate(std::max<std::size_t>(bytes, 1));
+    if (engine_->transport(i).caps().heap == nullptr) continue;
+    const std::shared_ptr<SharedHeap> heap = engine_->transport(i).caps().heap->hold();
+    const Result<ByteRange> memory = heap->allocate(std::max<std::size_t>(bytes, 1));
     if (!memory) return memory.status();
-    const std::lock_guard lock(memory_mutex_);
-    memory_[memory->data()] = {heap, *memory};
-    return static_cast<void*>(memory->data());
+    // In a child of fork() the heap's books are the parent's, and its mutex may be locked for ever.
+    return std::shared_ptr<void>(memory->data(),
+                                 [heap, range = *memory, generation = tutti::fork_generation()](void*) {
+                                   if (generation == tutti::fork_generation()) heap->release(range);
+                                 });
   }
   return unsupported("no transport of this world has shared memory");
 }
 
+Result<void*> WorldState::allocate(std::size_t bytes) {
+  Result<std::shared_ptr<void>> memory = allocate_owned(bytes);
+  if (!memory) return memory.status();
+  void* const address = memory->get();
+  const std::lock_guard lock(memory_mutex_);
+  memory_[address] = *std::move(memory);
+  return address;
+}
+
 bool WorldState::release(void* memory) {
   const std::lock_guard lock(memory_mutex_);
-  const auto found = memory_.find(memory);
-  if (found == memory_.end()) return false;
-  found->second.first->release(found->second.second);
-  memory_.erase(found);
-  return true;
+  return memory_.erase(memory) != 0;
 }
 
 }  // namespace tutti

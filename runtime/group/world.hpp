@@ -104,6 +104,8 @@ class WorldState final : private ControlListener {
 
   // Memory of the shared heap for the program; release says whether the memory was ours. Any thread.
   Result<void*> allocate(std::size_t bytes);
+  // Memory that ends with its last reference, which may be after the world's end.
+  Result<std::shared_ptr<void>> allocate_owned(std::size_t bytes);
   bool release(void* memory);
 
   // Asks members how far they have come. Waits up to `at_most` for answers, and up to kTraceTime longer to
@@ -188,7 +190,7 @@ class WorldState final : private ControlListener {
   std::unique_ptr<Engine> engine_;
 
   std::mutex memory_mutex_;
-  std::map<void*, std::pair<SharedHeap*, ByteRange>> memory_;  // what the program has allocated
+  std::map<void*, std::shared_ptr<void>> memory_;  // what the program has allocated, and frees itself
 
   std::mutex groups_mutex_;
   std::map<std::uint64_t, GroupMember*> groups_;

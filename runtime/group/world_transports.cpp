@@ -186,9 +186,11 @@ Status WorldState::open_transports(const std::vector<std::string>& names) {
       continue;
     }
     const Status reason = made ? unsupported((*made)->caps().unavailable) : made.status();
-    if (name == "shm") memory_refusal = {reason.code(), reason.message()};
+    std::string text = reason.message();
+    if (text.starts_with(name + ": ")) text.erase(0, name.size() + 2);  // most name themselves
+    if (name == "shm") memory_refusal = {reason.code(), text};
     std::string all = refusal.message();
-    append(all, "; ", fmt::format("{}: {}", name, reason.message()));
+    append(all, "; ", fmt::format("{}: {}", name, text));
     const bool is_limit =
         reason.code() == StatusCode::resource_exhausted || refusal.code() == StatusCode::resource_exhausted;
     refusal = Status(is_limit ? StatusCode::resource_exhausted : StatusCode::unsupported, std::move(all));

@@ -165,3 +165,15 @@ TEST_CASE("where the library has no device the transport is refused with the lib
       is_ucx ? "no UCX context: No such device" : "no provider can be used: cxi: No data available; efa: ";
   CHECK_THAT(answer, Catch::Matchers::Contains(reason));
 }
+
+TEST_CASE("ucx makes no shared memory that a killed rank would leave behind") {
+  Setup setup = processes();
+  if (setup.name != "ucx") return;
+  setup.prepare = [](int) { ::unsetenv("UCX_TLS"); };
+  const std::string answer = run_ranks(setup, 1, [](Rank& self) -> std::string {
+    const std::string& detail = self.transport->caps().detail;
+    const auto has = [&](const char* word) { return detail.find(word) != std::string::npos; };
+    return has("tcp/lo") && !has("posix") && !has("sysv") ? "" : detail;
+  });
+  CHECK(answer == "");
+}

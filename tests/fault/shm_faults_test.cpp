@@ -20,8 +20,8 @@
 #include "tests/conformance/cases.hpp"
 #include "tests/conformance/world.hpp"
 #include "tests/fault/killed_peer.hpp"
+#include "tests/support/call_filter.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/single_copy_filter.hpp"
 #include "tests/support/test_fraction.hpp"
 #include "transports/shm/plugin.hpp"
 
@@ -36,7 +36,7 @@ Setup processes() {
   return setup;
 }
 
-bool refuse_single_copy() { return filter_single_copy(SingleCopyFilter::refuse); }
+bool refuse_single_copy() { return filter_call(SYS_process_vm_readv, CallFilter::refuse); }
 
 // Large messages both ways, several times; `between` is called after the first.
 std::string exchange(Rank& self, const std::function<std::string()>& between = {}) {
@@ -405,6 +405,33 @@ TEST_CASE("a rank without descriptors is told so by the limit's name, whichever 
     CHECK(answer == "");
   }
 }
+
+// Sanitizers reserve more address space than any limit grants.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+TEST_CASE("memory of a peer that does not fit into the address space is told so by the limit's name") {
+  const std::string answer = run_ranks(processes(), 2, [](Rank& self) -> std::string {
+    const std::vector<std::byte>& other = self.addresses[static_cast<std::size_t>(1 - self.rank)];
+    auto opened = self.transport->open(0, other, 1);
+    if (!opened) return opened.status().to_string();
+    self.peers.push_back(*std::move(opened));
+    if (!self.barrier()) return "barrier";
+    if (self.rank == 0) return self.barrier() ? "" : "barrier";
+    const rlimit limit{mapped_bytes() + (std::size_t{512} << 10U), RLIM_INFINITY};
+    ::setrlimit(RLIMIT_AS, &limit);
+    std::uint64_t value = 0;
+    const ByteRange to(reinterpret_cast<std::byte*>(&value), sizeof(value));
+    self.recv(*self.peers.back(), 0, 1, sink_of(&to), 7);
+    if (!wait_until_quiet(self)) return "waits for memory that cannot come";
+    const Status named = self.peers.back()->trouble();
+    if (!self.barrier()) return "barrier";
+    return named.code() == StatusCode::resource_exhausted &&
+                   named.message().find("ulimit -v") != std::string::npos
+               ? ""
+               : named.to_string();
+  });
+  CHECK(answer == "");
+}
+#endif
 
 TEST_CASE("a peer costs one descriptor of its process, and an instance two") {
   const std::string answer = run_ranks(processes(), 4, [](Rank& self) -> std::string {

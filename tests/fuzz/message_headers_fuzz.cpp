@@ -63,7 +63,7 @@ class StubCarrier final : public Carrier {
     // Whoever says goodbye waits for the answer.
     if (notice.kind == Notice::Kind::goodbye) lane_->take_notice({Notice::Kind::farewell, kPeer, 0, 0});
   }
-  void flush(Link&, std::chrono::milliseconds) override {}
+  void flush(Link&) override {}
   void release(void* hold) override {
     if (lent_.erase(hold) != 1) std::abort();
     delete static_cast<std::vector<std::byte>*>(hold);

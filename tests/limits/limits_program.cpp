@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/support/single_copy_filter.hpp"
+#include "tests/support/call_filter.hpp"
 #include "tutti/tutti.hpp"
 
 using tutti::CommGroup;
@@ -165,8 +165,8 @@ void do_words(int rank, const std::vector<std::string>& words) {
       {"one_cpu", keep_one_cpu},
       {"little_locked_memory", lock_little_memory},
       {"another_user", become_another_user},
-      {"refuse_single_copy", [] { need(filter_single_copy(SingleCopyFilter::refuse), "seccomp"); }},
-      {"deadly_single_copy", [] { need(filter_single_copy(SingleCopyFilter::kill), "seccomp"); }},
+      {"refuse_single_copy", [] { need(filter_call(SYS_process_vm_readv, CallFilter::refuse), "seccomp"); }},
+      {"deadly_single_copy", [] { need(filter_call(SYS_process_vm_readv, CallFilter::kill), "seccomp"); }},
       {"join", [&] { joined(); }},
       {"call", [&] { call(joined()); }},
       {"idle", idle},

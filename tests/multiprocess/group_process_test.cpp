@@ -1,6 +1,7 @@
 // Worlds whose ranks are processes: how they join, what the others hear when one dies, differs, stays away or
 // forks.
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <sstream>
 
@@ -128,6 +129,21 @@ TEST_CASE("a child of fork gets an error and disturbs nobody") {
   CHECK(count(outcome.out, "caught unsupported peer -1: this process was forked from a rank") == 9);
 }
 
+TEST_CASE("children of a process that has or had a world make worlds of their own") {
+  const Outcome outcome = ranks(1, "fork_worlds", {"TUTTI_TIMEOUT=20s"});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK(count(outcome.out, "fine") == 1);
+}
+
+TEST_CASE("owned memory stays after its world has ended, and a child of fork may drop it") {
+  if (const char* transports = std::getenv("TUTTI_TRANSPORTS"); transports != nullptr) return;  // has no heap
+  const Outcome outcome = ranks(2, "keep_memory");
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK(count(outcome.out, "fine") == 2);
+}
+
 TEST_CASE("several worlds in one process, one after the other and side by side") {
   const Outcome outcome = ranks(3, "two_worlds");
   INFO(outcome.out << outcome.err);
@@ -150,6 +166,30 @@ TEST_CASE("ranks may leave in any order, without a word") {
   CHECK(outcome.status == 0);
   CHECK(outcome.out.empty());
   CHECK(outcome.err.empty());
+}
+
+TEST_CASE("a rank that may make no shared memory is reached through the network, and that is said") {
+  if (std::getenv("TUTTI_TRANSPORTS") != nullptr) return;  // nothing takes the place of what was asked for
+  const Outcome outcome = ranks(3, "refuse_memfd");
+  INFO(outcome.out << outcome.err);
+  if (outcome.status == 77) return;
+  CHECK(outcome.status == 0);
+  CHECK(count(outcome.out, "fine") == 3);
+  CHECK(count(outcome.err, "shared memory cannot be used everywhere, so tcp takes its place") == 1);
+  CHECK_THAT(outcome.err, Contains("memfd_create") && Contains("rank 1"));
+}
+
+TEST_CASE("a limit on the size of files leaves the network, or is named where it was excluded") {
+  if (std::getenv("TUTTI_TRANSPORTS") != nullptr) return;
+  for (const bool is_excluded : {false, true}) {
+    const std::string variables = is_excluded ? "TUTTI_TRANSPORTS=shm " : "";
+    const Outcome outcome =
+        run({TUTTI_RUN, "-n", "2", "sh", "-c", "ulimit -f 512; " + variables + GROUP_PROGRAM " use"});
+    INFO(outcome.out << outcome.err);
+    CHECK(outcome.status == (is_excluded ? 4 : 0));
+    CHECK(count(outcome.out, is_excluded ? "caught resource exhausted" : "caught nothing") == 2);
+    CHECK_THAT(is_excluded ? outcome.out : outcome.err, Contains("ulimit -f"));
+  }
 }
 
 TEST_CASE("torchrun's variables make a world") {

@@ -11,11 +11,13 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "runtime/base/status.hpp"
+#include "tests/support/call_filter.hpp"
 #include "topology/affinity.hpp"
 #include "topology/topology.hpp"
 #include "tutti/tutti.hpp"
@@ -154,6 +156,85 @@ int fork_child() {
   return 0;
 }
 
+// Joins as a rank of `id` and adds up; what a child of fork() returns as its status.
+int work_as(const std::string& id, int rank, int size) {
+  try {
+    tutti::InitOptions options;
+    options.unique_id = id;
+    options.rank = rank;
+    options.size = size;
+    const CommGroup world = tutti::init(options);
+    for (int i = 0; i < 3; ++i) add_up(world);
+    return 0;
+  } catch (const tutti::Error& error) {
+    print(std::string("caught ") + error.what());
+    return 1;
+  }
+}
+
+bool have_succeeded(const std::vector<pid_t>& children) {
+  bool is_right = true;
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    is_right = is_right && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+  return is_right;
+}
+
+// Children of a process that has worlds, or had, are processes of their own: they make worlds together, and
+// so do their children.
+int fork_worlds() {
+  const auto fork_ranks = [](int size, const std::function<int(const std::string&, int)>& body) {
+    const std::string id = tutti::make_unique_id();
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < size; ++rank) {
+      const pid_t child = ::fork();
+      if (child == 0) leave_child(body(id, rank));
+      children.push_back(child);
+    }
+    return have_succeeded(children);
+  };
+  const auto work = [](const std::string& id, int rank) { return work_as(id, rank, 2); };
+  if (work_as(tutti::make_unique_id(), 0, 1) != 0 || !fork_ranks(2, work)) return 1;
+  const CommGroup world = tutti::init();  // of one rank, and of the environment
+  add_up(world);
+  if (!fork_ranks(2, work)) return 2;
+  const bool is_right = fork_ranks(2, [&](const std::string& id, int rank) {
+    if (work_as(id, rank, 2) != 0) return 1;
+    return fork_ranks(2, work) && fork_ranks(2, work) ? 0 : 2;
+  });
+  if (!is_right) return 3;
+  add_up(world);
+  print("fine");
+  return 0;
+}
+
+// Memory that outlives its world, and references that a child drops.
+int keep_memory() {
+  std::shared_ptr<void> kept;
+  {
+    const CommGroup world = tutti::init();
+    kept = tutti::alloc_owned(world, 1000 * sizeof(int));
+    std::fill_n(static_cast<int*>(kept.get()), 1000, world.rank());
+    const pid_t child = ::fork();
+    if (child == 0) {
+      kept.reset();
+      leave_child(0);
+    }
+    if (!have_succeeded({child})) return 1;
+    world.allreduce(std::span(static_cast<int*>(kept.get()), 1000));
+  }
+  const CommGroup world = tutti::init();
+  world.allreduce(std::span(static_cast<int*>(kept.get()), 1000));
+  const int ranks = world.size();
+  const int expected = ranks * ranks * (ranks - 1) / 2;
+  if (std::count(static_cast<int*>(kept.get()), static_cast<int*>(kept.get()) + 1000, expected) != 1000)
+    return 2;
+  print("fine");
+  return 0;
+}
+
 int two_worlds() {
   for (int life = 0; life < 3; ++life) {
     const CommGroup first = tutti::init();
@@ -247,6 +328,25 @@ int show_affinity() {
   return 0;
 }
 
+// Rank 1 may make no shared memory. 77 where the system has no filters.
+int refuse_memfd() {
+  if (std::getenv("RANK") == std::string("1") &&
+      !tutti::test::filter_call(SYS_memfd_create, tutti::test::CallFilter::refuse))
+    return 77;
+  const CommGroup world = tutti::init();
+  const CommGroup others = world.split(world.rank() == 1 ? 1 : 0);
+  for (int i = 0; i < 20; ++i) {
+    add_up(world);
+    add_up(others);
+  }
+  print("fine");
+  return 0;
+}
+
+int use() {
+  return caught([] { add_up(tutti::init()); }) ? 4 : 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -258,6 +358,8 @@ int main(int argc, char** argv) {
       {"stay_away", stay_away},
       {"come_late", come_late},
       {"fork", fork_child},
+      {"fork_worlds", fork_worlds},
+      {"keep_memory", keep_memory},
       {"two_worlds", two_worlds},
       {"join", join},
       {"abort", abort_group},
@@ -267,6 +369,8 @@ int main(int argc, char** argv) {
       {"send_and_exit", [] { return send_and_end("exit"); }},
       {"send_and_destroy", [] { return send_and_end("destroy"); }},
       {"affinity", show_affinity},
+      {"refuse_memfd", refuse_memfd},
+      {"use", use},
   };
   const auto found = behaviours.find(argc > 1 ? argv[1] : "");
   return found == behaviours.end() ? 99 : found->second();

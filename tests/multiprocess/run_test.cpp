@@ -52,6 +52,21 @@ TEST_CASE("each rank finds its place in the environment") {
         std::multiset<std::string>{"[0] 0/3 0/3 0/3", "[1] 1/3 1/3 1/3", "[2] 2/3 2/3 2/3"});
 }
 
+TEST_CASE("each rank finds where env:// of torch meets, at a port that rank 0 can listen at") {
+  const Outcome outcome =
+      shell(2,
+            "echo $MASTER_ADDR $MASTER_PORT; test $RANK = 1 || python3 -c 'import os, socket; "
+            "s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); "
+            "s.bind((\"\", int(os.environ[\"MASTER_PORT\"]))); s.listen()'",
+            {"--no-prefix"});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  const auto lines = lines_of(outcome.out);
+  REQUIRE(lines.size() == 2);
+  CHECK(*lines.begin() == *lines.rbegin());
+  CHECK(lines.begin()->starts_with("127.0.0.1 "));
+}
+
 TEST_CASE("two jobs have different ids and secrets, equal within a job") {
   std::set<std::string> seen;
   for (int job = 0; job < 2; ++job) {

@@ -131,7 +131,7 @@ class Arrays(RankTest):
                 (([1.0],), TypeError, "expected an array .* not list"),
                 ((None,), TypeError, "not NoneType"),
                 ((numpy.zeros(4, ">f8"),), TypeError, "format '>d'"),
-                ((numpy.zeros(4, "complex64"),), TypeError, "format 'Zf'"),
+                ((numpy.zeros(4, "clongdouble"),), TypeError, "format 'Zg'"),
                 ((numpy.array(["a"]),), TypeError, "format"),
                 ((numpy.array([object()]),), TypeError, "format 'O'"),
                 ((numpy.zeros(4), numpy.zeros(4, "float32")), TypeError, "elements are float32, those of input float64"),

@@ -250,6 +250,15 @@ TEST_CASE("a narrower affinity allows fewer PUs of the same machine") {
   CHECK(flat.pus[flat.allowed_pus()[0]].os_index == last);
 }
 
+TEST_CASE("variables of hwloc that describe another machine are checked as ours are") {
+  if (!has_hwloc()) return;
+  check_refused(discover_topology({{"HWLOC_SYNTHETIC", "pu:9999"}}), {"HWLOC_SYNTHETIC: ", "'pu:9999'"});
+  const auto found = discover_topology({{"HWLOC_SYNTHETIC", "pack:2 pu:2"}});
+  REQUIRE(found.is_ok());
+  CHECK(found->pu_count() == 4);
+  CHECK_FALSE(found->is_this_machine);
+}
+
 TEST_CASE("the flat topology says why it is flat") {
   const Topology flat = make_flat_topology("flat: no library");
   CHECK(flat.check().is_ok());

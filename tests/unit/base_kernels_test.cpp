@@ -12,7 +12,6 @@
 #include "runtime/base/reference.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/test_fraction.hpp"
-#include "tutti/element.hpp"
 
 namespace tutti {
 namespace {
@@ -461,60 +460,6 @@ TEST_CASE("incomplete ops are refused") {
     CHECK(refused.code() == StatusCode::invalid_argument);
     CHECK(refused.message().find("1 to 65536 bytes, not " + std::to_string(bytes)) != std::string::npos);
   }
-}
-
-TEST_CASE("a user's op gets opaque elements whole, however long they are") {
-  std::mt19937 random(5);
-  for (std::size_t element_bytes : {1, 3, 24, 100, 4096, 5000, 65536}) {
-    const UserOp user{three_a_plus_b, &element_bytes, false, static_cast<std::uint32_t>(element_bytes)};
-    const ReduceOp op = ReduceOp::user_defined(user);
-    REQUIRE(check_op(op, Dtype::opaque).is_ok());
-    for (const std::size_t count : {0, 1, 7, 40}) {
-      std::vector<Bytes> inputs;
-      for (std::size_t sources = 1; sources <= kMaxSources; ++sources) {
-        Bytes& input = inputs.emplace_back(count * element_bytes);
-        for (auto& byte : input) byte = static_cast<std::byte>(random());
-        std::vector<const void*> pointers;
-        for (const Bytes& one : inputs) pointers.push_back(one.data());
-        Bytes expected(count * element_bytes);
-        reduce_reference(op, Dtype::opaque, expected.data(), pointers, count);
-        INFO(element_bytes << " bytes, count " << count << ", sources " << sources);
-        REQUIRE(reduces_like(op, Dtype::opaque, inputs, count, true, expected));
-      }
-    }
-  }
-}
-
-TEST_CASE("pairs: NaN wins, zeros have signs, and the least index breaks ties") {
-  using Pair = ValueIndex<float, std::int32_t>;
-  const auto winner = [](Op op, const Pair& a, const Pair& b) {
-    Pair result{};
-    const void* const sources[] = {&a, &b};
-    reduce(op, Dtype::f32_i32, &result, sources, 1);
-    return result.index;
-  };
-  for (const Op op : {Op::minloc, Op::maxloc}) {
-    const bool is_min = op == Op::minloc;
-    CHECK(winner(op, {1, 5}, {2, 4}) == (is_min ? 5 : 4));
-    CHECK(winner(op, {2, 4}, {1, 5}) == (is_min ? 5 : 4));
-    CHECK(winner(op, {1, 5}, {1, 4}) == 4);
-    CHECK(winner(op, {1, 4}, {1, 5}) == 4);
-    CHECK(winner(op, {0.0F, 4}, {-0.0F, 5}) == (is_min ? 5 : 4));
-    CHECK(winner(op, {NAN, 5}, {INFINITY, 4}) == 5);
-    CHECK(winner(op, {-INFINITY, 4}, {NAN, 5}) == 5);
-    CHECK(winner(op, {NAN, 5}, {-NAN, 4}) == 4);
-  }
-}
-
-TEST_CASE("complex numbers are multiplied as they are defined") {
-  const float a[] = {1, 2, 0, 1}, b[] = {3, -4, 0, 1};
-  float product[4];
-  const void* const sources[] = {a, b};
-  reduce(Op::prod, Dtype::c64, product, sources, 2);
-  CHECK(product[0] == 11);
-  CHECK(product[1] == 2);
-  CHECK(product[2] == -1);
-  CHECK(product[3] == 0);
 }
 
 TEST_CASE("copies move every byte and nothing else") {

@@ -316,6 +316,54 @@ TEST_CASE("worlds from an exchange of the program: an allgather or a store") {
   for (auto& rank : ranks) CHECK(rank.get() == "exchange012");
 }
 
+TEST_CASE("what ranks put into a store of the program is erased before anybody's start is over") {
+  struct Board {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::map<std::string, std::string> values;
+  } board;
+  const auto put = [&](const std::string& key, const std::string& value) {
+    const std::lock_guard lock(board.mutex);
+    board.values[key] = value;
+    board.changed.notify_all();
+  };
+  const auto get = [&](const std::string& key) {
+    std::unique_lock lock(board.mutex);
+    board.changed.wait(lock, [&] { return board.values.count(key) > 0; });
+    return board.values[key];
+  };
+  const auto erase = [&](const std::string& key) {
+    const std::lock_guard lock(board.mutex);
+    board.values.erase(key);
+  };
+  // The same keys in each life: a fast rank must not find what a slow one has put in the life before.
+  std::vector<std::future<std::string>> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.push_back(std::async(std::launch::async, [&, rank]() -> std::string {
+      for (int life = 0; life < 20; ++life) {
+        const auto store = make_store_exchange(rank, 3, "same", put, get, erase);
+        BootstrapOptions options;
+        options.exchange = store.get();
+        const auto world = bootstrap(options);
+        if (!world) return world.status().to_string();
+        // As WorldState does before it gives the world to anybody.
+        if (auto status = world->control->barrier(Clock::now() + 20s); !status) return status.to_string();
+      }
+      return "fine";
+    }));
+  }
+  for (auto& rank : ranks) CHECK(rank.get() == "fine");
+  CHECK(board.values.empty());
+  {
+    const auto left_alone = make_store_exchange(
+        0, 2, "same", put, [](const std::string&) -> std::string { throw std::runtime_error("too late"); },
+        erase);
+    CHECK_THAT(left_alone->barrier(Clock::now() + 20s).message(), Contains("too late"));
+    CHECK(board.values.size() == 1);
+  }
+  CHECK(board.values.empty());  // also where the start has failed
+}
+
 TEST_CASE("an exchange of the program that throws or lies is an error with its text") {
   const auto thrower = make_function_exchange(0, 2, [](std::string_view) -> std::vector<std::string> {
     throw std::runtime_error("the store is closed");

@@ -101,6 +101,7 @@ void Job::set_rank_environment(int rank) const {
   ::setenv("TUTTI_JOB_ID", job_id_.c_str(), 1);
   ::setenv("TUTTI_ADDRESS", is_part() ? options_.part.address.c_str() : "local", 1);
   ::setenv("TUTTI_SECRET", secret_.c_str(), 1);
+  master_.set_environment();
 }
 
 std::string Job::name_of(int member) const {
@@ -130,6 +131,8 @@ Status Job::prepare() {
     output_.say(
         fmt::format("tutti run: ranks on other hosts get from this environment:{} (-x adds more)", names));
   }
+  master_ =
+      is_part() ? MasterAddress::on_host(options_.part.address, job_id_) : MasterAddress::on_this_machine();
   ranks_.resize(has_parts() ? parts_.size() : static_cast<std::size_t>(options_.rank_count));
   return has_parts() ? Status() : prepare_binding();
 }

@@ -13,6 +13,7 @@
 #include "runtime/base/status.hpp"
 #include "tools/run/binding.hpp"
 #include "tools/run/descendants.hpp"
+#include "tools/run/master_address.hpp"
 #include "tools/run/output.hpp"
 #include "tools/run/owned_fd.hpp"
 #include "tools/run/remote.hpp"
@@ -74,6 +75,7 @@ class Job {
 
   const RunOptions& options_;
   std::string job_id_, secret_;
+  MasterAddress master_;
   std::vector<RemotePart> parts_;     // on several hosts: what we start instead of ranks
   std::vector<OwnedFd> part_inputs_;  // their standard inputs, open as long as the job
   RunBinding binding_;                // where our ranks are bound, if we start ranks

@@ -20,7 +20,8 @@ namespace {
 // settings of all ranks are equal, and those by which programs are found.
 constexpr std::array kForwardedPrefixes = {"TUTTI_", "NCCL_", "MLSL_", "I_MPI_", "HOROVOD_",
                                            "HWLOC_", "OMP_",  "UCX_",  "FI_"};
-constexpr std::array kForwarded = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"};
+constexpr std::array kForwarded = {"PATH",        "LD_LIBRARY_PATH", "PYTHONPATH",
+                                   "VIRTUAL_ENV", "MASTER_ADDR",     "MASTER_PORT"};
 // By these, launchers tell a process its own place.
 constexpr std::array kNotForwardedPrefixes = {"HOROVOD_RANK",   "HOROVOD_SIZE",  "HOROVOD_LOCAL_",
                                               "HOROVOD_CROSS_", "HOROVOD_GLOO_", "I_MPI_HYDRA_"};

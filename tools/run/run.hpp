@@ -60,7 +60,8 @@ Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments
 // return no process that the ranks started is left. Call it from a process with one thread.
 //
 // Environment of each rank: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, the same as TUTTI_RANK,
-// TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE, and TUTTI_ADDRESS, TUTTI_JOB_ID (random), TUTTI_SECRET
+// TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE, MASTER_ADDR and MASTER_PORT for torch's env:// (unless they
+// are set), and TUTTI_ADDRESS, TUTTI_JOB_ID (random), TUTTI_SECRET
 // (random; never in an argument, never printed). With --bind or TUTTI_PIN each rank is bound before its
 // program starts, finds OMP_NUM_THREADS unless that is set, and TUTTI_PIN=off, since it is done.
 //

@@ -190,8 +190,12 @@ Result<std::uint32_t> Instance::announce(const Nonce& peer, std::uint64_t contex
     p->directory_version.fetch_add(1, std::memory_order_release);
     return index;
   }
-  return Status(StatusCode::resource_exhausted,
-                "all " + std::to_string(kDirectoryEntries) + " endpoints of this transport are open");
+  return Status(
+      StatusCode::resource_exhausted,
+      "all " + std::to_string(kDirectoryEntries) +
+          " endpoints of this rank's shared memory are open; every open group or stream takes 4 for "
+          "each other member, and up to 3 more for what has been sent with it: close those that are "
+          "no longer used, make smaller ones, or use TUTTI_TRANSPORTS=tcp, which has no such limit");
 }
 
 void Instance::set_closing(std::uint32_t entry) {
@@ -266,6 +270,8 @@ void Heap::release(ByteRange memory) {
   arena_.release(make_place(place.segment, place.offset));
   used_bytes_ -= memory.size();
 }
+
+std::shared_ptr<SharedHeap> Heap::hold() { return {instance_->shared_from_this(), this}; }
 
 bool Heap::locate(const std::byte* address, std::size_t bytes, Place* place) const {
   const std::uint32_t count = instance_->segment_count();

@@ -62,6 +62,7 @@ class Heap final : public SharedHeap {
   explicit Heap(Instance* instance);
   Result<ByteRange> allocate(std::size_t bytes) override;
   void release(ByteRange memory) override;
+  std::shared_ptr<SharedHeap> hold() override;
   bool locate(const std::byte* address, std::size_t bytes, Place* place) const override;
 
  private:
@@ -74,7 +75,7 @@ class Heap final : public SharedHeap {
 
 // Shared by its transport and, in one process, by the peers that look at it; freed with the last of them.
 // Threading: segments() and page() by any thread; allocate_link and the directory take a mutex.
-class Instance {
+class Instance : public std::enable_shared_from_this<Instance> {
  public:
   static constexpr std::uint32_t kMaxSegments = 256;
 

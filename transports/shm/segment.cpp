@@ -23,21 +23,24 @@ namespace {
 using memory::Segment;
 using memory::SegmentSource;
 
-Status exhausted(const std::string& what, std::uint64_t bytes, int error = errno) {
+Status exhausted(const std::string& what, int error = errno) {
   std::string limit;
   if (error == EMFILE) limit = " (limit: open files, ulimit -n)";
   if (error == ENFILE) limit = " (limit: open files of the machine)";
   if (error == ENOMEM) limit = " (limit: address space, ulimit -v, or memory of the control group)";
   if (error == EFBIG) limit = " (limit: file size, ulimit -f)";
   if (error == ENOSPC) limit = " (limit: memory of the machine or control group)";
-  return {StatusCode::resource_exhausted,
-          what + " of " + std::to_string(bytes) + " bytes: " + std::strerror(error) + limit};
+  return {StatusCode::resource_exhausted, what + ": " + std::strerror(error) + limit};
+}
+
+std::string name_segment(const char* what, std::uint64_t bytes) {
+  return std::string(what) + " a shared memory segment of " + std::to_string(bytes) + " bytes";
 }
 
 Result<Segment> map(int fd, std::uint64_t file_offset, std::size_t bytes) {
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
                       static_cast<off_t>(file_offset));
-  if (base == MAP_FAILED) return exhausted("cannot map a shared memory segment", bytes);
+  if (base == MAP_FAILED) return exhausted(name_segment("cannot map", bytes));
   return Segment{static_cast<std::byte*>(base), bytes, fd, file_offset};
 }
 
@@ -51,12 +54,12 @@ std::uint64_t largest_file_bytes() {
 class MemfdSource final : public SegmentSource {
  public:
   Result<Segment> create(std::size_t bytes) override {
-    constexpr const char* kWhat = "cannot make a shared memory segment";
     const std::uint64_t largest = largest_file_bytes();
-    if (bytes > largest) return exhausted(kWhat, bytes, EFBIG);
+    if (bytes > largest) return exhausted(name_segment("cannot make", bytes), EFBIG);
     if (files_.empty() || file_bytes_ > largest - bytes) TUTTI_RETURN_IF_ERROR(add_file());
     const int fd = files_.back().get();
-    if (::ftruncate(fd, static_cast<off_t>(file_bytes_ + bytes)) != 0) return exhausted(kWhat, bytes);
+    if (::ftruncate(fd, static_cast<off_t>(file_bytes_ + bytes)) != 0)
+      return exhausted(name_segment("cannot make", bytes));
     const std::uint64_t offset = file_bytes_;
     file_bytes_ += bytes;
     Result<Segment> segment = map(fd, offset, bytes);
@@ -74,7 +77,7 @@ class MemfdSource final : public SegmentSource {
       if (::fallocate(segment.fd, 0, static_cast<off_t>(at), static_cast<off_t>(n)) == 0) {
         at += n;
       } else if (errno != EINTR) {
-        return exhausted("cannot take shared memory", n);
+        return exhausted("cannot take " + std::to_string(n) + " bytes of shared memory");
       }
     }
     return {};
@@ -86,7 +89,7 @@ class MemfdSource final : public SegmentSource {
   Status add_file() {
     Fd fd(::memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-      return exhausted("cannot make a file for shared memory", 0);
+      return exhausted("cannot make a file of shared memory");
     if (!fd) return unsupported(std::string("memfd_create: ") + std::strerror(errno));
     // Peers rely on it: a file that cannot shrink cannot give them SIGBUS.
     if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0)

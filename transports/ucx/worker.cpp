@@ -40,6 +40,10 @@ constexpr Worker::Setting kTcpRendezvous{"RNDV_THRESH", "UCX_RNDV_THRESH", "256k
 // its networks without their prefix; a name that a release does not know changes nothing.)
 constexpr Worker::Setting kTcpFragment{"RX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE", "96k"};
 
+// A rank that is killed while UCX makes its memory for processes of one node leaves it behind, as a file in
+// /dev/shm or as a segment of System V, for ever. Our own shared memory carries what stays within a node.
+constexpr Worker::Setting kNoSharedFiles{"TLS", "UCX_TLS", "^posix,sysv"};
+
 bool is_adapter(std::string_view item) {
   // "rc_verbs/mlx5_0:1" has a port; memory and interfaces have none.
   return item.find(':') != std::string_view::npos && !item.starts_with("tcp/");
@@ -111,7 +115,7 @@ Status Worker::make_context(const std::string& devices, std::span<const Setting>
 }
 
 Status Worker::start(const std::string& interface, const std::optional<PortRange>& ports) {
-  TUTTI_RETURN_IF_ERROR(make_context({}, {}));
+  TUTTI_RETURN_IF_ERROR(make_context({}, {&kNoSharedFiles, 1}));
   const std::string resources = describe_resources();
   if (has_resource(resources, "tcp/")) {
     const bool chooses_devices = !interface.empty() && !has_user_devices();
@@ -120,9 +124,9 @@ Status Worker::start(const std::string& interface, const std::optional<PortRange
       return unsupported("no TCP on the interface " + interface + ", only " + resources);
     }
     // The first one beside adapters, too.
-    constexpr std::array kForTcp{kTcpConnecting, kTcpRendezvous, kTcpFragment};
+    constexpr std::array kForTcp{kNoSharedFiles, kTcpConnecting, kTcpRendezvous, kTcpFragment};
     std::vector<Setting> settings(kForTcp.begin(),
-                                  has_adapter(resources) ? kForTcp.begin() + 1 : kForTcp.end());
+                                  has_adapter(resources) ? kForTcp.begin() + 2 : kForTcp.end());
     const std::string range = ports ? to_text(*ports) : "";
     if (ports) settings.push_back({"PORT_RANGE", "UCX_TCP_PORT_RANGE", range.c_str()});
     ucp_cleanup(std::exchange(context_, nullptr));

@@ -79,6 +79,19 @@ GetBytes get_of(const py::object& store, Raised* raised) {
   };
 }
 
+// Empty where the store has no such method.
+EraseBytes erase_of(const py::object& store) {
+  if (!py::hasattr(store, "delete_key")) return {};
+  return [store = store.ptr()](const std::string& key) {
+    const py::gil_scoped_acquire gil;
+    try {
+      py::handle(store).attr("delete_key")(key);
+    } catch (const py::error_already_set& raised) {
+      throw std::runtime_error(raised.what());
+    }
+  };
+}
+
 std::chrono::milliseconds milliseconds_of(double seconds) {
   if (!(seconds > 0)) throw py::value_error("init: timeout: expected seconds above 0");
   return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(std::min(seconds, 1e9)));
@@ -101,6 +114,7 @@ SharedGroup init(const py::object& comm, const py::object& store, const std::str
   if (!store.is_none()) {
     options.put = put_of(store, &raised);
     options.get = get_of(store, &raised);
+    options.erase = erase_of(store);
     options.store_prefix = store_prefix;
   }
   CommGroup group;
@@ -139,7 +153,8 @@ void define_world(py::module_& module) {
       "Join the job and return the group of all its ranks, which is also the one that functions of "
       "this module mean. Under a launcher (tutti run, mpiexec, mpirun, srun, torchrun) no argument is "
       "needed. comm: an mpi4py communicator. store with rank and size: has set(key, value) and a "
-      "get(key) that waits, as torch's stores. unique_id with rank and size: of make_unique_id(), "
+      "get(key) that waits, as torch's stores; where it has delete_key(key), nothing stays there. unique_id "
+      "with rank and size: of make_unique_id(), "
       "handed to all ranks. timeout: seconds that any wait may take. A second call makes a world of its "
       "own.",
       py::kw_only(), py::arg("comm") = py::none(), py::arg("store") = py::none(),

@@ -268,6 +268,7 @@ class CommGroup {
 using AllgatherBytes = std::function<std::vector<std::string>(std::string_view mine)>;
 using PutBytes = std::function<void(const std::string& key, const std::string& value)>;
 using GetBytes = std::function<std::string(const std::string& key)>;  // waits until the key exists
+using EraseBytes = std::function<void(const std::string& key)>;
 
 struct InitOptions {
   // The launcher's variables are used unless one of these is given; rank and size go with each of them.
@@ -275,6 +276,9 @@ struct InitOptions {
   AllgatherBytes allgather;  // an exchange of the program's
   PutBytes put;              // or its store, with a prefix that no other world of that store uses
   GetBytes get;
+  // Called for what this rank has put, when all have read it and before init() returns on any rank: a later
+  // world may then use the same prefix. What it throws is ignored. Optional.
+  EraseBytes erase;
   std::string store_prefix = "tutti";
   int rank = -1;
   int size = -1;
@@ -295,6 +299,10 @@ std::string make_unique_id();
 // aligned, zeroed. `group` decides which world it belongs to; free it before that ends.
 void* alloc(const CommGroup& group, std::size_t bytes);
 void free(const CommGroup& group, void* memory);
+// The same, freed with the last reference, for owners that do not know when the group ends: the memory stays
+// after its world has ended, and collectives of later worlds take it as any other. Dropping a reference never
+// throws; in a child of fork() it frees nothing.
+std::shared_ptr<void> alloc_owned(const CommGroup& group, std::size_t bytes);
 
 std::string_view version();
 

@@ -1,4 +1,4 @@
-// Takes process_vm_readv away from this process, as containers with a strict profile do. Knows no transport.
+// Takes a system call away from this process, as containers with a strict profile do. Knows not who makes it.
 #pragma once
 
 #include <linux/filter.h>
@@ -14,18 +14,17 @@
 
 namespace tutti::test {
 
-enum class SingleCopyFilter {
+enum class CallFilter {
   refuse,  // EPERM
   kill,    // the call ends the process by SIGSYS: shows that it is made
 };
 
 // From now on, in every thread of this process; it cannot be undone. False where the system has no seccomp.
-inline bool filter_single_copy(SingleCopyFilter how) {
-  const std::uint32_t answer =
-      how == SingleCopyFilter::kill ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | EPERM;
+inline bool filter_call(long number, CallFilter how) {
+  const std::uint32_t answer = how == CallFilter::kill ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | EPERM;
   std::array<sock_filter, 4> code{{
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(number), 0, 1),
       BPF_STMT(BPF_RET | BPF_K, answer),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   }};
