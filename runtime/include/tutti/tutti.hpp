@@ -14,7 +14,7 @@
 // Threads: a group is used by one thread at a time (two at once is an error that is reported); give each
 // thread a stream
 //   of it, by stream(). Different streams and groups may be used by different threads. After fork() the child
-//   may not use any group.
+//   may not use any group of its parent; it may make worlds of its own, with a unique id or a store.
 // Buffers: counts are in elements and may exceed 2^31. Buffers belong to the operation until it is complete.
 // Input and
 //   output may be the same memory only as each function says; otherwise no element may be part of both.
