@@ -4,7 +4,10 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <thread>
 #include <tuple>
+
+#include <sched.h>
 
 #include "tests/collectives/mixed_operation.hpp"
 #include "tests/collectives/scheduler_support.hpp"
@@ -279,6 +282,36 @@ TEST_CASE("a group of one rank copies, without an operation", "[persistent]") {
     member.group->fail(Status(StatusCode::aborted, "on purpose"));
     return make(member, persistent, sum).is_taken ? "runs in a failed group" : "";
   }) == "");
+}
+
+TEST_CASE("ranks that watch for a shared CPU tell where they wait, and keep their affinity", "[persistent]") {
+  Engine::Options options;
+  options.waiting.watches_cpus = true;
+  options.waiting.polls_per_yield = 1024;
+  World world(WorldTransport::inproc, 2, options);
+  REQUIRE(world.run([&](Member& member) -> std::string {
+    cpu_set_t allowed, one, afterwards;
+    CPU_ZERO(&one);
+    if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return "no affinity";
+    // Both begin on one CPU, which rank 0 may leave.
+    for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
+      if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+    if (member.rank == 0) ::sched_setaffinity(0, sizeof allowed, &allowed);
+    std::vector<std::int32_t> input(2, 1), output(2);
+    for (int i = 0; i < 2000; ++i) {
+      if (Status s = member.run(allreduce_of(input, output)); !s) return s.to_string();
+      if (output[0] != 2) return "wrong sum";
+      if (i % 100 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200 * member.rank));
+    }
+    ::sched_getaffinity(0, sizeof afterwards, &afterwards);
+    const cpu_set_t& expected = member.rank == 0 ? allowed : one;
+    return CPU_EQUAL(&afterwards, &expected) ? "" : "the affinity has changed";
+  }) == "");
+  // Rank 1 is bound, so it never leaves, and it has waited at least once: at one of rank 0's calls or its
+  // own.
+  const Boards& boards = world.member(0).group->shown_boards(false);
+  CHECK(boards.told_cpu(0) + boards.told_cpu(1) > 0);
 }
 
 TEST_CASE("a rank knows whether those that wait on a CPU have published", "[persistent]") {
