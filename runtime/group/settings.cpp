@@ -17,6 +17,8 @@ namespace tutti {
 namespace {
 
 constexpr std::uint32_t kOutnumberedSpins = 2;
+// Some 10 us on boards: longer than a rank that runs takes to answer, and short beside a turn on a CPU.
+constexpr std::uint32_t kPollsPerYield = 1024;
 constexpr std::uint32_t kMostWorkers = 64;
 
 // A pause takes 5 to 50 ns, depending on the processor.
@@ -317,7 +319,10 @@ WaitPolicy WorldSettings::wait_policy(int rank_count, int cpu_count, bool is_pol
   if (rank_count > cpu_count) {
     policy.spin_polls = is_poll_call ? 0 : kOutnumberedSpins;
     policy.line_polls = 1;
+  } else if (!spin_polls) {
+    policy.polls_per_yield = kPollsPerYield;
   }
+  policy.watches_cpus = rank_count <= cpu_count && wait_mode == "auto";
   if (wait_mode == "spin") policy = {~0U, 0, false};
   if (wait_mode == "yield") policy = {0, ~0U, false};
   if (wait_mode == "sleep") policy = {0, 0, true};

@@ -194,6 +194,9 @@ class Boards {
 
   // Tells the others which CPU this rank waits on, as BoardHead::cpu has it.
   std::uint32_t tell_cpu();
+  // Until it tells again, it waits on none.
+  void tell_no_cpu() { head(rank_).cpu.store(0, std::memory_order_relaxed); }
+  std::uint32_t told_cpu(std::uint32_t rank) const { return head(rank).cpu.load(std::memory_order_relaxed); }
   // Have all others that last waited on that CPU published that line of the area in that epoch?
   bool have_published_on(std::uint32_t cpu, const Area& area, std::uint32_t line, std::uint64_t epoch) const;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <optional>
 
 #include <linux/futex.h>
 #include <poll.h>
@@ -15,6 +16,7 @@
 
 #include "runtime/base/relax.hpp"
 #include "runtime/base/trace.hpp"
+#include "runtime/base/waiter_deadline.hpp"
 #include "runtime/scheduler/group_context.hpp"
 #include "runtime/scheduler/messenger.hpp"
 #include "runtime/scheduler/operation.hpp"
@@ -26,6 +28,7 @@ constexpr std::size_t kFewestOperations = 64;  // of an engine that has any
 constexpr std::uint32_t kPollsPerClock = 64;   // polls between two looks at the clock
 constexpr std::chrono::microseconds kBetweenHooks{5};
 constexpr std::chrono::microseconds kLongestSleepWithHook{100};
+constexpr std::chrono::milliseconds kBetweenMoves{10};  // of a thread from CPU to CPU
 constexpr std::uint32_t kWorkerPolls = 1000;  // of a worker that has no CPU of its own, before it yields
 
 void sleep_on(const Waitable& bell, std::uint32_t armed_value, std::chrono::microseconds at_most) {
@@ -59,6 +62,7 @@ struct Engine::Callback {
 struct Engine::Patience {
   std::chrono::microseconds at_most;  // of the next sleep
   std::uint32_t polls = 1, idle_polls = 0;
+  std::uint32_t yields = 0;  // while it still polled
 };
 
 Engine::Engine(std::vector<std::unique_ptr<Transport>> transports, Options options)
@@ -250,13 +254,62 @@ void Engine::fail_operations() {
 void Engine::wait_a_little(Patience& patience, const Operation* waiting, Clock::time_point deadline) {
   const WaitPolicy& policy = options_.waiting;
   if (patience.idle_polls <= policy.spin_polls) {
-    relax();
+    const bool is_beside_peer = is_beside_peer_.load(std::memory_order_relaxed);
+    if (waiting != nullptr && must_leave_cpu_.load(std::memory_order_relaxed)) {
+      leave_shared_cpu();
+    } else if (is_beside_peer || patience.idle_polls / policy.polls_per_yield > patience.yields) {
+      patience.yields = patience.idle_polls / policy.polls_per_yield;
+      ::sched_yield();
+    } else {
+      relax();
+    }
   } else if (patience.idle_polls <= policy.spin_polls + policy.yield_polls || !policy.may_sleep) {
     ::sched_yield();
   } else {
     sleep_once(waiting, deadline, patience.at_most);
     patience.at_most = std::min(2 * patience.at_most, policy.longest_sleep);
   }
+}
+
+void Engine::note_blocked(Boards& boards, std::uint32_t peer) {
+  if (!options_.waiting.watches_cpus || peer >= boards.size()) return;
+  const std::uint32_t cpu = boards.tell_cpu();
+  const bool is_beside_peer = peer != boards.rank() && boards.told_cpu(peer) == cpu;
+  is_beside_peer_.store(is_beside_peer, std::memory_order_relaxed);
+  if (!is_beside_peer || must_leave_cpu_.load(std::memory_order_relaxed)) return;
+  const Clock::time_point now = Clock::now();
+  if (now < may_leave_at_) return;
+  may_leave_at_ = now + kBetweenMoves;
+  cpu_set_t taken;
+  CPU_ZERO(&taken);
+  for (std::uint32_t r = 0; r < boards.size(); ++r) {
+    const std::uint32_t told = boards.told_cpu(r);
+    if (r != boards.rank() && told != 0 && told <= CPU_SETSIZE) CPU_SET(told - 1, &taken);
+  }
+  const std::optional<CpuChoice> choice = CpuChoice::besides(cpu - 1, taken);
+  if (!choice) return;
+  other_cpus_ = *choice;
+  // The peer gets this CPU now, and must not leave it, too.
+  boards.tell_no_cpu();
+  must_leave_cpu_.store(true, std::memory_order_relaxed);
+}
+
+void Engine::leave_shared_cpu() {
+  if (!try_acquire()) return;
+  const CpuChoice choice = other_cpus_;
+  const bool is_mine = must_leave_cpu_.exchange(false, std::memory_order_relaxed);
+  is_beside_peer_.store(false, std::memory_order_relaxed);
+  release();
+  if (is_mine && !choice.move_there()) ::sched_yield();
+}
+
+void Engine::forgive_stalls(Clock::duration pause, Clock::time_point now) {
+  acquire();
+  for (Operation* operation : active_) {
+    if (operation == nullptr || operation->first_stalled_ == Clock::time_point{}) continue;
+    operation->first_stalled_ = std::min(operation->first_stalled_ + pause, now);
+  }
+  release();
 }
 
 bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
@@ -274,6 +327,8 @@ bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) 
   const WaitHook* const hook = current_wait_hook();
   Clock::time_point next_hook{};
   Patience patience{policy.first_sleep};
+  std::optional<WaiterDeadline> running;
+  is_beside_peer_.store(false, std::memory_order_relaxed);  // of an earlier wait
   for (; !operation.is_complete(); ++patience.polls) {
     std::uint32_t looks = 1;
     if (drive(&looks)) {
@@ -284,7 +339,10 @@ bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) 
     if (operation.is_complete()) return true;
     if (patience.polls % kPollsPerClock == 0 || patience.idle_polls > policy.spin_polls) {
       const Clock::time_point now = Clock::now();
-      if (now >= deadline) return false;
+      if (!running) running.emplace(deadline, now);
+      if (const Clock::duration pause = running->note_poll(now); pause != Clock::duration::zero())
+        forgive_stalls(pause, now);
+      if (running->has_passed(now)) return false;
       report_stall(&operation, now);
     }
     if (hook != nullptr) {
@@ -295,7 +353,7 @@ bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) 
         next_hook = now + kBetweenHooks;
       }
     }
-    wait_a_little(patience, &operation, deadline);
+    wait_a_little(patience, &operation, running ? running->at() : deadline);
   }
   return true;
 }
@@ -308,6 +366,7 @@ Engine::Tended Engine::tend(const Workers& workers) {
   const std::uint32_t turns = caller_turns();
   const long preempted = workers.is_dedicated() ? 0 : preemptions();
   Patience patience{policy.first_sleep, 1, skipped};
+  WaiterDeadline running(Clock::time_point::max(), Clock::now());
   for (; has_work_for_workers() && !workers.is_stopping(); ++patience.polls) {
     std::uint32_t looks = 1;
     if (drive(&looks)) {
@@ -316,6 +375,8 @@ Engine::Tended Engine::tend(const Workers& workers) {
       patience.idle_polls += looks;
     }
     const Clock::time_point now = Clock::now();
+    if (const Clock::duration pause = running.note_poll(now); pause != Clock::duration::zero())
+      forgive_stalls(pause, now);
     if (patience.idle_polls > policy.spin_polls) {
       report_stall(nullptr, now);
       if (!workers.is_dedicated() && caller_turns() != turns && !owes_callbacks() &&

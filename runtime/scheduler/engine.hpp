@@ -16,6 +16,7 @@
 #include "runtime/base/status.hpp"
 #include "runtime/base/work.hpp"
 #include "runtime/scheduler/board.hpp"
+#include "runtime/scheduler/cpu_choice.hpp"
 #include "runtime/scheduler/workers.hpp"
 #include "transports/transport.hpp"
 
@@ -32,6 +33,11 @@ struct WaitPolicy {
   std::uint32_t spin_polls = 20000;  // 2 when ranks outnumber the cores they may use
   std::uint32_t yield_polls = 2000;
   bool may_sleep = true;
+  // While it still polls, it gives way once in so many polls: the awaited rank may need this CPU.
+  std::uint32_t polls_per_yield = ~0U;
+  // Where the awaited rank waits on the same CPU, polling cannot help: give way at once, and leave the CPU if
+  // another one is free of ranks.
+  bool watches_cpus = false;
   // A sleep without a bell: the first, and the longest; each is twice as long as the one before. What has no
   // bell (another thread's user-defined op, a failure told by the group) is seen so late.
   std::chrono::microseconds first_sleep{2000};
@@ -131,6 +137,11 @@ class Engine {
   // What a thread has driven since it looked last, and how it waits for more.
   struct Patience;
   void wait_a_little(Patience& patience, const Operation* waiting, Clock::time_point deadline);
+  // An operation is blocked on that rank. With the lane held.
+  void note_blocked(Boards& boards, std::uint32_t peer);
+  void leave_shared_cpu();
+  // The waiter did not run for so long: no operation has stalled meanwhile.
+  void forgive_stalls(Clock::duration pause, Clock::time_point now);
   bool wait_until(const Operation& operation, Clock::time_point deadline);
   void call_workers() {
     if (workers_ != nullptr) workers_->call();
@@ -198,6 +209,10 @@ class Engine {
   std::atomic<Operation*> returned_{nullptr};           // given back since the free list was last empty
   std::vector<BuriedBoard> buried_;
   std::vector<Event> events_;
+  std::atomic<bool> is_beside_peer_{false};  // the awaited rank last waited on this thread's CPU
+  std::atomic<bool> must_leave_cpu_{false};
+  CpuChoice other_cpus_;                   // where to, with the lane held
+  Clock::time_point may_leave_at_{};       // with the lane held
   std::atomic<bool> has_failures_{false};  // some group has failed since the last look
   std::unique_ptr<Workers> workers_;       // last: they end before anything that they use
 };

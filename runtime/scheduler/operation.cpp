@@ -175,6 +175,7 @@ bool Operation::advance_lowered(std::uint32_t polls) {
     blocked_polls_ = 0;
     return true;
   }
+  engine_->note_blocked(*boards_, run.peer());
   if (++blocked_polls_ >= kBlockedPollsPerLook) {
     blocked_polls_ = 0;
     // What it published before it went is visible now.

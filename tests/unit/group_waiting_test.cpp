@@ -30,5 +30,20 @@ TEST_CASE("who is told to give way does not let a moment pass first") {
   }
 }
 
+TEST_CASE("ranks with a CPU each watch whether they share one, and give way now and then") {
+  const WaitPolicy alone = policy_of({}, 2, 2), crowded = policy_of({}, 3, 2);
+  CHECK(alone.watches_cpus);
+  CHECK(alone.polls_per_yield < alone.spin_polls);
+  // These give way at every poll.
+  CHECK_FALSE(crowded.watches_cpus);
+  // A number of polls that somebody asked for has no yields in between.
+  CHECK(policy_of({{"TUTTI_SPIN", "5000"}}, 2, 2).polls_per_yield > 5000);
+  for (const char* mode : {"spin", "yield", "sleep"}) {
+    CAPTURE(mode);
+    CHECK_FALSE(policy_of({{"TUTTI_WAIT", mode}}, 2, 2).watches_cpus);
+    CHECK(policy_of({{"TUTTI_WAIT", mode}}, 2, 2).polls_per_yield == ~0U);
+  }
+}
+
 }  // namespace
 }  // namespace tutti
