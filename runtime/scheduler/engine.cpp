@@ -28,7 +28,6 @@ constexpr std::size_t kFewestOperations = 64;  // of an engine that has any
 constexpr std::uint32_t kPollsPerClock = 64;   // polls between two looks at the clock
 constexpr std::chrono::microseconds kBetweenHooks{5};
 constexpr std::chrono::microseconds kLongestSleepWithHook{100};
-constexpr std::chrono::milliseconds kBetweenMoves{10};  // of a thread from CPU to CPU
 constexpr std::uint32_t kWorkerPolls = 1000;  // of a worker that has no CPU of its own, before it yields
 
 void sleep_on(const Waitable& bell, std::uint32_t armed_value, std::chrono::microseconds at_most) {
@@ -269,38 +268,6 @@ void Engine::wait_a_little(Patience& patience, const Operation* waiting, Clock::
     sleep_once(waiting, deadline, patience.at_most);
     patience.at_most = std::min(2 * patience.at_most, policy.longest_sleep);
   }
-}
-
-void Engine::note_blocked(Boards& boards, std::uint32_t peer) {
-  if (!options_.waiting.watches_cpus || peer >= boards.size()) return;
-  const std::uint32_t cpu = boards.tell_cpu();
-  const bool is_beside_peer = peer != boards.rank() && boards.told_cpu(peer) == cpu;
-  is_beside_peer_.store(is_beside_peer, std::memory_order_relaxed);
-  if (!is_beside_peer || must_leave_cpu_.load(std::memory_order_relaxed)) return;
-  const Clock::time_point now = Clock::now();
-  if (now < may_leave_at_) return;
-  may_leave_at_ = now + kBetweenMoves;
-  cpu_set_t taken;
-  CPU_ZERO(&taken);
-  for (std::uint32_t r = 0; r < boards.size(); ++r) {
-    const std::uint32_t told = boards.told_cpu(r);
-    if (r != boards.rank() && told != 0 && told <= CPU_SETSIZE) CPU_SET(told - 1, &taken);
-  }
-  const std::optional<CpuChoice> choice = CpuChoice::besides(cpu - 1, taken);
-  if (!choice) return;
-  other_cpus_ = *choice;
-  // The peer gets this CPU now, and must not leave it, too.
-  boards.tell_no_cpu();
-  must_leave_cpu_.store(true, std::memory_order_relaxed);
-}
-
-void Engine::leave_shared_cpu() {
-  if (!try_acquire()) return;
-  const CpuChoice choice = other_cpus_;
-  const bool is_mine = must_leave_cpu_.exchange(false, std::memory_order_relaxed);
-  is_beside_peer_.store(false, std::memory_order_relaxed);
-  release();
-  if (is_mine && !choice.move_there()) ::sched_yield();
 }
 
 void Engine::forgive_stalls(Clock::duration pause, Clock::time_point now) {

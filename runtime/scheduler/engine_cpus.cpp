@@ -1,0 +1,48 @@
+// Waiting ranks that share a CPU: noticing it, and leaving it.
+#include <chrono>
+#include <optional>
+
+#include <sched.h>
+
+#include "runtime/scheduler/engine.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenMoves{10};  // of a thread from CPU to CPU
+
+}  // namespace
+
+void Engine::note_blocked(Boards& boards, std::uint32_t peer) {
+  if (!options_.waiting.watches_cpus || peer >= boards.size()) return;
+  const std::uint32_t cpu = boards.tell_cpu();
+  const bool is_beside_peer = peer != boards.rank() && boards.told_cpu(peer) == cpu;
+  is_beside_peer_.store(is_beside_peer, std::memory_order_relaxed);
+  if (!is_beside_peer || must_leave_cpu_.load(std::memory_order_relaxed)) return;
+  const Clock::time_point now = Clock::now();
+  if (now < may_leave_at_) return;
+  may_leave_at_ = now + kBetweenMoves;
+  cpu_set_t taken;
+  CPU_ZERO(&taken);
+  for (std::uint32_t r = 0; r < boards.size(); ++r) {
+    const std::uint32_t told = boards.told_cpu(r);
+    if (r != boards.rank() && told != 0 && told <= CPU_SETSIZE) CPU_SET(told - 1, &taken);
+  }
+  const std::optional<CpuChoice> choice = CpuChoice::besides(cpu - 1, taken);
+  if (!choice) return;
+  other_cpus_ = *choice;
+  // The peer gets this CPU now, and must not leave it, too.
+  boards.tell_no_cpu();
+  must_leave_cpu_.store(true, std::memory_order_relaxed);
+}
+
+void Engine::leave_shared_cpu() {
+  if (!try_acquire()) return;
+  const CpuChoice choice = other_cpus_;
+  const bool is_mine = must_leave_cpu_.exchange(false, std::memory_order_relaxed);
+  is_beside_peer_.store(false, std::memory_order_relaxed);
+  release();
+  if (is_mine && !choice.move_there()) ::sched_yield();
+}
+
+}  // namespace tutti
