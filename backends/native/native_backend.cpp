@@ -115,7 +115,8 @@ class NativeBackend final : public Backend {
     // Boards were not linked yet when the first call was started.
     if (!last_.is_of(call)) {
       const auto prepared = prepare(call, {});
-      if (!prepared || prepared->lowered == nullptr || !group_.has_boards(prepared->is_bulk)) return nullptr;
+      const bool is_ready = prepared && prepared->lowered != nullptr && group_.has_boards(prepared->is_bulk);
+      if (!is_ready && !(prepared && group_.size() == 1)) return nullptr;
       keep(call, *prepared);
     }
     return group_.persistent(last_.prepared, call);

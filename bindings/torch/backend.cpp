@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bindings/torch/elements.hpp"
+#include "bindings/torch/staging.hpp"
 #include "bindings/torch/start.hpp"
 
 namespace tutti::torch_binding {
@@ -31,6 +32,7 @@ InitOptions options_of(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
     const std::vector<std::uint8_t> value = store->get(key);
     return std::string(value.begin(), value.end());
   };
+  options.erase = [store](const std::string& key) { store->deleteKey(key); };
   options.rank = rank;
   options.size = size;
   options.timeout = timeout;
@@ -58,8 +60,11 @@ std::string join_numbers(const std::vector<int>& numbers) {
 
 }  // namespace
 
-TuttiBackend::TuttiBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Milliseconds timeout)
-    : TuttiBackend(store, join(store, rank, size, timeout), timeout) {}
+TuttiBackend::TuttiBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Milliseconds timeout,
+                           bool ends_store)
+    : TuttiBackend(store, join(store, rank, size, timeout), timeout) {
+  ends_store_ = ends_store && size > 1;
+}
 
 TuttiBackend::TuttiBackend(c10::intrusive_ptr<c10d::Store> store, const CommGroup& group,
                            Milliseconds timeout)
@@ -69,6 +74,10 @@ TuttiBackend::TuttiBackend(c10::intrusive_ptr<c10d::Store> store, const CommGrou
       group_timeout_(timeout),
       timeout_(timeout) {
   init();
+}
+
+TuttiBackend::~TuttiBackend() {
+  if (!membership_->is_inherited()) erase_left_keys();
 }
 
 // NOLINTNEXTLINE(readability-const-return-type)
@@ -82,7 +91,7 @@ namespace {
 
 // What would be seen to when an operation on the host is complete goes to the stream behind this one.
 void end_launch(const Tensors& inputs, Submitted* submitted) {
-  run_finishers(*submitted);
+  run_finishers(submitted->finishers, submitted->outputs);
   submitted->finishers.clear();
   Tensors used = std::exchange(submitted->buffers, {});
   used.insert(used.end(), inputs.begin(), inputs.end());
@@ -114,13 +123,36 @@ WorkPointer TuttiBackend::finish_start(const Operation& operation, Milliseconds 
 #if TUTTI_HAS_TORCH_2_13
   if (info.is_timed) observe(work);
 #endif
-  if (work->is_on_device() && info.timeout > kNoTimeout) {
-    work->watch_deadline();
-    work->settle_when_complete([] {});
+  const std::shared_ptr<Execution>& execution = work->execution();
+  if (execution->is_on_device() && info.timeout > kNoTimeout) {
+    execution->watch_deadline();
+    execution->settle_when_complete([] {});
   }
-  const std::lock_guard lock(coalescing_mutex_);
+  const std::lock_guard lock(submitted_mutex_);
   if (is_coalescing_) coalesced_.push_back(work);
+  if (!is_message && !execution->is_on_device()) note_under_way(execution);
   return work;
+}
+
+void TuttiBackend::note_under_way(const std::shared_ptr<Execution>& execution) {
+  if (under_way_.size() >= most_under_way_) {
+    std::erase_if(under_way_, [](const std::weak_ptr<Execution>& noted) {
+      const std::shared_ptr<Execution> found = noted.lock();
+      return found == nullptr || found->is_settled();
+    });
+    most_under_way_ = std::max(kFewestUnderWay, 2 * under_way_.size());
+  }
+  under_way_.push_back(execution);
+}
+
+std::vector<std::shared_ptr<Execution>> TuttiBackend::take_under_way() {
+  std::vector<std::shared_ptr<Execution>> taken;
+  const std::lock_guard lock(submitted_mutex_);
+  for (const std::weak_ptr<Execution>& noted : std::exchange(under_way_, {})) {
+    std::shared_ptr<Execution> found = noted.lock();
+    if (found != nullptr && !found->is_settled()) taken.push_back(std::move(found));
+  }
+  return taken;
 }
 
 // -- messages and barriers ----------------------------------------------------------------------------------
@@ -134,8 +166,8 @@ int TuttiBackend::check_peer(const char* name, int peer) const {
 namespace {
 
 const at::Tensor& message_of(const char* name, const Tensors& tensors, int tag) {
-  TORCH_CHECK(tensors.size() == 1, "tutti: ", name, ": takes one tensor, got ", tensors.size());
-  TORCH_CHECK(tag >= 0, "tutti: ", name, ": tag: expected a nonnegative number, got ", tag);
+  TORCH_CHECK(tensors.size() == 1, "tutti: ", name, ": takes a single tensor, got ", tensors.size());
+  TORCH_CHECK(tag >= 0, "tutti: ", name, ": Tag must be nonnegative, got ", tag);
   return tensors.front();
 }
 
@@ -145,13 +177,19 @@ WorkPointer TuttiBackend::send(Tensors& tensors, int peer, int tag) {
   const at::Tensor& tensor = message_of("send", tensors, tag);
   check_peer("send", peer);
   const Elements elements = elements_to_move("send", tensor);
-  return start({c10d::OpType::SEND, "send", "tutti:send", DeviceStreams::sends_to(peer)}, tensor.device(),
-               kNoTimeout, tensors, [&](const CommGroup& group, Submitted* s) {
-                 s->outputs = {tensors};
-                 const void* data = Staging(s).input(tensor);
-                 s->operations.push_back(
-                     group.isend(data, elements.count(tensor), elements.dtype, peer, tag, call_options(*s)));
-               });
+  const Operation operation{c10d::OpType::SEND, "send", "tutti:send", DeviceStreams::sends_to(peer)};
+  if (peer == rank_ && tensor.is_cpu()) {
+    own_messages_.send(tensor, tag);
+    Submitted done;
+    done.outputs = {tensors};
+    return finish_start(operation, kNoTimeout, tensors, std::move(done));
+  }
+  return start(operation, tensor.device(), kNoTimeout, tensors, [&](const CommGroup& group, Submitted* s) {
+    s->outputs = {tensors};
+    const void* data = Staging(s).input(tensor);
+    s->operations.push_back(
+        group.isend(data, elements.count(tensor), elements.dtype, peer, tag, call_options(*s)));
+  });
 }
 
 WorkPointer TuttiBackend::recv(Tensors& tensors, int peer, int tag) {
@@ -169,12 +207,29 @@ WorkPointer TuttiBackend::recvAnysource(Tensors& tensors, int tag) {
 WorkPointer TuttiBackend::receive(const Operation& operation, Tensors& tensors, int source, int tag) {
   const at::Tensor& tensor = message_of(operation.name, tensors, tag);
   const Elements elements = elements_to_move(operation.name, tensor);
+  if (source == rank_ && tensor.is_cpu()) return receive_own(operation, tensors, tag);
   return start(operation, tensor.device(), kNoTimeout, tensors, [&](const CommGroup& group, Submitted* s) {
     s->outputs = {tensors};
     void* data = Staging(s).output(tensor);
     s->operations.push_back(
         group.irecv(data, elements.count(tensor), elements.dtype, source, tag, call_options(*s)));
   });
+}
+
+WorkPointer TuttiBackend::receive_own(const Operation& operation, Tensors& tensors, int tag) {
+  Submitted submitted;
+  submitted.outputs = {tensors};
+  submitted.arrival = own_messages_.receive(tag);
+  submitted.arrival_limit = timeout_.load(std::memory_order_relaxed);
+  submitted.finishers.emplace_back([arrival = submitted.arrival, tensor = tensors.front()] {
+    const at::Tensor message = arrival->message();
+    TORCH_CHECK(message.defined(), "tutti: recv: the process group has been shut down");
+    TORCH_CHECK(message.numel() == tensor.numel() && message.scalar_type() == tensor.scalar_type(),
+                "tutti: recv: this rank has sent itself ", message.numel(), " elements of ",
+                message.scalar_type(), ", and receives ", tensor.numel(), " of ", tensor.scalar_type());
+    tensor.copy_(message.reshape(tensor.sizes()));
+  });
+  return finish_start(operation, kNoTimeout, tensors, std::move(submitted));
 }
 
 WorkPointer TuttiBackend::barrier(const c10d::BarrierOptions& opts) {
@@ -187,6 +242,8 @@ WorkPointer TuttiBackend::barrier_on(const at::Device& device, const c10d::Barri
   return start({c10d::OpType::BARRIER, "barrier", "tutti:barrier"}, device, opts.timeout, {},
                [&](const CommGroup& group, Submitted* s) {
                  const CallOptions options = call_options(opts, *s);
+                 // If submitting fails, the group has failed, and all of them with it.
+                 s->parts = take_under_way();
                  if (device.is_cpu()) {
                    s->operations.push_back(group.ibarrier(options));
                    return;
@@ -213,7 +270,9 @@ void TuttiBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_
       return store_->check({prefix + key});
     }
   };
+  // Erased when all have read it; after a failure when this rank leaves the group.
   const auto put = [&](const std::string& key, const std::string& value) {
+    left_keys_.push_back(prefix + key);
     store_->set(prefix + key, std::vector<std::uint8_t>(value.begin(), value.end()));
   };
   if (rank_ != 0) {
@@ -245,6 +304,17 @@ void TuttiBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_
   }
   // Rank 0 may host the store: it must not go before the others have read its verdict.
   barrier_on(at::kCPU, opts)->wait(kNoTimeout);
+  erase_left_keys();
+}
+
+void TuttiBackend::erase_left_keys() noexcept {
+  for (const std::string& key : std::exchange(left_keys_, {})) {
+    try {
+      store_->deleteKey(key);
+    } catch (const std::exception&) {
+      return;  // it is gone, or cannot
+    }
+  }
 }
 
 // -- memory -------------------------------------------------------------------------------------------------
@@ -258,9 +328,11 @@ at::Tensor TuttiBackend::allocate(at::IntArrayRef sizes, const at::TensorOptions
   }
   if (bytes == 0) return at::empty(sizes, options);
   try {
-    void* memory = membership_->use([bytes](const CommGroup& group) { return tutti::alloc(group, bytes); });
+    std::shared_ptr<void> memory =
+        membership_->use([bytes](const CommGroup& group) { return tutti::alloc_owned(group, bytes); });
+    void* const data = memory.get();
     return at::from_blob(
-        memory, sizes, [membership = membership_](void* freed) { membership->release(freed); }, options);
+        data, sizes, [owner = std::move(memory)](void*) {}, options);
   } catch (const Error& error) {
     std::rethrow_exception(to_torch_exception(error, "allocate"));
   }

@@ -29,6 +29,14 @@ using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<std::vector<at::Tensor>>;
 
+#if TORCH_VERSION_MAJOR >= 2
+// What Backend.options gives: can be copied in Python, as split_group() does.
+class BackendOptions final : public c10d::Backend::Options {
+ public:
+  using c10d::Backend::Options::Options;
+};
+#endif
+
 // The semantics are those that torch documents, with ProcessGroupGloo's where that says nothing. Operations
 // of one group are submitted in the order of the calls, which must be the same on all ranks. Errors: of
 // arguments at once; of communication from Work::wait(), exception() and futures; after one of these the
@@ -38,10 +46,14 @@ class TuttiBackend final : public BackendBase {
   using Milliseconds = std::chrono::milliseconds;
 
   // Joins the group of all `size` ranks that come with the same store. Collective. `timeout` is the deadline
-  // of every wait.
-  TuttiBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Milliseconds timeout);
+  // of every wait. `ends_store`: rank 0 has the store's server, and ends it when it leaves the group.
+  TuttiBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Milliseconds timeout,
+               bool ends_store = false);
   // Over a group that is there.
   TuttiBackend(c10::intrusive_ptr<c10d::Store> store, const CommGroup& group, Milliseconds timeout);
+  ~TuttiBackend() override;
+  TuttiBackend(const TuttiBackend&) = delete;
+  TuttiBackend& operator=(const TuttiBackend&) = delete;
 
   const std::string getBackendName() const override;  // NOLINT(readability-const-return-type)
 
@@ -64,11 +76,14 @@ class TuttiBackend final : public BackendBase {
                             std::vector<std::int64_t>& input_splits,
                             const c10d::AllToAllOptions& opts) override;
   WorkPointer alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  // A message to this rank itself is complete at once; it matches receives that name this rank.
   WorkPointer send(Tensors& tensors, int peer, int tag) override;
   WorkPointer recv(Tensors& tensors, int peer, int tag) override;
   WorkPointer recvAnysource(Tensors& tensors, int tag) override;
 
-  // Once the group has worked on a GPU, the thread also waits for what was on its current stream there.
+  // Complete once all ranks have called it and this rank's earlier collectives are complete, their results in
+  // place. Once the group has worked on a GPU, the thread also waits for what was on its current stream
+  // there.
   WorkPointer barrier(const c10d::BarrierOptions& opts) override;
   // Over the store: says which ranks did not come, and leaves the group as it is.
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
@@ -121,10 +136,12 @@ class TuttiBackend final : public BackendBase {
 #endif
 
   // A tensor in memory that the other ranks of this node can map, zeroed: collectives on it copy less. The
-  // memory lives as long as the tensor, and the group is not left before.
+  // memory lives as long as the tensor, also after the group was left.
   at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options);
 
  private:
+  static constexpr std::size_t kFewestUnderWay = 16;
+
   struct Operation {
     c10d::OpType type;
     const char* name;
@@ -141,30 +158,40 @@ class TuttiBackend final : public BackendBase {
   std::shared_ptr<Launch> launch(const Operation& operation, const at::Device& device);
   WorkPointer finish_start(const Operation& operation, Milliseconds timeout, const Tensors& inputs,
                            Submitted submitted);
-  // Adds an allgather or reduce-scatter of one pair of tensors.
-  void add_allgather(const CommGroup& group, const CallOptions& options, const char* name,
-                     const at::Tensor& output, const at::Tensor& input, Submitted* submitted) const;
-  void add_reduce_scatter(const CommGroup& group, const CallOptions& options, const char* name,
-                          const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op,
-                          Submitted* submitted) const;
+  // Of pairs of tensors, each an operation of its own.
+  WorkPointer gather_into(const Operation& operation, Tensors outputs, Tensors inputs,
+                          const c10d::AllgatherOptions& opts);
+  WorkPointer reduce_scatter_from(const Operation& operation, Tensors outputs, Tensors inputs,
+                                  const c10d::ReduceScatterOptions& opts);
   WorkPointer receive(const Operation& operation, Tensors& tensors, int source, int tag);
+  WorkPointer receive_own(const Operation& operation, Tensors& tensors, int tag);
   WorkPointer reduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts);
   at::Tensor gather_rows(const at::Tensor& rows, const std::vector<std::int64_t>& counts,
                          Milliseconds timeout);
   WorkPointer barrier_on(const at::Device& device, const c10d::BarrierOptions& opts);
+  void note_under_way(const std::shared_ptr<Execution>& execution);
+  // All that a barrier waits for. What it waits for itself is left to it afterwards.
+  std::vector<std::shared_ptr<Execution>> take_under_way();
   int check_peer(const char* name, int peer) const;
+  void erase_left_keys() noexcept;
 
   const c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<Membership> membership_;
   const Milliseconds group_timeout_;
+  bool ends_store_ = false;
   std::atomic<Milliseconds> timeout_;  // at most the group's
   std::atomic<std::uint64_t> sequence_{0};
   DeviceStreams streams_;
+  OwnMessages own_messages_;
   std::atomic<c10::DeviceIndex> gpu_{-1};  // that calls have been on
   std::uint64_t monitored_barriers_ = 0;
-  std::mutex coalescing_mutex_;
-  bool is_coalescing_ = false;
+  std::vector<std::string> left_keys_;  // of monitored barriers, in the store
+  std::mutex submitted_mutex_;
+  bool is_coalescing_ = false;  // guarded by submitted_mutex_, as is what follows
   std::vector<c10::intrusive_ptr<OperationWork>> coalesced_;
+  // Collectives on the CPU that may not be settled yet: a barrier waits for them.
+  std::vector<std::weak_ptr<Execution>> under_way_;
+  std::size_t most_under_way_ = kFewestUnderWay;  // before those that are settled are looked for
 
 #if TUTTI_HAS_TORCH_2_13
   // Has the work's end noted, and told to the hook.

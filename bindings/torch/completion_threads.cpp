@@ -1,15 +1,33 @@
 // The threads, started when they are first needed. Knows no tensor and no group.
 #include "bindings/torch/completion_threads.hpp"
 
+#include <c10/util/Exception.h>
+
+#include <exception>
+#include <system_error>
 #include <thread>
 #include <utility>
 
-namespace tutti::torch_binding {
+#include "bindings/torch/process.hpp"
 
-CompletionThreads& CompletionThreads::instance() {
-  static auto* threads = new CompletionThreads;
-  return *threads;
+namespace tutti::torch_binding {
+namespace {
+
+constexpr std::chrono::seconds kLongestIdle{1};
+
+void carry_out(const std::function<void()>& task) {
+  try {
+    task();
+  } catch (const std::exception& error) {
+    TORCH_WARN("tutti: after an operation: ", error.what());
+  } catch (...) {
+    TORCH_WARN("tutti: after an operation: an exception of an unknown type");
+  }
 }
+
+}  // namespace
+
+CompletionThreads& CompletionThreads::instance() { return of_process<CompletionThreads>(); }
 
 void CompletionThreads::run(std::function<void()> task) {
   bool needs_thread = false;
@@ -19,8 +37,26 @@ void CompletionThreads::run(std::function<void()> task) {
     needs_thread = idle_count_ < tasks_.size();
     if (needs_thread) ++idle_count_;
   }
-  if (needs_thread) std::thread([this] { serve(); }).detach();
+  if (needs_thread && !start_thread()) {
+    std::unique_lock lock(mutex_);
+    --idle_count_;
+    // A busy thread takes the task when it is done. Without any this one has to.
+    if (idle_count_ + running_count_ > 0 || tasks_.empty()) return;
+    const std::function<void()> own = std::move(tasks_.back());
+    tasks_.pop_back();
+    lock.unlock();
+    return carry_out(own);
+  }
   has_task_.notify_one();
+}
+
+bool CompletionThreads::start_thread() {
+  try {
+    std::thread([this] { serve(); }).detach();
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
 }
 
 bool CompletionThreads::wait_until_idle(std::chrono::milliseconds at_most) {
@@ -31,13 +67,16 @@ bool CompletionThreads::wait_until_idle(std::chrono::milliseconds at_most) {
 void CompletionThreads::serve() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    has_task_.wait(lock, [this] { return !tasks_.empty(); });
+    if (!has_task_.wait_for(lock, kLongestIdle, [this] { return !tasks_.empty(); })) {
+      --idle_count_;
+      return;
+    }
     std::function<void()> task = std::move(tasks_.front());
     tasks_.pop_front();
     --idle_count_;
     ++running_count_;
     lock.unlock();
-    task();
+    carry_out(task);
     task = nullptr;  // what it holds may be the last of something large
     lock.lock();
     ++idle_count_;

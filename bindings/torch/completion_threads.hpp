@@ -11,16 +11,20 @@
 
 namespace tutti::torch_binding {
 
-// One for the process, never destroyed. There is always a thread free for the next task, however many wait.
+// One for the process, never destroyed. There is always a thread free for the next task, however many wait;
+// threads that have had nothing to do for a second end.
 class CompletionThreads {
  public:
   static CompletionThreads& instance();
-  // Runs the task soon, on a thread of its own if all others are busy. It must not throw. Any thread.
+  // Runs the task soon, on a thread of its own if all others are busy. What it throws is reported as a
+  // warning. Any thread.
   void run(std::function<void()> task);
   // Waits until nothing is left to do. False if that took longer. Not in a task.
   bool wait_until_idle(std::chrono::milliseconds at_most);
 
  private:
+  // False where the system has no thread to give.
+  bool start_thread();
   void serve();
 
   std::mutex mutex_;

@@ -1,11 +1,9 @@
-// Dtypes, reductions and staging. Knows no group.
+// Dtypes and reductions. Knows no group.
 #include "bindings/torch/elements.hpp"
 
-#include <c10/core/GradMode.h>
 #include <torch/version.h>
 
 #include <optional>
-#include <utility>
 
 namespace tutti::torch_binding {
 namespace {
@@ -97,43 +95,6 @@ bool acts_on_parts(c10d::ReduceOp::RedOpType op) {
   return op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG || op == c10d::ReduceOp::PREMUL_SUM;
 }
 
-// The elements as memory has them: neither conjugated nor negated on the way.
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
-}
-
-at::Tensor plain_copy(const at::Tensor& tensor) {
-  return tensor.detach().resolve_conj().resolve_neg().contiguous();
-}
-
-// Do they lie one after the other, as chunks of one tensor do?
-bool are_adjacent(const std::vector<at::Tensor>& tensors) {
-  const char* expected = nullptr;
-  for (const at::Tensor& tensor : tensors) {
-    if (!is_plain(tensor)) return false;
-    if (tensor.numel() == 0) continue;
-    const char* data = static_cast<const char*>(tensor.data_ptr());
-    if (expected != nullptr && (data != expected || !tensor.is_alias_of(tensors.front()))) return false;
-    expected = data + tensor.nbytes();
-  }
-  return true;
-}
-
-at::Tensor flat_memory(const std::vector<at::Tensor>& tensors) {
-  std::int64_t count = 0;
-  for (const at::Tensor& tensor : tensors) count += tensor.numel();
-  return at::empty({count}, tensors.front().options().requires_grad(false));
-}
-
-template <class Function>
-void for_each_part(const at::Tensor& flat, const std::vector<at::Tensor>& tensors, const Function& function) {
-  std::int64_t first = 0;
-  for (const at::Tensor& tensor : tensors) {
-    function(flat.narrow(0, first, tensor.numel()).view(tensor.sizes()), tensor);
-    first += tensor.numel();
-  }
-}
-
 }  // namespace
 
 Elements elements_to_move(const char* operation, const at::Tensor& tensor) {
@@ -175,56 +136,6 @@ Reduction reduction_of(const char* operation, const c10d::ReduceOp& op, const El
   const bool is_integer = elements.dtype <= Dtype::u64;
   if (is_integer) return Reduction::premul_sum_integer(static_cast<std::int64_t>(value));
   return Reduction::premul_sum(value);
-}
-
-// -- staging ------------------------------------------------------------------------------------------------
-
-void* Staging::keep(const at::Tensor& tensor) {
-  submitted_->buffers.push_back(tensor);
-  return tensor.data_ptr();
-}
-
-const void* Staging::input(const at::Tensor& tensor) {
-  return keep(is_plain(tensor) ? tensor : plain_copy(tensor));
-}
-
-void* Staging::output(const at::Tensor& tensor) {
-  if (is_plain(tensor)) return keep(tensor);
-  const at::Tensor staged = at::empty(tensor.sizes(), tensor.options().requires_grad(false));
-  submitted_->finishers.emplace_back([staged, tensor] { tensor.copy_(staged); });
-  return keep(staged);
-}
-
-void* Staging::in_place(const at::Tensor& tensor) {
-  if (is_plain(tensor)) return keep(tensor);
-  at::Tensor staged = plain_copy(tensor);
-  if (staged.is_alias_of(tensor)) staged = staged.clone();
-  submitted_->finishers.emplace_back([staged, tensor] { tensor.copy_(staged); });
-  return keep(staged);
-}
-
-const void* Staging::inputs(const std::vector<at::Tensor>& tensors) {
-  if (are_adjacent(tensors)) {
-    submitted_->buffers.insert(submitted_->buffers.end(), tensors.begin(), tensors.end());
-    return tensors.front().data_ptr();
-  }
-  const c10::NoGradGuard no_grad;
-  const at::Tensor flat = flat_memory(tensors);
-  for_each_part(flat, tensors, [](const at::Tensor& part, const at::Tensor& tensor) { part.copy_(tensor); });
-  return keep(flat);
-}
-
-void* Staging::outputs(const std::vector<at::Tensor>& tensors) {
-  if (are_adjacent(tensors)) {
-    submitted_->buffers.insert(submitted_->buffers.end(), tensors.begin(), tensors.end());
-    return tensors.front().data_ptr();
-  }
-  const at::Tensor flat = flat_memory(tensors);
-  submitted_->finishers.emplace_back([flat, tensors] {
-    for_each_part(flat, tensors,
-                  [](const at::Tensor& part, const at::Tensor& tensor) { tensor.copy_(part); });
-  });
-  return keep(flat);
 }
 
 }  // namespace tutti::torch_binding

@@ -1,34 +1,33 @@
 // The lives of the groups of this process. Knows no tensor and no operation.
 #include "bindings/torch/membership.hpp"
 
+#include "bindings/torch/completion_threads.hpp"
+
 #include <unordered_map>
 #include <vector>
 
 namespace tutti::torch_binding {
 namespace {
 
-// Never destroyed: what Python keeps may die after static destructors.
 struct Living {
   std::mutex mutex;
   std::unordered_map<Membership*, std::weak_ptr<Membership>> members;
 };
-Living& living() {
-  static auto* all = new Living;
-  return *all;
-}
 
 }  // namespace
 
 std::shared_ptr<Membership> Membership::make(CommGroup group) {
   std::shared_ptr<Membership> made(new Membership(std::move(group)));
-  const std::lock_guard lock(living().mutex);
-  living().members.emplace(made.get(), made);
+  Living& living = of_process<Living>();
+  const std::lock_guard lock(living.mutex);
+  living.members.emplace(made.get(), made);
   return made;
 }
 
 Membership::~Membership() {
-  const std::lock_guard lock(living().mutex);
-  living().members.erase(this);
+  Living& living = of_process<Living>();
+  const std::lock_guard lock(living.mutex);
+  living.members.erase(this);
 }
 
 void Membership::abort(const std::string& why) {
@@ -41,22 +40,37 @@ std::optional<Error> Membership::failure() {
   return group_.is_open() ? group_.failure() : std::nullopt;
 }
 
-void Membership::release(void* memory) {
-  const std::lock_guard lock(mutex_);
-  if (group_.is_open()) tutti::free(group_, memory);
-}
-
 void Membership::close() {
+  if (is_inherited()) return;  // a thread of the parent may hold the mutex for ever
   CommGroup last;
   const std::lock_guard lock(mutex_);
   std::swap(last, group_);
 }
 
+bool Membership::meet(std::chrono::milliseconds at_most) {
+  if (is_inherited()) return false;
+  try {
+    return use([](const CommGroup& group) { return group.ibarrier(); }).wait_for(at_most);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void Membership::close_later() {
+  CommGroup last;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(last, group_);
+  }
+  CompletionThreads::instance().run([last = std::move(last)]() mutable { last = CommGroup(); });
+}
+
 void Membership::close_all() {
   std::vector<std::shared_ptr<Membership>> all;
   {
-    const std::lock_guard lock(living().mutex);
-    for (const auto& [address, member] : living().members) {
+    Living& living = of_process<Living>();
+    const std::lock_guard lock(living.mutex);
+    for (const auto& [address, member] : living.members) {
       if (std::shared_ptr<Membership> living_member = member.lock()) all.push_back(std::move(living_member));
     }
   }

@@ -2,16 +2,19 @@
 // ends without a goodbye is taken for dead. Knows no tensor and no operation.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "bindings/torch/process.hpp"
 #include "tutti/tutti.hpp"
 
 namespace tutti::torch_binding {
 
-// Shared by a backend, its subgroups and the memory of tensors. Any thread.
+// Shared by a backend and its operations. Any thread.
 class Membership {
  public:
   static std::shared_ptr<Membership> make(CommGroup group);
@@ -32,16 +35,21 @@ class Membership {
   void abort(const std::string& why);
   // Why the group has failed; nothing while it works, or where it was closed.
   std::optional<Error> failure();
-  // Memory that the ranks of this node can map; null where the group was closed.
-  void release(void* memory);
-  // Leaves the group. Twice is once.
+  // Leaves the group. Twice is once, and in a child of fork() it does nothing.
   void close();
+  // True once all ranks have called this; false after `at_most`, and where the group cannot tell.
+  bool meet(std::chrono::milliseconds at_most);
+  // As close(), on a completion thread: for a group that nobody uses any more.
+  void close_later();
+  // Is this process a child of fork() of the one that joined the group?
+  bool is_inherited() const { return generation_ != process_generation(); }
   // At the end of the interpreter.
   static void close_all();
 
  private:
   explicit Membership(CommGroup group) : group_(std::move(group)) {}
 
+  const unsigned generation_ = process_generation();
   std::mutex mutex_;
   CommGroup group_;
 };

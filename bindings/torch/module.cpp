@@ -15,10 +15,10 @@ namespace {
 namespace py = pybind11;
 
 c10::intrusive_ptr<BackendBase> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                       double timeout_seconds) {
+                                       double timeout_seconds, bool ends_store) {
   const auto timeout =
       std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(timeout_seconds));
-  return c10::make_intrusive<TuttiBackend>(store, rank, size, timeout);
+  return c10::make_intrusive<TuttiBackend>(store, rank, size, timeout, ends_store);
 }
 
 at::Tensor allocate(const c10::intrusive_ptr<BackendBase>& backend, const std::vector<std::int64_t>& sizes,
@@ -46,11 +46,21 @@ void close_all() {
 
 PYBIND11_MODULE(_torch, module) {
   using namespace tutti::torch_binding;
+#if TORCH_VERSION_MAJOR >= 2
+  py::class_<BackendOptions, c10d::Backend::Options, c10::intrusive_ptr<BackendOptions>>(
+      module, "Options", "What a process group was made with.")
+      .def("__copy__", [](const BackendOptions& own) { return c10::make_intrusive<BackendOptions>(own); })
+      .def("__deepcopy__", [](const BackendOptions& own, const py::dict&) {
+        return c10::make_intrusive<BackendOptions>(own);
+      });
+  py::class_<TuttiBackend, c10d::Backend, c10::intrusive_ptr<TuttiBackend>>(module, "Backend")
+      .def_property_readonly("options", &TuttiBackend::getBackendOptions);
+#endif
   module.doc() = "The native part of tutti.torch; import that instead.";
   module.attr("TORCH_VERSION") = TORCH_VERSION;
   module.def("create", &create, "The backend for this rank of a process group; every rank of it calls.",
              py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout_seconds"),
-             py::call_guard<py::gil_scoped_release>());
+             py::arg("ends_store"), py::call_guard<py::gil_scoped_release>());
   module.def("allocate", &allocate,
              "A tensor in memory shared by the ranks of this node, with the dtype of `like`.",
              py::arg("backend"), py::arg("sizes"), py::arg("like"), py::call_guard<py::gil_scoped_release>());

@@ -31,7 +31,7 @@ c10::Stream behind(const std::vector<std::shared_ptr<Launch>>& launches) {
 // -- several operations as one ------------------------------------------------------------------------------
 
 void TuttiBackend::startCoalescing() {
-  const std::lock_guard lock(coalescing_mutex_);
+  const std::lock_guard lock(submitted_mutex_);
   TORCH_CHECK(!is_coalescing_,
               "tutti: startCoalescing: it has been called already; call endCoalescing first");
   is_coalescing_ = true;
@@ -40,21 +40,20 @@ void TuttiBackend::startCoalescing() {
 WorkPointer TuttiBackend::endCoalescing() {
   std::vector<c10::intrusive_ptr<OperationWork>> works;
   {
-    const std::lock_guard lock(coalescing_mutex_);
+    const std::lock_guard lock(submitted_mutex_);
     TORCH_CHECK(is_coalescing_, "tutti: endCoalescing: startCoalescing has not been called");
     is_coalescing_ = false;
     works = std::exchange(coalesced_, {});
   }
   Submitted all;
   Tensors outputs;
+  all.fails_with_parts = true;
   for (const auto& work : works) {
-    for (const tutti::Work& operation : work->operations()) all.operations.push_back(operation);
-    if (work->is_on_device()) {
-      all.launches.insert(all.launches.end(), work->launches().begin(), work->launches().end());
-      for (const Tensors& list : work->outputs()) outputs.insert(outputs.end(), list.begin(), list.end());
-    } else {
-      all.finishers.emplace_back([work] { work->wait(kNoTimeout); });
-    }
+    const std::shared_ptr<Execution>& part = work->execution();
+    all.parts.push_back(part);
+    all.launches.insert(all.launches.end(), part->launches().begin(), part->launches().end());
+    if (!part->is_on_device()) continue;
+    for (const Tensors& list : part->outputs()) outputs.insert(outputs.end(), list.begin(), list.end());
   }
   c10::OptionalStreamGuard on_stream;
   if (!all.launches.empty()) {
@@ -71,16 +70,18 @@ WorkPointer TuttiBackend::endCoalescing() {
 }
 
 c10::intrusive_ptr<c10d::Backend::Options> TuttiBackend::getBackendOptions() {
-  return c10::make_intrusive<Options>(getBackendName(), timeout_.load(std::memory_order_relaxed));
+  return c10::make_intrusive<BackendOptions>(getBackendName(), timeout_.load(std::memory_order_relaxed));
 }
 
 c10::intrusive_ptr<c10d::Backend> TuttiBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                       const std::vector<int>& ranks,
-                                                      const c10::intrusive_ptr<Options>& /*opts*/) {
+                                                      const c10::intrusive_ptr<Options>& opts) {
   if (std::find(ranks.begin(), ranks.end(), rank_) == ranks.end()) return nullptr;
   try {
     const CommGroup part = membership_->use([&](const CommGroup& group) { return group.create(ranks); });
-    return c10::make_intrusive<TuttiBackend>(store, part, group_timeout_);
+    auto backend = c10::make_intrusive<TuttiBackend>(store, part, group_timeout_);
+    if (opts && opts->timeout > kNoTimeout) backend->setTimeout(std::min(opts->timeout, group_timeout_));
+    return backend;
   } catch (const Error& error) {
     std::rethrow_exception(to_torch_exception(error, "split"));
   }
@@ -101,7 +102,17 @@ void TuttiBackend::setTimeout(Milliseconds timeout) {
 
 void TuttiBackend::abort() { membership_->abort("rank " + std::to_string(rank_) + " called abort()"); }
 
-void TuttiBackend::shutdown() { membership_->close(); }
+void TuttiBackend::shutdown() {
+  if (!membership_->is_inherited()) {
+    erase_left_keys();
+    own_messages_.cancel();
+  }
+  // Behind this call, rank 0 ends the store's server. A rank that is faster, and joins again, would find the
+  // old one: where all leave at the same time, rank 0 goes on at once.
+  constexpr Milliseconds kMeetingTime{100};
+  if (ends_store_ && membership_->meet(kMeetingTime) && rank_ == 0) return membership_->close_later();
+  membership_->close();
+}
 
 at::Tensor TuttiBackend::allocateTensor(long size, at::TensorOptions options) {
   return allocate({static_cast<std::int64_t>(size)}, options);
@@ -161,8 +172,9 @@ void TuttiBackend::observe(const c10::intrusive_ptr<OperationWork>& work) {
     const std::lock_guard lock(pending_->mutex);
     ++pending_->count;
   }
-  work->settle_when_complete([pending = pending_, hook = onCompletionHook_, seen = work.get()] {
-    if (hook && seen->isSuccess()) {
+  const std::shared_ptr<Execution>& execution = work->execution();
+  execution->settle_when_complete([pending = pending_, hook = onCompletionHook_, seen = execution] {
+    if (hook && seen->failure() == nullptr) {
       hook(std::make_shared<c10d::WorkInfo>(seen->info().type, seen->info().sequence, seen->started(),
                                             seen->finished(), seen->finished() - seen->started()));
     }

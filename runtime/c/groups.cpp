@@ -131,9 +131,14 @@ tutti_status_t tutti_group_split_by_node(tutti_group_t group, tutti_group_t* par
 
 tutti_status_t tutti_group_create(tutti_group_t group, const int* ranks, size_t rank_count,
                                   tutti_group_t* part) {
+  return tutti_group_create_tagged(group, ranks, rank_count, nullptr, part);
+}
+
+tutti_status_t tutti_group_create_tagged(tutti_group_t group, const int* ranks, size_t rank_count,
+                                         const char* tag, tutti_group_t* part) {
   return make_part("create", group, part, [&](const tutti::CommGroup& g) {
     if (ranks == nullptr && rank_count > 0) refuse("create: ranks: a null pointer");
-    return g.create({ranks, rank_count});
+    return g.create({ranks, rank_count}, tag == nullptr ? "" : tag);
   });
 }
 

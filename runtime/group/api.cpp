@@ -146,7 +146,7 @@ CommGroup CommGroup::split(int colour, int key) const {
   std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
     return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
   });
-  CommGroup part = create(members);
+  CommGroup part(group.make_part(members, Impl::MadeBy::split));
   group.split_device_calls(part.impl_.get(), colour);
   return part;
 }
@@ -164,29 +164,24 @@ CommGroup CommGroup::split_by_node() const {
   return create(members);
 }
 
-CommGroup CommGroup::create(std::span<const int> ranks) const {
+CommGroup CommGroup::create(std::span<const int> ranks, std::string_view tag) const {
   Impl& group = Impl::of(*this, "create");
-  std::vector<int> world_ranks;
-  bool is_member = false;
+  std::vector<bool> is_listed(static_cast<std::size_t>(group.size()), false);
   for (const int rank : ranks) {
     if (rank < 0 || rank >= group.size()) {
       throw_error(invalid_argument(fmt::format("create: ranks: {} is no rank of the group; expected 0 to {}",
                                                rank, group.size() - 1)));
     }
-    const int world_rank = group.world_ranks()[static_cast<std::size_t>(rank)];
-    if (std::find(world_ranks.begin(), world_ranks.end(), world_rank) != world_ranks.end()) {
+    if (is_listed[static_cast<std::size_t>(rank)]) {
       throw_error(invalid_argument(fmt::format("create: ranks: {} is listed twice", rank)));
     }
-    world_ranks.push_back(world_rank);
-    is_member = is_member || rank == group.rank();
+    is_listed[static_cast<std::size_t>(rank)] = true;
   }
-  if (!is_member) {
+  if (!is_listed[static_cast<std::size_t>(group.rank())]) {
     throw_error(invalid_argument(
         fmt::format("create: ranks: this rank, {}, is not listed; only members call create", group.rank())));
   }
-  if (group.group().has_failed()) throw_error(group.settle(group.group().failure()));
-  const std::uint64_t context = group.derive_context(world_ranks);
-  return CommGroup(Impl::make(group.world_handle(), std::move(world_ranks), context));
+  return CommGroup(group.make_part(ranks, Impl::MadeBy::create, tag));
 }
 
 CommGroup CommGroup::stream(int number) const { return CommGroup(Impl::of(*this, "stream").stream(number)); }

@@ -46,7 +46,7 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make(std::shared_ptr<WorldStat
 
 std::shared_ptr<CommGroup::Impl> CommGroup::Impl::with_rules(std::shared_ptr<const Selector> rules) {
   if (group_->has_failed()) throw_error(settle(group_->failure()));
-  return make(world_, world_ranks_, derive_context(world_ranks_), std::move(rules));
+  return make(world_, world_ranks_, derive_context(world_ranks_, MadeBy::rules, {}), std::move(rules));
 }
 
 void CommGroup::Impl::refuse_closed(const char* name) {
@@ -379,20 +379,6 @@ void CommGroup::Impl::leave() {
   if (!group_->leave(why)) log_info("a group is left as it is: its threads are busy while the process ends");
 }
 
-Status CommGroup::Impl::explain_mismatch(const Status& found) {
-  // Nobody else says more of a message between two ranks; in large groups two histories must do.
-  constexpr int kMostAsked = 64;
-  if (found.code() != StatusCode::mismatch || found.peer() < 0) return found;
-  std::vector<int> asked;
-  if (size() > kMostAsked) asked = {rank_, found.peer()};
-  const auto difference = world_->compare_calls(context(), asked, kAnswerTime);
-  if (!difference) return found;
-  return Status(StatusCode::mismatch,
-                fmt::format("ranks of one group made different calls: as operation {} {}",
-                            difference->sequence, difference->text),
-                difference->peer);
-}
-
 // -- streams and subgroups ----------------------------------------------------------------------------------
 
 namespace {
@@ -448,17 +434,30 @@ std::string CommGroup::Impl::name_operation(std::uint32_t sequence) const {
   return fmt::format("operation {} of stream {}", sequence, stream_);
 }
 
-std::uint64_t CommGroup::Impl::derive_context(const std::vector<int>& world_ranks) {
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make_part(std::span<const int> ranks, MadeBy made_by,
+                                                            std::string_view tag) {
+  if (group_->has_failed()) throw_error(settle(group_->failure()));
+  std::vector<int> world_ranks;
+  for (const int rank : ranks) world_ranks.push_back(world_ranks_[static_cast<std::size_t>(rank)]);
+  const std::uint64_t context = derive_context(world_ranks, made_by, tag);
+  return make(world_, std::move(world_ranks), context);
+}
+
+std::uint64_t CommGroup::Impl::derive_context(const std::vector<int>& world_ranks, MadeBy made_by,
+                                              std::string_view tag) {
+  ByteWriter writer;
+  writer.put(context());
+  writer.put(made_by);
+  writer.put_text(tag);
+  for (const int rank : world_ranks) writer.put(rank);
+  std::string identity = writer.take();
   std::uint32_t number = 0;
   {
     const std::lock_guard lock(children_mutex_);
-    number = children_[world_ranks]++;
+    number = children_[identity]++;
   }
-  ByteWriter writer;
-  writer.put(context());
-  writer.put(number);
-  for (const int rank : world_ranks) writer.put(rank);
-  return context_of(writer.take());
+  identity.append(reinterpret_cast<const char*>(&number), sizeof number);
+  return context_of(identity);
 }
 
 }  // namespace tutti

@@ -102,8 +102,10 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // Stamps `cause` for all ranks and waits until it is known here.
   Status fail_everywhere(const Status& cause);
 
-  // The context of a subgroup: the same on every member, without talking.
-  std::uint64_t derive_context(const std::vector<int>& world_ranks);
+  // A group of these ranks of this group. Members that make groups by equal lists, ways and tags must do so
+  // in one order. No communication. Throws.
+  enum class MadeBy : std::uint8_t { create, split, rules };
+  std::shared_ptr<Impl> make_part(std::span<const int> ranks, MadeBy made_by, std::string_view tag = {});
 
   // GroupMember
   std::uint64_t context() const override { return group_->context(); }
@@ -139,6 +141,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
            run_alone(call);
   }
   DeviceCalls& make_device_calls();
+  // The context of a subgroup: the same on every member, without talking.
+  std::uint64_t derive_context(const std::vector<int>& world_ranks, MadeBy made_by, std::string_view tag);
   Impl& find_stream(int number);  // throws
   std::optional<Status> wait_for_stamp(std::chrono::milliseconds at_most);
   // A lost connection is where a failure is seen and not always where it began: follows it to its origin.
@@ -163,7 +167,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   Alone alone_{*this};
   const bool is_alone_;  // one rank, and no trace that would want to see its calls
   std::mutex children_mutex_;
-  std::map<std::vector<int>, std::uint32_t> children_;  // how often a subgroup of these world ranks was made
+  std::map<std::string, std::uint32_t> children_;  // how many groups were made by equal lists, ways and tags
 
   // A stream is a group of the same members that shares its owner's life and failure, and nothing else.
   Impl* const owner_;  // null: it is one itself

@@ -14,39 +14,15 @@
 namespace tutti {
 namespace {
 
-enum class Kind : std::uint8_t { report = 1, question, answer };
-
 constexpr std::size_t kMaxReports = 256;               // of one group
 constexpr std::size_t kReportedCalls = 16;             // of a stalled rank
-constexpr std::size_t kMaxWaiting = 4;                 // operations that a rank says it waits in
 constexpr std::size_t kMaxNamedRanks = 16;             // of a group
 constexpr std::chrono::milliseconds kAnswerTime{300};  // control threads answer at once unless frozen
+// Ranks that wait for each other come to their deadlines one after the other.
+constexpr std::chrono::seconds kDeadlineTime{5};
 constexpr std::chrono::milliseconds kTraceTime{200};
 constexpr std::chrono::milliseconds kLaneTime{20};  // for a look at what is under way
 constexpr std::chrono::seconds kMoment{1};          // a process that was stopped may go on
-
-void put_calls(ByteWriter& writer, const CallHistory& calls) {
-  writer.put(static_cast<std::uint32_t>(calls.size()));
-  for (const SubmittedCall& call : calls) {
-    writer.put(call.sequence);
-    writer.put(call.digest);
-    writer.put(call.kind);
-    writer.put(call.count);
-  }
-}
-
-bool get_calls(ByteReader& reader, CallHistory* calls) {
-  std::uint32_t count = 0;
-  if (!reader.get(count) || count > SubmittedCalls::kRemembered) return false;
-  calls->resize(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    SubmittedCall& call = (*calls)[i];
-    if (!reader.get(call.sequence) || !reader.get(call.digest) || !reader.get(call.kind) ||
-        !reader.get(call.count) || (i > 0 && call.sequence != (*calls)[i - 1].sequence + 1))
-      return false;
-  }
-  return true;
-}
 
 std::string name_group(const std::vector<int>& world_ranks) {
   const bool is_whole = world_ranks.size() <= kMaxNamedRanks;
@@ -73,17 +49,14 @@ void WorldState::on_stall(const Stall& stall) {
     if (GroupMember* group = find(stall.context)) {
       const std::vector<int>& ranks = group->world_ranks();
       targets.push_back(ranks[(stall.sequence + stall.number) % ranks.size()]);
-      if (ranks[stall.awaited_rank] != targets[0]) targets.push_back(ranks[stall.awaited_rank]);
+      if (stall.awaited_rank < ranks.size() && ranks[stall.awaited_rank] != targets[0])
+        targets.push_back(ranks[stall.awaited_rank]);
       operation = group->name_operation(stall.sequence);
       calls = group->submitted_calls(kReportedCalls);
     }
   }
   if (targets.empty()) return;
-  ByteWriter writer;
-  writer.put(Kind::report);
-  writer.put(stall.context);
-  put_calls(writer, calls);
-  const std::string report = writer.take();
+  const std::string report = encode(StallReport{stall.context, std::move(calls)});
   for (const int target : targets) control().tell(target, report);
   if (settings_.stall_warning.count() > 0 && stall.lasted >= settings_.stall_warning)
     warn_of_stall(stall, operation);
@@ -133,39 +106,40 @@ void WorldState::warn_of_stall(const Stall& stall, const std::string& operation)
 }
 
 void WorldState::on_message(int source, std::string_view bytes) {
-  ByteReader reader(bytes);
-  Kind kind{};
-  if (!reader.get(kind)) return;
-  switch (kind) {
-    case Kind::report:
-      return on_report(source, reader);
-    case Kind::question:
-      return on_question(source, reader);
-    case Kind::answer:
-      return on_answer(source, reader);
-  }
+  std::optional<DiagnosisMessage> message = decode_diagnosis(bytes);
+  if (!message) return;
+  if (auto* const report = std::get_if<StallReport>(&*message)) return on_report(source, *report);
+  if (const auto* const question = std::get_if<StateQuestion>(&*message))
+    return on_question(source, *question);
+  on_answer(source, std::get<StateAnswer>(*message));
 }
 
-void WorldState::on_report(int source, ByteReader& reader) {
-  std::uint64_t context = 0;
-  CallHistory calls;
-  if (!reader.get(context) || !get_calls(reader, &calls)) return;
-  const std::lock_guard groups_lock(groups_mutex_);
-  GroupMember* group = find(context);
-  if (group == nullptr) return;
-  const int rank = group->group_rank_of(source);
+void WorldState::on_report(int source, StallReport& report) {
+  int rank = -1, own_rank = -1;
+  CallHistory own;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    const GroupMember* group = find(report.context);
+    if (group == nullptr) return;
+    rank = group->group_rank_of(source);
+    own_rank = group->group_rank_of(info().rank);
+    own = group->submitted_calls(SubmittedCalls::kRemembered);
+  }
   if (rank < 0) return;
   std::map<int, CallHistory> histories;
   {
     const std::lock_guard lock(talk_mutex_);
-    auto& reports = reports_[context];
+    auto& reports = reports_[report.context];
     if (reports.size() >= kMaxReports) reports.clear();
-    reports[rank] = std::move(calls);
+    reports[rank] = std::move(report.calls);
     histories = reports;
   }
-  histories[group->group_rank_of(info().rank)] = group->submitted_calls(SubmittedCalls::kRemembered);
+  histories[own_rank] = std::move(own);
   CallDifference difference;
   if (!find_difference(histories, &difference)) return;
+  const std::lock_guard lock(groups_mutex_);
+  GroupMember* group = find(report.context);
+  if (group == nullptr) return;
   control().abort(group->failure_context(),
                   Status(StatusCode::mismatch,
                          fmt::format("ranks of one group made different calls: as {} {}",
@@ -173,37 +147,46 @@ void WorldState::on_report(int source, ByteReader& reader) {
                          difference.peer));
 }
 
-void WorldState::on_question(int source, ByteReader& reader) {
-  std::uint64_t inquiry = 0, context = 0;
-  std::uint32_t calls = 0;
-  if (!reader.get(inquiry) || !reader.get(context) || !reader.get(calls)) return;
-  ByteWriter writer;
-  writer.put(Kind::answer);
-  writer.put(inquiry);
+void WorldState::on_question(int source, const StateQuestion& question) {
+  StateAnswer answer;
+  answer.inquiry = question.inquiry;
   {
     const std::lock_guard lock(groups_mutex_);
-    const GroupMember* group = find(context);
-    writer.put(static_cast<std::uint8_t>(group != nullptr));
-    put_calls(writer, group == nullptr ? CallHistory() : group->submitted_calls(calls));
-    const Status failure = group == nullptr ? Status() : group->local_failure();
-    writer.put(failure.code());
-    writer.put(static_cast<std::int32_t>(failure.peer()));
-    writer.put_text(failure.message());
+    if (const GroupMember* group = find(question.context)) {
+      answer.state.has_group = true;
+      answer.state.failure = group->local_failure();
+      answer.state.calls = group->submitted_calls(question.calls);
+    }
   }
-  const std::vector<WaitingCall> waiting = list_waiting();
-  writer.put(static_cast<std::uint32_t>(waiting.size()));
-  for (const WaitingCall& call : waiting) {
-    writer.put(call.context);
-    writer.put(static_cast<std::uint32_t>(call.world_ranks.size()));
-    for (const int rank : call.world_ranks) writer.put(rank);
-    writer.put_text(call.text);
+  answer.state.waiting = list_waiting();
+  control().tell(source, encode(answer));
+}
+
+std::vector<WaitingCall> WorldState::list_waiting() {
+  std::vector<WaitingCall> waiting = list_under_way();
+  const std::lock_guard lock(talk_mutex_);
+  for (const auto& [when, call] : past_deadline_) {
+    const bool is_listed =
+        std::ranges::any_of(waiting, [&](const WaitingCall& other) { return other.context == call.context; });
+    if (!is_listed && Clock::now() - when < kDeadlineTime && waiting.size() < kMaxWaitingCalls)
+      waiting.push_back(call);
   }
-  control().tell(source, writer.take());
+  return waiting;
+}
+
+void WorldState::note_deadline(std::uint64_t context) {
+  for (WaitingCall& call : list_under_way()) {
+    if (call.context != context) continue;
+    const std::lock_guard lock(talk_mutex_);
+    if (past_deadline_.size() >= kMaxWaitingCalls) past_deadline_.erase(past_deadline_.begin());
+    past_deadline_.emplace_back(Clock::now(), std::move(call));
+    return;
+  }
 }
 
 // The operations under way, of this rank's groups.
-std::vector<WaitingCall> WorldState::list_waiting() {
-  const std::vector<Stall> under_way = engine_->list_under_way(kMaxWaiting, kLaneTime);
+std::vector<WaitingCall> WorldState::list_under_way() {
+  const std::vector<Stall> under_way = engine_->list_under_way(kMaxWaitingCalls, kLaneTime);
   std::vector<WaitingCall> waiting;
   const std::lock_guard lock(groups_mutex_);
   for (const Stall& stall : under_way) {
@@ -216,42 +199,11 @@ std::vector<WaitingCall> WorldState::list_waiting() {
   return waiting;
 }
 
-namespace {
-
-bool get_waiting(ByteReader& reader, std::vector<WaitingCall>* waiting) {
-  std::uint32_t count = 0;
-  if (!reader.get(count) || count > kMaxWaiting) return false;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    WaitingCall& call = waiting->emplace_back();
-    std::uint32_t ranks = 0;
-    if (!reader.get(call.context) || !reader.get(ranks)) return false;
-    for (std::uint32_t r = 0; r < ranks; ++r) {
-      if (!reader.get(call.world_ranks.emplace_back())) return false;
-    }
-    if (!reader.get_text(call.text)) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-void WorldState::on_answer(int source, ByteReader& reader) {
-  std::uint64_t inquiry = 0;
-  std::uint8_t has_group = 0;
-  RankState state;
-  StatusCode code{};
-  std::int32_t peer = 0;
-  std::string failure;
-  if (!reader.get(inquiry) || !reader.get(has_group) || !get_calls(reader, &state.calls) ||
-      !reader.get(code) || !reader.get(peer) || !reader.get_text(failure) ||
-      !get_waiting(reader, &state.waiting))
-    return;
-  state.has_group = has_group != 0;
-  if (code != StatusCode::ok) state.failure = Status(code, std::move(failure), peer);
+void WorldState::on_answer(int source, StateAnswer& answer) {
   const std::lock_guard lock(talk_mutex_);
-  const auto found = inquiries_.find(inquiry);
+  const auto found = inquiries_.find(answer.inquiry);
   if (found == inquiries_.end()) return;
-  found->second.answers[source] = std::move(state);
+  found->second.answers[source] = std::move(answer.state);
   answered_.notify_all();
 }
 
@@ -274,12 +226,7 @@ std::map<int, RankState> WorldState::ask_members(std::uint64_t context, std::chr
   inquiries_[number];
   lock.unlock();
   for (const auto& [rank, group_rank] : asked) {
-    ByteWriter writer;
-    writer.put(Kind::question);
-    writer.put(number);
-    writer.put(context);
-    writer.put(calls);
-    control().tell(rank, writer.take());
+    control().tell(rank, encode(StateQuestion{number, context, calls}));
   }
   lock.lock();
   answered_.wait_for(lock, at_most, [&] { return inquiries_[number].answers.size() == asked.size(); });

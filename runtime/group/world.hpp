@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/group/bootstrap.hpp"
+#include "runtime/group/diagnosis_frame.hpp"
 #include "runtime/group/settings.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/group_context.hpp"
@@ -49,24 +50,6 @@ class GroupMember {
 
  protected:
   ~GroupMember() = default;
-};
-
-// An operation that a rank has under way.
-struct WaitingCall {
-  std::uint64_t context = 0;     // of its group
-  std::vector<int> world_ranks;  // the group's members
-  std::string text;              // "allreduce of 4 f32, sum, operation 3"
-};
-
-// What a rank answers when it is asked how far it has come in a group.
-struct RankState {
-  bool has_group = false;
-  Status failure;                    // why the group has failed there; ok: it has not
-  std::string behind;                // it could not be asked: this rank on the way to it does not answer
-  CallHistory calls;                 // in that group, the last ones
-  std::vector<WaitingCall> waiting;  // in any group
-
-  std::uint32_t sequence() const { return calls.empty() ? 0 : calls.back().sequence; }
 };
 
 struct PeerPath {
@@ -122,6 +105,8 @@ class WorldState final : private ControlListener {
   std::string describe_waiting(std::uint64_t context, const RankState& state);
   // What a rank does that owes a message in the group of `context`: "waits in ..."
   std::string describe_peer(std::uint64_t context, const RankState& state);
+  // This rank's wait in that group ends with its deadline: others that ask shortly after are told of it.
+  void note_deadline(std::uint64_t context);
   // Where members' calls differ first, among those that are remembered; nullopt: nowhere.
   std::optional<CallDifference> compare_calls(std::uint64_t context, const std::vector<int>& group_ranks,
                                               std::chrono::milliseconds at_most);
@@ -156,15 +141,16 @@ class WorldState final : private ControlListener {
   void on_departure(int rank) override;
   void on_stall(const Stall& stall);
   // A member's call that makes no progress; compared with what other members reported of the same operation.
-  void on_report(int source, ByteReader& reader);
-  void on_question(int source, ByteReader& reader);
-  void on_answer(int source, ByteReader& reader);
+  void on_report(int source, StallReport& report);
+  void on_question(int source, const StateQuestion& question);
+  void on_answer(int source, StateAnswer& answer);
   void end_unattended(const Stall& stall);
   void warn_of_stall(const Stall& stall, const std::string& operation);
   void note_root(bool is_there);
   void find_obstacles(std::uint64_t context, const std::map<int, int>& asked,
                       std::map<int, RankState>& states);
   std::vector<WaitingCall> list_waiting();
+  std::vector<WaitingCall> list_under_way();
   GroupMember* find(std::uint64_t context);  // with groups_mutex_ held
 
   struct Inquiry {
@@ -205,6 +191,7 @@ class WorldState final : private ControlListener {
   std::condition_variable answered_;
   std::map<std::uint64_t, std::map<int, CallHistory>> reports_;  // of stalled ranks, by context, group rank
   std::map<std::uint64_t, Inquiry> inquiries_;
+  std::vector<std::pair<Clock::time_point, WaitingCall>> past_deadline_;  // when, and what
   std::atomic<Clock::rep> root_missed_{0};  // when rank 0 did not answer last; 0: it always has
   std::uint64_t next_inquiry_ = 1;
   std::map<std::uint64_t, std::uint32_t>

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include "runtime/scheduler/single_rank_call.hpp"
+
 namespace tutti {
 namespace {
 
@@ -234,9 +236,14 @@ PersistentCall* GroupContext::persistent(const Prepared& prepared, const Call& c
   engine_.acquire();
   const CallSignature signature(call);
   const auto found = persistent_.find(signature);
-  LoweredCall* persistent = found == persistent_.end() ? nullptr : found->second.get();
+  PersistentCall* persistent = found == persistent_.end() ? nullptr : found->second.get();
   if (persistent == nullptr && persistent_.size() < kMostPersistent) {
-    std::unique_ptr<LoweredCall> made = LoweredCall::make(*this, prepared, call);
+    std::unique_ptr<PersistentCall> made;
+    if (size() == 1) {
+      made = SingleRankCall::make(*this, prepared, call);
+    } else {
+      made = LoweredCall::make(*this, prepared, call);
+    }
     persistent = made.get();
     if (persistent != nullptr) persistent_.emplace(signature, std::move(made));
   }

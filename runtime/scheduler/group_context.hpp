@@ -109,6 +109,7 @@ class GroupContext {
   friend class LoweredCall;
   friend class Messenger;
   friend class Operation;
+  friend class SingleRankCall;
 
   // Operations with these resources, one at a time in order of submission.
   struct Slot {
@@ -197,7 +198,7 @@ class GroupContext {
   Messenger messenger_;
   SlotNeeds collective_needs_;  // the frames of slots 0..kSlots-1 cover them
   std::vector<std::vector<std::unique_ptr<Endpoint>>> endpoints_;  // by context, peer
-  std::unordered_map<CallSignature, std::unique_ptr<LoweredCall>, CallSignature::Hash> persistent_;
+  std::unordered_map<CallSignature, std::unique_ptr<PersistentCall>, CallSignature::Hash> persistent_;
   PeerDistance distance_;         // with the lane held
   SharedHeap* heap_ = nullptr;    // the own one, where all members share memory
   std::array<Boards, 2> boards_;  // small, bulk; made when first needed

@@ -399,7 +399,7 @@ static void groups(void) {
   if (rank > 1) return;
   const int last_first[2] = {1, 0};
   const int alone[1] = {0};
-  CHECK_OK(tutti_group_create(world, size > 1 ? last_first : alone, size > 1 ? 2 : 1, &part));
+  CHECK_OK(tutti_group_create_tagged(world, size > 1 ? last_first : alone, size > 1 ? 2 : 1, "pair", &part));
   CHECK(tutti_group_rank(part) == (size > 1 ? 1 - rank : 0));
   CHECK_OK(tutti_barrier(part, NULL));
   tutti_group_close(&part);

@@ -29,6 +29,7 @@ static void null_handles(void) {
   CHECK_CLOSED(tutti_group_split(NULL, 0, 0, &part));
   CHECK_CLOSED(tutti_group_split_by_node(NULL, &part));
   CHECK_CLOSED(tutti_group_create(NULL, NULL, 0, &part));
+  CHECK_CLOSED(tutti_group_create_tagged(NULL, NULL, 0, "tag", &part));
   CHECK_CLOSED(tutti_group_stream(NULL, 0, &part));
   CHECK_CLOSED(tutti_group_abort(NULL, "never"));
   CHECK_CLOSED(tutti_alloc(8, NULL, &memory));

@@ -2,7 +2,9 @@
 // rank that waited for another rank's data, and at the latest the next call of the group names it everywhere.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -239,4 +241,121 @@ TEST_CASE("collectives in another order are named", "[mismatch]") {
                                 text.find("called broadcast of 4 i32, root 0") != std::string::npos;
           return is_named ? "" : "unnamed: " + text;
         }) == "");
+}
+
+TEST_CASE("groups with tags are found in whatever order ranks make them", "[mismatch]") {
+  CHECK(with_ranks(2, [](CommGroup& world) -> Verdict {
+          const std::vector<int> both{0, 1};
+          const bool is_first = world.rank() == 0;
+          CommGroup one = world.create(both, is_first ? "a" : "b");
+          CommGroup two = world.create(both, is_first ? "b" : "a");
+          CommGroup& a = is_first ? one : two;
+          CommGroup& b = is_first ? two : one;
+          std::vector<int> in_a{is_first ? 111 : -1}, in_b{is_first ? 222 : -1};
+          wait_all({{a.ibroadcast(std::span(in_a), 0), b.ibroadcast(std::span(in_b), 0)}});
+          return in_a[0] == 111 && in_b[0] == 222 ? "" : "swapped";
+        }) == "");
+  // A split is no create: both may lead to equal lists.
+  CHECK(with_ranks(2, [](CommGroup& world) -> Verdict {
+          const std::vector<int> both{0, 1};
+          CommGroup made, part;
+          if (world.rank() == 0) made = world.create(both);
+          part = world.split(0);
+          if (world.rank() == 1) made = world.create(both);
+          std::vector<int> in_made{world.rank() == 0 ? 111 : -1}, in_part{world.rank() == 0 ? 222 : -1};
+          wait_all({{made.ibroadcast(std::span(in_made), 0), part.ibroadcast(std::span(in_part), 0)}});
+          return in_made[0] == 111 && in_part[0] == 222 ? "" : "swapped";
+        }) == "");
+}
+
+// -- at the deadline
+// ------------------------------------------------------------------------------------------
+
+namespace {
+
+using Catch::Matchers::Contains;
+
+constexpr std::chrono::milliseconds kShort{500};
+
+// Every rank runs `body`, and keeps the groups that it makes until all ranks have: what they are told, by
+// rank. Whoever throws must throw a timeout that has a peer.
+std::string timeouts_of(int size, const std::function<void(CommGroup&, std::vector<CommGroup>&)>& body) {
+  std::vector<std::string> texts(static_cast<std::size_t>(size));
+  std::atomic<int> running{size};
+  std::atomic<bool> is_over{false};
+  const Verdict verdict = with_ranks(
+      size,
+      [&](CommGroup& world) -> Verdict {
+        std::vector<CommGroup> groups;
+        Verdict found;
+        try {
+          body(world, groups);
+        } catch (const Error& error) {
+          texts[static_cast<std::size_t>(world.rank())] = error.what();
+          if (error.code() != StatusCode::timeout || error.peer() < 0) found = error.what();
+        }
+        if (--running == 0) is_over = true;
+        return becomes_true(is_over) ? found : "the others are still at it";
+      },
+      kShort);
+  if (!verdict.empty()) return verdict;
+  std::string all;
+  for (const std::string& text : texts) all += text + "\n";
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("groups used in opposite orders are named at the deadline", "[mismatch]") {
+  const std::string text = timeouts_of(2, [](CommGroup& world, std::vector<CommGroup>& groups) {
+    const std::vector<int> both{0, 1};
+    groups = {world.create(both, "a"), world.create(both, "b")};
+    std::vector<int> one(4, 1);
+    groups[static_cast<std::size_t>(world.rank())].allreduce(std::span(one));
+  });
+  const std::string why =
+      "it waits in allreduce of 4 i32, sum, operation 1 of the group of world ranks 0, 1, which has this "
+      "rank, "
+      "too: the ranks use their groups in different orders";
+  CHECK_THAT(text, Contains("did not arrive: rank 1 (is alive but has called nothing yet; " + why));
+  CHECK_THAT(text, Contains("did not arrive: rank 0 (is alive but has called nothing yet; " + why));
+}
+
+TEST_CASE("groups made of different lists are named at the deadline", "[mismatch]") {
+  const std::string text = timeouts_of(3, [](CommGroup& world, std::vector<CommGroup>& groups) {
+    const std::vector<int> all{0, 1, 2}, two{0, 1};
+    if (world.rank() == 2) return;
+    groups = {world.create(world.rank() == 0 ? all : two)};
+    groups[0].barrier();
+  });
+  CHECK_THAT(text,
+             Contains("rank 1 (is alive but has left the group or not made it yet; it waits in barrier, "
+                      "operation 1 of the group of world ranks 0, 1, which this rank is to be in but has "
+                      "not made: create was called with other ranks or another tag"));
+}
+
+TEST_CASE("crossed tags are named at the deadline", "[mismatch]") {
+  const std::string text = timeouts_of(2, [](CommGroup& world, std::vector<CommGroup>&) {
+    std::vector<int> one(4, 1);
+    if (world.rank() == 0) {
+      world.send(std::span(one), 1, 3);
+      world.send(std::span(one), 1, 4);
+    } else {
+      world.recv(std::span(one), 0, 4);
+      world.recv(std::span(one), 0, 3);
+    }
+  });
+  CHECK_THAT(text, Contains("not received yet: tag 3 of rank 0") &&
+                       (Contains("rank 0 waits in send_recv of 4 i32 to rank 1, tag 3") ||
+                        Contains("rank 1 waits in send_recv of 4 i32 from rank 0, tag 4")));
+}
+
+TEST_CASE("an unmatched receive says at the deadline what its sender does", "[mismatch]") {
+  const std::string text = timeouts_of(2, [](CommGroup& world, std::vector<CommGroup>&) {
+    std::vector<int> one(4, 1);
+    if (world.rank() == 0) world.recv(std::span(one), 1);
+  });
+  CHECK_THAT(text,
+             Contains("send_recv of 4 i32 from rank 1 is not complete yet within 0.5 s; rank 1 is alive "
+                      "and waits in no call"));
 }

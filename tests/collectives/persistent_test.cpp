@@ -233,6 +233,54 @@ TEST_CASE("every signature has a persistent call of its own, up to a limit", "[p
   }) == "");
 }
 
+TEST_CASE("a group of one rank copies, without an operation", "[persistent]") {
+  World world(WorldTransport::inproc, 1);
+  REQUIRE(world.run([&](Member& member) -> std::string {
+    constexpr std::uint32_t kUntouched = 7;
+    for (std::size_t at = 0; at < kCollectiveNames.size(); ++at) {
+      const auto collective = static_cast<Collective>(at);
+      if (collective == Collective::send_recv) continue;
+      for (const bool in_place : {false, true}) {
+        for (const std::size_t count : {1U, 33U, 5000U}) {
+          std::vector<std::uint32_t> input(count), output(count, kUntouched);
+          std::iota(input.begin(), input.end(), 100U);
+          Call call;
+          call.collective = collective;
+          call.dtype = Dtype::u32;
+          call.count = collective == Collective::barrier ? 0 : count;
+          call.in_place = in_place || collective == Collective::broadcast;
+          call.input = input.data();
+          call.output = call.in_place ? input.data() : output.data();
+          const std::string where =
+              fmt::format("{} of {}, in place: {}", to_string(collective), count, in_place);
+          const std::vector<std::uint32_t> input_before = input;
+          if (Status s = member.run(call); !s) return where + ": " + s.to_string();
+          const std::vector<std::uint32_t> expected = output;
+          PersistentCall* const persistent = member.backend->persistent(call);
+          if (persistent == nullptr) return where + ": not persistent";
+          std::fill(output.begin(), output.end(), kUntouched);
+          const std::uint32_t sequence = member.group->last_sequence();
+          const Made made = make(member, persistent, call);
+          if (!made.is_at_once) return where + ": became an operation";
+          if (output != expected || input != input_before) return where + ": wrong";
+          if (member.group->last_sequence() != sequence + 1) return where + ": has no number";
+          if (member.group->submitted_word(sequence + 1) == 0) return where + ": is not remembered";
+        }
+      }
+    }
+    std::vector<std::int32_t> vector(3, 1);
+    Call scaled = allreduce_of(vector, vector);
+    scaled.op.op = Op::avg;
+    if (Status s = member.run(scaled); !s) return s.to_string();
+    if (member.backend->persistent(scaled) != nullptr) return "scales without an operation";
+    Call sum = allreduce_of(vector, vector);
+    if (Status s = member.run(sum); !s) return s.to_string();
+    PersistentCall* const persistent = member.backend->persistent(sum);
+    member.group->fail(Status(StatusCode::aborted, "on purpose"));
+    return make(member, persistent, sum).is_taken ? "runs in a failed group" : "";
+  }) == "");
+}
+
 TEST_CASE("a rank knows whether those that wait on a CPU have published", "[persistent]") {
   World world(WorldTransport::inproc, 3);
   REQUIRE(world.run([&](Member& member) -> std::string {

@@ -189,6 +189,32 @@ def ipv6(bed, program):
     job.expect_end()
 
 
+def listening_ports(pid):
+    """Of all processes in the network namespace of this one."""
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/{pid}/net/{table}", encoding="utf-8") as lines:
+            for words in list(map(str.split, lines))[1:]:
+                if words[3] == "0A":  # LISTEN
+                    ports.add(int(words[1].rsplit(":", 1)[1], 16))
+    return ports
+
+
+def ports(bed, program):
+    """Every port at which ranks listen lies in TUTTI_PORTS; of a list of interfaces each node takes what it has."""
+    job = Job(bed, [2, 2], program, "sum", TUTTI_PORTS="41000-41031", TUTTI_IFACE="eno1,10.77.0.0/16", TUTTI_TIMEOUT="60",
+              TUTTI_TRANSPORTS=os.environ.get("TUTTI_TRANSPORTS", "auto"))
+    job.wait_for("sums", range(4))
+    for rank in (0, 2):
+        found = listening_ports(job.pid_of(rank))
+        print(f"node of rank {rank} listens at {sorted(found)}", flush=True)
+        expect(len(found) >= 2 and all(41000 <= port <= 41031 for port in found), f"ports {sorted(found)}", job)
+    for process in job.ranks:
+        process.kill()
+    full = Job(bed, [1, 1], program, "connect", TUTTI_PORTS="41000-x", TUTTI_TIMEOUT="10")
+    full.wait_for("TUTTI_PORTS: '41000-x' is no range of ports", [0, 1], 20)
+
+
 def absent(bed, program):
     """A rank of another node that never comes is named on every node."""
     job = Job(bed, [2, 2], program, "connect", TUTTI_TIMEOUT="4")

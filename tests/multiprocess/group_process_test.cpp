@@ -73,7 +73,6 @@ TEST_CASE("different calls are found even if no message ever arrives") {
   const auto errors = caught(outcome.out);
   REQUIRE(errors.size() == 2);
   CHECK(*errors.begin() == *errors.rbegin());
-  // Which of the two is described by its call and which by its word depends on who told whom.
   const std::string& text = *errors.begin();
   const std::size_t first = text.find("rank 0 called broadcast"),
                     second = text.find("rank 1 called broadcast");

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Runs one part of rank_program.py, failure_program.py, device_program.py or examples_program.py as the ranks of a job; a test per part and
-number of ranks.
+"""Runs one part of rank_program.py or of another program beside it as the ranks of a job; a test per part and number of ranks.
 
 Knows processes and exit codes only. Skips (77) with the reason where tutti.torch cannot be had.
 usage: torch_test.py PART RANKS          with tutti on PYTHONPATH; some parts are started by torchrun
@@ -23,6 +22,12 @@ PROGRAMS = {  # of parts that have another
     "examples": os.path.join(HERE, "examples_program.py"),
     "death": os.path.join(HERE, "failure_program.py"),
     "device": os.path.join(HERE, "device_program.py"),
+    "edges": os.path.join(HERE, "edge_program.py"),
+    "life": os.path.join(HERE, "life_program.py"),
+    "memory": os.path.join(HERE, "life_program.py"),
+    "again": os.path.join(HERE, "life_program.py"),
+    "again_at_port": os.path.join(HERE, "life_program.py"),
+    "forks": os.path.join(HERE, "fork_program.py"),
     "timeout": os.path.join(HERE, "failure_program.py"),
 }
 SECONDS = 150  # no job takes that long, on a busy machine either
@@ -123,7 +128,8 @@ def run_on_device(options, size):
 def run_all_parts(options):
     os.environ["PYTHONPATH"] = ""
     run_on_device(options, 2)
-    for part, size in (("collectives", 3), ("training", 4), ("many", 10), ("death", 3), ("readme", 2), ("examples", 2)):
+    for part, size in (("collectives", 3), ("edges", 3), ("life", 3), ("memory", 2), ("again", 3), ("again_at_port", 2), ("forks", 1), ("training", 4), ("many", 10),
+                       ("death", 3), ("readme", 2), ("examples", 2)):
         run_part(part, size)
 
 

@@ -100,11 +100,13 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
       "The ranks of this rank's node, in rank order. No communication.");
   group.def(
       "create",
-      [](const SharedGroup& g, const std::vector<int>& ranks) {
-        return guarded(*g, "create", [&] { return to_python(g->group().create(ranks)); });
+      [](const SharedGroup& g, const std::vector<int>& ranks, const std::string& tag) {
+        return guarded(*g, "create", [&] { return to_python(g->group().create(ranks, tag)); });
       },
-      "The listed ranks of this group, in that order; called by them alone, with equal lists.",
-      py::arg("ranks"));
+      "The listed ranks of this group, in that order; called by them alone, with equal lists and tags. "
+      "Groups "
+      "with equal lists and tags are told apart by the order in which they are made.",
+      py::arg("ranks"), py::arg("tag") = "");
   group.def(
       "stream",
       [](const SharedGroup& g, int which) {

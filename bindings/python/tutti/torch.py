@@ -34,13 +34,21 @@ def _create(store, rank, size, timeout):
     # Whoever waits for a future only sleeps, and autograd's threads wait for nothing else.
     if os.environ.get("TUTTI_WORKERS", os.environ.get("MLSL_NUM_SERVERS", "")).strip() == "0":
         raise ValueError("tutti.torch: TUTTI_WORKERS: expected at least 1, got 0: torch's futures need a thread that carries operations on")
-    return _torch.create(store, rank, size, timeout.total_seconds())
+    return _torch.create(store, rank, size, timeout.total_seconds(), not dist.is_initialized() and _is_of_rank_0(store))
+
+
+def _is_of_rank_0(store):
+    """Whether rank 0 has the server of this store: neither torchrun, nor somebody's own."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return isinstance(store, dist.TCPStore) and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
 
 
 def empty(*size, dtype=None, group=None):
     """A tensor of the CPU, zeroed, in memory that the other ranks of this node can map: collectives on it copy less.
 
-    size: extents, or one sequence of them. group: whose ranks (default: the world's); it is left only when the tensor is gone.
+    size: extents, or one sequence of them. group: whose ranks (default: the world's). The memory stays until the last tensor in it is gone,
+    also after the group was left.
     """
     if len(size) == 1 and not isinstance(size[0], int):
         size = tuple(size[0])

@@ -84,8 +84,14 @@ tutti_status_t tutti_group_split(tutti_group_t group, int colour, int key, tutti
 // The members on this rank's node, in rank order. No communication.
 tutti_status_t tutti_group_split_by_node(tutti_group_t group, tutti_group_t* part);
 // The listed ranks of this group, in that order; called by them alone, with equal lists. No communication.
+// Groups with equal lists are told apart by the order in which a rank makes them, which must be the same on
+// all members.
 tutti_status_t tutti_group_create(tutti_group_t group, const int* ranks, size_t rank_count,
                                   tutti_group_t* part);
+// The same for a program that cannot promise that order (one that makes groups when they are first needed):
+// each group has a tag of its own, equal on its members. NULL and "" are no tag.
+tutti_status_t tutti_group_create_tagged(tutti_group_t group, const int* ranks, size_t rank_count,
+                                         const char* tag, tutti_group_t* part);
 // A stream of this group: the same members, and a sequence of operations of its own, with no order between
 // its operations and those of other streams. So several threads of each rank use one group, each its stream;
 // what nobody matches on one holds up none of the others. 0 is the group itself, and there are as many as are

@@ -14,7 +14,7 @@
 // Threads: a group is used by one thread at a time (two at once is an error that is reported); give each
 // thread a stream
 //   of it, by stream(). Different streams and groups may be used by different threads. After fork() the child
-//   may not use any group.
+//   may not use any group of its parent; it may make worlds of its own, with a unique id or a store.
 // Buffers: counts are in elements and may exceed 2^31. Buffers belong to the operation until it is complete.
 // Input and
 //   output may be the same memory only as each function says; otherwise no element may be part of both.
@@ -230,8 +230,11 @@ class CommGroup {
   CommGroup split(int colour, int key = 0) const;
   // The members on this rank's node, in rank order. No communication.
   CommGroup split_by_node() const;
-  // The listed ranks of this group, in that order; called by them alone, with equal lists. No communication.
-  CommGroup create(std::span<const int> ranks) const;
+  // The listed ranks of this group, in that order; called by them alone, with equal lists and tags. No
+  // communication. Groups with equal lists and tags are told apart by the order in which a rank makes them,
+  // which must be the same on all members. A program that cannot promise that order gives each group a tag of
+  // its own.
+  CommGroup create(std::span<const int> ranks, std::string_view tag = {}) const;
   // A stream of this group: the same members, and a sequence of operations of its own, with no order between
   // its operations and those of other streams. So several threads of each rank use one group, each its
   // stream; what nobody matches on one holds up none of the others. 0 is the group itself, and there are as

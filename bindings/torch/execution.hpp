@@ -1,0 +1,137 @@
+// The operations of tutti behind one Work of torch, and what they need until they are complete. Lives on when
+// the Work is dropped. Knows neither torch's Work nor a collective.
+#pragma once
+
+#include <torch/version.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/torch/device_launch.hpp"
+#include "bindings/torch/membership.hpp"
+#include "bindings/torch/own_messages.hpp"
+
+// What torch 2.13 has and some earlier torch 2 has not.
+#define TUTTI_HAS_TORCH_2_13 \
+  (TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 13))
+
+namespace tutti::torch_binding {
+
+class Execution;
+
+// What was submitted, and what it needs until it is complete.
+struct Submitted {
+  std::vector<tutti::Work> operations;
+  std::vector<at::Tensor> buffers;               // in use by the operations
+  std::vector<std::function<void()>> finishers;  // carry results from staging memory to the program's tensors
+  std::vector<std::vector<at::Tensor>> outputs;  // what result() and the future give
+  // Of tensors on a GPU, where buffers are theirs and finishers have gone to the stream; of those of the CPU
+  // none.
+  std::vector<std::shared_ptr<Launch>> launches;
+  // Earlier ones that are settled first: all before a barrier, or those that were coalesced.
+  std::vector<std::shared_ptr<Execution>> parts;
+  bool fails_with_parts = false;  // their errors are its own
+  // Of a receive from this rank itself, instead of an operation; waited for at most `arrival_limit`.
+  std::shared_ptr<Arrival> arrival;
+  std::chrono::milliseconds arrival_limit{0};
+};
+
+// They write to tensors of `outputs`. Those that were made in inference mode only that mode may change.
+void run_finishers(const std::vector<std::function<void()>>& finishers,
+                   const std::vector<std::vector<at::Tensor>>& outputs);
+
+// Who submitted it, for messages and deadlines.
+struct WorkInfo {
+  int rank = -1;
+  c10d::OpType type = c10d::OpType::UNKNOWN;
+  const char* name = "";   // of the operation: "allreduce"
+  const char* title = "";  // for torch's profiler: "tutti:all_reduce"
+  std::uint64_t sequence = 0;
+  std::chrono::milliseconds timeout{0};  // of this operation, where it is shorter than the group's; else 0
+  bool is_timed = false;                 // getDuration() is asked for
+};
+
+// It is settled once its operations and parts are complete, its results are where the program wants them, and
+// its outcome is known. Any thread.
+class Execution : public std::enable_shared_from_this<Execution> {
+ public:
+  // `at_end` is called when it is settled.
+  Execution(std::shared_ptr<Membership> membership, const WorkInfo& info, Submitted submitted,
+            std::function<void()> at_end);
+  Execution(const Execution&) = delete;
+  Execution& operator=(const Execution&) = delete;
+
+  const WorkInfo& info() const { return info_; }
+  const std::vector<std::shared_ptr<Launch>>& launches() const { return launches_; }
+  bool is_on_device() const { return !launches_.empty(); }
+  const std::vector<std::vector<at::Tensor>>& outputs() const { return outputs_; }
+  std::chrono::steady_clock::time_point started() const { return started_; }
+
+  bool is_settled() const { return is_settled_.load(std::memory_order_acquire); }
+  // Once settled: null, or why it has failed.
+  std::exception_ptr failure() const { return is_settled() ? failure_ : nullptr; }
+  StatusCode failure_code() const { return is_settled() ? failure_code_ : StatusCode::ok; }
+  std::chrono::steady_clock::time_point finished() const { return finished_; }  // once settled, if timed
+  int source() const { return is_settled() ? source_ : -1; }                    // of a receive
+
+  // Moves it on; true once it is settled.
+  bool poll();
+  // Waits until it is settled. Throws only what leaves it under way: after `timeout` (zero: none), or where
+  // the caller must not wait.
+  void wait(std::chrono::milliseconds timeout);
+  // Sees to it that it is settled as soon as it is complete, whoever waits, and calls `then` afterwards, on a
+  // completion thread, or here if it is settled already. Keeps it until then.
+  void settle_when_complete(std::function<void()> then);
+  // A future waits for nothing by itself, nor does a stream: has the deadline kept where nobody else does.
+  void watch_deadline();
+  // At the deadline. False if another thread waits, whose business it is as long as it does.
+  bool end_overdue();
+  // Nobody will ask for it any more, but its buffers must stay and its results arrive.
+  void let_go();
+  void abort();
+
+ private:
+  // False after `timeout`; throws the operation's error, and at its own deadline that.
+  bool wait_for(const tutti::Work& operation, std::chrono::milliseconds timeout) const;
+  void wait_as_only_one(std::chrono::milliseconds timeout);
+  std::optional<Error> wait_for_arrival(std::chrono::milliseconds timeout) const;
+  std::vector<tutti::Work> operations() const;  // none once it is settled
+  std::vector<std::shared_ptr<Execution>> parts() const;
+  void collect_operations(std::vector<tutti::Work>* all) const;  // those of parts, too
+  bool is_past_device() const;
+  std::optional<Error> failure_of_complete() const;
+  void settle_complete();  // waits for nothing: the operations are complete
+  void settle(const std::optional<Error>& failure);
+
+  const std::shared_ptr<Membership> membership_;
+  const WorkInfo info_;
+  const std::vector<std::shared_ptr<Launch>> launches_;
+  const std::vector<std::vector<at::Tensor>> outputs_;
+  const std::shared_ptr<Arrival> arrival_;  // null but for a receive from this rank itself
+  const std::chrono::milliseconds arrival_limit_;
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  std::mutex waiting_mutex_;  // an operation of tutti has one waiting thread
+  mutable std::mutex state_mutex_;
+  Submitted submitted_;           // guarded by state_mutex_
+  std::function<void()> at_end_;  // guarded by state_mutex_
+  // Written before is_settled_, and never after.
+  std::chrono::steady_clock::time_point finished_{};
+  std::exception_ptr failure_;
+  StatusCode failure_code_ = StatusCode::ok;
+  int source_ = -1;
+  std::atomic<bool> is_settled_{false};
+};
+
+// An error of tutti as torch throws them: RuntimeError, of torch 2 DistBackendError, in Python.
+std::exception_ptr to_torch_exception(const Error& error, const char* operation);
+
+}  // namespace tutti::torch_binding

@@ -1,0 +1,48 @@
+// Where operations read and write: in tensors, or in copies of them. Knows no group and no dtype of tutti.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "bindings/torch/execution.hpp"
+
+namespace tutti::torch_binding {
+
+// What is contiguous is used in place; else a copy is, kept in `submitted`, and a finisher brings results
+// back. The operations of a call run at the same time, so no two of them may write to the same memory, nor
+// one to what another reads: such tensors are used through copies, too. The outcome is then as if all inputs
+// were read first and all results written afterwards, in the order of the lists. For that, all outputs of a
+// call are asked for before its first input, and all inputs before its first operation is submitted. One
+// thread.
+class Staging {
+ public:
+  explicit Staging(Submitted* submitted) : submitted_(submitted) {}
+
+  void* output(const at::Tensor& tensor);
+  void* in_place(const at::Tensor& tensor);
+  // `place`: where the operation lets its input be part of its output, or contain it; 0: nowhere.
+  const void* input(const at::Tensor& tensor, std::uintptr_t place = 0);
+  // Several tensors as if they were one, in order. Null where none has elements.
+  void* outputs(const std::vector<at::Tensor>& tensors);
+  const void* inputs(const std::vector<at::Tensor>& tensors, std::uintptr_t place = 0);
+
+ private:
+  struct Range {
+    std::uintptr_t first = 0, end = 0;
+  };
+
+  // False where a part of it is written already.
+  bool claim(std::uintptr_t first, std::size_t bytes);
+  std::vector<Range>::iterator first_ending_behind(std::uintptr_t address);
+  bool is_written(std::uintptr_t first, std::size_t bytes);
+  void* keep(const at::Tensor& tensor);
+  void keep_all(const std::vector<at::Tensor>& tensors);
+
+  Submitted* submitted_;
+  std::vector<Range> written_;  // in place; in order, disjoint
+};
+
+}  // namespace tutti::torch_binding

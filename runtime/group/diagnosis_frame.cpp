@@ -1,0 +1,127 @@
+// Encoding and parsing of the messages about operations that do not end.
+#include "runtime/group/diagnosis_frame.hpp"
+
+#include "runtime/group/control_frame.hpp"
+
+namespace tutti {
+namespace {
+
+enum class Kind : std::uint8_t { report = 1, question, answer };
+
+void put_calls(ByteWriter& writer, const CallHistory& calls) {
+  writer.put(static_cast<std::uint32_t>(calls.size()));
+  for (const SubmittedCall& call : calls) {
+    writer.put(call.sequence);
+    writer.put(call.digest);
+    writer.put(call.kind);
+    writer.put(call.count);
+  }
+}
+
+bool get_calls(ByteReader& reader, CallHistory& calls) {
+  std::uint32_t count = 0;
+  if (!reader.get(count) || count > SubmittedCalls::kRemembered) return false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    SubmittedCall call;
+    if (!reader.get(call.sequence) || !reader.get(call.digest) || !reader.get(call.kind) ||
+        !reader.get(call.count))
+      return false;
+    if (call.sequence == 0 || (!calls.empty() && call.sequence != calls.back().sequence + 1)) return false;
+    calls.push_back(call);
+  }
+  return true;
+}
+
+bool get_failure(ByteReader& reader, Status& failure) {
+  std::uint8_t code = 0;
+  std::int32_t peer = 0;
+  std::string text;
+  if (!reader.get(code) || code > static_cast<std::uint8_t>(StatusCode::internal) || !reader.get(peer) ||
+      !reader.get_text(text))
+    return false;
+  if (code != 0) failure = Status(static_cast<StatusCode>(code), std::move(text), peer);
+  return code != 0 || (peer == Status::kNoPeer && text.empty());
+}
+
+bool get_waiting(ByteReader& reader, std::vector<WaitingCall>& waiting) {
+  std::uint32_t count = 0;
+  if (!reader.get(count) || count > kMaxWaitingCalls) return false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    WaitingCall& call = waiting.emplace_back();
+    std::uint32_t ranks = 0;
+    if (!reader.get(call.context) || !reader.get(ranks)) return false;
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      if (!reader.get(call.world_ranks.emplace_back())) return false;
+    }
+    if (!reader.get_text(call.text)) return false;
+  }
+  return true;
+}
+
+struct Encoder {
+  ByteWriter writer;
+
+  void operator()(const StallReport& report) {
+    writer.put(Kind::report);
+    writer.put(report.context);
+    put_calls(writer, report.calls);
+  }
+  void operator()(const StateQuestion& question) {
+    writer.put(Kind::question);
+    writer.put(question.inquiry);
+    writer.put(question.context);
+    writer.put(question.calls);
+  }
+  void operator()(const StateAnswer& answer) {
+    writer.put(Kind::answer);
+    writer.put(answer.inquiry);
+    writer.put(static_cast<std::uint8_t>(answer.state.has_group));
+    put_calls(writer, answer.state.calls);
+    const Status& failure = answer.state.failure;
+    writer.put(static_cast<std::uint8_t>(failure.code()));
+    writer.put(static_cast<std::int32_t>(failure.peer()));
+    writer.put_text(failure.message());
+    writer.put(static_cast<std::uint32_t>(answer.state.waiting.size()));
+    for (const WaitingCall& call : answer.state.waiting) {
+      writer.put(call.context);
+      writer.put(static_cast<std::uint32_t>(call.world_ranks.size()));
+      for (const int rank : call.world_ranks) writer.put(rank);
+      writer.put_text(call.text);
+    }
+  }
+};
+
+}  // namespace
+
+std::string encode(const DiagnosisMessage& message) {
+  Encoder encoder;
+  std::visit(encoder, message);
+  return encoder.writer.take();
+}
+
+std::optional<DiagnosisMessage> decode_diagnosis(std::string_view bytes) {
+  ByteReader reader(bytes);
+  std::uint8_t kind = 0, has_group = 0;
+  if (!reader.get(kind)) return std::nullopt;
+  std::optional<DiagnosisMessage> decoded;
+  if (kind == static_cast<std::uint8_t>(Kind::report)) {
+    StallReport report;
+    if (reader.get(report.context) && get_calls(reader, report.calls)) decoded = std::move(report);
+  } else if (kind == static_cast<std::uint8_t>(Kind::question)) {
+    StateQuestion question;
+    if (reader.get(question.inquiry) && reader.get(question.context) && reader.get(question.calls))
+      decoded = question;
+  } else if (kind == static_cast<std::uint8_t>(Kind::answer)) {
+    StateAnswer answer;
+    RankState& state = answer.state;
+    if (reader.get(answer.inquiry) && reader.get(has_group) && has_group <= 1 &&
+        get_calls(reader, state.calls) && get_failure(reader, state.failure) &&
+        get_waiting(reader, state.waiting)) {
+      state.has_group = has_group != 0;
+      decoded = std::move(answer);
+    }
+  }
+  return reader.is_at_end() ? decoded : std::nullopt;
+}
+
+}  // namespace tutti

@@ -1,0 +1,73 @@
+// Why a group's operation does not end, or ranks' calls differ, as its members tell. Part of CommGroup::Impl.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "runtime/group/comm_group.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::chrono::milliseconds kAnswerTime{300};
+constexpr std::size_t kMostMessages = 16;  // that are looked at, and peers that are asked
+
+}  // namespace
+
+Status CommGroup::Impl::explain_mismatch(const Status& found) {
+  // Nobody else says more of a message between two ranks; in large groups two histories must do.
+  constexpr int kMostAsked = 64;
+  if (found.code() != StatusCode::mismatch || found.peer() < 0) return found;
+  std::vector<int> asked;
+  if (size() > kMostAsked) asked = {rank_, found.peer()};
+  const auto difference = world_->compare_calls(context(), asked, kAnswerTime);
+  if (!difference) return found;
+  return Status(StatusCode::mismatch,
+                fmt::format("ranks of one group made different calls: as operation {} {}",
+                            difference->sequence, difference->text),
+                difference->peer);
+}
+
+std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first_missing) {
+  if (sequence == 0) return describe_awaited_peers(first_missing);
+  const auto states = world_->ask_members(context(), kAnswerTime);
+  const std::string missing = world_->describe_missing(context(), states, size(), sequence, first_missing);
+  return missing.empty() ? "all ranks have called it" : "did not arrive: " + missing;
+}
+
+// Of messages: what those do that they wait for.
+std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
+  std::vector<int> peers;
+  for (const Stall& message : world_->engine().list_under_way(kMostMessages, kAnswerTime)) {
+    if (message.context != context() || !message.is_message) continue;
+    for (int peer = 0; peer < size() && peers.size() < kMostMessages; ++peer) {
+      const bool is_awaited =
+          peer == static_cast<int>(message.awaited_rank) || message.awaited_rank == message.rank;
+      if (peer != rank_ && is_awaited && std::find(peers.begin(), peers.end(), peer) == peers.end())
+        peers.push_back(peer);
+    }
+  }
+  if (peers.empty()) return {};
+  const auto states = world_->ask_members(context(), kAnswerTime, peers);
+  std::string text;
+  for (const int peer : peers) {
+    const auto state = states.find(peer);
+    std::string what = "does not answer: frozen, or its node is unreachable";
+    if (state != states.end()) what = world_->describe_peer(context(), state->second);
+    if (*first_missing < 0) *first_missing = peer;
+    text += fmt::format("{}rank {} {}", text.empty() ? "" : ", ", peer, what);
+  }
+  return text;
+}
+
+Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status,
+                                 std::chrono::milliseconds limit) {
+  std::string text = fmt::format("{} within {}", status.message(), format_seconds(limit));
+  int peer = sequence > 0 ? Status::kNoPeer : status.peer();  // a message names its other end
+  world_->note_deadline(context());
+  const std::string awaited = describe_awaited(sequence, &peer);
+  if (sequence > 0) text = fmt::format("{}: {}", name_operation(sequence), text);
+  if (!awaited.empty()) text += "; " + awaited;
+  return fail_everywhere(Status(StatusCode::timeout, text, peer));
+}
+
+}  // namespace tutti

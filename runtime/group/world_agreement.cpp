@@ -1,0 +1,329 @@
+// What the ranks of a world agree on before it is used: contract, binding, tuning file.
+// Knows no transport and no group.
+#include <fmt/format.h>
+#include <sched.h>
+#include <sodium.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "runtime/base/log.hpp"
+#include "runtime/base/of_process.hpp"
+#include "runtime/group/pinning.hpp"
+#include "runtime/group/world.hpp"
+
+namespace tutti {
+namespace {
+
+// What every rank tells the others before anything else.
+struct Card {
+  std::string process;  // equal for ranks that are threads of one process
+  cpu_set_t cpus;
+  bool is_bound = false;  // before init()
+  RankDomains domains;
+  std::string contract;      // encode_contract()
+  std::uint32_t tuning = 0;  // of the tuning file's rules; 0: none is used
+  std::string problem;       // why it could not be bound
+};
+
+using Contract = std::vector<std::pair<std::string, std::string>>;
+
+std::vector<std::uint32_t> list_cpus(const cpu_set_t& set) {
+  std::vector<std::uint32_t> cpus;
+  for (std::uint32_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+// Names this process: a child of fork() gets another one than its parent. A process id would not do: ranks in
+// different containers may have the same one.
+struct ProcessToken {
+  std::string bytes = std::string(16, '\0');
+  ProcessToken() { randombytes_buf(bytes.data(), bytes.size()); }
+};
+
+std::string encode(const Card& card) {
+  ByteWriter writer;
+  writer.put_text(card.process);
+  writer.put(card.cpus);
+  writer.put(card.is_bound);
+  writer.put(card.domains);
+  writer.put_text(card.contract);
+  writer.put(card.tuning);
+  writer.put_text(card.problem);
+  return writer.take();
+}
+
+std::string encode_contract(const Contract& contract) {
+  ByteWriter writer;
+  for (const auto& [name, value] : contract) {
+    writer.put_text(name);
+    writer.put_text(value);
+  }
+  return writer.take();
+}
+
+bool decode(std::string_view bytes, Card& card) {
+  ByteReader reader(bytes);
+  return reader.get_text(card.process) && reader.get(card.cpus) && reader.get(card.is_bound) &&
+         reader.get(card.domains) && reader.get_text(card.contract) && reader.get(card.tuning) &&
+         reader.get_text(card.problem) && reader.is_at_end();
+}
+
+Contract decode_contract(std::string_view bytes) {
+  Contract contract;
+  ByteReader reader(bytes);
+  while (!reader.is_at_end()) {
+    auto& [name, value] = contract.emplace_back();
+    if (!reader.get_text(name) || !reader.get_text(value)) break;
+  }
+  return contract;
+}
+
+std::string value_of(const Contract& contract, const std::string& name) {
+  for (const auto& [key, value] : contract) {
+    if (key == name) return value;
+  }
+  return "not set";
+}
+
+// The first setting on which some rank differs from rank 0: who has which value.
+Status compare_contracts(const std::vector<Card>& cards) {
+  const bool is_equal = std::all_of(cards.begin(), cards.end(),
+                                    [&](const Card& card) { return card.contract == cards[0].contract; });
+  if (is_equal) return {};
+  std::vector<Contract> contracts;
+  contracts.reserve(cards.size());
+  for (const Card& card : cards) contracts.push_back(decode_contract(card.contract));
+  for (const Contract& contract : contracts) {
+    for (const auto& [name, ignored] : contract) {
+      std::map<std::string, std::vector<int>> holders;
+      for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+        holders[value_of(contracts[rank], name)].push_back(static_cast<int>(rank));
+      }
+      if (holders.size() == 1) continue;
+      std::string text = fmt::format("{} must be equal on all ranks but is", name);
+      const char* separator = " ";
+      for (const auto& [value, ranks] : holders) {
+        text +=
+            fmt::format("{}'{}' on {}", separator, value, name_ranks(ranks, static_cast<int>(cards.size())));
+        separator = "; ";
+      }
+      return invalid_argument(text);
+    }
+  }
+  return {};
+}
+
+Result<std::vector<Card>> exchange_cards(ControlChannel& control, const Card& mine,
+                                         Clock::time_point deadline) {
+  const auto all = control.allgather(encode(mine), deadline);
+  if (!all) return all.status();
+  std::vector<Card> cards(all->size());
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    if (!decode((*all)[rank], cards[rank]))
+      return internal_error(fmt::format("the card of rank {} is malformed", rank));
+  }
+  return cards;
+}
+
+// Where this rank may run, and what that is part of.
+void look_around(const WorldSettings& settings, const WorldInfo& info, Card& mine) {
+  CPU_ZERO(&mine.cpus);
+  ::sched_getaffinity(0, sizeof mine.cpus, &mine.cpus);
+  mine.domains =
+      find_domains(settings.topology, list_cpus(mine.cpus), static_cast<std::uint32_t>(info.local_rank),
+                   static_cast<std::uint32_t>(info.local_size));
+}
+
+// The ranks on one machine, and the CPUs that they may use between them.
+struct MachineShare {
+  int rank_count = 0;
+  cpu_set_t cpus{};
+  void add(const Card& card) {
+    ++rank_count;
+    CPU_OR(&cpus, &cpus, &card.cpus);
+  }
+  int cpu_count() const { return std::max(1, CPU_COUNT(&cpus)); }
+};
+
+Status first_problem(const std::vector<Card>& cards, std::string_view variable) {
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const std::string& problem = cards[rank].problem;
+    if (!problem.empty()) return invalid_argument(fmt::format("{}: rank {}: {}", variable, rank, problem));
+  }
+  return {};
+}
+
+// Which CPUs the workers of this rank get, among those of all ranks of its machine.
+Status plan_own_workers(const WorldSettings& settings, const WorldInfo& info,
+                        std::vector<std::vector<std::uint32_t>>& cpus) {
+  const auto own = static_cast<std::size_t>(info.rank);
+  const auto here = [&](int machine) { return machine == info.machine_of_rank[own]; };
+  const auto& machines = info.machine_of_rank;
+  const auto before = std::count_if(machines.begin(), machines.begin() + info.rank, here);
+  const auto all = std::count_if(machines.begin(), machines.end(), here);
+  auto planned = plan_workers(settings.topology, settings.workers.cpus, static_cast<std::uint32_t>(all),
+                              static_cast<std::uint32_t>(before), settings.workers.count);
+  if (!planned) return planned.status();
+  cpus = *std::move(planned);
+  return {};
+}
+
+// TUTTI_PIN. Contracts are equal here, so all ranks exchange their cards once more or none does.
+Result<std::vector<Card>> pin(const WorldSettings& settings, const WorldInfo& info, ControlChannel& control,
+                              const std::vector<Card>& cards, Clock::time_point deadline) {
+  const auto own = static_cast<std::size_t>(info.rank);
+  std::vector<StartAffinity> ranks_here;
+  std::size_t index = 0;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    if (info.machine_of_rank[rank] != info.machine_of_rank[own]) continue;
+    if (rank == own) index = ranks_here.size();
+    ranks_here.push_back({list_cpus(cards[rank].cpus), cards[rank].is_bound});
+  }
+  Card mine = cards[own];
+  mine.problem = pin_this_thread(settings.topology, settings.pin, ranks_here, index).message();
+  look_around(settings, info, mine);
+  auto again = exchange_cards(control, mine, deadline);
+  if (!again) return again.status();
+  TUTTI_RETURN_IF_ERROR(first_problem(*again, "TUTTI_PIN"));
+  return again;
+}
+
+std::uint32_t hash_of(std::string_view text) {
+  std::uint32_t hash = 0;
+  std::array<unsigned char, crypto_generichash_BYTES_MIN> digest{};
+  crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(text.data()),
+                     text.size(), nullptr, 0);
+  std::memcpy(&hash, digest.data(), sizeof hash);
+  return hash;
+}
+
+// 0: none is used.
+std::uint32_t digest_of(const TuningFile& file) {
+  if (!file.is_used()) return 0;
+  std::string text;
+  for (const RuleText& rule : rule_texts(file.tuning, ""))
+    text += fmt::format("{} {}: {}\n", to_string(rule.collective),
+                        rule.reach ? to_string(*rule.reach) : "anywhere", rule.text);
+  return std::max(1U, hash_of(text));
+}
+
+// A file at the default path is used by all ranks or by none.
+void compare_tuning(const std::vector<Card>& cards, int rank, WorldSettings& settings) {
+  std::vector<int> others;
+  for (std::size_t i = 0; i < cards.size(); ++i) {
+    if (cards[i].tuning != cards[0].tuning) others.push_back(static_cast<int>(i));
+  }
+  if (!others.empty())
+    settings.refuse_tuning(fmt::format("what {} would use is not what rank 0 would: {}",
+                                       name_ranks(others, static_cast<int>(cards.size())),
+                                       settings.tuning.path.empty() ? "there is none here"
+                                       : settings.tuning.is_used()  ? settings.tuning.path
+                                                                    : settings.tuning.refusal));
+  if (!settings.tuning.refusal.empty() && rank == 0)
+    log_warn("the tuning file is not used: {}", settings.tuning.refusal);
+}
+
+}  // namespace
+
+Status WorldState::agree(std::string_view build_id) {
+  const Clock::time_point deadline = start_deadline_;
+  Card mine;
+  mine.process = of_process<ProcessToken>().bytes;
+  mine.is_bound = settings_.topology.is_bound;
+  look_around(settings_, info(), mine);
+  if (Status refused = plan_own_workers(settings_, info(), worker_cpus_); !refused)
+    mine.problem = refused.message();
+  settings_.contract.emplace_back("the build", std::string(build_id));
+  mine.contract = encode_contract(settings_.contract);
+  mine.tuning = digest_of(settings_.tuning);
+  auto exchanged = exchange_cards(control(), mine, deadline);
+  if (!exchanged) return exchanged.status();
+  contract_hash_ = hash_of(mine.contract);
+  TUTTI_RETURN_IF_ERROR(compare_contracts(*exchanged));
+  TUTTI_RETURN_IF_ERROR(first_problem(*exchanged, "TUTTI_WORKER_AFFINITY"));
+  if (settings_.pin.policy != PinPolicy::off) {
+    exchanged = pin(settings_, info(), control(), *exchanged, deadline);
+    if (!exchanged) return exchanged.status();
+  }
+  const std::vector<Card>& cards = *exchanged;
+  compare_tuning(cards, info().rank, settings_);
+  is_one_process_ = true;
+  std::map<int, MachineShare> machines;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    machines[info().machine_of_rank[rank]].add(cards[rank]);
+    is_one_process_ = is_one_process_ && cards[rank].process == mine.process;
+    domains_.ranks.push_back(cards[rank].domains);
+  }
+  domains_.setting = settings_.hierarchy;
+  domains_.nodes = info().node_of_rank;
+  for (const int machine : info().machine_of_rank)
+    domains_.is_crowded.push_back(machines[machine].rank_count > machines[machine].cpu_count());
+  const MachineShare& here = machines[info().machine_of_rank[static_cast<std::size_t>(info().rank)]];
+  rank_count_here_ = here.rank_count;
+  cpu_count_ = here.cpu_count();
+  return domains_.check();
+}
+
+// -- the tuning file ----------------------------------------------------------------------------------------
+
+Result<Fingerprint> WorldState::exchange_fingerprint() {
+  // What this rank's messages go through, within its node and beyond.
+  std::set<std::string> node, network;
+  const auto own = static_cast<std::size_t>(info().rank);
+  std::map<int, std::uint32_t> ranks_of_node;
+  for (std::size_t rank = 0; rank < paths_.size(); ++rank) {
+    ++ranks_of_node[info().node_of_rank[rank]];
+    if (rank == own) continue;
+    (info().node_of_rank[rank] == info().node_of_rank[own] ? node : network).insert(paths_[rank].transport);
+  }
+  const auto join = [](const std::set<std::string>& names) {
+    return fmt::format("{}", fmt::join(names, ","));
+  };
+  ByteWriter writer;
+  writer.put_text(join(node));
+  writer.put_text(join(network));
+  const auto all = control().allgather(writer.take(), Clock::now() + settings_.timeout);
+  if (!all) return all.status();
+  node.clear();
+  network.clear();
+  for (std::size_t rank = 0; rank < all->size(); ++rank) {
+    std::string within, beyond;
+    ByteReader reader((*all)[rank]);
+    if (!reader.get_text(within) || !reader.get_text(beyond))
+      return internal_error(fmt::format("the transports of rank {} are malformed", rank));
+    if (!within.empty()) node.insert(within);
+    if (!beyond.empty()) network.insert(beyond);
+  }
+  JobShape job{join(node), join(network), ~0U, 0};
+  for (const auto& [ignored, count] : ranks_of_node) {
+    job.least_ranks_per_node = std::min(job.least_ranks_per_node, count);
+    job.most_ranks_per_node = std::max(job.most_ranks_per_node, count);
+  }
+  Fingerprint fingerprint = fingerprint_of(settings_.topology);
+  append_job(fingerprint, job);
+  return fingerprint;
+}
+
+// All ranks use the same file here or none does.
+Status WorldState::judge_tuning() {
+  const TuningFile& file = settings_.tuning;
+  if (!file.is_used()) return {};
+  const auto here = exchange_fingerprint();
+  if (!here) return here.status();
+  TUTTI_RETURN_IF_ERROR(settings_.judge_tuning(*here));
+  if (info().rank != 0) return {};
+  if (file.is_used()) {
+    log_info("rules of the tuning file {} ({})", file.path, file.tuning.origin);
+  } else {
+    log_warn("the tuning file is not used: {}", file.refusal);
+  }
+  return {};
+}
+
+}  // namespace tutti
