@@ -17,9 +17,9 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::microseconds kShortSleep{100};
-// So many neighbours on either side are met before anything is sent: all of a usual node, and enough of a
-// large one to find a limit that is far too low, while 512 ranks still start at once.
-constexpr std::size_t kMetOnEitherSide = 16;
+// So many neighbours on either side are met before anything is sent. All ranks of a node would be ideal, but
+// what a start costs would rise with their square. Limits that are found later are errors.
+constexpr std::size_t kMetOnEitherSide = 8;
 
 // What connects nodes, in the order of the registry: our own sockets first. Libraries go before them where
 // there is a fabric that only they can use.
