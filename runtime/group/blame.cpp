@@ -1,5 +1,5 @@
-// Whom a group blames for its failure: deaths and departures of members, and where a lost connection began.
-// Knows no transport.
+// Whom a group blames for its failure: deaths and departures of members, where a lost connection began, and
+// who is missing at a deadline. Knows no transport.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::milliseconds kAnswerTime{300};
+constexpr std::size_t kMostMessages = 16;  // whose peers are asked
 
 }  // namespace
 
@@ -84,6 +85,44 @@ Status CommGroup::Impl::find_origin(const Status& found) {
       cause.code(),
       cause.message() + "; why it is gone is not known, because rank 0 of the world does not answer",
       cause.peer());
+}
+
+std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first_missing) {
+  if (sequence == 0) return describe_awaited_peers(first_missing);
+  const auto states = world_->ask_members(context(), kAnswerTime);
+  const std::string missing = world_->describe_missing(context(), states, size(), sequence, first_missing);
+  return missing.empty() ? "all ranks have called it" : "did not arrive: " + missing;
+}
+
+// Of messages: what those do that they wait for.
+std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
+  std::vector<int> peers;
+  for (const Stall& message : world_->engine().list_under_way(kMostMessages, kAnswerTime)) {
+    const int peer = static_cast<int>(message.awaited_rank);
+    if (message.context != context() || !message.is_message || peer == rank_) continue;
+    if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
+  }
+  if (peers.empty()) return {};  // from any source: the operation names who could send
+  const auto states = world_->ask_members(context(), kAnswerTime, peers);
+  std::string text;
+  for (const int peer : peers) {
+    const auto state = states.find(peer);
+    std::string what = "does not answer: frozen, or its node is unreachable";
+    if (state != states.end()) what = world_->describe_peer(context(), state->second);
+    if (*first_missing < 0) *first_missing = peer;
+    text += fmt::format("{}rank {} {}", text.empty() ? "" : ", ", peer, what);
+  }
+  return text;
+}
+
+Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status,
+                                 std::chrono::milliseconds limit) {
+  std::string text = fmt::format("{} within {}", status.message(), format_seconds(limit));
+  int peer = sequence > 0 ? Status::kNoPeer : status.peer();  // a message names its other end
+  const std::string awaited = describe_awaited(sequence, &peer);
+  if (sequence > 0) text = fmt::format("{}: {}", name_operation(sequence), text);
+  if (!awaited.empty()) text += "; " + awaited;
+  return fail_everywhere(Status(StatusCode::timeout, text, peer));
 }
 
 }  // namespace tutti

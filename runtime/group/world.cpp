@@ -150,35 +150,4 @@ void WorldState::on_departure(int rank) {
   }
 }
 
-// -- shared memory ------------------------------------------------------------------------------------------
-
-Result<std::shared_ptr<void>> WorldState::allocate_owned(std::size_t bytes) {
-  for (std::size_t i = 0; i < engine_->transport_count(); ++i) {
-    if (engine_->transport(i).caps().heap == nullptr) continue;
-    const std::shared_ptr<SharedHeap> heap = engine_->transport(i).caps().heap->hold();
-    const Result<ByteRange> memory = heap->allocate(std::max<std::size_t>(bytes, 1));
-    if (!memory) return memory.status();
-    // In a child of fork() the heap's books are the parent's, and its mutex may be locked for ever.
-    return std::shared_ptr<void>(memory->data(),
-                                 [heap, range = *memory, generation = tutti::fork_generation()](void*) {
-                                   if (generation == tutti::fork_generation()) heap->release(range);
-                                 });
-  }
-  return unsupported("no transport of this world has shared memory");
-}
-
-Result<void*> WorldState::allocate(std::size_t bytes) {
-  Result<std::shared_ptr<void>> memory = allocate_owned(bytes);
-  if (!memory) return memory.status();
-  void* const address = memory->get();
-  const std::lock_guard lock(memory_mutex_);
-  memory_[address] = *std::move(memory);
-  return address;
-}
-
-bool WorldState::release(void* memory) {
-  const std::lock_guard lock(memory_mutex_);
-  return memory_.erase(memory) != 0;
-}
-
 }  // namespace tutti

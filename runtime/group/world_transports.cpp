@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/network.hpp"
 #include "runtime/group/open_in_time.hpp"
@@ -343,6 +344,37 @@ void WorldState::report_transports() const {
            info().interface.empty()
                ? ""
                : fmt::format(", between nodes through {} ({})", info().interface, info().interface_reason));
+}
+
+// -- shared memory ------------------------------------------------------------------------------------------
+
+Result<std::shared_ptr<void>> WorldState::allocate_owned(std::size_t bytes) {
+  for (std::size_t i = 0; i < engine_->transport_count(); ++i) {
+    if (engine_->transport(i).caps().heap == nullptr) continue;
+    const std::shared_ptr<SharedHeap> heap = engine_->transport(i).caps().heap->hold();
+    const Result<ByteRange> memory = heap->allocate(std::max<std::size_t>(bytes, 1));
+    if (!memory) return memory.status();
+    // In a child of fork() the heap's books are the parent's, and its mutex may be locked for ever.
+    return std::shared_ptr<void>(memory->data(),
+                                 [heap, range = *memory, generation = tutti::fork_generation()](void*) {
+                                   if (generation == tutti::fork_generation()) heap->release(range);
+                                 });
+  }
+  return unsupported("no transport of this world has shared memory");
+}
+
+Result<void*> WorldState::allocate(std::size_t bytes) {
+  Result<std::shared_ptr<void>> memory = allocate_owned(bytes);
+  if (!memory) return memory.status();
+  void* const address = memory->get();
+  const std::lock_guard lock(memory_mutex_);
+  memory_[address] = *std::move(memory);
+  return address;
+}
+
+bool WorldState::release(void* memory) {
+  const std::lock_guard lock(memory_mutex_);
+  return memory_.erase(memory) != 0;
 }
 
 }  // namespace tutti
