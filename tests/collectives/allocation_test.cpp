@@ -465,7 +465,7 @@ TEST_CASE("a rank that is not talked to yet may link at any time", "[scheduler][
 TEST_CASE("an arena takes no memory for promised blocks, nor for what is given back",
           "[scheduler][allocation]") {
   constexpr std::uint64_t kBlocks = 1000;
-  memory::Arena arena(0, kBlocks * 64, [](std::uint64_t, std::uint64_t) { return Status(); });
+  memory::Arena arena({0, kBlocks * 64}, [](std::uint64_t, std::uint64_t) { return Status(); });
   arena.promise(kBlocks);
   const std::uint64_t before = allocations;
   bool is_right = true;
