@@ -77,7 +77,7 @@ def test_usage(_folder):
                         (["--root", "2", "-n", "2"], "--root"), (["--pages", "2m"], "--pages"), (["--alloc", "heap"], "--alloc"),
                         (["--bind", "socket"], "--bind"), (["--b2b", "--hot"], "--b2b"), (["--plot", "a.pdf"], ".svg"),
                         (["--iters", "-1"], "--iters"), (["--budget", "0"], "--budget"), (["--against", "nccl"], "openmpi"),
-                        (["--rounds", "0"], "--rounds"), (["--against", "mpich", "--workload", "vgg16"], "--workload")):
+                        (["--rounds", "0"], "--rounds"), (["--beside", "-1"], "--beside"), (["--against", "mpich", "--workload", "vgg16"], "--workload")):
         expect_usage_error(["bench", "allreduce", *words], said)
     expect_usage_error(["bench", "gather", "--against", "mpich"], "gather is not compared")
     for words, said in ((["--nodes", "2"], "--against"), (["--rate", "1gbit", "--against", "gloo"], "--nodes"),
@@ -102,6 +102,10 @@ def test_bench(folder):
                              ([], "off", "bound one per CPU" if cpus > 1 else "not bound")):
         result = run("bench", "allreduce", "-n", 2, "-b", 4, "-e", 4, *QUICK, *words, TUTTI_PIN=pin)
         expect(result.returncode == 0 and said in result.stdout, f"TUTTI_PIN={pin} {words}: {said}", result)
+    # Busy neighbours are there while it measures, and gone with it.
+    result = run("bench", "allreduce", "-n", 2, "-b", 4, "-e", 4, "--beside", 3, "--check", "--json", path, *QUICK)
+    expect(result.returncode == 0 and "# beside 3 busy processes" in result.stdout, "--beside", result)
+    expect(rows_of(path)[0]["beside"] == 3 and rows_of(path)[0]["wrong"] == 0, "--beside in JSON", result)
     result = run("bench", "allreduce", "-n", cpus + 1, "-b", 4, "-e", 4, "--b2b", "--bind", "core", *QUICK)
     expect(result.returncode == 0 and "bound evenly" in result.stdout, "more ranks than CPUs", result)
     for collective in COLLECTIVES:

@@ -62,6 +62,7 @@ class Rounds {
     record.op = options.op;
     record.in_place = options.in_place;
     record.nodes = std::max(options.nodes.node_count, 1);
+    record.neighbours = options.neighbour_count;
     record.algorithm = last_["algorithm"];
     record.transport = last_["transport"];
     record.backend = last_["backend"];

@@ -18,6 +18,7 @@
 #include "tools/commands/arguments.hpp"
 #include "tools/commands/bench/against.hpp"
 #include "tools/commands/bench/gpu_memory.hpp"
+#include "tools/commands/bench/neighbours.hpp"
 #include "tools/commands/bench/options.hpp"
 #include "tools/commands/bench/placement.hpp"
 #include "tools/commands/bench/plot.hpp"
@@ -184,10 +185,10 @@ int bench_command(int argc, char** argv) {
   int rank = 0;
   if (const std::string_view launcher = find_launcher(environment); launcher != "none") {
     if (!options.against.empty() || options.overlap_ms > 0 || options.uses_threads ||
-        (options.has_rank_count && !options.is_child)) {
+        ((options.has_rank_count || options.neighbour_count > 0) && !options.is_child)) {
       return usage_error("bench", invalid_argument(fmt::format(
-                                      "-n, --threads, --overlap and --against start ranks of their own, so "
-                                      "they cannot be given inside a job (started by {})",
+                                      "-n, --threads, --overlap, --against and --beside start processes of "
+                                      "their own, so they cannot be given inside a job (started by {})",
                                       launcher)));
     }
     status = run_process_rank(options, environment, false, &rank);
@@ -228,6 +229,15 @@ int bench_command(int argc, char** argv) {
     std::vector<std::string> command = {own_path(), "bench"};
     command.insert(command.end(), argv + 1, argv + argc);
     return usage_error("bench", enter_bed(options.nodes, options.rate, command).with_context("--nodes"));
+  }
+
+  // The ranks are this process and its children, or threads of it: nothing else has been started yet.
+  const auto neighbours = BusyNeighbours::start(options.is_server ? 0 : options.neighbour_count);
+  if (!neighbours) return usage_error("bench", neighbours.status().with_context("--beside"));
+  if (options.neighbour_count > 0 && !options.is_server) {
+    fmt::print("# beside {} busy process{}\n", options.neighbour_count,
+               options.neighbour_count == 1 ? "" : "es");
+    std::fflush(stdout);
   }
 
   // A plot is drawn from JSON lines; without --json they go to a file that has no name for long.

@@ -67,6 +67,7 @@ constexpr std::string_view kFooter =
     "  tutti bench allreduce --device cuda -b 8 -e 1g -f 2 --check\n"
     "  tutti bench allreduce -n 2 --roofline\n"
     "  tutti bench allreduce -n 2 -e 1k --submitted --rounds 9\n"
+    "  tutti bench allreduce -n 2 -b 4 -e 64 --beside 6 --bind none --against mpich\n"
     "  tutti bench roofline -n 2 --json ceilings.json --plot ceilings.svg\n"
     "  tutti bench allgather -b 1k -e 64m --against openmpi,mpich --json a.json --plot a.svg\n"
     "  tutti bench allreduce --nodes 2 --rate 1gbit --against openmpi,gloo,sockets\n"
@@ -157,6 +158,9 @@ void add_options(CLI::App& app, BenchOptions& o, Words& w) {
                  "(core if it "
                  "starts the ranks and the buffers are the host's)")
       ->take_last()
+      ->capture_default_str();
+  app.add_option("--beside", o.neighbour_count,
+                 "busy processes to start beside the ranks, as on a machine that is shared; see also --bind")
       ->capture_default_str();
   app.add_option("--against", w.against,
                  "compare with others in one run: openmpi,mpich,gloo,sockets (TCP by hand)")
@@ -268,6 +272,7 @@ Status take_modes(const Words& w, BenchOptions& o) {
     return invalid_argument("--iters and --warmup must not be negative");
   // The ranks of a batch start when the system lets them, so batches of a loop must be long.
   constexpr int kMostInLoop = 20000;
+  constexpr int kMostNeighbours = 4096;
   if (o.loop.mode == bench::Mode::b2b) o.loop.iteration_count = kMostInLoop;
   // On a GPU the calls of a batch wait in the stream, and the host is out of the way: short ones do.
   if (o.is_on_gpus() && !w.is_hot) {
@@ -280,6 +285,9 @@ Status take_modes(const Words& w, BenchOptions& o) {
   if (w.allocation != "malloc" && w.allocation != "tutti")
     return invalid_argument(fmt::format("--alloc: '{}' is not malloc or tutti", w.allocation));
   o.allocation = w.allocation == "tutti" ? Allocation::tutti_heap : Allocation::anonymous;
+  if (o.neighbour_count < 0 || o.neighbour_count > kMostNeighbours)
+    return invalid_argument(fmt::format("--beside: {} is not a number of processes from 0 to {}",
+                                        o.neighbour_count, kMostNeighbours));
   if (w.binding != "auto" && w.binding != "none" && w.binding != "core")
     return invalid_argument(fmt::format("--bind: '{}' is not none, core or auto", w.binding));
   o.binding = w.binding == "auto" ? Binding::automatic : w.binding == "core" ? Binding::core : Binding::none;

@@ -43,6 +43,7 @@ struct BenchOptions {
   bool has_rank_count = false;
   bool uses_threads = false;
   Binding binding = Binding::automatic;
+  int neighbour_count = 0;  // busy processes beside the ranks
 
   std::string json_path, plot_path;
   NodePlan nodes;                    // no nodes: this one

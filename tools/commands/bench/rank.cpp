@@ -276,6 +276,7 @@ class Rows {
   Record finished(Record record) const {
     record.library.clear();  // named in comparisons only
     record.nodes = node_count_;
+    record.neighbours = options_.neighbour_count;
     return record;
   }
 
