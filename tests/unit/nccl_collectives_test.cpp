@@ -1,5 +1,6 @@
 // Every collective that NCCL carries, by its stand-in, against a serial reference; run for the newest version
 // and for the oldest.
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
@@ -32,7 +33,8 @@ void put_element(Dtype dtype, std::uint32_t rank, std::uint64_t index, std::byte
       return put(static_cast<std::uint8_t>(encode_narrow(dtype, static_cast<float>(value))));
     default: {
       const auto wide = static_cast<std::uint64_t>(value);
-      std::memcpy(to, &wide, size_of(dtype));
+      for (std::size_t at = 0; at < size_of(dtype); at += sizeof wide)
+        std::memcpy(to + at, &wide, std::min(sizeof wide, size_of(dtype) - at));
     }
   }
 }

@@ -1,6 +1,9 @@
 // Making and ending a UCX worker. Knows no peer; see worker.hpp.
 #include "transports/ucx/worker.hpp"
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -76,6 +79,22 @@ std::string devices_with(const std::string& interface, std::string_view resource
   return devices;
 }
 
+// How many workers this process has. In a child of fork() the count is the parent's at first; the threads
+// that UCX had there are not in the child, and UCX does not start them again.
+struct OpenWorkers {
+  pid_t process = ::getpid();
+  int count = 0;
+  bool has_lost_threads = false;
+
+  void enter_process() {
+    if (process == ::getpid()) return;
+    process = ::getpid();
+    has_lost_threads = has_lost_threads || count > 0;
+    count = 0;
+  }
+};
+OpenWorkers open_workers;  // under library_mutex()
+
 }  // namespace
 
 Result<std::unique_ptr<Worker>> Worker::make(const std::string& interface,
@@ -86,6 +105,14 @@ Result<std::unique_ptr<Worker>> Worker::make(const std::string& interface,
   Status started;
   {
     const std::lock_guard lock(library_mutex());
+    open_workers.enter_process();
+    if (open_workers.has_lost_threads) {
+      return unsupported(
+          "the process that this one was forked from had UCX open, which cannot be used after fork; let the "
+          "child exec, fork before the first world, or use TUTTI_TRANSPORTS=tcp");
+    }
+    ++open_workers.count;
+    worker->is_counted_ = true;
     started = worker->start(interface, ports);
   }
   if (!started) return started;
@@ -143,6 +170,7 @@ Status Worker::start(const std::string& interface, const std::optional<PortRange
 Worker::~Worker() {
   if (is_abandoned_) return;
   const std::lock_guard lock(library_mutex());
+  if (is_counted_) --open_workers.count;
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
   if (context_ != nullptr) ucp_cleanup(context_);
 }

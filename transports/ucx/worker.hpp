@@ -58,6 +58,7 @@ class Worker {
   ucp_worker_h worker_ = nullptr;
   int event_fd_ = -1;
   bool is_abandoned_ = false;
+  bool is_counted_ = false;  // among those that are open in this process
 };
 
 }  // namespace tutti::ucx
