@@ -165,10 +165,11 @@ void WorldState::on_question(int source, const StateQuestion& question) {
 std::vector<WaitingCall> WorldState::list_waiting() {
   std::vector<WaitingCall> waiting = list_under_way();
   const std::lock_guard lock(talk_mutex_);
-  for (const auto& [when, call] : past_deadline_) {
+  for (const auto& past : past_deadline_) {
+    const WaitingCall& call = past.second;
     const bool is_listed =
         std::ranges::any_of(waiting, [&](const WaitingCall& other) { return other.context == call.context; });
-    if (!is_listed && Clock::now() - when < kDeadlineTime && waiting.size() < kMaxWaitingCalls)
+    if (!is_listed && Clock::now() - past.first < kDeadlineTime && waiting.size() < kMaxWaitingCalls)
       waiting.push_back(call);
   }
   return waiting;
