@@ -212,8 +212,8 @@ struct Run {
   std::uint32_t rank_count = 1;
 };
 
-// What ranks share out: cores as long as there are enough, else hardware threads. Cores may differ in these:
-// performance cores beside efficiency cores, or a cpuset with half of some cores.
+// Units that ranks share out: cores as long as there are enough, else hardware threads. Cores may differ in
+// these: performance cores beside efficiency cores, or a cpuset with half of some cores.
 std::size_t weight_of(const Cores& cores, std::size_t first, std::size_t end, bool is_by_threads) {
   if (!is_by_threads) return end - first;
   std::size_t threads = 0;

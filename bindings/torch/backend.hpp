@@ -170,7 +170,7 @@ class TuttiBackend final : public BackendBase {
                          Milliseconds timeout);
   WorkPointer barrier_on(const at::Device& device, const c10d::BarrierOptions& opts);
   void note_under_way(const std::shared_ptr<Execution>& execution);
-  // All that a barrier waits for. What it waits for itself is left to it afterwards.
+  // Takes everything that a barrier waits for; the caller owns it afterwards.
   std::vector<std::shared_ptr<Execution>> take_under_way();
   int check_peer(const char* name, int peer) const;
   void erase_left_keys() noexcept;

@@ -1,4 +1,4 @@
-// What collectives check of their tensors, and where their inputs may lie. Knows no collective.
+// Checks of tensors that collectives share, and rules for where inputs may lie. Knows no collective.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Utils.hpp>
@@ -12,7 +12,7 @@
 
 namespace tutti::torch_binding {
 
-// What torch's own checks call with what is wrong.
+// Callback for torch's own checks: gets the complaint.
 inline auto refuse(const char* operation) {
   return [operation](const std::string& what) { TORCH_CHECK(false, "tutti: ", operation, ": ", what); };
 }

@@ -16,7 +16,7 @@ namespace tutti::torch_binding {
 class CompletionThreads {
  public:
   static CompletionThreads& instance();
-  // Runs the task soon, on a thread of its own if all others are busy. What it throws is reported as a
+  // Runs the task soon, on a thread of its own if all others are busy. Its exception is reported as a
   // warning. Any thread.
   void run(std::function<void()> task);
   // Waits until nothing is left to do. False if that took longer. Not in a task.

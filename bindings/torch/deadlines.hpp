@@ -17,7 +17,7 @@ namespace tutti::torch_binding {
 class Deadlines {
  public:
   static Deadlines& instance();
-  // Any thread. What is settled by then is left alone.
+  // Any thread. Leaves settled executions alone.
   void watch(std::chrono::steady_clock::time_point deadline, std::weak_ptr<Execution> execution);
 
  private:

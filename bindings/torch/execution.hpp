@@ -20,7 +20,7 @@
 #include "bindings/torch/membership.hpp"
 #include "bindings/torch/own_messages.hpp"
 
-// What torch 2.13 has and some earlier torch 2 has not.
+// Interfaces of torch 2.13 that some earlier torch 2 lacks.
 #define TUTTI_HAS_TORCH_2_13 \
   (TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 13))
 
@@ -28,7 +28,7 @@ namespace tutti::torch_binding {
 
 class Execution;
 
-// What was submitted, and what it needs until it is complete.
+// The submitted works, and everything they need until they are complete.
 struct Submitted {
   std::vector<tutti::Work> operations;
   std::vector<at::Tensor> buffers;               // in use by the operations
@@ -49,7 +49,7 @@ struct Submitted {
 void run_finishers(const std::vector<std::function<void()>>& finishers,
                    const std::vector<std::vector<at::Tensor>>& outputs);
 
-// Who submitted it, for messages and deadlines.
+// The submitter, for messages and deadlines.
 struct WorkInfo {
   int rank = -1;
   c10d::OpType type = c10d::OpType::UNKNOWN;

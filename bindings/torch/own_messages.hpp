@@ -14,7 +14,7 @@
 
 namespace tutti::torch_binding {
 
-// What a receive from oneself waits for. Any thread.
+// The event that a receive from oneself waits for. Any thread.
 class Arrival {
  public:
   explicit Arrival(int tag) : tag_(tag) {}

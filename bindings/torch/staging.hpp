@@ -11,7 +11,7 @@
 
 namespace tutti::torch_binding {
 
-// What is contiguous is used in place; else a copy is, kept in `submitted`, and a finisher brings results
+// Contiguous tensors are used in place; others are copied, kept in `submitted`, and a finisher brings results
 // back. The operations of a call run at the same time, so no two of them may write to the same memory, nor
 // one to what another reads: such tensors are used through copies, too. The outcome is then as if all inputs
 // were read first and all results written afterwards, in the order of the lists. For that, all outputs of a

@@ -70,7 +70,7 @@ constexpr DtypeClass class_of(Dtype d) {
 }
 // Is an element one number? Others are reduced by the host only.
 constexpr bool is_scalar(Dtype d) { return d <= Dtype::boolean; }
-// What the real and the imaginary part of a complex number are.
+// Dtype of the real and the imaginary part of a complex number.
 constexpr Dtype part_of(Dtype complex) { return complex == Dtype::c64 ? Dtype::f32 : Dtype::f64; }
 constexpr bool is_signed_integer(Dtype d) {
   return d == Dtype::i8 || d == Dtype::i16 || d == Dtype::i32 || d == Dtype::i64;

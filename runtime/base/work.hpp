@@ -28,7 +28,7 @@ using CompletionCallback = std::function<void(const Status&)>;
 void call_back(const CompletionCallback& callback, const Status& status);
 bool is_in_callback();
 
-// What a thread that waits calls now and then; see CallOptions::while_waiting.
+// A function that a waiting thread calls periodically; see CallOptions::while_waiting.
 struct WaitHook {
   void (*function)(void* context) noexcept = nullptr;
   void* context = nullptr;

@@ -79,7 +79,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // The same until `deadline`; the message of the failure then says that `limit` has passed.
   void wait(WorkState& state, std::uint32_t sequence, Clock::time_point deadline,
             std::chrono::milliseconds limit);
-  // What keeps operation `sequence` (0: a message) from being complete, for people. Asks the other ranks.
+  // Says why operation `sequence` (0: a message) is not complete, for people. Asks the other ranks.
   std::string describe_awaited(std::uint32_t sequence, int* first_missing);
   // Part of split(): where this group's calls on GPUs go by NCCL, those of its part (null: this rank is in
   // none) will by a communicator made of this group's. Collective. Throws the group's failure.

@@ -205,7 +205,7 @@ void ControlGuests::on_claim(Guest& guest, const Frame& frame) {
   owner_.on_joined(guest);
 }
 
-// Whoever can be refused can be refused very often: one line a second.
+// A stranger can be refused very often: one line a second.
 void ControlGuests::refuse(Guest& guest, const Status& why) {
   const Clock::time_point now = Clock::now();
   if (options_.warn && now >= next_warning_) {

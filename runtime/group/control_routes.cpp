@@ -310,7 +310,7 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
     case FrameType::refused:
       if (!decode(frame.payload, status) || status.code == StatusCode::ok)
         status = {StatusCode::refused, "no reason given", Status::kNoPeer};
-      // Who we have come to has no place for us: mostly because the others have taken us for dead.
+      // The new parent has no place for us: mostly because the others have taken us for dead.
       if (is_ready_ && frame.target == 0) {
         if (lost_) lost_->first.message += fmt::format("; asked again, it says: {}", status.message);
         return try_next_step({});

@@ -1,4 +1,4 @@
-// What ranks tell and ask each other about operations that do not end, as bytes of the control tree's
+// Questions and answers between ranks about operations that do not end, as bytes of the control tree's
 // messages. Pure; knows no group and no connection.
 #pragma once
 
@@ -21,7 +21,7 @@ struct WaitingCall {
   std::string text;              // "allreduce of 4 f32, sum, operation 3"
 };
 
-// What a rank answers when it is asked how far it has come in a group.
+// The answer of a rank that is asked how far it has come in a group.
 struct RankState {
   bool has_group = false;
   Status failure;                    // why the group has failed there; ok: it has not

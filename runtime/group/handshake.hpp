@@ -9,8 +9,8 @@
 //   claim     MAC("claim", nonce_m, nonce_h, claim), claim (rank, size, pid, host, build)  ->
 //                                  <-     refused with a reason, or later ready
 //
-// Who asks proves first: a stranger learns nothing of the listener. The roles in the MAC keep a reflected
-// message from being a proof; the nonces keep an old one from being one.
+// The connecting side proves first: a stranger learns nothing of the listener. The roles in the MAC keep a
+// reflected message from being a proof; the nonces keep an old one from being one.
 #pragma once
 
 #include <string>

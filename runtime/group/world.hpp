@@ -101,9 +101,9 @@ class WorldState final : private ControlListener {
   // of `size` members who have not submitted operation `sequence`, with the first of them; empty if all have.
   std::string describe_missing(std::uint64_t context, const std::map<int, RankState>& states, int size,
                                std::uint32_t sequence, int* first_missing);
-  // What a rank waits in, other than the group of `context`, and why that keeps it from coming there.
+  // The call that a rank waits in outside the group of `context`, and why that keeps it from coming there.
   std::string describe_waiting(std::uint64_t context, const RankState& state);
-  // What a rank does that owes a message in the group of `context`: "waits in ..."
+  // The state of a rank that owes a message in the group of `context`: "waits in ..."
   std::string describe_peer(std::uint64_t context, const RankState& state);
   // This rank's wait in that group ends with its deadline: others that ask shortly after are told of it.
   void note_deadline(std::uint64_t context);

@@ -1,4 +1,4 @@
-// What the ranks of a world agree on before it is used: contract, binding, tuning file.
+// Agreement of the ranks before a world is used: contract, binding, tuning file.
 // Knows no transport and no group.
 #include <fmt/format.h>
 #include <sched.h>
@@ -18,7 +18,7 @@
 namespace tutti {
 namespace {
 
-// What every rank tells the others before anything else.
+// The first thing that every rank tells the others.
 struct Card {
   std::string process;  // equal for ranks that are threads of one process
   cpu_set_t cpus;
@@ -273,7 +273,7 @@ Status WorldState::agree(std::string_view build_id) {
 // -- the tuning file ----------------------------------------------------------------------------------------
 
 Result<Fingerprint> WorldState::exchange_fingerprint() {
-  // What this rank's messages go through, within its node and beyond.
+  // Transports of this rank's messages, within its node and beyond.
   std::set<std::string> node, network;
   const auto own = static_cast<std::size_t>(info().rank);
   std::map<int, std::uint32_t> ranks_of_node;

@@ -1,5 +1,5 @@
-// What the ranks of a group must agree on in one call, and how they compare it. Collectives are compared by a
-// 64-bit digest of all collectives that the rank has submitted to the group, this one included: a flag line
+// The contract of a call, which all ranks of a group must share, and its digest. Collectives are compared by
+// a 64-bit digest of all collectives that the rank has submitted to the group, this one included: a flag line
 // and a match header carry it. So a call that differed but in which this rank heard from nobody (the root of
 // a broadcast, a leaf of a gather) is found by the next one. Messages between two ranks have a word that can
 // be read again. Knows no transport.

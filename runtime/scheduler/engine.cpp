@@ -313,7 +313,7 @@ bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) 
       report_stall(&operation, now);
     }
     if (hook != nullptr) {
-      // What it drives may be what the peer waits for.
+      // The peer may wait for the progress that the hook makes.
       patience.at_most = kLongestSleepWithHook;
       if (const Clock::time_point now = Clock::now(); now >= next_hook) {
         call_wait_hook(*hook);

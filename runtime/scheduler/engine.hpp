@@ -90,7 +90,7 @@ class Engine {
   // it stalls.
   bool wait_for(const Operation& operation, Clock::time_point deadline);
 
-  // What is under way, at most so many operations; none if the lane is not to be had for so long. Any thread.
+  // Operations under way, at most so many; none if the lane is not to be had for so long. Any thread.
   std::vector<Stall> list_under_way(std::size_t at_most, std::chrono::milliseconds patience);
 
   // For workers: is anything under way that no caller waits for?

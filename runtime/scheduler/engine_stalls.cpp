@@ -1,4 +1,4 @@
-// What an engine says about operations that do not get on. Knows no way of waiting.
+// Reports of operations that make no progress. Knows no way of waiting.
 #include <algorithm>
 
 #include <fmt/format.h>

@@ -41,7 +41,7 @@ std::string name(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
-// Who called what as that operation, ranks with equal calls together.
+// Lists the call of each rank as that operation, ranks with equal calls together.
 void list_callers(const std::map<int, CallHistory>& histories, bool has_equal_past, CallDifference* found) {
   std::vector<std::pair<const SubmittedCall*, std::vector<int>>> callers;
   for (const auto& [rank, history] : histories) {

@@ -36,7 +36,7 @@ struct Asked {
            collective == Collective::reduce_scatter || collective == Collective::scan ||
            collective == Collective::exscan;
   }
-  // What the call depends on.
+  // Compares everything that the call depends on.
   bool equals(const Asked& other) const {
     if (collective != other.collective) return false;
     if (collective == Collective::barrier) return true;
@@ -169,7 +169,7 @@ Case make_case(std::mt19937& random, int size) {
   return made;
 }
 
-// What is wrong with how this rank fares in that case.
+// Runs one case on this rank and returns its fault, if any.
 Verdict run_case(CommGroup& world, const Case& test, Buffers& buffers) {
   const int rank = world.rank();
   std::vector<int> everybody(static_cast<std::size_t>(world.size()));
@@ -235,7 +235,7 @@ TEST_CASE("collectives in another order are named", "[mismatch]") {
             if (world.rank() != 1) works.push_back(world.ibroadcast(std::span(two), 2));
             wait_all(works);
           });
-          // Who is the root of both hears of it with its next call.
+          // The root of both calls hears of it with its next call.
           if (text.empty()) text = error_of([&] { world.barrier(); });
           const bool is_named = text.find("rank 1 called broadcast of 4 i32, root 2") != std::string::npos &&
                                 text.find("called broadcast of 4 i32, root 0") != std::string::npos;
@@ -278,7 +278,7 @@ using Catch::Matchers::Contains;
 constexpr std::chrono::milliseconds kShort{500};
 
 // Every rank runs `body`, and keeps the groups that it makes until all ranks have: what they are told, by
-// rank. Whoever throws must throw a timeout that has a peer.
+// rank. Every exception must be a timeout that has a peer.
 std::string timeouts_of(int size, const std::function<void(CommGroup&, std::vector<CommGroup>&)>& body) {
   std::vector<std::string> texts(static_cast<std::size_t>(size));
   std::atomic<int> running{size};

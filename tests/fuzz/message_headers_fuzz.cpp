@@ -33,7 +33,7 @@ struct StubLink final : Link {
   Peer& peer;
 };
 
-// Carries nothing away, and brings what the input says. What it has lent must come back.
+// Sends nothing, and delivers what the input says. Lent memory must come back.
 class StubCarrier final : public Carrier {
  public:
   StubCarrier() : event_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -60,7 +60,7 @@ class StubCarrier final : public Carrier {
   void note_closed(const Inbox&) override {}
   Sent send(Link&, SendOp&) override { return Sent::done; }
   void notify(Link&, const Notice& notice) override {
-    // Whoever says goodbye waits for the answer.
+    // A goodbye waits for its answer.
     if (notice.kind == Notice::Kind::goodbye) lane_->take_notice({Notice::Kind::farewell, kPeer, 0, 0});
   }
   void flush(Link&) override {}

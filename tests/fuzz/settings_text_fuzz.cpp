@@ -25,7 +25,7 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-// What is refused is refused with a reason. True if there is a value.
+// A refusal must have a reason. True if there is a value.
 template <class T>
 bool is_taken(const Result<T>& result) {
   if (!result)

@@ -63,7 +63,7 @@ class Job {
   pid_t pid() const { return pid_; }
   const std::string& out() const { return outcome_.out; }
 
-  // What has been read of its standard output.
+  // Its standard output so far.
   const std::string& output() const { return outcome_.out; }
   // Reads until `text` appears on standard output; false at the end of the output or after half a minute.
   bool wait_for(const std::string& text) {

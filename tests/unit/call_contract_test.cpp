@@ -1,4 +1,4 @@
-// What ranks compare of their calls, and how a difference is found and named. Needs no ranks.
+// Digests of calls, and how a difference is found and named. Needs no ranks.
 #include <map>
 #include <set>
 #include <vector>
@@ -94,7 +94,7 @@ TEST_CASE("the first difference is named with all ranks") {
   CHECK(found.peer == 1);
   CHECK(found.text ==
         "ranks 0, 2 called broadcast of 4 i32, root 0; rank 1 called broadcast of 4 i32, root 1");
-  // Who has called nothing yet says nothing.
+  // A rank that has called nothing has no history.
   histories[1] = {};
   CHECK_FALSE(find_difference(histories, &found));
   // Equal calls behind a difference that is no longer remembered.

@@ -280,7 +280,7 @@ TEST_CASE("a group of one rank: results at once, and its failure") {
 
 namespace {
 
-// What another library would do: nothing moves it on but calls.
+// Stands for another library: only calls make progress.
 struct OtherLibrary {
   std::atomic<int> calls{0};
   std::atomic<bool> has_delivered{false};

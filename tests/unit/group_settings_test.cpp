@@ -43,7 +43,7 @@ class TurkishLocale {
   bool is_set_ = false;
 };
 
-// What is written to standard error meanwhile.
+// Returns the standard error of the work.
 template <class Work>
 std::string stderr_of(Work work) {
   const int before = ::dup(STDERR_FILENO);

@@ -81,7 +81,7 @@ bool is_keeper(pid_t pid) { return read_file(path_of(pid, "comm")) == fmt::forma
 [[noreturn]] void keep(int lifeline, const std::string& job_id) {
   ::setsid();  // no signal of the terminal, and no group that is killed as a whole, reaches it
   ::prctl(PR_SET_NAME, kKeeperName);
-  // Whoever reads our output must not wait for this process.
+  // Readers of our output must not wait for this process.
   ::dup2(lifeline, STDIN_FILENO);
   ::syscall(SYS_close_range, STDIN_FILENO + 1, ~0U, 0);
   sigset_t all;

@@ -416,7 +416,7 @@ void Job::reap() {
       note_end(static_cast<int>(rank), wait_status, worst);
     }
   }
-  // Whoever reaped our children kept their statuses.
+  // The process that reaped our children kept their statuses.
   if (pid < 0 && errno == ECHILD && has_running_rank()) {
     for (Rank& rank : ranks_) rank.is_running = false;
     if (!worst) worst = Cause{-1, 1, false, "ranks have ended, but the system did not tell how"};

@@ -13,8 +13,8 @@ namespace tutti {
 std::string_view name_of_signal(int signal);
 std::optional<int> signal_of_name(std::string_view name);
 
-// What a supervisor has to block and read from a signalfd: those that it passes on, SIGCHLD, and Ctrl-Z
-// unless whoever started it ignores that.
+// Signals that a supervisor blocks and reads from a signalfd: those that it passes on, SIGCHLD, and Ctrl-Z
+// unless its parent ignores that.
 sigset_t supervised_signals();
 
 }  // namespace tutti

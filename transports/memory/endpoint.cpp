@@ -146,7 +146,7 @@ ByteRange MemoryEndpoint::await_segment(std::uint32_t segment) {
   return found;
 }
 
-// What lies at a place of the peer's link memory; null until it is mapped.
+// Address of a place in the peer's link memory; null until it is mapped.
 std::byte* MemoryEndpoint::peer_at(std::uint64_t place, std::size_t bytes) {
   const ByteRange memory = await_segment(segment_of(place));
   const std::uint64_t offset = offset_of(place);

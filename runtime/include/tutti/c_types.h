@@ -144,7 +144,7 @@ typedef struct {
 #define TUTTI_CALL_OPTIONS \
   { sizeof(tutti_call_options_t), NULL, 0, 0, NULL, NULL, 0, 0, NULL, TUTTI_MEMORY_DETECT, 0, NULL, NULL }
 
-// What tutti_queue_poll hands out: the work's outcome, as tutti_wait would have returned it.
+// An entry of tutti_queue_poll: the work's outcome, as tutti_wait would have returned it.
 typedef struct {
   void* context;  // the program's own
   tutti_status_t status;

@@ -179,8 +179,8 @@ tutti_status_t tutti_exscan(const void* input, void* output, size_t count, tutti
 // of other tags may overtake them. Count and dtype must be equal on both sides. A receive from
 // TUTTI_ANY_SOURCE takes whichever message of its tag comes first; *source becomes the rank it came from
 // (NULL: not wanted). A send with a tag other than 0 may wait until a receive takes it.
-// A complete send means that its buffer may be reused, not that the message was received. What was sent and
-// completed is delivered when the sender ends in an orderly way: it closes its last handle of the group, main
+// A complete send means that its buffer may be reused, not that the message was received. A complete send
+// is delivered when the sender ends in an orderly way: it closes its last handle of the group, main
 // returns, or exit() is called. After _exit(), a signal or a crash it may be lost.
 tutti_status_t tutti_send(const void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
                           tutti_group_t group, const tutti_call_options_t* options);

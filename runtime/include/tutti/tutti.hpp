@@ -130,8 +130,8 @@ class CommGroup {
   // tags may overtake them, and one that nobody receives delays no other. Count and dtype must be equal on
   // both sides. A receive from kAnySource takes whichever message of its tag comes first, and Work::source()
   // says whose it was. A send with a tag other than 0 may wait until a receive takes it, as may long ones.
-  // A complete send means that its buffer may be reused, not that the message was received. What was sent and
-  // completed is delivered when the sender ends in an orderly way: its last handle of the group ends, main
+  // A complete send means that its buffer may be reused, not that the message was received. A complete send
+  // is delivered when the sender ends in an orderly way: its last handle of the group ends, main
   // returns, or exit() is called. After _exit(), a signal or a crash it may be lost.
   Work isend(const void* buffer, std::size_t count, Dtype, int peer, int tag = 0, CallOptions = {}) const;
   Work irecv(void* buffer, std::size_t count, Dtype, int peer, int tag = 0, CallOptions = {}) const;
@@ -280,7 +280,7 @@ struct InitOptions {
   PutBytes put;              // or its store, with a prefix that no other world of that store uses
   GetBytes get;
   // Called for what this rank has put, when all have read it and before init() returns on any rank: a later
-  // world may then use the same prefix. What it throws is ignored. Optional.
+  // world may then use the same prefix. Its exceptions are ignored. Optional.
   EraseBytes erase;
   std::string store_prefix = "tutti";
   int rank = -1;
