@@ -24,7 +24,7 @@ Registry& registry() {
 }
 
 // From the start, because forks count even before a descriptor was given.
-[[maybe_unused]] const bool is_watching = [] {
+[[maybe_unused]] const bool kIsWatching = [] {
   registry();
   return pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
                         [] {

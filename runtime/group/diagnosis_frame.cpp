@@ -39,8 +39,9 @@ bool get_failure(ByteReader& reader, Status& failure) {
   if (!reader.get(code) || code > static_cast<std::uint8_t>(StatusCode::internal) || !reader.get(peer) ||
       !reader.get_text(text))
     return false;
-  if (code != 0) failure = Status(static_cast<StatusCode>(code), std::move(text), peer);
-  return code != 0 || (peer == Status::kNoPeer && text.empty());
+  if (code == 0) return peer == Status::kNoPeer && text.empty();
+  failure = Status(static_cast<StatusCode>(code), std::move(text), peer);
+  return true;
 }
 
 bool get_waiting(ByteReader& reader, std::vector<WaitingCall>& waiting) {

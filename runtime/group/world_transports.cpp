@@ -205,7 +205,7 @@ Status WorldState::open_transports(const std::vector<std::string>& names) {
     if (!met) return met.status();
     apart = *std::move(met);
   }
-  const Status chosen = choose_paths(*addresses, apart);
+  Status chosen = choose_paths(*addresses, apart);
   if (transports_.empty())
     return {refusal.code(), fmt::format("no transport can be used here ({})", refusal.message())};
   if (!chosen && is_refusal(chosen) && !refusal)

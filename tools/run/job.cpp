@@ -214,8 +214,8 @@ std::optional<Job::SpawnError> Job::spawn(int rank) {
   }
   if (has_streams) {
     const std::string prefix = fmt::format("[{}] ", options_.part.first_rank + rank);
-    output_.add(std::move(out->first), prefix, RankOutput::kStdout);
-    output_.add(std::move(err->first), prefix, RankOutput::kStderr);
+    output_.add(std::move(out->first), prefix, RankOutput::to_stdout);
+    output_.add(std::move(err->first), prefix, RankOutput::to_stderr);
   }
   if (in) {
     terminal_pipe_ = std::move(in->second);

@@ -94,8 +94,8 @@ void LinePrefixer::finish(std::string& out) {
 RankOutput::RankOutput()
     : is_terminal_{::isatty(STDOUT_FILENO) == 1, ::isatty(STDERR_FILENO) == 1},
       cursor_of_{cursors_.data(), cursors_.data() + 1} {
-  if (is_terminal_[kStdout] && is_terminal_[kStderr] && is_same_file(STDOUT_FILENO, STDERR_FILENO))
-    cursor_of_[kStderr] = cursor_of_[kStdout];
+  if (is_terminal_[to_stdout] && is_terminal_[to_stderr] && is_same_file(STDOUT_FILENO, STDERR_FILENO))
+    cursor_of_[to_stderr] = cursor_of_[to_stdout];
 }
 
 void RankOutput::add(OwnedFd pipe, const std::string& prefix, Target target) {
@@ -131,7 +131,7 @@ void RankOutput::read_stream(Stream& stream) {
     stream.show_at.reset();
     stream.pipe.reset();
   }
-  if (cursor_of_[kStdout] == cursor_of_[kStderr]) flush();  // in the order in which lines were begun
+  if (cursor_of_[to_stdout] == cursor_of_[to_stderr]) flush();  // in the order in which lines were begun
 }
 
 void RankOutput::show_prompts() {
@@ -155,9 +155,9 @@ std::optional<std::chrono::milliseconds> RankOutput::time_to_prompt() const {
 }
 
 void RankOutput::flush() {
-  for (const Target target : {kStdout, kStderr}) {
+  for (const Target target : {to_stdout, to_stderr}) {
     if (pending_[target].empty()) continue;
-    const int fd = target == kStdout ? STDOUT_FILENO : STDERR_FILENO;
+    const int fd = target == to_stdout ? STDOUT_FILENO : STDERR_FILENO;
     is_closed_[target] = is_closed_[target] || !write_all(fd, pending_[target]);
     pending_[target].clear();
   }
@@ -186,9 +186,9 @@ void RankOutput::drain(Clock::time_point until) {
 }
 
 void RankOutput::say(const std::string& line) {
-  std::string& out = pending_[kStderr];
-  if (cursor_of_[kStderr]->open_line != nullptr) out += '\n';
-  cursor_of_[kStderr]->open_line = nullptr;
+  std::string& out = pending_[to_stderr];
+  if (cursor_of_[to_stderr]->open_line != nullptr) out += '\n';
+  cursor_of_[to_stderr]->open_line = nullptr;
   out += line + "\n";
   flush();
 }

@@ -60,7 +60,7 @@ class LinePrefixer {
 // slow reader slows the ranks down as it would without us.
 class RankOutput {
  public:
-  enum Target : std::size_t { kStdout, kStderr };
+  enum Target : std::size_t { to_stdout, to_stderr };
 
   RankOutput();
   void add(OwnedFd pipe, const std::string& prefix, Target target);
@@ -80,7 +80,7 @@ class RankOutput {
   // The terminal has echoed a newline that somebody typed.
   void note_typed_newline();
   // The reader of our stdout has gone.
-  bool is_stdout_closed() const { return is_closed_[kStdout]; }
+  bool is_stdout_closed() const { return is_closed_[to_stdout]; }
 
  private:
   struct Stream {

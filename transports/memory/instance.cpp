@@ -123,7 +123,7 @@ Result<Arena::Range> Instance::grow_links(std::size_t bytes) {
                   "the bound of " + std::to_string(bound) + " bytes on what endpoints may take is reached (" +
                       std::to_string(kReserveBytes) + " and TUTTI_SHM_BYTES)");
   }
-  const Result<Arena::Range> range = add_range(std::min(next_link_bytes_, bound - link_bytes_), bytes);
+  Result<Arena::Range> range = add_range(std::min(next_link_bytes_, bound - link_bytes_), bytes);
   if (!range) return range.status();
   link_bytes_ += range->end - range->begin;
   next_link_bytes_ = std::min(2 * next_link_bytes_, kLargestLinkSegment);
