@@ -43,6 +43,14 @@ void add_up(const CommGroup& group) {
   for (;;) add_up(group);
 }
 
+// The first call of all ranks of `group`, before `leaver` ends. Its failure reaches a survivor only after
+// this call: a failed group fails all its pending calls.
+void begin(const CommGroup& group, int leaver) {
+  const CommGroup survivors = group.split(group.rank() == leaver ? 1 : 0);
+  add_up(group);
+  if (group.rank() != leaver) survivors.barrier();
+}
+
 // The last rank of a subgroup leaves; ranks of the group and of the world differ by one.
 int leave_subgroup(bool leaves_world) {
   CommGroup world = tutti::init();
@@ -50,7 +58,7 @@ int leave_subgroup(bool leaves_world) {
   for (int rank = 1; rank < world.size(); ++rank) members.push_back(rank);
   if (world.rank() > 0) {
     CommGroup group = world.create(members);
-    group.barrier();
+    begin(group, group.size() - 1);
     if (world.rank() == world.size() - 1) {
       group = {};
       if (leaves_world) world = {};
@@ -65,7 +73,7 @@ int leave_subgroup(bool leaves_world) {
 
 int leave_world() {
   CommGroup world = tutti::init();
-  add_up(world);
+  begin(world, world.size() - 2);
   if (world.rank() == world.size() - 2) {
     world = {};
   } else {
@@ -99,7 +107,7 @@ int receive_in_vain() {
 // Leaves by an orderly exit of the process, with the world open.
 int leave_by_exit() {
   static CommGroup world = tutti::init();
-  add_up(world);
+  begin(world, 1);
   if (world.rank() == 1) std::exit(0);
   report([&] { add_up_for_ever(world); });
   std::this_thread::sleep_for(1s);
