@@ -276,8 +276,9 @@ void WorldState::find_obstacles(std::uint64_t context, const std::map<int, int>&
     const int rank = silent[i], end = ends[i];
     if (end < 0 || end == rank) continue;
     const int member = group->group_rank_of(end);
-    states[asked.at(rank)].behind =
-        member < 0 ? fmt::format("rank {} of the world", end) : fmt::format("rank {}", member);
+    RankState& state = states[asked.at(rank)];
+    state.behind = member < 0 ? fmt::format("rank {} of the world", end) : fmt::format("rank {}", member);
+    state.behind_rank = member;
   }
 }
 

@@ -27,6 +27,7 @@ struct RankState {
   bool has_group = false;
   Status failure;                    // why the group has failed there; ok: it has not
   std::string behind;                // it could not be asked: this rank on the way to it does not answer
+  int behind_rank = -1;              // its number in the group; -1: it is no member
   CallHistory calls;                 // in that group, the last ones
   std::vector<WaitingCall> waiting;  // in any group
 

@@ -42,7 +42,10 @@ int CommGroup::Impl::find_blocker(std::vector<int> peers, const std::map<int, Ra
     const auto found = states.find(peers[i]);
     if (found == states.end()) return peers[i];
     const RankState& state = found->second;
-    if (!state.behind.empty()) continue;
+    if (!state.behind.empty()) {
+      if (state.behind_rank >= 0) return state.behind_rank;
+      continue;
+    }
     if (state.waiting.empty() && idle < 0) idle = peers[i];
     for (const WaitingCall& call : state.waiting) {
       const int next = call.awaited_world_rank < 0 ? -1 : group_rank_of(call.awaited_world_rank);

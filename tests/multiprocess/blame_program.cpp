@@ -94,16 +94,19 @@ int freeze(int victim) {
   return world.rank() == victim ? 0 : 3;
 }
 
-// Rank 2 freezes; rank 3 waits for its message, and rank 0 for one of rank 3. Rank 0's deadline comes first.
-int freeze_sender() {
+// The victim freezes; the next rank waits for its message, and the one after that for one of the next rank.
+// The deadline of the latter comes first.
+int freeze_sender(int victim) {
   const CommGroup world = tutti::init();
+  const int place = (world.rank() + world.size() - victim) % world.size();
   add_up(world);
-  if (world.rank() == 2) ::raise(SIGSTOP);
+  if (place == 0) ::raise(SIGSTOP);
   std::vector<int> values(10);
-  if (world.rank() == 3) std::this_thread::sleep_for(500ms);
-  if (world.rank() != 1) report([&] { world.recv(std::span(values), world.rank() == 0 ? 3 : 2); });
+  if (place == 1) std::this_thread::sleep_for(500ms);
+  if (place <= 2)
+    report([&] { world.recv(std::span(values), (world.rank() + world.size() - 1) % world.size()); });
   report([&] { add_up(world); });
-  return world.rank() == 2 ? 0 : 3;
+  return place == 0 ? 0 : 3;
 }
 
 // Rank 2 freezes before the second of three allreduces, which the others submit at different times.
@@ -157,7 +160,8 @@ int main(int argc, char** argv) {
       {"leave_world", leave_world},
       {"freeze0", [] { return freeze(0); }},
       {"freeze2", [] { return freeze(2); }},
-      {"freeze_sender", freeze_sender},
+      {"freeze_sender0", [] { return freeze_sender(0); }},
+      {"freeze_sender2", [] { return freeze_sender(2); }},
       {"freeze_behind", freeze_behind},
       {"receive", receive_in_vain},
       {"exit", leave_by_exit},
