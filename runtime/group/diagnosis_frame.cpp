@@ -54,7 +54,7 @@ bool get_waiting(ByteReader& reader, std::vector<WaitingCall>& waiting) {
     for (std::uint32_t r = 0; r < ranks; ++r) {
       if (!reader.get(call.world_ranks.emplace_back())) return false;
     }
-    if (!reader.get_text(call.text)) return false;
+    if (!reader.get(call.awaited_world_rank) || !reader.get_text(call.text)) return false;
   }
   return true;
 }
@@ -87,6 +87,7 @@ struct Encoder {
       writer.put(call.context);
       writer.put(static_cast<std::uint32_t>(call.world_ranks.size()));
       for (const int rank : call.world_ranks) writer.put(rank);
+      writer.put(call.awaited_world_rank);
       writer.put_text(call.text);
     }
   }

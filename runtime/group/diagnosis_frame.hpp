@@ -18,6 +18,7 @@ namespace tutti {
 struct WaitingCall {
   std::uint64_t context = 0;     // of its group
   std::vector<int> world_ranks;  // the group's members
+  int awaited_world_rank = -1;   // whose message or flag comes next; -1: any member's
   std::string text;              // "allreduce of 4 f32, sum, operation 3"
 };
 

@@ -98,7 +98,8 @@ class WorldState final : private ControlListener {
   std::map<int, RankState> ask_members(std::uint64_t context, std::chrono::milliseconds at_most,
                                        const std::vector<int>& group_ranks = {}, std::uint32_t calls = 1);
   // "rank 2 (is alive; its last call was broadcast of 4 f32, root 0), rank 3 (does not answer: ...)": those
-  // of `size` members who have not submitted operation `sequence`, with the first of them; empty if all have.
+  // of `size` members who have not submitted operation `sequence`; empty if all have. `first_missing`: the
+  // one to blame, a silent rank before one that has merely made fewer calls.
   std::string describe_missing(std::uint64_t context, const std::map<int, RankState>& states, int size,
                                std::uint32_t sequence, int* first_missing);
   // The call that a rank waits in outside the group of `context`, and why that keeps it from coming there.

@@ -94,6 +94,30 @@ int freeze(int victim) {
   return world.rank() == victim ? 0 : 3;
 }
 
+// Rank 2 freezes; rank 3 waits for its message, and rank 0 for one of rank 3. Rank 0's deadline comes first.
+int freeze_sender() {
+  const CommGroup world = tutti::init();
+  add_up(world);
+  if (world.rank() == 2) ::raise(SIGSTOP);
+  std::vector<int> values(10);
+  if (world.rank() == 3) std::this_thread::sleep_for(500ms);
+  if (world.rank() != 1) report([&] { world.recv(std::span(values), world.rank() == 0 ? 3 : 2); });
+  report([&] { add_up(world); });
+  return world.rank() == 2 ? 0 : 3;
+}
+
+// Rank 2 freezes before the second of three allreduces, which the others submit at different times.
+int freeze_behind() {
+  const CommGroup world = tutti::init();
+  add_up(world);
+  if (world.rank() == 2) ::raise(SIGSTOP);
+  std::vector<int> one(1000), two(1000);
+  tutti::Work first = world.iallreduce(std::span(one));
+  if (world.rank() != 0) report([&] { world.allreduce(std::span(two)); });
+  report([&] { first.wait(); });
+  return world.rank() == 2 ? 0 : 3;
+}
+
 // The other rank never sends.
 int receive_in_vain() {
   const CommGroup world = tutti::init();
@@ -133,6 +157,8 @@ int main(int argc, char** argv) {
       {"leave_world", leave_world},
       {"freeze0", [] { return freeze(0); }},
       {"freeze2", [] { return freeze(2); }},
+      {"freeze_sender", freeze_sender},
+      {"freeze_behind", freeze_behind},
       {"receive", receive_in_vain},
       {"exit", leave_by_exit},
       {"second_start", second_start},
