@@ -8,20 +8,17 @@
 //   work.wait();
 //
 // Errors: every function may throw tutti::Error. invalid_argument and unsupported change nothing. Once a
-// group has failed
-//   (a rank died, a deadline passed, ranks made different calls) every pending and later operation of it
-//   throws the same cause on all ranks; only destroying it is then useful.
+//   group has failed (a rank died, a deadline passed, ranks made different calls) every pending and later
+//   operation of it throws the same cause on all ranks; only destroying it is then useful.
 // Threads: a group is used by one thread at a time (two at once is an error that is reported); give each
-// thread a stream
-//   of it, by stream(). Different streams and groups may be used by different threads. After fork() the child
-//   may not use any group of its parent; it may make worlds of its own, with a unique id or a store.
+//   thread a stream of it, by stream(). Different streams and groups may be used by different threads. After
+//   fork() the child may not use any group of its parent; it may make worlds of its own, with a unique id or a
+//   store.
 // Buffers: counts are in elements and may exceed 2^31. Buffers belong to the operation until it is complete.
-// Input and
-//   output may be the same memory only as each function says; otherwise no element may be part of both.
-//   Blocks of one may lie between blocks of the other.
-// Agreement: counts, dtype, op and root must be equal on all ranks unless a function says otherwise; all
-// ranks of a group
-//   make the same calls in the same order. Different calls are detected and named.
+//   Input and output may be the same memory only as each function says; otherwise no element may be part of
+//   both. Blocks of one may lie between blocks of the other.
+// Agreement: counts, dtype, op and root must be equal on all ranks unless a function says otherwise; all ranks
+//   of a group make the same calls in the same order. Different calls are detected and named.
 #pragma once
 
 #include <functional>
