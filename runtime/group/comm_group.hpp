@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,7 +25,14 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // and new.
   // `rules` choose instead of the world's, equal on all members (null: the world's do).
   static std::shared_ptr<Impl> make(std::shared_ptr<WorldState> world, std::vector<int> world_ranks,
-                                    std::uint64_t context, std::shared_ptr<const Selector> rules = nullptr);
+                                    std::uint64_t context, std::chrono::milliseconds timeout,
+                                    std::shared_ptr<const Selector> rules = nullptr);
+  // A group of ranks that met anew and have this world in common. `name` is random and equal on all members.
+  // Waits until all have it; `when_met` is called in between, once all members have come here and before any
+  // returns. Throws.
+  static std::shared_ptr<Impl> make_within(std::shared_ptr<WorldState> world, std::vector<int> world_ranks,
+                                           std::string_view name, std::chrono::milliseconds timeout,
+                                           const std::function<void()>& when_met);
   // A new group of the same members that chooses by other rules, as a tuner compares them: a call's own
   // argument would do, too, but is read again on each call. Collective; no communication.
   std::shared_ptr<Impl> with_rules(std::shared_ptr<const Selector> rules);
@@ -125,7 +134,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::string describe_awaited_peers(int* first_missing);
   // `owner`: of a stream, the group that it belongs to.
   Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context,
-       std::shared_ptr<const Selector> rules, Impl* owner = nullptr, int stream = 0);
+       std::chrono::milliseconds timeout, std::shared_ptr<const Selector> rules, Impl* owner = nullptr,
+       int stream = 0);
   Impl& owner() { return owner_ == nullptr ? *this : *owner_; }
   const Impl& owner() const { return owner_ == nullptr ? *this : *owner_; }
   [[noreturn]] static void refuse_closed(const char* name);

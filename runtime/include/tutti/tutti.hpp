@@ -283,6 +283,11 @@ struct InitOptions {
   // world may then use the same prefix. Its exceptions are ignored. Optional.
   EraseBytes erase;
   std::string store_prefix = "tutti";
+  // With allgather, or put and get: ranks that all have some world open in common make the group there, as
+  // create() does, and not a world of its own, so that it costs no connection, thread or memory segment. It
+  // has its own timeout and failure, and the world's settings. Where one rank says no, or a rank of that
+  // world has died or left, there is a world of its own as ever.
+  bool shares_world = false;
   int rank = -1;
   int size = -1;
   std::chrono::milliseconds timeout{0};  // deadline of every wait, joining included; 0: TUTTI_TIMEOUT
