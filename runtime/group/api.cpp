@@ -227,6 +227,8 @@ CommGroup CommGroup::create(std::span<const int> ranks, std::string_view tag) co
 
 CommGroup CommGroup::stream(int number) const { return CommGroup(Impl::of(*this, "stream").stream(number)); }
 
+void CommGroup::close_stream(int number) const { Impl::of(*this, "close_stream").close_stream(number); }
+
 RegisteredBuffer CommGroup::register_buffer(const void* memory, std::size_t bytes) const {
   struct Held {
     std::weak_ptr<Impl> group;
@@ -367,14 +369,18 @@ void Work::on_complete(std::function<void(const Error*)> callback) const {
   WorkState* state = WorkAccess::state_of(*this);
   if (state == nullptr) return call_back([&](const Status&) { callback(nullptr); }, {});
   // A group that ends meanwhile must not be kept by its own operation.
-  const std::weak_ptr<CommGroup::Impl> owner = impl_of(*this).handle();
-  state->when_complete([owner, callback = std::move(callback)](const Status& status) {
-    if (status) return callback(nullptr);
-    Status cause = status;
-    if (const std::shared_ptr<CommGroup::Impl> group = owner.lock()) cause = group->settle(status);
-    const Error error(cause.code(), cause.peer(), cause.message());
-    callback(&error);
-  });
+  CommGroup::Impl& impl = impl_of(*this);
+  state->when_complete(
+      [owner = impl.weak_owner(), meant = &impl, callback = std::move(callback)](const Status& status) {
+        if (status) return callback(nullptr);
+        Status cause = status;
+        if (const std::shared_ptr<CommGroup::Impl> group = owner.lock()) {
+          if (const std::shared_ptr<CommGroup::Impl> found = group->find_handle(meant))
+            cause = found->settle(status);
+        }
+        const Error error(cause.code(), cause.peer(), cause.message());
+        callback(&error);
+      });
 }
 
 bool Work::wait_unless(bool (*is_interrupted)(void* context), void* context) const {

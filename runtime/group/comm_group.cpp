@@ -35,15 +35,17 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make(std::shared_ptr<WorldStat
                                                        std::vector<int> world_ranks, std::uint64_t context,
                                                        std::chrono::milliseconds timeout,
                                                        std::shared_ptr<const Selector> rules) {
-  const unsigned generation = fork_generation();
-  // In a child of fork() endpoints and threads belong to the parent: nothing may be closed on its behalf.
-  std::shared_ptr<Impl> impl(
-      new Impl(std::move(world), std::move(world_ranks), context, timeout, std::move(rules)),
-      [generation](Impl* made) {
-        if (generation == fork_generation()) delete made;
-      });
+  std::shared_ptr<Impl> impl =
+      own(new Impl(std::move(world), std::move(world_ranks), context, timeout, std::move(rules)));
   impl->world_->add(*impl);
   return impl;
+}
+
+// In a child of fork() endpoints and threads belong to the parent: nothing may be closed on its behalf.
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::own(Impl* made) {
+  return {made, [generation = fork_generation()](Impl* last) {
+            if (generation == fork_generation()) delete last;
+          }};
 }
 
 std::shared_ptr<CommGroup::Impl> CommGroup::Impl::with_rules(std::shared_ptr<const Selector> rules) {
@@ -92,7 +94,7 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
 }
 
 CommGroup::Impl::~Impl() {
-  std::map<int, std::unique_ptr<Impl>> streams;
+  std::map<int, std::shared_ptr<Impl>> streams;
   {
     const std::lock_guard lock(streams_mutex_);
     streams.swap(streams_);
@@ -356,6 +358,7 @@ std::optional<Status> CommGroup::Impl::failure() {
 
 Status CommGroup::Impl::settle(const Status& status) {
   if (!group_->has_failed()) return status;  // the caller's mistake; the group goes on
+  if (is_closed_.load(std::memory_order_acquire)) return group_->failure();
   if (const std::optional<Status> stamped = wait_for_stamp(std::chrono::milliseconds(0))) return *stamped;
   Status found = group_->failure();
   if (found.code() == StatusCode::peer_failed) {
@@ -404,6 +407,56 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::stream(int number) {
   return number == 0 ? owner().handle() : owner().find_stream(number).handle();
 }
 
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::stream_handle() {
+  const std::lock_guard lock(hold_mutex_);
+  std::shared_ptr<StreamHold> hold = hold_.lock();
+  if (hold == nullptr) {
+    hold = std::make_shared<StreamHold>(StreamHold{owner_->shared_from_this(), shared_from_this()});
+    hold_ = hold;
+  }
+  return {std::move(hold), this};
+}
+
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::find_handle(const Impl* meant) {
+  if (meant == this) return handle();
+  std::shared_ptr<Impl> found;
+  {
+    const std::lock_guard lock(streams_mutex_);
+    for (const auto& [number, stream] : streams_) {
+      if (stream.get() == meant) found = stream;
+    }
+  }
+  return found == nullptr ? nullptr : found->handle();
+}
+
+void CommGroup::Impl::close_stream(int number) {
+  if (number < 1) {
+    throw_error(
+        invalid_argument(fmt::format("close_stream: number: {}; expected 1 or more: stream 0 is the group, "
+                                     "which ends with its last handle",
+                                     number)));
+  }
+  Impl& group = owner();
+  std::vector<std::shared_ptr<Impl>> closed;  // end here, or with their last handles
+  const std::lock_guard making(group.making_mutex_);
+  const auto take = [&](int taken) {
+    ++group.closings_[taken];
+    const std::lock_guard lock(group.streams_mutex_);
+    const auto found = group.streams_.find(taken);
+    if (found == group.streams_.end()) return;
+    closed.push_back(std::move(found->second));
+    group.streams_.erase(found);
+  };
+  take(number);
+  if (!closed.empty()) closed[0]->device_calls_.reset();  // uses the streams that are taken next
+  for (int purpose = 0; purpose < kPurposes; ++purpose) take(-1 - kPurposes * number - purpose);
+  const Status why(StatusCode::aborted, fmt::format("stream {} was closed", number));
+  for (const std::shared_ptr<Impl>& stream : closed) {
+    stream->is_closed_.store(true, std::memory_order_release);
+    stream->group_->leave(why);
+  }
+}
+
 CommGroup::Impl& CommGroup::Impl::internal_stream(Purpose purpose) {
   return owner().find_stream(-1 - kPurposes * stream_ - static_cast<int>(purpose));
 }
@@ -420,8 +473,9 @@ CommGroup::Impl& CommGroup::Impl::find_stream(int number) {
   writer.put(context());
   writer.put_text("stream");
   writer.put(number);
-  std::unique_ptr<Impl> made(
-      new Impl(world_, world_ranks_, context_of(writer.take()), group_->timeout(), rules_, this, number));
+  writer.put(closings_[number]);
+  std::shared_ptr<Impl> made =
+      own(new Impl(world_, world_ranks_, context_of(writer.take()), group_->timeout(), rules_, this, number));
   world_->add(*made);
   Impl& stream = *made;
   {

@@ -243,6 +243,11 @@ class CommGroup {
   // at any time, also while others use the group. No communication; memory, and time at its first calls, as
   // another group of these members.
   CommGroup stream(int number) const;
+  // Closes a stream (not 0) in all handles: its memory serves others once all members have closed it. Every
+  // member closes it behind its last operation there; operations under way fail with StatusCode::aborted, as
+  // later ones of handles that are left. stream(number) is a new stream afterwards, of the members that have
+  // closed it as often. No communication. Not at the same time as other calls on that stream.
+  void close_stream(int number) const;
 
   // Tells NCCL that this memory of a GPU will be in many calls of this group (not of its streams), so that it
   // may let network cards and switches reach it directly (ncclCommRegister, since NCCL 2.19). It is an offer
