@@ -36,7 +36,7 @@ std::string name_group(const std::vector<int>& world_ranks) {
 }  // namespace
 
 void WorldState::on_stall(const Stall& stall) {
-  if (!stall.is_attended && stall.lasted >= settings_.timeout) return end_unattended(stall);
+  if (!stall.is_attended && stall.lasted >= stall.timeout) return end_unattended(stall);
   if (stall.is_message) {
     if (settings_.stall_warning.count() > 0 && stall.lasted >= settings_.stall_warning)
       warn_of_stall(stall, {});
@@ -112,6 +112,7 @@ void WorldState::on_message(int source, std::string_view bytes) {
   if (auto* const report = std::get_if<StallReport>(&*message)) return on_report(source, *report);
   if (const auto* const question = std::get_if<StateQuestion>(&*message))
     return on_question(source, *question);
+  if (const auto* const arrival = std::get_if<MemberArrival>(&*message)) return on_arrival(source, *arrival);
   on_answer(source, std::get<StateAnswer>(*message));
 }
 

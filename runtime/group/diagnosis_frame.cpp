@@ -6,7 +6,7 @@
 namespace tutti {
 namespace {
 
-enum class Kind : std::uint8_t { report = 1, question, answer };
+enum class Kind : std::uint8_t { report = 1, question, answer, arrival };
 
 void put_calls(ByteWriter& writer, const CallHistory& calls) {
   writer.put(static_cast<std::uint32_t>(calls.size()));
@@ -91,6 +91,11 @@ struct Encoder {
       writer.put_text(call.text);
     }
   }
+  void operator()(const MemberArrival& arrival) {
+    writer.put(Kind::arrival);
+    writer.put(arrival.context);
+    writer.put(arrival.step);
+  }
 };
 
 }  // namespace
@@ -122,6 +127,9 @@ std::optional<DiagnosisMessage> decode_diagnosis(std::string_view bytes) {
       state.has_group = has_group != 0;
       decoded = std::move(answer);
     }
+  } else if (kind == static_cast<std::uint8_t>(Kind::arrival)) {
+    MemberArrival arrival;
+    if (reader.get(arrival.context) && reader.get(arrival.step)) decoded = arrival;
   }
   return reader.is_at_end() ? decoded : std::nullopt;
 }

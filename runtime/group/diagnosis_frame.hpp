@@ -1,5 +1,5 @@
-// Questions and answers between ranks about operations that do not end, as bytes of the control tree's
-// messages. Pure; knows no group and no connection.
+// Questions and answers between ranks about operations that do not end, and arrivals at new groups, as bytes
+// of the control tree's messages. Pure; knows no group and no connection.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,12 @@ struct StateAnswer {
   std::uint64_t inquiry = 0;
   RankState state;
 };
-using DiagnosisMessage = std::variant<StallReport, StateQuestion, StateAnswer>;
+// A rank has come to this step of making a group, or, from the group's first rank: all have.
+struct MemberArrival {
+  std::uint64_t context = 0;
+  std::uint32_t step = 0;
+};
+using DiagnosisMessage = std::variant<StallReport, StateQuestion, StateAnswer, MemberArrival>;
 
 inline constexpr std::size_t kMaxWaitingCalls = 4;  // in one answer
 

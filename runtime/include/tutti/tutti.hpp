@@ -240,6 +240,11 @@ class CommGroup {
   // at any time, also while others use the group. No communication; memory, and time at its first calls, as
   // another group of these members.
   CommGroup stream(int number) const;
+  // Closes a stream (not 0) in all handles: its memory serves others once all members have closed it. Every
+  // member closes it behind its last operation there; operations under way fail with StatusCode::aborted, as
+  // later ones of handles that are left. stream(number) is a new stream afterwards, of the members that have
+  // closed it as often. No communication. Not at the same time as other calls on that stream.
+  void close_stream(int number) const;
 
   // Tells NCCL that this memory of a GPU will be in many calls of this group (not of its streams), so that it
   // may let network cards and switches reach it directly (ncclCommRegister, since NCCL 2.19). It is an offer
@@ -280,6 +285,11 @@ struct InitOptions {
   // world may then use the same prefix. Its exceptions are ignored. Optional.
   EraseBytes erase;
   std::string store_prefix = "tutti";
+  // With allgather, or put and get: ranks that all have some world open in common make the group there, as
+  // create() does, and not a world of its own, so that it costs no connection, thread or memory segment. It
+  // has its own timeout and failure, and the world's settings. Where one rank says no, or a rank of that
+  // world has died or left, there is a world of its own as ever.
+  bool shares_world = false;
   int rank = -1;
   int size = -1;
   std::chrono::milliseconds timeout{0};  // deadline of every wait, joining included; 0: TUTTI_TIMEOUT
