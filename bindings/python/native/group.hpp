@@ -89,7 +89,7 @@ class PendingWork {
   static void forget_all();
 
  private:
-  bool wait_in_slices(std::chrono::steady_clock::time_point deadline);
+  bool wait_in_slices(RunningClock::time_point deadline);
   bool has_ended() const;  // of one for which waiting has failed
   void finish();
 
