@@ -14,10 +14,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "runtime/base/running_clock.hpp"
+
 namespace tutti::detail {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Nobody is to hear of the child's end but us: no handler of the program, no message, no core.
 [[noreturn]] void run_quietly(const std::function<void()>& work, int report) {
@@ -38,13 +38,12 @@ using Clock = std::chrono::steady_clock;
 // Has the child said that it is done? False at its end, or at the deadline.
 bool is_done(int report, Clock::time_point deadline, bool* is_late) {
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    if (left.count() <= 0) {
+    if (Clock::now() >= deadline) {
       *is_late = true;
       return false;
     }
     pollfd ready{report, POLLIN, 0};
-    if (::poll(&ready, 1, static_cast<int>(left.count())) <= 0) continue;
+    if (::poll(&ready, 1, poll_milliseconds(deadline)) <= 0) continue;
     char word = 0;
     const ssize_t got = ::read(report, &word, 1);
     if (got < 0 && errno == EINTR) continue;

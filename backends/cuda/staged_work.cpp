@@ -176,7 +176,7 @@ Status StagedWork::wait(Clock::time_point deadline) {
   while (!is_complete() && Clock::now() < spin_end) std::this_thread::yield();
   if (!is_complete()) {
     std::unique_lock lock(mutex_);
-    completed_.wait_until(lock, deadline, [&] { return is_complete(); });
+    wait_until(completed_, lock, deadline, [&] { return is_complete(); });
   }
   if (is_complete()) return status();
   return Status(StatusCode::timeout, describe() + " is not complete");

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kName = "tutti";
 
-using Clock = std::chrono::steady_clock;
+using Clock = std::chrono::steady_clock;  // as the Store, whose waits end by it
 
 InitOptions options_of(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                        Clock::time_point deadline, std::chrono::milliseconds timeout) {

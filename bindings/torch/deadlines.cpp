@@ -21,7 +21,7 @@ constexpr std::size_t kFewestEntries = 64;
 
 Deadlines& Deadlines::instance() { return of_process<Deadlines>(); }
 
-void Deadlines::watch(std::chrono::steady_clock::time_point deadline, std::weak_ptr<Execution> execution) {
+void Deadlines::watch(RunningClock::time_point deadline, std::weak_ptr<Execution> execution) {
   const std::lock_guard lock(mutex_);
   if (entries_.size() >= most_entries_) forget_settled();
   const bool is_earliest = entries_.empty() || deadline < entries_.top().deadline;
@@ -51,13 +51,14 @@ void Deadlines::forget_settled() {
 void Deadlines::serve() {
   std::unique_lock lock(mutex_);
   while (!entries_.empty()) {
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = RunningClock::now();
     const auto deadline = entries_.top().deadline;
     std::shared_ptr<Execution> execution = entries_.top().execution.lock();
     const bool is_over = execution == nullptr || execution->is_settled();
     if (!is_over && deadline > now) {
       execution = nullptr;  // not kept while nothing happens
-      has_earlier_.wait_until(lock, deadline);
+      has_earlier_.wait_for(lock,
+                            std::min<RunningClock::duration>(deadline - now, RunningClock::kLongestSleep));
       continue;
     }
     entries_.pop();

@@ -18,11 +18,11 @@ class Deadlines {
  public:
   static Deadlines& instance();
   // Any thread. Leaves settled executions alone.
-  void watch(std::chrono::steady_clock::time_point deadline, std::weak_ptr<Execution> execution);
+  void watch(RunningClock::time_point deadline, std::weak_ptr<Execution> execution);
 
  private:
   struct Entry {
-    std::chrono::steady_clock::time_point deadline;
+    RunningClock::time_point deadline;
     std::weak_ptr<Execution> execution;
     bool operator<(const Entry& other) const { return deadline > other.deadline; }  // the earliest on top
   };

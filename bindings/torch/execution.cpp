@@ -168,9 +168,9 @@ void Execution::wait_as_only_one(std::chrono::milliseconds timeout) {
 }
 
 std::optional<Error> Execution::wait_for_arrival(std::chrono::milliseconds timeout) const {
-  const auto left = std::max(std::chrono::milliseconds(0),
-                             std::chrono::ceil<std::chrono::milliseconds>(started_ + arrival_limit_ -
-                                                                          std::chrono::steady_clock::now()));
+  const auto left = std::max(
+      std::chrono::milliseconds(0),
+      std::chrono::ceil<std::chrono::milliseconds>(submitted_at_ + arrival_limit_ - RunningClock::now()));
   const bool gives_up = timeout > kNoTimeLimit && timeout < left;
   if (arrival_->wait_for(gives_up ? timeout : left)) return std::nullopt;
   const std::string missing = "rank " + std::to_string(info_.rank) + " has sent itself no message with tag " +
@@ -188,10 +188,10 @@ bool Execution::wait_for(const tutti::Work& operation, std::chrono::milliseconds
     operation.wait();
     return true;
   }
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(started_ + info_.timeout -
-                                                                 std::chrono::steady_clock::now());
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(submitted_at_ + info_.timeout - RunningClock::now());
   if (timeout > kNoTimeLimit && timeout < left) return operation.wait_for(timeout);
-  operation.wait_within(info_.timeout, started_);
+  operation.wait_within(info_.timeout, submitted_at_);
   return true;
 }
 
@@ -220,7 +220,7 @@ void Execution::settle_when_complete(std::function<void()> then) {
 
 void Execution::watch_deadline() {
   if (info_.timeout > kNoTimeLimit && !is_settled())
-    Deadlines::instance().watch(started_ + info_.timeout, weak_from_this());
+    Deadlines::instance().watch(submitted_at_ + info_.timeout, weak_from_this());
 }
 
 bool Execution::end_overdue() {

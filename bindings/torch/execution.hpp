@@ -119,6 +119,7 @@ class Execution : public std::enable_shared_from_this<Execution> {
   const std::shared_ptr<Arrival> arrival_;  // null but for a receive from this rank itself
   const std::chrono::milliseconds arrival_limit_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  const RunningClock::time_point submitted_at_ = RunningClock::now();  // for its deadline
   std::mutex waiting_mutex_;  // an operation of tutti has one waiting thread
   mutable std::mutex state_mutex_;
   Submitted submitted_;           // guarded by state_mutex_

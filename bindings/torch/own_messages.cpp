@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "tutti/clock.hpp"
+
 namespace tutti::torch_binding {
 
 bool Arrival::is_over() const {
@@ -14,7 +16,10 @@ bool Arrival::is_over() const {
 
 bool Arrival::wait_for(std::chrono::milliseconds at_most) {
   std::unique_lock lock(mutex_);
-  return has_ended_.wait_for(lock, at_most, [this] { return is_over_; });
+  const RunningClock::time_point end = RunningClock::now() + at_most;
+  for (auto now = RunningClock::now(); !is_over_ && now < end; now = RunningClock::now())
+    has_ended_.wait_for(lock, std::min<RunningClock::duration>(end - now, RunningClock::kLongestSleep));
+  return is_over_;
 }
 
 void Arrival::then(std::function<void()> then) {

@@ -40,7 +40,7 @@ std::string path_of_rank(std::string path, int rank, int size) {
 std::chrono::nanoseconds offset_of_clock() {
   const auto wall = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(wall) - kEpoch -
-         Clock::now().time_since_epoch();
+         SteadyClock::now().time_since_epoch();
 }
 
 std::string microseconds(std::chrono::nanoseconds time) {
@@ -74,7 +74,7 @@ Trace::Trace(std::FILE* file, std::string path, int rank)
       path_(std::move(path)),
       rank_(rank),
       offset_(offset_of_clock()),
-      last_flush_(Clock::now()) {
+      last_flush_(SteadyClock::now()) {
   spans_.reserve(kMostSpans);
   std::fputs("[\n", file_);
   std::fputs(
@@ -116,7 +116,7 @@ void Trace::mark(std::string_view name, std::string_view text) {
   const std::lock_guard lock(mutex_);
   write_event(fmt::format(
       R"({{"ph":"i","s":"p","cat":"mark","name":{},"pid":{},"tid":0,"ts":{},"args":{{"text":{}}}}})",
-      quoted(name), rank_, timestamp(Clock::now()), quoted(text)));
+      quoted(name), rank_, timestamp(SteadyClock::now()), quoted(text)));
   write_spans();
 }
 
@@ -128,7 +128,7 @@ void Trace::flush() {
 void Trace::write_spans() {
   for (const Span& span : spans_) write(span);
   spans_.clear();
-  last_flush_ = Clock::now();
+  last_flush_ = SteadyClock::now();
   if (file_ == nullptr || (std::fflush(file_) == 0 && std::ferror(file_) == 0)) return;
   log_warn("TUTTI_TRACE: the trace ends here, '{}' cannot be written: {}", path_, std::strerror(errno));
   std::fclose(file_);
@@ -141,7 +141,7 @@ void Trace::write_event(std::string_view json) {
   std::fwrite(json.data(), 1, json.size(), file_);
 }
 
-std::string Trace::timestamp(Clock::time_point at) const {
+std::string Trace::timestamp(SteadyClock::time_point at) const {
   return microseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()) + offset_);
 }
 

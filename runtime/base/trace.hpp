@@ -38,7 +38,7 @@ class Trace {
     std::uint32_t choice = 0;    // what note_choice() returned; 0: there was none to make
     std::uint64_t bytes = 0;     // of the full vector
     Call call;                   // its memory is not looked at
-    Clock::time_point submitted, started, ended;
+    SteadyClock::time_point submitted, started, ended;
     StatusCode status = StatusCode::ok;
   };
 
@@ -64,20 +64,20 @@ class Trace {
   void write(const Span& span);
   void write_event(std::string_view json);
   std::size_t track_of(const Span& span);
-  std::string timestamp(Clock::time_point at) const;
+  std::string timestamp(SteadyClock::time_point at) const;
 
   struct Track {
     std::uint64_t context;
-    Clock::time_point busy_until;
+    SteadyClock::time_point busy_until;
   };
 
   std::mutex mutex_;
   std::FILE* file_;  // null once it could not be written
   const std::string path_;
   const int rank_;
-  const std::chrono::nanoseconds offset_;  // from Clock to the times of the file
+  const std::chrono::nanoseconds offset_;  // from SteadyClock to the times of the file
   std::vector<Span> spans_;
-  Clock::time_point last_flush_;
+  SteadyClock::time_point last_flush_;
   std::vector<std::string> choices_;  // as JSON
   std::map<std::string, std::uint32_t, std::less<>> choice_numbers_;
   std::vector<Track> tracks_;

@@ -7,13 +7,12 @@
 #include <functional>
 #include <utility>
 
+#include "runtime/base/running_clock.hpp"
 #include "runtime/base/status.hpp"
 
 namespace tutti {
 
 struct Call;
-
-using Clock = std::chrono::steady_clock;
 
 // What the submitter of an operation does next. `goes_on`: somebody else has to carry it on. `waits`: the
 // submitter will, and needs no worker. `blocks`: the same, and it wants nothing but the outcome, so an

@@ -10,7 +10,6 @@
 
 #include "runtime/base/log.hpp"
 #include "runtime/base/version.hpp"
-#include "runtime/base/waiter_deadline.hpp"
 #include "runtime/group/comm_group.hpp"
 #include "runtime/group/common_world.hpp"
 #include "runtime/group/meeting.hpp"
@@ -390,14 +389,12 @@ bool Work::wait_unless(bool (*is_interrupted)(void* context), void* context) con
   CommGroup::Impl& group = impl_of(*this);
   const WaitHookScope scope(WorkAccess::hook_of(*this));
   const std::chrono::milliseconds limit = group.group().timeout();
-  const Clock::time_point begun = Clock::now();
-  WaiterDeadline deadline(begun + limit, begun);
-  while (!state->is_complete() && !deadline.has_passed(Clock::now() + kBetweenQuestions)) {
+  const Clock::time_point deadline = Clock::now() + limit;
+  while (!state->is_complete() && Clock::now() + kBetweenQuestions < deadline) {
     if (wait_for(kBetweenQuestions)) return true;
     if (is_interrupted(context)) return false;
-    deadline.note_poll(Clock::now());
   }
-  group.wait(*state, sequence_, deadline.at(), limit);
+  group.wait(*state, sequence_, deadline, limit);
   return true;
 }
 

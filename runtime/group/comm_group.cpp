@@ -335,7 +335,7 @@ void CommGroup::Impl::fail_streams(const Status& cause) {
 std::optional<Status> CommGroup::Impl::wait_for_stamp(std::chrono::milliseconds at_most) {
   Impl& group = owner();
   std::unique_lock lock(group.failure_mutex_);
-  group.failed_.wait_for(lock, at_most, [&] { return group.stamped_.has_value(); });
+  wait_for(group.failed_, lock, at_most, [&] { return group.stamped_.has_value(); });
   return group.stamped_;
 }
 
@@ -364,8 +364,8 @@ Status CommGroup::Impl::settle(const Status& status) {
   if (found.code() == StatusCode::peer_failed) {
     Impl& group = owner();
     std::unique_lock lock(group.failure_mutex_);
-    group.failed_.wait_for(lock, kVerdictTime,
-                           [&] { return group.stamped_.has_value() || has_departed(found.peer()); });
+    wait_for(group.failed_, lock, kVerdictTime,
+             [&] { return group.stamped_.has_value() || has_departed(found.peer()); });
     if (group.stamped_) return *group.stamped_;
     lock.unlock();
     found = find_origin(found);

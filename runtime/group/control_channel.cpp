@@ -144,11 +144,11 @@ Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine
   lock.unlock();
   submit(Frame{FrameType::gather, rank(), 0, encode(EntriesPayload{number, {{rank(), std::string(mine)}}})});
   lock.lock();
-  if (!changed_.wait_until(lock, deadline, is_over)) {
+  if (!wait_until(changed_, lock, deadline, is_over)) {
     lock.unlock();
     submit(Frame{FrameType::who, rank(), 0, encode(GatherPayload{number, {}})});
     lock.lock();
-    changed_.wait_for(lock, kAnswerTime, [&] { return is_over() || missing_.count(number) > 0; });
+    wait_for(changed_, lock, kAnswerTime, [&] { return is_over() || missing_.count(number) > 0; });
   }
   if (const auto found = gathered_.find(number); found != gathered_.end()) {
     Result<std::vector<std::string>> result = std::move(found->second);
@@ -209,7 +209,7 @@ std::vector<int> ControlChannel::find_silent(const std::vector<int>& ranks,
     }
     return -1;
   };
-  changed_.wait_for(lock, at_most, [&] {
+  wait_for(changed_, lock, at_most, [&] {
     return std::all_of(ranks.begin(), ranks.end(), [&](int target) { return end_of_way(target) < 0; });
   });
   std::vector<int> silent;

@@ -166,11 +166,7 @@ void ControlTree::poll_once() {
     fds.push_back({retired_.fd(), static_cast<short>(retired_.has_output() ? POLLIN | POLLOUT : POLLIN), 0});
   }
   const Clock::time_point limit = next_limit();
-  int timeout = -1;
-  if (limit != Clock::time_point::max()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit - Clock::now()).count();
-    timeout = static_cast<int>(std::clamp<std::int64_t>(left, 0, 60000));
-  }
+  const int timeout = limit == Clock::time_point::max() ? -1 : poll_milliseconds(limit);
   if (::poll(fds.data(), fds.size(), timeout) < 0) return;
   drain_wake();
   const std::span<const pollfd> all(fds);

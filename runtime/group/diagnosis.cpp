@@ -234,7 +234,7 @@ std::map<int, RankState> WorldState::ask_members(std::uint64_t context, std::chr
     control().tell(rank, encode(StateQuestion{number, context, calls}));
   }
   lock.lock();
-  answered_.wait_for(lock, at_most, [&] { return inquiries_[number].answers.size() == asked.size(); });
+  wait_for(answered_, lock, at_most, [&] { return inquiries_[number].answers.size() == asked.size(); });
   Inquiry inquiry = std::move(inquiries_[number]);
   inquiries_.erase(number);
   lock.unlock();

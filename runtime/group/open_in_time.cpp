@@ -30,7 +30,7 @@ Result<std::unique_ptr<Transport>> open_in_time(OpenTransport open, Clock::time_
   });
   if (!thread) return thread.status();
   std::unique_lock lock(opening->mutex);
-  if (opening->changed.wait_until(lock, deadline, [&] { return opening->made.has_value(); })) {
+  if (wait_until(opening->changed, lock, deadline, [&] { return opening->made.has_value(); })) {
     lock.unlock();
     thread->join();
     return *std::move(opening->made);

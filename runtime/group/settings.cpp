@@ -26,9 +26,9 @@ double measure_pauses_per_ns() {
   constexpr int kRounds = 3, kPauses = 256;
   double least_ns = 50;
   for (int round = 0; round < kRounds; ++round) {
-    const Clock::time_point begun = Clock::now();
+    const SteadyClock::time_point begun = SteadyClock::now();
     for (int i = 0; i < kPauses; ++i) relax();
-    const std::chrono::duration<double, std::nano> took = Clock::now() - begun;
+    const std::chrono::duration<double, std::nano> took = SteadyClock::now() - begun;
     least_ns = std::min(least_ns, took.count() / kPauses);
   }
   return 1 / std::max(least_ns, 1.0);

@@ -83,15 +83,13 @@ LauncherSocket::~LauncherSocket() {
 
 Status LauncherSocket::wait_until_ready(short events, Clock::time_point deadline) {
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     pollfd entry{fd_, events, 0};
-    // In slices of an hour: a deadline may be further away than poll's argument reaches.
-    const int ready = ::poll(&entry, 1, static_cast<int>(std::clamp<long long>(left, 0, 3600000)));
+    const int ready = ::poll(&entry, 1, poll_milliseconds(deadline));
     if (ready > 0) return {};
     if (ready < 0 && errno != EINTR) {
       return internal_error(fmt::format("{}: poll: {}", name_, text_of(errno)));
     }
-    if (ready == 0 && left <= 0) {
+    if (ready == 0 && Clock::now() >= deadline) {
       return Status(StatusCode::timeout, fmt::format("{}: the launcher did not answer in time", name_));
     }
   }

@@ -151,7 +151,7 @@ class PmixSession final : public LauncherSession {
     }
     static_cast<void>(context.release());  // on_answer() deletes it
     std::unique_lock lock(request->mutex);
-    if (!request->is_answered.wait_until(lock, deadline, [&] { return request->answer.has_value(); })) {
+    if (!wait_until(request->is_answered, lock, deadline, [&] { return request->answer.has_value(); })) {
       return Status(StatusCode::timeout, fmt::format("PMIx: no answer about {} in time", key));
     }
     if (request->answer->status == PMIX_ERR_NOT_FOUND) return std::optional<Answer>();

@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "runtime/base/running_clock.hpp"
+
 namespace tutti {
 namespace {
 
@@ -95,12 +97,12 @@ bool Boards::is_gone(std::uint32_t peer) const { return peers_[peer].endpoint->w
 void Boards::revoke() {
   if (state_ != State::linked) return;
   head(rank_).is_revoked.store(1, std::memory_order_seq_cst);
-  const auto until = std::chrono::steady_clock::now() + kLongestTouch;
+  const auto until = Clock::now() + kLongestTouch;
   for (std::uint32_t r = 0; r < size(); ++r) {
     // A peer stores is_touching and then looks at is_revoked, both sequentially consistent: either we see
     // that it touches, or it sees that it may not.
     while (r != rank_ && head(r).is_touching.load(std::memory_order_seq_cst) != 0) {
-      if (is_gone(r) || std::chrono::steady_clock::now() > until) break;
+      if (is_gone(r) || Clock::now() > until) break;
       ::sched_yield();
     }
   }

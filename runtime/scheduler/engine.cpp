@@ -16,7 +16,6 @@
 
 #include "runtime/base/relax.hpp"
 #include "runtime/base/trace.hpp"
-#include "runtime/base/waiter_deadline.hpp"
 #include "runtime/scheduler/group_context.hpp"
 #include "runtime/scheduler/messenger.hpp"
 #include "runtime/scheduler/operation.hpp"
@@ -270,15 +269,6 @@ void Engine::wait_a_little(Patience& patience, const Operation* waiting, Clock::
   }
 }
 
-void Engine::forgive_stalls(Clock::duration pause, Clock::time_point now) {
-  acquire();
-  for (Operation* operation : active_) {
-    if (operation == nullptr || operation->first_stalled_ == Clock::time_point{}) continue;
-    operation->first_stalled_ = std::min(operation->first_stalled_ + pause, now);
-  }
-  release();
-}
-
 bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
   const bool has_workers = workers_ != nullptr && workers_->is_started();
   if (has_workers) callers_.fetch_add(1, std::memory_order_seq_cst);
@@ -294,7 +284,6 @@ bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) 
   const WaitHook* const hook = current_wait_hook();
   Clock::time_point next_hook{};
   Patience patience{policy.first_sleep};
-  std::optional<WaiterDeadline> running;
   is_beside_peer_.store(false, std::memory_order_relaxed);  // of an earlier wait
   for (; !operation.is_complete(); ++patience.polls) {
     std::uint32_t looks = 1;
@@ -306,10 +295,7 @@ bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) 
     if (operation.is_complete()) return true;
     if (patience.polls % kPollsPerClock == 0 || patience.idle_polls > policy.spin_polls) {
       const Clock::time_point now = Clock::now();
-      if (!running) running.emplace(deadline, now);
-      if (const Clock::duration pause = running->note_poll(now); pause != Clock::duration::zero())
-        forgive_stalls(pause, now);
-      if (running->has_passed(now)) return false;
+      if (now >= deadline) return false;
       report_stall(&operation, now);
     }
     if (hook != nullptr) {
@@ -320,7 +306,7 @@ bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) 
         next_hook = now + kBetweenHooks;
       }
     }
-    wait_a_little(patience, &operation, running ? running->at() : deadline);
+    wait_a_little(patience, &operation, deadline);
   }
   return true;
 }
@@ -333,7 +319,6 @@ Engine::Tended Engine::tend(const Workers& workers) {
   const std::uint32_t turns = caller_turns();
   const long preempted = workers.is_dedicated() ? 0 : preemptions();
   Patience patience{policy.first_sleep, 1, skipped};
-  WaiterDeadline running(Clock::time_point::max(), Clock::now());
   for (; has_work_for_workers() && !workers.is_stopping(); ++patience.polls) {
     std::uint32_t looks = 1;
     if (drive(&looks)) {
@@ -342,8 +327,6 @@ Engine::Tended Engine::tend(const Workers& workers) {
       patience.idle_polls += looks;
     }
     const Clock::time_point now = Clock::now();
-    if (const Clock::duration pause = running.note_poll(now); pause != Clock::duration::zero())
-      forgive_stalls(pause, now);
     if (patience.idle_polls > policy.spin_polls) {
       report_stall(nullptr, now);
       if (!workers.is_dedicated() && caller_turns() != turns && !owes_callbacks() &&

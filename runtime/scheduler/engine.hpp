@@ -141,8 +141,6 @@ class Engine {
   // An operation is blocked on that rank. With the lane held.
   void note_blocked(Boards& boards, std::uint32_t peer);
   void leave_shared_cpu();
-  // The waiter did not run for so long: no operation has stalled meanwhile.
-  void forgive_stalls(Clock::duration pause, Clock::time_point now);
   bool wait_until(const Operation& operation, Clock::time_point deadline);
   void call_workers() {
     if (workers_ != nullptr) workers_->call();

@@ -204,7 +204,7 @@ WorkRef GroupContext::hand_out(Operation& operation, const Prepared& prepared) {
 }
 
 WorkRef GroupContext::resume(const Prepared& prepared, const Call& call, const OperationId& id,
-                             std::uint32_t slot, std::uint32_t step, Clock::time_point begun) {
+                             std::uint32_t slot, std::uint32_t step, SteadyClock::time_point begun) {
   Operation* const operation = engine_.take_operation();
   SlotNeeds needs;
   // Lowered operations have no counts that could be refused.
@@ -226,7 +226,7 @@ Trace::Span GroupContext::span_of(const Call& call, std::uint32_t sequence, std:
   span.bytes = full_vector_bytes(call, size());
   span.call = call;
   span.call.counts = span.call.displacements = span.call.output_counts = span.call.output_displacements = {};
-  span.ended = Clock::now();
+  span.ended = SteadyClock::now();
   return span;
 }
 

@@ -136,7 +136,7 @@ class GroupContext {
   WorkRef hand_out(Operation& operation, const Prepared& prepared);  // just enqueued
   // A lowered operation that has its number, has begun its epoch and is blocked at a step.
   WorkRef resume(const Prepared& prepared, const Call& call, const OperationId& id, std::uint32_t slot,
-                 std::uint32_t step, Clock::time_point begun);
+                 std::uint32_t step, SteadyClock::time_point begun);
   // A call that ends now, for the trace.
   Trace::Span span_of(const Call& call, std::uint32_t sequence, std::uint32_t choice) const;
   // A collective has taken its number.

@@ -54,7 +54,7 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   kernel_ = prepared.kernel;
   vector_bytes_ = prepared.vector_bytes;
   choice_ = prepared.choice;
-  if (engine_->trace() != nullptr) submitted_ = Clock::now();
+  if (engine_->trace() != nullptr) submitted_ = SteadyClock::now();
   input_ = const_cast<std::byte*>(
       static_cast<const std::byte*>(call.input));  // never written: no step writes to the input
   output_ = static_cast<std::byte*>(call_.output);
@@ -90,7 +90,7 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
 
 void Operation::enter(SlotFrame& frame) {
   frame_ = &frame;
-  if (engine_->trace() != nullptr) entered_ = Clock::now();
+  if (engine_->trace() != nullptr) entered_ = SteadyClock::now();
   if (!is_lowered_) enter_messages();
 }
 

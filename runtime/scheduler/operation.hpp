@@ -167,7 +167,7 @@ class Operation final : public WorkState {
   bool is_callback_due_ = false;  // one is to be called, or has not returned; guarded by the lane
 
   std::uint32_t choice_ = 0;
-  Clock::time_point submitted_{}, entered_{};  // with a trace
+  SteadyClock::time_point submitted_{}, entered_{};  // with a trace
   Clock::time_point first_stalled_{};
   std::chrono::milliseconds next_report_{0};
   std::uint32_t stall_reports_ = 0;

@@ -40,8 +40,8 @@ void let_pass(double ns, double pauses_per_ns) {
 double measure_clock_ns() {
   double least_ns = 1000;
   for (int i = 0; i < 16; ++i) {
-    const Clock::time_point begun = Clock::now();
-    const std::chrono::duration<double, std::nano> took = Clock::now() - begun;
+    const SteadyClock::time_point begun = SteadyClock::now();
+    const std::chrono::duration<double, std::nano> took = SteadyClock::now() - begun;
     least_ns = std::min(least_ns, took.count());
   }
   return least_ns;
@@ -51,9 +51,9 @@ double measure_clock_ns() {
 bool is_here_timed(const BoardLine& line, std::uint64_t epoch, std::uint64_t digest,
                    const WaitPolicy& waiting, PeerDistance& distance) {
   static const double kClockNs = measure_clock_ns();
-  const Clock::time_point begun = Clock::now();
+  const SteadyClock::time_point begun = SteadyClock::now();
   const bool is_here = line.is_of(epoch, digest);
-  const std::chrono::duration<double, std::nano> took = Clock::now() - begun;
+  const std::chrono::duration<double, std::nano> took = SteadyClock::now() - begun;
   if (is_here) distance.note(took.count() - kClockNs, waiting.far_line_ns);
   return is_here;
 }
@@ -225,7 +225,7 @@ void LoweredCall::fetch_lines_of_next(std::uint32_t sequence) const {
 
 bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   Trace* const trace = group_.engine_.trace();
-  const Clock::time_point begun = trace != nullptr ? Clock::now() : Clock::time_point{};
+  const SteadyClock::time_point begun = trace != nullptr ? SteadyClock::now() : SteadyClock::time_point{};
   const std::uint32_t sequence = group_.next_sequence_.load(std::memory_order_relaxed);
   const std::uint32_t slot = slot_of(sequence), board_slot = group_.board_slot(slot);
   if (group_.slots_[slot].head != nullptr || !may_enter(board_slot)) return false;

@@ -137,28 +137,6 @@ TEST_CASE("a long wait is reported once, with who is missing, and the operation 
   CHECK(count(outcome.err, "not there: rank 1 (is alive") == 1);
 }
 
-TEST_CASE("a job that is stopped as a whole for longer than its timeout goes on") {
-  Job job({TUTTI_RUN, "-n", "2", "--grace", "10", "env", "TUTTI_TIMEOUT=2s", GROUP_PROGRAM, "await_signal"});
-  std::vector<pid_t> pids;
-  for (const std::string name : {"pid0=", "pid1="}) {
-    REQUIRE(job.wait_for(name));
-    REQUIRE(job.wait_for(";"));
-    const std::string& out = job.output();
-    pids.push_back(std::stoi(out.substr(out.find(name) + name.size())));
-    REQUIRE(pids.back() > 0);
-  }
-  // Rank 0 waits by now, or is about to: either way the whole stop lies before rank 1 comes.
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  for (const pid_t pid : pids) REQUIRE(::kill(pid, SIGSTOP) == 0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(3000));
-  for (const pid_t pid : pids) REQUIRE(::kill(pid, SIGCONT) == 0);
-  REQUIRE(::kill(pids[1], SIGUSR1) == 0);
-  const Outcome outcome = job.finish();
-  INFO(outcome.out << outcome.err);
-  CHECK(outcome.status == 0);
-  CHECK_FALSE(outcome.is_late);
-}
-
 TEST_CASE("a child of fork gets an error and disturbs nobody") {
   const Outcome outcome = ranks(3, "fork");
   INFO(outcome.out << outcome.err);

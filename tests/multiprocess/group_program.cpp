@@ -128,22 +128,6 @@ int come_late() {
   return 0;
 }
 
-// Rank 1 stays away until it is told to come; the others wait for it.
-int await_signal() {
-  sigset_t told;
-  sigemptyset(&told);
-  sigaddset(&told, SIGUSR1);
-  ::pthread_sigmask(SIG_BLOCK, &told, nullptr);  // before the library has threads
-  const CommGroup world = tutti::init();
-  add_up(world);
-  std::printf("pid%d=%d;\n", world.rank(), ::getpid());
-  std::fflush(stdout);
-  int signal = 0;
-  if (world.rank() == 1 && ::sigwait(&told, &signal) != 0) return 98;
-  add_up(world);
-  return 0;
-}
-
 // Static destructors run in the child, as in a careless program; but not under AddressSanitizer, whose check
 // for leaks takes what the parent's threads hold for lost: those threads do not exist here.
 [[noreturn]] void leave_child(int status) {
@@ -432,7 +416,6 @@ int main(int argc, char** argv) {
       {"cross", wait_for_each_other},
       {"stay_away", stay_away},
       {"come_late", come_late},
-      {"await_signal", await_signal},
       {"fork", fork_child},
       {"fork_worlds", fork_worlds},
       {"keep_memory", keep_memory},

@@ -10,6 +10,8 @@
 #include <new>
 #include <utility>
 
+#include "runtime/base/running_clock.hpp"
+
 namespace tutti::memory {
 
 namespace {
@@ -231,13 +233,13 @@ void MemoryEndpoint::fail(EventSink& out) {
 void MemoryEndpoint::stop_readers() {
   block_->is_revoked.store(1, std::memory_order_seq_cst);
   if (peer_block_ == nullptr) return;
-  const auto until = std::chrono::steady_clock::now() + kLongestReader;
+  const auto until = Clock::now() + kLongestReader;
   for (const std::unique_ptr<Channel>& c : channels_) {
     if (!c || c->reads.empty()) continue;
     // The reader stores is_reading and then looks at is_revoked, both sequentially consistent: either we see
     // that it reads, or it sees that it may not.
     while (peer_block_->receivers[c->index].is_reading.load(std::memory_order_seq_cst) != 0) {
-      if (peer_->is_other_process() && (std::chrono::steady_clock::now() > until || peer_->is_gone())) return;
+      if (peer_->is_other_process() && (Clock::now() > until || peer_->is_gone())) return;
       ::sched_yield();
     }
   }

@@ -14,8 +14,6 @@ namespace tutti::message {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // How long a transport that ends waits for peers that compute and do not look. What was sent is in the
 // network by then.
 constexpr std::chrono::milliseconds kLongestFarewell{200};

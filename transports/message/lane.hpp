@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/base/running_clock.hpp"
 #include "transports/message/carrier.hpp"
 #include "transports/message/inbox.hpp"
 #include "transports/message/operations.hpp"
@@ -123,7 +124,7 @@ class Lane {
   std::vector<void*> lent_;
   Fifo<Event> waiting_;
   std::chrono::milliseconds patience_;
-  std::chrono::steady_clock::time_point lost_patience_at_{};
+  Clock::time_point lost_patience_at_{};
 };
 
 }  // namespace tutti::message

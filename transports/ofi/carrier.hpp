@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/running_clock.hpp"
 #include "transports/message/carrier.hpp"
 #include "transports/message/operations.hpp"
 #include "transports/ofi/fabric.hpp"
@@ -25,8 +26,6 @@
 #include "transports/queues.hpp"
 
 namespace tutti::ofi {
-
-using Clock = std::chrono::steady_clock;
 
 // One address that packets go to, as long as the carrier lives: libfabric completes packets whenever it
 // likes.

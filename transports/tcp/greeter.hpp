@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "runtime/base/network.hpp"
+#include "runtime/base/running_clock.hpp"
 #include "runtime/base/status.hpp"
 #include "transports/tcp/address.hpp"
 #include "transports/tcp/poller.hpp"
@@ -60,7 +61,6 @@ class Greeter {
   void check_deadlines();
 
  private:
-  using Clock = std::chrono::steady_clock;
   class Listener;
   class Guest;
   class Attempt;

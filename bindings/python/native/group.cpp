@@ -294,13 +294,13 @@ void wait_all(const py::iterable& works) {
   if (first) throw std::move(*first);
 }
 
-bool PendingWork::wait_in_slices(std::chrono::steady_clock::time_point deadline) {
+bool PendingWork::wait_in_slices(RunningClock::time_point deadline) {
   using std::chrono::milliseconds;
   constexpr milliseconds kSlice{100};
   const Work work = pending_.work;
   WithoutGil without;
   for (;;) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left = std::chrono::ceil<milliseconds>(deadline - RunningClock::now());
     if (work.wait_for(std::clamp(left, milliseconds(0), kSlice))) return true;
     if (left <= kSlice) return false;
     if (without.is_interrupted()) return false;
@@ -314,9 +314,8 @@ bool PendingWork::wait(std::optional<double> timeout_seconds) {
     if (timeout_seconds) {
       // Longer than a day is no less than for ever, and fits the clock.
       const double seconds = std::clamp(*timeout_seconds, 0.0, 86400.0);
-      is_complete = wait_in_slices(std::chrono::steady_clock::now() +
-                                   std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                                       std::chrono::duration<double>(seconds)));
+      is_complete = wait_in_slices(RunningClock::now() + std::chrono::duration_cast<RunningClock::duration>(
+                                                             std::chrono::duration<double>(seconds)));
     } else {
       const Work work = pending_.work;
       WithoutGil without;

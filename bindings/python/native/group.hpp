@@ -103,7 +103,7 @@ class PendingWork {
   const Work& work() const { return pending_.work; }
 
  private:
-  bool wait_in_slices(std::chrono::steady_clock::time_point deadline);
+  bool wait_in_slices(RunningClock::time_point deadline);
   bool has_ended() const;  // of one for which waiting has failed
   void finish();
   void raise_failure_of_op();

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "tutti/clock.hpp"
 #include "tutti/types.hpp"
 
 #pragma GCC visibility push(default)
@@ -121,7 +122,7 @@ class Work {
   // As wait(), with a deadline of its own where that is earlier: `limit` after `since`, which is when it was
   // submitted or now.
   void wait_within(std::chrono::milliseconds limit,
-                   std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now()) const;
+                   RunningClock::time_point since = RunningClock::now()) const;
   // True if complete within the time given. The operation goes on if not.
   bool wait_for(std::chrono::milliseconds at_most) const;
   // Who keeps it from being complete, with what is known of them: "did not arrive: rank 2 (is alive; its last

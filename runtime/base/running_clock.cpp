@@ -1,0 +1,38 @@
+// Counting. Knows no deadline; see running_clock.hpp.
+#include "runtime/base/running_clock.hpp"
+
+namespace tutti {
+
+std::chrono::nanoseconds RunTimeCounter::read(std::chrono::nanoseconds now) noexcept {
+  using std::chrono::nanoseconds;
+  for (;;) {
+    nanoseconds::rep left_out = left_out_.load(std::memory_order_acquire);
+    nanoseconds::rep last = last_reading_.load(std::memory_order_acquire);
+    if (left_out == kNotBegun) {
+      left_out_.compare_exchange_strong(left_out, now.count() - last, std::memory_order_acq_rel);
+      continue;
+    }
+    const nanoseconds running = now - nanoseconds(left_out), gap = running - nanoseconds(last);
+    if (gap > kLongestGap) {
+      // One of the threads that see the gap leaves it out; the others find their reading in order then.
+      left_out_.compare_exchange_strong(left_out, left_out + (gap - Clock::kLongestSleep).count(),
+                                        std::memory_order_acq_rel);
+      continue;
+    }
+    // Both values are of one moment, unless somebody has left out a gap in between.
+    if (left_out_.load(std::memory_order_acquire) != left_out) continue;
+    // Whoever comes second has read the clock as well, at nearly the same time.
+    if (gap < nanoseconds::zero()) return nanoseconds(last);
+    if (gap >= kResolution)
+      last_reading_.compare_exchange_strong(last, running.count(), std::memory_order_acq_rel);
+    return running;
+  }
+}
+
+RunningClock::time_point RunningClock::now() noexcept {
+  constexpr std::chrono::hours kStart{24};
+  static constinit RunTimeCounter counter(kStart);
+  return time_point(counter.read(SteadyClock::now().time_since_epoch()));
+}
+
+}  // namespace tutti

@@ -1,0 +1,27 @@
+// The clock of all deadlines. Knows no deadline.
+#pragma once
+
+#include <chrono>
+
+#pragma GCC visibility push(default)
+namespace tutti {
+
+// Counts only time in which this process ran. A job can be stopped as a whole: SIGSTOP, a batch system's
+// preemption, a frozen container. Nobody was slow then, so such time is no reason to blame a peer. A process
+// cannot see that it is stopped. Threads that wait read this clock at least every quarter of a second; of a
+// longer time between two readings the clock counts that quarter only. While nobody waits it may stand still.
+// Starts at one day, so that a default time_point lies in the past. Any thread; some 30 ns.
+class RunningClock {
+ public:
+  using duration = std::chrono::nanoseconds;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<RunningClock>;
+  static constexpr bool is_steady = true;
+  // Of a thread that waits until some time; then it reads the clock.
+  static constexpr std::chrono::milliseconds kLongestSleep{250};
+  static time_point now() noexcept;
+};
+
+}  // namespace tutti
+#pragma GCC visibility pop
