@@ -238,6 +238,30 @@ TEST_CASE("two causes of one group: one is stamped, everybody hears that one") {
   }
 }
 
+TEST_CASE("rank 0 tells the others of a failure before it hears of it itself, as it may end then") {
+  struct Waiter final : ControlListener {
+    Recorder& other;
+    std::atomic<bool> was_second{false};
+    std::atomic<bool> has_heard{false};
+    explicit Waiter(Recorder& recorder) : other(recorder) {}
+    void on_failure(std::uint64_t, int, const Status&) override {
+      was_second = other.wait([&] { return !other.failures.empty(); });
+      has_heard = true;
+      has_heard.notify_all();
+    }
+    void on_message(int, std::string_view) override {}
+  };
+  const std::vector<Channel> channels = open_all(fresh_name(), 3);
+  Recorder far;
+  Waiter root(far);
+  channels[0]->set_listener(&root);
+  channels[2]->set_listener(&far);
+  channels[1]->abort(7, Status(StatusCode::aborted, "enough", 1));
+  root.has_heard.wait(false);
+  CHECK(root.was_second);
+  for (const Channel& channel : channels) channel->set_listener(nullptr);
+}
+
 TEST_CASE("who leaves in peace is not dead") {
   std::vector<Channel> channels = open_all(fresh_name(), 3);
   std::vector<Recorder> recorders(3);
