@@ -144,7 +144,7 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
   // Before anything of it goes out: whoever gets that may ask what it is.
   remember(sequence, id.word, prepared.contract);
   if (prepared.lowered != nullptr && boards_[prepared.is_bulk].state() == Boards::State::absent) {
-    if (Status failed = swap_boards(prepared, call, id, slot); !failed) {
+    if (Status failed = swap_boards(prepared, call, id); !failed) {
       engine_.take_back(*operation);
       return failed;
     }
@@ -244,8 +244,9 @@ PersistentCall* GroupContext::persistent(const Prepared& prepared, const Call& c
   return persistent;
 }
 
-Status GroupContext::swap_boards(const Prepared& prepared, const Call& call, const OperationId& id,
-                                 std::uint32_t slot) {
+// In the bulk slot, whatever waits for it: a group whose collectives go by boards then has one endpoint for
+// each peer, and opens those of the other slots only for collectives that go by messages.
+Status GroupContext::swap_boards(const Prepared& prepared, const Call& call, const OperationId& id) {
   Boards& boards = boards_[prepared.is_bulk];
   engine_.reap_boards();
   boards.make(heap_);
@@ -260,13 +261,13 @@ Status GroupContext::swap_boards(const Prepared& prepared, const Call& call, con
   exchange.messages = prepared.exchange;
   Operation* operation = engine_.take_operation();
   SlotNeeds needs;
-  if (Status refused = operation->bind(*this, exchange, swap, id, slot, &needs); !refused) {
+  if (Status refused = operation->bind(*this, exchange, swap, id, kBulkSlot, &needs); !refused) {
     engine_.take_back(*operation);
     return refused;
   }
-  reserve_frames(slot, needs);
+  reserve_frames(kBulkSlot, needs);
   operation->serve(boards, call);
-  enqueue(slots_[slot], *operation);
+  enqueue(slots_[kBulkSlot], *operation);
   if (operation->is_complete()) {
     engine_.take_back(*operation);
   } else {
@@ -280,7 +281,7 @@ bool GroupContext::link(Boards& boards) {
   if (boards.state() != Boards::State::exchanging) return true;
   if (!boards.is_exchanged()) return false;
   Status status;
-  const Boards::State state = boards.link([&](std::uint32_t r) { return endpoint(0, r, &status); });
+  const Boards::State state = boards.link([&](std::uint32_t r) { return endpoint(kBulkSlot, r, &status); });
   if (!status) fail(status);
   if (const std::uint32_t peer = boards.lost_rank();
       state == Boards::State::exchanging && peer != Boards::kNoRank) {

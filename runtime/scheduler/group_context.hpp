@@ -129,7 +129,7 @@ class GroupContext {
   // `kind`: message_kind().
   void start_message(Operation& operation, const Call& call, std::uint32_t kind, bool is_referenced);
   // Submits the exchange of boards in front of the first operation that needs them, which has that id.
-  Status swap_boards(const Prepared& prepared, const Call& call, const OperationId& id, std::uint32_t slot);
+  Status swap_boards(const Prepared& prepared, const Call& call, const OperationId& id);
   Boards& boards(bool is_bulk) { return boards_[is_bulk]; }
   bool link(Boards& boards);  // false while some rank's board is not known or not mapped yet
   std::uint32_t board_slot(std::uint32_t slot) const { return slot < kSlots ? slot : 0; }

@@ -193,8 +193,9 @@ Result<std::uint32_t> Instance::announce(const Nonce& peer, std::uint64_t contex
   return Status(
       StatusCode::resource_exhausted,
       "all " + std::to_string(kDirectoryEntries) +
-          " endpoints of this rank's shared memory are open; every open group or stream takes 4 for "
-          "each other member, and up to 3 more for what has been sent with it: close those that are "
+          " endpoints of this rank's shared memory are open; every open group or stream takes 1 for "
+          "each other member, 4 more for collectives that messages carry, and up to 2 for sends and "
+          "receives: close those that are "
           "no longer used, make smaller ones, or use TUTTI_TRANSPORTS=tcp, which has no such limit");
 }
 
