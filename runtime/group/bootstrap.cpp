@@ -19,7 +19,7 @@ namespace {
 
 // How long a process waits for another of its node to lead, by what the launcher says of itself.
 constexpr std::chrono::milliseconds kLeadIfUnknown{300}, kLeadIfNotFirst{2000};
-constexpr std::chrono::milliseconds kLeastSilence{2000}, kMostSilence{30000};
+constexpr std::chrono::milliseconds kLeastRejoinTime{2000}, kMostRejoinTime{30000};
 
 // What every rank tells the others of where it is.
 struct PlaceCard {
@@ -149,7 +149,8 @@ Result<World> bootstrap(const BootstrapOptions& options) {
   control.lead_after = launch.local_size == 0   ? kLeadIfUnknown
                        : launch.local_rank != 0 ? kLeadIfNotFirst
                                                 : std::chrono::milliseconds(0);
-  control.silence = std::clamp(options.timeout / 3, kLeastSilence, kMostSilence);
+  control.silence = options.timeout;
+  control.rejoin_time = std::clamp(options.timeout / 3, kLeastRejoinTime, kMostRejoinTime);
   Result<std::unique_ptr<ControlChannel>> channel = ControlChannel::open(control, std::move(meeting->doors));
   if (!channel) {
     Status status = channel.status();

@@ -180,7 +180,9 @@ Status WorldState::open_transports(const std::vector<std::string>& names) {
     const bool is_module = std::any_of(entries.begin(), entries.end(), [&](const TransportEntry& entry) {
       return entry.name == name && entry.is_module;
     });
-    OpenTransport open = [name, settings = settings_.transport] { return make_transport(name, settings); };
+    TransportSettings settings = settings_.transport;
+    settings.silence = settings_.timeout;
+    OpenTransport open = [name, settings = std::move(settings)] { return make_transport(name, settings); };
     auto made = is_module ? open_in_time(std::move(open), start_deadline_) : open();
     if (made && (*made)->caps().unavailable.empty()) {
       transports_.push_back(*std::move(made));
