@@ -102,7 +102,7 @@ Status survey(const Environment& environment, const Meeting& meeting, const std:
   std::vector<PlaceCard> cards(all->size());
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     if (!decode((*all)[rank], cards[rank]))
-      return internal_error(fmt::format("the place of rank {} is malformed", rank));
+      return internal_error(fmt::format("the place of rank {} is malformed", rank), static_cast<int>(rank));
     world.info.host_of_rank.push_back(cards[rank].host);
   }
   WorldInfo& info = world.info;

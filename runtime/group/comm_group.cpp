@@ -304,7 +304,7 @@ void CommGroup::Impl::compare_if_asked(const Call& call) {
     text += fmt::format("{}{} called {}", separator, name_ranks(ranks, size()), call_of.second);
     separator = "; ";
   }
-  throw_error(Status(StatusCode::mismatch, text));
+  throw_error(Status(StatusCode::mismatch, text, first_of_fewest(callers)));
 }
 
 // -- failure ------------------------------------------------------------------------------------------------

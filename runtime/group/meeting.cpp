@@ -223,7 +223,7 @@ Status meet_by_exchange(Exchange& exchange, const Environment& environment, Cloc
     std::string node, id, addresses;
     if (!reader.get_text(node) || !reader.get_text(id) || !reader.get_text(addresses)) {
       return invalid_argument(
-          fmt::format("the program's exchange: the bytes of rank {} did not arrive unchanged", rank));
+          fmt::format("the program's exchange: the bytes of rank {} did not arrive unchanged", rank), rank);
     }
     if (rank == 0) {
       first_node = node;

@@ -374,7 +374,10 @@ Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status*
       const PeerAddress& address = options_.peers[peer];
       auto opened = address.transport->open(0, address.address, options_.context * kContexts + s);
       if (!opened) {
-        *status = opened.status().with_context(fmt::format("rank {} cannot reach rank {}", rank(), peer));
+        const Status& why = opened.status();
+        *status =
+            Status(why.code(), fmt::format("rank {} cannot reach rank {}: {}", rank(), peer, why.message()),
+                   static_cast<int>(peer));
         return nullptr;
       }
       endpoints_[s][peer] = *std::move(opened);
@@ -387,8 +390,10 @@ Status GroupContext::cause_of_loss(std::uint32_t peer, const std::string& call) 
   for (const auto& by_peer : endpoints_) {
     const Status trouble = by_peer[peer] == nullptr ? Status() : by_peer[peer]->trouble();
     if (!trouble)
-      return {trouble.code(), fmt::format("rank {} cannot reach rank {} during {}: {}", rank(), peer, call,
-                                          trouble.message())};
+      return {
+          trouble.code(),
+          fmt::format("rank {} cannot reach rank {} during {}: {}", rank(), peer, call, trouble.message()),
+          static_cast<int>(peer)};
   }
   return {StatusCode::peer_failed, fmt::format("rank {} is gone during {}", peer, call),
           static_cast<int>(peer)};
@@ -399,13 +404,13 @@ void GroupContext::revoke_boards() {
 }
 
 void GroupContext::close_endpoints() {
+  say_last_words();
+  may_speak_ = false;
   revoke_boards();
   for (auto& by_peer : endpoints_) {
     for (auto& endpoint : by_peer) {
       if (endpoint != nullptr) endpoint->close(false);
     }
-  say_last_words();
-  may_speak_ = false;
   }
 }
 
@@ -417,11 +422,6 @@ void GroupContext::fail(const Status& cause) {
   }
   has_failed_.store(true, std::memory_order_release);
   engine_.has_failures_.store(true, std::memory_order_release);
-}
-
-Status GroupContext::failure() const {
-  const std::lock_guard lock(failure_mutex_);
-  return failure_;
 }
 
 void GroupContext::fail_for_all(const Status& cause) {
@@ -466,6 +466,11 @@ bool GroupContext::hear_last_words(const Endpoint* endpoint, ConstByteRange byte
   const std::optional<Status> cause = decode_last_words(bytes, size());
   if (is_ours && cause) fail_for_all(*cause);
   return is_ours;
+}
+
+Status GroupContext::failure() const {
+  const std::lock_guard lock(failure_mutex_);
+  return failure_;
 }
 
 }  // namespace tutti
