@@ -99,8 +99,8 @@ CUDA_TESTS = ["tests/support/cuda_stand_in/**", "tests/support/device_*.hpp", "t
 NCCL_TESTS = ["tests/support/nccl_stand_in/**", "tests/unit/nccl_*", "tests/gpu/**"]
 # Vendor identifiers -> where they may appear; checked in tests, bench and tools as well, outside comments and strings.
 VENDOR_SYMBOLS = {
-    r"\b(?:ucp|uct|ucs)_\w+": ["transports/ucx/**"],
-    r"\bfi_\w+": ["transports/ofi/**"],
+    r"\b(?:ucp|uct|ucs)_\w+": ["transports/ucx/**", "tests/fuzz/ucx_headers_fuzz.cpp"],
+    r"\bfi_\w+": ["transports/ofi/**", "tests/fuzz/ofi_packets_fuzz.cpp"],
     r"\bhwloc_\w+": ["topology/hwloc_discovery.*"],
     r"\bnccl[A-Z]\w*": ["backends/nccl/**", "bench/peers/**"] + NCCL_TESTS,
     r"\b(?:cu[A-Z]|CU[a-z]|CU_|CUDA_(?:SUCCESS|ERROR_))\w*": ["backends/cuda/**", "backends/nccl/**"] + CUDA_TESTS + NCCL_TESTS,

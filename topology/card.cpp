@@ -1,5 +1,5 @@
 // A topology as one line for contracts, and back.
-// Knows the value only; what people read is describe.cpp.
+// Knows the value only, and no text for people.
 //
 //   topology1 cores=1x36 pus=0-35 sockets=18x2 numa=0:67119017984:0:18,1:67639386112:18:18
 //   caches=1:32768:64:0:1x36,...   (one line)

@@ -140,7 +140,7 @@ inline std::optional<std::size_t> parse_bytes(std::string_view text) {
 }
 
 // busbw = algbw * bus_factor: the bytes a rank must at least move, so that the number is comparable with the
-// hardware's rate at any number of ranks (nccl-tests, PERFORMANCE.md). 0 for a barrier, which moves nothing.
+// hardware's rate at any number of ranks (the definition is that of nccl-tests). 0 for a barrier, which moves nothing.
 inline double bus_factor(Collective collective, int ranks) {
   const double p = ranks;
   switch (collective) {

@@ -36,6 +36,7 @@ InitOptions options_of(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
   options.rank = rank;
   options.size = size;
   options.timeout = timeout;
+  options.shares_world = true;
   return options;
 }
 

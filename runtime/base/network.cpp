@@ -7,6 +7,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -208,7 +209,7 @@ Result<std::vector<SocketAddress>> resolve_host(const std::string& host) {
 
 Result<std::vector<Interface>> list_interfaces() {
   ifaddrs* found = nullptr;
-  if (::getifaddrs(&found) != 0) return internal_error(fmt::format("getifaddrs: {}", std::strerror(errno)));
+  if (::getifaddrs(&found) != 0) return internal_error("getifaddrs: " + describe_system_error(errno));
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(found, &::freeifaddrs);
   std::vector<Interface> all;
   for (const ifaddrs* at = found; at != nullptr; at = at->ifa_next) {
@@ -328,6 +329,15 @@ std::string find_interface_name(const std::vector<Interface>& all, const SocketA
     if (interface.address.with_port(0) == address.with_port(0)) return interface.name;
   }
   return {};
+}
+
+std::string describe_system_error(int error) {
+  const char* const text = std::strerror(error);
+  if (error == ENFILE) return fmt::format("{} (limit: open files of the machine)", text);
+  if (error != EMFILE) return text;
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  return fmt::format("{} (limit: open files, ulimit -n, which is {})", text, files.rlim_cur);
 }
 
 }  // namespace tutti

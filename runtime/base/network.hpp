@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/socket.h>
+#include <cerrno>
 
 #include <compare>
 #include <cstdint>
@@ -85,5 +86,10 @@ bool has_fabric(const std::string& folder = "/sys/class");
 
 // The name of the interface that has this address (ports do not matter); empty if none has.
 std::string find_interface_name(const std::vector<Interface>& all, const SocketAddress& address);
+
+// The system's text for an error, with the limit that was reached where that is one of open files: "Too many
+// open files (limit: open files, ulimit -n, which is 64)".
+std::string describe_system_error(int error);
+inline bool is_out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
 
 }  // namespace tutti

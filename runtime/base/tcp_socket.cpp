@@ -16,7 +16,8 @@ namespace tutti {
 
 Result<int> listen_at(const SocketAddress& address) {
   const auto error = [&](const char* what) {
-    return internal_error(fmt::format("{} for {}: {}", what, address.to_text(), std::strerror(errno)));
+    return internal_error(
+        fmt::format("{} for {}: {}", what, address.to_text(), describe_system_error(errno)));
   };
   const int fd = ::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return error("socket");
@@ -52,7 +53,9 @@ Result<int> start_connect(const SocketAddress& address) {
       return fd;
     }
   }
-  const Status status = unsupported(fmt::format("{}: {}", address.to_text(), std::strerror(errno)));
+  const StatusCode code =
+      fd < 0 && is_out_of_descriptors(errno) ? StatusCode::resource_exhausted : StatusCode::unsupported;
+  const Status status(code, fmt::format("{}: {}", address.to_text(), describe_system_error(errno)));
   if (fd >= 0) ::close(fd);
   return status;
 }

@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
+#include <numeric>
 #include <optional>
 
 #include "runtime/base/log.hpp"
 #include "runtime/base/version.hpp"
 #include "runtime/group/comm_group.hpp"
+#include "runtime/group/common_world.hpp"
+#include "runtime/group/meeting.hpp"
+#include "runtime/group/open_worlds.hpp"
 #include "runtime/group/work_access.hpp"
 
 namespace tutti {
@@ -65,14 +70,40 @@ Result<std::unique_ptr<Exchange>> make_exchange(const InitOptions& options) {
   return std::unique_ptr<Exchange>();
 }
 
-Result<std::shared_ptr<WorldState>> make_world(const InitOptions& options) {
+// What this process tells the ranks that it meets. Kept open meanwhile.
+std::vector<std::shared_ptr<WorldState>> list_sharable_worlds() {
+  std::map<std::string, int>
+      counts;  // ranks may be threads of this process: each has its own object of a world
+  std::vector<std::shared_ptr<WorldState>> worlds = list_open_worlds();
+  for (const auto& world : worlds) ++counts[world->identity()];
+  std::erase_if(worlds,
+                [&](const auto& world) { return counts[world->identity()] > 1 || !world->is_sound(); });
+  worlds.resize(std::min(worlds.size(), kMaxOpenWorlds));
+  return worlds;
+}
+
+std::string describe_worlds(const std::vector<std::shared_ptr<WorldState>>& worlds) {
+  std::vector<OpenWorld> open;
+  open.reserve(worlds.size());
+  for (const auto& world : worlds) open.push_back({world->identity(), world->info().rank});
+  return encode_open_worlds(open);
+}
+
+std::vector<int> count_up(std::size_t size) {
+  std::vector<int> ranks(size);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+std::shared_ptr<CommGroup::Impl> make_first_group(const InitOptions& options) {
   BootstrapOptions bootstrap;
   warn_of_unknown_variables(bootstrap.environment);
   Result<WorldSettings> settings = read_settings(bootstrap.environment);
-  if (!settings) return settings.status();
+  throw_if_error(settings.status());
   if (options.timeout.count() > 0) settings->timeout = options.timeout;
+  const std::chrono::milliseconds timeout = settings->timeout;
   auto exchange = make_exchange(options);
-  if (!exchange) return exchange.status();
+  throw_if_error(exchange.status());
   bootstrap.unique_id = options.unique_id;
   bootstrap.rank = options.rank;
   bootstrap.size = options.size;
@@ -80,20 +111,29 @@ Result<std::shared_ptr<WorldState>> make_world(const InitOptions& options) {
   bootstrap.build_id = std::string(build_id());
   bootstrap.timeout = settings->timeout;
   bootstrap.warn = [](const std::string& text) { log_warn("{}", text); };
-  return WorldState::make(bootstrap, *std::move(settings));
+  std::vector<std::shared_ptr<WorldState>> open;
+  if (options.shares_world && *exchange != nullptr) open = list_sharable_worlds();
+  bootstrap.note = describe_worlds(open);
+  Result<Meeting> meeting = arrange_meeting(bootstrap);
+  throw_if_error(meeting.status());
+  if (const std::optional<CommonWorld> common = find_common_world(meeting->notes)) {
+    const auto own = std::find_if(open.begin(), open.end(),
+                                  [&](const auto& world) { return world->identity() == common->identity; });
+    return CommGroup::Impl::make_within(*own, common->ranks, meeting->job, timeout,
+                                        [&] { (*exchange)->clean_up(); });
+  }
+  open.clear();
+  Result<std::shared_ptr<WorldState>> world =
+      WorldState::make(bootstrap, *std::move(meeting), *std::move(settings));
+  throw_if_error(world.status());
+  return CommGroup::Impl::make(*world, count_up((*world)->peers().size()), kWorldContext, timeout);
 }
 
 }  // namespace
 
 // -- init ---------------------------------------------------------------------------------------------------
 
-CommGroup init(const InitOptions& options) {
-  Result<std::shared_ptr<WorldState>> world = make_world(options);
-  throw_if_error(world.status());
-  std::vector<int> everybody((*world)->peers().size());
-  for (std::size_t rank = 0; rank < everybody.size(); ++rank) everybody[rank] = static_cast<int>(rank);
-  return CommGroup(CommGroup::Impl::make(*world, std::move(everybody), kWorldContext));
-}
+CommGroup init(const InitOptions& options) { return CommGroup(make_first_group(options)); }
 
 std::string make_unique_id() {
   Result<std::string> id = new_unique_id();
@@ -185,6 +225,8 @@ CommGroup CommGroup::create(std::span<const int> ranks, std::string_view tag) co
 }
 
 CommGroup CommGroup::stream(int number) const { return CommGroup(Impl::of(*this, "stream").stream(number)); }
+
+void CommGroup::close_stream(int number) const { Impl::of(*this, "close_stream").close_stream(number); }
 
 RegisteredBuffer CommGroup::register_buffer(const void* memory, std::size_t bytes) const {
   struct Held {
@@ -326,14 +368,18 @@ void Work::on_complete(std::function<void(const Error*)> callback) const {
   WorkState* state = WorkAccess::state_of(*this);
   if (state == nullptr) return call_back([&](const Status&) { callback(nullptr); }, {});
   // A group that ends meanwhile must not be kept by its own operation.
-  const std::weak_ptr<CommGroup::Impl> owner = impl_of(*this).handle();
-  state->when_complete([owner, callback = std::move(callback)](const Status& status) {
-    if (status) return callback(nullptr);
-    Status cause = status;
-    if (const std::shared_ptr<CommGroup::Impl> group = owner.lock()) cause = group->settle(status);
-    const Error error(cause.code(), cause.peer(), cause.message());
-    callback(&error);
-  });
+  CommGroup::Impl& impl = impl_of(*this);
+  state->when_complete(
+      [owner = impl.weak_owner(), meant = &impl, callback = std::move(callback)](const Status& status) {
+        if (status) return callback(nullptr);
+        Status cause = status;
+        if (const std::shared_ptr<CommGroup::Impl> group = owner.lock()) {
+          if (const std::shared_ptr<CommGroup::Impl> found = group->find_handle(meant))
+            cause = found->settle(status);
+        }
+        const Error error(cause.code(), cause.peer(), cause.message());
+        callback(&error);
+      });
 }
 
 bool Work::wait_unless(bool (*is_interrupted)(void* context), void* context) const {

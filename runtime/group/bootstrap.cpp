@@ -121,22 +121,26 @@ Status survey(const Environment& environment, const Meeting& meeting, const std:
 }  // namespace
 
 Result<World> bootstrap(const BootstrapOptions& options) {
-  const Clock::time_point deadline = Clock::now() + options.timeout;
   Result<Meeting> meeting = arrange_meeting(options);
   if (!meeting) return meeting.status();
-  const LaunchInfo& launch = meeting->launch;
+  return bootstrap(options, *std::move(meeting));
+}
+
+Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
+  const Clock::time_point deadline = Clock::now() + options.timeout;
+  const LaunchInfo& launch = meeting.launch;
   ControlOptions control;
   auto secret = strengthen_secret(launch.secret, launch.job);
   if (!secret) return secret.status();
   // Every user may take an abstract name that can be guessed, so there is a second one. It is not the only
   // one: a rank with another secret shall be refused, and not look for the job in vain.
-  const std::string hidden = name_from_secret(*secret, meeting->job);
-  control.root_name = fmt::format("tutti/{}/{}", ::getuid(), meeting->job);
+  const std::string hidden = name_from_secret(*secret, meeting.job);
+  control.root_name = fmt::format("tutti/{}/{}", ::getuid(), meeting.job);
   control.private_name = secret->empty() ? fmt::format("/tmp/tutti-{}/{}", ::getuid(), hidden)
                                          : fmt::format("tutti/{}/{}", ::getuid(), hidden);
-  control.node_name = fmt::format("tutti/{}/{}/{:x}", ::getuid(), secret->empty() ? meeting->job : hidden,
-                                  std::hash<std::string>()(meeting->node));
-  control.job = meeting->job;
+  control.node_name = fmt::format("tutti/{}/{}/{:x}", ::getuid(), secret->empty() ? meeting.job : hidden,
+                                  std::hash<std::string>()(meeting.node));
+  control.job = meeting.job;
   control.secret = *std::move(secret);
   control.build_id = options.build_id;
   control.host = host_name(options.environment);
@@ -144,20 +148,20 @@ Result<World> bootstrap(const BootstrapOptions& options) {
   control.size = launch.size;
   control.timeout = options.timeout;
   control.warn = options.warn;
-  control.find_root = meeting->find_root;
-  control.open_doors = meeting->open_doors;
+  control.find_root = meeting.find_root;
+  control.open_doors = meeting.open_doors;
   control.lead_after = launch.local_size == 0   ? kLeadIfUnknown
                        : launch.local_rank != 0 ? kLeadIfNotFirst
                                                 : std::chrono::milliseconds(0);
   control.silence = options.timeout;
   control.rejoin_time = std::clamp(options.timeout / 3, kLeastRejoinTime, kMostRejoinTime);
-  Result<std::unique_ptr<ControlChannel>> channel = ControlChannel::open(control, std::move(meeting->doors));
+  Result<std::unique_ptr<ControlChannel>> channel = ControlChannel::open(control, std::move(meeting.doors));
   if (!channel) {
     Status status = channel.status();
-    if (!meeting->closed_because.empty() && status.code() == StatusCode::timeout) {
+    if (!meeting.closed_because.empty() && status.code() == StatusCode::timeout) {
       status = Status(
           status.code(),
-          fmt::format("{} (only ranks of this node can join: {})", status.message(), meeting->closed_because),
+          fmt::format("{} (only ranks of this node can join: {})", status.message(), meeting.closed_because),
           status.peer());
     }
     return status;
@@ -167,7 +171,7 @@ Result<World> bootstrap(const BootstrapOptions& options) {
   world.info.size = launch.size;
   world.info.launcher = launch.launcher;
   world.control = *std::move(channel);
-  TUTTI_RETURN_IF_ERROR(survey(options.environment, *meeting, control.host, deadline, world));
+  TUTTI_RETURN_IF_ERROR(survey(options.environment, meeting, control.host, deadline, world));
   // All ranks have taken part in the survey, and take part in another exchange before anybody's init() ends.
   if (options.exchange != nullptr) options.exchange->clean_up();
   return world;

@@ -40,6 +40,7 @@ struct BootstrapOptions {
   int rank = -1;
   int size = -1;
   Exchange* exchange = nullptr;  // used during the call only
+  std::string note;              // with an exchange: told to all ranks, see Meeting::notes
   std::string build_id;
   std::chrono::milliseconds timeout{300000};
   std::function<void(const std::string&)> warn;
@@ -50,6 +51,9 @@ struct BootstrapOptions {
 // them in the same order. Threads may be ranks: each calls with the same unique id and a rank of its own.
 // Errors: invalid_argument naming the variable or option; timeout naming the absent; refused.
 Result<World> bootstrap(const BootstrapOptions& options);
+// The second half, of ranks that have swapped where they are (meeting.hpp).
+struct Meeting;
+Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting);
 
 // What identifies a node: processes with equal text share memory, unless their launcher tells them apart.
 // TUTTI_NODE_ID, else boot id and network namespace (a host name would be neither unique nor equal in

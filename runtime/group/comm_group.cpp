@@ -33,20 +33,25 @@ void throw_error(const Status& status) { throw Error(status.code(), status.peer(
 
 std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make(std::shared_ptr<WorldState> world,
                                                        std::vector<int> world_ranks, std::uint64_t context,
+                                                       std::chrono::milliseconds timeout,
                                                        std::shared_ptr<const Selector> rules) {
-  const unsigned generation = fork_generation();
-  // In a child of fork() endpoints and threads belong to the parent: nothing may be closed on its behalf.
-  std::shared_ptr<Impl> impl(new Impl(std::move(world), std::move(world_ranks), context, std::move(rules)),
-                             [generation](Impl* made) {
-                               if (generation == fork_generation()) delete made;
-                             });
+  std::shared_ptr<Impl> impl =
+      own(new Impl(std::move(world), std::move(world_ranks), context, timeout, std::move(rules)));
   impl->world_->add(*impl);
   return impl;
 }
 
+// In a child of fork() endpoints and threads belong to the parent: nothing may be closed on its behalf.
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::own(Impl* made) {
+  return {made, [generation = fork_generation()](Impl* last) {
+            if (generation == fork_generation()) delete last;
+          }};
+}
+
 std::shared_ptr<CommGroup::Impl> CommGroup::Impl::with_rules(std::shared_ptr<const Selector> rules) {
   if (group_->has_failed()) throw_error(settle(group_->failure()));
-  return make(world_, world_ranks_, derive_context(world_ranks_, MadeBy::rules, {}), std::move(rules));
+  return make(world_, world_ranks_, derive_context(world_ranks_, MadeBy::rules, {}), group_->timeout(),
+              std::move(rules));
 }
 
 void CommGroup::Impl::refuse_closed(const char* name) {
@@ -54,7 +59,8 @@ void CommGroup::Impl::refuse_closed(const char* name) {
 }
 
 CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context,
-                      std::shared_ptr<const Selector> rules, Impl* owner, int stream)
+                      std::chrono::milliseconds timeout, std::shared_ptr<const Selector> rules, Impl* owner,
+                      int stream)
     : world_(std::move(world)),
       rules_(std::move(rules)),
       world_ranks_(std::move(world_ranks)),
@@ -70,7 +76,7 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
   for (const int world_rank : world_ranks_)
     options.peers.push_back(world_->peers()[static_cast<std::size_t>(world_rank)]);
   options.contract = world_->contract_hash();
-  options.timeout = world_->settings().timeout;
+  options.timeout = timeout;
   options.uses_boards = world_->settings().uses_boards;
   const CacheLimits limits =
       limits_for(caches_of(world_->settings().topology), static_cast<std::uint32_t>(size()));
@@ -88,7 +94,7 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
 }
 
 CommGroup::Impl::~Impl() {
-  std::map<int, std::unique_ptr<Impl>> streams;
+  std::map<int, std::shared_ptr<Impl>> streams;
   {
     const std::lock_guard lock(streams_mutex_);
     streams.swap(streams_);
@@ -287,7 +293,7 @@ void CommGroup::Impl::compare_if_asked(const Call& call) {
   swap.count = sizeof(Summary);
   Result<WorkRef> work = backend_->start(swap, {});
   if (!work) throw_error(settle(work.status()));
-  const Status status = (*work)->wait(Clock::now() + world_->settings().timeout);
+  const Status status = (*work)->wait(Clock::now() + group_->timeout());
   if (!status) {
     throw_error(status.code() == StatusCode::timeout && !group_->has_failed()
                     ? time_out(submitted_sequence(), status, group_->timeout())
@@ -376,6 +382,7 @@ std::optional<Status> CommGroup::Impl::failure() {
 
 Status CommGroup::Impl::settle(const Status& status) {
   if (!group_->has_failed()) return status;  // the caller's mistake; the group goes on
+  if (is_closed_.load(std::memory_order_acquire)) return group_->failure();
   if (const std::optional<Status> stamped = wait_for_stamp(std::chrono::milliseconds(0))) return *stamped;
   Status found = group_->failure();
   if (found.code() == StatusCode::peer_failed) {
@@ -424,6 +431,56 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::stream(int number) {
   return number == 0 ? owner().handle() : owner().find_stream(number).handle();
 }
 
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::stream_handle() {
+  const std::lock_guard lock(hold_mutex_);
+  std::shared_ptr<StreamHold> hold = hold_.lock();
+  if (hold == nullptr) {
+    hold = std::make_shared<StreamHold>(StreamHold{owner_->shared_from_this(), shared_from_this()});
+    hold_ = hold;
+  }
+  return {std::move(hold), this};
+}
+
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::find_handle(const Impl* meant) {
+  if (meant == this) return handle();
+  std::shared_ptr<Impl> found;
+  {
+    const std::lock_guard lock(streams_mutex_);
+    for (const auto& [number, stream] : streams_) {
+      if (stream.get() == meant) found = stream;
+    }
+  }
+  return found == nullptr ? nullptr : found->handle();
+}
+
+void CommGroup::Impl::close_stream(int number) {
+  if (number < 1) {
+    throw_error(
+        invalid_argument(fmt::format("close_stream: number: {}; expected 1 or more: stream 0 is the group, "
+                                     "which ends with its last handle",
+                                     number)));
+  }
+  Impl& group = owner();
+  std::vector<std::shared_ptr<Impl>> closed;  // end here, or with their last handles
+  const std::lock_guard making(group.making_mutex_);
+  const auto take = [&](int taken) {
+    ++group.closings_[taken];
+    const std::lock_guard lock(group.streams_mutex_);
+    const auto found = group.streams_.find(taken);
+    if (found == group.streams_.end()) return;
+    closed.push_back(std::move(found->second));
+    group.streams_.erase(found);
+  };
+  take(number);
+  if (!closed.empty()) closed[0]->device_calls_.reset();  // uses the streams that are taken next
+  for (int purpose = 0; purpose < kPurposes; ++purpose) take(-1 - kPurposes * number - purpose);
+  const Status why(StatusCode::aborted, fmt::format("stream {} was closed", number));
+  for (const std::shared_ptr<Impl>& stream : closed) {
+    stream->is_closed_.store(true, std::memory_order_release);
+    stream->group_->leave(why);
+  }
+}
+
 CommGroup::Impl& CommGroup::Impl::internal_stream(Purpose purpose) {
   return owner().find_stream(-1 - kPurposes * stream_ - static_cast<int>(purpose));
 }
@@ -440,7 +497,9 @@ CommGroup::Impl& CommGroup::Impl::find_stream(int number) {
   writer.put(context());
   writer.put_text("stream");
   writer.put(number);
-  std::unique_ptr<Impl> made(new Impl(world_, world_ranks_, context_of(writer.take()), rules_, this, number));
+  writer.put(closings_[number]);
+  std::shared_ptr<Impl> made =
+      own(new Impl(world_, world_ranks_, context_of(writer.take()), group_->timeout(), rules_, this, number));
   world_->add(*made);
   Impl& stream = *made;
   {
@@ -458,13 +517,32 @@ std::string CommGroup::Impl::name_operation(std::uint32_t sequence) const {
   return fmt::format("operation {} of stream {}", sequence, stream_);
 }
 
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make_within(std::shared_ptr<WorldState> world,
+                                                              std::vector<int> world_ranks,
+                                                              std::string_view name,
+                                                              std::chrono::milliseconds timeout,
+                                                              const std::function<void()>& when_met) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  ByteWriter writer;
+  writer.put_text("within");
+  writer.put_text(name);
+  std::shared_ptr<Impl> group =
+      make(std::move(world), std::move(world_ranks), context_of(writer.take()), timeout);
+  for (const std::uint32_t step : {1U, 2U}) {
+    const Status met = group->world_->meet(*group, step, deadline);
+    if (!met) throw_error(group->group_->has_failed() ? group->settle(met) : group->fail_everywhere(met));
+    if (step == 1) when_met();
+  }
+  return group;
+}
+
 std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make_part(std::span<const int> ranks, MadeBy made_by,
                                                             std::string_view tag) {
   if (group_->has_failed()) throw_error(settle(group_->failure()));
   std::vector<int> world_ranks;
   for (const int rank : ranks) world_ranks.push_back(world_ranks_[static_cast<std::size_t>(rank)]);
   const std::uint64_t context = derive_context(world_ranks, made_by, tag);
-  return make(world_, std::move(world_ranks), context);
+  return make(world_, std::move(world_ranks), context, group_->timeout());
 }
 
 std::uint64_t CommGroup::Impl::derive_context(const std::vector<int>& world_ranks, MadeBy made_by,

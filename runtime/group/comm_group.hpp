@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,18 +25,30 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // and new.
   // `rules` choose instead of the world's, equal on all members (null: the world's do).
   static std::shared_ptr<Impl> make(std::shared_ptr<WorldState> world, std::vector<int> world_ranks,
-                                    std::uint64_t context, std::shared_ptr<const Selector> rules = nullptr);
+                                    std::uint64_t context, std::chrono::milliseconds timeout,
+                                    std::shared_ptr<const Selector> rules = nullptr);
+  // A group of ranks that met anew and have this world in common. `name` is random and equal on all members.
+  // Waits until all have it; `when_met` is called in between, once all members have come here and before any
+  // returns. Throws.
+  static std::shared_ptr<Impl> make_within(std::shared_ptr<WorldState> world, std::vector<int> world_ranks,
+                                           std::string_view name, std::chrono::milliseconds timeout,
+                                           const std::function<void()>& when_met);
   // A new group of the same members that chooses by other rules, as a tuner compares them: a call's own
   // argument would do, too, but is read again on each call. Collective; no communication.
   std::shared_ptr<Impl> with_rules(std::shared_ptr<const Selector> rules);
-  // What CommGroup::stream() refers to; made when first asked for, and kept as long as the group. Any thread.
+  // What CommGroup::stream() refers to; made when first asked for, and kept until it is closed. Any thread.
   std::shared_ptr<Impl> stream(int number);
+  // See CommGroup::close_stream(). Throws.
+  void close_stream(int number);
   // A stream for this group's own purposes, or this stream's, which no program can name.
   enum class Purpose : std::uint8_t { device_exchange, device_staging };
   static constexpr int kPurposes = 2;
   Impl& internal_stream(Purpose purpose);
   // A reference to this group, or to this stream, which keeps its whole group alive.
-  std::shared_ptr<Impl> handle() { return {owner().shared_from_this(), this}; }
+  std::shared_ptr<Impl> handle() { return owner_ == nullptr ? shared_from_this() : stream_handle(); }
+  // The same for this group or the one of its streams that is meant; null once that is closed.
+  std::shared_ptr<Impl> find_handle(const Impl* meant);
+  std::weak_ptr<Impl> weak_owner() { return owner().weak_from_this(); }
   // What a handle refers to, for the function `name`. Throws if it is closed or this process may not use it.
   static Impl& of(const CommGroup& handle, const char* name) {
     if (handle.impl_ == nullptr) refuse_closed(name);
@@ -125,9 +139,17 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
  private:
   std::uint32_t submitted_sequence() const { return group_->last_sequence(); }
   std::string describe_awaited_peers(int* first_missing);
+  int find_blocker(std::vector<int> peers, const std::map<int, RankState>& states) const;
   // `owner`: of a stream, the group that it belongs to.
   Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context,
-       std::shared_ptr<const Selector> rules, Impl* owner = nullptr, int stream = 0);
+       std::chrono::milliseconds timeout, std::shared_ptr<const Selector> rules, Impl* owner = nullptr,
+       int stream = 0);
+  // What a handle of a stream keeps. The stream ends first.
+  struct StreamHold {
+    std::shared_ptr<Impl> group, stream;
+  };
+  std::shared_ptr<Impl> stream_handle();
+  static std::shared_ptr<Impl> own(Impl* made);
   Impl& owner() { return owner_ == nullptr ? *this : *owner_; }
   const Impl& owner() const { return owner_ == nullptr ? *this : *owner_; }
   [[noreturn]] static void refuse_closed(const char* name);
@@ -177,7 +199,11 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   const int stream_;
   std::mutex making_mutex_;  // one thread makes streams at a time; never held by who tells of failures
   mutable std::mutex streams_mutex_;
-  std::map<int, std::unique_ptr<Impl>> streams_;
+  std::map<int, std::shared_ptr<Impl>> streams_;
+  std::map<int, std::uint32_t> closings_;  // of streams, by number; guarded by making_mutex_
+  std::atomic<bool> is_closed_{false};     // of a stream: its end is nobody's failure
+  std::mutex hold_mutex_;
+  std::weak_ptr<StreamHold> hold_;  // of a stream; kept by its handles
 
   mutable std::mutex failure_mutex_;  // this and what follows: of owners
   std::condition_variable failed_;

@@ -59,7 +59,8 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlOption
   if (options.size == 1) return std::unique_ptr<ControlChannel>(std::make_unique<SoloChannel>(options));
   std::unique_ptr<ControlChannel> channel = make_control_tree(options, std::move(doors));
   if (channel->wake_ < 0)
-    return Status(StatusCode::resource_exhausted, "cannot make an eventfd for the control channel");
+    return Status(StatusCode::resource_exhausted,
+                  "the control channel: eventfd: " + describe_system_error(errno));
   TUTTI_RETURN_IF_ERROR(channel->start_thread());
   std::unique_lock lock(channel->mutex_);
   channel->changed_.wait(lock, [&] { return channel->start_.has_value(); });  // the thread keeps the deadline

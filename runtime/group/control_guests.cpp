@@ -2,6 +2,7 @@
 #include "runtime/group/control_guests.hpp"
 
 #include <fmt/format.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,11 +17,18 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::seconds kStrangerTime{3};
+// Ranks that come at the same time to the last descriptor must not drive each other away for ever.
+constexpr std::chrono::milliseconds kProofTime{500};
 constexpr std::chrono::seconds kClaimTime{10};  // of a process that has proved itself, on a busy machine
 constexpr std::chrono::seconds kLeavingTime{1};
 constexpr std::chrono::seconds kWarningPause{1};
 constexpr std::size_t kStrangerPlaces = 64;  // beside one for each rank that has not come yet
 constexpr int kAcceptsAtOnce = 64;           // between looks at those that are here
+
+Status exhausted(int rank, int error) {
+  return {StatusCode::resource_exhausted,
+          fmt::format("rank {} cannot let other ranks in: {}", rank, describe_system_error(error))};
+}
 
 bool is_stranger(const Guest& guest) { return guest.link.is_open() && guest.stage < Guest::Stage::claim; }
 
@@ -78,13 +86,41 @@ std::size_t ControlGuests::stranger_limit() const {
 }
 
 // The one that has come least far; of these the oldest. A rank that loses its place so comes again.
-bool ControlGuests::drop_stranger() {
+bool ControlGuests::drop_stranger(Clock::duration proof_time) {
   Guest* least = nullptr;
+  const Clock::time_point begun_by = Clock::now() + kStrangerTime - proof_time;
   for (const auto& guest : guests_) {
-    if (is_stranger(*guest) && (least == nullptr || guest->stage < least->stage)) least = guest.get();
+    if (!is_stranger(*guest) || (guest->stage == Guest::Stage::proof && guest->until > begun_by)) continue;
+    if (least == nullptr || guest->stage < least->stage) least = guest.get();
   }
   if (least != nullptr) least->link.close();  // erased after this poll
   return least != nullptr;
+}
+
+Status ControlGuests::reserve() {
+  if (reserve_.is_open()) return {};
+  const int fd = ::eventfd(0, EFD_CLOEXEC);  // the cheapest kind
+  if (fd < 0) return exhausted(options_.rank, errno);
+  reserve_ = Link(fd);
+  return {};
+}
+
+Status ControlGuests::listen(Link listener, bool is_remote) {
+  TUTTI_RETURN_IF_ERROR(reserve());
+  doors_.push_back({std::move(listener), is_remote});
+  return {};
+}
+
+void ControlGuests::turn_away(const Door& door, const Status& why) {
+  reserve_.close();
+  const int fd = ::accept4(door.listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd >= 0) {
+    Link link(fd);
+    link.send(Frame{FrameType::refused, 0, 0, encode(StatusPayload{StatusCode::refused, why.message()})});
+    static_cast<void>(link.flush());
+  }
+  // Another thread may have been faster: then nobody is told until one is free again.
+  if (fd < 0 || !reserve()) may_accept_ = false;
 }
 
 void ControlGuests::accept(const Door& door) {
@@ -94,12 +130,21 @@ void ControlGuests::accept(const Door& door) {
     const int fd = ::accept4(door.listener.fd(), reinterpret_cast<sockaddr*>(&guest->address.storage),
                              &guest->address.bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
-      const bool is_exhausted = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
-      if (is_exhausted && drop_stranger()) continue;
-      // Out of descriptors: look again after a tick instead of spinning on a socket that stays readable.
-      may_accept_ = may_accept_ && !is_exhausted;
+      const int error = errno;
+      if (error == EAGAIN || error == EINTR || error == ECONNABORTED) return;
+      if (drop_stranger(kProofTime)) continue;
+      // Look again after a tick instead of spinning on a socket that stays readable.
+      may_accept_ = false;
+      if (count_strangers() != 0) return;  // they join, or give their places up
+      const Status why = exhausted(options_.rank, error);
+      turn_away(door, why);
+      if (const Clock::time_point now = Clock::now(); now >= next_exhaustion_) {
+        next_exhaustion_ = now + kWarningPause;
+        owner_.on_exhausted(why);
+      }
       return;
     }
+    if (!reserve()) may_accept_ = false;
     guest->link = Link(fd);
     guest->is_remote = door.is_remote;
     guest->claim.host = "this machine";
@@ -111,7 +156,7 @@ void ControlGuests::accept(const Door& door) {
       continue;  // closes it
     }
     guest->until = Clock::now() + kStrangerTime;
-    if (count_strangers() >= stranger_limit()) drop_stranger();
+    if (count_strangers() >= stranger_limit()) drop_stranger({});
     guests_.push_back(std::move(guest));
     serve(*guests_.back());  // a rank has said hello by now, and is no longer the first to lose its place
   }
@@ -236,11 +281,14 @@ void ControlGuests::send_to_all(const Frame& frame) {
   }
 }
 
-void ControlGuests::say_goodbye(int leaving_rank) {
+void ControlGuests::send_to_all_known(const Frame& frame) {
   for (const auto& guest : guests_) {
-    if (guest->stage == Guest::Stage::joined || guest->stage == Guest::Stage::claim)
-      guest->link.send(Frame{FrameType::goodbye, leaving_rank, 0, {}});
+    if (guest->stage == Guest::Stage::joined || guest->stage == Guest::Stage::claim) guest->link.send(frame);
   }
+}
+
+void ControlGuests::say_goodbye(int leaving_rank) {
+  send_to_all_known(Frame{FrameType::goodbye, leaving_rank, 0, {}});
 }
 
 void ControlGuests::finish(Clock::time_point until) {

@@ -4,7 +4,8 @@
 // Everything is non-blocking and bounded, for the sockets can be reached by any process of the machine or the
 // network. On the unix socket another user's connection is closed unread. A stranger has few bytes and
 // seconds. Strangers share a bounded number of places, and a new one takes the place of the one that has come
-// least far; a process that has proved itself keeps its own.
+// least far; a process that has proved itself keeps its own. Where this process has no descriptor left, a
+// process that comes is told so, and the owner too.
 #pragma once
 
 #include <poll.h>
@@ -44,6 +45,8 @@ class ControlGuests {
     virtual void on_frame(Guest& guest, Frame frame) = 0;
     // The connection of one that had joined is gone; the guest is removed after the call.
     virtual void on_lost(Guest& guest, const Status& why) = 0;
+    // A process came that could not be let in, for want of a descriptor. At most once a second.
+    virtual void on_exhausted(const Status& why) = 0;
 
    protected:
     ~Owner() = default;
@@ -52,9 +55,13 @@ class ControlGuests {
   ControlGuests(const ControlOptions& options, const MemberClaim& own_claim, Owner& owner)
       : options_(options), own_claim_(own_claim), owner_(owner) {}
 
-  void listen(Link listener, bool is_remote) { doors_.push_back({std::move(listener), is_remote}); }
+  // Errors: resource_exhausted.
+  Status listen(Link listener, bool is_remote);
   bool is_listening() const { return !doors_.empty(); }
-  void stop_listening() { doors_.clear(); }
+  void stop_listening() {
+    doors_.clear();
+    reserve_.close();
+  }
 
   // poll(2): what to wait for, then what came of it, as one span of the same length.
   std::size_t append_fds(std::vector<pollfd>& fds);
@@ -65,6 +72,7 @@ class ControlGuests {
   void refuse(Guest& guest, const Status& why);
   void send_to_all(const Frame& frame);
   // To all who know us, also those whose proof is on its way: to them we would seem to have died.
+  void send_to_all_known(const Frame& frame);
   void say_goodbye(int leaving_rank);
   // After this what a guest says is ignored until it closes the connection.
   void dismiss_all() {
@@ -80,14 +88,18 @@ class ControlGuests {
   };
 
   void accept(const Door& door);
+  Status reserve();
+  // Tells the next process that comes why it cannot come in.
+  void turn_away(const Door& door, const Status& why);
   void serve(Guest& guest);
   void on_stranger_frame(Guest& guest, const Frame& frame);
   void on_hello(Guest& guest, const Frame& frame);
   void on_proof(Guest& guest, const Frame& frame);
   void on_claim(Guest& guest, const Frame& frame);
   void dismiss(Guest& guest);
-  // Room for one more stranger; false if there is none to close.
-  bool drop_stranger();
+  // Room for one more stranger; false if there is none to close. Whoever is about to prove itself has so
+  // long.
+  bool drop_stranger(Clock::duration proof_time);
   std::size_t count_strangers() const;
   std::size_t stranger_limit() const;
 
@@ -96,7 +108,10 @@ class ControlGuests {
   Owner& owner_;
   std::vector<Door> doors_;
   std::vector<std::unique_ptr<Guest>> guests_;
+  // A descriptor that is given up when there are no others, so that whoever comes then is told so.
+  Link reserve_;
   bool may_accept_ = true;
+  Clock::time_point next_exhaustion_{};
   std::size_t joined_count_ = 0;  // so far
   Clock::time_point next_warning_{};
   std::size_t unsaid_ = 0;  // refusals since the last warning

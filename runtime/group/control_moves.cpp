@@ -68,11 +68,16 @@ std::vector<int> ControlTree::late_ranks() const { return plan_ ? plan_->awaited
 void ControlTree::open_doors() {
   Result<Doors> doors = options_.open_doors ? options_.open_doors()
                                             : Result<Doors>(Status(StatusCode::unsupported, "no network"));
+  Status status = doors.status();
   if (doors) {
-    for (Link& socket : doors->sockets) guests_.listen(std::move(socket), true);
+    for (Link& socket : doors->sockets) {
+      if (status) status = guests_.listen(std::move(socket), true);
+    }
+  }
+  if (status) {
     door_addresses_ = join_addresses(doors->addresses);
   } else {
-    warn(fmt::format("other nodes stay connected to rank 0: {}", doors.status().message()));
+    warn(fmt::format("other nodes stay connected to rank 0: {}", status.message()));
   }
   pass_up(Frame{FrameType::door, options_.rank, 0, encode(PathPayload{{{options_.rank, door_addresses_}}})});
   set_path(path_);

@@ -72,7 +72,12 @@ bool ControlTree::begin() {
       pollfd wake{wake_, POLLIN, 0};
       ::poll(&wake, 1, static_cast<int>(kTick.count()));
     }
-    for (Link& socket : doors_.sockets) guests_.listen(std::move(socket), true);
+    for (Link& socket : doors_.sockets) {
+      if (const Status status = guests_.listen(std::move(socket), true); !status) {
+        end_start(status);
+        return false;
+      }
+    }
     return true;
   }
   uplink_->add_name(options_.root_name, 0);
@@ -88,8 +93,7 @@ bool ControlTree::begin() {
 Status ControlTree::listen(const std::string& name) {
   const Result<int> fd = listen_at(name);
   if (!fd) return fd.status();
-  guests_.listen(Link(*fd), false);
-  return {};
+  return guests_.listen(Link(*fd), false);
 }
 
 // Where the name can be guessed, another user may have taken it, to keep us from starting.
@@ -245,12 +249,15 @@ void ControlTree::check_deadline() {
 
 // The world does not come to be, for us and whoever is below us.
 void ControlTree::end_start(const Status& status) {
-  guests_.send_to_all(
+  guests_.send_to_all_known(
       Frame{FrameType::refused, 0, 0, encode(StatusPayload{status.code(), status.message(), status.peer()})});
   is_over_ = true;
   lose(status);
   finish_start(status);
 }
+
+// A rank that is awaited cannot come in, and nobody shall wait for it.
+void ControlTree::on_exhausted(const Status& why) { is_ready_ ? warn(why.message()) : end_start(why); }
 
 void ControlTree::say_goodbye() {
   remove_private_name();

@@ -74,6 +74,7 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   void on_joined(Guest& guest) override;
   void on_frame(Guest& guest, Frame frame) override;
   void on_lost(Guest& guest, const Status& why) override;
+  void on_exhausted(const Status& why) override;
   void on_frame_from_below(Frame frame);
   void on_arrived(Guest& guest, const ArrivedPayload& payload);
   void on_gone(const GonePayload& gone);

@@ -43,7 +43,7 @@ void ControlUplink::begin(std::size_t place, int fd, bool is_connected) {
   attempt.link.send(Frame{FrameType::hello, options_.rank, 0, encode(hello)});
 }
 
-void ControlUplink::try_places() {
+Status ControlUplink::try_places() {
   for (std::size_t i = 0; i < places_.size(); ++i) {
     Place& place = places_[i];
     const bool is_busy = std::any_of(attempts_.begin(), attempts_.end(),
@@ -51,6 +51,8 @@ void ControlUplink::try_places() {
     if (is_busy || place.has_refused || (!place.is_remote && place.name.empty())) continue;
     const Result<int> fd = place.is_remote ? start_connect(place.address) : try_connect(place.name);
     if (!fd) {
+      // It does not pass while this process waits.
+      if (fd.status().code() == StatusCode::resource_exhausted) return fd.status();
       place.outcome = fd.status().message();
     } else if (*fd < 0) {
       place.outcome = "nobody listens";
@@ -60,6 +62,7 @@ void ControlUplink::try_places() {
   }
   pause_ = std::clamp(2 * pause_, kFirstPause, kLongestPause);
   next_try_ = Clock::now() + pause_;
+  return {};
 }
 
 std::size_t ControlUplink::append_fds(std::vector<pollfd>& fds) {
@@ -94,7 +97,7 @@ Status ControlUplink::serve(std::span<const pollfd> fds, std::vector<Frame>& fra
   } else if (refusal_ && Clock::now() >= refused_until_) {
     return *refusal_;
   } else if (Clock::now() >= next_try_) {
-    try_places();
+    return try_places();
   }
   return {};
 }

@@ -80,7 +80,7 @@ class ControlUplink {
     Clock::time_point until;
   };
 
-  void try_places();
+  Status try_places();  // resource_exhausted: no descriptor is left
   void begin(std::size_t place, int fd, bool is_connected);
   Status serve_attempt(Attempt& attempt, short revents, std::vector<Frame>& frames);
   Status on_answer(Attempt& attempt, const Frame& frame);

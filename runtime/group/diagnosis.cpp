@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "runtime/base/log.hpp"
 #include "runtime/group/world.hpp"
@@ -35,7 +36,7 @@ std::string name_group(const std::vector<int>& world_ranks) {
 }  // namespace
 
 void WorldState::on_stall(const Stall& stall) {
-  if (!stall.is_attended && stall.lasted >= settings_.timeout) return end_unattended(stall);
+  if (!stall.is_attended && stall.lasted >= stall.timeout) return end_unattended(stall);
   if (stall.is_message) {
     if (settings_.stall_warning.count() > 0 && stall.lasted >= settings_.stall_warning)
       warn_of_stall(stall, {});
@@ -111,6 +112,7 @@ void WorldState::on_message(int source, std::string_view bytes) {
   if (auto* const report = std::get_if<StallReport>(&*message)) return on_report(source, *report);
   if (const auto* const question = std::get_if<StateQuestion>(&*message))
     return on_question(source, *question);
+  if (const auto* const arrival = std::get_if<MemberArrival>(&*message)) return on_arrival(source, *arrival);
   on_answer(source, std::get<StateAnswer>(*message));
 }
 
@@ -195,7 +197,9 @@ std::vector<WaitingCall> WorldState::list_under_way() {
     if (group == nullptr) continue;
     std::string text = stall.call;
     if (!stall.is_message) text += ", " + group->name_operation(stall.sequence);
-    waiting.push_back({stall.context, group->world_ranks(), std::move(text)});
+    const std::vector<int>& ranks = group->world_ranks();
+    const bool is_known = stall.awaited_rank != stall.rank && stall.awaited_rank < ranks.size();
+    waiting.push_back({stall.context, ranks, is_known ? ranks[stall.awaited_rank] : -1, std::move(text)});
   }
   return waiting;
 }
@@ -273,8 +277,9 @@ void WorldState::find_obstacles(std::uint64_t context, const std::map<int, int>&
     const int rank = silent[i], end = ends[i];
     if (end < 0 || end == rank) continue;
     const int member = group->group_rank_of(end);
-    states[asked.at(rank)].behind =
-        member < 0 ? fmt::format("rank {} of the world", end) : fmt::format("rank {}", member);
+    RankState& state = states[asked.at(rank)];
+    state.behind = member < 0 ? fmt::format("rank {} of the world", end) : fmt::format("rank {}", member);
+    state.behind_rank = member;
   }
 }
 
@@ -319,6 +324,7 @@ std::string WorldState::describe_missing(std::uint64_t context, const std::map<i
                                          int size, std::uint32_t sequence, int* first_missing) {
   std::string text;
   std::map<std::string, std::vector<int>> unknown;  // by the rank that is in the way
+  std::int64_t least_lead = std::numeric_limits<std::int64_t>::max();
   for (int rank = 0; rank < size; ++rank) {
     const auto found = states.find(rank);
     if (found != states.end() && !found->second.behind.empty()) {
@@ -341,7 +347,9 @@ std::string WorldState::describe_missing(std::uint64_t context, const std::map<i
       if (const std::string waiting = describe_waiting(context, state); !waiting.empty())
         why += "; " + waiting;
     }
-    if (text.empty()) *first_missing = rank;
+    // A silent rank is the cause; among the others, the one with the fewest calls holds the rest up.
+    const std::int64_t lead = found == states.end() ? -1 : std::int64_t{found->second.sequence()};
+    if (lead < least_lead) *first_missing = rank, least_lead = lead;
     text += fmt::format("{}rank {} ({})", text.empty() ? "" : ", ", rank, why);
   }
   for (const auto& [obstacle, ranks] : unknown) {

@@ -6,7 +6,7 @@
 namespace tutti {
 namespace {
 
-enum class Kind : std::uint8_t { report = 1, question, answer };
+enum class Kind : std::uint8_t { report = 1, question, answer, arrival };
 
 void put_calls(ByteWriter& writer, const CallHistory& calls) {
   writer.put(static_cast<std::uint32_t>(calls.size()));
@@ -54,7 +54,7 @@ bool get_waiting(ByteReader& reader, std::vector<WaitingCall>& waiting) {
     for (std::uint32_t r = 0; r < ranks; ++r) {
       if (!reader.get(call.world_ranks.emplace_back())) return false;
     }
-    if (!reader.get_text(call.text)) return false;
+    if (!reader.get(call.awaited_world_rank) || !reader.get_text(call.text)) return false;
   }
   return true;
 }
@@ -87,8 +87,14 @@ struct Encoder {
       writer.put(call.context);
       writer.put(static_cast<std::uint32_t>(call.world_ranks.size()));
       for (const int rank : call.world_ranks) writer.put(rank);
+      writer.put(call.awaited_world_rank);
       writer.put_text(call.text);
     }
+  }
+  void operator()(const MemberArrival& arrival) {
+    writer.put(Kind::arrival);
+    writer.put(arrival.context);
+    writer.put(arrival.step);
   }
 };
 
@@ -121,6 +127,9 @@ std::optional<DiagnosisMessage> decode_diagnosis(std::string_view bytes) {
       state.has_group = has_group != 0;
       decoded = std::move(answer);
     }
+  } else if (kind == static_cast<std::uint8_t>(Kind::arrival)) {
+    MemberArrival arrival;
+    if (reader.get(arrival.context) && reader.get(arrival.step)) decoded = arrival;
   }
   return reader.is_at_end() ? decoded : std::nullopt;
 }

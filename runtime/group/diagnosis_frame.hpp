@@ -1,5 +1,5 @@
-// Questions and answers between ranks about operations that do not end, as bytes of the control tree's
-// messages. Pure; knows no group and no connection.
+// Questions and answers between ranks about operations that do not end, and arrivals at new groups, as bytes
+// of the control tree's messages. Pure; knows no group and no connection.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@ namespace tutti {
 struct WaitingCall {
   std::uint64_t context = 0;     // of its group
   std::vector<int> world_ranks;  // the group's members
+  int awaited_world_rank = -1;   // whose message or flag comes next; -1: any member's
   std::string text;              // "allreduce of 4 f32, sum, operation 3"
 };
 
@@ -26,6 +27,7 @@ struct RankState {
   bool has_group = false;
   Status failure;                    // why the group has failed there; ok: it has not
   std::string behind;                // it could not be asked: this rank on the way to it does not answer
+  int behind_rank = -1;              // its number in the group; -1: it is no member
   CallHistory calls;                 // in that group, the last ones
   std::vector<WaitingCall> waiting;  // in any group
 
@@ -44,7 +46,12 @@ struct StateAnswer {
   std::uint64_t inquiry = 0;
   RankState state;
 };
-using DiagnosisMessage = std::variant<StallReport, StateQuestion, StateAnswer>;
+// A rank has come to this step of making a group, or, from the group's first rank: all have.
+struct MemberArrival {
+  std::uint64_t context = 0;
+  std::uint32_t step = 0;
+};
+using DiagnosisMessage = std::variant<StallReport, StateQuestion, StateAnswer, MemberArrival>;
 
 inline constexpr std::size_t kMaxWaitingCalls = 4;  // in one answer
 

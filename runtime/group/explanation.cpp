@@ -34,7 +34,29 @@ std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first
   return missing.empty() ? "all ranks have called it" : "did not arrive: " + missing;
 }
 
-// Of messages: what those do that they wait for.
+// Follows the waits of `peers` and of the ranks that they wait for: a member that does not answer, else one
+// that waits in no call; -1 if there is none, as where ranks wait for each other.
+int CommGroup::Impl::find_blocker(std::vector<int> peers, const std::map<int, RankState>& states) const {
+  int idle = -1;
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    const auto found = states.find(peers[i]);
+    if (found == states.end()) return peers[i];
+    const RankState& state = found->second;
+    if (!state.behind.empty()) {
+      if (state.behind_rank >= 0) return state.behind_rank;
+      continue;
+    }
+    if (state.waiting.empty() && idle < 0) idle = peers[i];
+    for (const WaitingCall& call : state.waiting) {
+      const int next = call.awaited_world_rank < 0 ? -1 : group_rank_of(call.awaited_world_rank);
+      if (next >= 0 && next != rank_ && std::find(peers.begin(), peers.end(), next) == peers.end())
+        peers.push_back(next);
+    }
+  }
+  return idle;
+}
+
+// Of messages: what the ranks do that owe them, and the rank that holds those up.
 std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
   std::vector<int> peers;
   for (const Stall& message : world_->engine().list_under_way(kMostMessages, kAnswerTime)) {
@@ -47,16 +69,22 @@ std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
     }
   }
   if (peers.empty()) return {};
-  const auto states = world_->ask_members(context(), kAnswerTime, peers);
+  const auto states = world_->ask_members(context(), kAnswerTime);
+  const auto describe = [&](int peer) -> std::string {
+    const auto state = states.find(peer);
+    return state == states.end() ? "does not answer: frozen, or its node is unreachable"
+                                 : world_->describe_peer(context(), state->second);
+  };
   std::string text;
   for (const int peer : peers) {
-    const auto state = states.find(peer);
-    std::string what = "does not answer: frozen, or its node is unreachable";
-    if (state != states.end()) what = world_->describe_peer(context(), state->second);
     if (*first_missing < 0) *first_missing = peer;
-    text += fmt::format("{}rank {} {}", text.empty() ? "" : ", ", peer, what);
+    text += fmt::format("{}rank {} {}", text.empty() ? "" : ", ", peer, describe(peer));
   }
-  return text;
+  const int blocker = find_blocker(peers, states);
+  if (blocker < 0) return text;
+  *first_missing = blocker;
+  if (std::find(peers.begin(), peers.end(), blocker) != peers.end()) return text;
+  return text + fmt::format("; all of that waits for rank {}, which {}", blocker, describe(blocker));
 }
 
 Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status,

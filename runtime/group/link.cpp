@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "runtime/base/fork_guard.hpp"
+#include "runtime/base/network.hpp"
 
 namespace tutti {
 namespace {
@@ -40,7 +41,7 @@ socklen_t fill_address(const std::string& name, sockaddr_un& address) {
 }
 
 Status system_error(const char* what, const std::string& name) {
-  return internal_error(fmt::format("{} for {}: {}", what, describe(name), std::strerror(errno)));
+  return internal_error(fmt::format("{} for {}: {}", what, describe(name), describe_system_error(errno)));
 }
 
 Status describe_end(int error) {
@@ -138,6 +139,10 @@ Result<int> listen_at(const std::string& name) {
 
 Result<int> try_connect(const std::string& name) {
   const int fd = make_socket();
+  if (fd < 0 && is_out_of_descriptors(errno)) {
+    return Status(StatusCode::resource_exhausted,
+                  fmt::format("no connection to rank 0: {}", describe_system_error(errno)));
+  }
   if (fd < 0) return system_error("socket", name);
   sockaddr_un address;
   const socklen_t address_bytes = fill_address(name, address);

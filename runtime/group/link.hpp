@@ -46,7 +46,7 @@ class Link {
 // with the system's reason.
 Result<int> listen_at(const std::string& name);
 // The connected descriptor, -1 while nobody listens there, or an error; refused if the listener is another
-// user.
+// user; resource_exhausted if this process has no descriptor left.
 Result<int> try_connect(const std::string& name);
 // If it is a path: makes its directory, for this user alone, and removes a socket that an earlier life has
 // left there. Errors: refused if the directory belongs to another user or is open to others.

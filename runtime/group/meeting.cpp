@@ -15,6 +15,7 @@
 
 #include "runtime/base/of_process.hpp"
 #include "runtime/base/tcp_socket.hpp"
+#include "runtime/group/control_frame.hpp"
 #include "runtime/group/exchange.hpp"
 #include "runtime/group/link.hpp"
 #include "runtime/group/settings.hpp"
@@ -195,36 +196,44 @@ Result<Network> find_network(const Environment& environment) {
 }
 
 // The program's exchange tells everybody everything: nodes, the job's id and where rank 0 listens.
-Status meet_by_exchange(Exchange& exchange, const Environment& environment, Clock::time_point deadline,
-                        Meeting& meeting) {
+Status meet_by_exchange(const BootstrapOptions& options, Clock::time_point deadline, Meeting& meeting) {
+  Exchange& exchange = *options.exchange;
+  const Environment& environment = options.environment;
   const Result<Network> network = find_network(environment);
-  if (!network) return network.status();
+  Status problem = network.status();
   meeting.node = node_of(environment, -1);
   std::string unique_id;
   Doors doors;
-  if (exchange.rank() == 0) {
+  if (exchange.rank() == 0 && problem) {
     Result<std::string> made = new_unique_id();
-    if (!made) return made.status();
-    unique_id = *std::move(made);
     Result<Doors> opened = network->listen_anywhere();
-    if (!opened) return opened.status();
-    doors = *std::move(opened);
+    problem = made ? opened.status() : made.status();
+    if (made) unique_id = *std::move(made);
+    if (opened) doors = *std::move(opened);
   }
   ByteWriter card;
+  card.put_text(encode(StatusPayload{problem.code(), problem.message()}));
   card.put_text(meeting.node);
   card.put_text(unique_id);
   card.put_text(join_addresses(doors.addresses));
+  card.put_text(options.note);
   const Result<std::vector<std::string>> cards = exchange.allgather(card.take(), deadline);
+  if (!problem) return problem;
   if (!cards) return cards.status();
   std::string first_node, first_id, first_addresses;
   bool is_one_node = true;
   for (int rank = 0; rank < exchange.size(); ++rank) {
     ByteReader reader((*cards)[static_cast<std::size_t>(rank)]);
-    std::string node, id, addresses;
-    if (!reader.get_text(node) || !reader.get_text(id) || !reader.get_text(addresses)) {
+    std::string trouble, node, id, addresses;
+    StatusPayload other;
+    if (!reader.get_text(trouble) || !decode(trouble, other) || !reader.get_text(node) ||
+        !reader.get_text(id) || !reader.get_text(addresses) ||
+        !reader.get_text(meeting.notes.emplace_back())) {
       return invalid_argument(
           fmt::format("the program's exchange: the bytes of rank {} did not arrive unchanged", rank), rank);
     }
+    if (other.code != StatusCode::ok)
+      return Status(other.code, fmt::format("rank {} cannot join: {}", rank, other.message), rank);
     if (rank == 0) {
       first_node = node;
       first_id = id;
@@ -315,7 +324,7 @@ Result<Meeting> arrange_meeting(const BootstrapOptions& options) {
     if (size < 1 || rank < 0 || rank >= size) {
       return invalid_argument(fmt::format("exchange: rank {} of {} is not a rank", rank, size));
     }
-    TUTTI_RETURN_IF_ERROR(meet_by_exchange(*options.exchange, options.environment, deadline, meeting));
+    TUTTI_RETURN_IF_ERROR(meet_by_exchange(options, deadline, meeting));
     return meeting;
   }
   Result<LaunchInfo> launch = options.unique_id.empty()

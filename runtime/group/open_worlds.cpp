@@ -59,4 +59,14 @@ void leave_at_exit(const std::shared_ptr<WorldState>& world) {
   open.worlds.push_back(world);
 }
 
+std::vector<std::shared_ptr<WorldState>> list_open_worlds() {
+  OpenWorlds& open = list_of_this_process();
+  std::vector<std::shared_ptr<WorldState>> worlds;
+  const std::lock_guard lock(open.mutex);
+  for (const std::weak_ptr<WorldState>& one : open.worlds) {
+    if (std::shared_ptr<WorldState> world = one.lock()) worlds.push_back(std::move(world));
+  }
+  return worlds;
+}
+
 }  // namespace tutti

@@ -1,8 +1,9 @@
-// Worlds that are open when the process ends: exit() and a return from main leave them, as their destructors
-// would. Knows of a world only that it can be left.
+// The worlds that this process has open. Those that are open when it ends are left by exit() and a return
+// from main, as their destructors would. Knows of a world only that it can be left.
 #pragma once
 
 #include <memory>
+#include <vector>
 
 namespace tutti {
 
@@ -11,5 +12,8 @@ class WorldState;
 // Has the world left when the process ends, if it is still open then. Not in a child of fork(), whose parent
 // has the world.
 void leave_at_exit(const std::shared_ptr<WorldState>& world);
+
+// Those of this process that are open, in the order in which they were made.
+std::vector<std::shared_ptr<WorldState>> list_open_worlds();
 
 }  // namespace tutti

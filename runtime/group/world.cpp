@@ -2,6 +2,8 @@
 // Knows no public API.
 #include "runtime/group/world.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -9,6 +11,7 @@
 #include "runtime/base/log.hpp"
 #include "runtime/base/of_process.hpp"
 #include "runtime/base/thread.hpp"
+#include "runtime/group/meeting.hpp"
 #include "runtime/group/open_worlds.hpp"
 #include "runtime/group/pinning.hpp"
 
@@ -25,8 +28,15 @@ WorldState::WorldState(World world, WorldSettings settings)
 
 Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& options,
                                                      WorldSettings settings) {
+  Result<Meeting> meeting = arrange_meeting(options);
+  if (!meeting) return meeting.status();
+  return make(options, *std::move(meeting), std::move(settings));
+}
+
+Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& options, Meeting meeting,
+                                                     WorldSettings settings) {
   const Clock::time_point deadline = Clock::now() + settings.timeout;
-  Result<World> joined = bootstrap(options);
+  Result<World> joined = bootstrap(options, std::move(meeting));
   if (!joined) return joined.status();
   set_log_rank(joined->info.size > 1 ? joined->info.rank : -1);
   // A child of fork() has no control thread and no peers: it must not tear down what belongs to the parent.
@@ -96,6 +106,7 @@ void WorldState::remove(GroupMember& group) {
   }
   const std::lock_guard lock(talk_mutex_);
   reports_.erase(group.context());
+  arrivals_.erase(group.context());
   warned_.erase(group.context());
 }
 
@@ -119,6 +130,50 @@ void WorldState::leave() {
     if (--found->second == 0) groups_in_use_.erase(found);
   }
   group_released_.notify_all();
+}
+
+bool WorldState::is_sound() {
+  if (fork_generation_ != tutti::fork_generation() || !has_root()) return false;
+  const std::lock_guard lock(groups_mutex_);
+  return deaths_.empty() && departures_.empty();
+}
+
+void WorldState::on_arrival(int source, const MemberArrival& arrival) {
+  const std::lock_guard lock(talk_mutex_);
+  arrivals_[arrival.context][arrival.step].insert(source);
+  answered_.notify_all();
+}
+
+Status WorldState::meet(const GroupMember& group, std::uint32_t step, Clock::time_point deadline) {
+  constexpr std::chrono::milliseconds kBetweenLooks{20};  // at the group's failure
+  const std::vector<int>& ranks = group.world_ranks();
+  const std::string arrival = encode(MemberArrival{group.context(), step});
+  const bool is_first = ranks.front() == info().rank;
+  const std::set<int> awaited =
+      is_first ? std::set<int>(ranks.begin() + 1, ranks.end()) : std::set<int>{ranks[0]};
+  if (!is_first) control().tell(ranks[0], arrival);
+  {
+    std::unique_lock lock(talk_mutex_);
+    const std::set<int>& arrived = arrivals_[group.context()][step];
+    while (!std::includes(arrived.begin(), arrived.end(), awaited.begin(), awaited.end())) {
+      answered_.wait_for(lock, kBetweenLooks);
+      TUTTI_RETURN_IF_ERROR(group.local_failure());
+      if (Clock::now() < deadline) continue;
+      std::vector<int> missing;
+      for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        if (awaited.contains(ranks[rank]) && !arrived.contains(ranks[rank]))
+          missing.push_back(static_cast<int>(rank));
+      }
+      return Status(StatusCode::timeout,
+                    fmt::format("{} did not come to the new group in time",
+                                name_ranks(missing, static_cast<int>(ranks.size()))),
+                    missing.front());
+    }
+  }
+  if (is_first) {
+    for (const int rank : awaited) control().tell(rank, arrival);
+  }
+  return {};
 }
 
 GroupMember* WorldState::find(std::uint64_t context) {

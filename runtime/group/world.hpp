@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,9 @@ class WorldState final : private ControlListener {
   // Joins the job, agrees with the others, opens the transports. Collective over all ranks; errors of
   // bootstrap(), and invalid_argument if the ranks' settings differ, listing ranks and both values.
   static Result<std::shared_ptr<WorldState>> make(const BootstrapOptions& options, WorldSettings settings);
+  // The second half, of ranks that have swapped where they are.
+  static Result<std::shared_ptr<WorldState>> make(const BootstrapOptions& options, Meeting meeting,
+                                                  WorldSettings settings);
   ~WorldState();
   WorldState(const WorldState&) = delete;
   WorldState& operator=(const WorldState&) = delete;
@@ -78,12 +82,21 @@ class WorldState final : private ControlListener {
   std::uint32_t contract_hash() const { return contract_hash_; }
   const WorldDomains& domains() const { return domains_; }
   unsigned fork_generation() const { return fork_generation_; }
+  // Random, equal on all ranks of this world and on no others.
+  const std::string& identity() const { return identity_; }
+  // False once a rank has died or left, where rank 0 does not answer, and in a child of fork(): new groups
+  // are better off in a world of their own.
+  bool is_sound();
 
   void add(GroupMember& group);
   void remove(GroupMember& group);
   // The process ends with this world open: leaves it as its destructor would, but ends no object, since other
   // threads may be using them. Their operations fail with StatusCode::aborted.
   void leave();
+
+  // Returns when all members of a group that was just added have called this with that step. By the control
+  // channel: the group has no endpoints yet. Errors: timeout naming the absent; the failure of the group.
+  Status meet(const GroupMember& group, std::uint32_t step, Clock::time_point deadline);
 
   // Memory of the shared heap for the program; release says whether the memory was ours. Any thread.
   Result<void*> allocate(std::size_t bytes);
@@ -98,7 +111,8 @@ class WorldState final : private ControlListener {
   std::map<int, RankState> ask_members(std::uint64_t context, std::chrono::milliseconds at_most,
                                        const std::vector<int>& group_ranks = {}, std::uint32_t calls = 1);
   // "rank 2 (is alive; its last call was broadcast of 4 f32, root 0), rank 3 (does not answer: ...)": those
-  // of `size` members who have not submitted operation `sequence`, with the first of them; empty if all have.
+  // of `size` members who have not submitted operation `sequence`; empty if all have. `first_missing`: the
+  // one to blame, a silent rank before one that has merely made fewer calls.
   std::string describe_missing(std::uint64_t context, const std::map<int, RankState>& states, int size,
                                std::uint32_t sequence, int* first_missing);
   // The call that a rank waits in outside the group of `context`, and why that keeps it from coming there.
@@ -144,6 +158,7 @@ class WorldState final : private ControlListener {
   void on_report(int source, StallReport& report);
   void on_question(int source, const StateQuestion& question);
   void on_answer(int source, StateAnswer& answer);
+  void on_arrival(int source, const MemberArrival& arrival);
   void end_unattended(const Stall& stall);
   void warn_of_stall(const Stall& stall, const std::string& operation);
   void note_root(bool is_there);
@@ -160,6 +175,7 @@ class WorldState final : private ControlListener {
   World world_;
   WorldSettings settings_;
   unsigned fork_generation_;
+  std::string identity_;
   Clock::time_point start_deadline_;  // for everything until all ranks can call
   std::string start_error_;           // why this rank leaves before the world has come to be
   std::uint32_t contract_hash_ = 0;
@@ -191,6 +207,8 @@ class WorldState final : private ControlListener {
   std::condition_variable answered_;
   std::map<std::uint64_t, std::map<int, CallHistory>> reports_;  // of stalled ranks, by context, group rank
   std::map<std::uint64_t, Inquiry> inquiries_;
+  std::map<std::uint64_t, std::map<std::uint32_t, std::set<int>>>
+      arrivals_;                                                          // world ranks, by context and step
   std::vector<std::pair<Clock::time_point, WaitingCall>> past_deadline_;  // when, and what
   std::atomic<Clock::rep> root_missed_{0};  // when rank 0 did not answer last; 0: it always has
   std::uint64_t next_inquiry_ = 1;

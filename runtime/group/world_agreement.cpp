@@ -12,6 +12,7 @@
 
 #include "runtime/base/log.hpp"
 #include "runtime/base/of_process.hpp"
+#include "runtime/group/common_world.hpp"
 #include "runtime/group/pinning.hpp"
 #include "runtime/group/world.hpp"
 
@@ -20,7 +21,8 @@ namespace {
 
 // The first thing that every rank tells the others.
 struct Card {
-  std::string process;  // equal for ranks that are threads of one process
+  std::string process;   // equal for ranks that are threads of one process
+  std::string identity;  // rank 0's becomes the world's
   cpu_set_t cpus;
   bool is_bound = false;  // before init()
   RankDomains domains;
@@ -39,16 +41,22 @@ std::vector<std::uint32_t> list_cpus(const cpu_set_t& set) {
   return cpus;
 }
 
+std::string random_bytes(std::size_t count) {
+  std::string bytes(count, '\0');
+  randombytes_buf(bytes.data(), bytes.size());
+  return bytes;
+}
+
 // Names this process: a child of fork() gets another one than its parent. A process id would not do: ranks in
 // different containers may have the same one.
 struct ProcessToken {
-  std::string bytes = std::string(16, '\0');
-  ProcessToken() { randombytes_buf(bytes.data(), bytes.size()); }
+  std::string bytes = random_bytes(16);
 };
 
 std::string encode(const Card& card) {
   ByteWriter writer;
   writer.put_text(card.process);
+  writer.put_text(card.identity);
   writer.put(card.cpus);
   writer.put(card.is_bound);
   writer.put(card.domains);
@@ -69,9 +77,9 @@ std::string encode_contract(const Contract& contract) {
 
 bool decode(std::string_view bytes, Card& card) {
   ByteReader reader(bytes);
-  return reader.get_text(card.process) && reader.get(card.cpus) && reader.get(card.is_bound) &&
-         reader.get(card.domains) && reader.get_text(card.contract) && reader.get(card.tuning) &&
-         reader.get_text(card.problem) && reader.is_at_end();
+  return reader.get_text(card.process) && reader.get_text(card.identity) && reader.get(card.cpus) &&
+         reader.get(card.is_bound) && reader.get(card.domains) && reader.get_text(card.contract) &&
+         reader.get(card.tuning) && reader.get_text(card.problem) && reader.is_at_end();
 }
 
 Contract decode_contract(std::string_view bytes) {
@@ -237,6 +245,7 @@ Status WorldState::agree(std::string_view build_id) {
   const Clock::time_point deadline = start_deadline_;
   Card mine;
   mine.process = of_process<ProcessToken>().bytes;
+  mine.identity = random_bytes(kWorldIdentityBytes);
   mine.is_bound = settings_.topology.is_bound;
   look_around(settings_, info(), mine);
   if (Status refused = plan_own_workers(settings_, info(), worker_cpus_); !refused)
@@ -246,6 +255,7 @@ Status WorldState::agree(std::string_view build_id) {
   mine.tuning = digest_of(settings_.tuning);
   auto exchanged = exchange_cards(control(), mine, deadline);
   if (!exchanged) return exchanged.status();
+  identity_ = exchanged->front().identity;
   contract_hash_ = hash_of(mine.contract);
   TUTTI_RETURN_IF_ERROR(compare_contracts(*exchanged));
   TUTTI_RETURN_IF_ERROR(first_problem(*exchanged, "TUTTI_WORKER_AFFINITY"));

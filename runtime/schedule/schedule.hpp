@@ -6,12 +6,12 @@
 // one such piece is an *atom*, number block * segments + segment. A chunk map (chunk_map.hpp) turns atoms
 // into element ranges when the counts are known; uneven counts, v-variants and in place are its business
 // alone, never an algorithm's.
-//   allreduce, broadcast, reduce, scan, exscan   atoms cut the vector; every buffer of every rank holds all
-//   of them allgather, gather                            blocks = p; block b is rank b's contribution; input
-//   holds the rank's own block reduce_scatter, scatter                      blocks = p; block b is what rank
-//   b receives; output holds the rank's own block alltoall                                     blocks = p;
-//   input block d goes to rank d, output block s came from rank s barrier one empty atom that gathers every
-//   rank's arrival
+//   allreduce, broadcast, reduce, scan, exscan
+//                           atoms cut the vector; every buffer of every rank holds all of them
+//   allgather, gather       blocks = p; block b is rank b's contribution; input holds the rank's own block
+//   reduce_scatter, scatter blocks = p; block b is for rank b; output holds the rank's own block
+//   alltoall                blocks = p; input block d goes to rank d, output block s came from rank s
+//   barrier                 one empty atom that gathers every rank's arrival
 //
 // In place, input and output are the same memory under the same atom numbers; the builder then writes every
 // slice as `output`.

@@ -53,7 +53,7 @@ struct BoardHead {
   alignas(64) std::atomic<std::uint32_t> left;         // peers that will not look here any more
   alignas(64) std::atomic<std::uint32_t> is_revoked;   // peers may no longer touch buffers of the owner
   alignas(64) std::atomic<std::uint32_t> is_touching;  // the owner is touching buffers of others now
-  alignas(64) std::atomic<std::uint32_t> cpu;          // where the owner last waited, plus 1; 0: nowhere yet
+  alignas(64) std::atomic<std::uint32_t> cpu;  // where the owner last signaled or waited, plus 1; 0: not told
 };
 
 struct BoardShape {
@@ -192,12 +192,12 @@ class Boards {
   const StagingStores& stores() const { return stores_; }
   std::size_t staging_offset() const { return shape_.lines * sizeof(BoardLine); }  // behind the lines
 
-  // Tells the others which CPU this rank waits on, as BoardHead::cpu has it.
+  // Tells the others which CPU this rank runs on, as BoardHead::cpu has it. Some 2 ns.
   std::uint32_t tell_cpu();
-  // Until it tells again, it waits on none.
+  // Until it tells again, it runs on none.
   void tell_no_cpu() { head(rank_).cpu.store(0, std::memory_order_relaxed); }
   std::uint32_t told_cpu(std::uint32_t rank) const { return head(rank).cpu.load(std::memory_order_relaxed); }
-  // Have all others that last waited on that CPU published that line of the area in that epoch?
+  // Have all others that last told that CPU published that line of the area in that epoch?
   bool have_published_on(std::uint32_t cpu, const Area& area, std::uint32_t line, std::uint64_t epoch) const;
 
   std::uint64_t epoch(std::uint32_t slot) const { return slots_[slot].epoch; }

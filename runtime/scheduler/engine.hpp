@@ -56,9 +56,10 @@ struct Stall {
   bool is_message = false;         // between two ranks, numbered by pair
   std::uint32_t awaited_rank = 0;  // first rank a message is awaited from or to
   std::chrono::milliseconds lasted{0};
-  std::uint32_t number = 0;  // how many reports of this operation came before
-  bool is_attended = true;   // a caller waits for it; else the group's deadline is the receiver's business
-  std::string call;          // "allreduce of 1024 f32, sum"
+  std::chrono::milliseconds timeout{0};  // the group's
+  std::uint32_t number = 0;              // how many reports of this operation came before
+  bool is_attended = true;  // a caller waits for it; else the group's deadline is the receiver's business
+  std::string call;         // "allreduce of 1024 f32, sum"
 };
 
 class Engine {

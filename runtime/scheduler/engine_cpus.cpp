@@ -9,7 +9,9 @@
 namespace tutti {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenMoves{10};  // of a thread from CPU to CPU
+// Between two moves of a thread. Bounds the cost of ranks that keep moving; a part of a scheduler tick (4
+// ms), so that a pair which the scheduler puts together again soon parts again.
+constexpr std::chrono::milliseconds kBetweenMoves{1};
 
 }  // namespace
 

@@ -59,6 +59,7 @@ Stall Engine::stall_of(const Operation& operation) {
   Stall stall;
   stall.context = operation.group_->context();
   stall.rank = operation.group_->rank();
+  stall.timeout = operation.group_->timeout();
   stall.sequence = operation.sequence_;
   stall.is_message = operation.call_.collective == Collective::send_recv;
   stall.awaited_rank = operation.first_awaited_rank();

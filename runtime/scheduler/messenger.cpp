@@ -130,8 +130,7 @@ void Messenger::on_note(std::uint32_t peer, ConstByteRange bytes) {
   begin(operation, peer);
 }
 
-// -- what other ranks are told
-// --------------------------------------------------------------------------------
+// -- what other ranks are told ------------------------------------------------------------------------------
 
 void Messenger::tell(std::uint32_t peer, const Note& note) {
   peers_[peer].unsent.push_back(note);
@@ -152,8 +151,7 @@ bool Messenger::send_notes() {
   return unsent_count_ > 0;
 }
 
-// -- looking
-// --------------------------------------------------------------------------------------------------
+// -- looking ------------------------------------------------------------------------------------------------
 
 bool Messenger::progress(bool is_last_look) {
   if (group_.has_failed()) {
@@ -248,8 +246,7 @@ void Messenger::fail_gone(const Operation& operation, std::uint32_t peer, bool i
                   : cause);
 }
 
-// -- for people
-// -----------------------------------------------------------------------------------------------
+// -- for people ---------------------------------------------------------------------------------------------
 
 std::string Messenger::name_senders(bool has_tag) const {
   std::vector<std::uint32_t> ranks;

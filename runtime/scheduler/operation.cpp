@@ -148,6 +148,7 @@ bool Operation::start_lowered() {
   } else {
     frame_->run.resume(*lowered_, *boards_, group_->lowered_limits(), resumed_step_);
   }
+  if (engine_->options_.waiting.watches_cpus) boards_->tell_cpu();
   is_run_started_ = true;
   return true;
 }

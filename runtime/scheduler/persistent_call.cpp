@@ -254,6 +254,9 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   const auto publish = [&](BoardLine& line) {
     line.publish(epoch, digest);
     boards.wake_sleepers();
+    // A peer that waits for this rank compares CPUs, also if this rank itself never waits. After the signal
+    // it takes part of the back-off.
+    if (waiting.watches_cpus) boards.tell_cpu();
   };
   if (epoch_.is_announced) {
     BoardLine& line = boards.lines_at(boards.rank(), area)[0];

@@ -268,8 +268,7 @@ TEST_CASE("groups with tags are found in whatever order ranks make them", "[mism
         }) == "");
 }
 
-// -- at the deadline
-// ------------------------------------------------------------------------------------------
+// -- at the deadline ----------------------------------------------------------------------------------------
 
 namespace {
 

@@ -4,18 +4,17 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <set>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "tests/fuzz/fuzz_input.hpp"
 #include "transports/message/carrier.hpp"
 #include "transports/message/endpoint.hpp"
 #include "transports/message/lane.hpp"
@@ -104,28 +103,10 @@ class StubCarrier final : public Carrier {
   std::set<void*> lent_;
 };
 
-// Reads from the input; zeros after its end.
-struct Input {
-  std::span<const std::byte> rest;
-  template <class T>
-  T take() {
-    T value{};
-    const std::size_t bytes = std::min(sizeof(T), rest.size());
-    std::memcpy(static_cast<void*>(&value), rest.data(), bytes);
-    rest = rest.subspan(bytes);
-    return value;
-  }
-  std::span<const std::byte> take_bytes(std::size_t count) {
-    const auto taken = rest.first(std::min(count, rest.size()));
-    rest = rest.subspan(taken.size());
-    return taken;
-  }
-};
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  Input input{{reinterpret_cast<const std::byte*>(data), size}};
+  fuzz::Input input{{reinterpret_cast<const std::byte*>(data), size}};
   auto made = std::make_unique<StubCarrier>();
   StubCarrier& carrier = *made;
   Lane lane(std::move(made), kOwnInstance);

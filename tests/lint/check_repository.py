@@ -112,10 +112,29 @@ def check_links(root, path, text):
                 yield path, number, f"the link to {target} leads nowhere"
 
 
+# Files of the repository that comments and pages name. Programs of users and files of other projects are told by their names.
+NAMED_FILE = re.compile(r"(?<![\w/.*<>-])(?:[\w-]+/)*[A-Za-z_][\w-]*\.(?:md|cpp|hpp|cu|cuh|py|build)\b")
+NAMES_OF_OTHERS = {"train.py", "program.py", "distributed_test.py", "name_test.cpp", "name_fuzz.cpp"}
+COMMENT_MARKS = {".md": "", ".hpp": "//", ".cpp": "//", ".h": "//", ".cu": "//", ".py": "#", ".sh": "#", ".build": "#"}
+
+
+def check_named_files(path, text, paths):
+    """Files named in comments and pages must exist: by their end of a path, or by name alone."""
+    mark = COMMENT_MARKS.get(os.path.splitext(path)[1])
+    if mark is None or path.startswith("tests/lint/"):
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        _, found, comment = line.partition(mark) if mark else ("", "all", re.sub(r"\]\([^)]*\)", "", line))  # links are checked as such
+        for name in NAMED_FILE.findall(comment) if found else ():
+            if name.split("/")[-1] not in NAMES_OF_OTHERS and not any(("/" + other).endswith("/" + name) for other in paths):
+                yield path, number, f"names {name}, which is no file of the repository"
+
+
 def check_tree(root):
     """Returns all violations as (path, line, message)."""
     violations = []
-    for path in files(root):
+    paths = list(files(root))
+    for path in paths:
         if re.search(r"suppress|\.supp$", os.path.basename(path)):
             violations.append((path, 1, "looks like a suppression file; mend the finding instead"))
         full = os.path.join(root, path)
@@ -128,6 +147,7 @@ def check_tree(root):
         violations += check_script(root, path, text)
         violations += check_text(path, text)
         violations += check_locale(path, text)
+        violations += check_named_files(path, text, paths)
         if path.endswith(".md"):
             violations += check_links(root, path, text)
     return violations

@@ -229,6 +229,13 @@ class RepositoryTest(unittest.TestCase):
         tree.write("tests/unit/good.cpp", "n = std::atoi(text);\n", True)
         self.assertEqual(tree.repository_violations(), [])
 
+    def test_files_named_in_comments_exist(self):
+        for path, text in (("a.md", "See `gone.md`.\n"), ("a.cpp", "int a;  // as in base/gone.hpp\n"), ("a.py", "# beside gone.py\n")):
+            self.expect(path, text, "which is no file of the repository")
+        tree = Tree({})
+        tree.write("base/here.hpp", "// see here.hpp, base/here.hpp and *.cpp\n#include \"gone.hpp\"\n", True)
+        self.assertEqual(tree.repository_violations(), [])
+
     def test_what_is_fine_stays_fine(self):
         tree = Tree({})
         tree.write("a.md", "[a](a.md#part) [b](https://example.org) `[c](x.md)` TO" + "DO: wait for the fix of the compiler\n", True)

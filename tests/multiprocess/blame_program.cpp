@@ -43,6 +43,14 @@ void add_up(const CommGroup& group) {
   for (;;) add_up(group);
 }
 
+// The first call of all ranks of `group`, before `leaver` ends. Its failure reaches a survivor only after
+// this call: a failed group fails all its pending calls.
+void begin(const CommGroup& group, int leaver) {
+  const CommGroup survivors = group.split(group.rank() == leaver ? 1 : 0);
+  add_up(group);
+  if (group.rank() != leaver) survivors.barrier();
+}
+
 // The last rank of a subgroup leaves; ranks of the group and of the world differ by one.
 int leave_subgroup(bool leaves_world) {
   CommGroup world = tutti::init();
@@ -50,7 +58,7 @@ int leave_subgroup(bool leaves_world) {
   for (int rank = 1; rank < world.size(); ++rank) members.push_back(rank);
   if (world.rank() > 0) {
     CommGroup group = world.create(members);
-    group.barrier();
+    begin(group, group.size() - 1);
     if (world.rank() == world.size() - 1) {
       group = {};
       if (leaves_world) world = {};
@@ -65,7 +73,7 @@ int leave_subgroup(bool leaves_world) {
 
 int leave_world() {
   CommGroup world = tutti::init();
-  add_up(world);
+  begin(world, world.size() - 2);
   if (world.rank() == world.size() - 2) {
     world = {};
   } else {
@@ -103,6 +111,33 @@ int abort_beside_frozen_root(bool in_world) {
   return 3;
 }
 
+// The victim freezes; the next rank waits for its message, and the one after that for one of the next rank.
+// The deadline of the latter comes first.
+int freeze_sender(int victim) {
+  const CommGroup world = tutti::init();
+  const int place = (world.rank() + world.size() - victim) % world.size();
+  add_up(world);
+  if (place == 0) ::raise(SIGSTOP);
+  std::vector<int> values(10);
+  if (place == 1) std::this_thread::sleep_for(500ms);
+  if (place <= 2)
+    report([&] { world.recv(std::span(values), (world.rank() + world.size() - 1) % world.size()); });
+  report([&] { add_up(world); });
+  return place == 0 ? 0 : 3;
+}
+
+// Rank 2 freezes before the second of three allreduces, which the others submit at different times.
+int freeze_behind() {
+  const CommGroup world = tutti::init();
+  add_up(world);
+  if (world.rank() == 2) ::raise(SIGSTOP);
+  std::vector<int> one(1000), two(1000);
+  tutti::Work first = world.iallreduce(std::span(one));
+  if (world.rank() != 0) report([&] { world.allreduce(std::span(two)); });
+  report([&] { first.wait(); });
+  return world.rank() == 2 ? 0 : 3;
+}
+
 // The other rank never sends.
 int receive_in_vain() {
   const CommGroup world = tutti::init();
@@ -116,7 +151,7 @@ int receive_in_vain() {
 // Leaves by an orderly exit of the process, with the world open.
 int leave_by_exit() {
   static CommGroup world = tutti::init();
-  add_up(world);
+  begin(world, 1);
   if (world.rank() == 1) std::exit(0);
   report([&] { add_up_for_ever(world); });
   std::this_thread::sleep_for(1s);
@@ -144,6 +179,10 @@ int main(int argc, char** argv) {
       {"freeze2", [] { return freeze(2); }},
       {"abort_group", [] { return abort_beside_frozen_root(false); }},
       {"abort_world", [] { return abort_beside_frozen_root(true); }},
+=======
+      {"freeze_sender0", [] { return freeze_sender(0); }},
+      {"freeze_sender2", [] { return freeze_sender(2); }},
+      {"freeze_behind", freeze_behind},
       {"receive", receive_in_vain},
       {"exit", leave_by_exit},
       {"second_start", second_start},

@@ -74,6 +74,19 @@ TEST_CASE("a frozen rank is blamed, rank 0 too, and not those that nobody could 
   CHECK_THAT(outcome.out, Contains("rank " + std::to_string(victim) + " (does not answer: frozen"));
 }
 
+TEST_CASE("a frozen rank is blamed, not those that wait for it in turn or have merely made fewer calls") {
+  const std::string behaviour = GENERATE("freeze_sender0", "freeze_sender2", "freeze_behind");
+  const std::string victim = behaviour == "freeze_sender0" ? "0" : "2";
+  const Outcome outcome = ranks(4, behaviour, {"TUTTI_TIMEOUT=2s"});
+  INFO(outcome.out << outcome.err);
+  const auto found = blames(outcome.out);
+  CHECK(!found.empty());
+  for (const std::string& blame : found) {
+    CHECK_THAT(blame, Contains("blames " + victim + ": "));
+    CHECK_THAT(blame, Contains("does not answer"));
+  }
+}
+
 TEST_CASE("a receive that nobody sends for names the rank that it waits for") {
   const Outcome outcome = ranks(3, "receive", {"TUTTI_TIMEOUT=1s"});
   INFO(outcome.out << outcome.err);

@@ -101,6 +101,22 @@ TEST_CASE("TUTTI_CHECK=group compares every call before it runs") {
   CHECK(count(outcome.out, "caught nothing") == 4);  // nothing ran, so the group goes on
 }
 
+TEST_CASE(
+    "ranks that meet anew make groups in the world that they share, each with its own failure and deadline") {
+  for (const char* transports : {"auto", "tcp"}) {
+    const Outcome outcome = ranks(3, "share_world", {std::string("TUTTI_TRANSPORTS=") + transports});
+    INFO(outcome.out << outcome.err);
+    CHECK(outcome.status == 0);
+    CHECK(count(outcome.out, "] shared") == 3);
+    const auto errors = caught(outcome.out);
+    CHECK(errors.count("caught aborted peer 0: rank 0 aborted the group: it is enough") == 3);
+    CHECK(std::count_if(errors.begin(), errors.end(), [](const std::string& e) {
+            return e.starts_with("caught timeout peer 2: ") && e.find("0.5 s") != std::string::npos;
+          }) == 2);
+    CHECK(errors.count("caught nothing") == 6);
+  }
+}
+
 TEST_CASE("a rank that stays away is named at the deadline, and hears of it") {
   const Outcome outcome = ranks(3, "stay_away", {"TUTTI_TIMEOUT=1s"});
   INFO(outcome.out << outcome.err);

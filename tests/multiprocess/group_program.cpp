@@ -9,7 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -343,6 +345,63 @@ int refuse_memfd() {
   return 0;
 }
 
+std::ptrdiff_t count_descriptors() {
+  const std::filesystem::directory_iterator open("/proc/self/fd");
+  return std::distance(begin(open), end(open));
+}
+
+// As a framework makes groups: anew, of ranks that have a world in common.
+CommGroup meet_anew(const CommGroup& through, std::chrono::milliseconds timeout) {
+  tutti::InitOptions options;
+  options.rank = through.rank();
+  options.size = through.size();
+  options.timeout = timeout;
+  options.shares_world = true;
+  options.allgather = [&](std::string_view mine) {
+    constexpr std::size_t kBytes = 4096;
+    std::string sent(mine), received(kBytes * static_cast<std::size_t>(through.size()), '\0');
+    std::vector<std::uint64_t> lengths(static_cast<std::size_t>(through.size()));
+    const std::uint64_t length = sent.size();
+    sent.resize(kBytes);
+    through.allgather(&length, lengths.data(), 1, tutti::Dtype::u64);
+    through.allgather(sent.data(), received.data(), kBytes, tutti::Dtype::u8);
+    std::vector<std::string> all;
+    for (const std::uint64_t bytes : lengths) all.push_back(received.substr(kBytes * all.size(), bytes));
+    return all;
+  };
+  return tutti::init(options);
+}
+
+// Rank 1 is in no group of `some`.
+int share_world() {
+  CommGroup world = tutti::init();
+  const int rank = world.rank();
+  const CommGroup pair = world.split(rank == 1 ? -1 : 0, -rank);
+  add_up(world);
+  if (rank != 1) add_up(pair);
+  const std::ptrdiff_t before = count_descriptors();
+  std::vector<CommGroup> groups, some;
+  for (int i = 0; i < 50; ++i) {
+    groups.push_back(meet_anew(world, 30s));
+    if (rank != 1) some.push_back(meet_anew(pair, 30s));
+  }
+  for (const CommGroup& group : groups) add_up(group);
+  for (const CommGroup& group : some) add_up(group);
+  const bool is_shared = count_descriptors() == before;
+  const bool is_ordered = rank == 1 || some[0].rank() == pair.rank();
+  print(is_shared && is_ordered ? "shared" : "not shared");
+  // Each fails alone, and by its own deadline.
+  if (rank == 0) groups[0].abort("it is enough");
+  caught([&] { groups[0].barrier(); });
+  const CommGroup hasty = meet_anew(world, 500ms);
+  if (rank != 2) caught([&] { hasty.barrier(); });
+  caught([&] { add_up(world); });
+  world = CommGroup();  // the others keep its connections
+  caught([&] { add_up(groups[1]); });
+  add_up(groups[1]);  // nobody leaves before
+  return 0;
+}
+
 int use() {
   return caught([] { add_up(tutti::init()); }) ? 4 : 0;
 }
@@ -370,6 +429,7 @@ int main(int argc, char** argv) {
       {"send_and_destroy", [] { return send_and_end("destroy"); }},
       {"affinity", show_affinity},
       {"refuse_memfd", refuse_memfd},
+      {"share_world", share_world},
       {"use", use},
   };
   const auto found = behaviours.find(argc > 1 ? argv[1] : "");

@@ -2,7 +2,7 @@
 """What every rank of a test's job runs: all calls of the Python package against results worked out here.
 
 Knows the package alone; skips (77) where numpy is missing. usage: rank_program.py [--mpi] PART
-    PART: calls, arrays, devices, background, errors, groups, exit, readme FILE   --mpi: mpi4py's communicator carries the exchange
+    PART: calls, arrays, ops, devices, background, errors, groups, exit, readme FILE   --mpi: mpi4py's communicator carries the exchange
 """
 import array
 import asyncio
@@ -34,6 +34,7 @@ unanswered = []  # what a callback has still to take out
 import tutti  # pylint: disable=wrong-import-position
 
 from device_calls import Devices  # pylint: disable=unused-import,wrong-import-position
+from rank_ops import Ops  # pylint: disable=unused-import,wrong-import-position
 from rank_calls import SECONDS, Calls, RankTest, numbers, of_all  # pylint: disable=unused-import,wrong-import-position
 
 

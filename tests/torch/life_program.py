@@ -6,6 +6,7 @@ import copy
 import datetime
 import io
 import os
+import resource
 import socket
 import threading
 import time
@@ -145,6 +146,23 @@ def check_threads():
     for future in futures:
         future.wait()
     wait_until(lambda: thread_count() < peak - 25, f"threads of callbacks stay: {peak} at most, {thread_count()} now")
+
+
+def check_groups_without_descriptors():
+    """Groups are made in the world that their ranks have already, and cost no descriptor."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    dist.barrier()
+    few = len(os.listdir("/proc/self/fd")) + 24
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, limits[1]))
+    groups = [dist.new_group(timeout=datetime.timedelta(seconds=20 + i)) for i in range(40)]
+    pairs = [dist.new_group([0, base.SIZE - 1]) for _ in range(20)] if base.SIZE > 2 else []
+    for i, group in enumerate(groups + (pairs if base.RANK in (0, base.SIZE - 1) else [])):
+        tensor = torch.full((10,), float(i))
+        dist.all_reduce(tensor, group=group)
+        base.expect(tensor, torch.full((10,), float(i * dist.get_world_size(group))), f"all_reduce of group {i}")
+    assert len(os.listdir("/proc/self/fd")) < few - 12
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    dist.barrier()
 
 
 def check_keys_of_the_store():

@@ -1,5 +1,7 @@
 // The control channel among strangers: nonsense, floods, guesses, another user, ranks that die on the way.
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,6 +10,8 @@
 #include <array>
 #include <atomic>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <future>
 #include <vector>
 
@@ -209,4 +213,85 @@ TEST_CASE("a rank that comes and dies before all are there ends the start long b
   CHECK(status.code() == StatusCode::peer_failed);
   CHECK(status.peer() == 1);
   CHECK_THAT(status.message(), StartsWith("rank 1 (pid ") && Contains("is gone"));
+}
+
+namespace {
+
+constexpr rlim_t kFewFiles = 256;
+
+// Leaves this process `left` descriptors.
+void use_up_descriptors(int left) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = kFewFiles;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  int last = -1;
+  for (int fd = 0; fd >= 0; fd = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)) last = fd;
+  for (; left > 0; --left) ::close(last--);
+}
+
+bool is_listened_at(const std::string& name) {
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);) {
+    if (line.find("@" + name) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// Runs `body` in a child; what it returns arrives through the pipe, behind "ready" if it writes that itself.
+struct Child {
+  explicit Child(const std::function<std::string(int out)>& body) {
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe(ends.data()) == 0);
+    pid = ::fork();
+    if (pid == 0) {
+      const std::string said = body(ends[1]);
+      ::_exit(::write(ends[1], said.data(), said.size()) == static_cast<ssize_t>(said.size()) ? 0 : 1);
+    }
+    ::close(ends[1]);
+    in = ends[0];
+  }
+  ~Child() {
+    ::close(in);
+    ::waitpid(pid, nullptr, 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  std::string read() const {
+    std::array<char, 1000> bytes{};
+    return {bytes.data(),
+            static_cast<std::size_t>(std::max<ssize_t>(0, ::read(in, bytes.data(), bytes.size())))};
+  }
+  pid_t pid = -1;
+  int in = -1;
+};
+
+}  // namespace
+
+TEST_CASE("a rank 0 that has no descriptor left for another rank says so, and so hears whoever comes") {
+  const std::string name = fresh_name();
+  const Child first([&](int out) {
+    auto opened = open_async(options_of(name, 0, 3));
+    while (!is_listened_at(name)) std::this_thread::sleep_for(1ms);
+    use_up_descriptors(1);
+    if (::write(out, "ready", 5) != 5) return std::string();
+    return opened.get().status().to_string();
+  });
+  REQUIRE(first.read() == "ready");
+  auto second = open_async(options_of(name, 1, 3));  // there is room for one of them
+  auto third = open_async(options_of(name, 2, 3));
+  const std::string expected =
+      "rank 0 cannot let other ranks in: Too many open files (limit: open files, ulimit -n, "
+      "which is 256)";
+  CHECK_THAT(first.read(), Contains(expected));
+  CHECK_THAT(second.get().status().message(), Contains(expected));
+  CHECK_THAT(third.get().status().message(), Contains(expected));
+}
+
+TEST_CASE("a rank that has no descriptor left to look for rank 0 does not wait") {
+  const Child rank([&](int) {
+    use_up_descriptors(1);  // which wakes its thread
+    return ControlChannel::open(options_of(fresh_name(), 1, 2)).status().to_string();
+  });
+  CHECK_THAT(rank.read(), Contains("no connection to rank 0") && Contains("ulimit -n, which is 256"));
 }

@@ -121,6 +121,7 @@ class OfiCarrier final : public message::Carrier {
   void on_go(const PacketHeader& header);
   void on_piece(Packet* packet, Incoming* incoming);
   Incoming* find_early(const PacketHeader& header) const;
+  Incoming* find_asked_for(const PacketHeader& header) const;
   void answer_announcement(const Incoming& incoming, std::uint64_t ticket);
   void on_notice(const Packet* packet);
   void end(Incoming* incoming);

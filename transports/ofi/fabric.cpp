@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -26,6 +27,7 @@ constexpr std::array<const char*, 7> kProviders = {"cxi",  "efa",           "opx
 
 Status check(long result, const char* what) {
   if (result >= 0) return {};
+  if (result == -FI_EADDRINUSE) return Status(StatusCode::resource_exhausted, "its port is taken");
   return unsupported(fmt::format("{}: {}", what, fi_strerror(static_cast<int>(-result))));
 }
 
@@ -113,6 +115,37 @@ Result<fi_info*> find_any_provider(const std::string& interface) {
   return unsupported("no provider can be used: " + reasons);
 }
 
+// Ports of the user, whom libfabric's variables tell it directly.
+constexpr const char* kLowPort = "FI_TCP_PORT_LOW_RANGE";
+constexpr const char* kHighPort = "FI_TCP_PORT_HIGH_RANGE";
+
+bool has_user_ports() { return is_set(kLowPort) || is_set(kHighPort); }
+
+// Errors: invalid_argument, where the user's variables and TUTTI_PORTS contradict each other.
+Status check_user_ports(const PortRange& ports) {
+  if (!has_user_ports()) return {};
+  const auto text_of = [](const char* name) { return std::string(is_set(name) ? std::getenv(name) : ""); };
+  const std::string low = text_of(kLowPort), high = text_of(kHighPort);
+  const Result<PortRange> own = parse_port_range(low + "-" + high);
+  if (own && own->first >= ports.first && own->last <= ports.last) return {};
+  return Status(StatusCode::invalid_argument,
+                fmt::format("{}='{}' and {}='{}' are not within TUTTI_PORTS={}; unset them, or set both to "
+                            "ports of that range",
+                            kLowPort, low, kHighPort, high, to_text(ports)));
+}
+
+// The endpoint listens at the port of its source address. False where that has none.
+bool set_port(fi_info& info, std::uint16_t port) {
+  const bool is_ip = info.addr_format == FI_SOCKADDR_IN || info.addr_format == FI_SOCKADDR_IN6;
+  if (!is_ip || info.src_addr == nullptr || info.src_addrlen < sizeof(sockaddr_in)) return false;
+  // The port lies in the same place in both families.
+  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+  const std::uint16_t in_network_order = htons(port);
+  std::memcpy(static_cast<std::byte*>(info.src_addr) + offsetof(sockaddr_in, sin_port), &in_network_order,
+              sizeof(in_network_order));
+  return true;
+}
+
 void close(fid* what) {
   if (what != nullptr) fi_close(what);
 }
@@ -124,24 +157,41 @@ Result<std::unique_ptr<Fabric>> Fabric::make(const FabricChoice& choice) {
   Result<fi_info*> info =
       choice.provider.empty() ? find_any_provider(interface) : find_provider(choice.provider, interface);
   if (!info) return info.status();
-  // Providers read their ports from the environment when libfabric starts; a library must not change that.
-  const std::string_view name = (*info)->fabric_attr->prov_name;
-  if (choice.ports && is_over_tcp(name) &&
-      !(is_set("FI_TCP_PORT_LOW_RANGE") && is_set("FI_TCP_PORT_HIGH_RANGE"))) {
-    const Status status = unsupported(fmt::format(
-        "{}: for TUTTI_PORTS={} libfabric needs FI_TCP_PORT_LOW_RANGE={} and FI_TCP_PORT_HIGH_RANGE={} too",
-        name, to_text(*choice.ports), choice.ports->first, choice.ports->last));
-    fi_freeinfo(*info);
-    return status;
+  const Info chosen(*info);
+  const bool is_confined = choice.ports && is_over_tcp(chosen->fabric_attr->prov_name);
+  if (!is_confined) return open_at(*chosen, 0);
+  TUTTI_RETURN_IF_ERROR(check_user_ports(*choice.ports));
+  if (has_user_ports()) return open_at(*chosen, 0);
+  return open_within(*chosen, *choice.ports);
+}
+
+Result<std::unique_ptr<Fabric>> Fabric::open_within(const fi_info& info, const PortRange& ports) {
+  for (const std::uint16_t port : ports_to_try(ports)) {
+    Result<std::unique_ptr<Fabric>> made = open_at(info, port);
+    if (made || made.status().code() != StatusCode::resource_exhausted) return made;
   }
+  return unsupported(fmt::format("{}: all ports of {} are taken; widen TUTTI_PORTS",
+                                 info.fabric_attr->prov_name, to_text(ports)));
+}
+
+// Port 0: any.
+Result<std::unique_ptr<Fabric>> Fabric::open_at(const fi_info& info, std::uint16_t port) {
+  fi_info* own = fi_dupinfo(&info);
+  if (own == nullptr) return unsupported("no memory for libfabric");
   std::unique_ptr<Fabric> fabric(new Fabric);
-  const Status opened = fabric->open(*info);
+  fabric->info_ = own;
+  if (port != 0 && !set_port(*own, port)) {
+    return unsupported(fmt::format(
+        "{}: it has no address whose port can be chosen; for TUTTI_PORTS set FI_TCP_PORT_LOW_RANGE and "
+        "FI_TCP_PORT_HIGH_RANGE too",
+        fabric->provider()));
+  }
+  const Status opened = fabric->open();
   if (!opened) return opened.with_context(fabric->provider());
   return fabric;
 }
 
-Status Fabric::open(fi_info* info) {
-  info_ = info;
+Status Fabric::open() {
   TUTTI_RETURN_IF_ERROR(check(fi_fabric(info_->fabric_attr, &fabric_, nullptr), "no fabric"));
   TUTTI_RETURN_IF_ERROR(check(fi_domain(fabric_, info_, &domain_, nullptr), "no domain"));
   fi_av_attr av_attr{};
@@ -156,7 +206,9 @@ Status Fabric::open(fi_info* info) {
   TUTTI_RETURN_IF_ERROR(check(fi_endpoint(domain_, info_, &endpoint_, nullptr), "no endpoint"));
   TUTTI_RETURN_IF_ERROR(check(fi_ep_bind(endpoint_, &addresses_->fid, 0), "address vector"));
   TUTTI_RETURN_IF_ERROR(check(fi_ep_bind(endpoint_, &queue_->fid, FI_SEND | FI_RECV), "completion queue"));
-  return check(fi_enable(endpoint_), "the endpoint is not enabled");
+  TUTTI_RETURN_IF_ERROR(check(fi_enable(endpoint_), "the endpoint is not enabled"));
+  if (info_->addr_format != FI_ADDR_STR) address_bytes_ = address().size();
+  return {};
 }
 
 Fabric::~Fabric() {
@@ -206,6 +258,8 @@ std::size_t Fabric::packet_bytes() const {
 }
 
 fi_addr_t Fabric::insert(std::span<const std::byte> address) {
+  // libfabric is not told how long the address is: it reads as many bytes as its own have.
+  if (address.size() < address_bytes_) return FI_ADDR_NOTAVAIL;
   fi_addr_t number = FI_ADDR_NOTAVAIL;
   if (fi_av_insert(addresses_, address.data(), 1, &number, 0, nullptr) != 1) return FI_ADDR_NOTAVAIL;
   return number;

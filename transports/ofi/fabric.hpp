@@ -62,7 +62,9 @@ class Fabric {
 
  private:
   Fabric() = default;
-  Status open(fi_info* info);
+  static Result<std::unique_ptr<Fabric>> open_at(const fi_info& info, std::uint16_t port);
+  static Result<std::unique_ptr<Fabric>> open_within(const fi_info& info, const PortRange& ports);
+  Status open();
 
   fi_info* info_ = nullptr;
   fid_fabric* fabric_ = nullptr;
@@ -71,6 +73,7 @@ class Fabric {
   fid_cq* queue_ = nullptr;
   fid_ep* endpoint_ = nullptr;
   std::vector<fid_mr*> memory_;
+  std::size_t address_bytes_ = 0;  // of each; 0: they are texts
   int event_fd_ = -1;
   bool is_abandoned_ = false;
 };

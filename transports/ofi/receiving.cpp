@@ -78,7 +78,10 @@ void OfiCarrier::on_error() {
 // Packets whose sizes are wrong are not of ours.
 void OfiCarrier::on_packet(Packet* packet, std::size_t bytes) {
   const PacketHeader& header = *packet->header();
-  if (bytes < sizeof(PacketHeader) || bytes - sizeof(PacketHeader) != header.payload_bytes) {
+  const bool has_its_size =
+      bytes >= sizeof(PacketHeader) && bytes - sizeof(PacketHeader) == header.payload_bytes;
+  // The first bytes of a message are not more than all of it.
+  if (!has_its_size || (header.kind == PacketHeader::Kind::announce && header.payload_bytes > header.bytes)) {
     packets_.give_back(packet);
     return;
   }
@@ -93,7 +96,7 @@ void OfiCarrier::on_packet(Packet* packet, std::size_t bytes) {
       on_piece(packet, find_early(header));
       return;
     case PacketHeader::Kind::data:
-      on_piece(packet, incoming_.find(header.ticket));
+      on_piece(packet, find_asked_for(header));
       return;
     case PacketHeader::Kind::go:
       on_go(header);
@@ -177,6 +180,13 @@ Incoming* OfiCarrier::find_early(const PacketHeader& header) const {
   return nullptr;
 }
 
+// Null if there is none (any more), or the ticket is another peer's.
+Incoming* OfiCarrier::find_asked_for(const PacketHeader& header) const {
+  Incoming* incoming = incoming_.find(header.ticket);
+  const bool is_its_own = incoming != nullptr && incoming->peer->instance() == header.message.sender;
+  return is_its_own ? incoming : nullptr;
+}
+
 void OfiCarrier::on_piece(Packet* packet, Incoming* incoming) {
   const PacketHeader& header = *packet->header();
   const bool is_first = header.kind == PacketHeader::Kind::announce;
@@ -240,6 +250,7 @@ void OfiCarrier::fetch(RecvOp& op, void* hold) {
 void OfiCarrier::on_go(const PacketHeader& header) {
   Outgoing* outgoing = outgoing_.find(header.ticket);
   if (outgoing == nullptr || outgoing->their_ticket != 0) return;
+  if (outgoing->connection->peer->instance() != header.message.sender) return;
   if (header.message.word != 0) {
     outgoing->their_ticket = header.message.word;
     outgoing->allowed_bytes = outgoing->bytes;

@@ -18,6 +18,8 @@
 #include <string>
 #include <utility>
 
+#include "runtime/base/network.hpp"
+
 namespace tutti::shm {
 
 namespace {
@@ -38,8 +40,6 @@ socklen_t make_name(const Nonce& door, sockaddr_un* address) {
                     static_cast<unsigned long long>(door.high), static_cast<unsigned long long>(door.low));
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(n));
 }
-
-bool is_out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
 
 bool has_event(int fd, short events) {
   pollfd asked{fd, events, 0};

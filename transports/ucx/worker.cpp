@@ -23,6 +23,7 @@ constexpr std::size_t kAlignment = 64;  // of messages in UCX's memory: kernels 
 
 Status check(ucs_status_t status, const char* what) {
   if (status == UCS_OK) return {};
+  if (status == UCS_ERR_BUSY) return Status(StatusCode::resource_exhausted, "its port is taken");
   return unsupported(std::string(what) + ": " + explain(status));
 }
 
@@ -77,6 +78,18 @@ std::string devices_with(const std::string& interface, std::string_view resource
     if (is_adapter(item) && devices.find(device) == std::string::npos) devices.append(",").append(device);
   });
   return devices;
+}
+
+constexpr const char* kPortVariable = "UCX_TCP_PORT_RANGE";
+
+// Errors: invalid_argument, where the user's variable and TUTTI_PORTS contradict each other.
+Status check_user_ports(const PortRange& ports) {
+  const std::string text = std::getenv(kPortVariable);
+  const Result<PortRange> own = parse_port_range(text);
+  if (own && own->first >= ports.first && own->last <= ports.last) return {};
+  return Status(StatusCode::invalid_argument, std::string(kPortVariable) + "='" + text +
+                                                  "' is not within TUTTI_PORTS=" + to_text(ports) +
+                                                  "; unset it, or set it to ports of that range");
 }
 
 // How many workers this process has. In a child of fork() the count is the parent's at first; the threads
@@ -152,13 +165,32 @@ Status Worker::start(const std::string& interface, const std::optional<PortRange
     }
     // The first one beside adapters, too.
     constexpr std::array kForTcp{kNoSharedFiles, kTcpConnecting, kTcpRendezvous, kTcpFragment};
-    std::vector<Setting> settings(kForTcp.begin(),
-                                  has_adapter(resources) ? kForTcp.begin() + 2 : kForTcp.end());
-    const std::string range = ports ? to_text(*ports) : "";
-    if (ports) settings.push_back({"PORT_RANGE", "UCX_TCP_PORT_RANGE", range.c_str()});
-    ucp_cleanup(std::exchange(context_, nullptr));
-    TUTTI_RETURN_IF_ERROR(make_context(chooses_devices ? devices_with(interface, resources) : "", settings));
+    const std::vector<Setting> settings(kForTcp.begin(),
+                                        has_adapter(resources) ? kForTcp.begin() + 2 : kForTcp.end());
+    return start_within(ports, chooses_devices ? devices_with(interface, resources) : "", settings);
   }
+  return make_worker();
+}
+
+// UCX tries the ports of a range for ever where all are taken (1.13 does): it gets one at a time.
+Status Worker::start_within(const std::optional<PortRange>& ports, const std::string& devices,
+                            std::vector<Setting> settings) {
+  const bool chooses_ports = ports && !is_set(kPortVariable);
+  if (ports && !chooses_ports) TUTTI_RETURN_IF_ERROR(check_user_ports(*ports));
+  std::string text;
+  if (chooses_ports) settings.push_back({"PORT_RANGE", kPortVariable, nullptr});
+  for (const std::uint16_t port : ports_to_try(chooses_ports ? ports : std::nullopt)) {
+    text = std::to_string(port) + "-" + std::to_string(port);
+    if (chooses_ports) settings.back().value = text.c_str();
+    ucp_cleanup(std::exchange(context_, nullptr));
+    TUTTI_RETURN_IF_ERROR(make_context(devices, settings));
+    const Status made = make_worker();
+    if (made || made.code() != StatusCode::resource_exhausted || !chooses_ports) return made;
+  }
+  return unsupported("all ports of " + to_text(*ports) + " are taken; widen TUTTI_PORTS");
+}
+
+Status Worker::make_worker() {
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT;
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // the owner of a lane may change, one at a time

@@ -52,6 +52,9 @@ class Worker {
  private:
   Worker() = default;
   Status start(const std::string& interface, const std::optional<PortRange>& ports);
+  Status start_within(const std::optional<PortRange>& ports, const std::string& devices,
+                      std::vector<Setting> settings);
+  Status make_worker();
   Status make_context(const std::string& devices, std::span<const Setting> settings);
 
   ucp_context_h context_ = nullptr;

@@ -12,7 +12,7 @@ struct OpRow {
   std::string_view name;
   Op op;
 };
-constexpr std::array<OpRow, 11> kOps = {{{"sum", Op::sum},
+constexpr std::array<OpRow, 13> kOps = {{{"sum", Op::sum},
                                          {"prod", Op::prod},
                                          {"min", Op::min},
                                          {"max", Op::max},
@@ -22,7 +22,9 @@ constexpr std::array<OpRow, 11> kOps = {{{"sum", Op::sum},
                                          {"bxor", Op::bxor},
                                          {"land", Op::land},
                                          {"lor", Op::lor},
-                                         {"lxor", Op::lxor}}};
+                                         {"lxor", Op::lxor},
+                                         {"minloc", Op::minloc},
+                                         {"maxloc", Op::maxloc}}};
 
 // The text of a str, which lives as long as the object; empty for anything else.
 std::optional<std::string_view> text_of(py::handle object) {
@@ -70,6 +72,11 @@ std::optional<StreamNumber> stream_of(py::handle stream, const char* call) {
   return value == 0 ? kDefaultStream : value;
 }
 
+std::string describe(const Array& array) {
+  if (array.dtype() != Dtype::opaque) return dtype_name(array.dtype());
+  return "records of " + std::to_string(array.element_bytes()) + " bytes";
+}
+
 std::string describe(StreamNumber stream) {
   if (stream == kDefaultStream) return "the default stream";
   return "stream " + std::to_string(stream);
@@ -80,8 +87,11 @@ std::string describe(StreamNumber stream) {
 Reduction reduction_of(py::handle op, const char* call) {
   const std::optional<std::string_view> name = text_of(op);
   if (!name) {
-    if (py::isinstance<Premultiplied>(op)) return op.cast<const Premultiplied&>().reduction;
-    throw py::type_error(prefix(call, "op") + "expected a name, such as \"sum\", or premul_sum(factor)");
+    if (py::isinstance<OpObject>(op) && !op.cast<const OpObject&>().function)
+      return op.cast<const OpObject&>().reduction;
+    throw py::type_error(
+        prefix(call, "op") +
+        "expected a name, such as \"sum\", premul_sum(factor), or, in reductions, user_op()");
   }
   std::string known;
   for (const OpRow& row : kOps) {
@@ -89,6 +99,15 @@ Reduction reduction_of(py::handle op, const char* call) {
     known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
   throw py::value_error(prefix(call, "op") + "'" + std::string(*name) + "': expected one of " + known);
+}
+
+Reduction reduction_of(py::handle op, const char* call, Buffers& buffers, py::handle array) {
+  if (!py::isinstance<OpObject>(op)) return reduction_of(op, call);
+  const auto& object = op.cast<const OpObject&>();
+  if (!object.function) return object.reduction;
+  const Array& elements = buffers.output.is_empty() ? buffers.input : buffers.output;
+  buffers.op = UserCall::make(object, elements, array);
+  return buffers.op->reduction();
 }
 
 std::vector<std::uint64_t> counts_of(py::handle numbers, const char* call, const char* name) {
@@ -107,8 +126,8 @@ std::vector<std::uint64_t> counts_of(py::handle numbers, const char* call, const
   return counts;
 }
 
-CallArguments::CallArguments(const char* call, py::handle stream)
-    : call_(call), given_(stream_of(stream, call)), stream_(given_) {}
+CallArguments::CallArguments(const OpenGroup& group, const char* call, py::handle stream)
+    : call_(call), group_(group), given_(stream_of(stream, call)), stream_(given_) {}
 
 Array CallArguments::array(py::handle object, const char* name, Use use) {
   Array array = Array::of(object, call_, name, use, given_);
@@ -127,9 +146,10 @@ Buffers CallArguments::buffers(py::handle input, py::handle output) {
   if (!input.is_none()) buffers.input = array(input, "input", Use::read);
   if (!output.is_none()) buffers.output = array(output, "output", Use::written);
   const Array &in = buffers.input, &out = buffers.output;
-  if (!in.is_empty() && !out.is_empty() && in.dtype() != out.dtype()) {
-    throw py::type_error(prefix(call_, "output") + "elements are " + dtype_name(out.dtype()) +
-                         ", those of input " + dtype_name(in.dtype()));
+  if (!in.is_empty() && !out.is_empty() &&
+      (in.dtype() != out.dtype() || in.element_bytes() != out.element_bytes())) {
+    throw py::type_error(prefix(call_, "output") + "elements are " + describe(out) + ", those of input " +
+                         describe(in));
   }
   return buffers;
 }
@@ -143,7 +163,7 @@ CallOptions CallArguments::options(py::handle algorithm, bool will_wait) const {
 }
 
 CallOptions CallArguments::options(bool will_wait) const {
-  CallOptions options;
+  CallOptions options = group_.options();
   if (!is_on_gpu_) {
     if (given_) {
       throw py::value_error(prefix(call_, "stream") +

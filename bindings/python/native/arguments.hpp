@@ -12,13 +12,10 @@
 
 namespace tutti::python {
 
-// An op that is more than its name: premul_sum() of Python.
-struct Premultiplied {
-  Reduction reduction;
-};
-
-// "sum" and the others by name, or a Premultiplied. Raises TypeError or ValueError.
+// "sum" and the others by name, or premul_sum(). Raises TypeError or ValueError.
 Reduction reduction_of(py::handle op, const char* call);
+// The same, or user_op(), which the call's buffers then keep. `array`: the one whose elements it sees.
+Reduction reduction_of(py::handle op, const char* call, Buffers& buffers, py::handle array);
 
 // One number per rank, in elements. None: empty.
 std::vector<std::uint64_t> counts_of(py::handle numbers, const char* call, const char* name);
@@ -27,7 +24,7 @@ std::vector<std::uint64_t> counts_of(py::handle numbers, const char* call, const
 class CallArguments {
  public:
   // `stream`: None, a number, or an object that has one.
-  CallArguments(const char* call, py::handle stream);
+  CallArguments(const OpenGroup& group, const char* call, py::handle stream);
 
   Array array(py::handle object, const char* name, Use use);
   // Both arrays of a call, whose dtypes must be equal; None for the one means "in place": only the other is
@@ -39,6 +36,7 @@ class CallArguments {
 
  private:
   const char* call_;
+  const OpenGroup& group_;
   std::optional<StreamNumber> given_;
   std::optional<StreamNumber> stream_;  // on which the arrays seen so far are as they should be
   bool is_on_gpu_ = false;

@@ -57,7 +57,7 @@ py::object as_integers(py::handle object, Dtype* dtype) {
   for (const Dtype candidate : {Dtype::bf16, Dtype::f8e4m3, Dtype::f8e5m2}) {
     if (name != dtype_name(candidate)) continue;
     *dtype = candidate;
-    return object.attr("view")(element_bytes(candidate) == 1 ? "uint8" : "uint16");
+    return object.attr("view")(python::element_bytes(candidate) == 1 ? "uint8" : "uint16");
   }
   return py::none();
 }
@@ -113,6 +113,7 @@ Array Array::of(py::handle object, const char* call, const char* name, Use use,
   // DLPack knows more dtypes than CUDA's interface.
   if (array.borrow_view(object, asked) || array.borrow_tensor(object, asked) ||
       array.borrow_cuda_interface(object, asked)) {
+    if (array.dtype_ != Dtype::opaque) array.element_bytes_ = python::element_bytes(array.dtype_);
     return array;
   }
   asked.refuse<py::type_error>(
@@ -120,7 +121,7 @@ Array Array::of(py::handle object, const char* call, const char* name, Use use,
       type_name(object));
 }
 
-void* Array::at(std::size_t index) const { return static_cast<char*>(data_) + index * element_bytes(dtype_); }
+void* Array::at(std::size_t index) const { return static_cast<char*>(data_) + index * element_bytes_; }
 
 bool Array::borrow_view(py::handle object, const Asked& asked) {
   if (PyObject_CheckBuffer(object.ptr()) == 0) return false;
@@ -135,7 +136,10 @@ bool Array::borrow_view(py::handle object, const Asked& asked) {
   }
   owner_ = Owner::view;  // from here on the destructor gives it back
   const auto item_bytes = static_cast<std::size_t>(view_.itemsize);
-  if (!is_viewed_as_integers && !dtype_of_format(view_.format, item_bytes, &dtype_)) {
+  element_bytes_ = item_bytes;
+  const bool is_known = is_viewed_as_integers || dtype_of_format(view_.format, item_bytes, &dtype_) ||
+                        (view_.format != nullptr && dtype_of_record(view_.format, item_bytes, &dtype_));
+  if (!is_known) {
     asked.refuse<py::type_error>("elements of format '" + std::string(view_.format) + "'" + kKnownTypes);
   }
   if (PyBuffer_IsContiguous(&view_, 'C') == 0) asked.refuse<py::type_error>(kNotContiguous);
@@ -219,7 +223,7 @@ bool Array::borrow_cuda_interface(py::handle object, const Asked& asked) {
   const auto shape = item_of<std::vector<std::int64_t>>(interface, "shape", asked);
   if (is_there(interface, "strides")) {
     const auto strides = item_of<std::vector<std::int64_t>>(interface, "strides", asked);
-    const auto unit = static_cast<std::int64_t>(element_bytes(dtype_));
+    const auto unit = static_cast<std::int64_t>(python::element_bytes(dtype_));
     if (strides.size() != shape.size() || !is_row_after_row(shape, strides, unit))
       asked.refuse<py::type_error>(kNotContiguous);
   }
@@ -245,6 +249,7 @@ void Array::take(Array& other) {
   data_ = other.data_;
   count_ = other.count_;
   dtype_ = other.dtype_;
+  element_bytes_ = other.element_bytes_;
   owner_ = std::exchange(other.owner_, Owner::none);
   is_on_gpu_ = other.is_on_gpu_;
   ready_on_ = other.ready_on_;

@@ -47,6 +47,7 @@ class Array {
   void* data() const { return data_; }
   std::size_t count() const { return count_; }
   Dtype dtype() const { return dtype_; }
+  std::size_t element_bytes() const { return element_bytes_; }
   bool is_empty() const { return owner_ == Owner::none; }
   bool is_on_gpu() const { return is_on_gpu_; }
   // The stream behind whose work so far the elements are as they should be; none: any.
@@ -70,6 +71,7 @@ class Array {
   void* data_ = nullptr;
   std::size_t count_ = 0;
   Dtype dtype_ = Dtype::u8;
+  std::size_t element_bytes_ = 1;
   Owner owner_ = Owner::none;
   bool is_on_gpu_ = false;
   std::optional<StreamNumber> ready_on_;

@@ -47,9 +47,9 @@ auto combine(const char* operation,
              Work (CommGroup::*submit)(const void*, void*, std::size_t, Dtype, Reduction, CallOptions) const,
              const SharedGroup& group, py::handle input, py::handle output, py::handle op,
              py::handle algorithm, py::handle stream) {
-  CallArguments arguments(operation, stream);
+  CallArguments arguments(*group, operation, stream);
   Elements e = elements_of(input, output, operation, arguments);
-  const Reduction reduction = reduction_of(op, operation);
+  const Reduction reduction = reduction_of(op, operation, e.buffers, e.result);
   const CallOptions options = arguments.options(algorithm, Finish::kWaits);
   return Finish::finish(group, operation, std::move(e.buffers), e.result, [&](const CommGroup& g) {
     return (g.*submit)(e.input, e.output, e.count, e.dtype, reduction, options);
@@ -77,7 +77,7 @@ auto exscan(const SharedGroup& group, py::handle input, py::handle output, py::h
 template <class Finish>
 auto reduce(const SharedGroup& group, py::handle input, py::handle output, py::handle op, int root,
             py::handle algorithm, py::handle stream) {
-  CallArguments arguments("reduce", stream);
+  CallArguments arguments(*group, "reduce", stream);
   Elements e;
   if (group->group().rank() == root) {
     e = elements_of(input, output, "reduce", arguments);
@@ -88,7 +88,7 @@ auto reduce(const SharedGroup& group, py::handle input, py::handle output, py::h
     e.dtype = e.buffers.input.dtype();
     e.result = Py_None;
   }
-  const Reduction reduction = reduction_of(op, "reduce");
+  const Reduction reduction = reduction_of(op, "reduce", e.buffers, input);
   const CallOptions options = arguments.options(algorithm, Finish::kWaits);
   return Finish::finish(group, "reduce", std::move(e.buffers), e.result, [&](const CommGroup& g) {
     return g.ireduce(e.input, e.output, e.count, e.dtype, reduction, root, options);
@@ -99,7 +99,7 @@ template <class Finish>
 auto broadcast(const SharedGroup& group, py::handle buffer, int root, py::handle algorithm,
                py::handle stream) {
   const Use use = group->group().rank() == root ? Use::read : Use::written;
-  CallArguments arguments("broadcast", stream);
+  CallArguments arguments(*group, "broadcast", stream);
   Buffers buffers;
   buffers.output = arguments.array(buffer, "buffer", use);
   void* const data = buffers.output.data();
@@ -115,7 +115,7 @@ auto allgather(const SharedGroup& group, py::handle input, py::handle output, py
                py::handle stream) {
   if (output.is_none()) refuse_none("allgather", "output");
   const int size = group->group().size();
-  CallArguments arguments("allgather", stream);
+  CallArguments arguments(*group, "allgather", stream);
   Buffers buffers = arguments.buffers(input, output);
   const Array& written = buffers.output;
   const std::size_t count = block_count("allgather", "output", written.count(), size);
@@ -135,7 +135,7 @@ auto reduce_scatter(const SharedGroup& group, py::handle input, py::handle outpu
                     py::handle algorithm, py::handle stream) {
   constexpr const char* kCall = "reduce_scatter";
   const bool is_in_place = output.is_none();
-  CallArguments arguments(kCall, stream);
+  CallArguments arguments(*group, kCall, stream);
   Buffers buffers;
   if (is_in_place) {
     buffers.input = arguments.array(input, "input", Use::written);
@@ -150,7 +150,7 @@ auto reduce_scatter(const SharedGroup& group, py::handle input, py::handle outpu
   void* const to =
       is_in_place ? read.at(static_cast<std::size_t>(group->group().rank()) * count) : buffers.output.data();
   const Dtype dtype = read.dtype();
-  const Reduction reduction = reduction_of(op, kCall);
+  const Reduction reduction = reduction_of(op, kCall, buffers, input);
   const CallOptions options = arguments.options(algorithm, Finish::kWaits);
   return Finish::finish(
       group, kCall, std::move(buffers), is_in_place ? input : output,
@@ -160,7 +160,7 @@ auto reduce_scatter(const SharedGroup& group, py::handle input, py::handle outpu
 template <class Finish>
 auto alltoall(const SharedGroup& group, py::handle input, py::handle output, py::handle algorithm,
               py::handle stream) {
-  CallArguments arguments("alltoall", stream);
+  CallArguments arguments(*group, "alltoall", stream);
   Elements e = elements_of(input, output, "alltoall", arguments);
   const std::size_t count = block_count("alltoall", "input", e.count, group->group().size());
   const CallOptions options = arguments.options(algorithm, Finish::kWaits);
@@ -176,7 +176,7 @@ auto gather(const SharedGroup& group, py::handle input, py::handle output, int r
   const bool is_root = rank == root;
   if (is_root && output.is_none()) refuse_none("gather", "output");
   if (!is_root && input.is_none()) refuse_none("gather", "input");
-  CallArguments arguments("gather", stream);
+  CallArguments arguments(*group, "gather", stream);
   Buffers buffers = arguments.buffers(input, is_root ? output : py::handle(Py_None));
   const bool is_in_place = buffers.input.is_empty();
   std::size_t count = buffers.input.count();
@@ -200,7 +200,7 @@ auto scatter(const SharedGroup& group, py::handle input, py::handle output, int 
   const bool is_root = rank == root;
   if (is_root && input.is_none()) refuse_none("scatter", "input");
   if (!is_root && output.is_none()) refuse_none("scatter", "output");
-  CallArguments arguments("scatter", stream);
+  CallArguments arguments(*group, "scatter", stream);
   Buffers buffers = arguments.buffers(is_root ? input : py::handle(Py_None), output);
   const bool is_in_place = buffers.output.is_empty();
   std::size_t count = buffers.output.count();
@@ -220,12 +220,14 @@ auto scatter(const SharedGroup& group, py::handle input, py::handle output, int 
 
 template <class Finish>
 auto barrier(const SharedGroup& group) {
-  return Finish::finish(group, "barrier", {}, Py_None, [](const CommGroup& g) { return g.ibarrier(); });
+  const CallOptions options = group->options();
+  return Finish::finish(group, "barrier", {}, Py_None,
+                        [&](const CommGroup& g) { return g.ibarrier(options); });
 }
 
 template <class Finish>
 auto send(const SharedGroup& group, py::handle buffer, int peer, int tag, py::handle stream) {
-  CallArguments arguments("send", stream);
+  CallArguments arguments(*group, "send", stream);
   Buffers buffers;
   buffers.input = arguments.array(buffer, "buffer", Use::read);
   const void* const data = buffers.input.data();
@@ -238,7 +240,7 @@ auto send(const SharedGroup& group, py::handle buffer, int peer, int tag, py::ha
 
 template <class Finish>
 auto recv(const SharedGroup& group, py::handle buffer, std::optional<int> peer, int tag, py::handle stream) {
-  CallArguments arguments("recv", stream);
+  CallArguments arguments(*group, "recv", stream);
   const int source = peer.value_or(kAnySource);
   Buffers buffers;
   buffers.output = arguments.array(buffer, "buffer", Use::written);

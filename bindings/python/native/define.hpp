@@ -14,9 +14,9 @@ struct Blocking {
   using Result = py::object;
   static constexpr bool kWaits = true;
   template <class Start>
-  static Result finish(const SharedGroup& group, const char* /*operation*/, Buffers&& buffers,
-                       py::handle result, const Start& start) {
-    run_to_end(group, std::move(buffers), start);
+  static Result finish(const SharedGroup& group, const char* operation, Buffers&& buffers, py::handle result,
+                       const Start& start) {
+    run_to_end(group, operation, std::move(buffers), start);
     return py::reinterpret_borrow<py::object>(result);
   }
 };

@@ -3,6 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -71,6 +72,42 @@ bool dtype_of_format(const char* format, std::size_t bytes, Dtype* dtype) {
     return false;
   }
   return element_bytes(*dtype) == bytes;
+}
+
+bool dtype_of_record(std::string_view format, std::size_t bytes, Dtype* dtype) {
+  constexpr std::size_t kMostBytes = 65536;
+  const bool is_record = format.starts_with("T{"), is_raw = format.ends_with("x");
+  if ((!is_record && !is_raw) || bytes == 0 || bytes > kMostBytes) return false;
+  std::string kinds;  // without names and byte orders of this machine; "x" is padding
+  for (std::size_t i = is_record ? 2 : 0; i < format.size(); ++i) {
+    const char c = format[i];
+    if (c == ':') {
+      i = std::min(format.find(':', i + 1), format.size());
+    } else if (c != '@' && c != '=' && c != '<' && c != '^') {
+      kinds += c;
+    }
+  }
+  if (kinds.find_first_of("OP&X") != std::string::npos) return false;
+  struct Pair {
+    Dtype dtype;
+    std::string_view values, indices;
+  };
+  constexpr std::string_view kLong = "lq", kInt = "i";
+  constexpr std::array<Pair, 6> kPairs = {{{Dtype::f32_i32, "f", kInt},
+                                           {Dtype::f64_i32, "d", kInt},
+                                           {Dtype::i32_i32, kInt, kInt},
+                                           {Dtype::i64_i32, kLong, kInt},
+                                           {Dtype::f64_i64, "d", kLong},
+                                           {Dtype::i64_i64, kLong, kLong}}};
+  *dtype = Dtype::opaque;
+  if (!is_record || kinds.size() < 3 || kinds[2] == '{') return true;
+  const bool has_two_fields = kinds.find_first_not_of("x0123456789}", 2) == std::string::npos;
+  for (const Pair& pair : kPairs) {
+    const bool is_it = has_two_fields && pair.values.find(kinds[0]) != std::string_view::npos &&
+                       pair.indices.find(kinds[1]) != std::string_view::npos;
+    if (is_it && element_bytes(pair.dtype) == bytes) *dtype = pair.dtype;
+  }
+  return true;
 }
 
 bool dtype_of_tensor(dlpack::DataType type, Dtype* dtype) {

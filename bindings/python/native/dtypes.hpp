@@ -17,12 +17,17 @@ std::size_t element_bytes(Dtype dtype);
 // The dtype of a format of the struct module, which says the kind; the item size says how many bytes. False
 // for what tutti has not.
 bool dtype_of_format(const char* format, std::size_t bytes, Dtype* dtype);
+// The dtype of a record (a structured dtype of numpy's) or of raw bytes, by its format in the struct module:
+// a pair of a value and an index, or else opaque. False for what other processes cannot read (references), or
+// too much for one element.
+bool dtype_of_record(std::string_view format, std::size_t bytes, Dtype* dtype);
 bool dtype_of_tensor(dlpack::DataType type, Dtype* dtype);
 // The dtype of a type string of numpy's: "<f4".
 bool dtype_of_type_string(std::string_view text, Dtype* dtype);
 
 // For messages.
 inline constexpr const char* kKnownTypes =
-    "; expected integers, bool, float16, bfloat16, float32, float64, float8_e4m3fn or float8_e5m2";
+    "; expected integers, bool, float16, bfloat16, float32, float64, complex64, complex128, "
+    "float8_e4m3fn, float8_e5m2, or records for minloc, maxloc and user_op()";
 
 }  // namespace tutti::python

@@ -27,8 +27,6 @@ void drop(T& reference) {
   last = T();
 }
 
-thread_local bool is_callback_running = false;
-
 // Callables that threads without the GIL hold: none may still be about to be called when the interpreter
 // ends.
 std::atomic<int> kept_count{0};
@@ -51,27 +49,35 @@ void wait_for_callbacks() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-void call_back(PyObject* callback, const char* operation, int rank, const Error* failure) {
+void call_back(PyObject* callback, const char* operation, int rank, UserCall* op, const Error* failure) {
   const py::gil_scoped_acquire gil;
-  const bool was_running = std::exchange(is_callback_running, true);
+  const InCallback running;
   try {
-    const py::object told = failure == nullptr ? py::none() : exception_of(*failure, operation, rank);
+    py::object told = py::none();
+    if (failure != nullptr) {
+      told = exception_of(*failure, operation, rank);
+    } else if (op != nullptr && op->failure()) {
+      told = op->failure();
+    }
     py::reinterpret_borrow<py::object>(callback)(told);
   } catch (py::error_already_set& error) {
     error.restore();
     PyErr_WriteUnraisable(callback);  // nobody else could take it
   }
-  is_callback_running = was_running;
+}
+
+PendingWork& work_of(py::handle object, const char* call) {
+  if (py::isinstance<PendingWork>(object)) return object.cast<PendingWork&>();
+  throw py::type_error(std::string(call) + ": expected a Work, not " + Py_TYPE(object.ptr())->tp_name);
 }
 
 }  // namespace
 
 void check_may_wait() {
-  if (!is_callback_running) return;
-  throw Error(
-      StatusCode::invalid_argument, -1,
-      "a completion callback must not wait: submit there (with the form that ends in _async), and wait "
-      "elsewhere or give that operation a callback too");
+  if (!InCallback::is_running()) return;
+  throw Error(StatusCode::invalid_argument, -1,
+              "a callback must not wait: submit there (with the form that ends in _async), and wait "
+              "elsewhere or give that operation a callback too");
 }
 
 OpenGroup::OpenGroup(CommGroup group) : group_(std::move(group)), rank_(group_.rank()) {
@@ -87,18 +93,20 @@ void OpenGroup::abandon(Pending pending) { abandoned_.push_back(std::move(pendin
 
 void OpenGroup::collect_complete() {
   std::vector<Pending> looked_at = std::exchange(abandoned_, {});
+  std::vector<bool> is_complete(looked_at.size());
   {
     const WithoutGil without;
-    for (Pending& pending : looked_at) {
+    for (std::size_t i = 0; i < looked_at.size(); ++i) {
       try {
-        if (pending.work.test()) pending.work = Work();
+        is_complete[i] = looked_at[i].work.test();
       } catch (const Error&) {
-        pending.work = Work();  // a child of fork()
+        is_complete[i] = true;  // a child of fork()
       }
+      if (is_complete[i]) looked_at[i].work = Work();
     }
   }
-  for (Pending& pending : looked_at) {
-    if (!pending.work.test()) abandoned_.push_back(std::move(pending));
+  for (std::size_t i = 0; i < looked_at.size(); ++i) {
+    if (!is_complete[i]) abandoned_.push_back(std::move(looked_at[i]));
   }
 }
 
@@ -118,6 +126,36 @@ void OpenGroup::close() {
   for (Pending& pending : ended) pending.work = Work();
   // Peers may use the buffers until the group is gone.
   drop(group_);
+}
+
+CallOptions OpenGroup::options() const {
+  CallOptions options;
+  if (hook_ == nullptr) return options;
+  options.while_waiting = [](void* context) noexcept {
+    const py::gil_scoped_acquire gil;
+    const InCallback running;
+    const py::object& function = static_cast<const WaitHook*>(context)->function;
+    try {
+      function();
+    } catch (py::error_already_set& error) {
+      error.restore();
+      PyErr_WriteUnraisable(function.ptr());  // the call that waits has no part in it
+    }
+  };
+  options.while_waiting_context = hook_;
+  return options;
+}
+
+void OpenGroup::set_while_waiting(const py::object& function) {
+  hook_ = nullptr;
+  if (function.is_none()) return;
+  if (PyCallable_Check(function.ptr()) == 0) throw py::type_error("while_waiting: it cannot be called");
+  for (const std::unique_ptr<WaitHook>& known : hooks_) {
+    if (known->function.equal(function)) hook_ = known.get();
+  }
+  if (hook_ != nullptr) return;
+  hooks_.push_back(std::make_unique<WaitHook>(WaitHook{function}));
+  hook_ = hooks_.back().get();
 }
 
 void OpenGroup::close_all() {
@@ -152,13 +190,19 @@ void PendingWork::forget_all() {
     work->is_complete_ = true;
     work->pending_.buffers.input.forget();
     work->pending_.buffers.output.forget();
+    work->pending_.buffers.op.reset();
     drop(work->pending_.work);
   }
 }
 
 void PendingWork::finish() {
   is_complete_ = true;
+  if (pending_.buffers.op != nullptr) failure_of_op_ = pending_.buffers.op->take_failure();
   pending_.buffers = {};
+}
+
+void PendingWork::raise_failure_of_op() {
+  if (failure_of_op_) fail_by_op(*group_, operation_, failure_of_op_);
 }
 
 bool PendingWork::test() {
@@ -189,11 +233,51 @@ void PendingWork::on_complete(const py::object& callback) {
     throw py::type_error("on_complete: callback: it cannot be called");
   const Work work = pending_.work;
   std::function<void(const Error*)> call = [held = keep(callback), operation = operation_,
-                                            rank = group_->rank_or_none()](const Error* failure) {
-    call_back(held.get(), operation, rank, failure);
+                                            rank = group_->rank_or_none(),
+                                            op = pending_.buffers.op](const Error* failure) {
+    call_back(held.get(), operation, rank, op.get(), failure);
   };
   const WithoutGil without;
   work.on_complete(std::move(call));
+}
+
+void WorkQueue::add(const py::object& work) {
+  const Work operation = work_of(work, "add").work();
+  const std::uint64_t tag = next_++;
+  works_.emplace(tag, work);
+  const WithoutGil without;
+  queue_.add(operation, tag);
+}
+
+py::object WorkQueue::poll() {
+  std::optional<CompletionQueue::Completion> next;
+  {
+    const WithoutGil without;
+    next = queue_.poll();
+  }
+  if (!next) return py::none();
+  const auto found = works_.find(next->tag);
+  const py::object work = found->second;
+  works_.erase(found);
+  work.cast<PendingWork&>().test();  // gives its arrays back
+  return work;
+}
+
+void fail_by_op(const OpenGroup& group, const char* operation, const py::object& raised) {
+  if (group.group().is_open()) {
+    const std::string why = "the op of " + std::string(operation) + " raised " +
+                            std::string(Py_TYPE(raised.ptr())->tp_name) + ": " +
+                            py::str(raised).cast<std::string>();
+    const CommGroup handle = group.group();
+    const WithoutGil without;
+    try {
+      handle.abort(why);
+    } catch (const Error&) {
+      // The exception of the op is the cause.
+    }
+  }
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(raised.ptr())), raised.ptr());
+  throw py::error_already_set();
 }
 
 void wait_all(const py::iterable& works) {
@@ -201,7 +285,7 @@ void wait_all(const py::iterable& works) {
   std::optional<py::error_already_set> first;
   for (const py::handle work : works) {
     try {
-      work.cast<PendingWork&>().wait(std::nullopt);
+      work_of(work, "wait_all").wait(std::nullopt);
     } catch (py::error_already_set& error) {
       if (!error.matches(errors)) throw;
       if (!first) first.emplace(std::move(error));
@@ -246,6 +330,7 @@ bool PendingWork::wait(std::optional<double> timeout_seconds) {
   }
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
   if (is_complete && !is_complete_) finish();
+  if (is_complete) raise_failure_of_op();
   return is_complete;
 }
 

@@ -10,10 +10,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "bindings/python/native/array.hpp"
 #include "bindings/python/native/errors.hpp"
+#include "bindings/python/native/user_op.hpp"
 #include "bindings/python/native/waiting.hpp"
 #include "tutti/tutti.hpp"
 
@@ -22,6 +24,7 @@ namespace tutti::python {
 struct Buffers {
   Array input;
   Array output;
+  std::shared_ptr<UserCall> op;  // of user_op()
   bool are_on_gpu() const { return input.is_on_gpu() || output.is_on_gpu(); }
 };
 
@@ -51,10 +54,18 @@ class OpenGroup {
     if (!on_streams_.empty()) collect_from_streams();
   }
   void close();
+  // What every call of this group starts from: the function that is called while it waits.
+  CallOptions options() const;
+  py::object while_waiting() const { return hook_ == nullptr ? py::none() : hook_->function; }
+  void set_while_waiting(const py::object& function);
   // The end of the interpreter: as close(), and no buffer's owner is spoken to.
   static void close_all();
 
  private:
+  // Kept as long as the group: operations under way refer to it.
+  struct WaitHook {
+    py::object function;
+  };
   void collect_complete();
   void collect_from_streams();
 
@@ -62,6 +73,8 @@ class OpenGroup {
   int rank_ = -1;
   std::vector<Pending> abandoned_;
   std::deque<Pending> on_streams_;
+  WaitHook* hook_ = nullptr;
+  std::vector<std::unique_ptr<WaitHook>> hooks_;
 };
 
 // What an _async function returns.
@@ -87,17 +100,20 @@ class PendingWork {
   const char* operation() const { return operation_; }
   bool is_known_complete() const { return is_complete_; }
   static void forget_all();
+  const Work& work() const { return pending_.work; }
 
  private:
   bool wait_in_slices(RunningClock::time_point deadline);
   bool has_ended() const;  // of one for which waiting has failed
   void finish();
+  void raise_failure_of_op();
 
   std::shared_ptr<OpenGroup> group_;
   const char* operation_;
   Pending pending_;
   py::object result_;
   bool is_complete_ = false;
+  py::object failure_of_op_;  // what the function of user_op() has raised
 };
 
 using SharedGroup = std::shared_ptr<OpenGroup>;
@@ -105,13 +121,30 @@ using SharedGroup = std::shared_ptr<OpenGroup>;
 // Waits for each; then throws the first failure, or at once what a signal handler has raised.
 void wait_all(const py::iterable& works);
 
+// Works whose completion the program asks for, in a thread of its own choice.
+class WorkQueue {
+ public:
+  void add(const py::object& work);
+  // The next Work that is complete, or None.
+  py::object poll();
+  std::size_t size() const { return works_.size(); }
+
+ private:
+  CompletionQueue queue_;
+  std::unordered_map<std::uint64_t, py::object> works_;
+  std::uint64_t next_ = 0;
+};
+
+// Fails the group, whose ranks have results without meaning now, and throws what the function raised.
+[[noreturn]] void fail_by_op(const OpenGroup& group, const char* operation, const py::object& raised);
+
 // Throws in a completion callback: a call that is waited for must not be submitted there.
 void check_may_wait();
 
 // Calls `start`, which returns a Work, without the GIL, and waits for it; on a GPU's memory not, as in C++.
 // Throws its error.
 template <class Start>
-void run_to_end(const SharedGroup& group, Buffers&& buffers, const Start& start) {
+void run_to_end(const SharedGroup& group, const char* operation, Buffers&& buffers, const Start& start) {
   check_may_wait();
   group->collect();
   const CommGroup handle = group->group();  // another thread may close the group meanwhile
@@ -123,7 +156,12 @@ void run_to_end(const SharedGroup& group, Buffers&& buffers, const Start& start)
     pending.work = start(handle);
     if (!is_on_gpu) is_done = without.wait(pending.work);
   }
-  if (is_done) return;
+  if (is_done) {
+    const py::object raised =
+        pending.buffers.op == nullptr ? py::object() : pending.buffers.op->take_failure();
+    if (raised) fail_by_op(*group, operation, raised);
+    return;
+  }
   if (is_on_gpu) return group->leave_on_stream(std::move(pending));
   group->abandon(std::move(pending));
   throw py::error_already_set();  // what the signal handler raised

@@ -20,10 +20,17 @@ py::object to_python(CommGroup group) {
   return py::cast(std::make_shared<OpenGroup>(std::move(group)));
 }
 
+// Functions of the program's (user_op()) may run meanwhile, in threads that hold what this call waits for.
+template <class Function>
+auto without_gil(const Function& function) {
+  const WithoutGil without;
+  return function();
+}
+
 py::object split(const SharedGroup& group, std::optional<int> colour, int key) {
   return guarded(*group, "split", [&] {
     // What the split itself swaps is then here at once, so that only the barrier needs to see Ctrl-C.
-    run_to_end(group, {}, [](const CommGroup& g) { return g.ibarrier(); });
+    run_to_end(group, "split", {}, [](const CommGroup& g) { return g.ibarrier(); });
     CommGroup made;
     {
       const WithoutGil without;
@@ -54,7 +61,7 @@ std::unique_ptr<RegisteredArray> register_buffer(const SharedGroup& group, py::h
   return guarded(*group, kCall, [&] {
     Array array = Array::of(given, kCall, "array", Use::read, std::nullopt);
     RegisteredBuffer buffer =
-        group->group().register_buffer(array.data(), array.count() * element_bytes(array.dtype()));
+        group->group().register_buffer(array.data(), array.count() * array.element_bytes());
     return std::make_unique<RegisteredArray>(std::move(array), std::move(buffer));
   });
 }
@@ -88,6 +95,10 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
   number("local_size", &CommGroup::local_size, "The number of the group's ranks on this node.");
   group.def_property_readonly(
       "is_open", [](const OpenGroup& g) { return g.group().is_open(); }, "Has it not been closed?");
+  group.def_property("while_waiting", &OpenGroup::while_waiting, &OpenGroup::set_while_waiting,
+                     "A function that calls of this group made from now on call, without arguments, while "
+                     "somebody waits for them: it moves another communication library on. It must not wait "
+                     "for operations of tutti. None: no function.");
   group.def("split", &split,
             "The ranks with the same colour, ordered by (key, rank). Colour None: no group for this rank, "
             "which gets None. Every rank of this group calls it.",
@@ -95,13 +106,15 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
   group.def(
       "split_by_node",
       [](const SharedGroup& g) {
-        return guarded(*g, "split_by_node", [&] { return to_python(g->group().split_by_node()); });
+        return guarded(*g, "split_by_node",
+                       [&] { return to_python(without_gil([&] { return g->group().split_by_node(); })); });
       },
       "The ranks of this rank's node, in rank order. No communication.");
   group.def(
       "create",
       [](const SharedGroup& g, const std::vector<int>& ranks, const std::string& tag) {
-        return guarded(*g, "create", [&] { return to_python(g->group().create(ranks, tag)); });
+        return guarded(*g, "create",
+                       [&] { return to_python(without_gil([&] { return g->group().create(ranks, tag); })); });
       },
       "The listed ranks of this group, in that order; called by them alone, with equal lists and tags. "
       "Groups "
@@ -110,7 +123,8 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
   group.def(
       "stream",
       [](const SharedGroup& g, int which) {
-        return guarded(*g, "stream", [&] { return to_python(g->group().stream(which)); });
+        return guarded(*g, "stream",
+                       [&] { return to_python(without_gil([&] { return g->group().stream(which); })); });
       },
       "The stream of that number: the same ranks, and operations with an order of their own, for a thread of "
       "its own. 0 is the group itself. No communication; any thread, at any time. The group lasts until it "
@@ -191,6 +205,45 @@ void define_work(py::module_& module) {
   });
 }
 
+void define_queue(py::module_& module) {
+  py::class_<WorkQueue> queue(module, "CompletionQueue",
+                              "Works whose completion the program asks for, in a thread of its own choice; "
+                              "one thread at a time.");
+  queue.def(py::init<>());
+  queue.def("add", &WorkQueue::add, "Have poll() return this Work once it is complete.", py::arg("work"));
+  queue.def("poll", &WorkQueue::poll,
+            "The next Work that is complete, in the order of completion, or None; its result() raises its "
+            "error. Moves things on; never waits.");
+  queue.def("__len__", &WorkQueue::size);
+}
+
+void define_ops(py::module_& module) {
+  const py::class_<OpObject> reduction(module, "Reduction", "An op that is more than its name.");
+  module.def(
+      "premul_sum",
+      [](const py::object& factor) {
+        if (py::isinstance<py::int_>(factor))
+          return OpObject{Reduction::premul_sum_integer(factor.cast<std::int64_t>()), {}, true};
+        return OpObject{Reduction::premul_sum(factor.cast<double>()), {}, true};
+      },
+      "An op: each rank's input times its own factor, then added. An int is for integer arrays.",
+      py::arg("factor"));
+  module.def(
+      "user_op",
+      [](const py::object& function, bool is_commutative) {
+        if (PyCallable_Check(function.ptr()) == 0)
+          throw py::type_error("user_op: function: it cannot be called");
+        return OpObject{Op::user, function, is_commutative};
+      },
+      "An op: function(a, b) returns the combination of two numpy arrays of one dimension, element by "
+      "element, in an array of their dtype. It must be associative; a is of the lower ranks, unless it is "
+      "commutative. Any numpy dtype without references is an element, records and raw bytes (\"V16\") too. "
+      "It "
+      "may be called in another thread, must not keep a and b, and must not wait. What it raises, the call "
+      "raises here, and the group fails.",
+      py::arg("function"), py::arg("commutative") = false);
+}
+
 }  // namespace
 }  // namespace tutti::python
 
@@ -200,20 +253,11 @@ PYBIND11_MODULE(_native, module) {
   py::class_<OpenGroup, SharedGroup> group(
       module, "Group",
       "Ranks that communicate, in an order. Used by one thread at a time: each has a stream().");
-  const py::class_<Premultiplied> reduction(module, "Reduction", "An op that is more than its name.");
-  module.def(
-      "premul_sum",
-      [](const py::object& factor) {
-        if (py::isinstance<py::int_>(factor)) {
-          return Premultiplied{tutti::Reduction::premul_sum_integer(factor.cast<std::int64_t>())};
-        }
-        return Premultiplied{tutti::Reduction::premul_sum(factor.cast<double>())};
-      },
-      "An op: each rank's input times its own factor, then added. An int is for integer arrays.",
-      py::arg("factor"));
+  define_ops(module);
   define_registered_buffer(module);
   define_group(group);
   define_work(module);
+  define_queue(module);
   define_world(module);
   define_collectives(module, group);
   define_uneven_collectives(module, group);

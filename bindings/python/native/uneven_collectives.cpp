@@ -16,6 +16,8 @@ struct Blocks {
   std::vector<std::uint64_t> counts;
   std::vector<std::uint64_t> displacements;  // empty: one after the other
 
+  // Known to another rank alone.
+  Blocks(const char* of_call, const char* of_array) : call(of_call), name(of_array) {}
   Blocks(const char* of_call, const char* of_array, py::handle numbers, py::handle places, int size)
       : call(of_call), name(of_array) {
     const std::string array = name;
@@ -58,7 +60,7 @@ auto allgatherv(const SharedGroup& group, py::handle input, py::handle output, p
   const int rank = group->group().rank();
   const Blocks blocks(kCall, "output", counts, displacements, group->group().size());
   if (output.is_none()) throw py::type_error("allgatherv: output: expected an array, not None");
-  CallArguments arguments(kCall, stream);
+  CallArguments arguments(*group, kCall, stream);
   Buffers buffers = arguments.buffers(input, output);
   blocks.expect_inside(buffers.output);
   const bool is_in_place = buffers.input.is_empty();
@@ -79,7 +81,7 @@ auto reduce_scatterv(const SharedGroup& group, py::handle input, py::handle outp
   const int rank = group->group().rank();
   const Blocks blocks(kCall, "input", counts, Py_None, group->group().size());
   const bool is_in_place = output.is_none();
-  CallArguments arguments(kCall, stream);
+  CallArguments arguments(*group, kCall, stream);
   Buffers buffers;
   buffers.input = arguments.array(input, "input", is_in_place ? Use::written : Use::read);
   if (!is_in_place) buffers.output = arguments.buffers(input, output).output;
@@ -88,7 +90,7 @@ auto reduce_scatterv(const SharedGroup& group, py::handle input, py::handle outp
   const void* const from = buffers.input.data();
   void* const to = is_in_place ? buffers.input.at(blocks.begin_of(rank)) : buffers.output.data();
   const Dtype dtype = buffers.input.dtype();
-  const Reduction reduction = reduction_of(op, kCall);
+  const Reduction reduction = reduction_of(op, kCall, buffers, input);
   const CallOptions options = arguments.options(algorithm, Finish::kWaits);
   return Finish::finish(group, kCall, std::move(buffers), is_in_place ? input : output,
                         [&](const CommGroup& g) {
@@ -107,7 +109,7 @@ auto alltoallv(const SharedGroup& group, py::handle input, py::handle input_coun
   if (input.is_none() || output.is_none()) {
     throw py::type_error("alltoallv: input and output: expected arrays, not None");
   }
-  CallArguments arguments(kCall, stream);
+  CallArguments arguments(*group, kCall, stream);
   Buffers buffers = arguments.buffers(input, output);
   sent.expect_inside(buffers.input);
   received.expect_inside(buffers.output);
@@ -123,52 +125,65 @@ auto alltoallv(const SharedGroup& group, py::handle input, py::handle input_coun
 
 template <class Finish>
 auto gatherv(const SharedGroup& group, py::handle input, py::handle output, py::handle counts,
-             py::handle displacements, int root, py::handle algorithm, py::handle stream) {
+             py::handle displacements, int root, bool counts_at_root, py::handle algorithm,
+             py::handle stream) {
   constexpr const char* kCall = "gatherv";
   const int rank = group->group().rank();
   const bool is_root = rank == root;
-  const Blocks blocks(kCall, "output", counts, displacements, group->group().size());
+  const bool has_counts = is_root || !counts_at_root;
+  const Blocks blocks = has_counts ? Blocks(kCall, "output", counts, displacements, group->group().size())
+                                   : Blocks(kCall, "output");
   if (is_root ? output.is_none() : input.is_none()) {
     throw py::type_error(std::string("gatherv: ") + (is_root ? "output" : "input") +
                          ": expected an array, not None");
   }
-  CallArguments arguments(kCall, stream);
+  CallArguments arguments(*group, kCall, stream);
   Buffers buffers = arguments.buffers(input, is_root ? output : py::handle(Py_None));
   if (is_root) blocks.expect_inside(buffers.output);
   const bool is_in_place = buffers.input.is_empty();
-  if (!is_in_place) expect_count(kCall, "input", buffers.input.count(), blocks.count_of(rank));
+  if (!is_in_place && has_counts) expect_count(kCall, "input", buffers.input.count(), blocks.count_of(rank));
   const void* const from = is_in_place ? buffers.output.at(blocks.begin_of(rank)) : buffers.input.data();
   void* const to = buffers.output.data();
+  const std::size_t own_count = is_in_place ? blocks.count_of(rank) : buffers.input.count();
   const Dtype dtype = is_in_place ? buffers.output.dtype() : buffers.input.dtype();
   const CallOptions options = arguments.options(algorithm, Finish::kWaits);
   return Finish::finish(
       group, kCall, std::move(buffers), is_root ? output : py::handle(Py_None), [&](const CommGroup& g) {
+        if (counts_at_root)
+          return g.igatherv(from, own_count, to, blocks.counts, blocks.displacements, dtype, root, options);
         return g.igatherv(from, to, blocks.counts, blocks.displacements, dtype, root, options);
       });
 }
 
 template <class Finish>
 auto scatterv(const SharedGroup& group, py::handle input, py::handle output, py::handle counts,
-              py::handle displacements, int root, py::handle algorithm, py::handle stream) {
+              py::handle displacements, int root, bool counts_at_root, py::handle algorithm,
+              py::handle stream) {
   constexpr const char* kCall = "scatterv";
   const int rank = group->group().rank();
   const bool is_root = rank == root;
-  const Blocks blocks(kCall, "input", counts, displacements, group->group().size());
+  const bool has_counts = is_root || !counts_at_root;
+  const Blocks blocks = has_counts ? Blocks(kCall, "input", counts, displacements, group->group().size())
+                                   : Blocks(kCall, "input");
   if (is_root ? input.is_none() : output.is_none()) {
     throw py::type_error(std::string("scatterv: ") + (is_root ? "input" : "output") +
                          ": expected an array, not None");
   }
-  CallArguments arguments(kCall, stream);
+  CallArguments arguments(*group, kCall, stream);
   Buffers buffers = arguments.buffers(is_root ? input : py::handle(Py_None), output);
   if (is_root) blocks.expect_inside(buffers.input);
   const bool is_in_place = buffers.output.is_empty();
-  if (!is_in_place) expect_count(kCall, "output", buffers.output.count(), blocks.count_of(rank));
+  if (!is_in_place && has_counts)
+    expect_count(kCall, "output", buffers.output.count(), blocks.count_of(rank));
   const void* const from = buffers.input.data();
   void* const to = is_in_place ? buffers.input.at(blocks.begin_of(rank)) : buffers.output.data();
+  const std::size_t own_count = is_in_place ? blocks.count_of(rank) : buffers.output.count();
   const Dtype dtype = is_root ? buffers.input.dtype() : buffers.output.dtype();
   const CallOptions options = arguments.options(algorithm, Finish::kWaits);
   return Finish::finish(
       group, kCall, std::move(buffers), is_in_place ? input : output, [&](const CommGroup& g) {
+        if (counts_at_root)
+          return g.iscatterv(from, blocks.counts, blocks.displacements, to, own_count, dtype, root, options);
         return g.iscatterv(from, to, blocks.counts, blocks.displacements, dtype, root, options);
       });
 }
@@ -199,15 +214,19 @@ void define_uneven_collectives(py::module_& module, py::class_<OpenGroup, Shared
                  input, py::arg("input_counts"), output, py::arg("output_counts"),
                  py::arg("input_displacements") = py::none(), py::arg("output_displacements") = py::none(),
                  keywords, algorithm, stream);
-  definer.define("gatherv", &gatherv<Blocking>, &gatherv<Background>,
-                 "As gather(), with counts[r] elements from rank r, which start at displacements[r] of "
-                 "output. All ranks pass all counts.",
-                 input, output, counts, displacements, root, keywords, algorithm, stream);
+  const auto counts_at_root = py::arg("counts_at_root") = false;
+  const auto root_counts = py::arg("counts") = py::none();
+  definer.define(
+      "gatherv", &gatherv<Blocking>, &gatherv<Background>,
+      "As gather(), with counts[r] elements from rank r, which start at displacements[r] of "
+      "output. All ranks pass all counts; or, with counts_at_root=True on all ranks, the root alone "
+      "does.",
+      input, output, root_counts, displacements, root, keywords, counts_at_root, algorithm, stream);
   definer.define(
       "scatterv", &scatterv<Blocking>, &scatterv<Background>,
       "As scatter(), with counts[r] elements for rank r, which start at displacements[r] of input. "
-      "All ranks pass all counts.",
-      input, output, counts, displacements, root, keywords, algorithm, stream);
+      "All ranks pass all counts; or, with counts_at_root=True on all ranks, the root alone does.",
+      input, output, root_counts, displacements, root, keywords, counts_at_root, algorithm, stream);
 }
 
 }  // namespace tutti::python

@@ -27,6 +27,7 @@ from ._errors import (
     UnsupportedError,
 )
 from ._native import (
+    CompletionQueue,
     Group,
     Reduction,
     RegisteredBuffer,
@@ -76,6 +77,7 @@ from ._native import (
     send,
     send_async,
     size,
+    user_op,
     version,
     wait_all,
     world,
@@ -84,6 +86,7 @@ from ._native import (
 __version__ = version()
 __all__ = [
     "AbortedError",
+    "CompletionQueue",
     "Error",
     "Group",
     "InternalError",
@@ -142,6 +145,7 @@ __all__ = [
     "send",
     "send_async",
     "size",
+    "user_op",
     "version",
     "wait_all",
     "world",

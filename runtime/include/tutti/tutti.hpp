@@ -8,20 +8,17 @@
 //   work.wait();
 //
 // Errors: every function may throw tutti::Error. invalid_argument and unsupported change nothing. Once a
-// group has failed
-//   (a rank died, a deadline passed, ranks made different calls) every pending and later operation of it
-//   throws the same cause on all ranks; only destroying it is then useful.
+//   group has failed (a rank died, a deadline passed, ranks made different calls) every pending and later
+//   operation of it throws the same cause on all ranks; only destroying it is then useful.
 // Threads: a group is used by one thread at a time (two at once is an error that is reported); give each
-// thread a stream
-//   of it, by stream(). Different streams and groups may be used by different threads. After fork() the child
-//   may not use any group of its parent; it may make worlds of its own, with a unique id or a store.
+//   thread a stream of it, by stream(). Different streams and groups may be used by different threads. After
+//   fork() the child may not use any group of its parent; it may make worlds of its own, with a unique id or a
+//   store.
 // Buffers: counts are in elements and may exceed 2^31. Buffers belong to the operation until it is complete.
-// Input and
-//   output may be the same memory only as each function says; otherwise no element may be part of both.
-//   Blocks of one may lie between blocks of the other.
-// Agreement: counts, dtype, op and root must be equal on all ranks unless a function says otherwise; all
-// ranks of a group
-//   make the same calls in the same order. Different calls are detected and named.
+//   Input and output may be the same memory only as each function says; otherwise no element may be part of
+//   both. Blocks of one may lie between blocks of the other.
+// Agreement: counts, dtype, op and root must be equal on all ranks unless a function says otherwise; all ranks
+//   of a group make the same calls in the same order. Different calls are detected and named.
 #pragma once
 
 #include <functional>
@@ -243,6 +240,11 @@ class CommGroup {
   // at any time, also while others use the group. No communication; memory, and time at its first calls, as
   // another group of these members.
   CommGroup stream(int number) const;
+  // Closes a stream (not 0) in all handles: its memory serves others once all members have closed it. Every
+  // member closes it behind its last operation there; operations under way fail with StatusCode::aborted, as
+  // later ones of handles that are left. stream(number) is a new stream afterwards, of the members that have
+  // closed it as often. No communication. Not at the same time as other calls on that stream.
+  void close_stream(int number) const;
 
   // Tells NCCL that this memory of a GPU will be in many calls of this group (not of its streams), so that it
   // may let network cards and switches reach it directly (ncclCommRegister, since NCCL 2.19). It is an offer
@@ -283,6 +285,11 @@ struct InitOptions {
   // world may then use the same prefix. Its exceptions are ignored. Optional.
   EraseBytes erase;
   std::string store_prefix = "tutti";
+  // With allgather, or put and get: ranks that all have some world open in common make the group there, as
+  // create() does, and not a world of its own, so that it costs no connection, thread or memory segment. It
+  // has its own timeout and failure, and the world's settings. Where one rank says no, or a rank of that
+  // world has died or left, there is a world of its own as ever.
+  bool shares_world = false;
   int rank = -1;
   int size = -1;
   std::chrono::milliseconds timeout{0};  // deadline of every wait, joining included; 0: TUTTI_TIMEOUT
