@@ -2,6 +2,7 @@
 // Knows no configuration variable: whoever reads TUTTI_* fills these in.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -60,7 +61,8 @@ struct TransportSettings {
   std::string node_id;             // ShmOptions::node_id
   std::string interface;           // network interface that TCP traffic must use; empty: the library's choice
   std::optional<PortRange> ports;  // that may be listened at; none: any
-  std::string ofi_provider;        // of libfabric; empty: the best that is known to work
+  std::chrono::milliseconds silence{300000};  // of another host, after which it counts as gone
+  std::string ofi_provider;                   // of libfabric; empty: the best that is known to work
   std::string module_path;  // folders to look for modules in, separated by colons; empty: the usual ones
 };
 

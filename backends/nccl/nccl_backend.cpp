@@ -242,16 +242,19 @@ Status fill(Card& card, std::uint32_t rank, int device) {
 Status judge(const std::vector<Card>& cards) {
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     const Card& card = cards[rank];
-    if (!card.is_able) return unsupported(fmt::format("rank {}: {}", rank, card.reason.data()));
+    if (!card.is_able)
+      return unsupported(fmt::format("rank {}: {}", rank, card.reason.data()), static_cast<int>(rank));
     if (card.version != cards[0].version) {
       return unsupported(fmt::format("rank 0 has NCCL {}, rank {} has {}; they must be the same",
-                                     version_text(cards[0].version), rank, version_text(card.version)));
+                                     version_text(cards[0].version), rank, version_text(card.version)),
+                         static_cast<int>(rank));
     }
     for (std::size_t other = 0; other < rank; ++other) {
       if (cards[other].gpu != card.gpu) continue;
       return unsupported(
           fmt::format("ranks {} and {} are on one GPU ({}), and NCCL wants a GPU for each rank", other, rank,
-                      card.bus.data()));
+                      card.bus.data()),
+          static_cast<int>(rank));
     }
   }
   return {};
@@ -288,7 +291,8 @@ Result<std::unique_ptr<NcclBackend>> make_nccl_backend(GroupServices& services, 
   for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
     if (outcomes[rank].code == StatusCode::ok) continue;
     // Not a failure of the group: its calls can go another way.
-    return unsupported(fmt::format("rank {}: {}", rank, outcomes[rank].message.data()));
+    return unsupported(fmt::format("rank {}: {}", rank, outcomes[rank].message.data()),
+                       static_cast<int>(rank));
   }
   (*made)->be_patient(patience_of(services));
   return std::unique_ptr<NcclBackend>(new NcclBackendImpl(services, *std::move(made)));

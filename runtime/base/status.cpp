@@ -56,11 +56,15 @@ std::string Status::to_string() const {
   return text;
 }
 
-Status invalid_argument(std::string message) {
-  return Status(StatusCode::invalid_argument, std::move(message));
+Status invalid_argument(std::string message, int peer) {
+  return Status(StatusCode::invalid_argument, std::move(message), peer);
 }
-Status unsupported(std::string message) { return Status(StatusCode::unsupported, std::move(message)); }
-Status internal_error(std::string message) { return Status(StatusCode::internal, std::move(message)); }
+Status unsupported(std::string message, int peer) {
+  return Status(StatusCode::unsupported, std::move(message), peer);
+}
+Status internal_error(std::string message, int peer) {
+  return Status(StatusCode::internal, std::move(message), peer);
+}
 
 namespace detail {
 

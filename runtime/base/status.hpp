@@ -50,9 +50,10 @@ class [[nodiscard]] Status {
   std::unique_ptr<Detail> detail_;
 };
 
-Status invalid_argument(std::string message);
-Status unsupported(std::string message);
-Status internal_error(std::string message);
+// `peer`: the rank that the message names, if it names one.
+Status invalid_argument(std::string message, int peer = Status::kNoPeer);
+Status unsupported(std::string message, int peer = Status::kNoPeer);
+Status internal_error(std::string message, int peer = Status::kNoPeer);
 
 // A value or the Status that says why there is none. `*result` and `->` require is_ok().
 template <class T>

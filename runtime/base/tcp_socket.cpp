@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 
 namespace tutti {
 
@@ -65,18 +66,29 @@ int connect_error(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 ? error : errno;
 }
 
+namespace {
+
+void set_option(int fd, int level, int name, std::int64_t value, std::int64_t most) {
+  const int number = static_cast<int>(std::clamp<std::int64_t>(value, 1, most));
+  ::setsockopt(fd, level, name, &number, sizeof number);
+}
+
+}  // namespace
+
 void limit_silence(int fd, std::chrono::milliseconds silence) {
-  const auto set = [fd](int level, int name, int value) {
-    ::setsockopt(fd, level, name, &value, sizeof value);
-  };
-  constexpr int kProbes = 3;
-  const int pause = std::max(1, static_cast<int>(silence.count() / 1000 / (kProbes + 1)));
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, pause);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, pause);
-  set(IPPROTO_TCP, TCP_KEEPCNT, kProbes);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(silence.count()));
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  // The cut may begin just before the first probe.
+  constexpr int kProbes = 4, kMostSeconds = 32767;
+  const std::int64_t pause = (silence.count() / kProbes + 999) / 1000;
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, pause, kMostSeconds);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, pause, kMostSeconds);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes, kProbes);
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1, 1);
+}
+
+void limit_silence_strictly(int fd, std::chrono::milliseconds silence) {
+  limit_silence(fd, silence);
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 2 * silence.count(), std::numeric_limits<int>::max());
 }
 
 }  // namespace tutti

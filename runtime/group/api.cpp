@@ -259,8 +259,8 @@ std::string CommGroup::explain_algorithm(Collective collective, std::size_t coun
 
 void CommGroup::abort(const std::string& why) const {
   Impl& group = Impl::of(*this, "abort");
-  static_cast<void>(group.fail_everywhere(Status(
-      StatusCode::aborted, fmt::format("rank {} aborted the group: {}", group.rank(), why), group.rank())));
+  group.abort(Status(StatusCode::aborted, fmt::format("rank {} aborted the group: {}", group.rank(), why),
+                     group.rank()));
 }
 
 std::optional<Error> CommGroup::failure() const {

@@ -19,7 +19,7 @@ namespace {
 
 // How long a process waits for another of its node to lead, by what the launcher says of itself.
 constexpr std::chrono::milliseconds kLeadIfUnknown{300}, kLeadIfNotFirst{2000};
-constexpr std::chrono::milliseconds kLeastSilence{2000}, kMostSilence{30000};
+constexpr std::chrono::milliseconds kLeastRejoinTime{2000}, kMostRejoinTime{30000};
 
 // What every rank tells the others of where it is.
 struct PlaceCard {
@@ -102,7 +102,7 @@ Status survey(const Environment& environment, const Meeting& meeting, const std:
   std::vector<PlaceCard> cards(all->size());
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     if (!decode((*all)[rank], cards[rank]))
-      return internal_error(fmt::format("the place of rank {} is malformed", rank));
+      return internal_error(fmt::format("the place of rank {} is malformed", rank), static_cast<int>(rank));
     world.info.host_of_rank.push_back(cards[rank].host);
   }
   WorldInfo& info = world.info;
@@ -153,7 +153,8 @@ Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
   control.lead_after = launch.local_size == 0   ? kLeadIfUnknown
                        : launch.local_rank != 0 ? kLeadIfNotFirst
                                                 : std::chrono::milliseconds(0);
-  control.silence = std::clamp(options.timeout / 3, kLeastSilence, kMostSilence);
+  control.silence = options.timeout;
+  control.rejoin_time = std::clamp(options.timeout / 3, kLeastRejoinTime, kMostRejoinTime);
   Result<std::unique_ptr<ControlChannel>> channel = ControlChannel::open(control, std::move(meeting.doors));
   if (!channel) {
     Status status = channel.status();

@@ -310,7 +310,7 @@ void CommGroup::Impl::compare_if_asked(const Call& call) {
     text += fmt::format("{}{} called {}", separator, name_ranks(ranks, size()), call_of.second);
     separator = "; ";
   }
-  throw_error(Status(StatusCode::mismatch, text));
+  throw_error(Status(StatusCode::mismatch, text, first_of_fewest(callers)));
 }
 
 // -- failure ------------------------------------------------------------------------------------------------
@@ -327,9 +327,34 @@ void CommGroup::Impl::on_failure(const Status& cause) {
 }
 
 void CommGroup::Impl::fail_streams(const Status& cause) {
-  group_->fail(cause);
+  // Members pass an abort on. Other causes must not overtake the last message of an operation.
+  const auto fail = [&](GroupContext& group) {
+    cause.code() == StatusCode::aborted ? group.fail_for_all(cause) : group.fail(cause);
+  };
+  fail(*group_);
   const std::lock_guard lock(streams_mutex_);
-  for (const auto& [number, stream] : streams_) stream->group_->fail(cause);
+  for (const auto& [number, stream] : streams_) fail(*stream->group_);
+}
+
+void CommGroup::Impl::announce(const Status& cause) {
+  Impl& group = owner();
+  if (!group.is_announced_.exchange(true, std::memory_order_relaxed))
+    world_->control().abort(group.context(), cause);
+}
+
+void CommGroup::Impl::abort(const Status& cause) {
+  announce(cause);
+  // The way over rank 0 may be blocked. Members also tell each other.
+  Impl& group = owner();
+  group.fail_streams(cause);
+  group.group_->tell_members();
+  std::vector<Impl*> streams;  // kept as long as the group
+  {
+    const std::lock_guard lock(group.streams_mutex_);
+    for (const auto& [number, stream] : group.streams_) streams.push_back(stream.get());
+  }
+  for (Impl* stream : streams) stream->group_->tell_members();
+  static_cast<void>(fail_everywhere(cause));
 }
 
 std::optional<Status> CommGroup::Impl::wait_for_stamp(std::chrono::milliseconds at_most) {
@@ -341,8 +366,7 @@ std::optional<Status> CommGroup::Impl::wait_for_stamp(std::chrono::milliseconds 
 
 Status CommGroup::Impl::fail_everywhere(const Status& cause) {
   Impl& group = owner();
-  if (!group.is_announced_.exchange(true, std::memory_order_relaxed))
-    world_->control().abort(group.context(), cause);
+  announce(cause);
   const bool has_root = world_->has_root();
   std::optional<Status> stamped = wait_for_stamp(has_root ? kAnswerTime : std::chrono::milliseconds(0));
   if (!stamped && has_root && world_->find_root()) stamped = wait_for_stamp(kStampTime);

@@ -115,6 +115,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   Status explain_mismatch(const Status& found);
   // Stamps `cause` for all ranks and waits until it is known here.
   Status fail_everywhere(const Status& cause);
+  // See CommGroup::abort().
+  void abort(const Status& cause);
 
   // A group of these ranks of this group. Members that make groups by equal lists, ways and tags must do so
   // in one order. No communication. Throws.
@@ -171,6 +173,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   bool has_departed(int rank) const;  // with the owner's failure_mutex_ held
   Status find_origin(const Status& found);
   void fail_streams(const Status& cause);  // the group's own, too
+  void announce(const Status& cause);      // to rank 0, once
 
   std::shared_ptr<WorldState> world_;
   std::shared_ptr<const Selector> rules_;  // null: the world's

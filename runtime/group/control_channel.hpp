@@ -48,10 +48,13 @@ struct ControlOptions {
   // Where rank 0 may listen; null for rank 0 and in a job of one node. Called by the control thread, and
   // again after an error.
   std::function<Result<std::vector<SocketAddress>>()> find_root;
-  std::string node_name;                     // of the abstract unix socket of who leads this node
-  std::chrono::milliseconds lead_after{0};   // wait this long for somebody else to do so
-  std::chrono::milliseconds silence{30000};  // of another host, after which it counts as dead
-  int degree = 32;                           // of the tree of nodes
+  std::string node_name;                      // of the abstract unix socket of who leads this node
+  std::chrono::milliseconds lead_after{0};    // wait this long for somebody else to do so
+  std::chrono::milliseconds silence{300000};  // of another host, after which it counts as dead
+  // For a rank that has lost its parent to find another one, and for a process to take the place of one that
+  // died during the start.
+  std::chrono::milliseconds rejoin_time{30000};
+  int degree = 32;  // of the tree of nodes
   // Opens a door of a rank that is not rank 0, for it may have to connect other nodes to it. Called by the
   // control thread; null: it cannot.
   std::function<Result<Doors>()> open_doors;

@@ -150,7 +150,7 @@ void ControlGuests::accept(const Door& door) {
     guest->claim.host = "this machine";
     if (door.is_remote) {
       guest->address = guest->address.unmapped();
-      limit_silence(fd, options_.silence);
+      limit_silence_strictly(fd, options_.silence);
       guest->claim.host = guest->address.host_text();
     } else if (!is_same_user(fd, &guest->claim.pid)) {
       continue;  // closes it

@@ -89,7 +89,7 @@ void ControlTree::move_to(const PathStep& step) {
   to_try_ = {{0, root_address_}};  // what follows it on our path, until it tells more
   next_.emplace(options_, mover_claim_);
   next_->add_addresses(*addresses, step.rank);
-  move_until_ = Clock::now() + options_.silence;
+  move_until_ = Clock::now() + options_.rejoin_time;
 }
 
 // The new parent cannot be reached, so the tree is less deep here.
@@ -157,7 +157,7 @@ void ControlTree::remember(const Frame& frame) {
 void ControlTree::look_for_way(Clock::time_point start, bool asks_parent) {
   to_try_.clear();
   if (!path_.empty()) to_try_.assign(path_.begin() + (asks_parent ? 0 : 1), path_.end());
-  move_until_ = std::max(start, Clock::now()) + options_.silence;
+  move_until_ = std::max(start, Clock::now()) + options_.rejoin_time;
   try_next_step(start);
 }
 

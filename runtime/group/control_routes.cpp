@@ -219,7 +219,7 @@ void ControlTree::on_gone(const GonePayload& gone) {
                      gone.is_dead ? gone.text : fmt::format("rank {} has given up waiting", gone.rank),
                      gone.rank));
   } else if (gone.may_return && is_ready_) {
-    root_->on_adrift(gone.rank, gone.is_dead, gone.text, Clock::now() + 2 * options_.silence);
+    root_->on_adrift(gone.rank, gone.is_dead, gone.text, Clock::now() + 2 * options_.rejoin_time);
   } else {
     root_->on_gone(gone.rank, gone.is_dead, gone.text);
   }

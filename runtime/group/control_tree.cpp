@@ -221,7 +221,7 @@ void ControlTree::check_deadline() {
   const Clock::time_point now = Clock::now();
   // Another process may take the place of one that has died; but nobody waits for that until the deadline.
   if (root_) {
-    if (const Status lost = root_->find_loss(now - options_.silence); !lost) return end_start(lost);
+    if (const Status lost = root_->find_loss(now - options_.rejoin_time); !lost) return end_start(lost);
   }
   if (now < asked_until_.value_or(deadline_)) return;
   const auto absent = [&](const std::string& who, int first) {

@@ -189,7 +189,7 @@ void ControlUplink::on_welcome(Attempt& attempt, const ClaimPayload& welcome) {
   mine.proof = prove(options_.secret, ProofRole::claim, attempt.nonce, *attempt.hub_nonce, claim_);
   link_ = std::move(attempt.link);
   link_.set_limit(kMaxPayloadBytes);
-  if (is_remote_) limit_silence(link_.fd(), options_.silence);
+  if (is_remote_) limit_silence_strictly(link_.fd(), options_.silence);
   link_.send(Frame{FrameType::claim, options_.rank, 0, encode(mine)});
   stage_ = Stage::joining;
 }

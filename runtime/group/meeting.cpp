@@ -230,7 +230,7 @@ Status meet_by_exchange(const BootstrapOptions& options, Clock::time_point deadl
         !reader.get_text(id) || !reader.get_text(addresses) ||
         !reader.get_text(meeting.notes.emplace_back())) {
       return invalid_argument(
-          fmt::format("the program's exchange: the bytes of rank {} did not arrive unchanged", rank));
+          fmt::format("the program's exchange: the bytes of rank {} did not arrive unchanged", rank), rank);
     }
     if (other.code != StatusCode::ok)
       return Status(other.code, fmt::format("rank {} cannot join: {}", rank, other.message), rank);

@@ -121,7 +121,7 @@ Status compare_contracts(const std::vector<Card>& cards) {
             fmt::format("{}'{}' on {}", separator, value, name_ranks(ranks, static_cast<int>(cards.size())));
         separator = "; ";
       }
-      return invalid_argument(text);
+      return invalid_argument(text, first_of_fewest(holders));
     }
   }
   return {};
@@ -134,7 +134,7 @@ Result<std::vector<Card>> exchange_cards(ControlChannel& control, const Card& mi
   std::vector<Card> cards(all->size());
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     if (!decode((*all)[rank], cards[rank]))
-      return internal_error(fmt::format("the card of rank {} is malformed", rank));
+      return internal_error(fmt::format("the card of rank {} is malformed", rank), static_cast<int>(rank));
   }
   return cards;
 }
@@ -162,7 +162,9 @@ struct MachineShare {
 Status first_problem(const std::vector<Card>& cards, std::string_view variable) {
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     const std::string& problem = cards[rank].problem;
-    if (!problem.empty()) return invalid_argument(fmt::format("{}: rank {}: {}", variable, rank, problem));
+    if (!problem.empty())
+      return invalid_argument(fmt::format("{}: rank {}: {}", variable, rank, problem),
+                              static_cast<int>(rank));
   }
   return {};
 }
@@ -306,7 +308,8 @@ Result<Fingerprint> WorldState::exchange_fingerprint() {
     std::string within, beyond;
     ByteReader reader((*all)[rank]);
     if (!reader.get_text(within) || !reader.get_text(beyond))
-      return internal_error(fmt::format("the transports of rank {} are malformed", rank));
+      return internal_error(fmt::format("the transports of rank {} are malformed", rank),
+                            static_cast<int>(rank));
     if (!within.empty()) node.insert(within);
     if (!beyond.empty()) network.insert(beyond);
   }

@@ -165,7 +165,7 @@ Result<std::vector<Status>> WorldState::exchange(const Status& own) {
   std::vector<Status> verdicts(all->size());
   for (std::size_t rank = 0; rank < all->size(); ++rank) {
     if (!decode((*all)[rank], verdicts[rank]))
-      return internal_error(fmt::format("the verdict of rank {} is malformed", rank));
+      return internal_error(fmt::format("the verdict of rank {} is malformed", rank), static_cast<int>(rank));
   }
   return verdicts;
 }
@@ -180,7 +180,9 @@ Status WorldState::open_transports(const std::vector<std::string>& names) {
     const bool is_module = std::any_of(entries.begin(), entries.end(), [&](const TransportEntry& entry) {
       return entry.name == name && entry.is_module;
     });
-    OpenTransport open = [name, settings = settings_.transport] { return make_transport(name, settings); };
+    TransportSettings settings = settings_.transport;
+    settings.silence = settings_.timeout;
+    OpenTransport open = [name, settings = std::move(settings)] { return make_transport(name, settings); };
     auto made = is_module ? open_in_time(std::move(open), start_deadline_) : open();
     if (made && (*made)->caps().unavailable.empty()) {
       transports_.push_back(*std::move(made));
@@ -233,7 +235,8 @@ Result<std::vector<std::map<std::string, std::string>>> WorldState::swap_address
     while (!reader.is_at_end()) {
       std::string name, address;
       if (!reader.get_text(name) || !reader.get_text(address)) {
-        return internal_error(fmt::format("the addresses of rank {} are malformed", rank));
+        return internal_error(fmt::format("the addresses of rank {} are malformed", rank),
+                              static_cast<int>(rank));
       }
       addresses[rank].emplace(std::move(name), std::move(address));
     }
@@ -272,7 +275,8 @@ Result<std::vector<Status>> WorldState::meet_neighbours(const Addresses& address
         if (!meeting) own = meeting.status();
         if (!meeting || *meeting >= wanted) break;
         if (Clock::now() > deadline) {
-          own = unsupported(fmt::format("rank {} has not shown its memory in time", rank));
+          own = unsupported(fmt::format("rank {} has not shown its memory in time", rank),
+                            static_cast<int>(rank));
           break;
         }
         std::this_thread::sleep_for(kShortSleep);

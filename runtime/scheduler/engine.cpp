@@ -17,6 +17,7 @@
 #include "runtime/base/relax.hpp"
 #include "runtime/base/trace.hpp"
 #include "runtime/scheduler/group_context.hpp"
+#include "runtime/scheduler/last_words.hpp"
 #include "runtime/scheduler/messenger.hpp"
 #include "runtime/scheduler/operation.hpp"
 
@@ -184,18 +185,23 @@ bool Engine::progress_once() {
 }
 
 void Engine::on_event(const Event& event) {
-  const bool is_control = event.kind == Event::Kind::control;
-  if (is_control && event.data.empty()) return;  // it was to wake us
-  if (Operation* operation = is_control ? nullptr : find(event.token); operation != nullptr)
-    return operation->on_event(event);
+  if (event.kind == Event::Kind::control) return on_control(event);
+  if (Operation* operation = find(event.token); operation != nullptr) return operation->on_event(event);
   const auto found = corresponding_.find(event.endpoint);
-  if (found == corresponding_.end()) return;
-  const Correspondent& from = found->second;
-  if (is_control) {
-    from.messenger->on_note(from.peer, event.data);
-  } else if (event.kind == Event::Kind::failed) {
-    from.messenger->on_gone(from.peer, from.has_tag);
+  if (found != corresponding_.end() && event.kind == Event::Kind::failed)
+    found->second.messenger->on_gone(found->second.peer, found->second.has_tag);
+}
+
+void Engine::on_control(const Event& event) {
+  if (event.data.empty()) return;  // it was to wake us
+  if (is_last_words(event.data)) {
+    static_cast<void>(std::any_of(groups_.begin(), groups_.end(), [&](GroupContext* group) {
+      return group->hear_last_words(event.endpoint, event.data);
+    }));
+    return;
   }
+  const auto found = corresponding_.find(event.endpoint);
+  if (found != corresponding_.end()) found->second.messenger->on_note(found->second.peer, event.data);
 }
 
 bool Engine::progress_messengers(bool is_last_look) {

@@ -134,6 +134,7 @@ class Engine {
     return !active_.empty() ? active_.front() : !waiting_.empty() ? waiting_.front() : nullptr;
   }
   void on_event(const Event& event);
+  void on_control(const Event& event);
   bool progress_messengers(bool is_last_look);
   // What a thread has driven since it looked last, and how it waits for more.
   struct Patience;
@@ -200,6 +201,7 @@ class Engine {
     bool has_tag = false;
   };
   std::unordered_map<const Endpoint*, Correspondent> corresponding_;
+  std::vector<GroupContext*> groups_;
   struct Callback;
   std::vector<Callback> callbacks_;                     // that are due; guarded by the lane
   std::vector<std::unique_ptr<Operation>> operations_;  // tokens name them by number; guarded by the lane

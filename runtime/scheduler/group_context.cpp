@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include "runtime/scheduler/last_words.hpp"
+
 namespace tutti {
 namespace {
 
@@ -54,6 +56,9 @@ GroupContext::GroupContext(Engine& engine, Options options)
     is_common = is_common && common == options_.peers[r].transport;
   }
   if (is_common && common != nullptr) heap_ = common->caps().heap;
+  engine_.acquire();
+  engine_.groups_.push_back(this);
+  engine_.release();
 }
 
 GroupContext::~GroupContext() {
@@ -73,6 +78,7 @@ GroupContext::~GroupContext() {
       // Endpoints belong to the lane to their end.
       close_endpoints();
       endpoints_.clear();
+      std::erase(engine_.groups_, this);
     }
     engine_.release();
     if (!is_done) ::sched_yield();  // another thread runs a user's function for one of them
@@ -369,7 +375,10 @@ Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status*
       const PeerAddress& address = options_.peers[peer];
       auto opened = address.transport->open(0, address.address, options_.context * kContexts + s);
       if (!opened) {
-        *status = opened.status().with_context(fmt::format("rank {} cannot reach rank {}", rank(), peer));
+        const Status& why = opened.status();
+        *status =
+            Status(why.code(), fmt::format("rank {} cannot reach rank {}: {}", rank(), peer, why.message()),
+                   static_cast<int>(peer));
         return nullptr;
       }
       endpoints_[s][peer] = *std::move(opened);
@@ -382,8 +391,10 @@ Status GroupContext::cause_of_loss(std::uint32_t peer, const std::string& call) 
   for (const auto& by_peer : endpoints_) {
     const Status trouble = by_peer[peer] == nullptr ? Status() : by_peer[peer]->trouble();
     if (!trouble)
-      return {trouble.code(), fmt::format("rank {} cannot reach rank {} during {}: {}", rank(), peer, call,
-                                          trouble.message())};
+      return {
+          trouble.code(),
+          fmt::format("rank {} cannot reach rank {} during {}: {}", rank(), peer, call, trouble.message()),
+          static_cast<int>(peer)};
   }
   return {StatusCode::peer_failed, fmt::format("rank {} is gone during {}", peer, call),
           static_cast<int>(peer)};
@@ -394,6 +405,8 @@ void GroupContext::revoke_boards() {
 }
 
 void GroupContext::close_endpoints() {
+  say_last_words();
+  may_speak_ = false;
   revoke_boards();
   for (auto& by_peer : endpoints_) {
     for (auto& endpoint : by_peer) {
@@ -410,6 +423,50 @@ void GroupContext::fail(const Status& cause) {
   }
   has_failed_.store(true, std::memory_order_release);
   engine_.has_failures_.store(true, std::memory_order_release);
+}
+
+void GroupContext::fail_for_all(const Status& cause) {
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_.is_ok() || failure_.code() == StatusCode::peer_failed) failure_ = cause;
+    if (last_words_.is_ok()) last_words_ = cause;
+  }
+  has_failed_.store(true, std::memory_order_release);
+  engine_.has_failures_.store(true, std::memory_order_release);
+}
+
+void GroupContext::tell_members() {
+  engine_.acquire();
+  say_last_words();
+  engine_.release();
+  engine_.drive();  // gets them out, and ends what is under way here
+}
+
+void GroupContext::say_last_words() {
+  if (!may_speak_) return;
+  Status words;
+  {
+    const std::lock_guard lock(failure_mutex_);
+    words = last_words_;
+  }
+  if (words.is_ok()) return;
+  may_speak_ = false;
+  const std::vector<std::byte> bytes = encode_last_words(words);
+  for (auto& by_peer : endpoints_) {
+    for (auto& endpoint : by_peer) {
+      // Where there is no room the peer finds the end of the connection, and asks why.
+      if (endpoint != nullptr) static_cast<void>(endpoint->control(bytes));
+    }
+  }
+}
+
+bool GroupContext::hear_last_words(const Endpoint* endpoint, ConstByteRange bytes) {
+  const bool is_ours = std::any_of(endpoints_.begin(), endpoints_.end(), [&](const auto& by_peer) {
+    return std::any_of(by_peer.begin(), by_peer.end(), [&](const auto& at) { return at.get() == endpoint; });
+  });
+  const std::optional<Status> cause = decode_last_words(bytes, size());
+  if (is_ours && cause) fail_for_all(*cause);
+  return is_ours;
 }
 
 Status GroupContext::failure() const {

@@ -97,6 +97,11 @@ class GroupContext {
   // Fails the group: every pending and later operation completes with `cause`. The first cause wins. Any
   // thread.
   void fail(const Status& cause);
+  // The same with a cause that holds for all members: they are told over the endpoints before these close,
+  // and it takes the place of a lost connection, which is mostly a consequence. Any thread.
+  void fail_for_all(const Status& cause);
+  // Tells them now, whether or not an operation is under way. Any thread but the control thread.
+  void tell_members();
   // This rank ends its part in an orderly way: what is under way fails with `why`, what was sent and
   // completed is delivered, and the endpoints are closed. Any thread. False, nothing delivered: other threads
   // did not give way for a second.
@@ -153,6 +158,9 @@ class GroupContext {
   bool has_operations() const;               // under way, or waiting for a match
   void revoke_boards();
   void close_endpoints();
+  void say_last_words();  // with the lane held, before the endpoints close
+  // A peer's, which came to that endpoint; false: the endpoint is not of this group.
+  bool hear_last_words(const Endpoint* endpoint, ConstByteRange bytes);
   // Slot index of an operation: collectives use 0..kSlots-1, those on the bulk boards the one after them;
   // behind it every pair has four: recv and send, without a tag, then with one.
   static constexpr std::uint32_t kBulkSlot = kSlots;
@@ -205,6 +213,8 @@ class GroupContext {
   std::atomic<bool> has_failed_{false};
   mutable std::mutex failure_mutex_;
   Status failure_;
+  Status last_words_;      // guarded by failure_mutex_; not said yet
+  bool may_speak_ = true;  // with the lane held: endpoints are open, and nothing was said
 };
 
 }  // namespace tutti

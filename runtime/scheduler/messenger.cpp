@@ -113,8 +113,8 @@ void Messenger::on_note(std::uint32_t peer, ConstByteRange bytes) {
   Note note;
   if (group_.has_failed()) return;
   if (bytes.size() != sizeof(note)) {
-    return group_.fail(
-        Status(StatusCode::internal, fmt::format("rank {} sent a note of {} bytes", peer, bytes.size())));
+    return group_.fail(internal_error(fmt::format("rank {} sent a note of {} bytes", peer, bytes.size()),
+                                      static_cast<int>(peer)));
   }
   std::memcpy(&note, bytes.data(), sizeof(note));
   if (note.kind == Note::Kind::announcement) {

@@ -68,7 +68,7 @@ class Far {
 
 void check_stream(std::span<const std::byte> stream, std::size_t piece_bytes) {
   tcp::Poller poller = *tcp::Poller::make();
-  auto made = std::make_unique<tcp::TcpCarrier>(std::move(poller));
+  auto made = std::make_unique<tcp::TcpCarrier>(std::move(poller), std::chrono::seconds(30));
   tcp::TcpCarrier& carrier = *made;
   message::Lane lane(std::move(made), kOwnInstance);
   if (!lane.start()) std::abort();

@@ -1,6 +1,8 @@
 // What jobs_test.py starts as ranks on the nodes of a bed: one behaviour per word on its command line.
 // Prints one line per finding; knows nothing of the bed.
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -113,8 +115,11 @@ int run_collectives() {
   return status;
 }
 
-// Sums for ever, until something ends it.
-int sum_for_ever() {
+std::atomic<bool> is_told{false};
+
+// Sums for ever, until something ends it; or until the last rank is told to end it.
+int sum_for_ever(bool may_end) {
+  if (may_end) std::signal(SIGUSR1, [](int) { is_told = true; });
   const CommGroup group = init();
   print(fmt::format("rank {} is there", group.rank()));
   for (std::uint64_t turn = 0;; ++turn) {
@@ -122,6 +127,12 @@ int sum_for_ever() {
       std::vector<int> value(1000, group.rank());
       group.allreduce(std::span(value));
       if (turn == 10) print(fmt::format("rank {} sums", group.rank()));
+      if (!may_end) continue;
+      std::vector<int> end{is_told ? 1 : 0};
+      group.broadcast(std::span(end), group.size() - 1);
+      if (end[0] == 0) continue;
+      print(fmt::format("rank {} has ended", group.rank()));
+      return 0;
     } catch (const Error& error) {
       print(fmt::format("rank {} caught {} peer {}: {}", group.rank(), to_string(error.code()), error.peer(),
                         error.what()));
@@ -154,7 +165,8 @@ int main(int argc, char** argv) {
   const std::string_view word = argc > 1 ? argv[1] : "";
   try {
     if (word == "collectives") return run_collectives();
-    if (word == "sum") return sum_for_ever();
+    if (word == "sum") return sum_for_ever(false);
+    if (word == "sum_until_told") return sum_for_ever(true);
     if (word == "connect") return connect();
     if (word == "async") return submit_at_random();
   } catch (const Error& error) {

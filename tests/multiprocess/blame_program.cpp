@@ -94,6 +94,23 @@ int freeze(int victim) {
   return world.rank() == victim ? 0 : 3;
 }
 
+// Rank 0 stops, so that no control message passes. Then rank 2 aborts the world, or a group without rank 0.
+int abort_beside_frozen_root(bool in_world) {
+  const CommGroup world = tutti::init();
+  std::vector<int> members;
+  for (int rank = 1; rank < world.size(); ++rank) members.push_back(rank);
+  const CommGroup group = world.rank() == 0 || in_world ? world : world.create(members);
+  add_up(world);
+  if (world.rank() == 0) ::raise(SIGSTOP);
+  if (!in_world) add_up(group);
+  if (world.rank() == 2) {
+    std::this_thread::sleep_for(300ms);  // the others wait by now
+    group.abort("enough");
+  }
+  report([&] { add_up_for_ever(group); });
+  return 3;
+}
+
 // The victim freezes; the next rank waits for its message, and the one after that for one of the next rank.
 // The deadline of the latter comes first.
 int freeze_sender(int victim) {
@@ -160,6 +177,9 @@ int main(int argc, char** argv) {
       {"leave_world", leave_world},
       {"freeze0", [] { return freeze(0); }},
       {"freeze2", [] { return freeze(2); }},
+      {"abort_group", [] { return abort_beside_frozen_root(false); }},
+      {"abort_world", [] { return abort_beside_frozen_root(true); }},
+=======
       {"freeze_sender0", [] { return freeze_sender(0); }},
       {"freeze_sender2", [] { return freeze_sender(2); }},
       {"freeze_behind", freeze_behind},

@@ -49,6 +49,19 @@ TEST_CASE("a rank that leaves is blamed by all, not those that fail because of i
   for (const std::string& blame : found) CHECK_THAT(blame, Contains("blames 3: rank 3 has left the world"));
 }
 
+TEST_CASE("who aborts is named with the reason although rank 0 is frozen") {
+  const bool in_world = GENERATE(true, false);
+  // Long before any deadline: nobody says so but the rank itself.
+  const Outcome outcome = ranks(4, in_world ? "abort_world" : "abort_group", {"TUTTI_TIMEOUT=100s"});
+  INFO(outcome.out << outcome.err);
+  const std::string rank = in_world ? "2" : "1";
+  const auto found = blames(outcome.out);
+  CHECK_FALSE(outcome.is_late);
+  REQUIRE(found.size() == 3);
+  for (const std::string& blame : found)
+    CHECK_THAT(blame, Contains("blames " + rank + ": rank " + rank + " aborted the group: enough"));
+}
+
 TEST_CASE("a frozen rank is blamed, rank 0 too, and not those that nobody could ask because of it") {
   const int victim = GENERATE(0, 2);
   const Outcome outcome = ranks(4, "freeze" + std::to_string(victim), {"TUTTI_TIMEOUT=2s"});

@@ -90,11 +90,11 @@ TEST_CASE("TUTTI_CHECK=group compares every call before it runs") {
   INFO(outcome.out << outcome.err);
   const auto errors = caught(outcome.out);
   CHECK(std::count(errors.begin(), errors.end(),
-                   "caught mismatch peer -1: ranks of one group made different calls: ranks 0, 2, 3 of 4 "
+                   "caught mismatch peer 1: ranks of one group made different calls: ranks 0, 2, 3 of 4 "
                    "called allreduce of "
                    "1000 f32, sum; rank 1 of 4 called allreduce of 998 f32, sum") +
             std::count(errors.begin(), errors.end(),
-                       "caught mismatch peer -1: ranks of one group made different calls: rank 1 of 4 called "
+                       "caught mismatch peer 1: ranks of one group made different calls: rank 1 of 4 called "
                        "allreduce of "
                        "998 f32, sum; ranks 0, 2, 3 of 4 called allreduce of 1000 f32, sum") ==
         4);
@@ -234,7 +234,7 @@ TEST_CASE("settings that differ are listed with ranks and values") {
   const auto errors = caught(outcome.out);
   REQUIRE(errors.size() == 3);
   CHECK(*errors.begin() ==
-        "caught invalid argument peer -1: TUTTI_ADJUST_ALLREDUCE must be equal on all ranks but is 'auto' on "
+        "caught invalid argument peer 1: TUTTI_ADJUST_ALLREDUCE must be equal on all ranks but is 'auto' on "
         "ranks 0, 2 of 3; "
         "'ring' on rank 1 of 3");
   CHECK(*errors.begin() == *errors.rbegin());
@@ -253,7 +253,7 @@ TEST_CASE("ranks that take the node for different machines are told what they se
   CHECK(*errors.begin() == *errors.rbegin());
   CHECK_THAT(
       *errors.begin(),
-      Contains("caught invalid argument peer -1: the table of caches (TUTTI_TOPOLOGY, else the machine's) "
+      Contains("caught invalid argument peer 1: the table of caches (TUTTI_TOPOLOGY, else the machine's) "
                "must be equal on all ranks but is '") &&
           Contains("last level 1000000 for 1 cores, 1 of them' on rank 1 of 3") &&
           Contains("' on ranks 0, 2 of 3"));

@@ -58,7 +58,7 @@ struct Job {
   Door door = open_door();
   std::vector<SocketAddress> wrong_places;  // looked at, too
   std::chrono::milliseconds timeout{20000};
-  std::chrono::milliseconds silence{30000};
+  std::chrono::milliseconds rejoin_time{30000};
   int degree = 32;
   std::function<Result<Doors>()> open_doors = []() -> Result<Doors> {
     const auto opened = try_open_door();
@@ -81,7 +81,7 @@ struct Job {
     options.rank = rank;
     options.size = static_cast<int>(node_of.size());
     options.timeout = timeout;
-    options.silence = silence;
+    options.rejoin_time = rejoin_time;
     options.degree = degree;
     if (rank != 0) {
       options.find_root = [this]() -> Result<std::vector<SocketAddress>> {

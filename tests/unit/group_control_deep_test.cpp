@@ -369,7 +369,7 @@ TEST_CASE("where a leader cannot listen, or cannot be reached, others stay conne
   if (GENERATE(true, false)) {
     job.open_doors = nullptr;
   } else {
-    job.silence = 2s;
+    job.rejoin_time = 2s;
     job.open_doors = []() -> Result<Doors> {
       Doors doors;
       const Door door = *try_open_door();
@@ -457,7 +457,7 @@ TEST_CASE("any deaths, in any order: those that are left agree") {
     std::mt19937 random(static_cast<unsigned>(seed));
     Job job;
     job.degree = 2;
-    job.silence = 2s;  // twice this, and who dies between two ways is known to be dead
+    job.rejoin_time = 2s;  // twice this, and who dies between two ways is known to be dead
     const int size = 12 + static_cast<int>(random() % 10);
     for (int rank = 0; rank < size; ++rank)
       job.node_of.push_back(rank < 10 ? rank : static_cast<int>(random() % 10));

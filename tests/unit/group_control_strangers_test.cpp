@@ -184,7 +184,7 @@ TEST_CASE("a rank that comes and dies before all are there ends the start long b
   const std::string name = fresh_name();
   ControlOptions options = options_of(name, 0, 3);
   options.timeout = 300s;
-  options.silence = 200ms;
+  options.rejoin_time = 200ms;
   auto first = open_async(options);
   Link link(connect_raw(name));
   const auto answer = [&](Frame frame) {

@@ -190,7 +190,10 @@ bool MemoryEndpoint::progress(EventSink& out) {
   for (std::uint64_t bits = pending_sends_; bits != 0; bits &= bits - 1) {
     has_moved |= progress_sends(*channels_[__builtin_ctzll(bits)], out);
   }
-  if (was_closed && !has_moved && has_pending()) fail(out);
+  if (was_closed && !has_moved && has_pending()) {
+    poll_control(out);  // why it has closed
+    fail(out);
+  }
   return has_pending();
 }
 

@@ -23,7 +23,8 @@ namespace tutti::tcp {
 
 class TcpCarrier final : public message::Carrier, private Greeter::Owner {
  public:
-  explicit TcpCarrier(Poller poller) : poller_(std::move(poller)), greeter_(poller_, *this) {}
+  TcpCarrier(Poller poller, std::chrono::milliseconds silence)
+      : poller_(std::move(poller)), greeter_(poller_, *this, silence) {}
 
   Greeter& greeter() { return greeter_; }
   // A connection that has been made in another way; for tests.

@@ -114,19 +114,21 @@ class Greeter::Attempt final : public Correspondent {
       : Correspondent(greeter.poller_, std::move(socket)),
         instance(target),
         place(std::move(to)),
+        deadline(Clock::now() + greeter.silence_),
         greeter_(greeter) {}
   void on_ready() override { greeter_.advance(*this); }
 
   const std::uint64_t instance;
   const std::string place;
   bool is_connected = false;
-  Clock::time_point deadline = Clock::now() + kLongestSilence;  // for the kernel; a peer may take its time
+  const Clock::time_point deadline;  // for the kernel; a peer may take its time
 
  private:
   Greeter& greeter_;
 };
 
-Greeter::Greeter(Poller& poller, Owner& owner) : poller_(poller), owner_(owner) {
+Greeter::Greeter(Poller& poller, Owner& owner, std::chrono::milliseconds silence)
+    : poller_(poller), owner_(owner), silence_(silence) {
   address_.secret = random_secret();
 }
 
@@ -178,7 +180,7 @@ void Greeter::accept_from(Listener& listener) {
     }
     if (std::count_if(guests_.begin(), guests_.end(), is_stranger) >= kMostStrangers)
       guests_.erase(std::find_if(guests_.begin(), guests_.end(), is_stranger));
-    limit_silence(socket.fd(), kLongestSilence);
+    limit_silence(socket.fd(), silence_);
     guests_.push_back(std::make_unique<Guest>(*this, std::move(socket)));
     Guest& guest = *guests_.back();
     if (guest.watch(false)) {
@@ -284,7 +286,7 @@ void Greeter::advance(Attempt& attempt) {
       return give_up(attempt, std::strerror(error));
     attempt.is_connected = true;
     attempt.watch_reading();
-    limit_silence(attempt.fd(), kLongestSilence);
+    limit_silence(attempt.fd(), silence_);
     Greeting hello;
     hello.sender = instance_;
     hello.target = attempt.instance;

@@ -25,9 +25,6 @@
 
 namespace tutti::tcp {
 
-// A host that has not answered for so long is given up.
-inline constexpr std::chrono::seconds kLongestSilence{30};
-
 class Greeter {
  public:
   class Owner {
@@ -39,7 +36,8 @@ class Greeter {
     virtual bool is_met(std::uint64_t instance) const = 0;
   };
 
-  Greeter(Poller& poller, Owner& owner);
+  // `silence`: a host that has not answered for so long is given up.
+  Greeter(Poller& poller, Owner& owner, std::chrono::milliseconds silence);
   ~Greeter();
   Greeter(const Greeter&) = delete;
   Greeter& operator=(const Greeter&) = delete;
@@ -86,6 +84,7 @@ class Greeter {
 
   Poller& poller_;
   Owner& owner_;
+  const std::chrono::milliseconds silence_;
   std::uint64_t instance_ = 0;
   Address address_;
   std::vector<std::unique_ptr<Listener>> listeners_;

@@ -35,7 +35,7 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportSettings& s
   }
   Result<tcp::Poller> poller = tcp::Poller::make();
   if (!poller) return poller.status().with_context("tcp");
-  auto carrier = std::make_unique<tcp::TcpCarrier>(*std::move(poller));
+  auto carrier = std::make_unique<tcp::TcpCarrier>(*std::move(poller), settings.silence);
   TUTTI_RETURN_IF_ERROR(carrier->greeter().listen(addresses, settings.ports).with_context("tcp"));
   message::CarrierFacts facts;
   facts.name = "tcp";
