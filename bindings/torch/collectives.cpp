@@ -226,17 +226,14 @@ WorkPointer TuttiBackend::reduce_scatter_from(const Operation& operation, Tensor
   return start(operation, device_of(inputs), opts.timeout, inputs, [&](const CommGroup& group, Submitted* s) {
     s->outputs = {outputs};
     Staging staging(s);
-    std::vector<void*> to;
-    std::vector<const void*> from;
-    for (const at::Tensor& output : outputs) to.push_back(staging.output(output));
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const std::uint64_t bytes = outputs[i].nbytes() * static_cast<std::uint64_t>(rank_);
-      from.push_back(staging.input(inputs[i], in_front_of(to[i], bytes)));
-    }
+    const auto place = [&](std::size_t i, const void* to) {
+      return in_front_of(to, outputs[i].nbytes() * static_cast<std::uint64_t>(rank_));
+    };
+    const StagedPairs staged = stage_pairs(staging, inputs, outputs, place);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Elements elements = elements_to_reduce(operation.name, outputs[i], opts.reduceOp);
       s->operations.push_back(group.ireduce_scatter(
-          from[i], to[i], elements.count(outputs[i]), elements.dtype,
+          staged.from[i], staged.to[i], elements.count(outputs[i]), elements.dtype,
           reduction_of(operation.name, opts.reduceOp, elements), call_options(opts, *s)));
     }
   });

@@ -4,7 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include <exception>
-#include <system_error>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -37,7 +37,11 @@ void CompletionThreads::run(std::function<void()> task) {
     needs_thread = idle_count_ < tasks_.size();
     if (needs_thread) ++idle_count_;
   }
-  if (needs_thread && !start_thread()) {
+  const std::string failure = needs_thread ? start_thread() : "";
+  if (!failure.empty()) {
+    TORCH_WARN_ONCE("tutti: ", failure,
+                    ". Callbacks of futures run one after the other now; one that waits for another's may "
+                    "wait until its timeout.");
     std::unique_lock lock(mutex_);
     --idle_count_;
     // A busy thread takes the task when it is done. Without any this one has to.
@@ -50,13 +54,11 @@ void CompletionThreads::run(std::function<void()> task) {
   has_task_.notify_one();
 }
 
-bool CompletionThreads::start_thread() {
-  try {
-    std::thread([this] { serve(); }).detach();
-    return true;
-  } catch (const std::system_error&) {
-    return false;
-  }
+std::string CompletionThreads::start_thread() {
+  std::thread thread;
+  std::string failure = tutti::detail::start_thread(&thread, "tutti-callback", [this] { serve(); });
+  if (failure.empty()) thread.detach();
+  return failure;
 }
 
 bool CompletionThreads::wait_until_idle(std::chrono::milliseconds at_most) {

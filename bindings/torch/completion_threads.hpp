@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <string>
 
 namespace tutti::torch_binding {
 
@@ -23,8 +24,8 @@ class CompletionThreads {
   bool wait_until_idle(std::chrono::milliseconds at_most);
 
  private:
-  // False where the system has no thread to give.
-  bool start_thread();
+  // Why the system gave no thread; nothing if it did.
+  std::string start_thread();
   void serve();
 
   std::mutex mutex_;

@@ -4,7 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <system_error>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -30,11 +30,14 @@ void Deadlines::watch(RunningClock::time_point deadline, std::weak_ptr<Execution
     if (is_earliest) has_earlier_.notify_one();
     return;
   }
-  try {
-    std::thread([this] { serve(); }).detach();
-    is_serving_ = true;
-  } catch (const std::system_error& error) {
-    TORCH_WARN("tutti: no thread to watch the timeouts of operations: ", error.what());
+  std::thread thread;
+  const std::string failure = tutti::detail::start_thread(&thread, "tutti-deadlines", [this] { serve(); });
+  is_serving_ = failure.empty();
+  if (is_serving_) {
+    thread.detach();
+  } else {
+    TORCH_WARN_ONCE("tutti: ", failure,
+                    ". Operations that nobody waits for do not end at their timeout now.");
   }
 }
 

@@ -75,17 +75,14 @@ WorkPointer TuttiBackend::gather_into(const Operation& operation, Tensors output
   return start(operation, device_of(inputs), opts.timeout, inputs, [&](const CommGroup& group, Submitted* s) {
     s->outputs = {outputs};
     Staging staging(s);
-    std::vector<void*> to;
-    std::vector<const void*> from;
-    for (const at::Tensor& output : outputs) to.push_back(staging.output(output));
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const std::uint64_t bytes = inputs[i].nbytes() * static_cast<std::uint64_t>(rank_);
-      from.push_back(staging.input(inputs[i], behind(to[i], bytes)));
-    }
+    const auto place = [&](std::size_t i, const void* to) {
+      return behind(to, inputs[i].nbytes() * static_cast<std::uint64_t>(rank_));
+    };
+    const StagedPairs staged = stage_pairs(staging, inputs, outputs, place);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Elements elements = elements_to_move(operation.name, inputs[i]);
-      s->operations.push_back(group.iallgather(from[i], to[i], elements.count(inputs[i]), elements.dtype,
-                                               call_options(opts, *s)));
+      s->operations.push_back(group.iallgather(staged.from[i], staged.to[i], elements.count(inputs[i]),
+                                               elements.dtype, call_options(opts, *s)));
     }
   });
 }

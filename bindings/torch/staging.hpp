@@ -45,4 +45,21 @@ class Staging {
   std::vector<Range> written_;  // in place; in order, disjoint
 };
 
+// Several calls of one operation, each from one input to one output.
+struct StagedPairs {
+  std::vector<const void*> from;
+  std::vector<void*> to;
+};
+// `place(i, to)`: where the call lets input i be part of its output at `to`, or contain it.
+template <class Place>
+StagedPairs stage_pairs(Staging& staging, const std::vector<at::Tensor>& inputs,
+                        const std::vector<at::Tensor>& outputs, const Place& place) {
+  StagedPairs staged;
+  // Outputs first: an input that another output overlaps is then moved out of its way.
+  for (const at::Tensor& output : outputs) staged.to.push_back(staging.output(output));
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    staged.from.push_back(staging.input(inputs[i], place(i, staged.to[i])));
+  return staged;
+}
+
 }  // namespace tutti::torch_binding

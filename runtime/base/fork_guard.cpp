@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -30,7 +29,6 @@ Registry& registry() {
                         [] {
                           for (const int fd : registry().fds) ::close(fd);
                           registry().fds.clear();
-                          fork_count.fetch_add(1, std::memory_order_relaxed);
                           registry().mutex.unlock();
                         }) == 0;
 }();

@@ -2,7 +2,7 @@
 // Knows no group.
 #pragma once
 
-#include <atomic>
+#include "tutti/detail/process.hpp"
 
 namespace tutti {
 
@@ -12,9 +12,6 @@ namespace tutti {
 void close_on_fork(int fd);
 void forget_on_fork(int fd);
 
-// Increases by one in a child of fork(), never otherwise: what was made under another number belongs to the
-// parent. One relaxed load. (vfork and clone without fork handlers are not seen; they must exec.)
-inline std::atomic<unsigned> fork_count{0};
-inline unsigned fork_generation() { return fork_count.load(std::memory_order_relaxed); }
+using detail::fork_generation;
 
 }  // namespace tutti

@@ -18,6 +18,7 @@
 #include "runtime/group/world.hpp"
 #include "tests/collectives/exercise.hpp"
 #include "tests/support/async_traffic.hpp"
+#include "tests/support/rank_output.hpp"
 #include "tests/support/test_fraction.hpp"
 #include "tutti/tutti.hpp"
 
@@ -26,11 +27,6 @@ using namespace tutti::test;
 using namespace std::chrono_literals;
 
 namespace {
-
-void print(const std::string& text) {
-  std::printf("%s\n", text.c_str());
-  std::fflush(stdout);
-}
 
 // The cases of a row, in an order that all ranks share: every count and placement, two roots, uneven counts.
 std::vector<Case> cases_of(const AlgorithmRow& row, std::uint32_t p, const Hierarchy& domains) {

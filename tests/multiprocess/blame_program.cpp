@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -13,25 +12,18 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/rank_output.hpp"
 #include "tutti/tutti.hpp"
 
 using namespace std::chrono_literals;
 using tutti::CommGroup;
+using tutti::test::print;
 
 namespace {
 
-void print(const std::string& text) {
-  std::printf("%s\n", text.c_str());
-  std::fflush(stdout);
-}
-
 void report(const std::function<void()>& body) {
-  try {
-    body();
-    print("blames nobody");
-  } catch (const tutti::Error& error) {
-    print("blames " + std::to_string(error.peer()) + ": " + error.what());
-  }
+  const auto error = tutti::test::error_of(body);
+  print(error ? "blames " + std::to_string(error->peer()) + ": " + error->what() : "blames nobody");
 }
 
 void add_up(const CommGroup& group) {

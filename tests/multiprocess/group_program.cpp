@@ -20,31 +20,24 @@
 
 #include "runtime/base/status.hpp"
 #include "tests/support/call_filter.hpp"
+#include "tests/support/rank_output.hpp"
 #include "topology/affinity.hpp"
 #include "topology/topology.hpp"
 #include "tutti/tutti.hpp"
 
 using namespace std::chrono_literals;
 using tutti::CommGroup;
+using tutti::test::print;
 
 namespace {
 
-void print(const std::string& text) {
-  std::printf("%s\n", text.c_str());
-  std::fflush(stdout);
-}
-
 // Runs `body` and prints the error it throws; false if it threw none.
 bool caught(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const tutti::Error& error) {
-    print("caught " + std::string(tutti::to_string(error.code())) + " peer " + std::to_string(error.peer()) +
-          ": " + error.what());
-    return true;
-  }
-  print("caught nothing");
-  return false;
+  const auto error = tutti::test::error_of(body);
+  print(!error ? "caught nothing"
+               : "caught " + std::string(tutti::to_string(error->code())) + " peer " +
+                     std::to_string(error->peer()) + ": " + error->what());
+  return error.has_value();
 }
 
 void add_up(const CommGroup& group) {

@@ -174,6 +174,14 @@ def test_limits(folder):
         expect(len(rows) >= 3 and all(row["wrong"] == 0 for row in rows), f"allreduce with {name}", result)
         expect(sum("warn" in line for line in result.stderr.splitlines()) <= 3, f"one line a rank about {name}", result)
 
+    def no_room_for_stacks():
+        resource.setrlimit(resource.RLIMIT_AS, (300 << 20, 300 << 20))
+
+    if not is_sanitized:
+        result = run("bench", "allreduce", "--threads", "-n", 64, "-b", 4, "-e", 4, *QUICK, confine=no_room_for_stacks)
+        expect(result.returncode == 1 and "cannot start the thread" in result.stderr and "ulimit -v" in result.stderr,
+               "64 threads without room for their stacks", result)
+
 
 def test_hierarchy(folder):
     """Right results by domains: of a made-up machine, and of given sizes; on boards and by messages."""

@@ -162,6 +162,66 @@ def check_groups_without_descriptors():
         base.expect(tensor, torch.full((10,), float(i * dist.get_world_size(group))), f"all_reduce of group {i}")
     assert len(os.listdir("/proc/self/fd")) < few - 12
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def callback_threads():
+    names = []
+    for task in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{task}/comm", encoding="utf-8") as file:
+                names.append(file.read().strip())
+        except OSError:
+            pass  # it has ended
+    return names.count("tutti-callback")
+
+
+def check_out_of_threads():
+    """Where the system gives no thread, a callback runs all the same, and the limits are named."""
+    if base.SIZE == 1:
+        return
+    last = base.SIZE - 1
+    token = torch.ones(1)
+    for peer in range(last) if base.RANK == last else []:
+        dist.recv(token, peer)
+    if base.RANK == last:  # whose operation the others' wait for, until they have said that each has its callback
+        for peer in range(last):
+            dist.recv(token, peer)
+        dist.all_reduce(torch.ones(3))
+        dist.barrier()
+        return
+    dist.send(token, last)
+    wait_until(lambda: callback_threads() == 0, "threads of callbacks stay")
+    release = threading.Event()
+    others = []
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm", encoding="ascii") as file:
+        used = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    said = os.memfd_create("stderr")
+    before = os.dup(2)
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (used + (4 << 20), hard))  # less than a stack
+        try:
+            while len(others) < 1000:  # until no stack of a thread that has ended is left
+                thread = threading.Thread(target=release.wait)
+                thread.start()
+                others.append(thread)
+        except RuntimeError:
+            pass
+        os.dup2(said, 2)
+        future = dist.all_reduce(torch.ones(3), async_op=True).get_future().then(lambda done: done.value()[0] + 1)
+        dist.send(token, last)
+        base.expect(future.wait(), torch.full((3,), base.SIZE + 1.0), "a callback without a thread")
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        release.set()
+    for thread in others:
+        thread.join()
+    os.lseek(said, 0, os.SEEK_SET)
+    text = os.read(said, 1 << 16).decode()
+    os.close(said)
+    assert "tutti-callback" in text and "ulimit -u" in text and "ulimit -v" in text, text
     dist.barrier()
 
 

@@ -13,6 +13,7 @@
 
 #include "runtime/base/ascii.hpp"
 #include "runtime/base/config.hpp"
+#include "runtime/base/thread.hpp"
 #include "runtime/launch/launch.hpp"
 #include "runtime/selection/selection.hpp"
 #include "tools/commands/arguments.hpp"
@@ -106,7 +107,7 @@ int run_threads(const BenchOptions& options, const Environment& environment) {
   std::vector<std::thread> threads;
   threads.reserve(statuses.size());
   for (int rank = 0; rank < options.rank_count; ++rank) {
-    threads.emplace_back([&, rank] {
+    Result<std::thread> thread = start_thread("tutti-rank", [&, rank] {
       const int status = guarded(rank, [&] {
         if (options.binding == Binding::core) {
           const Status bound = bind_to_core(rank, cpus);
@@ -124,6 +125,11 @@ int run_threads(const BenchOptions& options, const Environment& environment) {
       // The other threads wait for this one at a barrier that knows no failure.
       if (status != 0 && rank != 0) std::_Exit(status);
     });
+    if (!thread) {
+      fmt::print(stderr, "tutti bench: rank {}: {}\n", rank, thread.status().message());
+      std::_Exit(1);  // the ranks that have started wait for this one
+    }
+    threads.push_back(*std::move(thread));
   }
   for (std::thread& thread : threads) thread.join();
   return statuses[0];
