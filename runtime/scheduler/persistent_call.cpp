@@ -254,9 +254,10 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   const auto publish = [&](BoardLine& line) {
     line.publish(epoch, digest);
     boards.wake_sleepers();
-    // A peer that waits for this rank compares CPUs, also if this rank itself never waits. After the signal
-    // it takes part of the back-off.
-    if (waiting.watches_cpus) boards.tell_cpu();
+    // A peer that waits for this rank compares CPUs, also if this rank itself never waits. Not at each call,
+    // since it takes 5 ns.
+    constexpr std::uint32_t kCallsPerCpu = 8;
+    if (waiting.watches_cpus && sequence % kCallsPerCpu == 0) boards.tell_cpu();
   };
   if (epoch_.is_announced) {
     BoardLine& line = boards.lines_at(boards.rank(), area)[0];
