@@ -298,7 +298,7 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   boards.end_epoch(board_slot, hears_from_all_);
   // A peer that waits for this rank compares CPUs, also if this rank itself never waits. Not at each call,
   // since it takes 5 ns.
-  constexpr std::uint32_t kCallsPerCpu = 8;
+  constexpr std::uint32_t kCallsPerCpu = 16;
   if (waiting.watches_cpus && sequence % kCallsPerCpu == 0) boards.tell_cpu();
   // Two ranks that have heard from each other have taken them over.
   if (distance.is_far() && !(boards.take_turns() && hears_from_all_)) fetch_lines_of_next(sequence);
