@@ -94,7 +94,7 @@ class LateRank {
   }
 
  private:
-  static constexpr int kWarmUp = 64, kCalls = 20;
+  static constexpr int kWarmUp = 64, kCalls = 40;
 
   // False if rank 0 ended each call on the CPU on which rank 1 had begun it.
   bool make_calls(CommGroup& group, const OneCall& call, int count) {
