@@ -1,4 +1,4 @@
-// The life of a group: making it, submitting to it, its failure. Knows no argument checking; that is
+// The life of a group: making it and submitting to it. Knows no argument checking; that is
 // calls.cpp.
 #include "runtime/group/comm_group.hpp"
 
@@ -18,10 +18,6 @@ namespace tutti {
 namespace {
 
 constexpr std::size_t kPlanCacheBytes = std::size_t{64} << 20U;
-// A transport often sees a death before the control channel does; then the better cause is worth a moment.
-constexpr std::chrono::milliseconds kVerdictTime{500};
-constexpr std::chrono::milliseconds kStampTime{1000};
-constexpr std::chrono::milliseconds kAnswerTime{300};
 constexpr std::chrono::seconds kUnwindTime{10};
 
 }  // namespace
@@ -308,103 +304,6 @@ void CommGroup::Impl::compare_if_asked(const Call& call) {
     separator = "; ";
   }
   throw_error(Status(StatusCode::mismatch, text, first_of_fewest(callers)));
-}
-
-// -- failure ------------------------------------------------------------------------------------------------
-
-void CommGroup::Impl::on_failure(const Status& cause) {
-  Impl& group = owner();
-  {
-    const std::lock_guard lock(group.failure_mutex_);
-    if (group.stamped_) return;
-    group.stamped_ = cause;
-  }
-  group.fail_streams(cause);
-  group.failed_.notify_all();
-}
-
-void CommGroup::Impl::fail_streams(const Status& cause) {
-  // Members pass an abort on. Other causes must not overtake the last message of an operation.
-  const auto fail = [&](GroupContext& group) {
-    cause.code() == StatusCode::aborted ? group.fail_for_all(cause) : group.fail(cause);
-  };
-  fail(*group_);
-  const std::lock_guard lock(streams_mutex_);
-  for (const auto& [number, stream] : streams_) fail(*stream->group_);
-}
-
-void CommGroup::Impl::announce(const Status& cause) {
-  Impl& group = owner();
-  if (!group.is_announced_.exchange(true, std::memory_order_relaxed))
-    world_->control().abort(group.context(), cause);
-}
-
-void CommGroup::Impl::abort(const Status& cause) {
-  announce(cause);
-  // The way over rank 0 may be blocked. Members also tell each other.
-  Impl& group = owner();
-  group.fail_streams(cause);
-  group.group_->tell_members();
-  std::vector<Impl*> streams;  // kept as long as the group
-  {
-    const std::lock_guard lock(group.streams_mutex_);
-    for (const auto& [number, stream] : group.streams_) streams.push_back(stream.get());
-  }
-  for (Impl* stream : streams) stream->group_->tell_members();
-  static_cast<void>(fail_everywhere(cause));
-}
-
-std::optional<Status> CommGroup::Impl::wait_for_stamp(std::chrono::milliseconds at_most) {
-  Impl& group = owner();
-  std::unique_lock lock(group.failure_mutex_);
-  wait_for(group.failed_, lock, at_most, [&] { return group.stamped_.has_value(); });
-  return group.stamped_;
-}
-
-Status CommGroup::Impl::fail_everywhere(const Status& cause) {
-  Impl& group = owner();
-  announce(cause);
-  const bool has_root = world_->has_root();
-  std::optional<Status> stamped = wait_for_stamp(has_root ? kAnswerTime : std::chrono::milliseconds(0));
-  if (!stamped && has_root && world_->find_root()) stamped = wait_for_stamp(kStampTime);
-  if (!stamped) group.fail_streams(cause);
-  return stamped.value_or(cause);
-}
-
-std::optional<Status> CommGroup::Impl::failure() {
-  if (!group_->has_failed()) return std::nullopt;
-  const std::optional<Status> stamped = wait_for_stamp(std::chrono::milliseconds(0));
-  return stamped ? *stamped : group_->failure();
-}
-
-Status CommGroup::Impl::settle(const Status& status) {
-  if (!group_->has_failed()) return status;  // the caller's mistake; the group goes on
-  if (is_closed_.load(std::memory_order_acquire)) return group_->failure();
-  if (const std::optional<Status> stamped = wait_for_stamp(std::chrono::milliseconds(0))) return *stamped;
-  Status found = group_->failure();
-  if (found.code() == StatusCode::peer_failed) {
-    Impl& group = owner();
-    std::unique_lock lock(group.failure_mutex_);
-    wait_for(group.failed_, lock, kVerdictTime,
-             [&] { return group.stamped_.has_value() || has_departed(found.peer()); });
-    if (group.stamped_) return *group.stamped_;
-    lock.unlock();
-    found = find_origin(found);
-  }
-  found = explain_mismatch(found);
-  if (stream_ == 0 || found.code() != StatusCode::mismatch) return fail_everywhere(found);
-  return fail_everywhere(found.with_context(fmt::format("stream {}", stream_)));
-}
-
-void CommGroup::Impl::on_deadline(std::uint32_t sequence, const std::string& call) {
-  if (group_->has_failed()) return;
-  static_cast<void>(
-      time_out(sequence, Status(StatusCode::timeout, call + " is not complete yet"), group_->timeout()));
-}
-
-void CommGroup::Impl::leave() {
-  const Status why(StatusCode::aborted, "this process is ending while operations are under way");
-  if (!group_->leave(why)) log_info("a group is left as it is: its threads are busy while the process ends");
 }
 
 }  // namespace tutti

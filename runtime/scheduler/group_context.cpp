@@ -97,6 +97,7 @@ void GroupContext::deliver_and_fail(const Status& why) {
   if (had_failed) return;
   // A peer may still be at work on boards of operations that have ended here, but not on our buffers.
   if (has_operations()) revoke_boards();
+  may_speak_ = false;
   for (auto& by_peer : endpoints_) {
     for (auto& endpoint : by_peer) {
       if (endpoint != nullptr) endpoint->close(true);

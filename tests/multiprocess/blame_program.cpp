@@ -171,7 +171,6 @@ int main(int argc, char** argv) {
       {"freeze2", [] { return freeze(2); }},
       {"abort_group", [] { return abort_beside_frozen_root(false); }},
       {"abort_world", [] { return abort_beside_frozen_root(true); }},
-=======
       {"freeze_sender0", [] { return freeze_sender(0); }},
       {"freeze_sender2", [] { return freeze_sender(2); }},
       {"freeze_behind", freeze_behind},
