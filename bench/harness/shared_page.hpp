@@ -22,6 +22,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "bench/harness/memory_file.hpp"
+
 namespace tutti::bench {
 
 // spin:  busy-wait, then yield; for libraries that poll. Where ranks outnumber CPUs they yield at once.
@@ -38,10 +40,7 @@ class SharedPage {
 
   // Throws std::system_error.
   static SharedPage create(int rank_count) {
-    const int fd = static_cast<int>(::syscall(SYS_memfd_create, "tutti-bench", 0u));
-    if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(page_bytes(rank_count))) != 0)
-      fail("creating the shared page");
-    return SharedPage(fd, 0, rank_count);
+    return SharedPage(make_memory_file("tutti-bench", page_bytes(rank_count)), 0, rank_count);
   }
   static SharedPage open(int pid, int fd, int rank, int rank_count) {
     const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd);

@@ -4,7 +4,6 @@
 
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #if defined(__SSE2__)
@@ -23,6 +22,7 @@
 
 #include "bench/harness/buffer.hpp"
 #include "bench/harness/harness.hpp"
+#include "bench/harness/memory_file.hpp"
 #include "runtime/base/kernels.hpp"
 #include "runtime/base/relax.hpp"
 
@@ -35,10 +35,7 @@ class SharedMemory {
   static constexpr std::size_t kDataOffset = 4096;
 
   static SharedMemory create(std::size_t data_bytes) {
-    const int fd = static_cast<int>(::syscall(SYS_memfd_create, "tutti-roofline", 0U));
-    if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(kDataOffset + data_bytes)) != 0)
-      fail("creating shared memory");
-    return {fd, kDataOffset + data_bytes};
+    return {make_memory_file("tutti-roofline", kDataOffset + data_bytes), kDataOffset + data_bytes};
   }
   static SharedMemory open(int pid, int fd, std::size_t data_bytes) {
     const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd);

@@ -149,6 +149,10 @@ tutti_status_t tutti_group_stream(tutti_group_t group, int number, tutti_group_t
   });
 }
 
+tutti_status_t tutti_group_close_stream(tutti_group_t group, int number) {
+  return guarded([&] { group_of(group).close_stream(number); });
+}
+
 tutti_status_t tutti_group_abort(tutti_group_t group, const char* why) {
   return guarded([&] { group_of(group).abort(why == nullptr ? "" : why); });
 }

@@ -512,6 +512,17 @@ static void streams(void) {
     if (pthread_create(&users[t].thread, NULL, use_stream, &users[t]) != 0) abort();
   }
   for (int t = 0; t < THREADS; ++t) pthread_join(users[t].thread, NULL);
+  tutti_group_t stream = NULL, again = NULL;
+  int32_t x = 1;
+  CHECK_OK(tutti_group_stream(world, 1, &stream));
+  CHECK_OK(tutti_group_close_stream(world, 1));
+  CHECK(tutti_allreduce(&x, &x, 1, TUTTI_I32, TUTTI_SUM, stream, NULL) == TUTTI_ABORTED);
+  CHECK_OK(tutti_group_stream(world, 1, &again));  // a new one
+  CHECK_OK(tutti_allreduce(&x, &x, 1, TUTTI_I32, TUTTI_SUM, again, NULL));
+  CHECK(x == size);
+  CHECK(tutti_group_close_stream(world, 0) == TUTTI_INVALID_ARGUMENT);
+  tutti_group_close(&stream);
+  tutti_group_close(&again);
 }
 
 int main(void) {

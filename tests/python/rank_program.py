@@ -430,6 +430,13 @@ class Groups(RankTest):
             self.assertEqual(results[number], [ranks + self.size * 10.0 * number * i for i in range(50)])
         with self.assertRaisesRegex(tutti.InvalidArgumentError, "stream: number: -1"):
             world.stream(-1)
+        stream = world.stream(1)
+        world.close_stream(1)
+        with self.assertRaises(tutti.AbortedError):
+            stream.barrier()
+        self.assertEqual(float(world.stream(1).allreduce(numpy.ones(1))[0]), self.size)  # a new one
+        with self.assertRaisesRegex(tutti.InvalidArgumentError, "close_stream: number: 0"):
+            world.close_stream(0)
 
     def test_close(self):
         with tutti.world().split(0) as group:

@@ -174,6 +174,12 @@ def test_limits(folder):
         expect(len(rows) >= 3 and all(row["wrong"] == 0 for row in rows), f"allreduce with {name}", result)
         expect(sum("warn" in line for line in result.stderr.splitlines()) <= 3, f"one line a rank about {name}", result)
 
+    def tiny_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
+
+    result = run("bench", "allreduce", "-n", 2, "-b", 4, "-e", 4, *QUICK, confine=tiny_files)
+    expect(result.returncode == 1 and "ulimit -f" in result.stderr, "files of 512 bytes", result)
+
     def no_room_for_stacks():
         resource.setrlimit(resource.RLIMIT_AS, (300 << 20, 300 << 20))
 

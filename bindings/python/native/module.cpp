@@ -132,6 +132,15 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
       "its streams are closed, and they fail together.",
       py::arg("number"));
   group.def(
+      "close_stream",
+      [](const SharedGroup& g, int which) {
+        guarded(*g, "close_stream", [&] { without_gil([&] { g->group().close_stream(which); }); });
+      },
+      "Ends the stream of that number (1 or more), behind this rank's last operation there. Its memory "
+      "serves "
+      "others once all ranks have closed it, and the number is a new stream afterwards. No communication.",
+      py::arg("number"));
+  group.def(
       "explain_algorithm",
       [](const SharedGroup& g, const std::string& collective, std::size_t count, const std::string& dtype,
          py::handle op) {

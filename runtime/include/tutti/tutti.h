@@ -99,6 +99,11 @@ tutti_status_t tutti_group_create_tagged(tutti_group_t group, const int* ranks, 
 // Streams fail together. Any thread, at any time, also while others use the group. No communication; memory,
 // and time at its first calls, as another group of these members.
 tutti_status_t tutti_group_stream(tutti_group_t group, int number, tutti_group_t* stream);
+// Closes a stream (1 or more) in all handles: its memory serves others once all members have closed it. Every
+// member closes it behind its last operation there; operations under way and later ones of handles that are
+// left return TUTTI_ABORTED. The number is a new stream afterwards. No communication. Not at the same time as
+// other calls on that stream. Handles of it still have to be closed.
+tutti_status_t tutti_group_close_stream(tutti_group_t group, int number);
 // Fails the group on all ranks; every pending and later operation returns TUTTI_ABORTED with this text.
 tutti_status_t tutti_group_abort(tutti_group_t group, const char* why);
 // Why the group has failed, as every operation returns it, with its text; OK while it works. Never waits.
