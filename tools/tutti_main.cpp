@@ -1,6 +1,7 @@
 // The program `tutti`: hands over to a sub-command.
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <string_view>
 
 #include "tools/commands/commands.hpp"
@@ -39,6 +40,19 @@ void print_help(std::FILE* to) {
   std::fputs("\n`tutti <command> --help` says more about each; `tutti --version` prints the version.\n", to);
 }
 
+// Results that could not be written are no success.
+int run(const Command& command, int argc, char** argv) {
+  int status = 1;
+  try {
+    status = command.run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tutti %s: %s\n", command.name.data(), error.what());
+  }
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  std::fprintf(stderr, "tutti %s: cannot write all of its results to standard output\n", command.name.data());
+  return status == 0 ? 1 : status;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -52,7 +66,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   for (const Command& command : kCommands) {
-    if (command.name == word) return command.run(argc - 1, argv + 1);
+    if (command.name == word) return run(command, argc - 1, argv + 1);
   }
   if (word.empty()) {
     print_help(stderr);

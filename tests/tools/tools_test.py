@@ -61,6 +61,14 @@ def rows_of(path):
 
 
 def test_usage(_folder):
+    with open("/dev/full", "wb") as full:
+        for words in (["info"], ["verify", "allreduce", "ring", "-n", 4], ["bench", "allreduce", "-n", 2, "-b", 4, "-e", 4, *QUICK],
+                      ["run", "-n", 2, "echo", "result"]):
+            result = subprocess.run([tutti, *map(str, words)], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=SECONDS,
+                                    stdin=subprocess.DEVNULL, env=clean_environment())
+            result.stdout = ""
+            expect(result.returncode == 1 and "cannot write" in result.stderr,
+                   f"{words[0]} onto a full disk", result)
     expect_usage_error([])
     expect_usage_error(["nonsense"], "no command 'nonsense'")
     for command in ("bench", "info", "verify", "schedule", "explain", "tune", "run"):

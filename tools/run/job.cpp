@@ -272,6 +272,7 @@ int Job::run() {
   loop();
   kill_leftovers();
   output_.drain(Clock::now() + kDrain);
+  end_if_nobody_reads();  // of the last lines
   keeper_.dismiss();
 
   ::sigprocmask(SIG_SETMASK, &previous_mask, nullptr);
@@ -330,8 +331,14 @@ void Job::loop() {
 
 // As a pipeline does: nobody reads the result, so the job ends.
 void Job::end_if_nobody_reads() {
-  if (!output_.is_stdout_closed() || cause_) return;
-  cause_ = Cause{-1, kSignalStatusBase + SIGPIPE, true, "standard output was closed"};
+  const int error = output_.stdout_error();
+  if (error == 0 || cause_) return;
+  if (error == EPIPE) {
+    cause_ = Cause{-1, kSignalStatusBase + SIGPIPE, true, "standard output was closed"};
+  } else {
+    cause_ = Cause{-1, 1, false, fmt::format("cannot write to standard output: {}", std::strerror(error))};
+    output_.say("tutti run: " + cause_->text);
+  }
   end_job();
 }
 

@@ -158,7 +158,7 @@ void RankOutput::flush() {
   for (const Target target : {to_stdout, to_stderr}) {
     if (pending_[target].empty()) continue;
     const int fd = target == to_stdout ? STDOUT_FILENO : STDERR_FILENO;
-    is_closed_[target] = is_closed_[target] || !write_all(fd, pending_[target]);
+    if (write_error_[target] == 0 && !write_all(fd, pending_[target])) write_error_[target] = errno;
     pending_[target].clear();
   }
 }

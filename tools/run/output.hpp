@@ -79,8 +79,8 @@ class RankOutput {
   void say(const std::string& line);
   // The terminal has echoed a newline that somebody typed.
   void note_typed_newline();
-  // The reader of our stdout has gone.
-  bool is_stdout_closed() const { return is_closed_[to_stdout]; }
+  // Why nothing more can be written to stdout: an errno, EPIPE where its reader has gone; 0: it can.
+  int stdout_error() const { return write_error_[to_stdout]; }
 
  private:
   struct Stream {
@@ -96,7 +96,7 @@ class RankOutput {
   std::array<Cursor, 2> cursors_;
   std::array<Cursor*, 2> cursor_of_;    // one for both where both are one terminal
   std::array<std::string, 2> pending_;  // for our stdout and stderr
-  std::array<bool, 2> is_closed_{};     // their reader is gone
+  std::array<int, 2> write_error_{};    // errno of the first write that failed: nothing is written any more
   std::deque<Stream> streams_;          // cursors point at its lines
 };
 
