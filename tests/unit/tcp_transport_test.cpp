@@ -3,6 +3,7 @@
 // thread.
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -272,4 +273,24 @@ TEST_CASE("while one peer is awaited, what another says wakes a sleeper, who fin
   REQUIRE_FALSE(send(b));
   CHECK(drive({&a}, [&] { return a.events.size() == 1; }));
   CHECK(late == in);
+}
+
+TEST_CASE("a connection that this process has no descriptor for fails with the limit as its trouble") {
+  Side a, b;
+  a.open(b);
+  CHECK(a.peer->trouble());
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit none{0, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);  // what is open stays
+  const std::vector<std::byte> out = pattern(100, 1);
+  const ConstByteRange from = out;
+  const Post posted = a.peer->send(0, 1, {&from, 1}, 7);
+  const bool has_failed = drive({&a}, [&] { return posted == Post::done || !a.events.empty(); });
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(has_failed);
+  REQUIRE(a.events.size() == 1);
+  CHECK(a.events[0].kind == Event::Kind::failed);
+  CHECK(a.peer->trouble().code() == StatusCode::resource_exhausted);
+  CHECK(a.peer->trouble().message().find("ulimit -n") != std::string::npos);
 }

@@ -35,6 +35,8 @@ Post MessageEndpoint::post_failed(Token token) {
   return Post::pending;
 }
 
+Status MessageEndpoint::trouble() const { return inbox_.peer.trouble(); }
+
 bool MessageEndpoint::is_peer_lost() const { return inbox_.peer.is_gone() || inbox_.is_closed_by_peer(); }
 
 // -- sending ------------------------------------------------------------------------------------------------

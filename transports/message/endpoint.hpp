@@ -32,6 +32,7 @@ class MessageEndpoint final : public Endpoint {
   Post control(ConstByteRange bytes) override;
   Result<Post> rma(std::uint32_t channel, const RmaRequest& request, Token token) override;
   PeerWindow window(std::uint32_t segment) override;
+  Status trouble() const override;
   void close(bool fence) override;
 
   // Matches what has arrived, completes what is complete. True if it is to be called again although nothing

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/status.hpp"
 #include "transports/message/carrier.hpp"
 
 namespace tutti::message {
@@ -33,6 +34,9 @@ class Peer {
   // It died, or cannot be reached. The link is given up by the lane's next close_failed().
   void note_failure(std::string_view reason);
   bool has_failed() const { return has_failed_; }
+  // This process has no room for a connection to it: see Endpoint::trouble(). Before note_failure().
+  void note_trouble(const Status& trouble) { trouble_ = trouble; }
+  const Status& trouble() const { return trouble_; }
 
   // Gives the link up at once: what is under way on it completes, within some calls of progress, as failed.
   void disconnect();
@@ -50,6 +54,7 @@ class Peer {
   std::unique_ptr<Link> closing_;
   bool is_gone_ = false;
   bool has_failed_ = false;
+  Status trouble_;
 };
 
 }  // namespace tutti::message

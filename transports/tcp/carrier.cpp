@@ -104,8 +104,9 @@ void TcpCarrier::on_met(std::uint64_t instance, Socket socket) {
   if (connection.state() == Connection::State::open) open_.push_back(&connection);
 }
 
-void TcpCarrier::on_unreachable(std::uint64_t instance, const std::string& reason) {
-  find_connection(instance).end(fmt::format("it cannot be reached ({})", reason));
+void TcpCarrier::on_unreachable(std::uint64_t instance, const Status& why) {
+  if (why.code() == StatusCode::resource_exhausted) lane_->find_peer(instance).note_trouble(why);
+  find_connection(instance).end(why.message());
 }
 
 std::unique_ptr<Link> TcpCarrier::connect(Peer& peer, std::span<const std::byte> address) {

@@ -61,7 +61,7 @@ class TcpCarrier final : public message::Carrier, private Greeter::Owner {
  private:
   bool move(bool looks_at_all);
   void on_met(std::uint64_t instance, Socket socket) override;
-  void on_unreachable(std::uint64_t instance, const std::string& reason) override;
+  void on_unreachable(std::uint64_t instance, const Status& why) override;
   bool is_met(std::uint64_t instance) const override;
 
   Connection& find_connection(std::uint64_t instance);

@@ -269,6 +269,7 @@ void Greeter::begin_attempts(std::uint64_t instance, Call& call) {
     const Result<int> fd = start_connect(place);
     if (!fd) {
       call.reasons += (call.reasons.empty() ? "" : "; ") + fd.status().message();
+      call.has_no_room = call.has_no_room || fd.status().code() == StatusCode::resource_exhausted;
       continue;
     }
     call.attempts.push_back(std::make_unique<Attempt>(*this, Socket(*fd), instance, place.to_text()));
@@ -326,9 +327,11 @@ void Greeter::end_call(std::uint64_t instance) {
     if (guest->instance == instance && guest->state == Guest::State::waiting) answer(*guest);
   }
   if (has_answered(instance)) return;
-  const std::string reasons = std::move(calls_[instance].reasons);
+  const Call& call = calls_[instance];
+  const Status why(call.has_no_room ? StatusCode::resource_exhausted : StatusCode::peer_failed,
+                   fmt::format("it cannot be reached ({})", call.reasons));
   calls_.erase(instance);
-  owner_.on_unreachable(instance, reasons);
+  owner_.on_unreachable(instance, why);
 }
 
 void Greeter::forget(std::uint64_t instance) { calls_.erase(instance); }

@@ -31,7 +31,8 @@ class Greeter {
    public:
     virtual ~Owner() = default;
     virtual void on_met(std::uint64_t instance, Socket socket) = 0;
-    virtual void on_unreachable(std::uint64_t instance, const std::string& reason) = 0;
+    // resource_exhausted where this process has no room for the connection; else peer_failed.
+    virtual void on_unreachable(std::uint64_t instance, const Status& why) = 0;
     // There is a connection, or was one.
     virtual bool is_met(std::uint64_t instance) const = 0;
   };
@@ -67,6 +68,7 @@ class Greeter {
     Address theirs;
     std::vector<std::unique_ptr<Attempt>> attempts;
     std::string reasons;  // why others have failed
+    bool has_no_room = false;
   };
 
   void accept_from(Listener& listener);

@@ -1,11 +1,13 @@
 // Making and ending a UCX worker. Knows no peer; see worker.hpp.
 #include "transports/ucx/worker.hpp"
 
+#include <sys/eventfd.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -47,6 +49,20 @@ constexpr Worker::Setting kTcpFragment{"RX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE", "96
 // A rank that is killed while UCX makes its memory for processes of one node leaves it behind, as a file in
 // /dev/shm or as a segment of System V, for ever. Our own shared memory carries what stays within a node.
 constexpr Worker::Setting kNoSharedFiles{"TLS", "UCX_TLS", "^posix,sysv"};
+
+// Where the system gives UCX 1.13 none of these for its threads, it aborts the process by an assertion.
+constexpr std::size_t kStartDescriptors = 8;
+
+Status check_descriptors() {
+  std::array<int, kStartDescriptors> held{};
+  std::size_t count = 0;
+  while (count < held.size() && (held[count] = ::eventfd(0, EFD_CLOEXEC)) >= 0) ++count;
+  const int error = errno;
+  for (std::size_t i = 0; i < count; ++i) ::close(held[i]);
+  if (count == held.size()) return {};
+  return Status(StatusCode::resource_exhausted, "UCX needs " + std::to_string(kStartDescriptors) +
+                                                    " descriptors to start: " + describe_system_error(error));
+}
 
 bool is_adapter(std::string_view item) {
   // "rc_verbs/mlx5_0:1" has a port; memory and interfaces have none.
@@ -112,6 +128,7 @@ OpenWorkers open_workers;  // under library_mutex()
 
 Result<std::unique_ptr<Worker>> Worker::make(const std::string& interface,
                                              const std::optional<PortRange>& ports) {
+  TUTTI_RETURN_IF_ERROR(check_descriptors());
   take_over_messages();
   static_cast<void>(explain(UCS_OK));  // forgets what earlier attempts said
   std::unique_ptr<Worker> worker(new Worker);
