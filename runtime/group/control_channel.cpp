@@ -138,9 +138,11 @@ Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine
   }
   const Clock::time_point start = Clock::now();
   std::unique_lock lock(mutex_);
-  if (lost_) return *lost_;
   const std::uint64_t number = ++gather_count_;
   const auto is_over = [&] { return gathered_.count(number) > 0 || lost_.has_value(); };
+  // That it fails may have come before: then rank 0, which has told why, may be gone, too.
+  const bool has_failed = gathered_.count(number) > 0;
+  if (lost_ && !has_failed) return *lost_;
   lock.unlock();
   submit(Frame{FrameType::gather, rank(), 0, encode(EntriesPayload{number, {{rank(), std::string(mine)}}})});
   lock.lock();

@@ -262,6 +262,28 @@ TEST_CASE("rank 0 tells the others of a failure before it hears of it itself, as
   for (const Channel& channel : channels) channel->set_listener(nullptr);
 }
 
+TEST_CASE("an allgather that failed before a late rank calls it names the rank that it failed for") {
+  struct Departures final : ControlListener {
+    std::promise<void> of_root;
+    void on_failure(std::uint64_t, int, const Status&) override {}
+    void on_message(int, std::string_view) override {}
+    void on_departure(int rank) override {
+      if (rank == 0) of_root.set_value();
+    }
+  };
+  std::vector<Channel> channels = open_all(fresh_name(), 3);
+  Departures heard;
+  channels[2]->set_listener(&heard);
+  channels[1]->announce_departure("no disk");
+  channels[1].reset();
+  const std::string cause = "rank 1 has left the world: no disk";
+  CHECK(channels[0]->barrier(Clock::now() + 20s).message() == cause);
+  channels[0].reset();
+  REQUIRE(heard.of_root.get_future().wait_for(20s) == std::future_status::ready);
+  CHECK(channels[2]->barrier(Clock::now() + 20s).message() == cause);
+  channels[2]->set_listener(nullptr);
+}
+
 TEST_CASE("who leaves in peace is not dead") {
   std::vector<Channel> channels = open_all(fresh_name(), 3);
   std::vector<Recorder> recorders(3);
