@@ -11,13 +11,13 @@ namespace tutti {
 // cannot see that it is stopped. Threads that wait read this clock at least every quarter of a second; of a
 // longer time between two readings the clock counts that quarter only. While nobody waits it may stand still.
 // Starts at one day, so that a default time_point lies in the past. Any thread; some 30 ns.
-class RunningClock {
+class RunningClock {  // names as std::chrono has them
  public:
-  using duration = std::chrono::nanoseconds;
-  using rep = duration::rep;
-  using period = duration::period;
-  using time_point = std::chrono::time_point<RunningClock>;
-  static constexpr bool is_steady = true;
+  using duration = std::chrono::nanoseconds;                 // NOLINT(readability-identifier-naming)
+  using rep = duration::rep;                                 // NOLINT(readability-identifier-naming)
+  using period = duration::period;                           // NOLINT(readability-identifier-naming)
+  using time_point = std::chrono::time_point<RunningClock>;  // NOLINT(readability-identifier-naming)
+  static constexpr bool is_steady = true;                    // NOLINT(readability-identifier-naming)
   // Of a thread that waits until some time; then it reads the clock.
   static constexpr std::chrono::milliseconds kLongestSleep{250};
   static time_point now() noexcept;
