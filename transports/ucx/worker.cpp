@@ -201,7 +201,7 @@ Status Worker::start_within(const std::optional<PortRange>& ports, const std::st
     if (chooses_ports) settings.back().value = text.c_str();
     ucp_cleanup(std::exchange(context_, nullptr));
     TUTTI_RETURN_IF_ERROR(make_context(devices, settings));
-    const Status made = make_worker();
+    Status made = make_worker();
     if (made || made.code() != StatusCode::resource_exhausted || !chooses_ports) return made;
   }
   return unsupported("all ports of " + to_text(*ports) + " are taken; widen TUTTI_PORTS");

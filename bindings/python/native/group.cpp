@@ -257,7 +257,7 @@ py::object WorkQueue::poll() {
   }
   if (!next) return py::none();
   const auto found = works_.find(next->tag);
-  const py::object work = found->second;
+  py::object work = found->second;
   works_.erase(found);
   work.cast<PendingWork&>().test();  // gives its arrays back
   return work;

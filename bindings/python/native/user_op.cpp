@@ -28,7 +28,7 @@ InCallback::~InCallback() { is_callback_running = was_running_; }
 bool InCallback::is_running() { return is_callback_running; }
 
 std::shared_ptr<UserCall> UserCall::make(const OpObject& op, const Array& elements, py::handle array) {
-  const std::shared_ptr<UserCall> call(new UserCall, [](UserCall* last) {
+  std::shared_ptr<UserCall> call(new UserCall, [](UserCall* last) {
     const py::gil_scoped_acquire gil;
     delete last;
   });
