@@ -7,7 +7,7 @@
 
 #include "tutti_config.hpp"
 
-#include "runtime/base/of_process.hpp"
+#include "runtime/base/fork_guard.hpp"
 #include "transports/inproc/plugin.hpp"
 #include "transports/module.hpp"
 #if TUTTI_HAVE_TRANSPORT_SHM
@@ -33,7 +33,7 @@ constexpr std::array kEntries = {
 struct ProcessFabric {
   std::shared_ptr<InprocFabric> fabric = make_inproc_fabric();
 };
-const std::shared_ptr<InprocFabric>& process_fabric() { return of_process<ProcessFabric>().fabric; }
+const std::shared_ptr<InprocFabric>& process_fabric() { return detail::of_process<ProcessFabric>().fabric; }
 
 }  // namespace
 

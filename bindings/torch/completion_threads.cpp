@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "bindings/torch/process.hpp"
+#include "tutti/detail/process.hpp"
 
 namespace tutti::torch_binding {
 namespace {
@@ -27,7 +27,7 @@ void carry_out(const std::function<void()>& task) {
 
 }  // namespace
 
-CompletionThreads& CompletionThreads::instance() { return of_process<CompletionThreads>(); }
+CompletionThreads& CompletionThreads::instance() { return tutti::detail::of_process<CompletionThreads>(); }
 
 void CompletionThreads::run(std::function<void()> task) {
   bool needs_thread = false;

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "bindings/torch/process.hpp"
+#include "tutti/detail/process.hpp"
 
 namespace tutti::torch_binding {
 namespace {
@@ -19,7 +19,7 @@ constexpr std::size_t kFewestEntries = 64;
 
 }  // namespace
 
-Deadlines& Deadlines::instance() { return of_process<Deadlines>(); }
+Deadlines& Deadlines::instance() { return tutti::detail::of_process<Deadlines>(); }
 
 void Deadlines::watch(RunningClock::time_point deadline, std::weak_ptr<Execution> execution) {
   const std::lock_guard lock(mutex_);

@@ -18,14 +18,14 @@ struct Living {
 
 std::shared_ptr<Membership> Membership::make(CommGroup group) {
   std::shared_ptr<Membership> made(new Membership(std::move(group)));
-  Living& living = of_process<Living>();
+  Living& living = tutti::detail::of_process<Living>();
   const std::lock_guard lock(living.mutex);
   living.members.emplace(made.get(), made);
   return made;
 }
 
 Membership::~Membership() {
-  Living& living = of_process<Living>();
+  Living& living = tutti::detail::of_process<Living>();
   const std::lock_guard lock(living.mutex);
   living.members.erase(this);
 }
@@ -68,7 +68,7 @@ void Membership::close_later() {
 void Membership::close_all() {
   std::vector<std::shared_ptr<Membership>> all;
   {
-    Living& living = of_process<Living>();
+    Living& living = tutti::detail::of_process<Living>();
     const std::lock_guard lock(living.mutex);
     for (const auto& [address, member] : living.members) {
       if (std::shared_ptr<Membership> living_member = member.lock()) all.push_back(std::move(living_member));

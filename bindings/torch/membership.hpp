@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "bindings/torch/process.hpp"
+#include "tutti/detail/process.hpp"
 #include "tutti/tutti.hpp"
 
 namespace tutti::torch_binding {
@@ -42,14 +42,14 @@ class Membership {
   // As close(), on a completion thread: for a group that nobody uses any more.
   void close_later();
   // Is this process a child of fork() of the one that joined the group?
-  bool is_inherited() const { return generation_ != process_generation(); }
+  bool is_inherited() const { return generation_ != tutti::detail::fork_generation(); }
   // At the end of the interpreter.
   static void close_all();
 
  private:
   explicit Membership(CommGroup group) : group_(std::move(group)) {}
 
-  const unsigned generation_ = process_generation();
+  const unsigned generation_ = tutti::detail::fork_generation();
   std::mutex mutex_;
   CommGroup group_;
 };

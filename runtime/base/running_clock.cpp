@@ -14,14 +14,14 @@ std::chrono::nanoseconds RunTimeCounter::read(std::chrono::nanoseconds now) noex
     }
     const nanoseconds running = now - nanoseconds(left_out), gap = running - nanoseconds(last);
     if (gap > kLongestGap) {
-      // One of the threads that see the gap leaves it out; the others find their reading in order then.
+      // Several threads may see the gap. One of them subtracts it, and the others try again.
       left_out_.compare_exchange_strong(left_out, left_out + (gap - Clock::kLongestSleep).count(),
                                         std::memory_order_acq_rel);
       continue;
     }
-    // Both values are of one moment, unless somebody has left out a gap in between.
+    // The two values belong together only if no thread subtracted a gap between the two loads.
     if (left_out_.load(std::memory_order_acquire) != left_out) continue;
-    // Whoever comes second has read the clock as well, at nearly the same time.
+    // Another thread has stored a later reading since this one read the clock. Time must not go back.
     if (gap < nanoseconds::zero()) return nanoseconds(last);
     if (gap >= kResolution)
       last_reading_.compare_exchange_strong(last, running.count(), std::memory_order_acq_rel);

@@ -1,5 +1,4 @@
-// How the clock of deadlines counts, and how to sleep until one of its times. Knows nothing of what is waited
-// for.
+// The counter behind RunningClock, and sleeping until one of its times. Knows no operation.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +12,11 @@
 
 namespace tutti {
 
-// For everything that has to happen by some time. What only measures takes SteadyClock.
+// Clock is for deadlines and timeouts. Measurements use SteadyClock.
 using Clock = RunningClock;
 using SteadyClock = std::chrono::steady_clock;
 
-// Of each time between two readings that is longer than kLongestGap, Clock::kLongestSleep counts. Any thread.
+// Counts time between readings. A gap longer than kLongestGap counts as Clock::kLongestSleep. Any thread.
 class RunTimeCounter {
  public:
   // Longer than a sleep, for a busy machine wakes threads late.
@@ -25,8 +24,8 @@ class RunTimeCounter {
 
   // The first reading is `start`.
   explicit constexpr RunTimeCounter(std::chrono::nanoseconds start) : last_reading_(start.count()) {}
-  // The time that counts up to `now`, of any clock that never goes back. A thread that was stopped between
-  // reading that clock and this call gets the last reading.
+  // The time counted until `now`, a reading of any clock that never goes back. A `now` that is older than the
+  // last reading gives the last reading.
   std::chrono::nanoseconds read(std::chrono::nanoseconds now) noexcept;
 
  private:

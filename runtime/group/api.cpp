@@ -113,10 +113,10 @@ std::shared_ptr<CommGroup::Impl> make_first_group(const InitOptions& options) {
   bootstrap.warn = [](const std::string& text) { log_warn("{}", text); };
   std::vector<std::shared_ptr<WorldState>> open;
   if (options.shares_world && *exchange != nullptr) open = list_sharable_worlds();
-  bootstrap.note = describe_worlds(open);
+  bootstrap.open_worlds = describe_worlds(open);
   Result<Meeting> meeting = arrange_meeting(bootstrap);
   throw_if_error(meeting.status());
-  if (const std::optional<CommonWorld> common = find_common_world(meeting->notes)) {
+  if (const std::optional<CommonWorld> common = find_common_world(meeting->open_worlds)) {
     const auto own = std::find_if(open.begin(), open.end(),
                                   [&](const auto& world) { return world->identity() == common->identity; });
     return CommGroup::Impl::make_within(*own, common->ranks, meeting->job, timeout,

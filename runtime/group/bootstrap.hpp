@@ -40,7 +40,7 @@ struct BootstrapOptions {
   int rank = -1;
   int size = -1;
   Exchange* exchange = nullptr;  // used during the call only
-  std::string note;              // with an exchange: told to all ranks, see Meeting::notes
+  std::string open_worlds;       // with an exchange: encode_open_worlds(), told to all ranks
   std::string build_id;
   std::chrono::milliseconds timeout{300000};
   std::function<void(const std::string&)> warn;

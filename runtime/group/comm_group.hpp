@@ -167,7 +167,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   DeviceCalls& make_device_calls();
   // The context of a subgroup: the same on every member, without talking.
   std::uint64_t derive_context(const std::vector<int>& world_ranks, MadeBy made_by, std::string_view tag);
-  Impl& find_stream(int number);  // throws
+  std::shared_ptr<Impl> find_stream(int number);  // throws
   std::optional<Status> wait_for_stamp(std::chrono::milliseconds at_most);
   // A lost connection is where a failure is seen and not always where it began: follows it to its origin.
   bool has_departed(int rank) const;  // with the owner's failure_mutex_ held

@@ -97,8 +97,8 @@ class ControlGuests {
   void on_proof(Guest& guest, const Frame& frame);
   void on_claim(Guest& guest, const Frame& frame);
   void dismiss(Guest& guest);
-  // Room for one more stranger; false if there is none to close. Whoever is about to prove itself has so
-  // long.
+  // Closes a stranger to make room; false if there is none. Strangers that sent hello keep their place for
+  // `proof_time`.
   bool drop_stranger(Clock::duration proof_time);
   std::size_t count_strangers() const;
   std::size_t stranger_limit() const;
@@ -108,7 +108,7 @@ class ControlGuests {
   Owner& owner_;
   std::vector<Door> doors_;
   std::vector<std::unique_ptr<Guest>> guests_;
-  // A descriptor that is given up when there are no others, so that whoever comes then is told so.
+  // A spare descriptor. It is closed when there are no others, to accept a process and tell it why it is refused.
   Link reserve_;
   bool may_accept_ = true;
   Clock::time_point next_exhaustion_{};

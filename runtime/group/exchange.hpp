@@ -47,12 +47,13 @@ std::unique_ptr<Exchange> make_store_exchange(int rank, int size, std::string pr
 
 // "rank 2 of 8", "ranks 2, 5 of 8": the beginning of every message that names who is missing.
 std::string name_ranks(const std::vector<int>& ranks, int size);
-// Of ranks that differ, by what they have: the one to look at first. Equal on all ranks.
+// `holders`: ranks by their value. The first rank of the smallest set: the one to name in an error about ranks
+// that differ. Equal on all ranks.
 template <class Key>
 int first_of_fewest(const std::map<Key, std::vector<int>>& holders) {
   const std::vector<int>* fewest = nullptr;
   for (const auto& [key, ranks] : holders) {
-    // Where as many have the one as the other, rank 0 is taken for right.
+    // Of sets of equal size the one with rank 0 is taken for right.
     const bool are_fewer = fewest == nullptr || ranks.size() < fewest->size() ||
                            (ranks.size() == fewest->size() && ranks.front() > fewest->front());
     if (are_fewer) fewest = &ranks;

@@ -34,8 +34,8 @@ std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first
   return missing.empty() ? "all ranks have called it" : "did not arrive: " + missing;
 }
 
-// Follows the waits of `peers` and of the ranks that they wait for: a member that does not answer, else one
-// that waits in no call; -1 if there is none, as where ranks wait for each other.
+// Follows who waits for whom, from `peers` on. Returns a member that does not answer, else one that waits in no
+// call, else -1 (ranks wait for each other).
 int CommGroup::Impl::find_blocker(std::vector<int> peers, const std::map<int, RankState>& states) const {
   int idle = -1;
   for (std::size_t i = 0; i < peers.size(); ++i) {
@@ -56,7 +56,7 @@ int CommGroup::Impl::find_blocker(std::vector<int> peers, const std::map<int, Ra
   return idle;
 }
 
-// Of messages: what the ranks do that owe them, and the rank that holds those up.
+// For a wait for messages: the state of the ranks that should send or receive, and the rank that blocks them.
 std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
   std::vector<int> peers;
   for (const Stall& message : world_->engine().list_under_way(kMostMessages, kAnswerTime)) {

@@ -13,12 +13,12 @@
 #include <mutex>
 #include <utility>
 
-#include "runtime/base/of_process.hpp"
 #include "runtime/base/tcp_socket.hpp"
 #include "runtime/group/control_frame.hpp"
 #include "runtime/group/exchange.hpp"
 #include "runtime/group/link.hpp"
 #include "runtime/group/settings.hpp"
+#include "tutti/detail/process.hpp"
 
 namespace tutti {
 namespace {
@@ -44,7 +44,7 @@ struct WorldNumbers {
 };
 
 std::uint64_t next_world_number(const std::string& job, int rank) {
-  auto& numbers = of_process<WorldNumbers>();
+  auto& numbers = detail::of_process<WorldNumbers>();
   const std::lock_guard lock(numbers.mutex);
   const auto first = numbers.first.find(job);
   return numbers.next.try_emplace({job, rank}, first == numbers.first.end() ? 0 : first->second)
@@ -216,7 +216,7 @@ Status meet_by_exchange(const BootstrapOptions& options, Clock::time_point deadl
   card.put_text(meeting.node);
   card.put_text(unique_id);
   card.put_text(join_addresses(doors.addresses));
-  card.put_text(options.note);
+  card.put_text(options.open_worlds);
   const Result<std::vector<std::string>> cards = exchange.allgather(card.take(), deadline);
   if (!problem) return problem;
   if (!cards) return cards.status();
@@ -228,7 +228,7 @@ Status meet_by_exchange(const BootstrapOptions& options, Clock::time_point deadl
     StatusPayload other;
     if (!reader.get_text(trouble) || !decode(trouble, other) || !reader.get_text(node) ||
         !reader.get_text(id) || !reader.get_text(addresses) ||
-        !reader.get_text(meeting.notes.emplace_back())) {
+        !reader.get_text(meeting.open_worlds.emplace_back())) {
       return invalid_argument(
           fmt::format("the program's exchange: the bytes of rank {} did not arrive unchanged", rank), rank);
     }

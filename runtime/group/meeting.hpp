@@ -23,8 +23,8 @@ struct Meeting {
   std::function<Result<std::vector<SocketAddress>>()> find_root;
   // The others: listens for further nodes. Null where find_root is.
   std::function<Result<Doors>()> open_doors;
-  // BootstrapOptions::note of all ranks, where they met by the program's exchange.
-  std::vector<std::string> notes;
+  // BootstrapOptions::open_worlds of all ranks, where they met by the exchange of the program.
+  std::vector<std::string> open_worlds;
   // Why ranks of other nodes could not join; empty if they can, or if there are none.
   std::string closed_because;
 };

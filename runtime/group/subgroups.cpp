@@ -25,7 +25,7 @@ std::uint64_t context_of(const std::string& text) {
 std::shared_ptr<CommGroup::Impl> CommGroup::Impl::stream(int number) {
   if (number < 0)
     throw_error(invalid_argument(fmt::format("stream: number: {}; expected 0 or more", number)));
-  return number == 0 ? owner().handle() : owner().find_stream(number).handle();
+  return number == 0 ? owner().handle() : owner().find_stream(number)->handle();
 }
 
 std::shared_ptr<CommGroup::Impl> CommGroup::Impl::stream_handle() {
@@ -79,14 +79,14 @@ void CommGroup::Impl::close_stream(int number) {
 }
 
 CommGroup::Impl& CommGroup::Impl::internal_stream(Purpose purpose) {
-  return owner().find_stream(-1 - kPurposes * stream_ - static_cast<int>(purpose));
+  return *owner().find_stream(-1 - kPurposes * stream_ - static_cast<int>(purpose));
 }
 
-CommGroup::Impl& CommGroup::Impl::find_stream(int number) {
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::find_stream(int number) {
   const std::lock_guard making(making_mutex_);
   {
     const std::lock_guard lock(streams_mutex_);
-    if (const auto found = streams_.find(number); found != streams_.end()) return *found->second;
+    if (const auto found = streams_.find(number); found != streams_.end()) return found->second;
   }
   if (group_->has_failed()) throw_error(settle(group_->failure()));
   // Everybody comes by the same one, whenever it is asked for.
@@ -98,14 +98,13 @@ CommGroup::Impl& CommGroup::Impl::find_stream(int number) {
   std::shared_ptr<Impl> made =
       own(new Impl(world_, world_ranks_, context_of(writer.take()), group_->timeout(), rules_, this, number));
   world_->add(*made);
-  Impl& stream = *made;
   {
     const std::lock_guard lock(streams_mutex_);
-    streams_.emplace(number, std::move(made));
+    streams_.emplace(number, made);
   }
-  // What was stamped before has not found it.
-  if (const auto stamped = wait_for_stamp(std::chrono::milliseconds(0))) stream.group_->fail(*stamped);
-  return stream;
+  // A failure that was stamped before did not reach it.
+  if (const auto stamped = wait_for_stamp(std::chrono::milliseconds(0))) made->group_->fail(*stamped);
+  return made;
 }
 
 std::string CommGroup::Impl::name_operation(std::uint32_t sequence) const {

@@ -9,7 +9,6 @@
 
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/base/of_process.hpp"
 #include "runtime/base/thread.hpp"
 #include "runtime/group/meeting.hpp"
 #include "runtime/group/open_worlds.hpp"

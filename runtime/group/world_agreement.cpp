@@ -11,10 +11,10 @@
 #include <set>
 
 #include "runtime/base/log.hpp"
-#include "runtime/base/of_process.hpp"
 #include "runtime/group/common_world.hpp"
 #include "runtime/group/pinning.hpp"
 #include "runtime/group/world.hpp"
+#include "tutti/detail/process.hpp"
 
 namespace tutti {
 namespace {
@@ -244,7 +244,7 @@ void compare_tuning(const std::vector<Card>& cards, int rank, WorldSettings& set
 Status WorldState::agree(std::string_view build_id) {
   const Clock::time_point deadline = start_deadline_;
   Card mine;
-  mine.process = of_process<ProcessToken>().bytes;
+  mine.process = detail::of_process<ProcessToken>().bytes;
   mine.identity = random_bytes(kWorldIdentityBytes);
   mine.is_bound = settings_.topology.is_bound;
   look_around(settings_, info(), mine);

@@ -16,8 +16,8 @@
 
 #include "runtime/base/relax.hpp"
 #include "runtime/base/trace.hpp"
+#include "runtime/scheduler/abort_notice.hpp"
 #include "runtime/scheduler/group_context.hpp"
-#include "runtime/scheduler/last_words.hpp"
 #include "runtime/scheduler/messenger.hpp"
 #include "runtime/scheduler/operation.hpp"
 
@@ -194,9 +194,9 @@ void Engine::on_event(const Event& event) {
 
 void Engine::on_control(const Event& event) {
   if (event.data.empty()) return;  // it was to wake us
-  if (is_last_words(event.data)) {
+  if (is_abort_notice(event.data)) {
     static_cast<void>(std::any_of(groups_.begin(), groups_.end(), [&](GroupContext* group) {
-      return group->hear_last_words(event.endpoint, event.data);
+      return group->take_abort_notice(event.endpoint, event.data);
     }));
     return;
   }

@@ -9,8 +9,8 @@
 namespace tutti {
 namespace {
 
-// Between two moves of a thread. Bounds the cost of ranks that keep moving; a part of a scheduler tick (4
-// ms), so that a pair which the scheduler puts together again soon parts again.
+// Least time between two moves of a thread: bounds the cost of moving. Shorter than a scheduler tick (4 ms), so
+// that a pair which the scheduler puts on one CPU again parts within that tick.
 constexpr std::chrono::milliseconds kBetweenMoves{1};
 
 }  // namespace

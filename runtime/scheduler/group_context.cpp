@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
-#include "runtime/scheduler/last_words.hpp"
+#include "runtime/scheduler/abort_notice.hpp"
 
 namespace tutti {
 namespace {
@@ -97,7 +97,7 @@ void GroupContext::deliver_and_fail(const Status& why) {
   if (had_failed) return;
   // A peer may still be at work on boards of operations that have ended here, but not on our buffers.
   if (has_operations()) revoke_boards();
-  may_speak_ = false;
+  may_send_notice_ = false;
   for (auto& by_peer : endpoints_) {
     for (auto& endpoint : by_peer) {
       if (endpoint != nullptr) endpoint->close(true);
@@ -406,8 +406,8 @@ void GroupContext::revoke_boards() {
 }
 
 void GroupContext::close_endpoints() {
-  say_last_words();
-  may_speak_ = false;
+  send_abort_notice();
+  may_send_notice_ = false;
   revoke_boards();
   for (auto& by_peer : endpoints_) {
     for (auto& endpoint : by_peer) {
@@ -430,7 +430,7 @@ void GroupContext::fail_for_all(const Status& cause) {
   {
     const std::lock_guard lock(failure_mutex_);
     if (failure_.is_ok() || failure_.code() == StatusCode::peer_failed) failure_ = cause;
-    if (last_words_.is_ok()) last_words_ = cause;
+    if (unsent_notice_.is_ok()) unsent_notice_ = cause;
   }
   has_failed_.store(true, std::memory_order_release);
   engine_.has_failures_.store(true, std::memory_order_release);
@@ -438,21 +438,21 @@ void GroupContext::fail_for_all(const Status& cause) {
 
 void GroupContext::tell_members() {
   engine_.acquire();
-  say_last_words();
+  send_abort_notice();
   engine_.release();
   engine_.drive();  // gets them out, and ends what is under way here
 }
 
-void GroupContext::say_last_words() {
-  if (!may_speak_) return;
-  Status words;
+void GroupContext::send_abort_notice() {
+  if (!may_send_notice_) return;
+  Status notice;
   {
     const std::lock_guard lock(failure_mutex_);
-    words = last_words_;
+    notice = unsent_notice_;
   }
-  if (words.is_ok()) return;
-  may_speak_ = false;
-  const std::vector<std::byte> bytes = encode_last_words(words);
+  if (notice.is_ok()) return;
+  may_send_notice_ = false;
+  const std::vector<std::byte> bytes = encode_abort_notice(notice);
   for (auto& by_peer : endpoints_) {
     for (auto& endpoint : by_peer) {
       // Where there is no room the peer finds the end of the connection, and asks why.
@@ -461,11 +461,11 @@ void GroupContext::say_last_words() {
   }
 }
 
-bool GroupContext::hear_last_words(const Endpoint* endpoint, ConstByteRange bytes) {
+bool GroupContext::take_abort_notice(const Endpoint* endpoint, ConstByteRange bytes) {
   const bool is_ours = std::any_of(endpoints_.begin(), endpoints_.end(), [&](const auto& by_peer) {
     return std::any_of(by_peer.begin(), by_peer.end(), [&](const auto& at) { return at.get() == endpoint; });
   });
-  const std::optional<Status> cause = decode_last_words(bytes, size());
+  const std::optional<Status> cause = decode_abort_notice(bytes, size());
   if (is_ours && cause) fail_for_all(*cause);
   return is_ours;
 }

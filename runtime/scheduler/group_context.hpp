@@ -158,9 +158,9 @@ class GroupContext {
   bool has_operations() const;               // under way, or waiting for a match
   void revoke_boards();
   void close_endpoints();
-  void say_last_words();  // with the lane held, before the endpoints close
-  // A peer's, which came to that endpoint; false: the endpoint is not of this group.
-  bool hear_last_words(const Endpoint* endpoint, ConstByteRange bytes);
+  void send_abort_notice();  // once, with the lane held, before the endpoints close
+  // The notice of a peer, received by that endpoint. False: the endpoint is not of this group.
+  bool take_abort_notice(const Endpoint* endpoint, ConstByteRange bytes);
   // Slot index of an operation: collectives use 0..kSlots-1, those on the bulk boards the one after them;
   // behind it every pair has four: recv and send, without a tag, then with one.
   static constexpr std::uint32_t kBulkSlot = kSlots;
@@ -213,8 +213,8 @@ class GroupContext {
   std::atomic<bool> has_failed_{false};
   mutable std::mutex failure_mutex_;
   Status failure_;
-  Status last_words_;      // guarded by failure_mutex_; not said yet
-  bool may_speak_ = true;  // with the lane held: endpoints are open, and nothing was said
+  Status unsent_notice_;         // what members are to be told; guarded by failure_mutex_
+  bool may_send_notice_ = true;  // endpoints are open, and no notice was sent; with the lane held
 };
 
 }  // namespace tutti

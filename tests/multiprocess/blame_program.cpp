@@ -89,6 +89,9 @@ int freeze(int victim) {
 // Rank 0 stops, so that no control message passes. Then rank 2 aborts the world, or a group without rank 0.
 int abort_beside_frozen_root(bool in_world) {
   const CommGroup world = tutti::init();
+  const int pid = ::getpid();
+  std::vector<int> pids(static_cast<std::size_t>(world.size()));
+  world.allgather(std::span(&pid, 1), std::span(pids));
   std::vector<int> members;
   for (int rank = 1; rank < world.size(); ++rank) members.push_back(rank);
   const CommGroup group = world.rank() == 0 || in_world ? world : world.create(members);
@@ -100,6 +103,11 @@ int abort_beside_frozen_root(bool in_world) {
     group.abort("enough");
   }
   report([&] { add_up_for_ever(group); });
+  if (world.rank() != 2) return 0;
+  // The job ends with this rank, once the others have reported.
+  for (const int other : {pids[1], pids[3]}) {
+    while (::kill(other, 0) == 0) std::this_thread::sleep_for(1ms);
+  }
   return 3;
 }
 

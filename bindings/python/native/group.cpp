@@ -244,9 +244,11 @@ void PendingWork::on_complete(const py::object& callback) {
 void WorkQueue::add(const py::object& work) {
   const Work operation = work_of(work, "add").work();
   const std::uint64_t tag = next_++;
+  {
+    const WithoutGil without;
+    queue_.add(operation, tag);
+  }
   works_.emplace(tag, work);
-  const WithoutGil without;
-  queue_.add(operation, tag);
 }
 
 py::object WorkQueue::poll() {
@@ -268,10 +270,9 @@ void fail_by_op(const OpenGroup& group, const char* operation, const py::object&
     const std::string why = "the op of " + std::string(operation) + " raised " +
                             std::string(Py_TYPE(raised.ptr())->tp_name) + ": " +
                             py::str(raised).cast<std::string>();
-    const CommGroup handle = group.group();
     const WithoutGil without;
     try {
-      handle.abort(why);
+      group.group().abort(why);
     } catch (const Error&) {
       // The exception of the op is the cause.
     }

@@ -54,7 +54,7 @@ class OpenGroup {
     if (!on_streams_.empty()) collect_from_streams();
   }
   void close();
-  // What every call of this group starts from: the function that is called while it waits.
+  // Options that every call starts with: they name the while_waiting function.
   CallOptions options() const;
   py::object while_waiting() const { return hook_ == nullptr ? py::none() : hook_->function; }
   void set_while_waiting(const py::object& function);
@@ -113,7 +113,7 @@ class PendingWork {
   Pending pending_;
   py::object result_;
   bool is_complete_ = false;
-  py::object failure_of_op_;  // what the function of user_op() has raised
+  py::object failure_of_op_;  // the exception of user_op()'s function
 };
 
 using SharedGroup = std::shared_ptr<OpenGroup>;
@@ -135,7 +135,7 @@ class WorkQueue {
   std::uint64_t next_ = 0;
 };
 
-// Fails the group, whose ranks have results without meaning now, and throws what the function raised.
+// Aborts the group, since its ranks have different results now, and throws the exception of the function.
 [[noreturn]] void fail_by_op(const OpenGroup& group, const char* operation, const py::object& raised);
 
 // Throws in a completion callback: a call that is waited for must not be submitted there.

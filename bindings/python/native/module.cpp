@@ -20,7 +20,7 @@ py::object to_python(CommGroup group) {
   return py::cast(std::make_shared<OpenGroup>(std::move(group)));
 }
 
-// Functions of the program's (user_op()) may run meanwhile, in threads that hold what this call waits for.
+// A thread that holds a lock which this call waits for may need the GIL, to run a user_op().
 template <class Function>
 auto without_gil(const Function& function) {
   const WithoutGil without;
@@ -247,9 +247,8 @@ void define_ops(py::module_& module) {
       "An op: function(a, b) returns the combination of two numpy arrays of one dimension, element by "
       "element, in an array of their dtype. It must be associative; a is of the lower ranks, unless it is "
       "commutative. Any numpy dtype without references is an element, records and raw bytes (\"V16\") too. "
-      "It "
-      "may be called in another thread, must not keep a and b, and must not wait. What it raises, the call "
-      "raises here, and the group fails.",
+      "It may run in another thread. It must not keep a or b, and must not wait for tutti. If it raises an "
+      "exception, the call raises it on this rank, and the group is aborted on all ranks.",
       py::arg("function"), py::arg("commutative") = false);
 }
 

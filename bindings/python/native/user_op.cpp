@@ -11,7 +11,7 @@ namespace {
 
 thread_local bool is_callback_running = false;
 
-// In what numpy shows the elements of an array.
+// The numpy dtype of an array's elements.
 py::object numpy_type(const py::module_& numpy, const Array& elements, py::handle array) {
   if (py::hasattr(array, "dtype")) {
     py::object own = array.attr("dtype");
@@ -44,7 +44,7 @@ std::shared_ptr<UserCall> UserCall::make(const OpObject& op, const Array& elemen
 
 UserCall::~UserCall() {
   if (!failure_) return;
-  failure_->restore();  // of an operation whose Work was dropped
+  failure_->restore();  // the Work was dropped, so nobody else reports it
   PyErr_WriteUnraisable(function_.ptr());
 }
 

@@ -1,4 +1,4 @@
-// Ops that are functions of the program's: what one call of tutti keeps for them. Knows no collective.
+// User-defined ops: the function of one call and the state it needs. Knows no collective.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -19,17 +19,17 @@ struct OpObject {
   bool is_commutative = true;
 };
 
-// The op of one call: the function, and the type of numpy's in which it sees the elements. Everything here
-// needs the GIL, but the end of the last reference, which takes it.
+// The op of one call: its function, and the numpy dtype of the arrays that the function gets. All members need
+// the GIL. Dropping the last reference takes the GIL itself.
 class UserCall {
  public:
-  // `array`: the call's, whose dtype counts where it is one of numpy's.
+  // `array`: the argument of the call. If its dtype is one of numpy's, the function gets arrays of that dtype.
   static std::shared_ptr<UserCall> make(const OpObject& op, const Array& elements, py::handle array);
   // Refers to this.
   Reduction reduction();
-  // What the function has raised; a null object: nothing. The result of the call has then no meaning.
+  // The exception that the function raised, or a null object. After an exception the call has no valid result.
   py::object failure() const { return failure_ ? py::object(failure_->value()) : py::object(); }
-  // The same, which is then somebody else's to report.
+  // The same, handed over: the destructor no longer reports it.
   py::object take_failure();
 
  private:

@@ -8,8 +8,8 @@ namespace tutti {
 
 // Counts only time in which this process ran. A job can be stopped as a whole: SIGSTOP, a batch system's
 // preemption, a frozen container. Nobody was slow then, so such time is no reason to blame a peer. A process
-// cannot see that it is stopped. Threads that wait read this clock at least every quarter of a second; of a
-// longer time between two readings the clock counts that quarter only. While nobody waits it may stand still.
+// cannot see that it is stopped. So waiting threads read this clock at least every 0.25 s, and a gap of more than
+// 0.5 s between two readings counts as 0.25 s. While no thread waits, the clock may stand still.
 // Starts at one day, so that a default time_point lies in the past. Any thread; some 30 ns.
 class RunningClock {  // names as std::chrono has them
  public:
@@ -18,7 +18,7 @@ class RunningClock {  // names as std::chrono has them
   using period = duration::period;                           // NOLINT(readability-identifier-naming)
   using time_point = std::chrono::time_point<RunningClock>;  // NOLINT(readability-identifier-naming)
   static constexpr bool is_steady = true;                    // NOLINT(readability-identifier-naming)
-  // Of a thread that waits until some time; then it reads the clock.
+  // A thread that waits for a deadline sleeps at most this long before it reads the clock again.
   static constexpr std::chrono::milliseconds kLongestSleep{250};
   static time_point now() noexcept;
 };

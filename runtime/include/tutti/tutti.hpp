@@ -287,8 +287,8 @@ struct InitOptions {
   std::string store_prefix = "tutti";
   // With allgather, or put and get: ranks that all have some world open in common make the group there, as
   // create() does, and not a world of its own, so that it costs no connection, thread or memory segment. It
-  // has its own timeout and failure, and the world's settings. Where one rank says no, or a rank of that
-  // world has died or left, there is a world of its own as ever.
+  // has its own timeout and failure, and the world's settings. If one rank does not set this, or a rank of that
+  // world has died or left, the group gets a world of its own.
   bool shares_world = false;
   int rank = -1;
   int size = -1;

@@ -19,15 +19,14 @@ namespace tutti::detail {
 // parent. One relaxed load. (vfork and clone without fork handlers are not seen; they must exec.)
 inline std::atomic<unsigned> fork_count{0};
 inline unsigned fork_generation() { return fork_count.load(std::memory_order_relaxed); }
-// From the start: forks count before anybody has asked.
+// Registered when the library is loaded, so that no fork is missed.
 [[maybe_unused]] inline const bool kCountsForks =
     pthread_atfork(nullptr, nullptr, [] { fork_count.fetch_add(1, std::memory_order_relaxed); }) == 0;
 
-// The T of this process, made when first asked for and never destroyed: objects of languages may die after
-// static destructors. A child of fork() gets its own, made of the parent's by inherit(parent), or T() where
-// the parent has none: the parent's may name threads that the child does not have, and another thread may
-// have held its mutex during the fork. `Tag` tells objects of the same type apart. Any thread; the address is
-// the same as long as the process does not fork.
+// The T of this process, made at the first call. Never destroyed: an interpreter's objects may use it after
+// static destructors ran. A child of fork() gets a new one, made by T::inherit(parent) or else T(): the parent's
+// object may name threads that the child lacks, and another thread may have held its mutex during the fork.
+// `Tag` tells objects of the same type apart. Any thread. The address stays the same until the process forks.
 template <class T, class Tag = T>
 T& of_process() {
   struct Made {

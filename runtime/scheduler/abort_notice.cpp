@@ -1,5 +1,5 @@
-// The bytes of a failure's cause. Knows no group; see last_words.hpp.
-#include "runtime/scheduler/last_words.hpp"
+// Encoding and parsing of the notice. Knows no group; see abort_notice.hpp.
+#include "runtime/scheduler/abort_notice.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -19,7 +19,7 @@ constexpr std::uint32_t kMark = 0x6c617374;
 
 }  // namespace
 
-std::vector<std::byte> encode_last_words(const Status& cause) {
+std::vector<std::byte> encode_abort_notice(const Status& cause) {
   const Head head{kMark, static_cast<std::uint32_t>(cause.code()), cause.peer()};
   const std::string& text = cause.message();
   const std::size_t text_bytes = std::min(text.size(), kMostBytes - sizeof head);
@@ -29,14 +29,14 @@ std::vector<std::byte> encode_last_words(const Status& cause) {
   return bytes;
 }
 
-bool is_last_words(ConstByteRange bytes) {
+bool is_abort_notice(ConstByteRange bytes) {
   std::uint32_t mark = 0;
   if (bytes.size() < sizeof mark) return false;
   std::memcpy(&mark, bytes.data(), sizeof mark);
   return mark == kMark;
 }
 
-std::optional<Status> decode_last_words(ConstByteRange bytes, std::uint32_t size) {
+std::optional<Status> decode_abort_notice(ConstByteRange bytes, std::uint32_t size) {
   Head head;
   if (bytes.size() < sizeof head || bytes.size() > kMostBytes) return {};
   std::memcpy(&head, bytes.data(), sizeof head);
