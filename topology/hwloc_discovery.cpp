@@ -360,12 +360,17 @@ class Reader {
 }  // namespace
 
 Result<Topology> discover_with_hwloc(const HwlocSource& source) {
-  // hwloc trusts what it reads: an edited file can end the process, or take minutes.
+  // hwloc trusts what it reads: an edited file can end the process, or take minutes. It also leaks memory when it
+  // refuses a text, so a refusal of the child is final.
   if (source.kind != HwlocSource::Kind::machine) {
     const auto read = [&] {
-      if (const auto handle = load(source); handle) static_cast<void>(Reader(handle->get()).read());
+      const auto handle = load(source);
+      return handle ? Reader(handle->get()).read().status() : handle.status();
     };
-    TUTTI_RETURN_IF_ERROR(try_in_child(read, kLongestLoad).with_context("hwloc cannot load this topology"));
+    Status outcome;
+    TUTTI_RETURN_IF_ERROR(
+        try_in_child(read, kLongestLoad, &outcome).with_context("hwloc cannot load this topology"));
+    TUTTI_RETURN_IF_ERROR(outcome);
   }
   const auto handle = load(source);
   if (!handle) return handle.status();

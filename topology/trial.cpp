@@ -12,15 +12,21 @@
 
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
+#include <string>
 
 #include "runtime/base/running_clock.hpp"
 
 namespace tutti::detail {
 namespace {
 
+// One write to a pipe of at most PIPE_BUF bytes is read as a whole.
+constexpr std::size_t kMostReportBytes = 2001;
+static_assert(kMostReportBytes <= PIPE_BUF);
+
 // Nobody is to hear of the child's end but us: no handler of the program, no message, no core.
-[[noreturn]] void run_quietly(const std::function<void()>& work, int report) {
+[[noreturn]] void run_quietly(const std::function<Status()>& work, int report) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP}) ::signal(signal, SIG_DFL);
   const rlimit none{0, 0};
@@ -30,13 +36,14 @@ namespace {
     ::dup2(null, STDOUT_FILENO);
     ::dup2(null, STDERR_FILENO);
   }
-  work();
-  const char done = 'd';
-  ::_exit(::write(report, &done, 1) == 1 ? 0 : 1);
+  const Status outcome = work();
+  std::string bytes(1, static_cast<char>(outcome.code()));
+  bytes += outcome.message().substr(0, kMostReportBytes - 1);
+  ::_exit(::write(report, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()) ? 0 : 1);
 }
 
-// Has the child said that it is done? False at its end, or at the deadline.
-bool is_done(int report, Clock::time_point deadline, bool* is_late) {
+// Reads the child's report. False if it ended without one, or at the deadline.
+bool read_report(int report, Clock::time_point deadline, bool* is_late, Status* outcome) {
   for (;;) {
     if (Clock::now() >= deadline) {
       *is_late = true;
@@ -44,16 +51,20 @@ bool is_done(int report, Clock::time_point deadline, bool* is_late) {
     }
     pollfd ready{report, POLLIN, 0};
     if (::poll(&ready, 1, poll_milliseconds(deadline)) <= 0) continue;
-    char word = 0;
-    const ssize_t got = ::read(report, &word, 1);
+    std::array<char, kMostReportBytes> bytes;
+    const ssize_t got = ::read(report, bytes.data(), bytes.size());
     if (got < 0 && errno == EINTR) continue;
-    return got == 1;
+    if (got < 1) return false;
+    const auto code = static_cast<StatusCode>(bytes[0]);
+    const std::string message(bytes.data() + 1, static_cast<std::size_t>(got - 1));
+    *outcome = code == StatusCode::ok ? Status() : Status(code, message);
+    return true;
   }
 }
 
 }  // namespace
 
-Status try_in_child(const std::function<void()>& work, std::chrono::milliseconds at_most) {
+Status try_in_child(const std::function<Status()>& work, std::chrono::milliseconds at_most, Status* outcome) {
   const auto failed = [] {
     return Status(StatusCode::resource_exhausted,
                   fmt::format("cannot start a process for a trial: {}", std::strerror(errno)));
@@ -70,7 +81,7 @@ Status try_in_child(const std::function<void()>& work, std::chrono::milliseconds
     return failed();
   }
   bool is_late = false;
-  const bool is_fine = is_done(ends[0], Clock::now() + at_most, &is_late);
+  const bool is_fine = read_report(ends[0], Clock::now() + at_most, &is_late, outcome);
   ::close(ends[0]);
   if (is_late) ::kill(pid, SIGKILL);
   // Where the program ignores SIGCHLD, or waits for everybody, there is no status: the pipe has told enough.

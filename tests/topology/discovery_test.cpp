@@ -164,14 +164,26 @@ TEST_CASE(
   constexpr std::chrono::milliseconds kLong{30000}, kShort{20};
   for (const auto handler : {SIG_DFL, SIG_IGN}) {
     const auto before = std::signal(SIGCHLD, handler);
-    CHECK(detail::try_in_child([] {}, kLong));
-    check_refused(detail::try_in_child([] { std::abort(); }, kLong), {"crashes the reader"});
-    check_refused(detail::try_in_child([] { std::raise(SIGSEGV); }, kLong), {"crashes the reader"});
+    Status outcome = invalid_argument("not set");
+    CHECK(detail::try_in_child([] { return Status(); }, kLong, &outcome));
+    CHECK(outcome);
+    const auto refuse = [] { return invalid_argument(std::string(9000, 'x')); };
+    CHECK(detail::try_in_child(refuse, kLong, &outcome));
+    CHECK(outcome.message() == std::string(2000, 'x'));
+    check_refused(detail::try_in_child([]() -> Status { std::abort(); }, kLong, &outcome),
+                  {"crashes the reader"});
     check_refused(detail::try_in_child(
                       [] {
+                        std::raise(SIGSEGV);
+                        return Status();
+                      },
+                      kLong, &outcome),
+                  {"crashes the reader"});
+    check_refused(detail::try_in_child(
+                      []() -> Status {
                         for (;;) ::pause();
                       },
-                      kShort),
+                      kShort, &outcome),
                   {"takes longer"});
     std::signal(SIGCHLD, before);
   }
