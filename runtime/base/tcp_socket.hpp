@@ -22,10 +22,9 @@ Result<int> listen_in(const SocketAddress& address, const std::optional<PortRang
 Result<int> start_connect(const SocketAddress& address);
 // How a connection that was started has ended: 0, or an error number.
 int connect_error(int fd);
-// While there is nothing to send, the kernel asks the other host and ends the connection when that has not
-// answered for this long; a cut that is shorter goes unnoticed. What was sent is repeated for as long as the
-// system does so (net.ipv4.tcp_retries2, a quarter of an hour): a peer that is stopped must not lose its
-// connections because its buffers are full.
+// Keepalive: the kernel ends an idle connection when the other host has not answered for this long. A shorter cut
+// has no effect. Unacknowledged data is repeated as long as the system does so (net.ipv4.tcp_retries2, a quarter
+// of an hour), because a stopped peer must not lose its connections when its buffers are full.
 void limit_silence(int fd, std::chrono::milliseconds silence);
 // The same for connections that never fill a peer's buffers: what was sent must be acknowledged in twice that
 // time. The kernel's pauses between repetitions double, so it may learn of a healed cut as late as that.

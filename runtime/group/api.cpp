@@ -70,7 +70,7 @@ Result<std::unique_ptr<Exchange>> make_exchange(const InitOptions& options) {
   return std::unique_ptr<Exchange>();
 }
 
-// What this process tells the ranks that it meets. Kept open meanwhile.
+// Worlds in which this rank could make the new group. The pointers keep them open during the meeting.
 std::vector<std::shared_ptr<WorldState>> list_sharable_worlds() {
   std::map<std::string, int>
       counts;  // ranks may be threads of this process: each has its own object of a world

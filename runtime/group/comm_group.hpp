@@ -36,7 +36,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // A new group of the same members that chooses by other rules, as a tuner compares them: a call's own
   // argument would do, too, but is read again on each call. Collective; no communication.
   std::shared_ptr<Impl> with_rules(std::shared_ptr<const Selector> rules);
-  // What CommGroup::stream() refers to; made when first asked for, and kept until it is closed. Any thread.
+  // The stream of CommGroup::stream(). Made at the first call, and kept until it is closed. Any thread.
   std::shared_ptr<Impl> stream(int number);
   // See CommGroup::close_stream(). Throws.
   void close_stream(int number);
@@ -144,7 +144,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context,
        std::chrono::milliseconds timeout, std::shared_ptr<const Selector> rules, Impl* owner = nullptr,
        int stream = 0);
-  // What a handle of a stream keeps. The stream ends first.
+  // Kept by the handles of a stream. The stream is destroyed before its group.
   struct StreamHold {
     std::shared_ptr<Impl> group, stream;
   };

@@ -1,5 +1,5 @@
-// The worlds that this process has open. Those that are open when it ends are left by exit() and a return
-// from main, as their destructors would. Knows of a world only that it can be left.
+// The worlds that this process has open. exit() and a return from main leave them in an orderly way. Knows of a
+// world only that it can be left.
 #pragma once
 
 #include <memory>

@@ -251,8 +251,8 @@ PersistentCall* GroupContext::persistent(const Prepared& prepared, const Call& c
   return persistent;
 }
 
-// In the bulk slot, whatever waits for it: a group whose collectives go by boards then has one endpoint for
-// each peer, and opens those of the other slots only for collectives that go by messages.
+// The exchange always runs in the bulk slot. So a group that uses boards alone has one endpoint for each peer, and
+// opens the endpoints of the other slots only for collectives over messages.
 Status GroupContext::swap_boards(const Prepared& prepared, const Call& call, const OperationId& id) {
   Boards& boards = boards_[prepared.is_bulk];
   engine_.reap_boards();

@@ -62,7 +62,7 @@ std::vector<int> listening_ports() {
   return ports;
 }
 
-// So many ports in a row that nobody uses, below those that the kernel gives away.
+// Unused ports in a row, below the range of ephemeral ports.
 PortRange free_ports(std::uint16_t count) {
   for (int attempt = 0; attempt < 200; ++attempt) {
     const int first = 20'000 + (static_cast<int>(::getpid()) * 7 + attempt * 37) % 10'000;
