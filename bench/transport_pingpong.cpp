@@ -27,7 +27,7 @@
 #include <thread>
 #include <vector>
 
-#include "transports/inproc/plugin.hpp"
+#include "transports/memory/inproc/plugin.hpp"
 #include "transports/registry.hpp"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/base/network.hpp"
+#include "runtime/net/network.hpp"
 
 namespace tutti {
 

@@ -8,13 +8,13 @@
 #include "tutti_config.hpp"
 
 #include "runtime/base/fork_guard.hpp"
-#include "transports/inproc/plugin.hpp"
+#include "transports/memory/inproc/plugin.hpp"
 #include "transports/module.hpp"
 #if TUTTI_HAVE_TRANSPORT_SHM
-#include "transports/shm/plugin.hpp"
+#include "transports/memory/shm/plugin.hpp"
 #endif
 #if TUTTI_HAVE_TRANSPORT_TCP
-#include "transports/tcp/plugin.hpp"
+#include "transports/message/tcp/plugin.hpp"
 #endif
 
 namespace tutti {

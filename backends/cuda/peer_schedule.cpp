@@ -10,7 +10,7 @@
 
 #include "backends/cuda/kernels.hpp"
 #include "backends/cuda/memory.hpp"
-#include "runtime/base/kernels.hpp"
+#include "runtime/kernels/kernels.hpp"
 
 namespace tutti::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/base/reference.hpp"
+#include "runtime/kernels/reference.hpp"
 
 namespace tutti::nccl {
 namespace {

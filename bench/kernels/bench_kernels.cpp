@@ -1,5 +1,5 @@
 // Checks every reduction kernel against the scalar reference and measures both: one row per dtype and op.
-// Knows no group and no transport; the exhaustive comparison is tests/unit/base_kernels_test.cpp.
+// Knows no group and no transport; the exhaustive comparison is tests/kernels/kernels_test.cpp.
 //
 //   bench_kernels [--check] [--seconds S] [--size BYTES] [--sources N] [--dtype NAME] [--op NAME] [--target
 //   NAME]
@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "runtime/base/config.hpp"
-#include "runtime/base/kernels.hpp"
-#include "runtime/base/reference.hpp"
+#include "runtime/kernels/kernels.hpp"
+#include "runtime/kernels/reference.hpp"
 
 namespace tutti {
 namespace {

@@ -23,8 +23,8 @@
 #include "bench/harness/buffer.hpp"
 #include "bench/harness/harness.hpp"
 #include "bench/harness/memory_file.hpp"
-#include "runtime/base/kernels.hpp"
 #include "runtime/base/relax.hpp"
+#include "runtime/kernels/kernels.hpp"
 
 namespace tutti::bench {
 namespace {

@@ -12,9 +12,9 @@
 #include "runtime/base/version.hpp"
 #include "runtime/group/comm_group.hpp"
 #include "runtime/group/common_world.hpp"
-#include "runtime/group/meeting.hpp"
 #include "runtime/group/open_worlds.hpp"
 #include "runtime/group/work_access.hpp"
+#include "runtime/job/meeting.hpp"
 
 namespace tutti {
 namespace {

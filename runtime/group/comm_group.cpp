@@ -8,11 +8,11 @@
 
 #include "backends/native/native_backend.hpp"
 #include "runtime/base/fork_guard.hpp"
-#include "runtime/base/kernels.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/group/cache_limits.hpp"
 #include "runtime/group/device_calls.hpp"
 #include "runtime/group/work_access.hpp"
+#include "runtime/kernels/kernels.hpp"
 
 namespace tutti {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "runtime/group/control_frame.hpp"
+#include "runtime/job/control_frame.hpp"
 
 namespace tutti {
 namespace {

@@ -1,7 +1,7 @@
 // Encoding and parsing of the messages about operations that do not end.
 #include "runtime/group/diagnosis_frame.hpp"
 
-#include "runtime/group/control_frame.hpp"
+#include "runtime/job/control_frame.hpp"
 
 namespace tutti {
 namespace {

@@ -181,15 +181,6 @@ Status read_pin(const Environment& environment, WorldSettings& settings) {
 
 }  // namespace
 
-Result<std::optional<PortRange>> read_ports(const Environment& environment) {
-  const auto text = get_text(environment, "TUTTI_PORTS");
-  if (!text) return text.status();
-  if (!*text) return std::optional<PortRange>();
-  auto range = parse_port_range(**text);
-  if (!range) return range.status().with_context("TUTTI_PORTS");
-  return std::optional(*range);
-}
-
 Result<TransportSettings> read_transport_settings(const Environment& environment) {
   TransportSettings settings;
   const auto bytes = get_size(environment, "TUTTI_SHM_BYTES");

@@ -66,8 +66,6 @@ struct WorldSettings {
 };
 
 // Errors of all: invalid_argument naming the variable, what it was given and what was expected.
-// TUTTI_PORTS; none if it is not set.
-Result<std::optional<PortRange>> read_ports(const Environment& environment);
 Result<TransportSettings> read_transport_settings(const Environment& environment);
 Result<WorkerSettings> read_worker_settings(const Environment& environment);
 Result<WorldSettings> read_settings(const Environment& environment);

@@ -10,9 +10,9 @@
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/thread.hpp"
-#include "runtime/group/meeting.hpp"
 #include "runtime/group/open_worlds.hpp"
 #include "runtime/group/pinning.hpp"
+#include "runtime/job/meeting.hpp"
 
 namespace tutti {
 

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/group/bootstrap.hpp"
 #include "runtime/group/diagnosis_frame.hpp"
 #include "runtime/group/settings.hpp"
+#include "runtime/job/bootstrap.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/group_context.hpp"
 

@@ -9,10 +9,10 @@
 
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/base/network.hpp"
 #include "runtime/group/open_in_time.hpp"
 #include "runtime/group/pinning.hpp"
 #include "runtime/group/world.hpp"
+#include "runtime/net/network.hpp"
 
 namespace tutti {
 namespace {

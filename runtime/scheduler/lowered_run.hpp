@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "runtime/base/call.hpp"
-#include "runtime/base/kernels.hpp"
+#include "runtime/kernels/kernels.hpp"
 #include "runtime/schedule/chunk_map.hpp"
 #include "runtime/scheduler/board.hpp"
 #include "runtime/scheduler/lowered_plan.hpp"

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "runtime/base/kernels.hpp"
 #include "runtime/base/trace.hpp"
+#include "runtime/kernels/kernels.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/group_context.hpp"
 

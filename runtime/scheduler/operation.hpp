@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "runtime/base/call.hpp"
-#include "runtime/base/kernels.hpp"
 #include "runtime/base/work.hpp"
+#include "runtime/kernels/kernels.hpp"
 #include "runtime/schedule/chunk_map.hpp"
 #include "runtime/scheduler/call_contract.hpp"
 #include "runtime/scheduler/lowered_plan.hpp"

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/base/kernels.hpp"
+#include "runtime/kernels/kernels.hpp"
 #include "runtime/scheduler/group_context.hpp"
 #include "runtime/scheduler/operation.hpp"
 

@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/base/kernels.hpp"
+#include "runtime/kernels/kernels.hpp"
 
 namespace tutti {
 

@@ -1,6 +1,6 @@
 // The benchmark harness: sizes, statistics, exact inputs and their check, the loop over the shared page.
 // Knows no collective library; what the peers' programs do with it is
-// tests/multiprocess/peers_protocol_test.py.
+// tests/bench/peers_protocol_test.py.
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "tests/collectives/exercise.hpp"
-#include "tests/collectives/lowered_support.hpp"
+#include "tests/scheduler/lowered_support.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/test_fraction.hpp"
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "runtime/group/control_frame.hpp"
+#include "runtime/job/control_frame.hpp"
 
 using namespace tutti;
 

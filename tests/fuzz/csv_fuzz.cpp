@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "tools/commands/bench/workload.hpp"
-#include "tools/commands/tune/measurements.hpp"
+#include "tools/cli/bench/workload.hpp"
+#include "tools/cli/tune/measurements.hpp"
 
 namespace {
 

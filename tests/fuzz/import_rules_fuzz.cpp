@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "tools/commands/tune/import.hpp"
+#include "tools/cli/tune/import.hpp"
 
 namespace {
 

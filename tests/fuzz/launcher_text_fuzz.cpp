@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/launch/http_store.hpp"
-#include "runtime/launch/pmi_text.hpp"
-#include "runtime/launch/slurm.hpp"
+#include "runtime/job/launchers/http_store.hpp"
+#include "runtime/job/launchers/pmi_text.hpp"
+#include "runtime/job/launchers/slurm.hpp"
 
 using namespace tutti::detail;
 

@@ -18,7 +18,7 @@
 #include "tests/fuzz/fuzz_input.hpp"
 #include "transports/message/endpoint.hpp"
 #include "transports/message/lane.hpp"
-#include "transports/ofi/carrier.hpp"
+#include "transports/message/ofi/carrier.hpp"
 
 // Stands for libfabric's, which is not linked.
 const char* fi_strerror(int) { return "an error"; }

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "runtime/base/config.hpp"
-#include "runtime/base/network.hpp"
 #include "runtime/group/domains.hpp"
-#include "runtime/launch/launch.hpp"
-#include "tools/run/hosts.hpp"
+#include "runtime/job/launchers/launch.hpp"
+#include "runtime/net/network.hpp"
+#include "tools/cli/run/hosts.hpp"
 #include "topology/binding.hpp"
 #include "topology/worker_cpus.hpp"
 

@@ -16,8 +16,8 @@
 
 #include "transports/message/endpoint.hpp"
 #include "transports/message/lane.hpp"
-#include "transports/tcp/address.hpp"
-#include "transports/tcp/carrier.hpp"
+#include "transports/message/tcp/address.hpp"
+#include "transports/message/tcp/carrier.hpp"
 
 using namespace tutti;
 

@@ -20,8 +20,8 @@
 #include "tests/fuzz/fuzz_input.hpp"
 #include "transports/message/endpoint.hpp"
 #include "transports/message/lane.hpp"
-#include "transports/ucx/carrier.hpp"
-#include "transports/ucx/library.hpp"
+#include "transports/message/ucx/carrier.hpp"
+#include "transports/message/ucx/library.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Installs tutti somewhere, builds the projects of bench/examples/consumer against that and runs them as jobs.
+"""Installs tutti somewhere, builds the projects of examples/consumer against that and runs them as jobs.
 
 Knows the build folder it installs from and what its users' build systems are told; 77 is "skipped".
 Usage: consumer_test.py make|cmake|meson SOURCE_FOLDER BUILD_FOLDER [TRANSPORT of a module]...
@@ -38,7 +38,7 @@ class Installed:
     """A copy of the installation where nobody has configured it to be, and what builds and runs against it."""
 
     def __init__(self, source, build, folder):
-        self.consumer = os.path.join(source, "bench", "examples", "consumer")
+        self.consumer = os.path.join(source, "examples", "consumer")
         self.stage, self.work = os.path.join(folder, "stage"), os.path.join(folder, "work")
         self.environment = {k: v for k, v in os.environ.items() if not LAUNCHERS.match(k)}
         self.run("meson", "install", "-C", build, "--no-rebuild", "--quiet", "--tags", "runtime,devel,bin", DESTDIR=self.stage)
@@ -119,9 +119,9 @@ def check_pages(source):
     for page, language, program in (("docs/c_api.md", "c", "program.c"), ("README.md", "cpp", "program.cpp")):
         with open(os.path.join(source, page), encoding="utf-8") as file:
             shown = re.search(rf"```{language}\n(#include.*?)```", file.read(), re.DOTALL).group(1)
-        with open(os.path.join(source, "bench", "examples", "consumer", program), encoding="utf-8") as file:
+        with open(os.path.join(source, "examples", "consumer", program), encoding="utf-8") as file:
             built = re.sub(r"\A//[^\n]*\n", "", file.read())
-        expect(shown == built, f"{page} shows bench/examples/consumer/{program}")
+        expect(shown == built, f"{page} shows examples/consumer/{program}")
 
 
 def main():

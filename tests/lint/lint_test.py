@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "../../tools"), os.path.join(HERE, "../../docs/man")]
+sys.path[:0] = [HERE, os.path.join(HERE, "../../tools/dev"), os.path.join(HERE, "../../docs/man")]
 sys.dont_write_bytecode = True
 
 import check_layers  # noqa: E402
@@ -33,17 +33,17 @@ CLEAN = {
     "runtime/include/tutti/tutti.hpp": "",
     "transports/transport.hpp": '#include "runtime/base/status.hpp"\n',
     "transports/registry.hpp": '#include "transports/transport.hpp"\n',
-    "transports/registry.cpp": '#include "transports/registry.hpp"\n#include "transports/shm/plugin.hpp"\n',
-    "transports/shm/plugin.hpp": '#include "transports/transport.hpp"\n',
-    "transports/shm/wire/cell.cpp": '#include "transports/shm/plugin.hpp"\n#include <sys/mman.h>\n',
-    "transports/inproc/plugin.hpp": '#include "transports/transport.hpp"\n',
+    "transports/registry.cpp": '#include "transports/registry.hpp"\n#include "transports/memory/shm/plugin.hpp"\n',
+    "transports/memory/shm/plugin.hpp": '#include "transports/transport.hpp"\n',
+    "transports/memory/shm/wire/cell.cpp": '#include "transports/memory/shm/plugin.hpp"\n#include <sys/mman.h>\n',
+    "transports/memory/inproc/plugin.hpp": '#include "transports/transport.hpp"\n',
     "backends/backend.hpp": '#include "runtime/base/status.hpp"\n',
     "backends/native/native_backend.hpp": '#include "backends/backend.hpp"\n',
     "backends/native/native.cpp": '#include "runtime/scheduler/run.hpp"\n#include "runtime/algorithms/catalog.hpp"\n',
     "topology/topology.hpp": '#include "runtime/base/status.hpp"\n',
     "topology/discovery.hpp": '#include "topology/topology.hpp"\n',
     "runtime/group/settings.cpp": '#include "runtime/group/group.hpp"\n#include "topology/discovery.hpp"\n',
-    "tests/unit/any_test.cpp": '#include "transports/shm/plugin.hpp"\n#include "runtime/group/group.hpp"\n',
+    "tests/base/any_test.cpp": '#include "transports/memory/shm/plugin.hpp"\n#include "runtime/group/group.hpp"\n',
     "runtime/group/group.hpp": "",
 }
 
@@ -109,11 +109,11 @@ class LayersTest(unittest.TestCase):
             "runtime/schedule/bad.hpp": "runtime/algorithms/catalog.hpp",
             "runtime/algorithms/bad.cpp": "transports/transport.hpp",
             "runtime/scheduler/bad.cpp": "backends/backend.hpp",
-            "runtime/group/bad.cpp": "transports/shm/plugin.hpp",
+            "runtime/group/bad.cpp": "transports/memory/shm/plugin.hpp",
             "runtime/group/bad.hpp": "topology/discovery.hpp",
-            "transports/shm/bad.cpp": "transports/inproc/plugin.hpp",
-            "transports/inproc/bad.cpp": "runtime/scheduler/run.hpp",
-            "transports/shm/bad.hpp": "transports/registry.hpp",
+            "transports/memory/shm/bad.cpp": "transports/memory/inproc/plugin.hpp",
+            "transports/memory/inproc/bad.cpp": "runtime/scheduler/run.hpp",
+            "transports/memory/shm/bad.hpp": "transports/registry.hpp",
             "backends/native/bad.cpp": "runtime/group/group.hpp",
             "topology/bad.cpp": "runtime/schedule/schedule.hpp",
             "runtime/include/tutti/bad.hpp": "runtime/base/status.hpp",
@@ -146,7 +146,7 @@ class LayersTest(unittest.TestCase):
         self.assertEqual(self.tree.violations(), [])
 
     def test_vendor_symbols_and_headers(self):
-        self.expect("tests/unit/bad.cpp", "auto x = ucp_init();\n", "ucp_init")
+        self.expect("tests/base/bad.cpp", "auto x = ucp_init();\n", "ucp_init")
         self.tree = Tree(CLEAN)
         self.expect("runtime/group/bad.cpp", "hwloc_topology_t t;\n", "hwloc_topology_t")
         self.tree = Tree(CLEAN)
@@ -156,7 +156,7 @@ class LayersTest(unittest.TestCase):
 
     def test_names_of_cuda(self):
         self.tree.write("backends/cuda/driver.cpp", "#include <cuda.h>\ncuInit(0); CUstream stream; /* CUDA_SUCCESS */\n")
-        self.tree.write("tests/unit/cuda_driver_test.cpp", "if (cuInit(0) != CUDA_SUCCESS) abort();\n")
+        self.tree.write("tests/backends/cuda_driver_test.cpp", "if (cuInit(0) != CUDA_SUCCESS) abort();\n")
         self.expect("runtime/group/bad.cpp", "int cut = current; cuMemAlloc(&a, 1);\n", "cuMemAlloc")
         self.tree = Tree(CLEAN)
         self.tree.write("topology/hwloc_discovery.cpp", "#include <hwloc.h>\nhwloc_topology_t t;\n")
@@ -226,7 +226,7 @@ class RepositoryTest(unittest.TestCase):
             self.expect("runtime/base/bad.cpp", line + "\n", "follows the locale")
         tree = Tree({})
         tree.write("runtime/base/good.cpp", "std::ifstream file(path); x = y >> 2; to_upper(c); group.split(a); // std::toupper(c)\n", True)
-        tree.write("tests/unit/good.cpp", "n = std::atoi(text);\n", True)
+        tree.write("tests/base/good.cpp", "n = std::atoi(text);\n", True)
         self.assertEqual(tree.repository_violations(), [])
 
     def test_files_named_in_comments_exist(self):

@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 
-import testbed
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "cli"))
+import testbed  # pylint: disable=wrong-import-position
 
 PATIENCE_SECONDS = 100
 TIMEOUT_SECONDS = 12  # TUTTI_TIMEOUT where somebody has to be missed

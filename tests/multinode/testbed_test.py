@@ -12,7 +12,8 @@ import subprocess
 import sys
 import time
 
-import testbed
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "cli"))
+import testbed  # pylint: disable=wrong-import-position
 
 PATIENCE_SECONDS = 20
 TESTBED = os.path.abspath(testbed.__file__)

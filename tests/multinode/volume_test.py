@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 
-import testbed
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "cli"))
+import testbed  # pylint: disable=wrong-import-position
 
 SECONDS = 100
 RANKS_PER_NODE = 2

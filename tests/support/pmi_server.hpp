@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "runtime/base/config.hpp"
-#include "runtime/launch/pmi_text.hpp"
+#include "runtime/job/launchers/pmi_text.hpp"
 
 namespace tutti::test {
 

@@ -14,8 +14,8 @@
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/group_context.hpp"
 #include "runtime/selection/selection.hpp"
-#include "transports/inproc/plugin.hpp"
-#include "transports/shm/plugin.hpp"
+#include "transports/memory/inproc/plugin.hpp"
+#include "transports/memory/shm/plugin.hpp"
 
 namespace tutti::test {
 

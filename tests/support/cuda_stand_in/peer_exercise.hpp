@@ -12,7 +12,7 @@
 #include "backends/cuda/kernels.hpp"
 #include "backends/cuda/memory.hpp"
 #include "backends/cuda/peer_allreduce.hpp"
-#include "runtime/base/reference.hpp"
+#include "runtime/kernels/reference.hpp"
 
 namespace tutti::test {
 

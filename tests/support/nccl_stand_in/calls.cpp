@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/base/reference.hpp"
+#include "runtime/kernels/reference.hpp"
 #include "tests/support/nccl_stand_in/state.hpp"
 
 using namespace nccl_stand_in;

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <optional>
 
-#include "runtime/base/reference.hpp"
+#include "runtime/kernels/reference.hpp"
 
 namespace nccl_stand_in {
 namespace {

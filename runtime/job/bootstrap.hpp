@@ -1,0 +1,63 @@
+// Bootstrap: from a launcher's variables, a unique id or an exchange of the program to a world whose ranks
+// can talk. Knows no transport and no collective.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/job/control_channel.hpp"
+#include "runtime/job/exchange.hpp"
+#include "runtime/job/launchers/launch.hpp"
+
+namespace tutti {
+
+struct WorldInfo {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;  // among the ranks of this node
+  int local_size = 1;
+  int node_count = 1;
+  std::vector<int> node_of_rank;          // nodes are numbered 0, 1, ... in order of their lowest rank
+  std::vector<int> machine_of_rank;       // likewise; several nodes may be one machine, whose CPUs they share
+  std::vector<std::string> host_of_rank;  // for people
+  std::string node_id;                    // equal on the ranks of a node and on no others
+  // Several nodes: the network interface towards the others, and why that one.
+  std::string interface;
+  std::string interface_reason;
+  std::string launcher;  // LaunchInfo::launcher
+};
+
+struct World {
+  WorldInfo info;
+  std::unique_ptr<ControlChannel> control;
+};
+
+struct BootstrapOptions {
+  Environment environment =
+      Environment::of_process();  // who we are, if neither of the next two is given; TUTTI_NODE_ID
+  std::string unique_id;          // of new_unique_id(), with rank and size
+  int rank = -1;
+  int size = -1;
+  Exchange* exchange = nullptr;  // used during the call only
+  std::string open_worlds;       // with an exchange: encode_open_worlds(), told to all ranks
+  std::string build_id;
+  std::chrono::milliseconds timeout{300000};
+  std::function<void(const std::string&)> warn;
+};
+
+// Collective over the ranks of the job; blocks until all have arrived or the timeout. Any number of worlds
+// may be made from one environment or unique id, one after the other or nested, as long as all ranks make
+// them in the same order. Threads may be ranks: each calls with the same unique id and a rank of its own.
+// Errors: invalid_argument naming the variable or option; timeout naming the absent; refused.
+Result<World> bootstrap(const BootstrapOptions& options);
+// The second half, of ranks that have swapped where they are (meeting.hpp).
+struct Meeting;
+Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting);
+
+// What identifies a node: processes with equal text share memory, unless their launcher tells them apart.
+// TUTTI_NODE_ID, else boot id and network namespace (a host name would be neither unique nor equal in
+// containers that share memory).
+std::string node_identity(const Environment& environment);
+
+}  // namespace tutti

@@ -1,0 +1,407 @@
+// What the control thread passes up and down. Knows no meaning of the messages; see control_tree.hpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/job/control_tree.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::chrono::seconds kGoodbyeTime{1};           // for who has left to close its connection
+constexpr std::chrono::milliseconds kFarewellPause{500};  // where one leaves in peace, mostly all do
+constexpr std::size_t kMaxAsked = 4096;
+constexpr std::chrono::milliseconds kHoldTime{
+    5};  // values wait this long for others of the node to travel with
+
+}  // namespace
+
+// -- from below ---------------------------------------------------------------------------------------------
+
+Status ControlTree::check(const MemberClaim& claim) {
+  if (root_) return root_->check(claim);
+  const bool is_rank = claim.rank >= 0 && claim.rank < options_.size && claim.size == options_.size;
+  if (claim.is_moving && is_orphan())
+    return Status(StatusCode::refused, fmt::format("rank {} has lost its way to rank 0", options_.rank));
+  if (claim.is_moving && is_rank && claim.rank != options_.rank) return {};
+  if (is_rank && claim.rank != options_.rank && below_[static_cast<std::size_t>(claim.rank)] == nullptr)
+    return {};
+  // The words are those of rank 0, which sees the same contradiction.
+  ControlRoot root(options_.size, *this);
+  root.admit(claim_);
+  for (const Guest* guest : below_) {
+    if (guest != nullptr && root.check(guest->claim)) root.admit(guest->claim);
+  }
+  return root.check(claim);
+}
+
+void ControlTree::on_joined(Guest& guest) {
+  if (guest.is_remote) note_remote(guest.address.to_text());
+  // Who has moved takes it as a welcome.
+  if (!root_ || guest.claim.is_moving) guest.link.send(make_path_frame());
+  guest.claim.is_moving ? welcome_mover(guest) : on_arrived(guest, ArrivedPayload{{guest.claim}});
+}
+
+void ControlTree::on_arrived(Guest& guest, const ArrivedPayload& payload) {
+  ArrivedPayload further;
+  for (const MemberClaim& claim : payload.claims) {
+    if (const Status status = check(claim); !status) {
+      const Frame refusal{FrameType::refused, 0, claim.rank,
+                          encode(StatusPayload{status.code(), status.message()})};
+      guest.link.send(refusal);
+      continue;
+    }
+    below_[static_cast<std::size_t>(claim.rank)] = &guest;
+    if (root_) {
+      root_->admit(claim);
+    } else {
+      further.claims.push_back(claim);
+    }
+  }
+  if (!root_ && !further.claims.empty()) {
+    if (is_searching()) {
+      unannounced_.insert(unannounced_.end(), further.claims.begin(), further.claims.end());
+    } else {
+      pass_up(Frame{FrameType::arrived, options_.rank, 0, encode(further)});
+    }
+  }
+  if (root_ && !plan_ && root_->is_complete()) start_tree();
+}
+
+// Who comes by another way, and whom it brings along.
+void ControlTree::on_attached(Guest& guest, const Frame& frame) {
+  RanksPayload payload;
+  if (!decode(frame.payload, payload)) return;
+  // Its first word comes by its new way and names all behind it; what is still read on its old one is older.
+  const std::int32_t sender = guest.claim.rank;
+  const bool is_first = std::count(payload.ranks.begin(), payload.ranks.end(), sender) > 0;
+  if (!is_first && below_[static_cast<std::size_t>(sender)] != &guest) return;
+  for (const std::int32_t rank : payload.ranks) {
+    if (rank < 1 || rank >= options_.size || rank == options_.rank) continue;
+    below_[static_cast<std::size_t>(rank)] = &guest;
+    if (!root_) continue;
+    root_->on_attached(rank);
+    if (plan_) plan_->on_attached(rank, guest.claim.rank == rank);
+  }
+  root_ ? finish_tree() : pass_up(frame);
+}
+
+void ControlTree::on_moving(Guest& guest) {
+  if (!root_ || is_ready_ || !plan_) return;
+  std::replace(below_.begin(), below_.end(), &guest, static_cast<Guest*>(nullptr));
+  guest.link.close();
+  plan_->on_moving(guest.claim.rank);
+  finish_tree();
+}
+
+void ControlTree::on_frame(Guest& guest, Frame frame) {
+  ArrivedPayload arrived;
+  GonePayload gone;
+  EntriesPayload entries;
+  const auto leads_to = [&](int rank) {
+    return rank >= 0 && rank < options_.size && below_[static_cast<std::size_t>(rank)] == &guest;
+  };
+  switch (frame.type) {
+    case FrameType::goodbye:
+      lose_below(guest, false, {});
+      guest.stage = Guest::Stage::leaving;
+      guest.until = Clock::now() + kGoodbyeTime;
+      return;
+    case FrameType::arrived:
+      if (decode(frame.payload, arrived)) on_arrived(guest, arrived);
+      return;
+    case FrameType::gone:
+      if (!decode(frame.payload, gone)) return;
+      if (!leads_to(gone.rank)) return root_ ? root_->on_reported(gone) : pass_up(std::move(frame));
+      below_[static_cast<std::size_t>(gone.rank)] = nullptr;
+      return on_gone(gone);
+    case FrameType::attached:
+      return on_attached(guest, frame);
+    case FrameType::moving:
+      return on_moving(guest);
+    case FrameType::door:
+      return on_door(guest, frame);
+    case FrameType::gather:
+      if (!decode(frame.payload, entries)) return;
+      std::erase_if(entries.entries, [&](const auto& entry) { return !leads_to(entry.first); });
+      if (root_) return root_->on_gather(entries);
+      return add_to_batch(std::move(entries));
+    default:
+      if (leads_to(frame.source)) on_frame_from_below(std::move(frame));
+  }
+}
+
+// What goes up from here: to rank 0's books if that is us.
+void ControlTree::on_frame_from_below(Frame frame) {
+  GatherPayload gather;
+  EntriesPayload entries;
+  FailurePayload failure;
+  GonePayload gone;
+  switch (frame.type) {
+    case FrameType::gather:
+      if (!decode(frame.payload, entries)) return;
+      if (root_) return root_->on_gather(entries);
+      return add_to_batch(std::move(entries));
+    case FrameType::who:
+      if (decode(frame.payload, gather)) on_who(frame, gather.number);
+      return;
+    case FrameType::failure:
+      if (!decode(frame.payload, failure)) return;
+      if (root_) return root_->on_failure_request(std::move(failure));
+      return ask_for_stamp(std::move(frame), failure.group);
+    case FrameType::gone:  // our own word
+      if (!decode(frame.payload, gone)) return;
+      return root_ ? root_->on_gone(gone.rank, gone.is_dead, gone.text) : pass_up(std::move(frame));
+    case FrameType::trace:
+      return on_trace(frame, false);
+    case FrameType::message:
+    case FrameType::traced:
+      return route(frame);
+    default:
+      return;  // a process of our own build sends nothing else
+  }
+}
+
+void ControlTree::on_lost(Guest& guest, const Status& why) {
+  lose_below(guest, true, describe_loss(guest.claim, why, guest.is_remote));
+}
+
+void ControlTree::on_who(const Frame& frame, std::uint64_t number) {
+  if (!root_) return pass_up(frame);
+  if (number != 0 || !root_->is_complete()) return root_->on_who(frame.source, number);
+  if (is_ready_) return;  // the answer is on its way
+  const std::vector<int> late = late_ranks();
+  if (late.empty()) return;
+  send_to(frame.source, Frame{FrameType::missing, late.front(), frame.source,
+                              encode(GatherPayload{0, {name_ranks(late, options_.size)}})});
+}
+
+void ControlTree::ask_for_stamp(Frame frame, std::uint64_t group) {
+  if (!is_news(frame)) return;
+  // Without rank 0 nobody can stamp: the cause holds below us, and the others find out by their deadlines.
+  if (is_orphan()) return send_to_all(frame);
+  pass_up(frame);
+  if (asked_.size() < kMaxAsked)
+    asked_.emplace(group, std::move(frame));  // a parent may take it to its grave
+}
+
+// The rank at the other end first: it is the cause, and what follows for the ranks behind it is to be seen.
+void ControlTree::lose_below(Guest& guest, bool is_dead, const std::string& text) {
+  std::vector<int> ranks;
+  const bool is_routed = below_[static_cast<std::size_t>(guest.claim.rank)] == &guest;
+  for (std::size_t rank = 0; rank < below_.size(); ++rank) {
+    if (below_[rank] != &guest) continue;
+    below_[rank] = nullptr;
+    if (static_cast<int>(rank) != guest.claim.rank) ranks.push_back(static_cast<int>(rank));
+  }
+  std::erase_if(unannounced_, [&](const MemberClaim& claim) { return claim.rank == guest.claim.rank; });
+  // Unless it has come by another way meanwhile, or was never let in.
+  if (is_routed) on_gone({guest.claim.rank, is_dead, false, text});
+  for (const int rank : ranks) {
+    on_gone(
+        {rank, is_dead, true,
+         is_dead ? fmt::format("rank {} cannot be reached: the way to it led through {}", rank, text) : ""});
+  }
+}
+
+void ControlTree::on_gone(const GonePayload& gone) {
+  if (is_searching()) {
+    if (is_ready_) held_gone_.push_back(gone);
+  } else if (!root_ && !is_orphan()) {
+    pass_up(Frame{FrameType::gone, options_.rank, 0, encode(gone)});
+  } else if (!root_) {
+    if (gone.is_dead && !gone.may_return) {
+      send_to_all(Frame{FrameType::failure, 0, 0,
+                        encode(FailurePayload{0, gone.rank, gone.rank, StatusCode::peer_failed, gone.text})});
+    }
+  } else if (plan_ && !is_ready_) {  // all had arrived, so nobody else will take its place
+    end_start(Status(StatusCode::peer_failed,
+                     gone.is_dead ? gone.text : fmt::format("rank {} has given up waiting", gone.rank),
+                     gone.rank));
+  } else if (gone.may_return && is_ready_) {
+    root_->on_adrift(gone.rank, gone.is_dead, gone.text, Clock::now() + 2 * options_.rejoin_time);
+  } else {
+    root_->on_gone(gone.rank, gone.is_dead, gone.text);
+  }
+}
+
+std::vector<std::int32_t> ControlTree::ranks_here() const {
+  std::vector<std::int32_t> ranks = {options_.rank};
+  for (std::size_t rank = 0; rank < below_.size(); ++rank) {
+    if (below_[rank] != nullptr) ranks.push_back(static_cast<std::int32_t>(rank));
+  }
+  return ranks;
+}
+
+void ControlTree::add_to_batch(EntriesPayload payload) {
+  const auto [at, is_new] = batches_.try_emplace(payload.number);
+  Batch& batch = at->second;
+  if (is_new) {
+    batch.payload.number = payload.number;
+    batch.until = Clock::now() + kHoldTime;
+  }
+  for (auto& entry : payload.entries) batch.payload.entries.push_back(std::move(entry));
+}
+
+void ControlTree::pass_batches_up() {
+  if (batches_.empty() || is_searching()) return;
+  const Clock::time_point now = Clock::now();
+  const std::size_t here = ranks_here().size();
+  std::erase_if(batches_, [&](const auto& item) {
+    const Batch& batch = item.second;
+    if (batch.payload.entries.size() < here && now < batch.until) return false;
+    pass_up(Frame{FrameType::gather, options_.rank, 0, encode(batch.payload)});
+    return true;
+  });
+}
+
+void ControlTree::pass_up(Frame frame) {
+  if (!is_orphan() && !is_searching()) uplink_->link().send(frame);
+}
+
+void ControlTree::route(const Frame& frame) {
+  if (frame.target < 0 || frame.target >= options_.size) return;
+  if (root_ || frame.target == options_.rank || below_[static_cast<std::size_t>(frame.target)] != nullptr)
+    return send_to(frame.target, frame);
+  pass_up(frame);
+}
+
+// Says which way the question goes on from here.
+void ControlTree::on_trace(const Frame& frame, bool is_from_above) {
+  TracePayload trace;
+  if (!decode(frame.payload, trace) || frame.target < 0 || frame.target >= options_.size) return;
+  trace.hop = options_.rank;
+  if (frame.target == options_.rank) {
+    trace.next_hop = options_.rank;
+  } else if (const Guest* guest = below_[static_cast<std::size_t>(frame.target)]; guest != nullptr) {
+    trace.next_hop = guest->claim.rank;
+  } else if (!root_ && !is_from_above && !is_orphan() && !is_searching()) {
+    trace.next_hop = uplink_->parent().rank;
+  }
+  route(Frame{FrameType::traced, options_.rank, frame.source, encode(trace)});
+  if (trace.next_hop >= 0 && trace.next_hop != options_.rank) route(frame);
+}
+
+// -- from above ---------------------------------------------------------------------------------------------
+
+void ControlTree::on_frame_from_above(const Frame& frame) {
+  StatusPayload status;
+  GatherPayload gather;
+  PathPayload path;
+  FailurePayload failure;
+  // Neither of these tells anything of what we have missed.
+  if (frame.type != FrameType::goodbye && frame.type != FrameType::refused) lost_.reset();
+  switch (frame.type) {
+    case FrameType::open_door:
+      return open_doors();
+    case FrameType::attach:
+      if (decode(frame.payload, path) && path.steps.size() == 1) move_to(path.steps[0]);
+      return;
+    case FrameType::path:
+      if (decode(frame.payload, path) && !path.steps.empty()) set_path(std::move(path.steps));
+      return;
+    case FrameType::failure:
+      if (decode(frame.payload, failure)) asked_.erase(failure.group);
+      return send_to_all(frame);
+    case FrameType::ready:
+      is_ready_ = true;
+      guests_.send_to_all(frame);
+      return finish_start({});
+    case FrameType::refused:
+      if (!decode(frame.payload, status) || status.code == StatusCode::ok)
+        status = {StatusCode::refused, "no reason given", Status::kNoPeer};
+      // The new parent has no place for us: mostly because the others have taken us for dead.
+      if (is_ready_ && frame.target == 0) {
+        if (lost_) lost_->first.message += fmt::format("; asked again, it says: {}", status.message);
+        return try_next_step({});
+      }
+      // Before rank 0 knows us, a refusal has no target.
+      if (frame.target == options_.rank || frame.target == 0)
+        return end_start(Status(status.code, status.message, status.peer));
+      if (frame.target > 0 && frame.target < options_.size) {
+        if (Guest* guest = below_[static_cast<std::size_t>(frame.target)]; guest != nullptr) {
+          below_[static_cast<std::size_t>(frame.target)] = nullptr;
+          if (guest->claim.rank == frame.target)
+            return guests_.refuse(*guest, Status(status.code, status.message));
+          guest->link.send(frame);
+        }
+      }
+      return;
+    case FrameType::missing:
+      if (!is_ready_ && frame.target == options_.rank && decode(frame.payload, gather) &&
+          gather.values.size() == 1) {
+        missing_ = gather.values[0];
+        first_missing_ = frame.source;
+        asked_until_ = Clock::now();
+        return;
+      }
+      return send_to(frame.target, frame);
+    case FrameType::message:
+    case FrameType::traced:
+      return send_to(frame.target, frame);
+    case FrameType::trace:
+      return on_trace(frame, true);
+    case FrameType::goodbye:
+      return on_parent_left(frame.source);
+    default:
+      return send_to_all(frame);
+  }
+}
+
+// In peace. Without rank 0 the others go on without a control channel: what it would tell us now comes from
+// deadlines only.
+void ControlTree::on_parent_left(int rank) {
+  const Status left(StatusCode::peer_failed, fmt::format("rank {} has left the world", rank), rank);
+  if (!is_ready_) return end_start(left);
+  if (rank != 0) {
+    lose(left);
+    return look_for_way(Clock::now() + kFarewellPause, false);
+  }
+  if (lost_) send_to_all(Frame{FrameType::failure, 0, 0, encode(lost_->first)});  // nobody else tells us
+  lose(left);
+  record_departure(0);
+  leaving_rank_ = 0;
+  is_over_ = true;
+}
+
+void ControlTree::on_parent_lost(const Status& why) {
+  const MemberClaim& parent = uplink_->parent();
+  const std::string text =
+      why.code() == StatusCode::refused ? why.message() : describe_loss(parent, why, uplink_->is_remote());
+  const bool is_reset = why.code() == StatusCode::aborted;
+  if (!is_ready_)
+    return end_start(Status(is_reset ? StatusCode::peer_failed : why.code(), text, parent.rank));
+  if (!lost_) lost_ = Loss{{0, parent.rank, parent.rank, StatusCode::peer_failed, text}, parent.rank};
+  lost_->last = parent.rank;
+  // Who has come by another way and says so may be the only one to know, if our parent's parent is lost, too.
+  if (is_reset || why.code() == StatusCode::peer_failed)
+    held_gone_.push_back({parent.rank, true, false, text});
+  // Where the connection was reset, its host can be reached again, and the process may be alive.
+  look_for_way({}, is_reset && uplink_->is_remote());
+}
+
+// Of what who attaches later must still hear.
+std::optional<ControlTree::Key> ControlTree::key_of(const Frame& frame) {
+  FailurePayload failure;
+  GatherPayload gather;
+  if (frame.type == FrameType::failure && decode(frame.payload, failure))
+    return Key{frame.type, failure.group, failure.dead_rank};
+  if (frame.type == FrameType::gather_failed && decode(frame.payload, gather))
+    return Key{frame.type, gather.number, -1};
+  return {};
+}
+
+void ControlTree::send_to(int rank, const Frame& frame) {
+  if (rank == options_.rank) return deliver(frame);
+  if (rank < 0 || rank >= options_.size) return;
+  if (Guest* guest = below_[static_cast<std::size_t>(rank)]; guest != nullptr) guest->link.send(frame);
+}
+
+void ControlTree::send_to_all(const Frame& frame) {
+  if (!is_news(frame)) return;
+  remember(frame);
+  guests_.send_to_all(frame);  // the others first: our own listener may take its time
+  deliver(frame);
+}
+
+}  // namespace tutti

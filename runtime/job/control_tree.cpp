@@ -1,0 +1,287 @@
+// How the control thread starts, waits and ends. Knows no meaning of frames; see control_tree.hpp.
+#include "runtime/job/control_tree.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/fork_guard.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::chrono::seconds kNameTakenTime{
+    2};  // an earlier life of this job may still be closing its socket
+constexpr std::chrono::seconds kGoodbyeTime{1};  // to get our last frames out
+constexpr std::chrono::seconds kAnswerTime{1};   // for "who is missing" after the deadline
+constexpr std::chrono::seconds kLookUpPause{1};
+constexpr std::chrono::milliseconds kTick{100};  // while something has a time limit
+
+}  // namespace
+
+ControlTree::ControlTree(const ControlOptions& options, Doors doors)
+    : ControlChannel(options),
+      claim_{options.rank, options.size, ::getpid(), options.host, options.build_id, false},
+      mover_claim_{options.rank, options.size, ::getpid(), options.host, options.build_id, true},
+      guests_(options_, claim_, *this),
+      doors_(std::move(doors)),
+      below_(static_cast<std::size_t>(options.size), nullptr),
+      leaving_rank_(options.rank) {
+  wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_ >= 0) close_on_fork(wake_);
+  if (options.rank == 0) {
+    root_.emplace(options.size, static_cast<ControlRouter&>(*this));
+    root_->admit(claim_);
+  } else {
+    uplink_.emplace(options_, claim_);
+  }
+}
+
+void ControlTree::run() {
+  if (!begin()) return;
+  while (!is_over_ && !is_stopping()) {
+    for (Frame& frame : take_outbox()) on_frame_from_below(std::move(frame));
+    pass_batches_up();
+    poll_once();
+    guests_.drop_expired();
+    if (root_ && !is_over_) root_->tell_departures();
+    if ((may_lead_ || must_find_root_) && is_searching() && Clock::now() >= lead_at_) {
+      may_lead_ ? try_to_lead() : find_root();
+    }
+    if (!is_over_) keep_limits();
+    if (!is_ready_ && !is_over_) check_deadline();
+  }
+  say_goodbye();
+}
+
+// False when the start is over.
+bool ControlTree::begin() {
+  if (root_) {
+    const Clock::time_point until = std::min(Clock::now() + kNameTakenTime, deadline_);
+    for (;;) {
+      const Status status = listen_as_root();
+      if (status) break;
+      if (status.code() != StatusCode::resource_exhausted || Clock::now() >= until || is_stopping()) {
+        end_start(status);
+        return false;
+      }
+      pollfd wake{wake_, POLLIN, 0};
+      ::poll(&wake, 1, static_cast<int>(kTick.count()));
+    }
+    for (Link& socket : doors_.sockets) {
+      if (const Status status = guests_.listen(std::move(socket), true); !status) {
+        end_start(status);
+        return false;
+      }
+    }
+    return true;
+  }
+  uplink_->add_name(options_.root_name, 0);
+  if (!options_.private_name.empty()) uplink_->add_name(options_.private_name, 0);
+  may_lead_ = options_.find_root != nullptr;
+  if (may_lead_) {
+    uplink_->add_name(options_.node_name, ControlUplink::kAnyRank);
+    lead_at_ = Clock::now() + options_.lead_after;
+  }
+  return true;
+}
+
+Status ControlTree::listen(const std::string& name) {
+  const Result<int> fd = listen_at(name);
+  if (!fd) return fd.status();
+  return guests_.listen(Link(*fd), false);
+}
+
+// Where the name can be guessed, another user may have taken it, to keep us from starting.
+Status ControlTree::listen_as_root() {
+  Status status = listen(options_.root_name);
+  if (status || status.code() != StatusCode::resource_exhausted || options_.private_name.empty())
+    return status;
+  const Result<int> other = try_connect(options_.root_name);
+  if (other && *other >= 0) ::close(*other);
+  if (other || other.status().code() != StatusCode::refused) return status;  // a process of ours
+  TUTTI_RETURN_IF_ERROR(prepare_name(options_.private_name));
+  TUTTI_RETURN_IF_ERROR(listen(options_.private_name));
+  has_private_name_ = true;
+  warn(fmt::format("{}; the ranks of this node meet at {}", other.status().message(), options_.private_name));
+  return {};
+}
+
+void ControlTree::remove_private_name() {
+  if (std::exchange(has_private_name_, false)) remove_name(options_.private_name);
+}
+
+// Whoever gets the node's name leads it; the kernel sees to it that it is one.
+void ControlTree::try_to_lead() {
+  const Status status = listen(options_.node_name);
+  if (!status) {
+    lead_at_ = Clock::now() + kTick;  // somebody else does, or has just left: both turn out by looking on
+    return;
+  }
+  may_lead_ = false;
+  must_find_root_ = true;
+  uplink_->forget_name(options_.node_name);
+  find_root();
+}
+
+// Names may come to be known while ranks start, so an error is not the end.
+void ControlTree::find_root() {
+  const auto addresses = options_.find_root();
+  if (addresses) {
+    uplink_->add_addresses(*addresses, 0);
+    must_find_root_ = false;
+  } else {
+    search_trouble_ = addresses.status().message();
+    lead_at_ = Clock::now() + kLookUpPause;
+  }
+}
+
+// -- the loop -----------------------------------------------------------------------------------------------
+
+Clock::time_point ControlTree::next_limit() const {
+  Clock::time_point limit = Clock::time_point::max();
+  if (!is_ready_) limit = asked_until_.value_or(deadline_);
+  if (guests_.has_limit() || (!is_ready_ && root_)) limit = std::min(limit, Clock::now() + kTick);
+  if (uplink_) limit = std::min(limit, uplink_->next_try());
+  if ((may_lead_ || must_find_root_) && !is_ready_) limit = std::min(limit, std::max(lead_at_, Clock::now()));
+  if (next_) limit = std::min({limit, next_->next_try(), move_until_});
+  if (is_ready_ && is_searching()) return std::min(limit, move_until_);  // values wait until we are attached
+  if (is_ready_ && root_) limit = std::min(limit, root_->next_overdue());
+  for (const auto& [number, batch] : batches_) limit = std::min(limit, batch.until);
+  return limit;
+}
+
+void ControlTree::poll_once() {
+  std::vector<pollfd> fds{{wake_, POLLIN, 0}};
+  const std::size_t guest_count = guests_.append_fds(fds);
+  const std::size_t uplink_count = uplink_ ? uplink_->append_fds(fds) : 0;
+  const std::size_t next_count = next_ ? next_->append_fds(fds) : 0;
+  const bool has_next = next_.has_value(), has_retired = retired_.is_open();
+  if (has_retired) {
+    static_cast<void>(retired_.flush());
+    fds.push_back({retired_.fd(), static_cast<short>(retired_.has_output() ? POLLIN | POLLOUT : POLLIN), 0});
+  }
+  const Clock::time_point limit = next_limit();
+  const int timeout = limit == Clock::time_point::max() ? -1 : poll_milliseconds(limit);
+  if (::poll(fds.data(), fds.size(), timeout) < 0) return;
+  drain_wake();
+  const std::span<const pollfd> all(fds);
+  guests_.serve(all.subspan(1, guest_count));
+  if (uplink_ && !is_over_) serve_uplink(all.subspan(1 + guest_count, uplink_count));
+  if (has_retired && all.back().revents != 0 && !is_over_) serve_retired();
+  if (has_next && next_ && !is_over_) serve_next(all.subspan(1 + guest_count + uplink_count, next_count));
+}
+
+void ControlTree::serve_uplink(std::span<const pollfd> fds) {
+  if (is_orphan()) return;
+  const bool was_searching = is_searching();
+  std::vector<Frame> frames;
+  const Status status = uplink_->serve(fds, frames);
+  if (was_searching && !is_searching()) on_uplink_found(is_ready_);
+  for (const Frame& frame : frames) {
+    if (!is_over_) on_frame_from_above(frame);
+  }
+  if (status || is_over_) return;
+  if (was_searching) return is_ready_ ? try_next_step({}) : end_start(status);
+  if (is_orphan()) on_parent_lost(status);  // otherwise its last frame has made us look for another
+}
+
+// The parent that rank 0 has told us to have.
+void ControlTree::serve_next(std::span<const pollfd> fds) {
+  std::vector<Frame> frames;
+  if (!next_->serve(fds, frames)) return stay_here();
+  if (next_->stage() != ControlUplink::Stage::joining) return;
+  uplink_->link().send(Frame{FrameType::moving, options_.rank, 0, {}});
+  retired_ = std::move(uplink_->link());
+  uplink_.emplace(*std::move(next_));
+  next_.reset();
+  on_uplink_found(true);
+  for (const Frame& frame : frames) {
+    if (!is_over_) on_frame_from_above(frame);
+  }
+}
+
+// Rank 0 closes it when it has read our last word there. Until then it may tell that the start has failed.
+void ControlTree::serve_retired() {
+  std::vector<Frame> frames;
+  const Status status = retired_.receive(frames);
+  for (const Frame& frame : frames) {
+    if (!is_over_) on_frame_from_above(frame);
+  }
+  if (!status) retired_.close();
+}
+
+// -- start and end ------------------------------------------------------------------------------------------
+
+void ControlTree::check_deadline() {
+  const Clock::time_point now = Clock::now();
+  // Another process may take the place of one that has died; but nobody waits for that until the deadline.
+  if (root_) {
+    if (const Status lost = root_->find_loss(now - options_.rejoin_time); !lost) return end_start(lost);
+  }
+  if (now < asked_until_.value_or(deadline_)) return;
+  const auto absent = [&](const std::string& who, int first) {
+    return Status(StatusCode::timeout,
+                  fmt::format("{} did not arrive within {}", who, format_seconds(options_.timeout)), first);
+  };
+  if (root_) {
+    const std::vector<int> late = late_ranks();
+    return end_start(absent(name_ranks(late, options_.size), late.front()));
+  }
+  if (is_searching()) {
+    return end_start(Status(StatusCode::timeout,
+                            fmt::format("rank 0 of {} did not arrive within {}: {}", options_.size,
+                                        format_seconds(options_.timeout), uplink_->describe_search()) +
+                                (search_trouble_.empty() ? "" : "; " + search_trouble_),
+                            0));
+  }
+  if (!asked_until_) {
+    pass_up(Frame{FrameType::who, options_.rank, 0, encode(GatherPayload{})});
+    asked_until_ = now + kAnswerTime;
+    return;
+  }
+  end_start(absent(missing_.empty() ? "some rank" : missing_, first_missing_));
+}
+
+// The world does not come to be, for us and whoever is below us.
+void ControlTree::end_start(const Status& status) {
+  guests_.send_to_all_known(
+      Frame{FrameType::refused, 0, 0, encode(StatusPayload{status.code(), status.message(), status.peer()})});
+  is_over_ = true;
+  lose(status);
+  finish_start(status);
+}
+
+// A rank that is awaited cannot come in, and nobody shall wait for it.
+void ControlTree::on_exhausted(const Status& why) { is_ready_ ? warn(why.message()) : end_start(why); }
+
+void ControlTree::say_goodbye() {
+  remove_private_name();
+  const Clock::time_point until = Clock::now() + kGoodbyeTime;
+  if (is_ready_) {
+    for (Frame& frame : take_outbox()) on_frame_from_below(std::move(frame));
+    if (root_) root_->tell_departures();
+    for (auto& [number, batch] : batches_) batch.until = {};
+    pass_batches_up();
+    guests_.say_goodbye(leaving_rank_);
+  }
+  if (!root_ && !is_orphan()) uplink_->link().send(Frame{FrameType::goodbye, options_.rank, 0, {}});
+  guests_.finish(until);
+  if (root_) return;
+  Link& link = uplink_->link();
+  while (link.is_open() && link.flush() && link.has_output() && Clock::now() < until) {
+    pollfd writable{link.fd(), POLLOUT, 0};
+    ::poll(&writable, 1, 100);
+  }
+  link.close();
+}
+
+std::unique_ptr<ControlChannel> make_control_tree(const ControlOptions& options, Doors doors) {
+  return std::make_unique<ControlTree>(options, std::move(doors));
+}
+
+}  // namespace tutti

@@ -1,0 +1,166 @@
+// The control thread of every rank: passes frames up to rank 0 and down from it, and leads its node where it
+// was the first to try. Knows no meaning of the messages it passes on.
+//
+// Ranks on the node of rank 0 (or in its network namespace) are connected to rank 0; on every other node one
+// rank, its leader, listens for the others. Leaders meet rank 0 first. Once all ranks are there it makes a
+// tree of them if they are many (control_plan.hpp): who shall have others below opens a door, those are told
+// its addresses, attach to it and leave their first connection. What goes up for several travels together.
+//
+// Every rank knows its path, the ranks between it and rank 0 and where they listen. Who loses its parent
+// attaches to the next one on the path that answers, and says whom it brings along; until then rank 0 counts
+// them as adrift. What all have been told in the meantime it hears from its new parent.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "runtime/job/control_channel.hpp"
+#include "runtime/job/control_guests.hpp"
+#include "runtime/job/control_plan.hpp"
+#include "runtime/job/control_root.hpp"
+#include "runtime/job/control_uplink.hpp"
+
+namespace tutti {
+
+class ControlTree final : public ControlChannel, private ControlGuests::Owner, private ControlRouter {
+ public:
+  ControlTree(const ControlOptions& options, Doors doors);
+  ~ControlTree() override { stop_thread(); }
+  std::string remote_address() override {
+    const std::lock_guard lock(remote_mutex_);
+    return remote_;
+  }
+
+ private:
+  struct Batch {
+    EntriesPayload payload;
+    Clock::time_point until;
+  };
+
+  // Parents lost since we last heard from above. A new one may be lost before it has said a word, above all
+  // rank 0 where it leaves because of the first loss.
+  struct Loss {
+    FailurePayload first;  // what to tell if we find no other way
+    int last;              // rank of the last one
+  };
+
+  using Key = std::tuple<FrameType, std::uint64_t, std::int32_t>;
+
+  void run() override;
+  bool begin();
+  Status listen(const std::string& name);
+  Status listen_as_root();
+  void remove_private_name();
+  void try_to_lead();
+  void find_root();
+  void poll_once();
+  void serve_uplink(std::span<const pollfd> fds);
+  void serve_next(std::span<const pollfd> fds);
+  void serve_retired();
+  Clock::time_point next_limit() const;
+  void check_deadline();
+  void end_start(const Status& status);
+  void say_goodbye();
+  bool is_orphan() const { return !root_ && uplink_->stage() == ControlUplink::Stage::over; }
+  bool is_searching() const { return !root_ && uplink_->stage() == ControlUplink::Stage::searching; }
+
+  // From below: of a guest, or our own.
+  Status check(const MemberClaim& claim) override;
+  void on_joined(Guest& guest) override;
+  void on_frame(Guest& guest, Frame frame) override;
+  void on_lost(Guest& guest, const Status& why) override;
+  void on_exhausted(const Status& why) override;
+  void on_frame_from_below(Frame frame);
+  void on_arrived(Guest& guest, const ArrivedPayload& payload);
+  void on_gone(const GonePayload& gone);
+  void on_attached(Guest& guest, const Frame& frame);
+  void on_moving(Guest& guest);
+  void on_who(const Frame& frame, std::uint64_t number);
+  void lose_below(Guest& guest, bool is_dead, const std::string& text);
+  void add_to_batch(EntriesPayload payload);
+  void pass_batches_up();
+  void pass_up(Frame frame);
+  void route(const Frame& frame);  // towards its target
+  void on_trace(const Frame& frame, bool is_from_above);
+  void ask_for_stamp(Frame frame, std::uint64_t group);
+  std::vector<std::int32_t> ranks_here() const;  // ours first
+  void note_remote(std::string address) {
+    const std::lock_guard lock(remote_mutex_);
+    if (remote_.empty()) remote_ = std::move(address);
+  }
+
+  // From above.
+  void on_frame_from_above(const Frame& frame);
+  void on_parent_left(int rank);
+  void on_parent_lost(const Status& why);
+  static std::optional<Key> key_of(const Frame& frame);
+  bool is_news(const Frame& frame) const {
+    const auto key = key_of(frame);
+    return !key || told_keys_.count(*key) == 0;
+  }
+  void remember(const Frame& frame);
+  void send_to(int rank, const Frame& frame) override;
+  void send_to_all(const Frame& frame) override;
+
+  // Rank 0: the tree of leaders. The others: their place in it (control_moves.cpp).
+  void start_tree();
+  void on_door(const Guest& guest, const Frame& frame);
+  void finish_tree();
+  std::vector<int> late_ranks() const;
+  void on_uplink_found(bool is_move);
+  void open_doors();
+  void move_to(const PathStep& step);
+  void stay_here();
+  void set_path(std::vector<PathStep> path);
+  Frame make_path_frame() const;
+  void welcome_mover(Guest& guest);
+  void look_for_way(Clock::time_point start, bool asks_parent);
+  void try_next_step(Clock::time_point start);
+  void lose_way();
+  void keep_limits();
+
+  const MemberClaim claim_, mover_claim_;
+  std::optional<ControlRoot> root_;      // rank 0
+  std::optional<ControlUplink> uplink_;  // all others
+  ControlGuests guests_;
+  Doors doors_;                // until they are in use
+  std::vector<Guest*> below_;  // by rank: the guest that leads there
+  std::map<std::uint64_t, Batch> batches_;
+  std::vector<MemberClaim> unannounced_;  // joined here before we had joined ourselves
+  std::optional<ControlPlan> plan_;       // rank 0, once all have arrived
+
+  std::vector<PathStep> path_;            // our parent, its parent, ... rank 0, each with where it listens
+  std::string root_address_;              // of rank 0, as we have proved it
+  std::string door_addresses_;            // where others may attach to us
+  std::optional<ControlUplink> next_;     // the parent that rank 0 has told us to have
+  Link retired_;                          // the connection to rank 0 that it takes the place of
+  std::vector<PathStep> to_try_;          // after a parent was lost
+  Clock::time_point move_until_{};        // for either
+  std::optional<Loss> lost_;              // none: our parent left in peace, or its successor has welcomed us
+  std::vector<GonePayload> held_gone_;    // to be told when we have found one
+  std::map<std::uint64_t, Frame> asked_;  // by group: causes that wait for their stamp
+  std::vector<Frame> told_;               // to all, for those who attach later
+  std::set<Key> told_keys_;
+
+  bool has_private_name_ = false;  // and has to remove it
+  Clock::time_point lead_at_{};
+  bool may_lead_ = false;
+  bool must_find_root_ = false;  // leads, and does not know yet where rank 0 may be
+  std::string search_trouble_;
+  bool is_ready_ = false;
+  bool is_over_ = false;
+  int leaving_rank_;  // who leaves when we say goodbye: rank 0, if that was it
+  std::optional<Clock::time_point>
+      asked_until_;  // the deadline has passed and rank 0 was asked who is missing
+  std::string missing_;
+  int first_missing_ = Status::kNoPeer;
+  std::mutex remote_mutex_;
+  std::string remote_;
+};
+
+}  // namespace tutti

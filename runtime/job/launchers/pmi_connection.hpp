@@ -1,0 +1,45 @@
+// The connection of a PMI client: requests and answers of both versions, one after the other. Knows no
+// command.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "runtime/base/config.hpp"
+#include "runtime/job/launchers/launcher_socket.hpp"
+#include "runtime/job/launchers/pmi_text.hpp"
+
+namespace tutti::detail {
+
+// Not to be used while another thread is in MPI_Init or MPI_Finalize, which speak over the same socket. Any
+// thread otherwise.
+class PmiConnection {
+ public:
+  explicit PmiConnection(LauncherSocket socket) : socket_(std::move(socket)) {}
+  // Of the descriptor that PMI_FD names. Errors: invalid_argument.
+  static Result<LauncherSocket> open_descriptor(const Environment& environment);
+
+  // From now on in frames with their length in front (PMI-2) instead of lines.
+  void use_frames() { is_framed_ = true; }
+  // Sends a request, which is a line without its newline or what write_pmi2() has made, and reads the answer,
+  // which has to be `expected`. The answer to a call that ended by its deadline is not taken for that of the
+  // next. Errors: timeout; peer_failed; invalid_argument in a child of fork(); internal for an answer to
+  // something else.
+  Result<PmiRecord> call(std::string request, std::string_view expected, Clock::time_point deadline);
+  // What follows without having been asked for.
+  Result<PmiRecord> read_record(Clock::time_point deadline);
+  // The last call; does nothing where it would not be taken for that, or where MPI will make it.
+  void say_farewell(const std::string& request);
+  const std::string& name() const { return socket_.name(); }
+
+ private:
+  LauncherSocket socket_;
+  std::mutex mutex_;
+  bool is_framed_ = false;
+  bool is_answer_owed_ = false;
+  bool is_over_ = false;
+};
+
+}  // namespace tutti::detail

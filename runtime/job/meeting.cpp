@@ -1,0 +1,353 @@
+// Meeting points of jobs. Knows no protocol of the connections that follow; see meeting.hpp.
+#include "runtime/job/meeting.hpp"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sodium.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "runtime/job/control_frame.hpp"
+#include "runtime/job/exchange.hpp"
+#include "runtime/job/link.hpp"
+#include "runtime/net/tcp_socket.hpp"
+#include "tutti/detail/process.hpp"
+
+namespace tutti {
+namespace {
+
+// Below the range from which Linux takes ports for outgoing connections.
+constexpr PortRange kPorts{20000, 31999};
+constexpr std::size_t kPortCandidates = 16;
+
+// How often this process has joined which job as which rank. Worlds that follow each other get names
+// of their own, so that a fast rank cannot run into the world that a slow one is still leaving.
+struct WorldNumbers {
+  std::mutex mutex;
+  std::map<std::pair<std::string, int>, std::uint64_t> next;
+  std::map<std::string, std::uint64_t> first;  // by job, of those that the parent has joined
+
+  // A child of fork() may be another rank than its parent. Whichever it is, its worlds come after all of the
+  // parent's, some of which may be open.
+  static WorldNumbers inherit(const WorldNumbers& parent) {
+    std::map<std::string, std::uint64_t> first = parent.first;
+    for (const auto& [place, number] : parent.next) first[place.first] = std::max(first[place.first], number);
+    return {{}, {}, std::move(first)};
+  }
+};
+
+std::uint64_t next_world_number(const std::string& job, int rank) {
+  auto& numbers = detail::of_process<WorldNumbers>();
+  const std::lock_guard lock(numbers.mutex);
+  const auto first = numbers.first.find(job);
+  return numbers.next.try_emplace({job, rank}, first == numbers.first.end() ? 0 : first->second)
+      .first->second++;
+}
+
+std::string hash_text(std::string_view text) {
+  std::array<unsigned char, 16> hash{};
+  crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(text.data()),
+                     text.size(), nullptr, 0);
+  return fmt::format("{:02x}", fmt::join(hash, ""));
+}
+
+std::string node_of(const Environment& environment, int launcher_node) {
+  std::string node = node_identity(environment);
+  if (launcher_node >= 0) node += fmt::format("#{}", launcher_node);
+  return node;
+}
+
+// -- rank 0 -------------------------------------------------------------------------------------------------
+
+SocketAddress wildcard(int family) {
+  SocketAddress any;
+  any.storage.ss_family = static_cast<sa_family_t>(family);
+  any.bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  return any;
+}
+
+Result<std::uint16_t> port_of(int fd) {
+  SocketAddress bound;
+  bound.bytes = sizeof bound.storage;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&bound.storage), &bound.bytes) != 0)
+    return internal_error(fmt::format("getsockname: {}", std::strerror(errno)));
+  return bound.port();
+}
+
+// Without a setting at every address of the machine, whichever way the others come; with one, only at those
+// that it names.
+Result<Doors> listen_at_port(const std::vector<Interface>& interfaces, bool is_everywhere,
+                             std::uint16_t port) {
+  Doors doors;
+  std::vector<SocketAddress> places;
+  if (is_everywhere) {
+    places = {wildcard(AF_INET6)};
+  } else {
+    for (const Interface& interface : interfaces) places.push_back(interface.address);
+  }
+  for (const SocketAddress& place : places) {
+    Result<int> fd = listen_at(place.with_port(port));
+    if (!fd && is_everywhere && fd.status().code() != StatusCode::resource_exhausted)
+      fd = listen_at(wildcard(AF_INET).with_port(port));  // a kernel without IPv6
+    if (!fd) return fd.status();
+    doors.sockets.emplace_back(*fd);
+    const Result<std::uint16_t> bound = port_of(*fd);
+    if (!bound) return bound.status();
+    port = *bound;  // the same at all addresses
+  }
+  for (const Interface& interface : interfaces) doors.addresses.push_back(interface.address.with_port(port));
+  return doors;
+}
+
+Result<Doors> listen_at_any(const std::vector<Interface>& interfaces, bool is_everywhere,
+                            const std::vector<std::uint16_t>& ports) {
+  Status last;
+  for (const std::uint16_t port : ports) {
+    Result<Doors> doors = listen_at_port(interfaces, is_everywhere, port);
+    if (doors) return doors;
+    last = doors.status();
+  }
+  return last.with_context("cannot listen for ranks of other nodes");
+}
+
+// -- the setting of rank 0's host ---------------------------------------------------------------------------
+
+// "node7", "10.0.0.1,10.1.0.1" or "node7:4711" (a port that only this job uses).
+struct HostSetting {
+  std::vector<std::string> hosts;
+  std::uint16_t port = 0;
+};
+
+HostSetting parse_host_setting(std::string_view text) {
+  HostSetting setting;
+  const std::size_t colon = text.rfind(':');
+  const bool has_port =
+      colon != std::string_view::npos && (text.find(':') == colon || text[colon - 1] == ']');
+  if (has_port) {
+    const std::string_view digits = text.substr(colon + 1);
+    std::from_chars(digits.data(), digits.data() + digits.size(), setting.port);
+    text = text.substr(0, colon);
+  }
+  while (!text.empty()) {
+    const std::size_t comma = text.find(',');
+    std::string host(text.substr(0, comma));
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+    if (!host.empty()) setting.hosts.push_back(std::move(host));
+    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+  }
+  return setting;
+}
+
+std::vector<std::uint16_t> ports_of(const HostSetting& setting, const Meeting& meeting,
+                                    const std::optional<PortRange>& range) {
+  if (setting.port == 0) return candidate_ports(meeting.job, range);
+  return {setting.port};
+}
+
+Result<std::vector<SocketAddress>> find_hosts(const HostSetting& setting,
+                                              const std::vector<std::uint16_t>& ports) {
+  std::vector<SocketAddress> addresses;
+  Status last;
+  for (const std::string& host : setting.hosts) {
+    const Result<std::vector<SocketAddress>> found = resolve_host(host);
+    if (!found) {
+      last = found.status();
+      continue;
+    }
+    for (const SocketAddress& address : *found) {
+      for (const std::uint16_t port : ports) addresses.push_back(address.with_port(port));
+    }
+  }
+  if (addresses.empty()) return last;
+  return addresses;
+}
+
+// -- the three ways -----------------------------------------------------------------------------------------
+
+struct Network {
+  std::vector<Interface> interfaces;  // that TUTTI_IFACE leaves
+  bool is_everywhere = true;
+  std::optional<PortRange> ports;  // TUTTI_PORTS
+
+  Result<Doors> listen(const std::vector<std::uint16_t>& at) const {
+    return listen_at_any(interfaces, is_everywhere, at);
+  }
+  Result<Doors> listen_anywhere() const { return listen(ports_to_try(ports)); }
+};
+
+Result<Network> find_network(const Environment& environment) {
+  const auto all = list_interfaces();
+  if (!all) return all.status();
+  const auto setting = get_text(environment, "TUTTI_IFACE");
+  if (!setting) return setting.status();
+  auto selected = select_interfaces(*all, setting->value_or(""));
+  if (!selected)
+    return selected.status().with_context(fmt::format("TUTTI_IFACE='{}'", setting->value_or("")));
+  const auto ports = read_ports(environment);
+  if (!ports) return ports.status();
+  return Network{*std::move(selected), !setting->has_value(), *ports};
+}
+
+// The program's exchange tells everybody everything: nodes, the job's id and where rank 0 listens.
+Status meet_by_exchange(const BootstrapOptions& options, Clock::time_point deadline, Meeting& meeting) {
+  Exchange& exchange = *options.exchange;
+  const Environment& environment = options.environment;
+  const Result<Network> network = find_network(environment);
+  Status problem = network.status();
+  meeting.node = node_of(environment, -1);
+  std::string unique_id;
+  Doors doors;
+  if (exchange.rank() == 0 && problem) {
+    Result<std::string> made = new_unique_id();
+    Result<Doors> opened = network->listen_anywhere();
+    problem = made ? opened.status() : made.status();
+    if (made) unique_id = *std::move(made);
+    if (opened) doors = *std::move(opened);
+  }
+  ByteWriter card;
+  card.put_text(encode(StatusPayload{problem.code(), problem.message()}));
+  card.put_text(meeting.node);
+  card.put_text(unique_id);
+  card.put_text(join_addresses(doors.addresses));
+  card.put_text(options.open_worlds);
+  const Result<std::vector<std::string>> cards = exchange.allgather(card.take(), deadline);
+  if (!problem) return problem;
+  if (!cards) return cards.status();
+  std::string first_node, first_id, first_addresses;
+  bool is_one_node = true;
+  for (int rank = 0; rank < exchange.size(); ++rank) {
+    ByteReader reader((*cards)[static_cast<std::size_t>(rank)]);
+    std::string trouble, node, id, addresses;
+    StatusPayload other;
+    if (!reader.get_text(trouble) || !decode(trouble, other) || !reader.get_text(node) ||
+        !reader.get_text(id) || !reader.get_text(addresses) ||
+        !reader.get_text(meeting.open_worlds.emplace_back())) {
+      return invalid_argument(
+          fmt::format("the program's exchange: the bytes of rank {} did not arrive unchanged", rank), rank);
+    }
+    if (other.code != StatusCode::ok)
+      return Status(other.code, fmt::format("rank {} cannot join: {}", rank, other.message), rank);
+    if (rank == 0) {
+      first_node = node;
+      first_id = id;
+      first_addresses = addresses;
+    }
+    is_one_node = is_one_node && node == first_node;
+  }
+  Result<LaunchInfo> launch = launch_from_unique_id(first_id, exchange.rank(), exchange.size());
+  if (!launch) return launch.status();
+  meeting.launch = *std::move(launch);
+  meeting.launch.launcher = "exchange";
+  meeting.job = fmt::format("{}/0", meeting.launch.job);
+  if (is_one_node) return {};
+  meeting.doors = std::move(doors);
+  meeting.find_root = [first_addresses] { return split_addresses(first_addresses); };
+  meeting.open_doors = [network = *network] { return network.listen_anywhere(); };
+  return {};
+}
+
+// Rank 0 tells the store where it listens, and the job's secret if it has none yet.
+Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting& meeting) {
+  LaunchInfo& launch = meeting.launch;
+  const std::string key = fmt::format("tutti/{}/root", meeting.job);
+  if (launch.rank == 0) {
+    Result<Doors> doors = network.listen_anywhere();
+    if (!doors) return doors.status();
+    meeting.doors = *std::move(doors);
+    if (launch.secret.empty()) {
+      const Result<std::string> fresh = new_unique_id();
+      if (!fresh) return fresh.status();
+      launch.secret = hash_text(*fresh) + hash_text(*fresh + "2");
+    }
+    Status told =
+        launch.store->put(key, fmt::format("{}|{}", launch.secret, join_addresses(meeting.doors.addresses)));
+    if (told) told = launch.store->commit(deadline);
+    return told;
+  }
+  TUTTI_RETURN_IF_ERROR(launch.store->commit(deadline));
+  const Result<std::string> value = launch.store->get(key, deadline);
+  if (!value) return value.status();
+  const std::size_t bar = value->find('|');
+  if (bar == std::string::npos)
+    return internal_error(fmt::format("{}: the value of rank 0 is malformed", key));
+  if (launch.secret.empty()) launch.secret = value->substr(0, bar);
+  meeting.find_root = [text = value->substr(bar + 1)] { return split_addresses(text); };
+  meeting.open_doors = [network] { return network.listen_anywhere(); };
+  return {};
+}
+
+// Everybody knows the host of rank 0: it listens at the first free of a few ports that follow from the job.
+Status meet_by_address(const Network& network, Meeting& meeting) {
+  const HostSetting setting = parse_host_setting(meeting.launch.host);
+  const std::vector<std::uint16_t> ports = ports_of(setting, meeting, network.ports);
+  if (meeting.launch.rank == 0) {
+    Result<Doors> doors = network.listen(ports);
+    if (!doors) return doors.status();
+    meeting.doors = *std::move(doors);
+  } else {
+    meeting.find_root = [setting, ports] { return find_hosts(setting, ports); };
+    meeting.open_doors = [network] { return network.listen_anywhere(); };
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::uint16_t> candidate_ports(std::string_view job, const std::optional<PortRange>& range) {
+  std::array<unsigned char, 2 * kPortCandidates> hash{};
+  crypto_generichash(hash.data(), hash.size(), reinterpret_cast<const unsigned char*>(job.data()), job.size(),
+                     nullptr, 0);
+  std::vector<std::uint16_t> ports;
+  const PortRange allowed = range.value_or(kPorts);
+  // A short range is tried whole, from a port that follows from the job.
+  const bool is_short = allowed.count() <= kPortCandidates;
+  for (std::size_t i = 0; i < std::min<std::size_t>(kPortCandidates, allowed.count()); ++i) {
+    const unsigned value =
+        is_short ? hash[0] + static_cast<unsigned>(i) : hash[2 * i] * 256U + hash[2 * i + 1];
+    ports.push_back(static_cast<std::uint16_t>(allowed.first + value % allowed.count()));
+  }
+  return ports;
+}
+
+Result<Meeting> arrange_meeting(const BootstrapOptions& options) {
+  const Clock::time_point deadline = Clock::now() + options.timeout;
+  Meeting meeting;
+  if (options.exchange != nullptr) {
+    const int size = options.exchange->size(), rank = options.exchange->rank();
+    if (size < 1 || rank < 0 || rank >= size) {
+      return invalid_argument(fmt::format("exchange: rank {} of {} is not a rank", rank, size));
+    }
+    TUTTI_RETURN_IF_ERROR(meet_by_exchange(options, deadline, meeting));
+    return meeting;
+  }
+  Result<LaunchInfo> launch = options.unique_id.empty()
+                                  ? detect_launch(options.environment, deadline)
+                                  : launch_from_unique_id(options.unique_id, options.rank, options.size);
+  if (!launch) return launch.status();
+  meeting.launch = *std::move(launch);
+  meeting.node = node_of(options.environment, meeting.launch.node);
+  meeting.job =
+      fmt::format("{}/{}", meeting.launch.job, next_world_number(meeting.launch.job, meeting.launch.rank));
+  if (meeting.launch.size == 1) return meeting;
+  if (meeting.launch.store == nullptr && !meeting.launch.may_span_nodes()) return meeting;
+  const Result<Network> network = find_network(options.environment);
+  if (!network) return network.status();
+  if (meeting.launch.store != nullptr) {
+    TUTTI_RETURN_IF_ERROR(meet_by_store(*network, deadline, meeting));
+  } else if (meeting.launch.secret.empty()) {
+    meeting.closed_because = "no TUTTI_SECRET is set, which ranks of other nodes would have to prove";
+  } else if (meeting.launch.host.empty()) {
+    meeting.closed_because = "nothing says where rank 0 is (TUTTI_ADDRESS)";
+  } else {
+    TUTTI_RETURN_IF_ERROR(meet_by_address(*network, meeting));
+  }
+  return meeting;
+}
+
+}  // namespace tutti

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""The Python package from outside: its types, other launchers, and an installation by pip; a test per part.
+
+Knows command lines and the package's files; skips (77) with the reason where something is not installed.
+usage: package_test.py PART [--run TUTTI_RUN] [--cxx C] [--meson V] [--werror true] [--wheels FOLDER]
+    PART: stubs, tutti, hydra, openmpi, torchrun, wheel, pip
+"""
+import argparse
+import ast
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+PROGRAM = os.path.join(HERE, "rank_program.py")
+PAGES = [os.path.join(ROOT, "README.md"), os.path.join(ROOT, "docs", "python.md")]
+SECONDS = 90  # no job takes that long
+PIP_SECONDS = 1500  # builds the library, perhaps on a busy machine
+FOREIGN = re.compile(r"^(TUTTI_|PMI|PMIX_|OMPI_|SLURM_|MPI_|HOROVOD_|HYDI_|RANK$|WORLD_SIZE$|LOCAL_|MASTER_)")
+
+
+def skip(reason):
+    print("skipped: " + reason)
+    sys.exit(77)
+
+
+def environment(**extra):
+    """Without what a launcher may have set: this process may be a rank itself."""
+    return {**{name: value for name, value in os.environ.items() if not FOREIGN.match(name)}, **extra}
+
+
+def run(command, seconds=SECONDS, **extra):
+    print("+ " + " ".join(command), flush=True)
+    done = subprocess.run(command, timeout=seconds, check=False, env=environment(**extra), stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        sys.exit(done.returncode if done.returncode == 77 else f"exit status {done.returncode}")
+
+
+def run_job(start):
+    """All calls, and the Python lines that the pages show, as ranks of a job that `start` begins."""
+    for arguments in (["calls"], *(["readme", page] for page in PAGES)):
+        run([*start, PROGRAM, *arguments])
+
+
+def need_module(name):
+    if importlib.util.find_spec(name) is None:
+        skip(f"{name} is not installed for {sys.executable}")
+
+
+def need_command(*names):
+    for name in names:
+        if shutil.which(name):
+            return shutil.which(name)
+    return skip(" and ".join(names) + " are not installed")
+
+
+def test_tutti(options):
+    run_job([options.run, "-n", "2", sys.executable])
+
+
+def test_hydra(_options):
+    run_job([need_command("mpiexec.hydra"), "-n", "2", sys.executable])
+
+
+def test_openmpi(_options):
+    start = [need_command("mpirun.openmpi"), "-n", "2", "--oversubscribe", "--allow-run-as-root", sys.executable]
+    run_job(start)
+    # Beside MPI, started before tutti, with ranks that meet through its communicator.
+    need_module("mpi4py")
+    run([*start, PROGRAM, "--mpi", "calls"])
+
+
+def test_torchrun(_options):
+    need_module("torch")
+    # 1.13 knows this spelling only, and on Python 3.11 it needs to be told what to do with the output.
+    run_job([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone", "-r", "1", "-t", "1"])
+
+
+def signature_of(text):
+    """[(name, has a default)] of a docstring's first line, as pybind11 writes it."""
+    inside = text.split("\n", 1)[0].split("(", 1)[1].rsplit(")", 1)[0]
+    parameters = re.findall(r"(?:^|, )(\*?\w*)(?:: [^,=]+?)?( = (?:'[^']*'|\w+))?(?=, |$)", inside)
+    return [(name, bool(default)) for name, default in parameters if name not in ("self", "*", "")]
+
+
+def stub_signature(function):
+    plain = function.args.args
+    first_default = len(plain) - len(function.args.defaults)
+    named = [(a.arg, i >= first_default) for i, a in enumerate(plain) if a.arg != "self"]
+    return named + [(a.arg, d is not None) for a, d in zip(function.args.kwonlyargs, function.args.kw_defaults)]
+
+
+def test_stubs(_options):
+    """What _native.pyi says is what the module has, with the same parameters; everything is documented and exported."""
+    import tutti  # pylint: disable=import-outside-toplevel
+    from tutti import _native  # pylint: disable=import-outside-toplevel
+    folder = os.path.join(ROOT, "bindings", "python", "tutti")
+    if not os.path.exists(os.path.join(os.path.dirname(tutti.__file__), "py.typed")):
+        sys.exit("py.typed is missing")
+    with open(os.path.join(folder, "_native.pyi"), encoding="utf-8") as stub:
+        tree = ast.parse(stub.read())
+    problems = []
+
+    def compare(where, body, scope):
+        stubs = {node.name: node for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and
+                 not node.name.startswith("_")}
+        real = {name for name in vars(scope) if not name.startswith("_")}
+        problems.extend(f"{where}{name} is in one of stub and module only" for name in real ^ set(stubs))
+        for name in real & set(stubs):
+            item, node = getattr(scope, name), stubs[name]
+            if isinstance(node, ast.ClassDef):
+                compare(name + ".", node.body, item)
+                continue
+            if "\n\n" not in (item.__doc__ or "").strip() and not isinstance(item, property):
+                problems.append(f"{where}{name} has no docstring")
+            if not isinstance(item, property):
+                has = [p for p in signature_of(item.__doc__) if p[0] != "self"]
+                if has != stub_signature(node):
+                    problems.append(f"{where}{name}: the module has {has}, the stub {stub_signature(node)}")
+
+    compare("", tree.body, _native)
+    exported = set(tutti.__all__)
+    problems.extend(f"tutti does not export {name}" for name in vars(_native)
+                    if not name.startswith("_") and name not in exported)
+    problems.extend(f"tutti has no {name}" for name in exported if not hasattr(tutti, name))
+    if problems:
+        sys.exit("\n".join(problems))
+    print(f"{len(exported)} names agree")
+
+
+def fingerprint_of_sources():
+    """None outside of a git repository."""
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                            capture_output=True, check=False)
+    if listed.returncode != 0:
+        return None
+    digest = hashlib.sha256()
+    for name in sorted(filter(None, listed.stdout.split(b"\0"))):
+        path = os.path.join(os.fsencode(ROOT), name)
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                digest.update(name + b"\0" + hashlib.sha256(file.read()).digest())
+    return digest.hexdigest()
+
+
+def find_wheel(folder):
+    return next(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".whl"))
+
+
+def make_wheel(pip, options):
+    """What `pip install .` installs, made for the interpreter of the command `pip`, which knows -C. Taken from options.wheels if it
+    was made of the same sources, with the same settings, before."""
+    keep = os.path.join(options.wheels, hashlib.sha256(pip[0].encode()).hexdigest()[:12])
+    label = os.path.join(keep, "made_of")
+    # With the compiler and flags of the build folder, ccache has most of it; the variables of this test lead to that folder.
+    settings = [f"-Csetup-args={option}" for option in ("-Dcpp_args=", "-Dwerror=" + options.werror)]
+    sources = fingerprint_of_sources()
+    beside = subprocess.run([*pip, "freeze"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
+    made_of = "\n".join([sources or "", options.cxx, options.meson, *settings, beside])
+    if sources and os.path.exists(label):
+        with open(label, encoding="utf-8") as file:
+            if file.read() == made_of:
+                return find_wheel(keep)
+    shutil.rmtree(keep, ignore_errors=True)
+    os.makedirs(keep)
+    extra = {"PYTHONPATH": "", "PIP_CONSTRAINT": "", "PIP_BUILD_CONSTRAINT": ""}
+    if options.cxx:
+        extra["CXX"] = options.cxx
+    if options.meson:
+        constraint = os.path.join(keep, "constraint.txt")
+        with open(constraint, "w", encoding="utf-8") as file:
+            file.write(f"meson=={options.meson}\n")
+        if subprocess.run([*pip, "download", "-q", "--no-deps", "-d", os.path.join(keep, "probe"), "-r", constraint],
+                          capture_output=True, timeout=SECONDS, check=False).returncode == 0:
+            extra["PIP_CONSTRAINT"] = extra["PIP_BUILD_CONSTRAINT"] = constraint
+    run([*pip, "wheel", "-q", "--no-deps", *settings, "-w", keep, ROOT], seconds=PIP_SECONDS, **extra)
+    with open(label, "w", encoding="utf-8") as file:
+        file.write(made_of)
+    return find_wheel(keep)
+
+
+def wheel_of_clean_environment(options):
+    need_module("venv")
+    folder = os.path.join(options.wheels, "environment")
+    pip = [os.path.join(folder, "bin", "pip"), "--disable-pip-version-check"]
+    if not os.path.exists(pip[0]):
+        run([sys.executable, "-m", "venv", folder])
+        run([*pip, "install", "-q", "--upgrade", "pip"])  # the venv's may know no -C
+    with tempfile.TemporaryDirectory() as probe:
+        found = subprocess.run([*pip, "download", "-q", "--no-deps", "--retries", "0", "--timeout", "15", "-d", probe,
+                                "meson-python", "pybind11", "ninja", "numpy"],
+                               capture_output=True, text=True, timeout=SECONDS, check=False)
+    if found.returncode != 0:
+        skip("pip cannot get what it needs to build: " + found.stderr.strip().split("\n")[-1])
+    return make_wheel(pip, options)
+
+
+def test_wheel(options):
+    """The part of `pip install .` that takes a compiler, so that it can be done when others build."""
+    print(wheel_of_clean_environment(options))
+
+
+def test_pip(options):
+    """`pip install .` in a clean virtual environment, then jobs with what it installed."""
+    wheel = wheel_of_clean_environment(options)
+    with tempfile.TemporaryDirectory() as folder:
+        run([sys.executable, "-m", "venv", folder])
+        run([os.path.join(folder, "bin", "pip"), "--disable-pip-version-check", "install", "-q", wheel + "[numpy]"])
+        os.environ["PYTHONPATH"] = ""
+        python = os.path.join(folder, "bin", "python")
+        run_job([os.path.join(folder, "bin", "tutti"), "run", "-n", "2", python])
+        found = subprocess.run([python, "-c", "import tutti; print(tutti.__file__)"], capture_output=True, text=True,
+                               check=True, timeout=SECONDS, cwd=folder).stdout
+        if not found.startswith(os.path.realpath(folder)) and not found.startswith(folder):
+            sys.exit("not what pip installed: " + found)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part")
+    parser.add_argument("--run", help="`tutti run` of the build folder")
+    parser.add_argument("--cxx", default="", help="its compiler")
+    parser.add_argument("--meson", default="", help="the version of Meson that configured it")
+    parser.add_argument("--werror", default="false", help="its option of that name")
+    parser.add_argument("--wheels", default=os.path.join(ROOT, "build", "wheels"), help="where wheels are kept")
+    options = parser.parse_args()
+    need_module("numpy")
+    globals()["test_" + options.part](options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,298 @@
+// Persistent calls: mixed with all others, interrupted by late ranks, in groups that fail.
+// Knows no algorithm but by name.
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+#include <thread>
+#include <tuple>
+
+#include <sched.h>
+
+#include "tests/scheduler/mixed_operation.hpp"
+#include "tests/scheduler/scheduler_support.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/test_fraction.hpp"
+
+namespace tutti::test {
+namespace {
+
+// The signature of a mixed operation.
+using Signature = std::tuple<Collective, std::uint32_t, std::uint64_t>;
+Signature signature_of(const Call& call) { return {call.collective, call.root, call.count}; }
+
+// Batches in which every signature is a persistent call from its second operation on, wherever it can be one;
+// some ranks are late now and then, so that it becomes an ordinary operation half-way.
+std::string run_persistent(Member& member, std::uint32_t batches, std::uint32_t* run_at_once) {
+  std::mt19937 shared(815), own(member.rank);
+  std::map<Signature, PersistentCall*> known;
+  std::uint32_t number = 0;
+  for (std::uint32_t batch = 0; batch < batches; ++batch) {
+    std::vector<Mixed> operations;
+    const std::size_t in_flight = batch % 4 == 0 ? 1 + shared() % 6 : 1;
+    operations.reserve(in_flight);
+    for (std::size_t i = 0; i < in_flight; ++i) {
+      Mixed& operation = operations.emplace_back(member, number++, shared);
+      if (own() % 32 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+      const auto found = known.find(signature_of(operation.call()));
+      Status s = operation.start(found == known.end() ? nullptr : found->second);
+      if (!s) return s.to_string();
+      *run_at_once += operation.is_done_at_once() ? 1 : 0;
+    }
+    for (Mixed& operation : operations)
+      if (std::string report = operation.finish(); !report.empty()) return report;
+    const Call last = operations.back().call();
+    if (PersistentCall* call = member.backend->persistent(last)) known[signature_of(last)] = call;
+  }
+  return {};
+}
+
+struct Made {
+  Status status;
+  bool is_taken = false;    // by the persistent call
+  bool is_at_once = false;  // and carried out there and then
+};
+// Makes the call, by `persistent` where there is one.
+Made make(Member& member, PersistentCall* persistent, const Call& call) {
+  WorkRef work;
+  if (persistent == nullptr || !persistent->run(call, &work)) return {member.run(call)};
+  if (!work) return {Status(), true, true};
+  return {work->wait(Clock::now() + kPatience), true};
+}
+
+}  // namespace
+
+TEST_CASE("persistent calls mix with all others", "[persistent]") {
+  const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);
+  const auto p = GENERATE(2U, 3U, 4U);
+  const bool is_patient = GENERATE(false, true);
+  CAPTURE(static_cast<int>(kind), p, is_patient);
+  Engine::Options options = World::oversubscribed();
+  if (is_patient) {
+    options.waiting.line_polls = 4096;
+    options.waiting.pauses_per_ns = 0.05;
+    options.waiting.far_line_ns = p == 3 ? -1e9 : 1e9;  // whatever these cores are
+  }
+  World world(kind, p, options);
+  std::vector<std::uint32_t> run_at_once(p);
+  REQUIRE(world.run([&](Member& member) {
+    return run_persistent(member, is_selected(1) ? 800 : 100, &run_at_once[member.rank]);
+  }) == "");
+  // The last rank that comes to a call finds all others' lines there.
+  CHECK(std::accumulate(run_at_once.begin(), run_at_once.end(), 0U) > 0);
+  // Ranks that share CPUs have told where they wait, and only those.
+  std::uint32_t told = 0;
+  for (std::uint32_t r = 0; r < p; ++r)
+    told += world.member(r).group->shown_boards(false).head(r).cpu.load() != 0 ? 1 : 0;
+  CHECK((told > 0) == !is_patient);
+}
+
+TEST_CASE("longer persistent calls go piece by piece, past the caches, and give way to shared buffers",
+          "[persistent]") {
+  const auto p = GENERATE(2U, 3U, 4U);
+  const auto staging = GENERATE(StagingPolicy::cached, StagingPolicy::streamed);
+  CAPTURE(p, static_cast<int>(staging));
+  World::Adjust adjust;
+  adjust.group = [&](std::uint32_t, GroupContext::Options& options) {
+    options.staging = staging;
+    options.lowered_limits.piece_bytes = 4096;
+  };
+  Engine::Options options = World::oversubscribed();
+  options.waiting.line_polls = 4096;
+  World world(WorldTransport::inproc, p, options, {}, adjust);
+  std::vector<std::uint32_t> run_at_once(p), refused(p);
+  REQUIRE(world.run([&](Member& member) -> std::string {
+    std::uint32_t number = 0;
+    // 8 KiB, which has no other plan for shared buffers; no multiple of a line; 64 KiB.
+    for (const std::size_t count : {2048U, 4099U, 16384U}) {
+      PersistentCall* persistent = nullptr;
+      for (int i = 0; i < 24; ++i, ++number) {
+        // Shared buffers on all ranks, on all but one, on none.
+        const bool is_shared = i % 6 == 5 || (i % 6 == 4 && member.rank != 1);
+        const WordBuffer input(member, is_shared, count), output(member, is_shared, count);
+        for (std::size_t at = 0; at < count; ++at) input.words()[at] = value_of(member.rank, number, at);
+        Call call;
+        call.dtype = Dtype::u32;
+        call.input = input.words().data();
+        call.output = output.words().data();
+        call.count = count;
+        const Made made = make(member, persistent, call);
+        if (!made.status) return made.status.to_string();
+        run_at_once[member.rank] += made.is_at_once ? 1 : 0;
+        refused[member.rank] += persistent != nullptr && !made.is_taken ? 1 : 0;
+        for (std::size_t at = 0; at < count; ++at) {
+          if (output.words()[at] != sum_of(p, number, at))
+            return fmt::format("element {} of {} in call {}", at, count, number);
+        }
+        if (i == 1) persistent = member.backend->persistent(call);
+        if (i >= 1 && persistent == nullptr) return "not persistent";
+      }
+    }
+    return {};
+  }) == "");
+  CHECK(std::accumulate(run_at_once.begin(), run_at_once.end(), 0U) > 0);
+  // A rank whose buffers are not shared needs to ask nobody; else it depends on the others.
+  CHECK(refused[0] >= 2 * 8);
+  CHECK(world.member(0).group->shown_boards(true).mapped_count() == 2 * 4);
+}
+
+TEST_CASE("persistent calls of short blocks that are much together: through the caches, past them, measured",
+          "[persistent]") {
+  const auto p = GENERATE(2U, 3U, 8U);
+  const auto staging = GENERATE(StagingPolicy::cached, StagingPolicy::streamed, StagingPolicy::measured);
+  const auto collective = GENERATE(Collective::alltoall, Collective::reduce_scatter);
+  CAPTURE(p, static_cast<int>(staging), static_cast<int>(collective));
+  World::Adjust adjust;
+  adjust.group = [&](std::uint32_t, GroupContext::Options& options) { options.staging = staging; };
+  World world(WorldTransport::inproc, p, World::oversubscribed(), {}, adjust);
+  std::vector<std::uint32_t> run_at_once(p);
+  REQUIRE(world.run([&](Member& member) -> std::string {
+    std::uint32_t number = 0;
+    // Blocks below the least copy, at it, above it, no multiple of a line, and at the least batch.
+    for (const std::size_t count : {255U, 256U, 511U, 700U, 1024U}) {
+      PersistentCall* persistent = nullptr;
+      const bool is_sum = collective == Collective::reduce_scatter;
+      std::vector<std::uint32_t> input(p * count), output(is_sum ? count : p * count);
+      for (int i = 0; i < 48; ++i, ++number) {
+        for (std::size_t at = 0; at < input.size(); ++at) input[at] = value_of(member.rank, number, at);
+        Call call;
+        call.collective = collective;
+        call.dtype = Dtype::u32;
+        call.input = input.data();
+        call.output = output.data();
+        call.count = count;
+        const Made made = make(member, persistent, call);
+        if (!made.status) return made.status.to_string();
+        run_at_once[member.rank] += made.is_at_once ? 1 : 0;
+        for (std::size_t at = 0; at < output.size(); ++at) {
+          const std::size_t own_block = member.rank * count + at % count;
+          const std::uint32_t expected =
+              is_sum ? sum_of(p, number, own_block)
+                     : value_of(static_cast<std::uint32_t>(at / count), number, own_block);
+          if (output[at] != expected) return fmt::format("element {} of {} in call {}", at, count, number);
+        }
+        if (i == 1) persistent = member.backend->persistent(call);
+        if (i >= 1 && persistent == nullptr) return "not persistent";
+      }
+    }
+    return {};
+  }) == "");
+  CHECK(std::accumulate(run_at_once.begin(), run_at_once.end(), 0U) > 0);
+}
+
+TEST_CASE("what a call stages in one epoch counts as one batch, as an operation and as a persistent call",
+          "[persistent]") {
+  constexpr std::uint32_t kRanks = 5;
+  // Four blocks, none of which is a batch alone.
+  constexpr std::size_t kCount = StagingStores::kLeastBytes / (kRanks - 1) / sizeof(std::uint32_t);
+  World world(WorldTransport::inproc, kRanks, World::oversubscribed());
+  std::vector<PersistentCall*> persistent(kRanks);
+  const auto make_calls = [&](std::uint32_t calls) {
+    return world.run([&](Member& member) -> std::string {
+      std::vector<std::uint32_t> input(kRanks * kCount, member.rank), output(input.size());
+      Call call;
+      call.collective = Collective::alltoall;
+      call.dtype = Dtype::u32;
+      call.input = input.data();
+      call.output = output.data();
+      call.count = kCount;
+      for (std::uint32_t i = 0; i < calls; ++i) {
+        if (const Status s = make(member, persistent[member.rank], call).status; !s) return s.to_string();
+        if (i == 3) persistent[member.rank] = member.backend->persistent(call);
+      }
+      return persistent[member.rank] == nullptr ? "not persistent" : "";
+    });
+  };
+  const auto is_timed_next = [&](std::uint32_t rank) {
+    return world.member(rank).group->shown_boards(false).stores().way().is_timed;
+  };
+  REQUIRE(make_calls(StagingStores::kTimedEvery - 2) == "");
+  for (std::uint32_t r = 0; r < kRanks; ++r) CHECK_FALSE(is_timed_next(r));
+  REQUIRE(make_calls(1) == "");
+  for (std::uint32_t r = 0; r < kRanks; ++r) CHECK(is_timed_next(r));
+}
+
+TEST_CASE("every signature has a persistent call of its own, up to a limit", "[persistent]") {
+  constexpr std::uint64_t kMost = 1024, kAsked = kMost + 8;  // GroupContext::kMostPersistent
+  World world(WorldTransport::inproc, 2, World::oversubscribed());
+  REQUIRE(world.run([&](Member& member) -> std::string {
+    std::vector<std::uint32_t> input(kAsked, member.rank), output(kAsked);
+    std::set<PersistentCall*> known;
+    for (std::uint64_t count = 1; count <= kAsked; ++count) {
+      Call call;
+      call.collective = Collective::allreduce;
+      call.dtype = Dtype::u32;
+      call.count = count;
+      call.input = input.data();
+      call.output = output.data();
+      if (Status s = member.run(call); !s) return s.to_string();
+      PersistentCall* const persistent = member.backend->persistent(call);
+      if ((persistent != nullptr) != (count <= kMost)) return fmt::format("call {}", count);
+      if (persistent == nullptr) continue;
+      if (!known.insert(persistent).second) return fmt::format("call {} is another's", count);
+      if (member.backend->persistent(call) != persistent) return fmt::format("call {} has two", count);
+    }
+    return {};
+  }) == "");
+}
+
+TEST_CASE("a rank knows whether those that wait on a CPU have published", "[persistent]") {
+  World world(WorldTransport::inproc, 3);
+  REQUIRE(world.run([&](Member& member) -> std::string {
+    std::vector<std::int32_t> vector(8, 1);
+    Status s = member.run(allreduce_of(vector, vector));
+    return s ? "" : s.to_string();
+  }) == "");
+  const Boards& boards = world.member(0).group->shown_boards(false);
+  REQUIRE(boards.state() == Boards::State::linked);
+  constexpr std::uint32_t kHere = 5, kElsewhere = 6, kLine = 1;
+  constexpr std::uint64_t kEpoch = 815;
+  const Boards::Area area = boards.area(0, 2);
+  const auto have_published = [&] { return boards.have_published_on(kHere, area, kLine, kEpoch); };
+  // Nobody else waits here, whatever the own line says.
+  boards.head(0).cpu = kHere;
+  boards.head(1).cpu = kElsewhere;
+  boards.head(2).cpu = 0;
+  CHECK(have_published());
+  boards.head(1).cpu = kHere;
+  CHECK_FALSE(have_published());
+  boards.lines_at(1, area)[kLine].sequence = kEpoch;
+  CHECK(have_published());
+  boards.head(2).cpu = kHere;
+  CHECK_FALSE(have_published());
+  boards.lines_at(2, area)[kLine + 1].sequence = kEpoch;  // another line
+  boards.lines_at(2, area)[kLine].sequence = kEpoch - 1;  // another call
+  CHECK_FALSE(have_published());
+  boards.lines_at(2, area)[kLine].sequence = kEpoch;
+  CHECK(have_published());
+}
+
+TEST_CASE("a persistent call tells of ranks that call something else, and of the group's failure",
+          "[persistent]") {
+  World world(WorldTransport::inproc, 2);
+  CHECK(world.run([&](Member& member) -> std::string {
+    std::vector<std::int32_t> input(8, 1), output(8);
+    Call call = allreduce_of(input, output);
+    for (int i = 0; i < 2; ++i) {
+      if (Status s = member.run(call); !s) return s.to_string();
+    }
+    PersistentCall* const persistent = member.backend->persistent(call);
+    if (persistent == nullptr) return "an allreduce of 8 words is no persistent call";
+    if (member.rank == 1) call.collective = Collective::reduce;
+    WorkRef work;
+    Status status;
+    if (member.rank == 0) {
+      if (!persistent->run(call, &work)) return "not run";
+      status = work ? work->wait(Clock::now() + kPatience) : Status();
+    } else {
+      status = member.run(call);
+    }
+    // Rank 1 sends to the root and may be through before it hears of it.
+    if (member.rank == 0 && status.code() != StatusCode::mismatch)
+      return "no mismatch: " + status.to_string();
+    if (member.rank == 0 && persistent->run(call, &work)) return "run in a group that has failed";
+    return {};
+  }) == "");
+}
+
+}  // namespace tutti::test

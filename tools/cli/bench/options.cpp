@@ -1,0 +1,416 @@
+// The command line of `tutti bench`. Knows how words are written, not what a benchmark does.
+#include "tools/cli/bench/options.hpp"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "bench/roofline/measure.hpp"
+#include "runtime/base/ops.hpp"
+#include "runtime/selection/rules.hpp"
+#include "tools/cli/arguments.hpp"
+
+namespace tutti::tool {
+namespace {
+
+constexpr std::string_view kSummary =
+    "Measures a collective over local ranks or inside a job. Every rank rewrites its input before each timed "
+    "call, as\n"
+    "training does; the time of a call is the maximum over the ranks. Without a launcher it starts its own "
+    "ranks; under\n"
+    "`tutti run` or torchrun each process is one rank, and rank 0 reports.";
+constexpr std::string_view kFooter =
+    "Columns:\n"
+    "  size    bytes of the full vector: allgather, gather: received in total; reduce_scatter, scatter: "
+    "contributed in\n"
+    "          total; alltoall: one rank's send buffer\n"
+    "  algbw   size / p50 in GB/s\n"
+    "  busbw   algbw times 2(p-1)/p (allreduce), (p-1)/p (allgather, reduce_scatter, alltoall, gather, "
+    "scatter) or 1\n"
+    "  wrong   elements whose bits differ from the exact result, over all ranks (with --check)\n"
+    "  bound   with --roofline: the shortest time possible with these cores and caches, how much of it is "
+    "reached, and\n"
+    "          which of its terms decides: what must cross between cores, or what must be loaded and stored\n"
+    "\n"
+    "On GPUs (--device cuda), in the columns of nccl-tests:\n"
+    "  count   elements as the call counts them: of a block where the vector is made of blocks\n"
+    "  root    -1 where there is none\n"
+    "  time    of a call, by the host's clock around a batch of calls on a stream and a wait for the stream; "
+    "with --hot\n"
+    "          around each. Inputs stay as the check has left them\n"
+    "  algorithm  nccl, one_shot, two_shot or staged, and what a staged call ran where that was named\n"
+    "  --json has a line for each of the two forms, in_place or not, with root, device and gpu.\n"
+    "\n"
+    "Ceilings (roofline):\n"
+    "  line        one way of a cache line between the cores of ranks 0 and 1\n"
+    "  copy_fresh  copy of what another rank has just written, through shared memory; all ranks at once, as "
+    "below too\n"
+    "  add_fresh   the same, added to an own buffer (f32)\n"
+    "  vm_read     the same, copied by the kernel (process_vm_readv)\n"
+    "  copy        own memory only: memcpy\n"
+    "  copy_nt     the same with stores that pass the caches by\n"
+    "  add         own memory only: a += b\n"
+    "  add_nt      the same with stores that pass the caches by\n"
+    "  Unless given: -b 1k -e 64m, --budget 0.1 for each kind and size, --rounds 3.\n"
+    "\n"
+    "Exit status:\n"
+    "  0       measured, nothing wrong\n"
+    "  1       wrong elements, or a rank failed\n"
+    "  2       the arguments are wrong\n"
+    "\n"
+    "Examples:\n"
+    "  tutti bench allreduce --workload resnet50 --check\n"
+    "  TUTTI_ADJUST_ALLREDUCE='ring:1m-;recursive_doubling' tutti bench allreduce -n 4 --b2b\n"
+    "  tutti bench allreduce --device cuda -b 8 -e 1g -f 2 --check\n"
+    "  tutti bench allreduce -n 2 --roofline\n"
+    "  tutti bench allreduce -n 2 -e 1k --submitted --rounds 9\n"
+    "  tutti bench allreduce -n 2 -b 4 -e 64 --beside 6 --bind none --against mpich\n"
+    "  tutti bench roofline -n 2 --json ceilings.json --plot ceilings.svg\n"
+    "  tutti bench allgather -b 1k -e 64m --against openmpi,mpich --json a.json --plot a.svg\n"
+    "  tutti bench allreduce --nodes 2 --rate 1gbit --against openmpi,gloo,sockets\n"
+    "  tutti bench allreduce --workload resnet50 --overlap 100 --against openmpi";
+
+// Words as they were given, before they are checked.
+struct Words {
+  std::string collective, dtype = "f32", op = "sum", first = "4", last = "256m", factor = "4";
+  std::string then, device = "host", allocation = "malloc", pages = "4k", binding = "auto", nodes, against;
+  int iterations = 0;
+  bool is_b2b = false, is_hot = false;
+};
+
+void add_options(CLI::App& app, BenchOptions& o, Words& w) {
+  std::string collectives;
+  for (const std::string_view name : kCollectiveNames) {
+    if (name != to_string(Collective::send_recv)) collectives += fmt::format(" {}", name);
+  }
+  app.add_option("collective", w.collective,
+                 "one of:" + collectives + "; or roofline: what this machine can do at best")
+      ->required();
+  app.add_option("-b,--begin", w.first, "smallest size in bytes (k, m, g: powers of 1024)")
+      ->capture_default_str();
+  app.add_option("-e,--end", w.last, "largest size")->capture_default_str();
+  app.add_option("-f,--factor", w.factor, "from one size to the next")->capture_default_str();
+  auto* workload =
+      app.add_option("--workload", o.workload,
+                     "the gradients of a model instead of sizes: resnet50, resnet50v2, vgg16, inception3, "
+                     "resnet101 or a CSV file");
+  app.add_option("--overlap", o.overlap_ms,
+                 "milliseconds of arithmetic beside the workload's allreduces: what they add to it when they "
+                 "block, and when they are submitted and waited for at the end")
+      ->needs(workload);
+  app.add_flag(
+         "--submitted", o.has_submitted,
+         "allreduce: beside each row the same calls, submitted and waited for at once, in turn with those "
+         "that block, and what that adds")
+      ->excludes(workload);
+  app.add_option("--then", w.then,
+                 "a collective that follows each call, with the same size: how long both take together "
+                 "(bandwidths as if it were the first alone)")
+      ->excludes(workload)
+      ->excludes(app.get_option("--submitted"));
+  app.add_option("--dtype", w.dtype, "i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 bool")
+      ->capture_default_str();
+  app.add_option("--op", w.op, "sum prod min max avg band bor bxor land lor premul_sum")
+      ->capture_default_str();
+  app.add_option("--root", o.root, "root of rooted collectives")->capture_default_str();
+  app.add_option("--algorithm", o.algorithm, "use this algorithm or fail, e.g. ring or 'bruck(radix=4)'");
+  app.add_flag("--in-place", o.in_place, "the output is also the input (on GPUs: measure no other calls)");
+  app.add_option("--device", w.device,
+                 "host, or cuda: buffers on GPUs, each rank's on that of its number on the node, modulo the "
+                 "number of GPUs")
+      ->capture_default_str();
+  app.add_flag("--check", o.is_checked, "verify results bit by bit before and after timing");
+  app.add_option(
+      "--iters", w.iterations,
+      "timed calls of each size (default: as many as fit into the budget, at most 200, with --b2b 20000 on "
+      "the host)");
+  app.add_option("--warmup", o.loop.warmup_count, "calls before timing")->capture_default_str();
+  app.add_option("--budget", o.loop.budget_seconds, "seconds for each size, about")->capture_default_str();
+  auto* b2b =
+      app.add_flag("--b2b", w.is_b2b, "time a back-to-back loop: the fair mode when ranks outnumber CPUs");
+  app.add_flag("--hot", w.is_hot, "leave buffers untouched between calls, as OSU does")->excludes(b2b);
+  app.add_flag(
+         "--roofline", o.has_bounds,
+         "measure the machine's ceilings in turns with each row, and say how near it comes to the bound that "
+         "follows")
+      ->excludes(b2b)
+      ->excludes(app.get_option("--submitted"))
+      ->excludes(app.get_option("--then"))
+      ->excludes(app.get_option("--hot"));
+  app.add_option("--alloc", w.allocation, "memory of the buffers: malloc, or tutti (shared by the node)")
+      ->capture_default_str();
+  app.add_option("--pages", w.pages, "4k, or thp (transparent huge pages)")->capture_default_str();
+  app.add_option("-n,--ranks", o.rank_count,
+                 "ranks to start (default: the CPUs this process may use, or the GPUs)")
+      ->take_last();
+  auto* threads = app.add_flag("--threads", o.uses_threads, "ranks are threads of one process");
+  auto* nodes = app.add_option("--nodes", w.nodes,
+                               "with --against: ranks on nodes of a bed (network namespaces of this machine, "
+                               "which takes root); 2: two nodes of one rank, 2x4: of four")
+                    ->excludes(threads)
+                    ->excludes(app.get_option("-n"));
+  app.add_option("--rate", o.rate, "limit of each node's link, e.g. 1gbit")->needs(nodes);
+  app.add_option("--bind", w.binding,
+                 "none, core (one CPU each; ranks that outnumber the CPUs are dealt to them evenly), auto "
+                 "(core if it "
+                 "starts the ranks and the buffers are the host's)")
+      ->take_last()
+      ->capture_default_str();
+  app.add_option("--beside", o.neighbour_count,
+                 "busy processes to start beside the ranks, as on a machine that is shared; see also --bind")
+      ->capture_default_str();
+  app.add_option("--against", w.against,
+                 "compare with others in one run: openmpi,mpich,gloo,sockets (TCP by hand)")
+      ->excludes(threads)
+      ->excludes(app.get_option("--submitted"))
+      ->excludes(app.get_option("--then"))
+      ->excludes(app.get_option("--roofline"));
+  app.add_option(
+         "--rounds", o.round_count,
+         "turns that each library takes at a size, with --against; turns of both kinds of calls, with "
+         "--submitted; turns of calls and ceilings, with --roofline; rounds of roofline")
+      ->capture_default_str();
+  app.add_option("--peers-dir", o.peers_path,
+                 "where the programs of --against are (default: beside this build)");
+  app.add_option("--json", o.json_path, "write one JSON object per row to this file")->take_last();
+  app.add_option("--plot", o.plot_path,
+                 "draw the result to a .png or .svg file (needs python3 with matplotlib)")
+      ->excludes(app.get_option("--submitted"));
+  app.add_flag("--serve", o.is_server)->group("");
+  app.add_flag("--child", o.is_child)->group("");
+}
+
+template <class T>
+Status take(std::optional<T> value, std::string_view option, std::string_view text, std::string_view expected,
+            T& to) {
+  if (!value) return invalid_argument(fmt::format("{}: '{}' is not {}", option, text, expected));
+  to = *value;
+  return {};
+}
+
+Status take_collective(const Words& w, BenchOptions& o) {
+  if (o.is_roofline) return {};
+  const auto collective = parse_collective(w.collective);
+  if (collective && *collective != Collective::send_recv) {
+    o.collective = *collective;
+    return {};
+  }
+  std::string known;
+  for (const std::string_view name : kCollectiveNames) {
+    if (name != to_string(Collective::send_recv)) known += fmt::format(" {}", name);
+  }
+  return invalid_argument(
+      fmt::format("there is no collective '{}'; there are:{}, and roofline", w.collective, known));
+}
+
+Status take_sizes(const Words& w, BenchOptions& o) {
+  constexpr std::string_view kSize = "a size such as 4, 64k or 256m";
+  TUTTI_RETURN_IF_ERROR(take(bench::parse_bytes(w.first), "-b", w.first, kSize, o.first_bytes));
+  TUTTI_RETURN_IF_ERROR(take(bench::parse_bytes(w.last), "-e", w.last, kSize, o.last_bytes));
+  TUTTI_RETURN_IF_ERROR(take(bench::parse_bytes(w.factor), "-f", w.factor, "a factor", o.factor));
+  if (o.factor < 2) return invalid_argument("-f: the factor must be at least 2");
+  if (o.last_bytes < o.first_bytes)
+    return invalid_argument(fmt::format("-b {} is more than -e {}", w.first, w.last));
+  return {};
+}
+
+Status take_op(const Words& w, BenchOptions& o) {
+  TUTTI_RETURN_IF_ERROR(take(parse_dtype_synonym(w.dtype), "--dtype", w.dtype,
+                             "a data type (`tutti bench --help` lists them)", o.dtype));
+  TUTTI_RETURN_IF_ERROR(
+      take(parse_op(w.op), "--op", w.op, "an operation (`tutti bench --help` lists them)", o.op));
+  if (!is_scalar(o.dtype)) {
+    return invalid_argument(
+        fmt::format("--dtype {}: the benchmark measures numbers of one part, such as f32", w.dtype));
+  }
+  if (o.op == Op::user) return invalid_argument("--op: a user-defined operation has no name here");
+  if (!is_reducing(o.collective)) return {};
+  const std::string_view why = why_illegal(o.op, o.dtype);
+  if (!why.empty()) return invalid_argument(fmt::format("--op {} --dtype {}: {}", w.op, w.dtype, why));
+  return {};
+}
+
+Status take_against(const Words& w, BenchOptions& o) {
+  constexpr std::array kKnown = {"openmpi", "mpich", "gloo", "sockets"};
+  constexpr std::array kCollectives = {Collective::allreduce, Collective::broadcast,
+                                       Collective::allgather, Collective::reduce_scatter,
+                                       Collective::alltoall,  Collective::barrier};
+  for (std::size_t at = 0; !w.against.empty() && at <= w.against.size();) {
+    const std::size_t comma = std::min(w.against.find(',', at), w.against.size());
+    o.against.push_back(w.against.substr(at, comma - at));
+    if (std::find(kKnown.begin(), kKnown.end(), o.against.back()) == kKnown.end()) {
+      return invalid_argument(
+          fmt::format("--against: '{}' is not openmpi, mpich, gloo or sockets", o.against.back()));
+    }
+    at = comma + 1;
+  }
+  if (!o.against.empty() &&
+      std::find(kCollectives.begin(), kCollectives.end(), o.collective) == kCollectives.end()) {
+    return invalid_argument(
+        fmt::format("--against: {} is not compared; allreduce, broadcast, allgather, reduce_scatter, "
+                    "alltoall, barrier are",
+                    to_string(o.collective)));
+  }
+  if (o.round_count < 1) return invalid_argument("--rounds: at least 1");
+  if (w.nodes.empty()) return {};
+  if (o.against.empty()) return invalid_argument("--nodes: only comparisons (--against) make nodes");
+  const auto nodes = parse_nodes(w.nodes);
+  TUTTI_RETURN_IF_ERROR(
+      take(nodes, "--nodes", w.nodes, "a number of nodes such as 2, or 2x4 with ranks", o.nodes));
+  o.rank_count = o.nodes.node_count * o.nodes.ranks_per_node;
+  o.has_rank_count = true;
+  return {};
+}
+
+Status take_modes(const Words& w, BenchOptions& o) {
+  if (w.is_b2b) o.loop.mode = bench::Mode::b2b;
+  if (w.is_hot) o.loop.mode = bench::Mode::hot;
+  if (w.iterations < 0 || o.loop.warmup_count < 0)
+    return invalid_argument("--iters and --warmup must not be negative");
+  // The ranks of a batch start when the system lets them, so batches of a loop must be long.
+  constexpr int kMostInLoop = 20000;
+  constexpr int kMostNeighbours = 4096;
+  if (o.loop.mode == bench::Mode::b2b) o.loop.iteration_count = kMostInLoop;
+  // On a GPU the calls of a batch wait in the stream, and the host is out of the way: short ones do.
+  if (o.is_on_gpus() && !w.is_hot) {
+    o.loop.mode = bench::Mode::b2b;
+    o.loop.iteration_count = bench::LoopPlan().iteration_count;
+  }
+  if (w.iterations > 0) o.loop.iteration_count = o.loop.minimum_count = w.iterations;
+  if (!(o.loop.budget_seconds > 0)) return invalid_argument("--budget: must be more than 0 seconds");
+  TUTTI_RETURN_IF_ERROR(take(bench::parse_pages(w.pages), "--pages", w.pages, "4k or thp", o.pages));
+  if (w.allocation != "malloc" && w.allocation != "tutti")
+    return invalid_argument(fmt::format("--alloc: '{}' is not malloc or tutti", w.allocation));
+  o.allocation = w.allocation == "tutti" ? Allocation::tutti_heap : Allocation::anonymous;
+  if (o.neighbour_count < 0 || o.neighbour_count > kMostNeighbours)
+    return invalid_argument(fmt::format("--beside: {} is not a number of processes from 0 to {}",
+                                        o.neighbour_count, kMostNeighbours));
+  if (w.binding != "auto" && w.binding != "none" && w.binding != "core")
+    return invalid_argument(fmt::format("--bind: '{}' is not none, core or auto", w.binding));
+  o.binding = w.binding == "auto" ? Binding::automatic : w.binding == "core" ? Binding::core : Binding::none;
+  return {};
+}
+
+// What is measured of calls on GPUs is less.
+Status take_device(const CLI::App& app, const Words& w, BenchOptions& o) {
+  if (w.device == "host") return {};
+  if (w.device != "cuda")
+    return invalid_argument(fmt::format("--device: '{}' is not host or cuda", w.device));
+  o.device = DeviceKind::cuda;
+  if (o.collective == Collective::barrier)
+    return invalid_argument("--device cuda: a barrier has no buffers; measure it without --device");
+  for (const char* option :
+       {"--workload", "--submitted", "--then", "--roofline", "--alloc", "--pages", "--against", "--plot"}) {
+    if (app.count(option) > 0)
+      return invalid_argument(
+          fmt::format("{}: of calls on host memory only; leave it or --device cuda out", option));
+  }
+  return {};
+}
+
+Status check(const CLI::App& app, const Words& w, BenchOptions& o) {
+  TUTTI_RETURN_IF_ERROR(take_collective(w, o));
+  TUTTI_RETURN_IF_ERROR(take_device(app, w, o));
+  TUTTI_RETURN_IF_ERROR(take_sizes(w, o));
+  TUTTI_RETURN_IF_ERROR(take_op(w, o));
+  TUTTI_RETURN_IF_ERROR(take_modes(w, o));
+  TUTTI_RETURN_IF_ERROR(take_against(w, o));
+  if (!w.then.empty()) {
+    o.then = parse_collective(w.then);
+    if (!o.then || *o.then == Collective::barrier || o.collective == Collective::barrier)
+      return invalid_argument(
+          fmt::format("--then: '{}' after {}; each must be a collective with buffers", w.then, w.collective));
+    if (!o.algorithm.empty())
+      return invalid_argument("--algorithm: of one collective only; leave it or --then out");
+  }
+  if (!o.workload.empty() && o.collective == Collective::barrier)
+    return invalid_argument("--workload: a barrier has no sizes");
+  if (!o.workload.empty() && !o.against.empty() && o.overlap_ms == 0)
+    return invalid_argument(
+        "--against: with --workload it compares beside arithmetic only; say how much with --overlap");
+  if (o.overlap_ms < 0) return invalid_argument("--overlap: must be more than 0 milliseconds");
+  if (o.overlap_ms > 0 && o.collective != Collective::allreduce)
+    return invalid_argument("--overlap: measured for allreduce only");
+  if (o.has_submitted && o.collective != Collective::allreduce)
+    return invalid_argument("--submitted: measured for allreduce only");
+  // A rule that does not parse is said once, here, and not by every rank.
+  if (!o.algorithm.empty()) {
+    const auto rules = parse_rules(o.collective, o.algorithm);
+    if (!rules) return rules.status().with_context("--algorithm");
+  }
+  const auto ends_with = [&](std::string_view end) {
+    return o.plot_path.size() > end.size() && std::string_view(o.plot_path).ends_with(end);
+  };
+  if (!o.plot_path.empty() && !ends_with(".png") && !ends_with(".svg"))
+    return invalid_argument(fmt::format("--plot: '{}' ends neither in .png nor in .svg", o.plot_path));
+  return {};
+}
+
+// The ceilings have other defaults, and most options say something about a call.
+Status prepare_roofline(const CLI::App& app, Words& w, BenchOptions& o) {
+  for (const char* option :
+       {"--workload", "--submitted", "--then", "--dtype", "--op", "--root", "--algorithm", "--in-place",
+        "--device", "--check", "--iters", "--warmup", "--b2b", "--hot", "--roofline", "--alloc", "--pages",
+        "--against", "--peers-dir"}) {
+    if (app.count(option) > 0)
+      return invalid_argument(fmt::format("{}: roofline measures no call, so it has no such option", option));
+  }
+  o.is_roofline = true;
+  const bench::CeilingsPlan plan;
+  if (app.count("-b") == 0) w.first = std::to_string(plan.first_bytes);
+  if (app.count("-e") == 0) w.last = std::to_string(plan.last_bytes);
+  if (app.count("--budget") == 0) o.loop.budget_seconds = plan.budget_seconds;
+  if (app.count("--rounds") == 0) o.round_count = plan.round_count;
+  return {};
+}
+
+// Sizes that vector kernels and lines are happy with.
+Status check_roofline(const BenchOptions& o) {
+  constexpr std::size_t kStep = 64;
+  if (!o.is_roofline || (o.first_bytes % kStep == 0 && o.first_bytes > 0)) return {};
+  return invalid_argument(fmt::format("-b: sizes of roofline are multiples of {}", kStep));
+}
+
+}  // namespace
+
+std::optional<Dtype> parse_dtype_synonym(std::string_view name) {
+  constexpr std::pair<std::string_view, Dtype> kSynonyms[] = {
+      {"float", Dtype::f32},     {"float32", Dtype::f32},     {"double", Dtype::f64},
+      {"float64", Dtype::f64},   {"half", Dtype::f16},        {"float16", Dtype::f16},
+      {"bfloat16", Dtype::bf16}, {"int8", Dtype::i8},         {"uint8", Dtype::u8},
+      {"int16", Dtype::i16},     {"uint16", Dtype::u16},      {"int", Dtype::i32},
+      {"int32", Dtype::i32},     {"uint32", Dtype::u32},      {"int64", Dtype::i64},
+      {"uint64", Dtype::u64},    {"e4m3", Dtype::f8e4m3},     {"fp8_e4m3", Dtype::f8e4m3},
+      {"e5m2", Dtype::f8e5m2},   {"fp8_e5m2", Dtype::f8e5m2}, {"boolean", Dtype::boolean}};
+  for (const auto& [synonym, dtype] : kSynonyms) {
+    if (synonym == name) return dtype;
+  }
+  return parse_dtype(name);
+}
+
+std::optional<BenchOptions> parse_bench_options(int argc, char** argv, int* status) {
+  BenchOptions options;
+  Words words;
+  CLI::App app(std::string(kSummary), "tutti bench");
+  app.footer(std::string(kFooter));
+  add_options(app, options, words);
+  if (!parse_arguments(app, argc, argv, status)) return std::nullopt;
+  options.has_rank_count = app.count("-n") > 0;
+  Status checked;
+  if (words.collective == "roofline") checked = prepare_roofline(app, words, options);
+  if (checked) checked = check(app, words, options);
+  if (checked) checked = check_roofline(options);
+  if (checked && options.has_rank_count && (options.rank_count < 1 || options.rank_count > 4096))
+    checked =
+        invalid_argument(fmt::format("-n: {} is not a number of ranks from 1 to 4096", options.rank_count));
+  if (!checked) {
+    *status = usage_error("bench", checked);
+    return std::nullopt;
+  }
+  return options;
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,336 @@
+// `tutti explain`: which algorithm a call runs, by which rule, and what every other one would cost. Knows no
+// rule and no price itself; starts nothing, so the machine may be one that nobody here owns.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "runtime/group/settings.hpp"
+#include "runtime/schedule/passes/lower.hpp"
+#include "runtime/selection/explain.hpp"
+#include "tools/cli/arguments.hpp"
+#include "tools/cli/commands.hpp"
+#include "tools/cli/explain_device.hpp"
+#include "tools/cli/run/run.hpp"
+#include "tools/cli/starting_model.hpp"
+
+namespace tutti::tool {
+namespace {
+
+using nlohmann::json;
+
+struct ExplainOptions {
+  std::string collective, bytes, dtype = "f32", transport, topology, algorithm, device = "host", gpu_link;
+  std::uint32_t rank_count = 4, per_node = 0, gpus = 0;
+  bool is_ordered = false, is_json = false;
+};
+
+constexpr std::uint32_t kMostRanks = 1U << 16U;
+
+// A question with what it points to.
+struct Case {
+  WorldSettings settings;
+  Question question;
+  Hierarchy hierarchy;
+  Setting setting;
+  StartingModel start;
+  bool has_measured_costs = false;
+  Dtype dtype = Dtype::f32;
+};
+
+// "FILE" is short for "xml:FILE".
+std::string topology_text(const std::string& text) {
+  const bool is_named = text.rfind("xml:", 0) == 0 || text.rfind("synthetic:", 0) == 0;
+  return is_named ? text : "xml:" + text;
+}
+
+// What the ranks would tell each other of themselves; see WorldDomains.
+// `cpu_count`: that the ranks of a node may use.
+WorldDomains domains_of(const WorldSettings& settings, std::uint32_t rank_count, std::uint32_t per_node,
+                        std::uint32_t cpu_count) {
+  WorldDomains domains;
+  domains.setting = settings.hierarchy;
+  std::vector<std::uint32_t> cpus;
+  for (const std::uint32_t pu : settings.topology.allowed_pus())
+    cpus.push_back(settings.topology.pus[pu].os_index);
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+    const std::uint32_t node = rank / per_node, on_node = std::min(per_node, rank_count - node * per_node);
+    domains.nodes.push_back(static_cast<int>(node));
+    domains.is_crowded.push_back(on_node > cpu_count);
+    domains.ranks.push_back(find_domains(settings.topology, cpus, rank % per_node, on_node));
+  }
+  return domains;
+}
+
+// The tuning file's costs where it has them; false: nothing that matters is known.
+bool use_measured(const Tuning& tuning, const StartingModel& start, bool has_network, CostModel& model) {
+  const auto node = tuning.costs.find(start.node_transport);
+  const auto network = tuning.costs.find(start.network_transport);
+  if (node == tuning.costs.end() || (has_network && network == tuning.costs.end())) return false;
+  const LinkCost beyond = has_network ? network->second.link(Level::network) : model.link(Level::network);
+  model = has_network ? network->second : node->second;
+  model.link(Level::cache) = node->second.link(Level::cache);
+  model.link(Level::node) = node->second.link(Level::node);
+  model.link(Level::network) = beyond;
+  return true;
+}
+
+Result<Case> make_case(const ExplainOptions& options) {
+  Case made;
+  const auto collective = parse_collective(options.collective);
+  if (!collective || *collective == Collective::send_recv)
+    return select_rows(collective ? "send_recv" : options.collective, "").status();
+  const auto bytes = parse_size(options.bytes);
+  if (!bytes)
+    return invalid_argument(fmt::format("'{}': expected bytes such as 4096, 64k or 1m", options.bytes));
+  const auto dtype = parse_dtype(options.dtype);
+  if (!dtype)
+    return invalid_argument(
+        fmt::format("--dtype '{}': expected one of {}", options.dtype, joined(kDtypeNames, " ")));
+  made.dtype = *dtype;
+  const std::uint32_t p = options.rank_count;
+  if (p < 1 || p > kMostRanks) return invalid_argument(fmt::format("-n: expected 1 to {} ranks", kMostRanks));
+  const std::uint32_t per_node = options.per_node == 0 ? p : options.per_node;
+  const bool has_network = per_node < p;
+
+  Environment environment = Environment::of_process();
+  if (!options.topology.empty()) environment.set("TUTTI_TOPOLOGY", topology_text(options.topology));
+  auto settings = read_settings(environment);
+  if (!settings) return settings.status();
+  made.settings = *std::move(settings);
+  auto start = starting_model(environment, options.transport, has_network, *dtype);
+  if (!start) return start.status().with_context("--transport");
+  made.start = *std::move(start);
+
+  // Ranks of a job that pretends to another machine (TUTTI_TOPOLOGY) run on this one's CPUs all the same.
+  const Topology& topology = made.settings.topology;
+  const std::size_t cpu_count = options.topology.empty() ? static_cast<std::size_t>(count_allowed_cpus())
+                                                         : topology.allowed_pus().size();
+  const WorldDomains domains = domains_of(made.settings, p, per_node, static_cast<std::uint32_t>(cpu_count));
+  TUTTI_RETURN_IF_ERROR(domains.check());
+  std::vector<int> world_ranks;
+  for (std::uint32_t rank = 0; rank < p; ++rank) world_ranks.push_back(static_cast<int>(rank));
+  made.hierarchy = domains.hierarchy_of(world_ranks);
+  made.question.collective = *collective;
+  made.question.bytes = *bytes;
+  made.question.size = p;
+  made.question.is_commutative = !options.is_ordered;
+  made.question.reach = domains.spans_nodes(world_ranks) ? Reach::network : Reach::node;
+  made.question.shares_cpus = domains.shares_cpus(world_ranks);
+
+  made.setting.places = places_of(p, per_node);
+  for (std::uint32_t rank = 0; rank < p; ++rank) {
+    if (domains.ranks[rank].cache != RankDomains::kSeveral)
+      made.setting.places.cache[rank] = p + static_cast<std::uint32_t>(domains.ranks[rank].cache);
+  }
+  JobShape job;
+  if (per_node > 1 && p > 1) job.node_transport = made.start.node_transport;
+  if (has_network) job.network_transport = made.start.network_transport;
+  job.most_ranks_per_node = std::min(per_node, p);
+  job.least_ranks_per_node = p % per_node == 0 ? job.most_ranks_per_node : p % per_node;
+  Fingerprint here = fingerprint_of(made.settings.topology);
+  append_job(here, job);
+  TUTTI_RETURN_IF_ERROR(made.settings.judge_tuning(here));
+  made.setting.model = made.start.model;
+  made.has_measured_costs =
+      use_measured(made.settings.tuning.tuning, made.start, has_network, made.setting.model);
+  made.setting.is_lowered =
+      !has_network && made.start.shares_memory && made.settings.uses_boards && p <= kMostLoweredRanks;
+  return made;
+}
+
+// What is asked of a call on buffers of GPUs. Errors: invalid_argument, naming the option.
+Result<DeviceAsked> device_case(const ExplainOptions& options, const Case& asked) {
+  if (asked.question.collective == Collective::barrier)
+    return invalid_argument("--device cuda: a barrier has no buffers, and goes by the host");
+  if (!options.transport.empty()) {
+    return invalid_argument(
+        "--transport: carriers of buffers on GPUs are priced without one; leave out either it or --device");
+  }
+  DeviceAsked made;
+  const auto link = std::find(kGpuLinkNames.begin(), kGpuLinkNames.end(), options.gpu_link);
+  if (link == kGpuLinkNames.end() && !options.gpu_link.empty()) {
+    return invalid_argument(
+        fmt::format("--gpu-link '{}': expected one of {}", options.gpu_link, joined(kGpuLinkNames, " ")));
+  }
+  if (link != kGpuLinkNames.end()) made.link = static_cast<GpuLink>(link - kGpuLinkNames.begin());
+  const std::uint32_t p = options.rank_count, per_node = options.per_node == 0 ? p : options.per_node;
+  made.question = asked.question;
+  made.question.is_device = true;
+  made.setting.places = {(p + per_node - 1) / per_node, std::min(p, per_node)};
+  made.setting.model = device_model(made.link);
+  made.setting.gpus_per_node = options.gpus == 0 ? made.setting.places.per_node : options.gpus;
+  made.setting.dtype = asked.dtype;
+  made.algorithm = options.algorithm;
+  made.is_json = options.is_json;
+  return made;
+}
+
+// Of many domains not every rank.
+std::string domains_text(const Hierarchy& hierarchy) {
+  if (hierarchy.is_flat()) return "none";
+  if (hierarchy.size() <= 32) return to_text(hierarchy);
+  return fmt::format("{} of {}{} ranks", hierarchy.domain_count(), hierarchy.is_even() ? "" : "at least ",
+                     hierarchy.smallest_domain());
+}
+
+std::string time_text(std::uint64_t ps) {
+  const double us = static_cast<double>(ps) / 1e6;
+  return us < 10000 ? fmt::format("{:.2f}", us) : fmt::format("{:.0f}", us);
+}
+
+void print_text(const Case& asked, const Explanation& answer) {
+  const Question& q = asked.question;
+  const Candidate* chosen = nullptr;
+  for (const Candidate& c : answer.candidates) {
+    if (c.is_chosen) chosen = &c;
+  }
+  fmt::print("{} of {} bytes over {} ranks {}: {}\n", to_string(q.collective), q.bytes, q.size,
+             to_string(default_set(q.reach, q.shares_cpus)), to_text(*chosen->row, chosen->params));
+  fmt::print("  rule       {}\n", chosen->reason);
+  if (answer.chosen.shared_row != nullptr)
+    fmt::print("  shared     {} where the buffers of all ranks are in shared memory\n",
+               answer.chosen.shared_row->name);
+  fmt::print("  domains    {}\n", domains_text(asked.hierarchy));
+  fmt::print("  carried    {}\n",
+             asked.setting.is_lowered ? "in memory that the ranks share (" + asked.start.node_transport + ")"
+             : q.reach == Reach::node
+                 ? "by messages (" + asked.start.node_transport + ")"
+                 : fmt::format("by messages ({}; between nodes {})", asked.start.node_transport,
+                               asked.start.network_transport));
+  const TuningFile& tuning = asked.settings.tuning;
+  fmt::print("  tuning     {}\n", describe(tuning));
+  fmt::print("  prices     in microseconds, {}\n\n",
+             asked.has_measured_costs ? "as measured for the tuning file"
+                                      : "from the transports' own figures: nobody has measured them here");
+  fmt::print("{:>12} {:>10} {:>10} {:>10}  {:<34} {}\n", "predicted", "latency", "bytes", "reduction",
+             "algorithm", "why not");
+  for (const Candidate& c : answer.candidates) {
+    std::string times = fmt::format("{:>12} {:>10} {:>10} {:>10}", "-", "", "", "");
+    if (c.price)
+      times = fmt::format("{:>12} {:>10} {:>10} {:>10}", time_text(c.price->total_ps),
+                          time_text(c.price->latency_ps), time_text(c.price->bytes_ps),
+                          time_text(c.price->reduce_ps));
+    fmt::print("{}  {:<34} {}\n", times, to_text(*c.row, c.params),
+               c.is_chosen ? "<- chosen" : (c.is_legal ? "" : "not legal: ") + c.reason);
+  }
+}
+
+json params_json(const Candidate& c) {
+  json params = json::object();
+  for (const ParamRow& param : c.row->params) params[std::string(param.name)] = c.params.*(param.field);
+  return params;
+}
+
+json to_json(const Case& asked, const Explanation& answer) {
+  const Question& q = asked.question;
+  json candidates = json::array();
+  for (const Candidate& c : answer.candidates) {
+    json entry = {{"algorithm", c.row->name}, {"params", params_json(c)}, {"legal", c.is_legal},
+                  {"chosen", c.is_chosen},    {"reason", c.reason},       {"predicted_us", nullptr}};
+    if (c.price) {
+      const auto us = [](std::uint64_t ps) { return static_cast<double>(ps) / 1e6; };
+      entry["predicted_us"] = us(c.price->total_ps);
+      entry["latency_us"] = us(c.price->latency_ps);
+      entry["bytes_us"] = us(c.price->bytes_ps);
+      entry["reduction_us"] = us(c.price->reduce_ps);
+    }
+    candidates.push_back(std::move(entry));
+  }
+  return {
+      {"collective", to_string(q.collective)},
+      {"bytes", q.bytes},
+      {"dtype", to_string(asked.dtype)},
+      {"ranks", q.size},
+      {"reach", to_string(q.reach)},
+      {"shares_cpus", q.shares_cpus},
+      {"domains", asked.hierarchy.is_flat() ? 0U : asked.hierarchy.domain_count()},
+      {"lowered", asked.setting.is_lowered},
+      {"node_transport", asked.start.node_transport},
+      {"network_transport", q.reach == Reach::network ? json(asked.start.network_transport) : json(nullptr)},
+      {"algorithm", answer.chosen.row->name},
+      {"shared_buffers_algorithm",
+       answer.chosen.shared_row == nullptr ? json(nullptr) : json(answer.chosen.shared_row->name)},
+      {"source", answer.chosen.source},
+      {"item", answer.chosen.item},
+      {"line", answer.chosen.line == 0 ? json(nullptr) : json(answer.chosen.line)},
+      {"decided_by", describe_source(answer.chosen)},
+      {"tuning_file", asked.settings.tuning.is_used() ? json(asked.settings.tuning.path) : json(nullptr)},
+      {"tuning", describe(asked.settings.tuning)},
+      {"prices_measured", asked.has_measured_costs},
+      {"rule", answer.rule},
+      {"candidates", candidates}};
+}
+
+}  // namespace
+
+int explain_command(int argc, char** argv) {
+  ExplainOptions options;
+  CLI::App app(
+      "Says which algorithm a call runs and which rule says so, what every algorithm is predicted to take, "
+      "split\n"
+      "into latency, bytes and reduction, and why the others were not taken. Runs nothing: the ranks and the "
+      "machine\n"
+      "may be made up.",
+      "tutti explain");
+  app.footer(
+      "Examples:\n"
+      "  tutti explain allreduce 64k -n 8\n"
+      "  tutti explain allgather 1m -n 128 --ppn 8 --transport ucx\n"
+      "  tutti explain allreduce 1m -n 24 --topology 'synthetic:pack:2 l3:1 core:12 pu:1'\n"
+      "  tutti explain allreduce 1m -n 8 --device cuda\n"
+      "  TUTTI_ADJUST_ALLREDUCE='ring:1m-' tutti explain allreduce 4m -n 16 --json");
+  app.add_option("collective", options.collective, "allreduce, allgather, ... (`tutti info` lists them)");
+  app.add_option(
+      "bytes", options.bytes,
+      "of the full vector: 4096, 64k, 1m (allgather: of all ranks; alltoall: of one rank's buffer)");
+  app.add_option("-n,--ranks", options.rank_count, "number of ranks")->capture_default_str();
+  app.add_option("--ppn", options.per_node, "ranks on each node (default: all on one)");
+  app.add_option("--dtype", options.dtype, "what is added")->capture_default_str();
+  app.add_flag("--ordered", options.is_ordered, "the op is not commutative");
+  app.add_option("--transport", options.transport,
+                 "what carries messages: on one node between all ranks, on several between nodes");
+  app.add_option(
+      "--topology", options.topology,
+      "the machine: a file of lstopo, or synthetic:STRING (default: TUTTI_TOPOLOGY, else this one)");
+  app.add_option("--algorithm", options.algorithm, "the call's own argument, such as 'bruck(radix=4)'");
+  app.add_option("--device", options.device,
+                 "where the buffers are: host, or cuda: who carries the call, and what each would take")
+      ->capture_default_str();
+  app.add_option("--gpus", options.gpus, "of a call on GPUs: on each node (default: one for each rank)");
+  app.add_option("--gpu-link", options.gpu_link, "what connects them: nvlink (default) or pcie");
+  app.add_flag("--json", options.is_json, "the same for programs");
+  int status = 0;
+  if (!parse_arguments(app, argc, argv, &status)) return status;
+
+  if (options.collective.empty() || options.bytes.empty())
+    return usage_error("explain", invalid_argument("name a collective and the bytes of its full vector: "
+                                                   "tutti explain allreduce 64k -n 8"));
+  const bool is_device = options.device == "cuda";
+  if (!is_device && options.device != "host")
+    return usage_error("explain",
+                       invalid_argument(fmt::format("--device '{}': expected host or cuda", options.device)));
+  if (!is_device && (options.gpus != 0 || !options.gpu_link.empty()))
+    return usage_error("explain", invalid_argument("--gpus and --gpu-link are for --device cuda"));
+  auto asked = make_case(options);
+  if (!asked) return usage_error("explain", asked.status());
+  asked->question.hierarchy = &asked->hierarchy;
+  if (is_device) {
+    const auto on_devices = device_case(options, *asked);
+    if (!on_devices) return usage_error("explain", on_devices.status());
+    return explain_on_devices(*asked->settings.selector, *on_devices);
+  }
+  const auto answer = explain(*asked->settings.selector, asked->question, options.algorithm, asked->setting);
+  if (!answer) return usage_error("explain", answer.status());
+  if (options.is_json) {
+    fmt::print("{}\n", to_json(*asked, *answer).dump(1));
+  } else {
+    print_text(*asked, *answer);
+  }
+  return 0;
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,492 @@
+// Starts and supervises the ranks of `tutti run`. Knows nothing of what the ranks do.
+//
+// Nothing is left behind, whoever dies: each rank leads a process group of its own (so a signal reaches what
+// it started), dies with us (PR_SET_PDEATHSIG), and its orphans become our children (PR_SET_CHILD_SUBREAPER),
+// which are killed at the end. If we are killed ourselves, our keeper ends what ranks have started.
+#include "tools/cli/run/job.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sodium.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "tools/cli/run/signals.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr int kNotFoundStatus = 127;
+constexpr int kNotExecutableStatus = 126;
+constexpr int kSignalStatusBase = 128;
+// How long output is still read once every process of the job is gone; a pipe may be held by a stranger.
+constexpr std::chrono::milliseconds kDrain{500};
+// How long processes that ranks have left may take to end by themselves.
+constexpr std::chrono::milliseconds kLeftoverGrace{200};
+constexpr timespec kLeftoverPause{0, 5'000'000};
+// How often a job in the background looks whether it may read the terminal again.
+constexpr int kTerminalPauseMs = 500;
+
+std::string random_hex(std::size_t bytes) {
+  std::string raw(bytes, '\0'), hex(2 * bytes + 1, '\0');
+  randombytes_buf(raw.data(), raw.size());
+  sodium_bin2hex(hex.data(), hex.size(), reinterpret_cast<const unsigned char*>(raw.data()), raw.size());
+  hex.pop_back();  // the terminating zero
+  return hex;
+}
+
+std::optional<std::pair<OwnedFd, OwnedFd>> make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
+  return std::pair(OwnedFd(ends[0]), OwnedFd(ends[1]));
+}
+
+}  // namespace
+
+// -- start --------------------------------------------------------------------------------------------------
+
+// In the child. Between fork and exec only this thread exists, so ordinary functions may be used.
+void Job::exec_rank(int rank, pid_t parent, int in, int out, int err, int report) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(kSignalStatusBase + SIGKILL);  // it died before prctl could see it
+  if (in >= 0) ::dup2(in, STDIN_FILENO);
+  if (out >= 0) ::dup2(out, STDOUT_FILENO);
+  if (err >= 0) ::dup2(err, STDERR_FILENO);
+  if (!has_parts()) {
+    set_rank_environment(rank);
+    if (const Status bound = apply_binding(binding_, rank); !bound) {
+      fmt::print(stderr, "tutti run: {}: {}\n", name_of(rank), bound.message());
+      std::fflush(stderr);
+      ::_exit(1);
+    }
+  }
+  ::signal(SIGPIPE, SIG_DFL);
+  const sigset_t supervised = supervised_signals();
+  ::sigprocmask(SIG_UNBLOCK, &supervised, nullptr);
+  const std::vector<std::string>& program =
+      has_parts() ? parts_[static_cast<std::size_t>(rank)].command : options_.program;
+  std::vector<char*> arguments;
+  arguments.reserve(program.size() + 1);
+  for (const std::string& word : program) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  const int error = errno;
+  if (::write(report, &error, sizeof error) != sizeof error) ::_exit(kNotExecutableStatus);
+  ::_exit(kNotFoundStatus);
+}
+
+void Job::set_rank_environment(int rank) const {
+  const auto set = [](std::initializer_list<const char*> names, int value) {
+    for (const char* name : names) ::setenv(name, std::to_string(value).c_str(), 1);
+  };
+  for (const ExportedVariable& variable : options_.exported)
+    ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
+  set({"LOCAL_RANK", "TUTTI_LOCAL_RANK"}, rank);
+  set({"LOCAL_WORLD_SIZE", "TUTTI_LOCAL_SIZE"}, options_.rank_count);
+  set({"RANK", "TUTTI_RANK"}, options_.part.first_rank + rank);
+  set({"WORLD_SIZE", "TUTTI_SIZE"}, is_part() ? options_.part.world_size : options_.rank_count);
+  ::setenv("TUTTI_JOB_ID", job_id_.c_str(), 1);
+  ::setenv("TUTTI_ADDRESS", is_part() ? options_.part.address.c_str() : "local", 1);
+  ::setenv("TUTTI_SECRET", secret_.c_str(), 1);
+  master_.set_environment();
+}
+
+std::string Job::name_of(int member) const {
+  if (has_parts()) return fmt::format("the part on host {}", parts_[static_cast<std::size_t>(member)].host);
+  return fmt::format("rank {}", options_.part.first_rank + member);
+}
+
+// As a part we are told the secret first, in a line of our standard input.
+Status Job::prepare() {
+  if (sodium_init() < 0) return internal_error("libsodium cannot get random numbers");
+  job_id_ = is_part() ? options_.part.job_id : random_hex(16);
+  if (is_part()) {
+    char byte = 0;
+    while (secret_.size() < 256 && ::read(STDIN_FILENO, &byte, 1) == 1 && byte != '\n') secret_ += byte;
+    if (secret_.empty() || byte != '\n') return invalid_argument("--part: no secret came on standard input");
+  } else {
+    secret_ = random_hex(32);
+  }
+  if (!options_.hosts.empty()) {
+    std::array<char, 4096> self{};
+    const ssize_t length = ::readlink("/proc/self/exe", self.data(), self.size() - 1);
+    if (length <= 0) return internal_error("/proc/self/exe cannot be read");
+    parts_ = parts_of(options_, self.data(), job_id_);
+    part_inputs_.resize(parts_.size());
+    std::string names;
+    for (const auto& [name, value] : forwarded_variables(options_)) names += " " + name;
+    output_.say(
+        fmt::format("tutti run: ranks on other hosts get from this environment:{} (-x adds more)", names));
+  }
+  master_ =
+      is_part() ? MasterAddress::on_host(options_.part.address, job_id_) : MasterAddress::on_this_machine();
+  ranks_.resize(has_parts() ? parts_.size() : static_cast<std::size_t>(options_.rank_count));
+  return has_parts() ? Status() : prepare_binding();
+}
+
+Status Job::prepare_binding() {
+  auto binding = plan_bindings(options_);
+  if (!binding) return binding.status();
+  binding_ = *std::move(binding);
+  std::array<char, 256> host{};
+  static_cast<void>(::gethostname(host.data(), host.size() - 1));
+  for (int rank = 0; rank < options_.rank_count && options_.reports_bindings; ++rank)
+    fmt::print(stderr, "tutti run: {}, {}\n", host.data(),
+               describe_binding(binding_, rank, options_.part.first_rank + rank));
+  return {};
+}
+
+// The end of the standard input of a part is the end of whoever started it.
+void Job::watch_parent() {
+  std::array<char, 256> bytes;
+  const ssize_t got = ::read(STDIN_FILENO, bytes.data(), bytes.size());
+  if (got < 0 && errno == EINTR) return;
+  if (got <= 0) {
+    if (!cause_) cause_ = Cause{-1, kSignalStatusBase + SIGTERM, true, "the job has ended elsewhere"};
+    return end_job();
+  }
+  words_.append(bytes.data(), static_cast<std::size_t>(got));
+  for (std::size_t end = 0; (end = words_.find('\n')) != std::string::npos; words_.erase(0, end + 1))
+    if (const auto signal = signal_of_name(words_.substr(0, end))) pass_on(*signal);
+}
+
+std::optional<Job::SpawnError> Job::spawn(int rank) {
+  const auto failed = [](std::string what) { return SpawnError{errno, std::move(what)}; };
+  auto report = make_pipe();
+  std::optional<std::pair<OwnedFd, OwnedFd>> out, err, in;
+  const bool has_streams = options_.has_prefix && !has_parts();  // parts write their own prefixes
+  if (has_streams) {
+    out = make_pipe();
+    err = make_pipe();
+  }
+  if (!report || (has_streams && (!out || !err))) return failed("cannot make a pipe");
+  OwnedFd null_input;
+  int input = -1;
+  if (has_parts() || (rank == 0 && has_terminal_input_)) {
+    in = make_pipe();
+    if (!in) return failed("cannot make a pipe");
+    input = in->first.get();
+  } else if (rank > 0 || is_part() || ::isatty(STDIN_FILENO) == 1) {
+    null_input = OwnedFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!null_input.is_open()) return failed("cannot open /dev/null");
+    input = null_input.get();
+  }
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) return failed("cannot start a process");
+  if (pid == 0) {
+    exec_rank(rank, parent, input, out ? out->second.get() : -1, err ? err->second.get() : -1,
+              report->second.get());
+  }
+  ::setpgid(pid, pid);  // the child does it too: whoever comes first
+  ranks_[rank] = Rank{pid, true};
+  report->second.reset();
+  int error = 0;
+  ssize_t got = 0;
+  while ((got = ::read(report->first.get(), &error, sizeof error)) < 0 && errno == EINTR) {
+  }
+  if (got == sizeof error) {
+    ::waitpid(pid, nullptr, 0);
+    ranks_[rank].is_running = false;
+    const std::string& program =
+        has_parts() ? parts_[static_cast<std::size_t>(rank)].command[0] : options_.program[0];
+    return SpawnError{error, fmt::format("cannot run '{}'", program)};
+  }
+  if (has_parts()) {
+    const std::string line = secret_ + "\n";
+    if (::write(in->second.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+      return failed("cannot write the secret");
+    part_inputs_[static_cast<std::size_t>(rank)] = std::move(in->second);
+    return std::nullopt;
+  }
+  if (has_streams) {
+    const std::string prefix = fmt::format("[{}] ", options_.part.first_rank + rank);
+    output_.add(std::move(out->first), prefix, RankOutput::to_stdout);
+    output_.add(std::move(err->first), prefix, RankOutput::to_stderr);
+  }
+  if (in) {
+    terminal_pipe_ = std::move(in->second);
+    ::fcntl(terminal_pipe_.get(), F_SETFL, O_NONBLOCK);
+  }
+  return std::nullopt;
+}
+
+// Ranks are in process groups of their own, which may not read the terminal: then we read it for rank 0. In
+// the background we may not either, and rank 0 gets an empty input rather than a job that stops.
+void Job::choose_stdin() {
+  if (is_part() || has_parts()) return;
+  has_terminal_input_ = ::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
+}
+
+int Job::run() {
+  if (const Status status = prepare(); !status) {
+    fmt::print(stderr, "tutti run: {}\n", status.message());
+    return 1;
+  }
+  std::fflush(nullptr);
+  choose_stdin();
+  if (!has_parts()) {
+    auto keeper = Keeper::start(job_id_);
+    if (!keeper) {
+      fmt::print(stderr, "tutti run: {}\n", keeper.status().message());
+      return 1;
+    }
+    keeper_ = *std::move(keeper);
+  }
+  strangers_ = list_children();
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const auto previous_pipe_handler = ::signal(SIGPIPE, SIG_IGN);
+  // Ignored by whoever started us, it would stay ignored, and the kernel would reap the ranks unseen.
+  const auto previous_child_handler = ::signal(SIGCHLD, SIG_DFL);
+  const sigset_t supervised = supervised_signals();
+  sigset_t previous_mask;
+  ::sigprocmask(SIG_BLOCK, &supervised, &previous_mask);
+  signals_ = OwnedFd(::signalfd(-1, &supervised, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_.is_open()) {
+    cause_ = Cause{-1, 1, false, fmt::format("cannot make a signalfd: {}", std::strerror(errno))};
+    output_.say(fmt::format("tutti run: {}; no rank is started", cause_->text));
+  }
+
+  for (int rank = 0; rank < static_cast<int>(ranks_.size()) && !cause_; ++rank) {
+    if (const auto error = spawn(rank)) {
+      const bool is_missing = error->error == ENOENT || error->error == ENOTDIR;
+      cause_ = Cause{rank, is_missing ? kNotFoundStatus : kNotExecutableStatus, false,
+                     fmt::format("{}: {}: {}", name_of(rank), error->what, std::strerror(error->error))};
+      output_.say("tutti run: " + cause_->text);
+      end_job();
+    }
+  }
+  loop();
+  kill_leftovers();
+  output_.drain(Clock::now() + kDrain);
+  end_if_nobody_reads();  // of the last lines
+  keeper_.dismiss();
+
+  ::sigprocmask(SIG_SETMASK, &previous_mask, nullptr);
+  ::signal(SIGCHLD, previous_child_handler);
+  ::signal(SIGPIPE, previous_pipe_handler);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+  return cause_ ? cause_->exit_status : 0;
+}
+
+// -- while it runs ------------------------------------------------------------------------------------------
+
+bool Job::has_running_rank() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.is_running; });
+}
+
+int Job::poll_timeout() const {
+  auto left = output_.time_to_prompt();
+  if (kill_at_) {
+    const auto to_kill = std::chrono::ceil<std::chrono::milliseconds>(*kill_at_ - Clock::now());
+    left = std::max(std::min(to_kill, left.value_or(to_kill)), std::chrono::milliseconds(0));
+  }
+  if (!left && terminal_pipe_.is_open() && !may_read_terminal()) return kTerminalPauseMs;
+  return left ? static_cast<int>(left->count()) : -1;
+}
+
+// In the background a read of the terminal would stop us.
+bool Job::may_read_terminal() const { return ::tcgetpgrp(STDIN_FILENO) == ::getpgrp(); }
+
+void Job::loop() {
+  std::vector<pollfd> fds;
+  while (has_running_rank()) {
+    fds.clear();
+    fds.push_back({signals_.get(), POLLIN, 0});
+    const bool reads_input = is_part() ? !kill_at_ : terminal_pipe_.is_open() && may_read_terminal();
+    fds.push_back({reads_input ? STDIN_FILENO : -1, POLLIN, 0});
+    output_.append_polls(fds);
+    if (::poll(fds.data(), fds.size(), poll_timeout()) < 0) {
+      for (pollfd& fd : fds) fd.revents = 0;
+      if (errno != EINTR) {
+        output_.say(fmt::format("tutti run: poll: {}", std::strerror(errno)));
+        end_job();
+      }
+    }
+    // Output first: what a rank printed before it died belongs before the line that says so.
+    output_.read(fds.data() + 2);
+    output_.show_prompts();
+    end_if_nobody_reads();
+    if (fds[1].revents != 0) is_part() ? watch_parent() : pump_stdin();
+    if (fds[0].revents != 0) handle_signals();
+    if (kill_at_ && Clock::now() >= *kill_at_) {
+      signal_ranks(SIGKILL);
+      kill_at_.reset();
+    }
+  }
+}
+
+// As a pipeline does: nobody reads the result, so the job ends.
+void Job::end_if_nobody_reads() {
+  const int error = output_.stdout_error();
+  if (error == 0 || cause_) return;
+  if (error == EPIPE) {
+    cause_ = Cause{-1, kSignalStatusBase + SIGPIPE, true, "standard output was closed"};
+  } else {
+    cause_ = Cause{-1, 1, false, fmt::format("cannot write to standard output: {}", std::strerror(error))};
+    output_.say("tutti run: " + cause_->text);
+  }
+  end_job();
+}
+
+// Terminal input in pieces that the pipe takes at once; what rank 0 does not read in time is lost only when
+// it leaves a full pipe unread while a person types 64 KiB.
+void Job::pump_stdin() {
+  std::array<char, 4096> bytes;
+  const ssize_t got = ::read(STDIN_FILENO, bytes.data(), bytes.size());
+  if (got < 0 && errno == EINTR) return;
+  if (got <= 0 ||
+      (::write(terminal_pipe_.get(), bytes.data(), static_cast<std::size_t>(got)) < 0 && errno != EAGAIN)) {
+    terminal_pipe_.reset();
+  } else if (bytes[static_cast<std::size_t>(got) - 1] == '\n') {
+    output_.note_typed_newline();
+  }
+}
+
+void Job::handle_signals() {
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) continue;
+    if (signal == SIGTSTP) {
+      suspend();
+      continue;
+    }
+    pass_on(signal);
+    // TERM, or INT for the second time, means the end even for ranks that ignore it.
+    const bool must_end = signal == SIGTERM || (signal == SIGINT && was_interrupted_);
+    was_interrupted_ = was_interrupted_ || signal == SIGINT;
+    if (must_end && !kill_at_) kill_at_ = Clock::now() + options_.grace;
+  }
+  reap();
+}
+
+void Job::pass_on(int signal) {
+  if (!has_parts()) return signal_ranks(signal);
+  const std::string line = fmt::format("{}\n", name_of_signal(signal));
+  for (const OwnedFd& input : part_inputs_) {
+    // A part that has ended does not read it.
+    if (input.is_open() && ::write(input.get(), line.data(), line.size()) < 0) continue;
+  }
+}
+
+// Ctrl-Z reaches us and not the ranks, which are in groups of their own. Returns when somebody continues us.
+void Job::suspend() {
+  pass_on(SIGSTOP);
+  const Clock::time_point stopped = Clock::now();
+  ::raise(SIGSTOP);
+  if (kill_at_) *kill_at_ += Clock::now() - stopped;
+  pass_on(SIGCONT);
+}
+
+// Of ranks that ended between two looks, one killed by a signal is the cause and the others its consequence:
+// they exit with an error because their peer is gone.
+void Job::note_end(int rank, int wait_status, std::optional<Cause>& worst) const {
+  const pid_t pid = ranks_[static_cast<std::size_t>(rank)].pid;
+  Cause cause{rank, 0, false, {}};
+  if (WIFSIGNALED(wait_status)) {
+    const int signal = WTERMSIG(wait_status);
+    cause.exit_status = kSignalStatusBase + signal;
+    cause.is_signal = true;
+    cause.text = fmt::format("{} (pid {}) killed by signal {} ({}){}", name_of(rank), pid, signal,
+                             ::strsignal(signal), WCOREDUMP(wait_status) ? ", core dumped" : "");
+  } else if (WEXITSTATUS(wait_status) != 0) {
+    cause.exit_status = WEXITSTATUS(wait_status);
+    cause.text = fmt::format("{} (pid {}) ended with exit status {}", name_of(rank), pid, cause.exit_status);
+  } else {
+    return;
+  }
+  if (!worst || (cause.is_signal && !worst->is_signal)) worst = std::move(cause);
+}
+
+void Job::reap() {
+  std::optional<Cause> worst;
+  int wait_status = 0;
+  pid_t pid = 0;
+  while ((pid = ::waitpid(-1, &wait_status, WNOHANG)) > 0) {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (ranks_[rank].pid != pid || !ranks_[rank].is_running) continue;
+      ranks_[rank].is_running = false;
+      note_end(static_cast<int>(rank), wait_status, worst);
+    }
+  }
+  // The process that reaped our children kept their statuses.
+  if (pid < 0 && errno == ECHILD && has_running_rank()) {
+    for (Rank& rank : ranks_) rank.is_running = false;
+    if (!worst) worst = Cause{-1, 1, false, "ranks have ended, but the system did not tell how"};
+  }
+  if (!worst || cause_) return;
+  cause_ = std::move(worst);
+  // Everything the rank had printed is in its pipe by now: let it appear before the verdict.
+  output_.read_available();
+  const auto running =
+      std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.is_running; });
+  output_.say(fmt::format("tutti run: {}{}", cause_->text,
+                          running > 0 ? fmt::format("; ending the other {} ({} running)",
+                                                    has_parts() ? "parts" : "ranks", running)
+                                      : std::string()));
+  end_job();
+}
+
+// -- the end ------------------------------------------------------------------------------------------------
+
+void Job::signal_ranks(int signal) const {
+  for (const Rank& rank : ranks_) {
+    // The leader is not reaped yet, so neither its number nor its group can belong to anybody else.
+    if (rank.is_running) ::kill(-rank.pid, signal);
+  }
+}
+
+void Job::end_job() {
+  for (OwnedFd& input : part_inputs_) input.reset();  // a signal would not cross to another machine
+  if (!has_parts()) signal_ranks(SIGTERM);
+  signal_ranks(SIGCONT);  // a stopped rank cannot die of SIGTERM
+  // A part has the grace for its own ranks first.
+  constexpr std::chrono::seconds kPartTime{2};
+  const Clock::duration grace = has_parts() ? options_.grace + kPartTime : Clock::duration(options_.grace);
+  if (!kill_at_) kill_at_ = Clock::now() + grace;
+}
+
+// Everything the ranks started and left behind is our child by now. Children we had before the job (a shell
+// may exec us with some) are not ours to end. After an orderly end each is named: somebody may miss it.
+void Job::kill_leftovers() {
+  const Clock::time_point until = Clock::now() + kLeftoverGrace;
+  for (;;) {
+    std::vector<pid_t> children = list_children();
+    std::erase_if(children, [this](pid_t pid) {
+      return std::find(strangers_.begin(), strangers_.end(), pid) != strangers_.end() ||
+             ::waitpid(pid, nullptr, WNOHANG) == pid;
+    });
+    if (children.empty()) return;
+    if (!cause_ && Clock::now() < until) {
+      ::nanosleep(&kLeftoverPause, nullptr);
+      continue;
+    }
+    for (const pid_t pid : children) {
+      const std::string leftover = cause_ ? std::string() : describe_leftover(pid);
+      if (!leftover.empty()) output_.say(fmt::format("tutti run: {}; it ends with the job", leftover));
+      ::kill(pid, SIGKILL);
+    }
+    for (const pid_t pid : children) {
+      while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+      }
+    }
+  }
+}
+
+int run_job(const RunOptions& options) { return Job(options).run(); }
+
+}  // namespace tutti

@@ -1,0 +1,95 @@
+// The running job behind `tutti run`: rank processes, their output, signals and the end.
+// Knows nothing of what the ranks do; a rank is a process with an exit status.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+#include "tools/cli/run/binding.hpp"
+#include "tools/cli/run/descendants.hpp"
+#include "tools/cli/run/master_address.hpp"
+#include "tools/cli/run/output.hpp"
+#include "tools/cli/run/owned_fd.hpp"
+#include "tools/cli/run/remote.hpp"
+#include "tools/cli/run/run.hpp"
+
+namespace tutti {
+
+// One thread, one poll loop: nothing here blocks but the write to our own stdout and stderr, which is how a
+// slow reader slows the ranks down as it would without us.
+class Job {
+ public:
+  explicit Job(const RunOptions& options) : options_(options) {}
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Rank {
+    pid_t pid = -1;
+    bool is_running = false;
+  };
+  // Why the job is being ended: the rank that failed first and the status we return.
+  struct Cause {
+    int rank = -1;
+    int exit_status = 0;
+    bool is_signal = false;
+    std::string text;
+  };
+  struct SpawnError {
+    int error = 0;
+    std::string what;
+  };
+
+  Status prepare();          // names the job, and where to start what
+  Status prepare_binding();  // where the ranks go on this machine, reported if asked for
+  std::optional<SpawnError> spawn(int rank);
+  [[noreturn]] void exec_rank(int rank, pid_t parent, int in, int out, int err, int report);
+  void choose_stdin();
+  void set_rank_environment(int rank) const;
+  bool is_part() const { return options_.part.world_size > 0; }
+  bool has_parts() const { return !parts_.empty(); }
+  // "rank 3", or "the ranks of host node1".
+  std::string name_of(int member) const;
+  void watch_parent();
+  void loop();
+  bool may_read_terminal() const;
+  void pump_stdin();
+  void end_if_nobody_reads();
+  void handle_signals();
+  void pass_on(int signal);
+  void suspend();
+  void reap();
+  void note_end(int rank, int wait_status, std::optional<Cause>& worst) const;
+  void end_job();  // SIGTERM now, SIGKILL after the grace
+  void signal_ranks(int signal) const;
+  void kill_leftovers();
+  bool has_running_rank() const;
+  int poll_timeout() const;
+
+  const RunOptions& options_;
+  std::string job_id_, secret_;
+  MasterAddress master_;
+  std::vector<RemotePart> parts_;     // on several hosts: what we start instead of ranks
+  std::vector<OwnedFd> part_inputs_;  // their standard inputs, open as long as the job
+  RunBinding binding_;                // where our ranks are bound, if we start ranks
+  std::vector<Rank> ranks_;
+  RankOutput output_;
+  Keeper keeper_;
+  std::vector<pid_t> strangers_;  // children that are not of the job
+  OwnedFd signals_;
+  OwnedFd terminal_pipe_;  // to rank 0's stdin, when ours is a terminal
+  std::string words_;      // of whoever started this part, as far as they have come
+  bool has_terminal_input_ = false;
+  std::optional<Cause> cause_;
+  std::optional<Clock::time_point> kill_at_;
+  bool was_interrupted_ = false;
+};
+
+}  // namespace tutti

@@ -1,0 +1,215 @@
+// Line assembly for the output of ranks. Knows no process.
+#include "tools/cli/run/output.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kReadBytes = 65536;
+// A program that writes a line in pieces is faster than that, and a person who waits for a prompt is not.
+constexpr std::chrono::milliseconds kPromptDelay{50};
+
+bool is_same_file(int a, int b) {
+  struct stat first, second;
+  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+}  // namespace
+
+// -- lines --------------------------------------------------------------------------------------------------
+
+void LinePrefixer::begin(std::string& out) {
+  ended_by_return_ = false;
+  if (cursor_ != nullptr && cursor_->open_line == this) return;
+  if (cursor_ != nullptr && cursor_->open_line != nullptr) out += '\n';
+  out += prefix_;
+}
+
+void LinePrefixer::emit(std::string_view line_end, char terminator, std::string& out) {
+  begin(out);
+  out += partial_;
+  out += line_end;
+  out += terminator;
+  partial_.clear();
+  ended_by_return_ = terminator == '\r';
+  if (cursor_ != nullptr) cursor_->open_line = nullptr;
+}
+
+void LinePrefixer::feed(std::string_view bytes, std::string& out) {
+  if (ended_by_return_ && partial_.empty() && bytes.starts_with('\n')) {
+    out += '\n';
+    ended_by_return_ = false;
+    bytes.remove_prefix(1);
+  }
+  // Whether a \r at the end of what came before ends a line is known only now.
+  if (!bytes.empty() && partial_.ends_with('\r') && bytes.front() != '\n') {
+    partial_.pop_back();
+    emit({}, '\r', out);
+  }
+  while (!bytes.empty()) {
+    std::size_t end = bytes.find_first_of("\r\n");
+    while (end != std::string_view::npos && bytes[end] == '\r' &&
+           (end + 1 == bytes.size() || bytes[end + 1] == '\n'))
+      end = bytes.find_first_of("\r\n", end + 1);
+    const std::size_t room = kMaxLineBytes - partial_.size();
+    if (end <= room) {  // npos is larger than any room
+      emit(bytes.substr(0, end), bytes[end], out);
+      bytes.remove_prefix(end + 1);
+    } else if (bytes.size() >= room) {
+      emit(bytes.substr(0, room), '\n', out);
+      bytes.remove_prefix(room);
+    } else {
+      partial_ += bytes;
+      return;
+    }
+  }
+}
+
+void LinePrefixer::show(std::string& out) {
+  if (partial_.empty() || cursor_ == nullptr) return;
+  if (partial_.ends_with('\r')) {
+    partial_.pop_back();
+    return emit({}, '\r', out);
+  }
+  begin(out);
+  out += partial_;
+  partial_.clear();
+  cursor_->open_line = this;
+}
+
+void LinePrefixer::finish(std::string& out) {
+  if (!partial_.empty() || (cursor_ != nullptr && cursor_->open_line == this)) emit({}, '\n', out);
+}
+
+// -- streams ------------------------------------------------------------------------------------------------
+
+RankOutput::RankOutput()
+    : is_terminal_{::isatty(STDOUT_FILENO) == 1, ::isatty(STDERR_FILENO) == 1},
+      cursor_of_{cursors_.data(), cursors_.data() + 1} {
+  if (is_terminal_[to_stdout] && is_terminal_[to_stderr] && is_same_file(STDOUT_FILENO, STDERR_FILENO))
+    cursor_of_[to_stderr] = cursor_of_[to_stdout];
+}
+
+void RankOutput::add(OwnedFd pipe, const std::string& prefix, Target target) {
+  Cursor* const cursor = is_terminal_[target] ? cursor_of_[target] : nullptr;
+  streams_.push_back({std::move(pipe), LinePrefixer(prefix, cursor), target, {}});
+}
+
+void RankOutput::append_polls(std::vector<pollfd>& fds) const {
+  for (const Stream& stream : streams_) fds.push_back({stream.pipe.get(), POLLIN, 0});
+}
+
+void RankOutput::read(const pollfd* fds) {
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    if (fds[i].revents != 0) read_stream(streams_[i]);
+  }
+  flush();
+}
+
+void RankOutput::read_stream(Stream& stream) {
+  std::array<char, kReadBytes> bytes;
+  const ssize_t got = ::read(stream.pipe.get(), bytes.data(), bytes.size());
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  std::string& out = pending_[stream.target];
+  if (got > 0) {
+    stream.lines.feed({bytes.data(), static_cast<std::size_t>(got)}, out);
+    if (!stream.lines.has_unfinished()) {
+      stream.show_at.reset();
+    } else if (is_terminal_[stream.target] && !stream.show_at) {
+      stream.show_at = Clock::now() + kPromptDelay;
+    }
+  } else {
+    stream.lines.finish(out);
+    stream.show_at.reset();
+    stream.pipe.reset();
+  }
+  if (cursor_of_[to_stdout] == cursor_of_[to_stderr]) flush();  // in the order in which lines were begun
+}
+
+void RankOutput::show_prompts() {
+  const Clock::time_point now = Clock::now();
+  for (Stream& stream : streams_) {
+    if (!stream.show_at || *stream.show_at > now) continue;
+    stream.show_at.reset();
+    stream.lines.show(pending_[stream.target]);
+    flush();
+  }
+}
+
+std::optional<std::chrono::milliseconds> RankOutput::time_to_prompt() const {
+  std::optional<std::chrono::milliseconds> least;
+  for (const Stream& stream : streams_) {
+    if (!stream.show_at) continue;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*stream.show_at - Clock::now());
+    least = std::max(std::min(left, least.value_or(left)), std::chrono::milliseconds(0));
+  }
+  return least;
+}
+
+void RankOutput::flush() {
+  for (const Target target : {to_stdout, to_stderr}) {
+    if (pending_[target].empty()) continue;
+    const int fd = target == to_stdout ? STDOUT_FILENO : STDERR_FILENO;
+    if (write_error_[target] == 0 && !write_all(fd, pending_[target])) write_error_[target] = errno;
+    pending_[target].clear();
+  }
+}
+
+void RankOutput::read_available() {
+  for (Stream& stream : streams_) {
+    pollfd ready{stream.pipe.get(), POLLIN, 0};
+    while (stream.pipe.is_open() && ::poll(&ready, 1, 0) > 0) read_stream(stream);
+  }
+  flush();
+}
+
+void RankOutput::drain(Clock::time_point until) {
+  for (Stream& stream : streams_) {
+    while (stream.pipe.is_open()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+      pollfd ready{stream.pipe.get(), POLLIN, 0};
+      if (::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0))) <= 0) break;
+      read_stream(stream);
+      flush();
+    }
+    stream.lines.finish(pending_[stream.target]);
+    flush();
+  }
+}
+
+void RankOutput::say(const std::string& line) {
+  std::string& out = pending_[to_stderr];
+  if (cursor_of_[to_stderr]->open_line != nullptr) out += '\n';
+  cursor_of_[to_stderr]->open_line = nullptr;
+  out += line + "\n";
+  flush();
+}
+
+void RankOutput::note_typed_newline() {
+  for (Cursor& cursor : cursors_) cursor.open_line = nullptr;
+}
+
+bool write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EAGAIN) {
+      pollfd waiter{fd, POLLOUT, 0};
+      ::poll(&waiter, 1, -1);
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace tutti

@@ -1,0 +1,106 @@
+// Turns the byte streams of ranks into whole lines with a prefix, and writes them to our own.
+// Knows pipes and terminals, no process.
+#pragma once
+
+#include <poll.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/cli/run/owned_fd.hpp"
+
+namespace tutti {
+
+class LinePrefixer;
+
+// One device that streams write to: it stands at the start of a line, or behind the unfinished line of a
+// stream that was shown.
+struct Cursor {
+  const LinePrefixer* open_line = nullptr;
+};
+
+// Collects one stream and emits it line by line, so that lines of different ranks never mix. A line ends at
+// \n, or at a \r that is not followed by \n: progress bars write themselves again from there.
+class LinePrefixer {
+ public:
+  // A longer line is emitted in pieces: memory stays bounded whatever a rank prints.
+  static constexpr std::size_t kMaxLineBytes = std::size_t{1} << 20U;
+
+  // The cursor must outlive it; null: nothing unfinished is shown.
+  explicit LinePrefixer(std::string prefix, Cursor* cursor = nullptr)
+      : prefix_(std::move(prefix)), cursor_(cursor) {}
+
+  // Appends every line completed by `bytes`, with prefix and end, to `out`.
+  void feed(std::string_view bytes, std::string& out);
+  // Appends what there is of an unfinished line; what follows continues it unless another stream writes
+  // first.
+  void show(std::string& out);
+  // Appends what is left of an unfinished last line, ended by a newline.
+  void finish(std::string& out);
+  // Is there something that show() would append?
+  bool has_unfinished() const { return !partial_.empty(); }
+
+ private:
+  void begin(std::string& out);
+  void emit(std::string_view line_end, char terminator, std::string& out);
+
+  std::string prefix_;
+  Cursor* cursor_;
+  std::string partial_;
+  bool ended_by_return_ = false;  // a \n that follows belongs to it
+};
+
+// The output of all ranks: from their pipes to our stdout and stderr. A write to those blocks, which is how a
+// slow reader slows the ranks down as it would without us.
+class RankOutput {
+ public:
+  enum Target : std::size_t { to_stdout, to_stderr };
+
+  RankOutput();
+  void add(OwnedFd pipe, const std::string& prefix, Target target);
+
+  // One entry for each stream, in their order; closed ones are -1.
+  void append_polls(std::vector<pollfd>& fds) const;
+  // Reads the streams whose entries have events, and writes what is complete.
+  void read(const pollfd* fds);
+  // Shows unfinished lines on terminals once nothing has followed them for a moment; and how long until then.
+  void show_prompts();
+  std::optional<std::chrono::milliseconds> time_to_prompt() const;
+  // Whatever is in the pipes by now. With `until` also what comes until all are closed, and then the ends.
+  void read_available();
+  void drain(std::chrono::steady_clock::time_point until);
+  // A line of our own, on stderr.
+  void say(const std::string& line);
+  // The terminal has echoed a newline that somebody typed.
+  void note_typed_newline();
+  // Why nothing more can be written to stdout: an errno, EPIPE where its reader has gone; 0: it can.
+  int stdout_error() const { return write_error_[to_stdout]; }
+
+ private:
+  struct Stream {
+    OwnedFd pipe;
+    LinePrefixer lines;
+    Target target;
+    std::optional<std::chrono::steady_clock::time_point> show_at;
+  };
+  void read_stream(Stream& stream);
+  void flush();
+
+  std::array<bool, 2> is_terminal_{};
+  std::array<Cursor, 2> cursors_;
+  std::array<Cursor*, 2> cursor_of_;    // one for both where both are one terminal
+  std::array<std::string, 2> pending_;  // for our stdout and stderr
+  std::array<int, 2> write_error_{};    // errno of the first write that failed: nothing is written any more
+  std::deque<Stream> streams_;          // cursors point at its lines
+};
+
+// Writes everything, retrying after signals. False when the reader is gone (EPIPE) or the device fails.
+bool write_all(int fd, std::string_view bytes);
+
+}  // namespace tutti

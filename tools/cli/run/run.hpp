@@ -1,0 +1,78 @@
+// `tutti run`: starts the ranks of one job on this machine, or its parts on several, and supervises them
+// until the last has ended. Knows nothing of groups or transports; ranks find each other through the
+// environment it sets.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+#include "tools/cli/run/hosts.hpp"
+#include "topology/binding.hpp"
+
+namespace tutti {
+
+// This process starts some of the ranks of a job, for another `tutti run` that writes the secret to our
+// standard input and whose end is the end of that input.
+struct RunPart {
+  int first_rank = 0;
+  int world_size = 0;  // 0: we start the whole job
+  std::string address;
+  std::string job_id;
+};
+
+// A variable that -x names.
+struct ExportedVariable {
+  std::string name;
+  std::string value;
+  bool operator==(const ExportedVariable&) const = default;
+};
+
+struct RunOptions {
+  int rank_count = 0;                      // that this process starts, or hands over
+  bool has_prefix = true;                  // "[rank] " before every line of output
+  std::chrono::milliseconds grace{5000};   // from SIGTERM to SIGKILL when the job is ended
+  std::vector<std::string> program;        // the program and its arguments
+  std::vector<HostSlots> hosts;            // with the ranks of each; empty: this machine
+  std::string way;                         // --through: ssh, srun or mpiexec; empty: chosen
+  std::string agent;                       // instead of ssh: a shell command that takes a host and a command
+  std::vector<ExportedVariable> exported;  // -x: set for all ranks, on other hosts too
+  std::optional<PinRequest> bind;          // --bind; unset: what TUTTI_PIN says
+  std::string bind_text;                   // as it was given
+  std::optional<PinOrder> bind_order;
+  bool reports_bindings = false;
+  RunPart part;
+  bool wants_help = false;
+};
+
+// Reads what follows the word `run`: options up to the first word that is none, then the program.
+// Without -n there are as many ranks as CPUs this process may use. Errors: invalid_argument naming the
+// option.
+Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments);
+
+// Starts the ranks and returns the exit status of the job: 0 if every rank ended with 0, else what the first
+// rank that failed ended with (128 + signal if killed), 127 if the program is not found, 126 if it cannot be
+// executed. Prints one line with the cause to stderr. While it runs the process is a child subreaper, and on
+// return no process that the ranks started is left. Call it from a process with one thread.
+//
+// Environment of each rank: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, the same as TUTTI_RANK,
+// TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE, MASTER_ADDR and MASTER_PORT for torch's env:// (unless they
+// are set), and TUTTI_ADDRESS, TUTTI_JOB_ID (random), TUTTI_SECRET
+// (random; never in an argument, never printed). With --bind or TUTTI_PIN each rank is bound before its
+// program starts, finds OMP_NUM_THREADS unless that is set, and TUTTI_PIN=off, since it is done.
+//
+// With hosts, each of them gets a part: a `tutti run` of its own, which ends with the connection to it.
+// Standard input is for jobs on one machine.
+int run_job(const RunOptions& options);
+
+// The sub-command: argv[0] is "run". Returns the exit status of the process.
+int run_command(int argc, char** argv);
+
+// How many CPUs this process may use (sched_getaffinity), at least 1.
+int count_allowed_cpus();
+
+}  // namespace tutti

@@ -1,0 +1,75 @@
+// The transports' own figures as a cost model.
+#include "tools/cli/starting_model.hpp"
+
+#include <algorithm>
+
+#include "runtime/base/ops.hpp"
+#include "runtime/group/settings.hpp"
+#include "transports/registry.hpp"
+
+namespace tutti::tool {
+namespace {
+
+// Of a message's fixed cost about a quarter keeps its ends busy and the rest is under way: so many messages
+// in a row take less than their sum. What `tutti tune` measures replaces all of this.
+constexpr std::uint64_t kBusyShare = 4;
+// 8 GB/s of vectors added and 16 GB/s copied: one core, data in its caches or nearly.
+constexpr std::uint64_t kReducePsPerByte = 125, kCopyPsPerByte = 60;
+// Where no message transport is in this build: kernel TCP at 10 Gbit/s.
+constexpr std::uint64_t kNetworkAlphaNs = 20000, kNetworkBetaPsPerByte = 800;
+
+LinkCost link_of(std::uint64_t alpha_ns, std::uint64_t beta_ps_per_byte) {
+  const std::uint64_t alpha_ps = alpha_ns * 1000;
+  return {alpha_ps - alpha_ps / kBusyShare, alpha_ps / kBusyShare, beta_ps_per_byte * 1024, 0};
+}
+
+// The first message transport that works here.
+std::unique_ptr<Transport> find_network(const TransportSettings& settings) {
+  for (const TransportEntry& entry : transport_entries()) {
+    if (!entry.missing.empty()) continue;
+    auto transport = make_transport(entry.name, settings);
+    if (transport && (*transport)->caps().family == Family::message &&
+        (*transport)->caps().unavailable.empty())
+      return *std::move(transport);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<StartingModel> starting_model(const Environment& environment, std::string_view transport,
+                                     bool has_network, Dtype dtype) {
+  const auto settings = read_transport_settings(environment);
+  if (!settings) return settings.status();
+  StartingModel start;
+  auto named = make_transport(transport.empty() || has_network ? "shm" : transport, *settings);
+  if (!named) return named.status();
+  const TransportCaps& node = (*named)->caps();
+  start.node_transport = node.name;
+  start.shares_memory = node.heap != nullptr;
+  start.model.link(Level::cache) = start.model.link(Level::node) =
+      link_of(node.alpha_ns, node.beta_ps_per_byte);
+  LinkCost& network = start.model.link(Level::network);
+  network = link_of(kNetworkAlphaNs, kNetworkBetaPsPerByte);
+  start.network_transport = "tcp";
+  if (has_network) {
+    std::unique_ptr<Transport> carrier;
+    if (transport.empty()) {
+      carrier = find_network(*settings);
+    } else {
+      auto made = make_transport(transport, *settings);
+      if (!made) return made.status();
+      carrier = *std::move(made);
+    }
+    if (carrier != nullptr) {
+      start.network_transport = carrier->caps().name;
+      network = link_of(carrier->caps().alpha_ns, carrier->caps().beta_ps_per_byte);
+    }
+  }
+  network.shared_kib_ps = network.kib_ps;  // one card for all ranks of a node
+  start.model.reduce_kib_ps = kReducePsPerByte * 1024 * (is_narrow_float(dtype) ? 4 : 1);
+  start.model.copy_kib_ps = kCopyPsPerByte * 1024;
+  return start;
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,215 @@
+// Boxes of a machine. Knows plans as values; see topology_drawing.hpp.
+#include "tools/cli/topology_drawing.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "tools/cli/bench/report.hpp"
+#include "tools/cli/files.hpp"
+#include "tools/cli/process.hpp"
+#include "tools/cli/topology_text.hpp"
+
+namespace tutti::tool {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kLineWidth = 100;
+
+bool overlaps(const PuRange& a, const PuRange& b) { return a.first < b.end() && b.first < a.end(); }
+
+std::string ranks_on(const Plan& plan, std::uint32_t pu) {
+  std::vector<std::uint32_t> ranks;
+  for (std::uint32_t rank = 0; rank < plan.placements.size(); ++rank) {
+    const auto& pus = plan.placements[rank].pus;
+    if (std::binary_search(pus.begin(), pus.end(), pu)) ranks.push_back(rank);
+  }
+  if (ranks.empty()) return plan.topology.pus[pu].is_allowed ? "." : "~";
+  return cpu_list_text(ranks);
+}
+
+json core_box(const Plan& plan, const PuRange& core) {
+  std::vector<std::string> cells;
+  for (std::uint32_t pu = core.first; pu < core.end(); ++pu) cells.push_back(ranks_on(plan, pu));
+  const bool is_one =
+      std::all_of(cells.begin(), cells.end(), [&](const std::string& cell) { return cell == cells[0]; });
+  return {{"cpus", cpus_of(plan.topology, core)},
+          {"ranks", is_one ? cells[0] : fmt::format("{}", fmt::join(cells, "|"))}};
+}
+
+std::string numa_name(const Topology& topology, const PuRange& group) {
+  std::string name;
+  for (const NumaNode& node : topology.numa_nodes) {
+    if (node.pus == group)
+      name +=
+          fmt::format("{}NUMA node {}, {}", name.empty() ? "" : "; ", node.os_index, bytes_text(node.bytes));
+  }
+  return name.empty() ? "memory" : name;
+}
+
+std::string cache_name(const Topology& topology, const PuRange& group) {
+  for (const Cache& cache : topology.caches) {
+    if (cache.level == topology.last_level() && cache.pus == group)
+      return fmt::format("L{} {}", cache.level, cache.bytes == 0 ? "" : bytes_text(cache.bytes));
+  }
+  return "no common cache";
+}
+
+// In the socket that they are next to; `socket` null: those that are next to no one socket.
+json device_boxes(const Plan& plan, const PuRange* socket) {
+  const Topology& topology = plan.topology;
+  json boxes = json::array();
+  for (std::uint32_t i = 0; i < topology.devices.size(); ++i) {
+    const PuRange& pus = topology.devices[i].pus;
+    const auto holds = [&](const PuRange& range) {
+      return pus.first >= range.first && pus.end() <= range.end();
+    };
+    const bool is_here = socket != nullptr
+                             ? holds(*socket)
+                             : std::none_of(topology.sockets.begin(), topology.sockets.end(), holds);
+    if (!is_here) continue;
+    std::vector<std::uint32_t> ranks;
+    for (std::uint32_t rank = 0; rank < plan.placements.size(); ++rank) {
+      if (plan.placements[rank].gpu == i || plan.placements[rank].nic == i) ranks.push_back(rank);
+    }
+    json box = device_json(topology, i);
+    box["kind"] = topology.devices[i].kind == Device::Kind::gpu ? "GPU" : "NIC";
+    box["ranks"] = cpu_list_text(ranks);
+    boxes.push_back(std::move(box));
+  }
+  return boxes;
+}
+
+// Cores of a NUMA group by their last-level cache; neighbours without one are together.
+json cache_boxes(const Plan& plan, const PuRange& within) {
+  const Topology& topology = plan.topology;
+  json boxes = json::array();
+  for (const PuRange& group : topology.groups_by_cache(topology.last_level())) {
+    if (!overlaps(group, within)) continue;
+    const std::string name = cache_name(topology, group);
+    json cores = json::array();
+    for (const PuRange& core : topology.cores) {
+      if (overlaps(core, group) && overlaps(core, within) && group.contains(core.first))
+        cores.push_back(core_box(plan, core));
+    }
+    if (cores.empty()) continue;
+    // A cache for each core says nothing about who shares: one box for all of them.
+    const bool joins = !boxes.empty() && cores.size() == 1 && boxes.back()["is_private"] == true &&
+                       boxes.back()["name"] == name + " each";
+    if (joins) {
+      boxes.back()["cores"].push_back(cores[0]);
+    } else {
+      boxes.push_back({{"name", cores.size() == 1 ? name + " each" : name},
+                       {"is_private", cores.size() == 1},
+                       {"cores", cores}});
+    }
+  }
+  return boxes;
+}
+
+void append_devices(const json& devices, std::string_view indent, std::string* text) {
+  for (const json& device : devices) {
+    const std::string ranks = device["ranks"], model = device["model"], name = device["name"];
+    const auto names = device["names"].get<std::vector<std::string>>();
+    *text += fmt::format("{}{} {}", indent, device["kind"].get<std::string>(), name);
+    for (const std::string& other : names) *text += other == name ? "" : ", " + other;
+    if (!model.empty()) *text += fmt::format(" ({})", model);
+    if (!ranks.empty())
+      *text +=
+          fmt::format(": {} {}", ranks.find_first_of(",-") == std::string::npos ? "rank" : "ranks", ranks);
+    *text += "\n";
+  }
+}
+
+// Caches of one kind side by side, each in brackets if they are several.
+void append_cores(const json& caches, std::size_t first, std::size_t end, std::string* text) {
+  std::size_t width = 1;
+  for (std::size_t i = first; i < end; ++i) {
+    for (const json& core : caches[i]["cores"])
+      width = std::max(width, core["ranks"].get<std::string>().size());
+  }
+  constexpr std::string_view kIndent = "     ";
+  std::string line(kIndent);
+  for (std::size_t i = first; i < end; ++i) {
+    const json& cores = caches[i]["cores"];
+    for (std::size_t c = 0; c < cores.size(); ++c) {
+      if (line.size() + width + 3 > kLineWidth) {
+        *text += line + "\n";
+        line = kIndent;
+      }
+      line += fmt::format(" {}{:<{}}{}", c == 0 && end - first > 1 ? "[" : "",
+                          cores[c]["ranks"].get<std::string>(), width,
+                          c + 1 == cores.size() && end - first > 1 ? "]" : "");
+    }
+  }
+  *text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+}
+
+}  // namespace
+
+json boxes_of(const Plan& plan) {
+  const Topology& topology = plan.topology;
+  json sockets = json::array();
+  for (std::size_t i = 0; i < topology.sockets.size(); ++i) {
+    const PuRange& socket = topology.sockets[i];
+    json groups = json::array();
+    for (const PuRange& group : topology.groups_by_numa()) {
+      if (!overlaps(group, socket)) continue;
+      const PuRange within{std::max(group.first, socket.first),
+                           std::min(group.end(), socket.end()) - std::max(group.first, socket.first)};
+      json caches = cache_boxes(plan, within);
+      if (caches.empty()) continue;
+      groups.push_back({{"name", numa_name(topology, group)}, {"caches", std::move(caches)}});
+    }
+    sockets.push_back({{"name", fmt::format("socket {}, CPUs {}", i, cpus_of(topology, socket))},
+                       {"groups", std::move(groups)},
+                       {"devices", device_boxes(plan, &socket)}});
+  }
+  return {{"title", topology.source},
+          {"rank_count", plan.placements.size()},
+          {"policy", to_string(plan.request.policy)},
+          {"sockets", std::move(sockets)},
+          {"devices", device_boxes(plan, nullptr)}};
+}
+
+std::string draw(const json& boxes) {
+  std::string text;
+  for (const json& socket : boxes["sockets"]) {
+    text += socket["name"].get<std::string>() + "\n";
+    for (const json& group : socket["groups"]) {
+      text += fmt::format("  {}\n", group["name"].get<std::string>());
+      const json& caches = group["caches"];
+      for (std::size_t first = 0, end = 0; first < caches.size(); first = end) {
+        while (end < caches.size() && caches[end]["name"] == caches[first]["name"]) ++end;
+        text += end - first == 1
+                    ? fmt::format("    {}\n", caches[first]["name"].get<std::string>())
+                    : fmt::format("    {} x {}\n", end - first, caches[first]["name"].get<std::string>());
+        append_cores(caches, first, end, &text);
+      }
+    }
+    append_devices(socket["devices"], "  ", &text);
+  }
+  append_devices(boxes["devices"], "", &text);
+  return text;
+}
+
+Status draw_svg(const json& boxes, const std::string& path) {
+  const auto script = find_data_file("cli/plot/plot_topology.py", "plot_topology.py");
+  if (!script) return script.status();
+  const std::string text = boxes.dump();
+  const int fd = ::memfd_create("topology", 0);
+  const bool is_written =
+      fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const int status =
+      is_written ? run_and_wait({"python3", *script, fmt::format("/dev/fd/{}", fd), path}, false) : 1;
+  if (fd >= 0) ::close(fd);
+  if (status == kNotStarted) return unsupported("there is no python3");
+  return status == 0 ? Status() : unsupported(fmt::format("nothing was drawn to {}", path));
+}
+
+}  // namespace tutti::tool

@@ -1,0 +1,25 @@
+// `tutti info --topology`: a machine as nested boxes with the ranks in them.
+// Knows plans as values; the picture itself is drawn by a script.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "runtime/base/status.hpp"
+#include "tools/cli/plan_text.hpp"
+
+namespace tutti::tool {
+
+// Sockets, in them NUMA nodes, in them the last-level caches, in them cores, with the ranks of each; devices
+// at the smallest box that they are next to.
+nlohmann::json boxes_of(const Plan& plan);
+
+// The boxes in lines of text, caches of one kind side by side in brackets. A core shows the ranks that it has
+// ("0", "0-3" if several share it, "0|1" if they share out its threads), '.' if it is free, '~' if it is not
+// allowed.
+std::string draw(const nlohmann::json& boxes);
+
+// The boxes as SVG, by the script. Errors: invalid_argument, unsupported (no python3).
+Status draw_svg(const nlohmann::json& boxes, const std::string& path);
+
+}  // namespace tutti::tool

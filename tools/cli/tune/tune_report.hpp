@@ -1,0 +1,26 @@
+// What `tutti tune` says in the end: a line for each collective and size, and the sums. Knows no measurement.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "tools/cli/tune/campaign.hpp"
+
+namespace tutti::tool {
+
+// How good the default choices are where they were measured.
+struct DefaultSummary {
+  std::size_t point_count = 0, good_count = 0;  // good: within 10 % of the best, noise included
+  double worst = 1;                             // the largest ratio of default choice to best
+  std::string worst_point;
+};
+DefaultSummary summarise(const CampaignResult& result);
+
+void print_result(const CampaignResult& result);
+void print_verified(const std::vector<Verified>& verified);
+nlohmann::json to_json(const CampaignResult& result);
+nlohmann::json to_json(const std::vector<Verified>& verified);
+
+}  // namespace tutti::tool

@@ -1,0 +1,77 @@
+// The program `tutti`: hands over to a sub-command.
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string_view>
+
+#include "tools/cli/commands.hpp"
+#include "tools/cli/run/run.hpp"
+#include "tutti_config.hpp"
+
+namespace {
+
+struct Command {
+  std::string_view name;
+  int (*run)(int argc, char** argv);
+  std::string_view help;
+};
+
+constexpr Command kCommands[] = {
+    {"run", tutti::run_command, "start the ranks of a job on this machine"},
+    {"bench", tutti::tool::bench_command, "measure a collective, checked, over local ranks or inside a job"},
+    {"info", tutti::tool::info_command,
+     "what this build and machine have: transports, backends, algorithms, variables"},
+    {"verify", tutti::tool::verify_command, "prove the algorithms' schedules for numbers of ranks"},
+    {"explain", tutti::tool::explain_command,
+     "say which algorithm a call runs and why, and what each would cost"},
+    {"tune", tutti::tool::tune_command,
+     "measure a job and write rules for it, or judge the cost model on measured times"},
+    {"schedule", tutti::tool::schedule_command, "print the schedule of an algorithm"},
+};
+
+void print_help(std::FILE* to) {
+  std::fputs(
+      "Starts, measures, proves and explains collective communication between the ranks of a job.\n"
+      "Usage: tutti <command> [options]\n\nCommands:\n",
+      to);
+  for (const Command& command : kCommands) {
+    std::fprintf(to, "  %-10s %s\n", command.name.data(), command.help.data());
+  }
+  std::fputs("\n`tutti <command> --help` says more about each; `tutti --version` prints the version.\n", to);
+}
+
+// Results that could not be written are no success.
+int run(const Command& command, int argc, char** argv) {
+  int status = 1;
+  try {
+    status = command.run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tutti %s: %s\n", command.name.data(), error.what());
+  }
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  std::fprintf(stderr, "tutti %s: cannot write all of its results to standard output\n", command.name.data());
+  return status == 0 ? 1 : status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view word = argc > 1 ? argv[1] : "";
+  if (word == "--version") {
+    std::puts("tutti " TUTTI_VERSION);
+    return 0;
+  }
+  if (word == "--help" || word == "-h" || word == "help") {
+    print_help(stdout);
+    return 0;
+  }
+  for (const Command& command : kCommands) {
+    if (command.name == word) return run(command, argc - 1, argv + 1);
+  }
+  if (word.empty()) {
+    print_help(stderr);
+  } else {
+    std::fprintf(stderr, "tutti: there is no command '%s'; `tutti --help` lists them\n", argv[1]);
+  }
+  return 2;
+}

@@ -1,0 +1,26 @@
+// Making the ofi transport. Knows no message.
+#include "transports/message/ofi/plugin.hpp"
+
+#include <utility>
+
+#include "transports/message/message_transport.hpp"
+#include "transports/message/ofi/carrier.hpp"
+#include "transports/message/ofi/fabric.hpp"
+
+namespace tutti {
+
+Result<std::unique_ptr<Transport>> make_ofi_transport(const TransportSettings& settings) {
+  Result<std::unique_ptr<ofi::Fabric>> fabric =
+      ofi::Fabric::make({settings.ofi_provider, settings.interface, settings.ports});
+  if (!fabric) return fabric.status().with_context("ofi");
+  message::CarrierFacts facts;
+  facts.name = "ofi";
+  facts.detail = (*fabric)->describe();
+  facts.dialect = (*fabric)->dialect();
+  facts.address = (*fabric)->address();
+  if (facts.address.empty()) return unsupported("ofi: libfabric's endpoint has no address");
+  return message::make_message_transport(std::make_unique<ofi::OfiCarrier>(*std::move(fabric)),
+                                         std::move(facts));
+}
+
+}  // namespace tutti

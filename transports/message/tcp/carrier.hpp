@@ -1,0 +1,80 @@
+// Carrying messages over TCP connections of our own, one to each peer.
+// Knows no receive and no context; see transports/message/carrier.hpp.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "transports/message/carrier.hpp"
+#include "transports/message/operations.hpp"
+#include "transports/message/tcp/connection.hpp"
+#include "transports/message/tcp/greeter.hpp"
+#include "transports/message/tcp/objects.hpp"
+#include "transports/message/tcp/poller.hpp"
+
+namespace tutti::tcp {
+
+class TcpCarrier final : public message::Carrier, private Greeter::Owner {
+ public:
+  TcpCarrier(Poller poller, std::chrono::milliseconds silence)
+      : poller_(std::move(poller)), greeter_(poller_, *this, silence) {}
+
+  Greeter& greeter() { return greeter_; }
+  // A connection that has been made in another way; for tests.
+  void adopt(std::uint64_t instance, Socket socket) { on_met(instance, std::move(socket)); }
+
+  std::string_view name() const override { return "tcp"; }
+  Status start(message::Lane& lane) override;
+  bool progress() override { return move(true); }
+  bool look() override { return move(false); }
+  bool arm() override;
+  int event_fd() const override { return poller_.fd(); }
+
+  std::unique_ptr<message::Link> connect(message::Peer& peer, std::span<const std::byte> address) override;
+  void disconnect(message::Link& link) override;
+  bool is_disconnecting(message::Link&) override { return false; }
+  void note_goodbye(const message::Peer& peer) override;
+  // Whoever has closed answers to what was announced, and takes back what he has announced.
+  void note_closed(const message::Inbox&) override {}
+
+  Sent send(message::Link& link, message::SendOp& op) override;
+  void notify(message::Link& link, const message::Notice& notice) override;
+  void flush(message::Link& link) override;
+
+  void release(void* hold) override;
+  void fetch(message::RecvOp& op, void* hold) override;
+  bool has_pieces() const override { return true; }
+  void pump(message::RecvOp& op) override;
+
+  bool cancel(message::SendOp& op) override;
+  bool cancel(message::RecvOp& op) override;
+  bool finish() override { return true; }
+  void abandon() override;
+
+ private:
+  bool move(bool looks_at_all);
+  void on_met(std::uint64_t instance, Socket socket) override;
+  void on_unreachable(std::uint64_t instance, const Status& why) override;
+  bool is_met(std::uint64_t instance) const override;
+
+  Connection& find_connection(std::uint64_t instance);
+  Sent send_to_self(const message::SendOp& op);
+
+  Poller poller_;
+  Greeter greeter_;
+  message::Lane* lane_ = nullptr;
+  message::Pool<Outgoing> outgoings_;
+  Input::Stores stores_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Connection>> connections_;
+  std::vector<Connection*> open_;
+  std::uint32_t calls_ = 0;  // of move() since the last arm()
+};
+
+}  // namespace tutti::tcp

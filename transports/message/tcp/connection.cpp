@@ -1,0 +1,73 @@
+// Opening, moving and ending a connection. Knows no frame; see connection.hpp.
+#include "transports/message/tcp/connection.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace tutti::tcp {
+
+void Connection::open(Socket socket) {
+  socket_ = std::move(socket);
+  state_ = State::open;
+  output.set_socket(socket_.fd());
+  input.set_socket(socket_.fd());
+  is_ready = true;
+}
+
+void Connection::watch() {
+  if (std::exchange(is_watched_, true)) return;
+  is_ready = true;  // what came before
+  if (!poller_.add(socket_.fd(), *this, wants_write_ = false)) end(std::strerror(errno));
+}
+
+void Connection::ignore() {
+  if (std::exchange(is_watched_, false) && socket_.is_open()) poller_.remove(socket_.fd(), *this);
+  wants_write_ = false;
+}
+
+void Connection::close() {
+  ignore();
+  socket_.close();
+  output.set_socket(-1);
+  input.set_socket(-1);
+}
+
+void Connection::end(std::string_view reason) {
+  if (std::exchange(state_, State::ended) == State::ended) return;
+  close();
+  if (!reason.empty()) lane_.find_peer(peer_).note_failure(reason);
+  output.fail_all(false);
+  input.fail_all();
+}
+
+void Connection::note_goodbye() {
+  output.fail_all(true);
+  input.fail_all();
+}
+
+bool Connection::push() {
+  const bool has_moved = output.push();
+  if (wants_write_ && output.is_empty()) poller_.change(socket_.fd(), *this, wants_write_ = false);
+  return has_moved;
+}
+
+bool Connection::pull() {
+  is_ready = false;
+  const bool has_moved = input.pull();
+  if (input.end().empty()) return has_moved;
+  end(input.has_said_goodbye() ? std::string_view() : input.end());
+  return true;
+}
+
+bool Connection::arm() {
+  if (input.has_leftover()) return false;
+  watch();
+  if (state_ == State::ended) return false;
+  if (wants_write_ == output.is_empty())
+    poller_.change(socket_.fd(), *this, wants_write_ = !output.is_empty());
+  return true;
+}
+
+}  // namespace tutti::tcp

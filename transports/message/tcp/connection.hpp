@@ -1,0 +1,76 @@
+// The connection to one peer: its socket, what it sends and what it receives, and how it ends.
+// Knows no other connection and no greeting.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "transports/message/lane.hpp"
+#include "transports/message/tcp/input.hpp"
+#include "transports/message/tcp/objects.hpp"
+#include "transports/message/tcp/output.hpp"
+#include "transports/message/tcp/poller.hpp"
+#include "transports/message/tcp/socket.hpp"
+
+namespace tutti::tcp {
+
+class Connection final : public Watcher {
+ public:
+  enum class State : std::uint8_t {
+    waiting,  // for a socket; what is sent waits, too
+    open,
+    ended,
+  };
+
+  Connection(message::Lane& lane, Poller& poller, message::Pool<Outgoing>& outgoings, Input::Stores& stores,
+             std::uint64_t peer)
+      : lane_(lane),
+        poller_(poller),
+        peer_(peer),
+        fellow_(&lane.find_peer(peer)),
+        output(lane, outgoings),
+        input(lane, stores, output, *this, peer) {}
+  ~Connection() override { close(); }
+
+  State state() const { return state_; }
+  std::uint64_t peer() const { return peer_; }
+  void open(Socket socket);
+  // Everything under way fails. Without a reason nobody needs to be told that the peer is lost.
+  void end(std::string_view reason);
+  // The peer has ended in an orderly way: nothing that needs it will be complete.
+  void note_goodbye();
+
+  void on_ready() override { is_ready = true; }
+  // Writes and reads. True if something moved.
+  bool push();
+  bool pull();
+  // False if there is something to do before anybody sleeps.
+  bool arm();
+  // Does anything wait for what the peer says? If the socket takes no more, the peer may wait for us to read.
+  bool is_awaited() const {
+    return fellow_->awaited_count != 0 || !output.is_empty() || output.has_announced();
+  }
+  // Whether the poller hears of what happens to the socket: arriving data costs more then.
+  void watch();
+  void ignore();
+
+  bool is_ready = false;  // there may be something to read
+
+ private:
+  void close();
+
+  message::Lane& lane_;
+  Poller& poller_;
+  const std::uint64_t peer_;
+  message::Peer* const fellow_;
+  State state_ = State::waiting;
+  Socket socket_;
+  bool is_watched_ = false;
+  bool wants_write_ = false;
+
+ public:
+  Output output;
+  Input input;
+};
+
+}  // namespace tutti::tcp

@@ -1,0 +1,113 @@
+// What one connection receives: frames out of blocks, and messages that are longer than a block straight to
+// where they go. Knows the socket as a number, and of sending only whom to answer through.
+//
+// Messages that have come as a whole are handed to the lane where they lie. Of others the lane hears as soon
+// as their beginning is here; what comes meanwhile goes to whoever has posted a receive, into memory if
+// nobody has.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transports/message/lane.hpp"
+#include "transports/message/tcp/objects.hpp"
+#include "transports/message/tcp/output.hpp"
+
+namespace tutti::tcp {
+
+class Input {
+ public:
+  // What is shared with the other connections.
+  struct Stores {
+    BlockPool blocks;
+    message::Pool<Incoming> incomings;
+  };
+
+  Input(message::Lane& lane, Stores& stores, Output& output, Connection& connection, std::uint64_t peer)
+      : lane_(lane), stores_(stores), output_(output), connection_(connection), peer_(peer) {}
+  ~Input();
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+
+  void set_socket(int fd) { fd_ = fd; }
+
+  // Reads what has come. True if something moved.
+  bool pull();
+  // Would pull() find something although nothing comes?
+  bool has_leftover() const;
+  // Why nothing more comes; empty while something may.
+  const std::string& end() const { return end_; }
+  bool has_said_goodbye() const { return has_said_goodbye_; }
+  // What is not complete never will be, and is told as failed to whoever waits for it.
+  void fail_all();
+
+  // Of messages of this connection; see Carrier. Those that are complete, or will never be, are settle()'s.
+  void fetch(Incoming& incoming, message::RecvOp& op);
+  void pump(const message::RecvOp& op);
+  void cancel(Incoming& incoming);
+  void release(Incoming& incoming);
+
+ private:
+  enum class Read : std::uint8_t { nothing, some, all_asked };
+  Read read();
+  Read read_block(std::size_t most);
+  Read read_straight();
+  // What recv(2) answered, if it was no data.
+  Read note_end(ssize_t got);
+  void make_room();
+  std::size_t phase() const;
+
+  // Takes what lies in the block. False if that must wait for the lane.
+  bool parse();
+  // False if more of it must come first.
+  bool take_frame(const FrameHead& head);
+  bool take_message(const FrameHead& head);
+  void announce(const FrameHead& head, bool is_announced);
+  void begin_data(const FrameHead& head);
+  void note_gone(const FrameHead& head);
+  void take_payload();
+  void deliver_some();
+  void end_payload();
+  void complete(Incoming& incoming);
+  void store(Incoming& incoming, const std::byte* data, std::size_t bytes);
+  Incoming* find_granted(std::uint32_t handle) const;
+  void remove(const Incoming& incoming);
+
+  // What is read where the next frame is not known: of a long message that goes to ranges so much is copied.
+  static constexpr std::size_t kShortWindow = std::size_t{8} << 10U;
+
+  std::size_t available_bytes() const { return end_at_ - begin_at_; }
+  const std::byte* front() const { return block_->data() + begin_at_; }
+
+  message::Lane& lane_;
+  Stores& stores_;
+  Output& output_;
+  Connection& connection_;
+  const std::uint64_t peer_;
+  int fd_ = -1;
+  std::string end_;
+  bool has_said_goodbye_ = false;
+
+  // What has come and was not taken yet lies in the block from begin_at_ to end_at_: at the same place modulo
+  // kAlignment as in the stream.
+  Block* block_ = nullptr;
+  std::size_t begin_at_ = 0;
+  std::size_t end_at_ = 0;
+  std::size_t window_bytes_ = Block::kBytes;
+  bool needs_bytes_ = false;          // what lies there is not enough
+  std::size_t skip_bytes_ = 0;        // padding still to come
+  Incoming* current_ = nullptr;       // whose payload comes now;
+  std::size_t left_bytes_ = 0;        // so much more of it in this frame,
+  std::size_t padding_ = 0;           // and so much behind it
+  std::vector<Incoming*> incomings_;  // that are not complete, by slot
+  std::vector<std::uint32_t> free_slots_;
+};
+
+// Gives it back for good.
+void free_incoming(message::Lane& lane, Input::Stores& stores, Incoming& incoming);
+// Hands a message that lies in memory as a whole to its receive; one whose connection has ended before fails.
+void settle(message::Lane& lane, Input::Stores& stores, Incoming& incoming, message::RecvOp& op);
+
+}  // namespace tutti::tcp

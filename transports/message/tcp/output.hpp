@@ -1,0 +1,66 @@
+// What one connection sends: frames in order, messages that wait for the receiver to ask for them.
+// Knows the socket as a number; knows nothing of what arrives, but for the answers to announcements.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "transports/message/carrier.hpp"
+#include "transports/message/lane.hpp"
+#include "transports/message/tcp/objects.hpp"
+#include "transports/queues.hpp"
+
+namespace tutti::tcp {
+
+class Output {
+ public:
+  Output(message::Lane& lane, message::Pool<Outgoing>& pool) : lane_(lane), pool_(pool) {}
+  ~Output();
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  // -1: not yet, or not any more; what is sent waits.
+  void set_socket(int fd) { fd_ = fd; }
+  bool is_empty() const { return queue_.empty(); }
+  // Does a message wait for the receiver to ask for it?
+  bool has_announced() const { return !announced_.empty(); }
+
+  message::Carrier::Sent send(message::SendOp& op);
+  // A frame without payload.
+  void put(const FrameHead& head);
+  // Writes what the socket takes. True if something moved. A socket that takes nothing any more shows when it
+  // is read.
+  bool push();
+
+  // The op is the caller's again. What is half written goes on from a copy, and the receiver is told of the
+  // rest: it knows how many messages to expect.
+  void cancel(message::SendOp& op);
+
+  // Answers of the receiver.
+  void grant(std::uint64_t number, std::uint32_t handle);
+  void drop(std::uint64_t number);
+
+  // Nobody will receive anything any more: all sends fail. What is half written goes on if `goes_on`.
+  void fail_all(bool goes_on);
+
+ private:
+  void enqueue(Outgoing& out);
+  void finish_front();
+  void finish(Outgoing& out);
+  void free(Outgoing& out);
+  Outgoing* find_announced(std::uint64_t number) const;
+  void forget_announced(const Outgoing& out);
+  void make_data(Outgoing& out);
+  void copy_rest(Outgoing& out);
+  void put_gone(std::uint32_t handle);
+
+  message::Lane& lane_;
+  message::Pool<Outgoing>& pool_;
+  int fd_ = -1;
+  Fifo<Outgoing*> queue_;
+  std::vector<Outgoing*> announced_;
+  std::uint64_t next_number_ = 1;
+};
+
+}  // namespace tutti::tcp

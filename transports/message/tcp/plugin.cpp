@@ -1,0 +1,48 @@
+// Making the tcp transport: where it listens, what it says of itself. Knows no message.
+#include "transports/message/tcp/plugin.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/net/network.hpp"
+#include "transports/message/message_transport.hpp"
+#include "transports/message/tcp/address.hpp"
+#include "transports/message/tcp/carrier.hpp"
+
+namespace tutti {
+
+namespace {
+
+// Another host would need to know which of its own interfaces leads to such an address.
+bool needs_scope(const SocketAddress& address) { return address.host_text().find('%') != std::string::npos; }
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportSettings& settings) {
+  const Result<std::vector<Interface>> all = list_interfaces();
+  if (!all) return all.status().with_context("tcp");
+  const Result<std::vector<Interface>> selected = select_interfaces(*all, settings.interface);
+  if (!selected) return selected.status().with_context("tcp");
+  std::vector<SocketAddress> addresses;
+  std::string text;
+  for (const Interface& interface : *selected) {
+    if (needs_scope(interface.address)) continue;
+    addresses.push_back(interface.address);
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", interface.name, interface.address.host_text());
+  }
+  Result<tcp::Poller> poller = tcp::Poller::make();
+  if (!poller) return poller.status().with_context("tcp");
+  auto carrier = std::make_unique<tcp::TcpCarrier>(*std::move(poller), settings.silence);
+  TUTTI_RETURN_IF_ERROR(carrier->greeter().listen(addresses, settings.ports).with_context("tcp"));
+  message::CarrierFacts facts;
+  facts.name = "tcp";
+  facts.detail = "connections of our own through " + text;
+  facts.dialect = "TCP";
+  facts.address = tcp::to_bytes(carrier->greeter().address());
+  return message::make_message_transport(std::move(carrier), std::move(facts));
+}
+
+}  // namespace tutti

@@ -1,0 +1,45 @@
+// The one descriptor that a lane's owner sleeps on, and who is told what happened to which socket.
+// Knows no connection.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+#include "transports/message/tcp/socket.hpp"
+
+struct epoll_event;
+
+namespace tutti::tcp {
+
+// Whoever owns a socket that is watched. The call may remove any watcher, itself too.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  virtual void on_ready() = 0;
+};
+
+class Poller {
+ public:
+  // Errors: resource_exhausted with the system's reason.
+  static Result<Poller> make();
+
+  int fd() const { return epoll_.fd(); }
+  // False with errno set.
+  bool add(int fd, Watcher& watcher, bool wants_write);
+  void change(int fd, Watcher& watcher, bool wants_write);
+  // Before the socket is closed. What was said of it and not yet told is not told any more.
+  void remove(int fd, const Watcher& watcher);
+
+  // Tells what has happened; never waits.
+  void poll();
+  // Has anything happened? It is told by the next poll().
+  bool has_news() const;
+
+ private:
+  Socket epoll_;
+  std::vector<Watcher*> ready_;  // told by the poll() that is under way
+};
+
+}  // namespace tutti::tcp

@@ -1,8 +1,0 @@
-// The entry point of the module that the ofi transport is. Knows only how to make it.
-#include "transports/module_side.hpp"
-#include "transports/ofi/plugin.hpp"
-
-const char* tutti_transport_module(const char* loader_id, const tutti::ModuleHost* host,
-                                   tutti::TransportMaker* maker) {
-  return tutti::answer_loader(loader_id, host, maker, &tutti::make_ofi_transport);
-}
