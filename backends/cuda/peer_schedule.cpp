@@ -96,7 +96,7 @@ PeerSchedules::~PeerSchedules() {
   if (!all_have_ended()) areas_.abandon();
 }
 
-Status PeerSchedules::supports(const Call& call) {
+Status PeerSchedules::check_call(const Call& call) {
   if (call.collective == Collective::barrier || call.collective == Collective::send_recv)
     return unsupported("it has no schedule on the memory of GPUs");
   if (has_uneven_blocks(call))
@@ -110,9 +110,11 @@ Status PeerSchedules::supports(const Call& call) {
   return {};
 }
 
-Status PeerSchedules::supports(const LoweredPlan& plan) const {
+Status PeerSchedules::check_plan(const LoweredPlan& plan) const {
   if (plan.line_count > kMostLines) return unsupported("a plan of too many lines");
   if (plan.staging_slots * kAlignment > area_bytes_) return unsupported("a plan of too much scratch");
+  // Cannot differ between ranks: a step folds at most one vector of each of kMaxPeers ranks.
+  static_assert(kMaxReduceSources >= kMaxPeers);
   const bool is_too_wide = std::any_of(plan.steps.begin(), plan.steps.end(), [](const LoweredStep& step) {
     return step.source_count > kMaxReduceSources;
   });
