@@ -43,13 +43,13 @@ struct Side {
   std::vector<Event> events;
 
   void open(const Side& other, std::uint64_t context = 1) {
-    auto opened = transport->open(0, other.transport->address(0), context);
+    auto opened = transport->open(other.transport->address(), context);
     REQUIRE(opened.status().message() == "");
     peer = *std::move(opened);
   }
   void progress() {
     std::array<Event, 4> batch;
-    const std::size_t count = transport->progress(0, batch);
+    const std::size_t count = transport->progress(batch);
     events.insert(events.end(), batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(count));
   }
 };
@@ -69,7 +69,7 @@ struct Door {
   tcp::Address address;
 };
 Door door_of(const Side& side) {
-  const auto card = message::parse_card(side.transport->address(0));
+  const auto card = message::parse_card(side.transport->address());
   REQUIRE(card);
   const auto address = tcp::parse_address(card->address);
   REQUIRE(address);
@@ -213,8 +213,8 @@ TEST_CASE("what an endpoint takes back while it is half sent leaves the others w
   a.open(b);
   b.open(a);
   exchange(a, b, 8);
-  auto second_a = a.transport->open(0, b.transport->address(0), 2);
-  auto second_b = b.transport->open(0, a.transport->address(0), 2);
+  auto second_a = a.transport->open(b.transport->address(), 2);
+  auto second_b = b.transport->open(a.transport->address(), 2);
   REQUIRE((second_a && second_b));
   // More than the kernel takes while nobody reads, so that some are half written and some not begun.
   const std::size_t bytes = 500000;
@@ -247,7 +247,7 @@ TEST_CASE("while one peer is awaited, what another says wakes a sleeper, who fin
   a.open(b);
   b.open(a);
   c.open(a, 2);
-  auto from_c = a.transport->open(0, c.transport->address(0), 2);
+  auto from_c = a.transport->open(c.transport->address(), 2);
   REQUIRE(from_c);
   exchange(a, b, 8);
   std::array<std::byte, 8> in{}, late{};
@@ -258,13 +258,13 @@ TEST_CASE("while one peer is awaited, what another says wakes a sleeper, who fin
   REQUIRE((*from_c)->recv(0, 1, sink_of(&to), 1) == Post::pending);
   send(c);  // connects
   CHECK(drive({&a, &c}, [&] { return std::equal(in.begin(), in.end(), out.begin(), out.end()); }));
-  CHECK(drive({&a, &c}, [&] { return c.transport->arm(0).is_armed; }));
+  CHECK(drive({&a, &c}, [&] { return c.transport->arm().is_armed; }));
 
   REQUIRE(a.peer->recv(0, 1, sink_of(&to_late), 2) == Post::pending);
-  CHECK(drive({&a}, [&] { return a.transport->arm(0).is_armed; }));
+  CHECK(drive({&a}, [&] { return a.transport->arm().is_armed; }));
   in = {};
   REQUIRE_FALSE(send(c));
-  CHECK(drive({}, [&] { return !a.transport->arm(0).is_armed; }));
+  CHECK(drive({}, [&] { return !a.transport->arm().is_armed; }));
   a.progress();
   CHECK((*from_c)->recv(0, 1, sink_of(&to), 3) == Post::done);
   CHECK(std::equal(in.begin(), in.end(), out.begin(), out.end()));

@@ -22,7 +22,6 @@ Result<Card> parse_card(std::span<const std::byte> bytes) {
   if (card.kind != Card::Kind::inproc && card.kind != Card::Kind::shm) {
     return invalid_argument("not an address of a memory transport");
   }
-  if (card.lane >= kMaxLanes) return invalid_argument("the address names lane " + std::to_string(card.lane));
   return card;
 }
 

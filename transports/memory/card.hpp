@@ -1,4 +1,4 @@
-// The address of a lane as bytes: who the instance is and which node it shares memory with.
+// The address of a memory transport as bytes: who the instance is and which node it shares memory with.
 // Knows no system call: reach() is computed from two cards alone.
 #pragma once
 
@@ -14,10 +14,9 @@
 namespace tutti::memory {
 
 struct Card {
-  enum class Kind : std::uint32_t { inproc = 1, shm = 2 };
+  enum class Kind : std::uint64_t { inproc = 1, shm = 2 };
   std::uint64_t layout = kLayoutMagic;
   Kind kind = Kind::inproc;
-  std::uint32_t lane = 0;
   std::uint32_t pid = 0;
   std::uint32_t uid = 0;
   Nonce node;   // of what shares memory: the fabric, or the node

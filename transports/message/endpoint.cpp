@@ -102,12 +102,6 @@ void MessageEndpoint::on_sent(SendOp& op, bool is_ok) {
   lane_.waiting().push_back(event_of(is_ok ? Event::Kind::sent : Event::Kind::failed, op.token));
 }
 
-// -- refused ------------------------------------------------------------------------------------------------
-
-Result<Post> MessageEndpoint::rma(std::uint32_t, const RmaRequest&, Token) {
-  return unsupported("this transport has no rma yet");
-}
-
 PeerWindow MessageEndpoint::window(std::uint32_t) {
   PeerWindow none;
   none.is_gone = is_closed_ || is_peer_lost();

@@ -30,7 +30,6 @@ class MessageEndpoint final : public Endpoint {
             Token token) override;
   Post recv(std::uint32_t channel, std::uint64_t expected_word, const Sink& sink, Token token) override;
   Post control(ConstByteRange bytes) override;
-  Result<Post> rma(std::uint32_t channel, const RmaRequest& request, Token token) override;
   PeerWindow window(std::uint32_t segment) override;
   Status trouble() const override;
   void close(bool fence) override;

@@ -31,7 +31,7 @@ class MessageTransport final : public Transport {
   }
 
   const TransportCaps& caps() const override { return caps_; }
-  std::vector<std::byte> address(std::uint32_t) const override { return to_bytes(card_); }
+  std::vector<std::byte> address() const override { return to_bytes(card_); }
   Result<std::uint64_t> reach(std::span<const std::byte> mine,
                               std::span<const std::byte> theirs) const override {
     const Result<Card> own = parse_card(mine);
@@ -42,9 +42,8 @@ class MessageTransport final : public Transport {
     return kAlphaNs;
   }
 
-  Result<std::unique_ptr<Endpoint>> open(std::uint32_t lane, std::span<const std::byte> peer_address,
+  Result<std::unique_ptr<Endpoint>> open(std::span<const std::byte> peer_address,
                                          std::uint64_t context) override {
-    if (lane != 0) return invalid_argument(fmt::format("no lane {}", lane));
     Result<Card> theirs = parse_card(peer_address);
     if (!theirs) return theirs.status();
     TUTTI_RETURN_IF_ERROR(check_reach(card_, *theirs));
@@ -56,16 +55,13 @@ class MessageTransport final : public Transport {
     return std::unique_ptr<Endpoint>(std::make_unique<MessageEndpoint>(*lane_, inbox));
   }
 
-  Result<std::unique_ptr<Region>> expose(ByteRange) override {
-    return unsupported("this transport has no rma yet");
-  }
-  std::size_t progress(std::uint32_t, std::span<Event> events) override { return lane_->progress(events); }
-  Waitable waitable(std::uint32_t) const override {
+  std::size_t progress(std::span<Event> events) override { return lane_->progress(events); }
+  Waitable waitable() const override {
     Waitable waitable;
     waitable.fd = lane_->carrier().event_fd();
     return waitable;
   }
-  ArmResult arm(std::uint32_t) override {
+  ArmResult arm() override {
     ArmResult result;
     result.is_armed = lane_->arm();
     return result;

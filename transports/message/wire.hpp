@@ -17,7 +17,7 @@ struct MessageHeader {
   std::uint64_t sender = 0;  // instance
   std::uint64_t context = 0;
   std::uint64_t channel = 0;
-  std::uint64_t sequence = 0;  // in the channel, from 0: with several rails one may overtake another
+  std::uint64_t sequence = 0;  // in the channel, from 0: one may overtake another
   std::uint64_t word = 0;
 };
 
