@@ -1,5 +1,5 @@
 // The tcp transport where the conformance suite does not look: who is let in, what a message that nobody
-// waits for becomes, two that call each other at once. Knows the card's inside; both ends are driven by one
+// waits for becomes, two that call each other at once. Knows the address's inside; both ends are driven by one
 // thread.
 #include <netinet/in.h>
 #include <poll.h>
@@ -20,7 +20,7 @@
 #include "runtime/net/tcp_socket.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/transports/cases.hpp"
-#include "transports/message/card.hpp"
+#include "transports/message/address.hpp"
 #include "transports/message/tcp/address.hpp"
 #include "transports/message/tcp/plugin.hpp"
 
@@ -64,22 +64,22 @@ bool drive(const std::vector<Side*>& sides, const std::function<bool()>& conditi
   return true;
 }
 
-struct Door {
+struct Target {
   std::uint64_t instance = 0;
   tcp::Address address;
 };
-Door door_of(const Side& side) {
-  const auto card = message::parse_card(side.transport->address());
-  REQUIRE(card);
-  const auto address = tcp::parse_address(card->address);
+Target target_of(const Side& side) {
+  const auto address = message::parse_address(side.transport->address());
   REQUIRE(address);
-  return {card->instance, *address};
+  const auto listening = tcp::parse_address(address->driver_address);
+  REQUIRE(listening);
+  return {address->instance, *listening};
 }
 
 // Somebody who connects by hand.
 class Stranger {
  public:
-  explicit Stranger(const Door& door) : fd_(*start_connect(door.address.places.front())) {
+  explicit Stranger(const Target& target) : fd_(*start_connect(target.address.places.front())) {
     pollfd fd{fd_, POLLOUT, 0};
     ::poll(&fd, 1, 10000);
   }
@@ -133,31 +133,31 @@ void exchange(Side& a, Side& b, std::size_t bytes) {
 
 TEST_CASE("who does not show the secret is cut off") {
   Side side;
-  const Door door = door_of(side);
+  const Target target = target_of(side);
   tcp::Greeting hello;
   hello.sender = 77;
-  hello.target = door.instance;
-  hello.secret = door.address.secret;
+  hello.target = target.instance;
+  hello.secret = target.address.secret;
   tcp::Greeting wrong_secret = hello, wrong_target = hello, wrong_kind = hello;
   wrong_secret.secret[15] ^= std::byte{1};
   wrong_target.target += 1;
   wrong_kind.kind = tcp::Greeting::Kind::begin;
   for (const tcp::Greeting& greeting : {wrong_secret, wrong_target, wrong_kind}) {
-    const Stranger stranger(door);
+    const Stranger stranger(target);
     stranger.say(greeting);
     CHECK(drive({&side}, [&] { return stranger.is_cut_off(); }));
   }
-  const Stranger friendly(door);
+  const Stranger friendly(target);
   friendly.say(hello);
   CHECK(drive({&side}, [&] { return friendly.has_answer(); }));
 }
 
 TEST_CASE("strangers who say nothing keep nobody out, and do not pile up") {
   Side a, b;
-  const Door door = door_of(a);
+  const Target target = target_of(a);
   std::vector<std::unique_ptr<Stranger>> strangers;
   for (int i = 0; i < 100; ++i) {
-    strangers.push_back(std::make_unique<Stranger>(door));
+    strangers.push_back(std::make_unique<Stranger>(target));
     a.progress();
   }
   CHECK(drive({&a}, [&] { return strangers[20]->is_cut_off(); }));

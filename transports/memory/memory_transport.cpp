@@ -38,9 +38,12 @@ MemoryOptions sanitize(MemoryOptions options) {
   return options;
 }
 
-MemoryTransport::MemoryTransport(std::shared_ptr<Instance> instance, const Card& card)
-    : instance_(std::move(instance)), card_(card), pid_(::getpid()), has_membarrier_(register_membarrier()) {
-  card_.nonce = instance_->nonce();
+MemoryTransport::MemoryTransport(std::shared_ptr<Instance> instance, const Address& address)
+    : instance_(std::move(instance)),
+      address_(address),
+      pid_(::getpid()),
+      has_membarrier_(register_membarrier()) {
+  address_.nonce = instance_->nonce();
   if (!has_membarrier_) instance_->page()->needs_fence.store(1, std::memory_order_release);
   caps_.family = Family::memory;
   caps_.channels = kChannels;
@@ -54,22 +57,22 @@ MemoryTransport::~MemoryTransport() {
   if (is_own_process()) instance_->page()->is_alive.store(0, std::memory_order_release);
 }
 
-std::vector<std::byte> MemoryTransport::address() const { return to_bytes(card_); }
+std::vector<std::byte> MemoryTransport::address() const { return to_bytes(address_); }
 
 Result<std::uint64_t> MemoryTransport::reach(std::span<const std::byte> mine,
                                              std::span<const std::byte> theirs) const {
-  Result<Card> own = parse_card(mine);
+  Result<Address> own = parse_address(mine);
   if (!own) return own.status();
-  Result<Card> other = parse_card(theirs);
+  Result<Address> other = parse_address(theirs);
   if (!other) return unsupported("another transport");
   TUTTI_RETURN_IF_ERROR(check_reach(*own, *other));
   return caps_.alpha_ns;
 }
 
 Result<Contact> MemoryTransport::meet(std::span<const std::byte> peer_address) {
-  Result<Card> theirs = parse_card(peer_address);
+  Result<Address> theirs = parse_address(peer_address);
   if (!theirs) return theirs.status();
-  TUTTI_RETURN_IF_ERROR(check_reach(card_, *theirs));
+  TUTTI_RETURN_IF_ERROR(check_reach(address_, *theirs));
   Result<std::shared_ptr<Peer>> peer = attach(*theirs);
   if (!peer) return peer.status();
   service();
@@ -82,9 +85,9 @@ Result<Contact> MemoryTransport::meet(std::span<const std::byte> peer_address) {
 
 Result<std::unique_ptr<Endpoint>> MemoryTransport::open(std::span<const std::byte> peer_address,
                                                         std::uint64_t context) {
-  Result<Card> theirs = parse_card(peer_address);
+  Result<Address> theirs = parse_address(peer_address);
   if (!theirs) return theirs.status();
-  TUTTI_RETURN_IF_ERROR(check_reach(card_, *theirs));
+  TUTTI_RETURN_IF_ERROR(check_reach(address_, *theirs));
   Result<std::shared_ptr<Peer>> peer = attach(*theirs);
   if (!peer) return peer.status();
   if (!worker_.bounce_buffer) worker_.bounce_buffer = std::make_unique_for_overwrite<Worker::Bounce>();

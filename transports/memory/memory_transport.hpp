@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "transports/memory/card.hpp"
+#include "transports/memory/address.hpp"
 #include "transports/memory/endpoint.hpp"
 #include "transports/memory/instance.hpp"
 #include "transports/memory/peer.hpp"
@@ -36,15 +36,14 @@ class MemoryTransport : public Transport, protected Host {
   ArmResult arm() override;
 
  protected:
-  // `card` describes this instance; its nonce is filled in here.
-  MemoryTransport(std::shared_ptr<Instance> instance, const Card& card);
+  // `address` describes this instance; its nonce is filled in here.
+  MemoryTransport(std::shared_ptr<Instance> instance, const Address& address);
 
-  // The peer of a card that check_reach accepts; cached by whoever implements it. Thread-safe.
-  virtual Result<std::shared_ptr<Peer>> attach(const Card& card) = 0;
+  // The peer of an address that check_reach accepts; cached by whoever implements it. Thread-safe.
+  virtual Result<std::shared_ptr<Peer>> attach(const Address& address) = 0;
 
   Instance& instance() override { return *instance_; }
   const std::shared_ptr<Instance>& shared_instance() const { return instance_; }
-  const Card& card() const { return card_; }
   void service() override {}
   bool is_own_process() const override;
   TransportCaps caps_;
@@ -58,7 +57,7 @@ class MemoryTransport : public Transport, protected Host {
   void release(const Remains& remains);
 
   std::shared_ptr<Instance> instance_;
-  Card card_;
+  Address address_;
   ::pid_t pid_;
   bool has_membarrier_ = false;
   Worker worker_;

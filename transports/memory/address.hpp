@@ -1,5 +1,5 @@
 // The address of a memory transport as bytes: who the instance is and which node it shares memory with.
-// Knows no system call: reach() is computed from two cards alone.
+// Knows no system call: reach() is computed from two addresses alone.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace tutti::memory {
 
-struct Card {
+struct Address {
   enum class Kind : std::uint64_t { inproc = 1, shm = 2 };
   std::uint64_t layout = kLayoutMagic;
   Kind kind = Kind::inproc;
@@ -21,15 +21,16 @@ struct Card {
   std::uint32_t uid = 0;
   Nonce node;   // of what shares memory: the fabric, or the node
   Nonce nonce;  // of the instance
-  Nonce door;   // shm: of the socket's name, which every user of the machine can read; the nonce they cannot
+  // shm: what the socket's name is made of. Every user of the machine can read it, but not the nonce.
+  Nonce socket_name;
 };
 
-std::vector<std::byte> to_bytes(const Card& card);
-// Errors: invalid_argument if the bytes are not a card.
-Result<Card> parse_card(std::span<const std::byte> bytes);
+std::vector<std::byte> to_bytes(const Address& address);
+// Errors: invalid_argument if the bytes are not an address.
+Result<Address> parse_address(std::span<const std::byte> bytes);
 
 // Ok, or unsupported with the reason why the two cannot share memory.
-Status check_reach(const Card& mine, const Card& theirs);
+Status check_reach(const Address& mine, const Address& theirs);
 
 // Any text as 128 bits.
 Nonce hash_text(std::string_view text);
