@@ -104,18 +104,19 @@ class NativeBackend final : public Backend {
     auto prepared = prepare(call, choice);
     if (!prepared) return prepared.status();
     Result<WorkRef> work = group_.submit(*prepared, call, choice.submitter);
-    // Kept only once it needs no way back to messages: boards are swapped by the first operation.
-    if (is_simple && (prepared->lowered == nullptr || group_.has_boards(prepared->is_bulk)))
+    // Kept only once it needs no way back to messages: control blocks are swapped by the first operation.
+    if (is_simple && (prepared->lowered == nullptr || group_.has_control_blocks(prepared->is_bulk)))
       keep(call, *prepared);
     return work;
   }
 
   PersistentCall* persistent(const Call& call) override {
     if (has_uneven_blocks(call)) return nullptr;
-    // Boards were not linked yet when the first call was started.
+    // Control blocks were not linked yet when the first call was started.
     if (!last_.is_of(call)) {
       const auto prepared = prepare(call, {});
-      if (!prepared || prepared->lowered == nullptr || !group_.has_boards(prepared->is_bulk)) return nullptr;
+      if (!prepared || prepared->lowered == nullptr || !group_.has_control_blocks(prepared->is_bulk))
+        return nullptr;
       keep(call, *prepared);
     }
     return group_.persistent(last_.prepared, call);
@@ -196,7 +197,7 @@ class NativeBackend final : public Backend {
     }
     if (prepared.lowered != nullptr) {
       prepared.is_bulk = is_bulk(call, asked.bytes, *prepared.lowered->staged);
-      if (group_.has_boards(prepared.is_bulk)) return prepared;
+      if (group_.has_control_blocks(prepared.is_bulk)) return prepared;
       auto exchange = exchange_plan();
       if (!exchange) return exchange.status();
       prepared.exchange = *std::move(exchange);
@@ -235,7 +236,7 @@ class NativeBackend final : public Backend {
     const std::uint64_t blocks = has_rank_blocks(call.collective) ? 1 : plan.shape.blocks;
     constexpr std::size_t kGranule = 64;  // what a block, and a slot, may be longer by
     const std::size_t slot_bytes = call.count * size_of(call.dtype) / blocks + 2 * kGranule;
-    return plan.staging_slots * slot_bytes > group_.board_shape(false).staging_bytes;
+    return plan.staging_slots * slot_bytes > group_.control_block_shape(false).staging_bytes;
   }
 
   // Both forms, made from the schedules of all ranks; empty where this algorithm has none.
@@ -250,7 +251,8 @@ class NativeBackend final : public Backend {
     instance.params = selection.params;
     instance.hierarchy = hierarchy_;
     auto made = make_lowered_plans(*selection.row, selection.shared_row, instance, group_.rank(),
-                                   group_.board_shape(false).lines, group_.board_shape(true).staging_bytes);
+                                   group_.control_block_shape(false).lines,
+                                   group_.control_block_shape(true).staging_bytes);
     if (!made) return made.status();
     return lowered_.insert(key, *std::move(made));
   }

@@ -77,7 +77,7 @@ inline LoweredBuffers lowered_buffers(const Call& call, const Schedule& shape) {
 
 // The two forms of one signature. Either may be missing: then messages carry the operation.
 struct LoweredPlans {
-  std::shared_ptr<const LoweredPlan> staged;  // ranks read each other's boards
+  std::shared_ptr<const LoweredPlan> staged;  // ranks read each other's control blocks
   std::shared_ptr<const LoweredPlan> mapped;  // ranks read and write each other's buffers
 
   // Of the plan that has more.
