@@ -22,11 +22,6 @@ namespace {
 
 enum PlanFlag : std::uint32_t { in_place_plan = 1, user_op_plan = 2 };
 
-bool is_in_place(const Call& call) {
-  // premul_sum first writes scaled inputs elsewhere, so its plan never reads the caller's output.
-  return call.in_place && !(is_reducing(call.collective) && scales_before(call.op.op));
-}
-
 bool is_user_op(const Call& call) { return is_reducing(call.collective) && call.op.op == Op::user; }
 
 }  // namespace
@@ -90,6 +85,7 @@ class NativeBackend final : public Backend {
   }
 
   Result<WorkRef> start(const Call& call, const Choice& choice) override {
+    if (is_prescaled(call) && call.in_place) return start(as_carried_out(call, group_.rank()), choice);
     const bool is_simple = !has_uneven_blocks(call) && choice.algorithm.empty();
     // What was supported a call ago still is.
     if (is_simple && last_.is_of(call)) return group_.submit(last_.prepared, call, choice.submitter);
@@ -286,7 +282,7 @@ class NativeBackend final : public Backend {
                  (std::uint64_t{p.segments} << 16U) | (std::uint64_t{p.channels} << 32U) |
                  (std::uint64_t{p.aggregate} << 40U) | (std::uint64_t{p.across} << 61U);
     key.root = is_rooted(call.collective) ? call.root : 0;
-    key.flags = (is_in_place(call) ? std::uint32_t{in_place_plan} : 0U) |
+    key.flags = (call.in_place ? std::uint32_t{in_place_plan} : 0U) |
                 (is_user_op(call) ? std::uint32_t{user_op_plan} : 0U);
     return key;
   }
@@ -298,11 +294,11 @@ class NativeBackend final : public Backend {
     // In place these two leave the blocks of other ranks alone.
     const bool keeps_input =
         call.collective == Collective::reduce_scatter || call.collective == Collective::scatter;
-    spec.in_place = is_in_place(call) && !keeps_input;
+    spec.in_place = call.in_place && !keeps_input;
     const GroupView view{group_.rank(), group_.size(), 0, 1, nullptr, &hierarchy_};
     auto schedule = s.row->emit(spec, view, s.params);
     if (!schedule) return schedule.status();
-    if (is_in_place(call) && keeps_input) schedule = put_input_into_output(*schedule);
+    if (call.in_place && keeps_input) schedule = put_input_into_output(*schedule);
     if (s.params.segments > 1 && has_segment_pass(*s.row)) {
       schedule = segment(*schedule, s.params.segments, s.params.channels);
       if (!schedule) return schedule.status();

@@ -16,8 +16,6 @@ namespace {
 constexpr std::size_t kInterruptibleBytes = std::size_t{512} << 10U;
 constexpr std::size_t kTurnBytes = std::size_t{64} << 10U;
 
-std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
-
 }  // namespace
 
 void LoweredRun::begin(const LoweredPlans& plans, ControlBlocks& control_blocks,
@@ -89,30 +87,12 @@ void LoweredRun::find_window() {
   if (window_ == wanted) return;
   window_ = wanted;
   const Schedule& shape = plan_->shape;
-  const std::uint64_t granule = std::max<std::uint64_t>(1, kLineBytes / work_.element_bytes);
   const std::uint64_t count = work_.call->count;
-  const bool has_blocks = has_rank_blocks(shape.collective);
-  window_count_ = count - done_count_;
-  if (plan_->staging_slots > 0) {
-    const std::size_t per_slot =
-        (control_blocks_->shape().staging_bytes / plan_->staging_slots) & ~(kLineBytes - 1);
-    std::uint64_t fits = per_slot / work_.element_bytes;
-    if (!has_blocks) fits *= shape.blocks;
-    if (count > fits) {
-      // Epochs of equal length: a short last one costs as many synchronisations as a long one.
-      const std::uint64_t epochs = (count + fits - 1) / fits;
-      const std::uint64_t unit = has_blocks ? granule : granule * shape.blocks;
-      window_count_ = std::min(window_count_, std::min(fits, round_up((count + epochs - 1) / epochs, unit)));
-    }
-  }
-  map_.reset(shape);
-  if (has_blocks) {
-    map_.bind_equal_part(count, done_count_, window_count_, granule);
-  } else {
-    map_.bind_vector(window_count_, granule);
-  }
+  window_count_ = std::min(count - done_count_, epoch_length(*plan_, count, work_.element_bytes,
+                                                             control_blocks_->shape().staging_bytes));
+  bind_epoch_map(map_, shape, count, window_count_, work_.element_bytes);
+  slot_bytes_ = slot_bytes_of(map_, work_.element_bytes);
   const std::size_t atom_bytes = map_.max_atom_count() * work_.element_bytes;
-  slot_bytes_ = round_up(atom_bytes, kLineBytes);
   // Where some only listen, they look at a line again and again while it is written: payload in it would let
   // them take it away once more before it is stamped.
   carries_ = atom_bytes <= FlagLine::kPayloadBytes && waits_for_all(shape.collective);
@@ -133,8 +113,7 @@ LoweredRun::Placed LoweredRun::place(const LoweredSlice& at, std::uint32_t k) co
                                          : control_blocks_->staging_offset() + (slice.slot + k) * slot_bytes_;
     return {first_area + at.owner, offset_bytes, bytes};
   }
-  // A window of a vector starts anew at 0; one of blocks keeps their places.
-  if (!has_rank_blocks(plan_->shape.collective)) range.first += done_count_;
+  range.first += done_count_;
   const std::uint32_t side = slice.buffer == Buffer::input ? own_input : own_output;
   return {is_own ? side : first_area + control_blocks_->size() + 2 * at.owner + side,
           range.first * work_.element_bytes, bytes};

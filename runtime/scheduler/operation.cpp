@@ -41,13 +41,6 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   is_exchange_ = is_referenced_ = is_unmatched_ = false;
   call_ = call;
   element_bytes_ = element_bytes(call);
-  // It first writes scaled inputs elsewhere, so its plan never reads the caller's output: of reduce_scatter
-  // that is the own block alone.
-  if (is_reducing(call.collective) && scales_before(call.op.op)) {
-    if (call.in_place && call.collective == Collective::reduce_scatter)
-      call_.output = static_cast<std::byte*>(call.output) + block_offset(call, group.rank()) * element_bytes_;
-    call_.in_place = false;
-  }
   sequence_ = id.sequence;
   word_ = id.word;
   slot_ = slot;
@@ -78,7 +71,7 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   if (is_lowered_) {
     control_blocks_ = &group.control_blocks(prepared.is_bulk);
     const Schedule& shape = lowered_->staged->shape;
-    if (is_reducing(call_.collective) && scales_before(call_.op.op)) {
+    if (is_prescaled(call_)) {
       bind_whole(shape);
       needs->scratch_bytes = std::max(needs->scratch_bytes, prescaled_count(shape) * element_bytes_);
     }
@@ -95,7 +88,7 @@ void Operation::enter(SlotFrame& frame) {
 }
 
 std::uint64_t Operation::prescaled_count(const Schedule& shape) const {
-  if (!is_reducing(call_.collective) || !scales_before(call_.op.op)) return 0;
+  if (!is_prescaled(call_)) return 0;
   return window(shape, Buffer::input).count > 0 ? map_.extent(Buffer::input) : 0;
 }
 
@@ -128,7 +121,7 @@ bool Operation::start_lowered() {
   const LoweredBuffers buffers = lowered_buffers(call_, shape);
   input_ = buffers.input;
   output_ = buffers.output;
-  if (is_reducing(call_.collective) && scales_before(call_.op.op)) {
+  if (is_prescaled(call_)) {
     bind_whole(shape);
     if (const std::uint64_t count = prescaled_count(shape); count > 0)
       prescale(frame_->scratch.data(), count);
@@ -235,11 +228,9 @@ void Operation::complete() {
     const Schedule& shape = is_lowered_ ? lowered_->staged->shape : plan_->shape;
     if (is_lowered_) bind_whole(shape);
     const Window held = window(shape, Buffer::output);
-    // A reduce leaves its result at the root, and an exscan none at rank 0, whose output is the caller's.
-    const bool is_result_elsewhere = (call_.collective == Collective::reduce && shape.rank != shape.root) ||
-                                     (call_.collective == Collective::exscan && shape.rank == 0);
+    const bool is_held = has_result(call_.collective, shape.rank, shape.root);
     const bool is_own_block_only = call_.collective == Collective::reduce_scatter;
-    for (std::uint32_t i = 0; i < held.count && !is_result_elsewhere; ++i) {
+    for (std::uint32_t i = 0; i < held.count && is_held; ++i) {
       const std::uint32_t atom = held.first + i;
       if (is_own_block_only && atom / shape.segments != shape.rank) continue;
       const Range range = map_.range(Buffer::output, atom);
