@@ -1,4 +1,4 @@
-// What does not depend on the connections: the thread, waiting for what it delivers, the listener. Knows no
+// What does not depend on the connections: the thread, waiting for what it delivers, the observer. Knows no
 // socket.
 #include "runtime/job/control_channel.hpp"
 
@@ -27,7 +27,7 @@ class SoloChannel final : public ControlChannel {
 
  private:
   void run() override {}
-  // The listener may answer from within what it hears: the answer is delivered after that, by the same
+  // The observer may answer from within what it hears: the answer is delivered after that, by the same
   // thread.
   bool submit(Frame frame) override {
     std::unique_lock lock(queue_mutex_);
@@ -55,9 +55,10 @@ class SoloChannel final : public ControlChannel {
 ControlChannel::ControlChannel(const ControlOptions& options)
     : options_(options), deadline_(Clock::now() + options.timeout) {}
 
-Result<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlOptions& options, Doors doors) {
+Result<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlOptions& options,
+                                                             Listeners listeners) {
   if (options.size == 1) return std::unique_ptr<ControlChannel>(std::make_unique<SoloChannel>(options));
-  std::unique_ptr<ControlChannel> channel = make_control_tree(options, std::move(doors));
+  std::unique_ptr<ControlChannel> channel = make_control_tree(options, std::move(listeners));
   if (channel->wake_ < 0)
     return Status(StatusCode::resource_exhausted,
                   "the control channel: eventfd: " + describe_system_error(errno));
@@ -148,7 +149,7 @@ Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine
   lock.lock();
   if (!wait_until(changed_, lock, deadline, is_over)) {
     lock.unlock();
-    submit(Frame{FrameType::who, rank(), 0, encode(GatherPayload{number, {}})});
+    submit(Frame{FrameType::query_missing, rank(), 0, encode(GatherPayload{number, {}})});
     lock.lock();
     wait_for(changed_, lock, kAnswerTime, [&] { return is_over() || missing_.count(number) > 0; });
   }
@@ -165,15 +166,15 @@ Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine
                 missing.first);
 }
 
-void ControlChannel::set_listener(ControlListener* listener) {
-  const std::lock_guard lock(listener_mutex_);
-  listener_ = listener;
-  if (listener == nullptr) return;
+void ControlChannel::set_observer(ControlObserver* observer) {
+  const std::lock_guard lock(observer_mutex_);
+  observer_ = observer;
+  if (observer == nullptr) return;
   for (const FailurePayload& failure : failures_) {
-    listener->on_failure(failure.group, failure.dead_rank,
+    observer->on_failure(failure.group, failure.dead_rank,
                          Status(failure.code, failure.message, failure.peer));
   }
-  for (const int rank : departures_) listener->on_departure(rank);
+  for (const int rank : departures_) observer->on_departure(rank);
 }
 
 void ControlChannel::abort(std::uint64_t group, const Status& cause) {
@@ -241,15 +242,15 @@ void ControlChannel::lose(const Status& cause) {
 void ControlChannel::record_failure(const FailurePayload& failure) {
   const Status cause(failure.code, failure.message, failure.peer);
   if (failure.group == 0) lose(cause);
-  const std::lock_guard lock(listener_mutex_);
+  const std::lock_guard lock(observer_mutex_);
   failures_.push_back(failure);
-  if (listener_ != nullptr) listener_->on_failure(failure.group, failure.dead_rank, cause);
+  if (observer_ != nullptr) observer_->on_failure(failure.group, failure.dead_rank, cause);
 }
 
 void ControlChannel::record_departure(int rank) {
-  const std::lock_guard lock(listener_mutex_);
+  const std::lock_guard lock(observer_mutex_);
   departures_.push_back(rank);
-  if (listener_ != nullptr) listener_->on_departure(rank);
+  if (observer_ != nullptr) observer_->on_departure(rank);
 }
 
 void ControlChannel::deliver(const Frame& frame) {
@@ -292,8 +293,8 @@ void ControlChannel::deliver(const Frame& frame) {
       }
       break;
     case FrameType::message: {
-      const std::lock_guard lock(listener_mutex_);
-      if (listener_ != nullptr) listener_->on_message(frame.source, frame.payload);
+      const std::lock_guard lock(observer_mutex_);
+      if (observer_ != nullptr) observer_->on_message(frame.source, frame.payload);
       break;
     }
     default:

@@ -19,14 +19,14 @@
 
 #include "runtime/job/control_frame.hpp"
 #include "runtime/job/exchange.hpp"
-#include "runtime/job/link.hpp"
+#include "runtime/job/frame_socket.hpp"
 #include "runtime/net/network.hpp"
 
 namespace tutti {
 
 // Where ranks of other nodes can connect to us.
-struct Doors {
-  std::vector<Link> sockets;             // listening, TCP
+struct Listeners {
+  std::vector<FrameSocket> sockets;      // listening, TCP
   std::vector<SocketAddress> addresses;  // what to tell the others
 };
 
@@ -55,13 +55,13 @@ struct ControlOptions {
   // died during the start.
   std::chrono::milliseconds rejoin_time{30000};
   int degree = 32;  // of the tree of nodes
-  // Opens a door of a rank that is not rank 0, for it may have to connect other nodes to it. Called by the
+  // Opens a listener of a rank that is not rank 0, for it may have to connect other nodes to it. Called by the
   // control thread; null: it cannot.
-  std::function<Result<Doors>()> open_doors;
+  std::function<Result<Listeners>()> open_listeners;
 };
 
-// Called by the control thread, one call at a time. Must not block and must not call set_listener.
-class ControlListener {
+// Called by the control thread, one call at a time. Must not block and must not call set_observer.
+class ControlObserver {
  public:
   // A stamped cause, equal on all ranks. group 0: world rank `dead_rank` is gone, whoever needs it has
   // failed.
@@ -71,15 +71,16 @@ class ControlListener {
   virtual void on_departure(int rank) { static_cast<void>(rank); }
 
  protected:
-  ~ControlListener() = default;
+  ~ControlObserver() = default;
 };
 
 class ControlChannel : public Exchange {
  public:
   // Blocks until all ranks have joined. Errors: timeout naming who did not arrive; refused (secret, rank,
   // size, build; on the refused process only, the job goes on); peer_failed.
-  // `doors`: rank 0's, in a job that may span nodes.
-  static Result<std::unique_ptr<ControlChannel>> open(const ControlOptions& options, Doors doors = {});
+  // `listeners`: rank 0's, in a job that may span nodes.
+  static Result<std::unique_ptr<ControlChannel>> open(const ControlOptions& options,
+                                                      Listeners listeners = {});
   // Says goodbye: for the others this rank has left and is not dead.
   ~ControlChannel() override = default;
   ControlChannel(const ControlChannel&) = delete;
@@ -96,14 +97,14 @@ class ControlChannel : public Exchange {
   // from the control thread; once.
   void leave();
 
-  // From now on `listener` hears everything; failures stamped before are told at once, by this thread. Null:
+  // From now on `observer` hears everything; failures stamped before are told at once, by this thread. Null:
   // after the return no call is under way and none follows.
-  void set_listener(ControlListener* listener);
+  void set_observer(ControlObserver* observer);
 
   // Asks for `cause` to be stamped as the failure of a group (not 0) on all ranks; the first cause wins.
-  // Returns at once, the listener hears of it. Any thread, also from the listener.
+  // Returns at once, the observer hears of it. Any thread, also from the observer.
   void abort(std::uint64_t group, const Status& cause);
-  // Sends a message to the listener of another rank (or our own). Lost if that rank is gone. Any thread.
+  // Sends a message to the observer of another rank (or our own). Lost if that rank is gone. Any thread.
   void tell(int target, std::string bytes);
   // Tells all others that this rank leaves in peace, before its transports close and look like a death.
   // `why`: an error of this rank alone, for those that wait for it; else empty. The channel goes on until it
@@ -159,13 +160,13 @@ class ControlChannel : public Exchange {
   std::uint64_t trace_count_ = 0;
   std::map<std::uint64_t, std::map<int, std::map<int, int>>>
       traces_;                 // by number, rank: next hop of each hop
-  std::mutex listener_mutex_;  // held during calls of the listener; taken before mutex_
-  ControlListener* listener_ = nullptr;
-  std::vector<FailurePayload> failures_;  // guarded by listener_mutex_, as the next one
+  std::mutex observer_mutex_;  // held during calls of the observer; taken before mutex_
+  ControlObserver* observer_ = nullptr;
+  std::vector<FailurePayload> failures_;  // guarded by observer_mutex_, as the next one
   std::vector<int> departures_;
 };
 
-std::unique_ptr<ControlChannel> make_control_tree(const ControlOptions& options, Doors doors);
+std::unique_ptr<ControlChannel> make_control_tree(const ControlOptions& options, Listeners listeners);
 
 // "pid 123 on node1".
 std::string describe_process(const MemberClaim& claim);

@@ -29,21 +29,21 @@ enum class FrameType : std::uint8_t {
   gathered,       // down, to all: GatherPayload with all values in rank order
   gather_failed,  // down, to all: GatherPayload with why it can never complete as one value; source: who is
                   // gone
-  who,            // up: GatherPayload without values; who is missing? number 0 asks about the start
+  query_missing,  // up: GatherPayload without values; who is missing? number 0 asks about the start
   missing,  // down, to `target`: GatherPayload with the names of the missing as one value; source: the first
   failure,  // up: please stamp; down, to all: stamped: FailurePayload
   message,  // to `target`: bytes of the layer above
-  open_door,  // down, to who leads a node: others will connect to it
-  door,       // up: PathPayload of one step: where the sender listens now; no address: it cannot
-  attach,     // down, to who leads a node: PathPayload of one step: who it shall be connected to
-  moving,     // up: the sender has found another way to rank 0, and nothing follows on this one
-  attached,   // up: RanksPayload: these are reached by the connection on which this comes
-  path,       // down: PathPayload: the sender, and its way to rank 0
-  departed,   // down, to all: RanksPayload: these have left in peace
-  trace,      // to `target`: TracePayload: each control thread on the way answers
-  traced,     // to `target`: TracePayload: answer of one control thread
-  welcome,    // down: ClaimPayload of the listener, whose proof answers a good one
-  claim,      // up: ClaimPayload of a process that has proved itself and wants to join
+  open_listener,  // down, to who leads a node: others will connect to it
+  listening,      // up: PathPayload of one step: where the sender listens now; no address: it cannot
+  attach,         // down, to who leads a node: PathPayload of one step: who it shall be connected to
+  moving,         // up: the sender has found another way to rank 0, and nothing follows on this one
+  attached,       // up: RanksPayload: these are reached by the connection on which this comes
+  path,           // down: PathPayload: the sender, and its way to rank 0
+  departed,       // down, to all: RanksPayload: these have left in peace
+  trace,          // to `target`: TracePayload: each control thread on the way answers
+  traced,         // to `target`: TracePayload: answer of one control thread
+  welcome,        // down: ClaimPayload of the listener, whose proof answers a good one
+  claim,          // up: ClaimPayload of a process that has proved itself and wants to join
 };
 inline constexpr FrameType kLastFrameType = FrameType::claim;
 

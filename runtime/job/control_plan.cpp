@@ -21,7 +21,7 @@ std::vector<int> ControlPlan::below(int host) const {
   return leaders;
 }
 
-void ControlPlan::on_door(int host, bool can_host) {
+void ControlPlan::on_listening(int host, bool can_host) {
   if (closed_.erase(host) == 0 || can_host) return;
   std::erase_if(movers_, [&](const auto& item) { return item.second.host == host; });
 }

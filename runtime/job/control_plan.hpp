@@ -16,12 +16,12 @@ class ControlPlan {
   // below it, filled level by level.
   ControlPlan(const std::vector<int>& leaders, int degree);
 
-  // Who must listen for others. Each of them is answered by one on_door().
+  // Who must listen for others. Each of them is answered by one on_listening().
   const std::set<int>& hosts() const { return hosts_; }
   std::vector<int> below(int host) const;
 
   // `can_host` false: those below it stay with rank 0.
-  void on_door(int host, bool can_host);
+  void on_listening(int host, bool can_host);
   // The leader has another way to us; `is_here`: it has none, and stays with rank 0.
   void on_attached(int leader, bool is_here);
   // Its connection to rank 0 is at its end.

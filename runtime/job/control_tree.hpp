@@ -3,7 +3,7 @@
 //
 // Ranks on the node of rank 0 (or in its network namespace) are connected to rank 0; on every other node one
 // rank, its leader, listens for the others. Leaders meet rank 0 first. Once all ranks are there it makes a
-// tree of them if they are many (control_plan.hpp): who shall have others below opens a door, those are told
+// tree of them if they are many (control_plan.hpp): who shall have others below opens a listener, those are told
 // its addresses, attach to it and leave their first connection. What goes up for several travels together.
 //
 // Every rank knows its path, the ranks between it and rank 0 and where they listen. Who loses its parent
@@ -19,17 +19,17 @@
 #include <tuple>
 #include <vector>
 
+#include "runtime/job/child_connections.hpp"
 #include "runtime/job/control_channel.hpp"
-#include "runtime/job/control_guests.hpp"
 #include "runtime/job/control_plan.hpp"
 #include "runtime/job/control_root.hpp"
-#include "runtime/job/control_uplink.hpp"
+#include "runtime/job/parent_connection.hpp"
 
 namespace tutti {
 
-class ControlTree final : public ControlChannel, private ControlGuests::Owner, private ControlRouter {
+class ControlTree final : public ControlChannel, private ChildConnections::Owner, private ControlRouter {
  public:
-  ControlTree(const ControlOptions& options, Doors doors);
+  ControlTree(const ControlOptions& options, Listeners listeners);
   ~ControlTree() override { stop_thread(); }
   std::string remote_address() override {
     const std::lock_guard lock(remote_mutex_);
@@ -59,35 +59,35 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   void try_to_lead();
   void find_root();
   void poll_once();
-  void serve_uplink(std::span<const pollfd> fds);
+  void serve_parent(std::span<const pollfd> fds);
   void serve_next(std::span<const pollfd> fds);
   void serve_retired();
   Clock::time_point next_limit() const;
   void check_deadline();
   void end_start(const Status& status);
   void say_goodbye();
-  bool is_orphan() const { return !root_ && uplink_->stage() == ControlUplink::Stage::over; }
-  bool is_searching() const { return !root_ && uplink_->stage() == ControlUplink::Stage::searching; }
+  bool is_cut_off() const { return !root_ && parent_->stage() == ParentConnection::Stage::over; }
+  bool is_searching() const { return !root_ && parent_->stage() == ParentConnection::Stage::searching; }
 
-  // From below: of a guest, or our own.
+  // From below: of a child, or our own.
   Status check(const MemberClaim& claim) override;
-  void on_joined(Guest& guest) override;
-  void on_frame(Guest& guest, Frame frame) override;
-  void on_lost(Guest& guest, const Status& why) override;
+  void on_joined(ChildConnection& child) override;
+  void on_frame(ChildConnection& child, Frame frame) override;
+  void on_lost(ChildConnection& child, const Status& why) override;
   void on_exhausted(const Status& why) override;
   void on_frame_from_below(Frame frame);
-  void on_arrived(Guest& guest, const ArrivedPayload& payload);
+  void on_arrived(ChildConnection& child, const ArrivedPayload& payload);
   void on_gone(const GonePayload& gone);
-  void on_attached(Guest& guest, const Frame& frame);
-  void on_moving(Guest& guest);
-  void on_who(const Frame& frame, std::uint64_t number);
-  void lose_below(Guest& guest, bool is_dead, const std::string& text);
+  void on_attached(ChildConnection& child, const Frame& frame);
+  void on_moving(ChildConnection& child);
+  void on_query_missing(const Frame& frame, std::uint64_t number);
+  void lose_below(ChildConnection& child, bool is_dead, const std::string& text);
   void add_to_batch(EntriesPayload payload);
   void pass_batches_up();
   void pass_up(Frame frame);
   void route(const Frame& frame);  // towards its target
   void on_trace(const Frame& frame, bool is_from_above);
-  void ask_for_stamp(Frame frame, std::uint64_t group);
+  void request_failure(Frame frame, std::uint64_t group);
   std::vector<std::int32_t> ranks_here() const;  // ours first
   void note_remote(std::string address) {
     const std::lock_guard lock(remote_mutex_);
@@ -109,42 +109,42 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
 
   // Rank 0: the tree of leaders. The others: their place in it (control_moves.cpp).
   void start_tree();
-  void on_door(const Guest& guest, const Frame& frame);
+  void on_listening(const ChildConnection& child, const Frame& frame);
   void finish_tree();
   std::vector<int> late_ranks() const;
-  void on_uplink_found(bool is_move);
-  void open_doors();
+  void on_parent_found(bool is_move);
+  void open_listeners();
   void move_to(const PathStep& step);
   void stay_here();
   void set_path(std::vector<PathStep> path);
   Frame make_path_frame() const;
-  void welcome_mover(Guest& guest);
-  void look_for_way(Clock::time_point start, bool asks_parent);
+  void welcome_mover(ChildConnection& child);
+  void search_parent(Clock::time_point start, bool asks_parent);
   void try_next_step(Clock::time_point start);
-  void lose_way();
+  void become_cut_off();
   void keep_limits();
 
   const MemberClaim claim_, mover_claim_;
-  std::optional<ControlRoot> root_;      // rank 0
-  std::optional<ControlUplink> uplink_;  // all others
-  ControlGuests guests_;
-  Doors doors_;                // until they are in use
-  std::vector<Guest*> below_;  // by rank: the guest that leads there
+  std::optional<ControlRoot> root_;         // rank 0
+  std::optional<ParentConnection> parent_;  // all others
+  ChildConnections children_;
+  Listeners listeners_;                  // until they are in use
+  std::vector<ChildConnection*> below_;  // by rank: the child that leads there
   std::map<std::uint64_t, Batch> batches_;
   std::vector<MemberClaim> unannounced_;  // joined here before we had joined ourselves
   std::optional<ControlPlan> plan_;       // rank 0, once all have arrived
 
   std::vector<PathStep> path_;            // our parent, its parent, ... rank 0, each with where it listens
   std::string root_address_;              // of rank 0, as we have proved it
-  std::string door_addresses_;            // where others may attach to us
-  std::optional<ControlUplink> next_;     // the parent that rank 0 has told us to have
-  Link retired_;                          // the connection to rank 0 that it takes the place of
+  std::string listen_addresses_;          // where others may attach to us
+  std::optional<ParentConnection> next_;  // the parent that rank 0 has told us to have
+  FrameSocket retired_;                   // the connection to rank 0 that it takes the place of
   std::vector<PathStep> to_try_;          // after a parent was lost
   Clock::time_point move_until_{};        // for either
   std::optional<Loss> lost_;              // none: our parent left in peace, or its successor has welcomed us
   std::vector<GonePayload> held_gone_;    // to be told when we have found one
-  std::map<std::uint64_t, Frame> asked_;  // by group: causes that wait for their stamp
-  std::vector<Frame> told_;               // to all, for those who attach later
+  std::map<std::uint64_t, Frame> requested_;  // by group: causes that wait for their stamp
+  std::vector<Frame> told_;                   // to all, for those who attach later
   std::set<Key> told_keys_;
 
   bool has_private_name_ = false;  // and has to remove it

@@ -15,14 +15,14 @@ namespace tutti {
 
 struct Meeting {
   LaunchInfo launch;
-  std::string job;   // launch.job and the number of this world among those of the job
-  std::string node;  // node_identity() and the launcher's own number of the node
-  Doors doors;       // rank 0's, if it may have ranks on other nodes
+  std::string job;      // launch.job and the number of this world among those of the job
+  std::string node;     // node_identity() and the launcher's own number of the node
+  Listeners listeners;  // rank 0's, if it may have ranks on other nodes
   // The others: where rank 0 may listen. Null for a job of one node. May ask name servers; an error may
   // pass.
   std::function<Result<std::vector<SocketAddress>>()> find_root;
   // The others: listens for further nodes. Null where find_root is.
-  std::function<Result<Doors>()> open_doors;
+  std::function<Result<Listeners>()> open_listeners;
   // BootstrapOptions::open_worlds of all ranks, where they met by the exchange of the program.
   std::vector<std::string> open_worlds;
   // Why ranks of other nodes could not join; empty if they can, or if there are none.

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include "runtime/job/launchers/http_store.hpp"
-#include "runtime/job/launchers/place.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 
 namespace tutti::detail {
 
 Result<LaunchInfo> launch_from_horovod(const Environment& environment, Clock::time_point) {
   LaunchInfo info;
-  TUTTI_RETURN_IF_ERROR(read_place(
+  TUTTI_RETURN_IF_ERROR(read_rank(
       environment, {"horovod", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"},
       info));
   if (info.size == 1) return info;

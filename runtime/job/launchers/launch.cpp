@@ -8,10 +8,10 @@
 
 #include "runtime/base/ascii.hpp"
 #include "runtime/job/launchers/horovod.hpp"
-#include "runtime/job/launchers/place.hpp"
 #include "runtime/job/launchers/pmi1.hpp"
 #include "runtime/job/launchers/pmi2.hpp"
 #include "runtime/job/launchers/pmix.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 #include "runtime/job/launchers/session.hpp"
 #include "runtime/job/launchers/slurm.hpp"
 
@@ -20,14 +20,14 @@ namespace {
 
 using namespace detail;
 
-constexpr PlaceVariables kTuttiRun = {"tutti run", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_LOCAL_RANK",
-                                      "TUTTI_LOCAL_SIZE"};
-constexpr PlaceVariables kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
-constexpr PlaceVariables kPmi = {"pmi1", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
-constexpr PlaceVariables kOpenMpi = {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                                     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr RankVariables kTuttiRun = {"tutti run", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_LOCAL_RANK",
+                                     "TUTTI_LOCAL_SIZE"};
+constexpr RankVariables kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+constexpr RankVariables kPmi = {"pmi1", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+constexpr RankVariables kOpenMpi = {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                    "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 
-constexpr PlaceVariables kPmix = {"pmix", "PMIX_RANK", nullptr, nullptr, nullptr};
+constexpr RankVariables kPmix = {"pmix", "PMIX_RANK", nullptr, nullptr, nullptr};
 
 std::string text_of(const Environment& environment, const char* name) {
   return std::string(environment.find(name).value_or(""));
@@ -42,7 +42,7 @@ bool is_named(const Environment& environment) {
 
 // Is the job of `other` smaller than one of `size` ranks, so that each of its processes may have started
 // several of them? True too where nothing is known of `other`.
-bool is_smaller(const Environment& environment, const PlaceVariables& other, int size) {
+bool is_smaller(const Environment& environment, const RankVariables& other, int size) {
   const auto number = [&](const char* name) {
     return name == nullptr ? -1 : parse_number<int>(environment.find(name).value_or("")).value_or(-1);
   };
@@ -51,7 +51,7 @@ bool is_smaller(const Environment& environment, const PlaceVariables& other, int
 
 Result<LaunchInfo> from_tutti_run(const Environment& environment, Clock::time_point) {
   LaunchInfo info;
-  TUTTI_RETURN_IF_ERROR(read_place(environment, kTuttiRun, info));
+  TUTTI_RETURN_IF_ERROR(read_rank(environment, kTuttiRun, info));
   // `tutti run` sets both families of names. If another launcher has changed one since, we cannot know whose
   // job this is.
   if (!is_named(environment)) TUTTI_RETURN_IF_ERROR(check_agreement(environment, kTuttiRun, kTorchrun));
@@ -66,11 +66,11 @@ Result<LaunchInfo> from_tutti_run(const Environment& environment, Clock::time_po
 
 Result<LaunchInfo> from_torchrun(const Environment& environment, Clock::time_point) {
   LaunchInfo info;
-  TUTTI_RETURN_IF_ERROR(read_place(environment, kTorchrun, info));
+  TUTTI_RETURN_IF_ERROR(read_rank(environment, kTorchrun, info));
   // torchrun gives ranks as it likes, and may itself be a process of one of these. Variables that are set by
   // hand, or left over, must not give ranks of an equally large job another order, nor split a larger one.
   if (!has(environment, "TORCHELASTIC_RUN_ID") && !is_named(environment)) {
-    for (const PlaceVariables& other : {kPmi, kOpenMpi, kSlurm, kPmix}) {
+    for (const RankVariables& other : {kPmi, kOpenMpi, kSlurm, kPmix}) {
       if (is_smaller(environment, other, info.size)) continue;
       TUTTI_RETURN_IF_ERROR(check_agreement(environment, kTorchrun, other));
     }
@@ -121,7 +121,7 @@ LaunchInfo launch_of(const std::shared_ptr<Session>& session, const char* launch
 Result<LaunchInfo> from_pmi1(const Environment& environment, Clock::time_point deadline) {
   LaunchInfo place;
   if (has(environment, "PMI_FD")) {
-    TUTTI_RETURN_IF_ERROR(read_place(environment, kPmi, place));
+    TUTTI_RETURN_IF_ERROR(read_rank(environment, kPmi, place));
     if (place.size == 1) return place;  // nobody to meet, so nothing to ask and no farewell to say
   }
   const Result<std::shared_ptr<Pmi1>> session = Pmi1::of_process(environment, deadline);
@@ -136,7 +136,7 @@ Result<LaunchInfo> from_pmi1(const Environment& environment, Clock::time_point d
 
 Result<LaunchInfo> from_pmi2(const Environment& environment, Clock::time_point deadline) {
   LaunchInfo place;
-  TUTTI_RETURN_IF_ERROR(read_place(environment, {"pmi2", kPmi.rank, kPmi.size, nullptr, nullptr}, place));
+  TUTTI_RETURN_IF_ERROR(read_rank(environment, {"pmi2", kPmi.rank, kPmi.size, nullptr, nullptr}, place));
   if (place.size == 1) return place;
   const Result<std::shared_ptr<Pmi2>> session = Pmi2::of_process(environment, deadline);
   if (!session) return session.status();
@@ -145,7 +145,7 @@ Result<LaunchInfo> from_pmi2(const Environment& environment, Clock::time_point d
 
 Result<LaunchInfo> from_open_mpi(const Environment& environment, Clock::time_point) {
   LaunchInfo info;
-  TUTTI_RETURN_IF_ERROR(read_place(environment, kOpenMpi, info));
+  TUTTI_RETURN_IF_ERROR(read_rank(environment, kOpenMpi, info));
   std::string names;
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri"}) {
     names += text_of(environment, name);

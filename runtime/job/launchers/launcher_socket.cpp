@@ -13,7 +13,7 @@
 #include <system_error>
 #include <vector>
 
-#include "runtime/job/launchers/place.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 #include "runtime/net/network.hpp"
 #include "runtime/net/tcp_socket.hpp"
 

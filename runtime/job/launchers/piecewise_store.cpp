@@ -8,8 +8,8 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/job/launchers/place.hpp"
 #include "runtime/job/launchers/pmi_text.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 
 namespace tutti::detail {
 namespace {

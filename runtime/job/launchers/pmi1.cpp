@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "runtime/job/launchers/place.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 
 namespace tutti::detail {
 namespace {
@@ -21,7 +21,7 @@ Result<std::shared_ptr<Pmi1>> Pmi1::open(const Environment& environment, Clock::
   LaunchInfo place;
   std::string id;
   if (has_fd) {
-    TUTTI_RETURN_IF_ERROR(read_place(environment, {"pmi1", "PMI_RANK", "PMI_SIZE", nullptr, nullptr}, place));
+    TUTTI_RETURN_IF_ERROR(read_rank(environment, {"pmi1", "PMI_RANK", "PMI_SIZE", nullptr, nullptr}, place));
     socket = PmiConnection::open_descriptor(environment);
   } else if (const auto address = environment.find("PMI_PORT")) {
     Result<std::string> asked = require(environment, "PMI_ID", "pmi1");

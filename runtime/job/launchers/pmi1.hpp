@@ -35,7 +35,7 @@ class Pmi1 final : public KeyValueSpace, public LauncherSession {
   std::size_t key_limit_bytes() const override { return key_limit_bytes_; }
   std::size_t value_limit_bytes() const override { return value_limit_bytes_; }
   std::string describe() const override;
-  void finalize() override { connection_.say_farewell("cmd=finalize"); }
+  void finalize() override { connection_.finalize("cmd=finalize"); }
 
  private:
   explicit Pmi1(LauncherSocket socket) : connection_(std::move(socket)) {}

@@ -31,7 +31,7 @@ class PmiConnection {
   // What follows without having been asked for.
   Result<PmiRecord> read_record(Clock::time_point deadline);
   // The last call; does nothing where it would not be taken for that, or where MPI will make it.
-  void say_farewell(const std::string& request);
+  void finalize(const std::string& request);
   const std::string& name() const { return socket_.name(); }
 
  private:

@@ -18,7 +18,7 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/job/launchers/place.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 #include "runtime/job/launchers/session.hpp"
 
 namespace tutti::detail {

@@ -65,7 +65,7 @@ Result<int> tasks_of_node(std::string_view list, int node) {
 
 Result<LaunchInfo> launch_from_slurm(const Environment& environment) {
   LaunchInfo info;
-  TUTTI_RETURN_IF_ERROR(read_place(environment, kSlurm, info));
+  TUTTI_RETURN_IF_ERROR(read_rank(environment, kSlurm, info));
   const auto text_of = [&](const char* name) { return std::string(environment.find(name).value_or("")); };
   for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID"}) {
     if (const auto text = require(environment, name, info.launcher); !text) return text.status();

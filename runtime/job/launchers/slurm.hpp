@@ -8,11 +8,11 @@
 #include "runtime/base/config.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/job/launchers/launch.hpp"
-#include "runtime/job/launchers/place.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 
 namespace tutti::detail {
 
-inline constexpr PlaceVariables kSlurm = {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr, nullptr};
+inline constexpr RankVariables kSlurm = {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr, nullptr};
 
 // Was this process started by srun? A batch script is no step: it starts steps.
 bool is_slurm_step(const Environment& environment);

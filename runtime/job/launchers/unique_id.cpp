@@ -6,7 +6,7 @@
 #include <array>
 
 #include "runtime/job/launchers/launch.hpp"
-#include "runtime/job/launchers/place.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 #include "runtime/net/network.hpp"
 
 namespace tutti {

@@ -17,15 +17,15 @@
 #include <vector>
 
 #include "runtime/job/control_channel.hpp"
-#include "runtime/job/link.hpp"
+#include "runtime/job/frame_socket.hpp"
 
 namespace tutti {
 
-struct Guest {
+struct ChildConnection {
   // A stranger that was refused, has said nothing yet, is about to prove itself; one that has; a member; one
   // that has left.
   enum class Stage : std::uint8_t { refused, hello, proof, claim, joined, leaving };
-  Link link;
+  FrameSocket socket;
   Stage stage = Stage::hello;
   bool is_remote = false;  // came by TCP
   SocketAddress address;   // of a remote one
@@ -35,16 +35,16 @@ struct Guest {
   Clock::time_point until;  // all stages but joined
 };
 
-class ControlGuests {
+class ChildConnections {
  public:
   class Owner {
    public:
     // Whether a process that has proved itself may join. Errors: refused.
     virtual Status check(const MemberClaim& claim) = 0;
-    virtual void on_joined(Guest& guest) = 0;
-    virtual void on_frame(Guest& guest, Frame frame) = 0;
-    // The connection of one that had joined is gone; the guest is removed after the call.
-    virtual void on_lost(Guest& guest, const Status& why) = 0;
+    virtual void on_joined(ChildConnection& child) = 0;
+    virtual void on_frame(ChildConnection& child, Frame frame) = 0;
+    // The connection of one that had joined is gone; the child is removed after the call.
+    virtual void on_lost(ChildConnection& child, const Status& why) = 0;
     // A process came that could not be let in, for want of a descriptor. At most once a second.
     virtual void on_exhausted(const Status& why) = 0;
 
@@ -52,14 +52,14 @@ class ControlGuests {
     ~Owner() = default;
   };
 
-  ControlGuests(const ControlOptions& options, const MemberClaim& own_claim, Owner& owner)
+  ChildConnections(const ControlOptions& options, const MemberClaim& own_claim, Owner& owner)
       : options_(options), own_claim_(own_claim), owner_(owner) {}
 
   // Errors: resource_exhausted.
-  Status listen(Link listener, bool is_remote);
-  bool is_listening() const { return !doors_.empty(); }
+  Status listen(FrameSocket socket, bool is_remote);
+  bool is_listening() const { return !listeners_.empty(); }
   void stop_listening() {
-    doors_.clear();
+    listeners_.clear();
     reserve_.close();
   }
 
@@ -69,34 +69,34 @@ class ControlGuests {
   bool has_limit() const;  // something ends by time
   void drop_expired();
 
-  void refuse(Guest& guest, const Status& why);
+  void refuse(ChildConnection& child, const Status& why);
   void send_to_all(const Frame& frame);
   // To all who know us, also those whose proof is on its way: to them we would seem to have died.
   void send_to_all_known(const Frame& frame);
   void say_goodbye(int leaving_rank);
-  // After this what a guest says is ignored until it closes the connection.
+  // After this what a child says is ignored until it closes the connection.
   void dismiss_all() {
-    for (const auto& guest : guests_) dismiss(*guest);
+    for (const auto& child : children_) dismiss(*child);
   }
   // Writes what is left for everybody, and closes.
   void finish(Clock::time_point until);
 
  private:
-  struct Door {
-    Link listener;
+  struct Listener {
+    FrameSocket socket;
     bool is_remote = false;
   };
 
-  void accept(const Door& door);
+  void accept(const Listener& listener);
   Status reserve();
   // Tells the next process that comes why it cannot come in.
-  void turn_away(const Door& door, const Status& why);
-  void serve(Guest& guest);
-  void on_stranger_frame(Guest& guest, const Frame& frame);
-  void on_hello(Guest& guest, const Frame& frame);
-  void on_proof(Guest& guest, const Frame& frame);
-  void on_claim(Guest& guest, const Frame& frame);
-  void dismiss(Guest& guest);
+  void turn_away(const Listener& listener, const Status& why);
+  void serve(ChildConnection& child);
+  void on_stranger_frame(ChildConnection& child, const Frame& frame);
+  void on_hello(ChildConnection& child, const Frame& frame);
+  void on_proof(ChildConnection& child, const Frame& frame);
+  void on_claim(ChildConnection& child, const Frame& frame);
+  void dismiss(ChildConnection& child);
   // Closes a stranger to make room; false if there is none. Strangers that sent hello keep their place for
   // `proof_time`.
   bool drop_stranger(Clock::duration proof_time);
@@ -106,10 +106,10 @@ class ControlGuests {
   const ControlOptions& options_;
   const MemberClaim& own_claim_;
   Owner& owner_;
-  std::vector<Door> doors_;
-  std::vector<std::unique_ptr<Guest>> guests_;
+  std::vector<Listener> listeners_;
+  std::vector<std::unique_ptr<ChildConnection>> children_;
   // A spare descriptor. It is closed when there are no others, to accept a process and tell it why it is refused.
-  Link reserve_;
+  FrameSocket reserve_;
   bool may_accept_ = true;
   Clock::time_point next_exhaustion_{};
   std::size_t joined_count_ = 0;  // so far

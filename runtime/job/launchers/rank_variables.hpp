@@ -14,7 +14,7 @@ namespace tutti::detail {
 inline constexpr int kMaxSize = 1 << 20;
 
 // The names under which one launcher tells a rank its place. The local ones may be null.
-struct PlaceVariables {
+struct RankVariables {
   const char* launcher;
   const char* rank;
   const char* size;
@@ -28,10 +28,10 @@ Result<int> parse_int(std::string_view name, std::string_view text, int low, int
 Result<std::string> require(const Environment& environment, const char* name, std::string_view launcher);
 // Sets launcher, rank, size, local_rank and local_size. Rank and size are required; the local ones may be
 // missing, as they are where people set the others by hand.
-Status read_place(const Environment& environment, const PlaceVariables& names, LaunchInfo& info);
+Status read_rank(const Environment& environment, const RankVariables& names, LaunchInfo& info);
 // invalid_argument if two launchers' ranks or sizes are set and differ; `first` is the one that is followed.
-Status check_agreement(const Environment& environment, const PlaceVariables& first,
-                       const PlaceVariables& second);
+Status check_agreement(const Environment& environment, const RankVariables& first,
+                       const RankVariables& second);
 // The name of a job: hashed, because the text may be of any length and have odd characters.
 std::string make_job(std::string_view kind, std::string_view text);
 

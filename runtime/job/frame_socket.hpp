@@ -11,13 +11,13 @@
 namespace tutti {
 
 // Owns its descriptor, which a child of fork() closes at once. Used by one thread at a time.
-class Link {
+class FrameSocket {
  public:
-  Link() = default;
-  explicit Link(int fd);
-  Link(Link&& other) noexcept;
-  Link& operator=(Link&& other) noexcept;
-  ~Link() { close(); }
+  FrameSocket() = default;
+  explicit FrameSocket(int fd);
+  FrameSocket(FrameSocket&& other) noexcept;
+  FrameSocket& operator=(FrameSocket&& other) noexcept;
+  ~FrameSocket() { close(); }
 
   bool is_open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
