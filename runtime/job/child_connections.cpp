@@ -17,13 +17,13 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::seconds kStrangerTime{3};
-// Ranks that come at the same time to the last descriptor must not drive each other away for ever.
+// Ranks that compete for the last descriptor must not displace each other for ever.
 constexpr std::chrono::milliseconds kProofTime{500};
 constexpr std::chrono::seconds kClaimTime{10};  // of a process that has proved itself, on a busy machine
 constexpr std::chrono::seconds kLeavingTime{1};
 constexpr std::chrono::seconds kWarningPause{1};
-constexpr std::size_t kStrangerSlots = 64;  // beside one for each rank that has not come yet
-constexpr int kAcceptsAtOnce = 64;          // between looks at those that are here
+constexpr std::size_t kStrangerSlots = 64;  // plus one for each rank that has not joined yet
+constexpr int kAcceptsAtOnce = 64;          // before existing children are served again
 
 Status exhausted(int rank, int error) {
   return {StatusCode::resource_exhausted,
@@ -42,7 +42,7 @@ std::size_t ChildConnections::append_fds(std::vector<pollfd>& fds) {
     fds.push_back({may_accept_ ? listener.socket.fd() : -1, POLLIN, 0});
   for (const auto& child : children_) {
     static_cast<void>(
-        child->socket.flush());  // if it is gone: what it wrote before is still to be read, to the end
+        child->socket.flush());  // on failure the frames that it wrote before are still read, to the end
     const short events = static_cast<short>(child->socket.has_output() ? POLLIN | POLLOUT : POLLIN);
     fds.push_back({child->socket.fd(), events, 0});
   }
@@ -72,7 +72,7 @@ void ChildConnections::drop_expired() {
   const Clock::time_point now = Clock::now();
   std::erase_if(children_, [&](const auto& child) {
     if (child->stage == ChildConnection::Stage::joined) return false;
-    // A refused process reads its reason and closes; we do so first only if it does not.
+    // A refused process reads its reason and closes; after its deadline we close first.
     return now >= child->until;
   });
 }
@@ -89,7 +89,7 @@ std::size_t ChildConnections::stranger_limit() const {
   return kStrangerSlots + size - std::min(size, joined_count_);
 }
 
-// The one that has come least far; of these the oldest. A rank that loses its place so comes again.
+// Picks the stranger that has come least far; of these the oldest. A rank that is dropped so tries again.
 bool ChildConnections::drop_stranger(Clock::duration proof_time) {
   ChildConnection* least = nullptr;
   const Clock::time_point begun_by = Clock::now() + kStrangerTime - proof_time;
@@ -124,7 +124,7 @@ void ChildConnections::turn_away(const Listener& listener, const Status& why) {
     socket.send(Frame{FrameType::refused, 0, 0, encode(StatusPayload{StatusCode::refused, why.message()})});
     static_cast<void>(socket.flush());
   }
-  // Another thread may have been faster: then nobody is told until one is free again.
+  // Another thread may have taken the descriptor: then no process is told until one is free again.
   if (fd < 0 || !reserve()) may_accept_ = false;
 }
 
@@ -138,9 +138,9 @@ void ChildConnections::accept(const Listener& listener) {
       const int error = errno;
       if (error == EAGAIN || error == EINTR || error == ECONNABORTED) return;
       if (drop_stranger(kProofTime)) continue;
-      // Look again after a tick instead of spinning on a socket that stays readable.
+      // Poll again after a tick instead of spinning on a socket that stays readable.
       may_accept_ = false;
-      if (count_strangers() != 0) return;  // they join, or give their places up
+      if (count_strangers() != 0) return;  // they join, or give up their slots
       const Status why = exhausted(options_.rank, error);
       turn_away(listener, why);
       if (const Clock::time_point now = Clock::now(); now >= next_exhaustion_) {
@@ -163,7 +163,7 @@ void ChildConnections::accept(const Listener& listener) {
     child->until = Clock::now() + kStrangerTime;
     if (count_strangers() >= stranger_limit()) drop_stranger({});
     children_.push_back(std::move(child));
-    serve(*children_.back());  // a rank has said hello by now, and is no longer the first to lose its place
+    serve(*children_.back());  // a rank has sent hello by now, and is no longer the first to be dropped
   }
 }
 
@@ -207,7 +207,7 @@ void ChildConnections::on_hello(ChildConnection& child, const Frame& frame) {
   }
   if (!decode(frame.payload, hello)) return child.socket.close();
   if (hello.job != options_.job) {
-    // No warning: whoever looks for its job on a range of ports meets others.
+    // No warning: a rank that searches a range of ports for its job meets others.
     child.socket.send(
         Frame{FrameType::refused, 0, 0, encode(StatusPayload{StatusCode::unsupported, "another job"})});
     child.stage = ChildConnection::Stage::refused;
@@ -282,13 +282,14 @@ void ChildConnections::dismiss(ChildConnection& child) {
   child.until = Clock::now() + kLeavingTime;
 }
 
-// -- those who have joined ----------------------------------------------------------------------------------
+// -- joined children ----------------------------------------------------------------------------------------
 
 void ChildConnections::send_to_all(const Frame& frame) {
   for (const auto& child : children_) {
     if (child->stage != ChildConnection::Stage::joined) continue;
     child->socket.send(frame);
-    // Written now: this process may end as soon as it hears itself. Reading finds a broken connection.
+    // Flushed now: this process may end once it delivers the frame to itself. Reading finds a broken
+    // connection.
     static_cast<void>(child->socket.flush());
   }
 }

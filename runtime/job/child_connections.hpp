@@ -1,11 +1,11 @@
-// The connections from below: lets in who proves to belong to the job, refuses everybody else with a reason.
-// Knows no route, and of the frames of those who have joined only whom they come from.
+// The connections of child ranks. Admits processes that prove to belong to the job, and refuses all others
+// with a reason. Knows no route; of the frames of joined ranks it knows only the connection.
 //
-// Everything is non-blocking and bounded, for the sockets can be reached by any process of the machine or the
-// network. On the unix socket another user's connection is closed unread. A stranger has few bytes and
-// seconds. Strangers share a bounded number of places, and a new one takes the place of the one that has come
-// least far; a process that has proved itself keeps its own. Where this process has no descriptor left, a
-// process that comes is told so, and the owner too.
+// Everything is non-blocking and bounded, because any process of the machine or network can reach the
+// sockets. On the unix socket another user's connection is closed unread. A stranger is a process that has
+// not proved itself. It has few bytes and seconds, and strangers share a bounded number of slots. A new one
+// replaces the one that has come least far; a process that has proved itself keeps its slot. Without a free
+// descriptor, new processes and the owner are told so.
 #pragma once
 
 #include <poll.h>
@@ -22,8 +22,8 @@
 namespace tutti {
 
 struct ChildConnection {
-  // A stranger that was refused, has said nothing yet, is about to prove itself; one that has; a member; one
-  // that has left.
+  // In order: a refused stranger, one that has sent nothing, one that owes its proof; a proved process that
+  // owes its claim; a member; a former member.
   enum class Stage : std::uint8_t { refused, hello, proof, claim, joined, leaving };
   FrameSocket socket;
   Stage stage = Stage::hello;
@@ -39,13 +39,13 @@ class ChildConnections {
  public:
   class Owner {
    public:
-    // Whether a process that has proved itself may join. Errors: refused.
+    // Whether a proved process may join. Errors: refused.
     virtual Status check(const MemberClaim& claim) = 0;
     virtual void on_joined(ChildConnection& child) = 0;
     virtual void on_frame(ChildConnection& child, Frame frame) = 0;
-    // The connection of one that had joined is gone; the child is removed after the call.
+    // The connection of a joined child is lost; the child is removed after the call.
     virtual void on_lost(ChildConnection& child, const Status& why) = 0;
-    // A process came that could not be let in, for want of a descriptor. At most once a second.
+    // A process could not be admitted, because no descriptor is left. At most once a second.
     virtual void on_exhausted(const Status& why) = 0;
 
    protected:
@@ -63,22 +63,22 @@ class ChildConnections {
     reserve_.close();
   }
 
-  // poll(2): what to wait for, then what came of it, as one span of the same length.
+  // For poll(2): appends descriptors, then takes their results, as one span of the same length.
   std::size_t append_fds(std::vector<pollfd>& fds);
   void serve(std::span<const pollfd> fds);
-  bool has_limit() const;  // something ends by time
+  bool has_limit() const;  // some child has a deadline
   void drop_expired();
 
   void refuse(ChildConnection& child, const Status& why);
   void send_to_all(const Frame& frame);
-  // To all who know us, also those whose proof is on its way: to them we would seem to have died.
+  // Also to proved processes whose claim is under way: they would take silence for our death.
   void send_to_all_known(const Frame& frame);
   void say_goodbye(int leaving_rank);
-  // After this what a child says is ignored until it closes the connection.
+  // Later frames of children are ignored until they close their connections.
   void dismiss_all() {
     for (const auto& child : children_) dismiss(*child);
   }
-  // Writes what is left for everybody, and closes.
+  // Writes the remaining output of all children, and closes.
   void finish(Clock::time_point until);
 
  private:
@@ -89,7 +89,7 @@ class ChildConnections {
 
   void accept(const Listener& listener);
   Status reserve();
-  // Tells the next process that comes why it cannot come in.
+  // Accepts the next process only to tell it why it is refused.
   void turn_away(const Listener& listener, const Status& why);
   void serve(ChildConnection& child);
   void on_stranger_frame(ChildConnection& child, const Frame& frame);
@@ -97,7 +97,7 @@ class ChildConnections {
   void on_proof(ChildConnection& child, const Frame& frame);
   void on_claim(ChildConnection& child, const Frame& frame);
   void dismiss(ChildConnection& child);
-  // Closes a stranger to make room; false if there is none. Strangers that sent hello keep their place for
+  // Closes a stranger to make room; false if there is none. Strangers that sent hello keep their slot for
   // `proof_time`.
   bool drop_stranger(Clock::duration proof_time);
   std::size_t count_strangers() const;
@@ -108,11 +108,12 @@ class ChildConnections {
   Owner& owner_;
   std::vector<Listener> listeners_;
   std::vector<std::unique_ptr<ChildConnection>> children_;
-  // A spare descriptor. It is closed when there are no others, to accept a process and tell it why it is refused.
+  // A spare descriptor. It is closed when no other is left, to accept a process and tell it why it is
+  // refused.
   FrameSocket reserve_;
   bool may_accept_ = true;
   Clock::time_point next_exhaustion_{};
-  std::size_t joined_count_ = 0;  // so far
+  std::size_t joined_count_ = 0;  // since the start
   Clock::time_point next_warning_{};
   std::size_t unsaid_ = 0;  // refusals since the last warning
 };

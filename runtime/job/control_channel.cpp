@@ -1,5 +1,5 @@
-// What does not depend on the connections: the thread, waiting for what it delivers, the observer. Knows no
-// socket.
+// The part of the control channel that does not depend on connections: its thread, waiting callers, the
+// observer. Knows no socket.
 #include "runtime/job/control_channel.hpp"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace {
 // The answer to "who is missing" must not lengthen a deadline by more than this.
 constexpr std::chrono::seconds kAnswerTime{1};
 
-// A world of one: nobody to talk to, no thread.
+// A world of one rank: no connection, no thread.
 class SoloChannel final : public ControlChannel {
  public:
   explicit SoloChannel(const ControlOptions& options) : ControlChannel(options) { finish_start({}); }
@@ -27,8 +27,7 @@ class SoloChannel final : public ControlChannel {
 
  private:
   void run() override {}
-  // The observer may answer from within what it hears: the answer is delivered after that, by the same
-  // thread.
+  // The observer may send from within a callback. The same thread delivers that message afterwards.
   bool submit(Frame frame) override {
     std::unique_lock lock(queue_mutex_);
     queue_.push_back(std::move(frame));
@@ -141,7 +140,7 @@ Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine
   std::unique_lock lock(mutex_);
   const std::uint64_t number = ++gather_count_;
   const auto is_over = [&] { return gathered_.count(number) > 0 || lost_.has_value(); };
-  // That it fails may have come before: then rank 0, which has told why, may be gone, too.
+  // The failure of this gather may have arrived before. Rank 0, which reported it, may be gone by now.
   const bool has_failed = gathered_.count(number) > 0;
   if (lost_ && !has_failed) return *lost_;
   lock.unlock();
@@ -179,7 +178,7 @@ void ControlChannel::set_observer(ControlObserver* observer) {
 
 void ControlChannel::abort(std::uint64_t group, const Status& cause) {
   const FailurePayload failure{group, -1, cause.peer(), cause.code(), cause.message()};
-  // Without a way to rank 0 the cause holds here, and the others find out by their own deadlines.
+  // Without a connection to rank 0 the cause holds here alone; other ranks fail by their deadlines.
   if (!submit(Frame{FrameType::failure, rank(), 0, encode(failure)})) record_failure(failure);
 }
 
@@ -203,10 +202,10 @@ std::vector<int> ControlChannel::find_silent(const std::vector<int>& ranks,
   const auto end_of_way = [&](int target) {
     const std::map<int, int>& hops = traces_[number][target];
     int at = rank();
-    // A way has fewer hops than the world has ranks, unless it changes meanwhile.
+    // A route has fewer hops than the world has ranks, unless it changes meanwhile.
     for (int i = 0; i < size(); ++i) {
       const auto found = hops.find(at);
-      if (found == hops.end()) return at;  // the one before has passed the question on to it
+      if (found == hops.end()) return at;  // the previous hop has forwarded the query to it
       if (found->second == at || found->second < 0) return -1;
       at = found->second;
     }
@@ -219,7 +218,7 @@ std::vector<int> ControlChannel::find_silent(const std::vector<int>& ranks,
   silent.reserve(ranks.size());
   for (const int target : ranks) {
     const int end = end_of_way(target);
-    silent.push_back(end == rank() ? -1 : end);  // our own thread has no time to answer: nothing is known
+    silent.push_back(end == rank() ? -1 : end);  // our own control thread is busy: nothing is known
   }
   traces_.erase(number);
   return silent;
@@ -298,7 +297,7 @@ void ControlChannel::deliver(const Frame& frame) {
       break;
     }
     default:
-      break;  // the others are for those who pass frames on
+      break;  // the others concern ranks that forward frames
   }
   const std::lock_guard lock(mutex_);
   changed_.notify_all();

@@ -1,5 +1,5 @@
-// How ranks change their parent: leaders of many nodes at the start, anybody whose parent is lost later on.
-// Knows no meaning of the messages it passes on; see control_tree.hpp.
+// How ranks change their parent: leaders of many nodes at the start, orphaned ranks later. Knows no meaning
+// of the messages it passes on; see control_tree.hpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ std::string with_first(const std::string& address, const std::string& addresses)
 
 // -- rank 0, at the start -----------------------------------------------------------------------------------
 
-// All ranks are there, their leaders connected to us.
+// All ranks have joined, and their leaders are connected to us.
 void ControlTree::start_tree() {
   std::vector<int> leaders;
   for (std::size_t rank = 0; rank < below_.size(); ++rank) {
@@ -40,7 +40,7 @@ void ControlTree::on_listening(const ChildConnection& child, const Frame& frame)
   step.rank = child.claim.rank;
   const bool can_host = !step.addresses.empty();
   if (can_host) {
-    // First where we see it ourselves, which is the way that is proved.
+    // First the address at which we see it: that route is known to work.
     const auto addresses = split_addresses(step.addresses);
     if (addresses && !addresses->empty()) {
       step.addresses =
@@ -63,7 +63,7 @@ void ControlTree::finish_tree() {
 
 std::vector<int> ControlTree::late_ranks() const { return plan_ ? plan_->awaited() : root_->absent_ranks(); }
 
-// -- who leads a node, at the start -------------------------------------------------------------------------
+// -- leader of a node, at the start -------------------------------------------------------------------------
 
 void ControlTree::open_listeners() {
   Result<Listeners> listeners = options_.open_listeners
@@ -88,13 +88,13 @@ void ControlTree::open_listeners() {
 void ControlTree::move_to(const PathStep& step) {
   const auto addresses = split_addresses(step.addresses);
   if (is_ready_ || next_ || !addresses) return stay_here();
-  to_try_ = {{0, root_address_}};  // what follows it on our path, until it tells more
+  to_try_ = {{0, root_address_}};  // follows the new parent on our path, until it sends its own
   next_.emplace(options_, mover_claim_);
   next_->add_addresses(*addresses, step.rank);
   move_until_ = Clock::now() + options_.rejoin_time;
 }
 
-// The new parent cannot be reached, so the tree is less deep here.
+// The new parent cannot be reached: stay a child of rank 0.
 void ControlTree::stay_here() {
   warn(fmt::format("this node stays connected to rank 0: {}",
                    next_ ? next_->describe_search() : "no address"));
@@ -102,9 +102,9 @@ void ControlTree::stay_here() {
   pass_up(Frame{FrameType::attached, options_.rank, 0, encode(RanksPayload{ranks_here()})});
 }
 
-// -- everybody's place --------------------------------------------------------------------------------------
+// -- path of any rank ---------------------------------------------------------------------------------------
 
-// The first connection, or another in its place.
+// The first parent, or a later one.
 void ControlTree::on_parent_found(bool is_move) {
   may_lead_ = must_find_root_ = false;
   const std::string address = parent_->is_remote() ? parent_->address().to_text() : "";
@@ -119,7 +119,7 @@ void ControlTree::on_parent_found(bool is_move) {
     return unannounced_.clear();
   }
   RanksPayload ranks{ranks_here()};
-  for (const GonePayload& gone : held_gone_) {  // of whom we have the last word
+  for (const GonePayload& gone : held_gone_) {  // whose end we report ourselves
     if (!lost_ || gone.rank != lost_->last) ranks.ranks.push_back(gone.rank);
   }
   pass_up(Frame{FrameType::attached, options_.rank, 0, encode(ranks)});
@@ -127,13 +127,13 @@ void ControlTree::on_parent_found(bool is_move) {
   for (const auto& [group, frame] : requested_) pass_up(frame);
 }
 
-// From our parent to rank 0, as our parent tells it; those below us learn theirs from it.
+// From our parent to rank 0, as our parent sends it. Our children derive theirs from it.
 void ControlTree::set_path(std::vector<PathStep> path) {
   path_ = std::move(path);
   if (path_.empty()) return;
   if (parent_->is_remote() && path_.front().rank != 0)
     path_.front().addresses = with_first(parent_->address().to_text(), path_.front().addresses);
-  // Where we have met rank 0 ourselves, we know better.
+  // A connection of our own to rank 0 gives the best address.
   if (path_.back().rank == 0 && !root_address_.empty()) path_.back().addresses = root_address_;
   children_.send_to_all(make_path_frame());
 }
@@ -144,7 +144,7 @@ Frame ControlTree::make_path_frame() const {
   return Frame{FrameType::path, options_.rank, 0, encode(payload)};
 }
 
-// It has been elsewhere in the tree, and has missed what all were told meanwhile.
+// It had another parent, and may have missed frames to all.
 void ControlTree::welcome_mover(ChildConnection& child) {
   for (const Frame& frame : told_) child.socket.send(frame);
 }
@@ -154,7 +154,7 @@ void ControlTree::remember(const Frame& frame) {
   if (const auto key = key_of(frame); key && told_keys_.insert(*key).second) told_.push_back(frame);
 }
 
-// -- another way to rank 0 ----------------------------------------------------------------------------------
+// -- a new parent -----------------------------------------------------------------------------------------
 
 void ControlTree::search_parent(Clock::time_point start, bool asks_parent) {
   to_try_.clear();
@@ -176,22 +176,22 @@ void ControlTree::try_next_step(Clock::time_point start) {
   become_cut_off();
 }
 
-// From now on we are on our own, with those below us.
+// Gives up: from now on this rank and its descendants have no connection to rank 0.
 void ControlTree::become_cut_off() {
   parent_->abandon();
   to_try_.clear();
-  if (!lost_) {  // our parent left in peace
+  if (!lost_) {  // our parent left in an orderly way
     is_over_ = true;
     return;
   }
   send_to_all(Frame{FrameType::failure, 0, 0, encode(lost_->first)});
   for (const GonePayload& gone : std::exchange(held_gone_, {})) on_gone(gone);
   for (const auto& [group, frame] : std::exchange(requested_, {})) request_failure(frame, group);
-  // Who has others below goes on for them.
+  // With descendants the thread goes on for them.
   is_over_ = ranks_here().size() == 1;
 }
 
-// What ends by time.
+// Handles everything that has a deadline.
 void ControlTree::keep_limits() {
   const Clock::time_point now = Clock::now();
   if (root_) {

@@ -41,7 +41,7 @@ void ControlPlan::on_moving(int leader) {
   settle(leader);
 }
 
-// Both, so that nothing that the leader said on its first connection can still be on its way.
+// Waits for both, so that no frame of the first connection is still under way.
 void ControlPlan::settle(int leader) {
   const Mover& mover = movers_[leader];
   if (mover.is_attached && mover.has_moved) movers_.erase(leader);

@@ -1,6 +1,5 @@
-// What rank 0 alone keeps of a world: who has arrived, what is being gathered, which causes are stamped.
-// Knows no connection: frames go out through a router, and it has no meaning for the messages it does not
-// see.
+// The state of a world that rank 0 alone keeps: arrived ranks, running gathers, causes of failure. Knows no
+// connection: frames go out through a router.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace tutti {
 
-// The way to the ranks of the world, our own included.
+// Sends frames to the ranks of the world, our own included.
 class ControlRouter {
  public:
   virtual void send_to(int rank, const Frame& frame) = 0;
@@ -28,22 +27,22 @@ class ControlRoot {
  public:
   ControlRoot(int size, ControlRouter& router) : router_(router), members_(static_cast<std::size_t>(size)) {}
 
-  // Whether a process that has proved itself may have its rank. Errors: refused.
+  // Whether a proved process may have its rank. Errors: refused.
   Status check(const MemberClaim& claim) const;
   void admit(const MemberClaim& claim);
   bool is_complete() const { return present_count_ == members_.size(); }
-  // Not those who came and gave up waiting, unless nobody else is missing.
+  // Without the ranks that came and gave up waiting, unless no other is missing.
   std::vector<int> absent_ranks() const;
 
-  // Before all have arrived the member becomes free again, and who is not dead has given up waiting;
-  // afterwards the death is told to all, as `text` says.
+  // Before all ranks have joined, the rank becomes free again; if it is not dead, it has given up waiting.
+  // Afterwards its death is told to all ranks with `text`.
   void on_gone(int rank, bool is_dead, const std::string& text);
-  // The way to a rank is gone. If it finds no other until then, it is gone, too.
+  // The path to a rank is lost. The rank counts as gone if it has no new parent by `until`.
   void on_orphaned(int rank, bool is_dead, const std::string& text, Clock::time_point until);
   void on_attached(int rank);
-  // Who was connected to a rank says that it is dead, which holds as soon as nobody else leads to it.
+  // A former parent or child reports a death. It holds as soon as no other connection reaches the rank.
   void on_reported(const GonePayload& gone);
-  // Before all have arrived: a rank that had come is dead since `since`, and nobody has come in its member.
+  // Before all ranks have joined: the error for a joined rank that died before `since` and was not replaced.
   // Ok: there is none.
   Status find_loss(Clock::time_point since) const;
   void drop_overdue(Clock::time_point now);
@@ -51,7 +50,8 @@ class ControlRoot {
   void on_gather(const EntriesPayload& payload);
   void on_query_missing(int source, std::uint64_t number);
   void on_failure_request(FailurePayload failure);
-  // Tells all who has left in peace since the last call: at the end of a job most ranks leave together.
+  // Tells all ranks which have left since the last call. One frame serves many: most ranks of a job leave
+  // together.
   void tell_departures();
 
  private:
@@ -60,7 +60,7 @@ class ControlRoot {
     Presence presence = Presence::absent;
     bool has_given_up = false;
     std::string who;    // "pid 12 on node1"
-    std::string cause;  // of death, or why it has left
+    std::string cause;  // of its death or departure
     Clock::time_point died;
   };
   struct Orphan {

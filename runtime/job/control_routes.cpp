@@ -1,4 +1,4 @@
-// What the control thread passes up and down. Knows no meaning of the messages; see control_tree.hpp.
+// Forwarding of frames up and down the tree. Knows no meaning of the messages; see control_tree.hpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 namespace tutti {
 namespace {
 
-constexpr std::chrono::seconds kGoodbyeTime{1};               // for who has left to close its connection
-constexpr std::chrono::milliseconds kLeaveTogetherTime{500};  // where one leaves in peace, mostly all do
+constexpr std::chrono::seconds kGoodbyeTime{1};  // for a rank that has left to close its connection
+constexpr std::chrono::milliseconds kLeaveTogetherTime{500};  // when one rank leaves, mostly all do
 constexpr std::size_t kMaxRequested = 4096;
 constexpr std::chrono::milliseconds kHoldTime{
-    5};  // values wait this long for others of the node to travel with
+    5};  // values wait this long for others of the node, to share a frame
 
 }  // namespace
 
@@ -26,7 +26,7 @@ Status ControlTree::check(const MemberClaim& claim) {
   if (claim.is_moving && is_rank && claim.rank != options_.rank) return {};
   if (is_rank && claim.rank != options_.rank && below_[static_cast<std::size_t>(claim.rank)] == nullptr)
     return {};
-  // The words are those of rank 0, which sees the same contradiction.
+  // Rank 0 sees the same contradiction; use its text.
   ControlRoot root(options_.size, *this);
   root.admit(claim_);
   for (const ChildConnection* child : below_) {
@@ -37,7 +37,7 @@ Status ControlTree::check(const MemberClaim& claim) {
 
 void ControlTree::on_joined(ChildConnection& child) {
   if (child.is_remote) note_remote(child.address.to_text());
-  // Who has moved takes it as a welcome.
+  // A rank that has moved takes the path as its welcome.
   if (!root_ || child.claim.is_moving) child.socket.send(make_path_frame());
   child.claim.is_moving ? welcome_mover(child) : on_arrived(child, ArrivedPayload{{child.claim}});
 }
@@ -68,11 +68,12 @@ void ControlTree::on_arrived(ChildConnection& child, const ArrivedPayload& paylo
   if (root_ && !plan_ && root_->is_complete()) start_tree();
 }
 
-// Who comes by another way, and whom it brings along.
+// A rank has moved to this connection, with its descendants.
 void ControlTree::on_attached(ChildConnection& child, const Frame& frame) {
   RanksPayload payload;
   if (!decode(frame.payload, payload)) return;
-  // Its first word comes by its new way and names all behind it; what is still read on its old one is older.
+  // Its first frame on the new connection names itself and all descendants. Frames of its old connection are
+  // older.
   const std::int32_t sender = child.claim.rank;
   const bool is_first = std::count(payload.ranks.begin(), payload.ranks.end(), sender) > 0;
   if (!is_first && below_[static_cast<std::size_t>(sender)] != &child) return;
@@ -131,7 +132,7 @@ void ControlTree::on_frame(ChildConnection& child, Frame frame) {
   }
 }
 
-// What goes up from here: to rank 0's books if that is us.
+// Handles a frame from a child or from this rank: forwards it, or updates rank 0's state here.
 void ControlTree::on_frame_from_below(Frame frame) {
   GatherPayload gather;
   EntriesPayload entries;
@@ -149,7 +150,7 @@ void ControlTree::on_frame_from_below(Frame frame) {
       if (!decode(frame.payload, failure)) return;
       if (root_) return root_->on_failure_request(std::move(failure));
       return request_failure(std::move(frame), failure.group);
-    case FrameType::gone:  // our own word
+    case FrameType::gone:  // of this rank
       if (!decode(frame.payload, gone)) return;
       return root_ ? root_->on_gone(gone.rank, gone.is_dead, gone.text) : pass_up(std::move(frame));
     case FrameType::trace:
@@ -178,14 +179,15 @@ void ControlTree::on_query_missing(const Frame& frame, std::uint64_t number) {
 
 void ControlTree::request_failure(Frame frame, std::uint64_t group) {
   if (!is_news(frame)) return;
-  // Without rank 0 nobody can stamp: the cause holds below us, and the others find out by their deadlines.
+  // Without rank 0 no rank can decide: the cause holds for us and our descendants. Others fail by their
+  // deadlines.
   if (is_cut_off()) return send_to_all(frame);
   pass_up(frame);
   if (requested_.size() < kMaxRequested)
-    requested_.emplace(group, std::move(frame));  // a parent may take it to its grave
+    requested_.emplace(group, std::move(frame));  // the parent may die before it forwards the frame
 }
 
-// The rank at the other end first: it is the cause, and what follows for the ranks behind it is to be seen.
+// The child first: it is the cause. Its descendants may still find another parent.
 void ControlTree::lose_below(ChildConnection& child, bool is_dead, const std::string& text) {
   std::vector<int> ranks;
   const bool is_routed = below_[static_cast<std::size_t>(child.claim.rank)] == &child;
@@ -195,7 +197,7 @@ void ControlTree::lose_below(ChildConnection& child, bool is_dead, const std::st
     if (static_cast<int>(rank) != child.claim.rank) ranks.push_back(static_cast<int>(rank));
   }
   std::erase_if(unannounced_, [&](const MemberClaim& claim) { return claim.rank == child.claim.rank; });
-  // Unless it has come by another way meanwhile, or was never let in.
+  // Unless it has moved to another connection, or was never admitted.
   if (is_routed) on_gone({child.claim.rank, is_dead, false, text});
   for (const int rank : ranks) {
     on_gone(
@@ -266,7 +268,7 @@ void ControlTree::route(const Frame& frame) {
   pass_up(frame);
 }
 
-// Says which way the question goes on from here.
+// Answers with the next hop of the query from here.
 void ControlTree::on_trace(const Frame& frame, bool is_from_above) {
   TracePayload trace;
   if (!decode(frame.payload, trace) || frame.target < 0 || frame.target >= options_.size) return;
@@ -290,7 +292,7 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
   GatherPayload gather;
   PathPayload path;
   FailurePayload failure;
-  // Neither of these tells anything of what we have missed.
+  // These two bring none of the frames that we may have missed.
   if (frame.type != FrameType::goodbye && frame.type != FrameType::refused) lost_.reset();
   switch (frame.type) {
     case FrameType::open_listener:
@@ -311,7 +313,7 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
     case FrameType::refused:
       if (!decode(frame.payload, status) || status.code == StatusCode::ok)
         status = {StatusCode::refused, "no reason given", Status::kNoPeer};
-      // The new parent has no place for us: mostly because the others have taken us for dead.
+      // The new parent refuses us, mostly because the others have taken us for dead.
       if (is_ready_ && frame.target == 0) {
         if (lost_) lost_->first.message += fmt::format("; asked again, it says: {}", status.message);
         return try_next_step({});
@@ -349,8 +351,8 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
   }
 }
 
-// In peace. Without rank 0 the others go on without a control channel: what it would tell us now comes from
-// deadlines only.
+// In an orderly way. After rank 0 has left, the other ranks go on without a control channel; only deadlines
+// report failures then.
 void ControlTree::on_parent_left(int rank) {
   const Status left(StatusCode::peer_failed, fmt::format("rank {} has left the world", rank), rank);
   if (!is_ready_) return end_start(left);
@@ -358,7 +360,7 @@ void ControlTree::on_parent_left(int rank) {
     lose(left);
     return search_parent(Clock::now() + kLeaveTogetherTime, false);
   }
-  if (lost_) send_to_all(Frame{FrameType::failure, 0, 0, encode(lost_->first)});  // nobody else tells us
+  if (lost_) send_to_all(Frame{FrameType::failure, 0, 0, encode(lost_->first)});  // no later frame brings it
   lose(left);
   record_departure(0);
   leaving_rank_ = 0;
@@ -374,14 +376,14 @@ void ControlTree::on_parent_lost(const Status& why) {
     return end_start(Status(is_reset ? StatusCode::peer_failed : why.code(), text, parent.rank));
   if (!lost_) lost_ = Loss{{0, parent.rank, parent.rank, StatusCode::peer_failed, text}, parent.rank};
   lost_->last = parent.rank;
-  // Who has come by another way and says so may be the only one to know, if our parent's parent is lost, too.
+  // Our report may be the only one if our parent's parent is lost, too.
   if (is_reset || why.code() == StatusCode::peer_failed)
     held_gone_.push_back({parent.rank, true, false, text});
   // Where the connection was reset, its host can be reached again, and the process may be alive.
   search_parent({}, is_reset && parent_->is_remote());
 }
 
-// Of what who attaches later must still hear.
+// The key of a frame that ranks which attach later must still get.
 std::optional<ControlTree::Key> ControlTree::key_of(const Frame& frame) {
   FailurePayload failure;
   GatherPayload gather;
@@ -402,7 +404,7 @@ void ControlTree::send_to(int rank, const Frame& frame) {
 void ControlTree::send_to_all(const Frame& frame) {
   if (!is_news(frame)) return;
   remember(frame);
-  children_.send_to_all(frame);  // the others first: our own observer may take its time
+  children_.send_to_all(frame);  // children first: our own observer may be slow
   deliver(frame);
 }
 

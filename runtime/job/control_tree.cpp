@@ -1,4 +1,4 @@
-// How the control thread starts, waits and ends. Knows no meaning of frames; see control_tree.hpp.
+// The start, the loop and the end of the control thread. Knows no meaning of frames; see control_tree.hpp.
 #include "runtime/job/control_tree.hpp"
 
 #include <fmt/format.h>
@@ -15,11 +15,11 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::seconds kNameTakenTime{
-    2};  // an earlier life of this job may still be closing its socket
-constexpr std::chrono::seconds kGoodbyeTime{1};  // to get our last frames out
-constexpr std::chrono::seconds kAnswerTime{1};   // for "who is missing" after the deadline
+    2};                                          // an earlier run of this job may still be closing its socket
+constexpr std::chrono::seconds kGoodbyeTime{1};  // to write our last frames
+constexpr std::chrono::seconds kAnswerTime{1};   // for query_missing after the deadline
 constexpr std::chrono::seconds kLookUpPause{1};
-constexpr std::chrono::milliseconds kTick{100};  // while something has a time limit
+constexpr std::chrono::milliseconds kTick{100};  // while something has a deadline
 
 }  // namespace
 
@@ -96,7 +96,7 @@ Status ControlTree::listen(const std::string& name) {
   return children_.listen(FrameSocket(*fd), false);
 }
 
-// Where the name can be guessed, another user may have taken it, to keep us from starting.
+// Another user may have taken a name that can be guessed, to keep the job from starting.
 Status ControlTree::listen_as_root() {
   Status status = listen(options_.root_name);
   if (status || status.code() != StatusCode::resource_exhausted || options_.private_name.empty())
@@ -115,11 +115,11 @@ void ControlTree::remove_private_name() {
   if (std::exchange(has_private_name_, false)) remove_name(options_.private_name);
 }
 
-// Whoever gets the node's name leads it; the kernel sees to it that it is one.
+// The process that binds the node's name leads the node. The kernel grants the name once.
 void ControlTree::try_to_lead() {
   const Status status = listen(options_.node_name);
   if (!status) {
-    lead_at_ = Clock::now() + kTick;  // somebody else does, or has just left: both turn out by looking on
+    lead_at_ = Clock::now() + kTick;  // another process leads, or has just left: the search finds out
     return;
   }
   may_lead_ = false;
@@ -128,7 +128,7 @@ void ControlTree::try_to_lead() {
   find_root();
 }
 
-// Names may come to be known while ranks start, so an error is not the end.
+// Host names may become resolvable while ranks start, so an error is not final.
 void ControlTree::find_root() {
   const auto addresses = options_.find_root();
   if (addresses) {
@@ -187,10 +187,11 @@ void ControlTree::serve_parent(std::span<const pollfd> fds) {
   }
   if (status || is_over_) return;
   if (was_searching) return is_ready_ ? try_next_step({}) : end_start(status);
-  if (is_cut_off()) on_parent_lost(status);  // otherwise its last frame has made us look for another
+  if (is_cut_off())
+    on_parent_lost(status);  // otherwise its last frame has started the search for a new parent
 }
 
-// The parent that rank 0 has told us to have.
+// Serves the connection to the parent that rank 0 has assigned.
 void ControlTree::serve_next(std::span<const pollfd> fds) {
   std::vector<Frame> frames;
   if (!next_->serve(fds, frames)) return stay_here();
@@ -205,7 +206,7 @@ void ControlTree::serve_next(std::span<const pollfd> fds) {
   }
 }
 
-// Rank 0 closes it when it has read our last word there. Until then it may tell that the start has failed.
+// Rank 0 closes it after our last frame there. Until then it may report that the start has failed.
 void ControlTree::serve_retired() {
   std::vector<Frame> frames;
   const Status status = retired_.receive(frames);
@@ -219,7 +220,7 @@ void ControlTree::serve_retired() {
 
 void ControlTree::check_deadline() {
   const Clock::time_point now = Clock::now();
-  // Another process may take the place of one that has died; but nobody waits for that until the deadline.
+  // Another process may replace a dead one; but that is not awaited until the deadline.
   if (root_) {
     if (const Status lost = root_->find_loss(now - options_.rejoin_time); !lost) return end_start(lost);
   }
@@ -247,7 +248,7 @@ void ControlTree::check_deadline() {
   end_start(absent(missing_.empty() ? "some rank" : missing_, first_missing_));
 }
 
-// The world does not come to be, for us and whoever is below us.
+// The start has failed, for this rank and its descendants.
 void ControlTree::end_start(const Status& status) {
   children_.send_to_all_known(
       Frame{FrameType::refused, 0, 0, encode(StatusPayload{status.code(), status.message(), status.peer()})});
@@ -256,7 +257,7 @@ void ControlTree::end_start(const Status& status) {
   finish_start(status);
 }
 
-// A rank that is awaited cannot come in, and nobody shall wait for it.
+// During the start an awaited rank cannot join, so the start ends at once.
 void ControlTree::on_exhausted(const Status& why) { is_ready_ ? warn(why.message()) : end_start(why); }
 
 void ControlTree::say_goodbye() {

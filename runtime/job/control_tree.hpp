@@ -1,14 +1,15 @@
-// The control thread of every rank: passes frames up to rank 0 and down from it, and leads its node where it
-// was the first to try. Knows no meaning of the messages it passes on.
+// The control thread of every rank. It forwards frames up to rank 0 and down from it, and leads its node if
+// it was the first to try. Knows no meaning of the messages that it forwards.
 //
-// Ranks on the node of rank 0 (or in its network namespace) are connected to rank 0; on every other node one
-// rank, its leader, listens for the others. Leaders meet rank 0 first. Once all ranks are there it makes a
-// tree of them if they are many (control_plan.hpp): who shall have others below opens a listener, those are told
-// its addresses, attach to it and leave their first connection. What goes up for several travels together.
+// Ranks on the node of rank 0 (or in its network namespace) are children of rank 0. On every other node one
+// rank, the leader, listens for the others and connects to rank 0. Once all ranks have joined, rank 0 makes a
+// tree of the leaders if they are many (control_plan.hpp). Leaders that get children open listeners. Their
+// children get the addresses, attach there and leave their first connection. Values of several ranks share
+// one frame on the way up.
 //
-// Every rank knows its path, the ranks between it and rank 0 and where they listen. Who loses its parent
-// attaches to the next one on the path that answers, and says whom it brings along; until then rank 0 counts
-// them as adrift. What all have been told in the meantime it hears from its new parent.
+// Every rank knows its path: the ranks between it and rank 0, with their addresses. An orphaned rank attaches
+// to the next one on the path that answers, and names its descendants. Until then rank 0 counts them all as
+// orphaned. The new parent sends the frames to all that they have missed.
 #pragma once
 
 #include <map>
@@ -42,10 +43,10 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
     Clock::time_point until;
   };
 
-  // Parents lost since we last heard from above. A new one may be lost before it has said a word, above all
-  // rank 0 where it leaves because of the first loss.
+  // Parents lost since the last frame from a parent. A new parent may be lost before it sends one; so is rank
+  // 0 if it leaves because of the first loss.
   struct Loss {
-    FailurePayload first;  // what to tell if we find no other way
+    FailurePayload first;  // to report if no new parent is found
     int last;              // rank of the last one
   };
 
@@ -69,7 +70,7 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   bool is_cut_off() const { return !root_ && parent_->stage() == ParentConnection::Stage::over; }
   bool is_searching() const { return !root_ && parent_->stage() == ParentConnection::Stage::searching; }
 
-  // From below: of a child, or our own.
+  // Frames of a child, or of this rank.
   Status check(const MemberClaim& claim) override;
   void on_joined(ChildConnection& child) override;
   void on_frame(ChildConnection& child, Frame frame) override;
@@ -94,7 +95,7 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
     if (remote_.empty()) remote_ = std::move(address);
   }
 
-  // From above.
+  // Frames of the parent.
   void on_frame_from_above(const Frame& frame);
   void on_parent_left(int rank);
   void on_parent_lost(const Status& why);
@@ -107,7 +108,7 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   void send_to(int rank, const Frame& frame) override;
   void send_to_all(const Frame& frame) override;
 
-  // Rank 0: the tree of leaders. The others: their place in it (control_moves.cpp).
+  // Rank 0: the tree of leaders. Other ranks: their parent and path (control_moves.cpp).
   void start_tree();
   void on_listening(const ChildConnection& child, const Frame& frame);
   void finish_tree();
@@ -129,34 +130,34 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   std::optional<ParentConnection> parent_;  // all others
   ChildConnections children_;
   Listeners listeners_;                  // until they are in use
-  std::vector<ChildConnection*> below_;  // by rank: the child that leads there
+  std::vector<ChildConnection*> below_;  // by rank: the child on the route to it
   std::map<std::uint64_t, Batch> batches_;
-  std::vector<MemberClaim> unannounced_;  // joined here before we had joined ourselves
+  std::vector<MemberClaim> unannounced_;  // joined here before this rank had joined
   std::optional<ControlPlan> plan_;       // rank 0, once all have arrived
 
-  std::vector<PathStep> path_;            // our parent, its parent, ... rank 0, each with where it listens
-  std::string root_address_;              // of rank 0, as we have proved it
-  std::string listen_addresses_;          // where others may attach to us
-  std::optional<ParentConnection> next_;  // the parent that rank 0 has told us to have
-  FrameSocket retired_;                   // the connection to rank 0 that it takes the place of
+  std::vector<PathStep> path_;            // our parent, its parent, ... rank 0, with their addresses
+  std::string root_address_;              // of rank 0, by our own connection
+  std::string listen_addresses_;          // of our listeners
+  std::optional<ParentConnection> next_;  // the parent that rank 0 has assigned
+  FrameSocket retired_;                   // the connection to rank 0 that it replaces
   std::vector<PathStep> to_try_;          // after a parent was lost
-  Clock::time_point move_until_{};        // for either
-  std::optional<Loss> lost_;              // none: our parent left in peace, or its successor has welcomed us
-  std::vector<GonePayload> held_gone_;    // to be told when we have found one
-  std::map<std::uint64_t, Frame> requested_;  // by group: causes that wait for their stamp
-  std::vector<Frame> told_;                   // to all, for those who attach later
+  Clock::time_point move_until_{};        // for next_ and to_try_
+  std::optional<Loss> lost_;  // none: the parent left in an orderly way, or its successor has answered
+  std::vector<GonePayload> held_gone_;        // to report once a new parent is found
+  std::map<std::uint64_t, Frame> requested_;  // by group: causes that await the decision of rank 0
+  std::vector<Frame> told_;                   // frames to all, for ranks that attach later
   std::set<Key> told_keys_;
 
-  bool has_private_name_ = false;  // and has to remove it
+  bool has_private_name_ = false;  // to be removed
   Clock::time_point lead_at_{};
   bool may_lead_ = false;
-  bool must_find_root_ = false;  // leads, and does not know yet where rank 0 may be
+  bool must_find_root_ = false;  // leads, and has no address of rank 0 yet
   std::string search_trouble_;
   bool is_ready_ = false;
   bool is_over_ = false;
-  int leaving_rank_;  // who leaves when we say goodbye: rank 0, if that was it
+  int leaving_rank_;  // named in our goodbye: this rank, or rank 0 if it left first
   std::optional<Clock::time_point>
-      asked_until_;  // the deadline has passed and rank 0 was asked who is missing
+      asked_until_;  // the deadline has passed, and query_missing was sent to rank 0
   std::string missing_;
   int first_missing_ = Status::kNoPeer;
   std::mutex remote_mutex_;

@@ -27,7 +27,7 @@ std::string describe(const std::string& name) {
   return is_path(name) ? "socket " + name : "abstract socket @" + name;
 }
 
-// The length of an abstract address counts: its first byte is zero, and what follows is not ended by one.
+// An abstract address has a length: its first byte is zero, and no zero ends it.
 socklen_t fill_address(const std::string& name, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;

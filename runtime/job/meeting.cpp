@@ -26,14 +26,14 @@ namespace {
 constexpr PortRange kPorts{20000, 31999};
 constexpr std::size_t kPortCandidates = 16;
 
-// How often this process has joined which job as which rank. Worlds that follow each other get names
-// of their own, so that a fast rank cannot run into the world that a slow one is still leaving.
+// How often this process has joined each job, by rank. Successive worlds have different names: a fast rank
+// must not join the world that a slow one is still leaving.
 struct WorldNumbers {
   std::mutex mutex;
   std::map<std::pair<std::string, int>, std::uint64_t> next;
   std::map<std::string, std::uint64_t> first;  // by job, of those that the parent has joined
 
-  // A child of fork() may be another rank than its parent. Whichever it is, its worlds come after all of the
+  // A child of fork() may be another rank than its parent. In any case its worlds come after all of the
   // parent's, some of which may be open.
   static WorldNumbers inherit(const WorldNumbers& parent) {
     std::map<std::string, std::uint64_t> first = parent.first;
@@ -80,8 +80,8 @@ Result<std::uint16_t> port_of(int fd) {
   return bound.port();
 }
 
-// Without a setting at every address of the machine, whichever way the others come; with one, only at those
-// that it names.
+// Without a setting at every address of the machine, because peers may use any; with one, only at those that
+// it names.
 Result<Listeners> listen_at_port(const std::vector<Interface>& interfaces, bool is_everywhere,
                                  std::uint16_t port) {
   Listeners listeners;
@@ -195,7 +195,7 @@ Result<Network> find_network(const Environment& environment) {
   return Network{*std::move(selected), !setting->has_value(), *ports};
 }
 
-// The program's exchange tells everybody everything: nodes, the job's id and where rank 0 listens.
+// The program's exchange carries all of it: nodes, the job's id and the addresses of rank 0.
 Status meet_by_exchange(const BootstrapOptions& options, Clock::time_point deadline, Meeting& meeting) {
   Exchange& exchange = *options.exchange;
   const Environment& environment = options.environment;
@@ -253,7 +253,7 @@ Status meet_by_exchange(const BootstrapOptions& options, Clock::time_point deadl
   return {};
 }
 
-// Rank 0 tells the store where it listens, and the job's secret if it has none yet.
+// Rank 0 puts its addresses into the store, and a secret if the job has none yet.
 Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting& meeting) {
   LaunchInfo& launch = meeting.launch;
   const std::string key = fmt::format("tutti/{}/root", meeting.job);
@@ -283,7 +283,8 @@ Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting
   return {};
 }
 
-// Everybody knows the host of rank 0: it listens at the first free of a few ports that follow from the job.
+// All ranks know the host of rank 0. It listens at the first free one of a few ports that follow from the
+// job.
 Status meet_by_address(const Network& network, Meeting& meeting) {
   const HostSetting setting = parse_host_setting(meeting.launch.host);
   const std::vector<std::uint16_t> ports = ports_of(setting, meeting, network.ports);

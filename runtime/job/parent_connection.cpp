@@ -1,4 +1,4 @@
-// Connecting upwards and the connecting side of the handshake. See parent_connection.hpp.
+// Search for the parent, and the connecting side of the handshake. See parent_connection.hpp.
 #include "runtime/job/parent_connection.hpp"
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kFirstPause{5};
 constexpr std::chrono::milliseconds kLongestPause{100};
-constexpr std::chrono::seconds kRefusalTime{1};  // for another candidate to prove that it is the right one
+constexpr std::chrono::seconds kRefusalTime{1};  // for another candidate to prove itself
 constexpr std::chrono::seconds kAttemptTime{3};  // to connect and to answer; then the candidate is tried anew
 
 }  // namespace
@@ -52,7 +52,7 @@ Status ParentConnection::try_candidates() {
     const Result<int> fd =
         candidate.is_remote ? start_connect(candidate.address) : try_connect(candidate.name);
     if (!fd) {
-      // It does not pass while this process waits.
+      // Waiting does not free a descriptor.
       if (fd.status().code() == StatusCode::resource_exhausted) return fd.status();
       candidate.outcome = fd.status().message();
     } else if (*fd < 0) {
@@ -128,13 +128,12 @@ Status ParentConnection::serve_attempt(Attempt& attempt, short revents, std::vec
     TUTTI_RETURN_IF_ERROR(on_answer(attempt, frame));
     if (stage_ == Stage::searching && !attempt.socket.is_open()) return {};
   }
-  // Who was still there a moment ago may be an earlier life of the job that ends now: look again.
+  // The process may be of an earlier run of the job that is ending: try again.
   if (!status && stage_ == Stage::searching) give_up(attempt, status.message());
   return {};
 }
 
-// A candidate that answers for another job, or in no language of ours, is not the one. A process of our own job
-// that refuses us ends the search.
+// A candidate of another job, or of another protocol, is dropped. A refusal by our own job ends the search.
 Status ParentConnection::on_answer(Attempt& attempt, const Frame& frame) {
   ChallengePayload challenge;
   ClaimPayload welcome;
@@ -154,8 +153,8 @@ Status ParentConnection::on_answer(Attempt& attempt, const Frame& frame) {
   return {};
 }
 
-// On this machine it is a process of our user. On a network it may be anybody, who cannot end the search
-// while others may prove to be the right ones.
+// On this machine it is a process of our user. On a network it may be any process; its refusal must not end
+// the search while other candidates may prove to be right.
 Status ParentConnection::on_refused(Attempt& attempt, const StatusPayload& refusal) {
   Candidate& candidate = candidates_[attempt.candidate];
   if (refusal.code == StatusCode::unsupported) {

@@ -1,5 +1,5 @@
-// The connection towards rank 0: looks for it at every candidate where it may be, side by side, and takes the
-// first that proves to know the job's secret. Knows no route and no meaning of what comes once it has joined.
+// The connection to the parent. Tries all candidate addresses side by side, and takes the first process that
+// proves to know the job's secret. Knows no route, and no meaning of frames after joining.
 #pragma once
 
 #include <poll.h>
@@ -18,17 +18,18 @@ class ParentConnection {
  public:
   enum class Stage : std::uint8_t {
     searching,
-    joining,  // our proof is on its way, or waits with the other side for the rest of the world
+    joining,  // our claim is under way, or the other side awaits the remaining ranks
     over,
   };
 
   static constexpr int kAnyRank = -1;
 
-  // Looks for nobody before `start`.
+  // Tries no candidate before `start`.
   ParentConnection(const ControlOptions& options, const MemberClaim& claim, Clock::time_point start = {})
       : options_(options), own_claim_(claim), next_try_(start) {}
 
-  // Places to look at, and who must be found there. Names are abstract sockets of this network namespace.
+  // Candidates: where to connect, and the rank that must answer. Names are abstract sockets of this network
+  // namespace.
   void add_name(const std::string& name, int rank) { candidates_.push_back({name, {}, false, rank, {}}); }
   void add_addresses(const std::vector<SocketAddress>& addresses, int rank) {
     for (const SocketAddress& address : addresses) candidates_.push_back({{}, address, true, rank, {}});
@@ -36,20 +37,20 @@ class ParentConnection {
   void forget_name(const std::string& name);
 
   Stage stage() const { return stage_; }
-  // Who was found; rank -1 before.
+  // The claim of the parent that was found; rank -1 before.
   const MemberClaim& claim() const { return parent_claim_; }
   bool is_remote() const { return is_remote_; }
   const SocketAddress& address() const { return address_; }  // of a remote one
   FrameSocket& socket() { return socket_; }
 
-  // poll(2): what to wait for, then what came of it, as one span of the same length.
+  // For poll(2): appends descriptors, then takes their results, as one span of the same length.
   std::size_t append_fds(std::vector<pollfd>& fds);
   // When to call serve() at the latest.
   Clock::time_point next_try() const {
     return stage_ == Stage::searching ? next_try_ : Clock::time_point::max();
   }
-  // Errors: refused or unsupported while searching, with a reason that no other candidate can mend; peer_failed
-  // when the connection has ended after the search. Frames that came before are appended all the same.
+  // Errors: refused or unsupported while searching, with a reason that holds at any candidate; peer_failed
+  // when the connection ends after the search. Frames that came before are appended all the same.
   Status serve(std::span<const pollfd> fds, std::vector<Frame>& frames);
 
   // "nobody listens at ..., 10.0.0.1:5 (Connection refused)": what the search found so far.

@@ -14,8 +14,8 @@ Result<LaunchInfo> launch_from_horovod(const Environment& environment, Clock::ti
       environment, {"horovod", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"},
       info));
   if (info.size == 1) return info;
-  // Horovod numbers the nodes for each local rank of its own: these are numbers of nodes only where all nodes
-  // have as many ranks, so they are not taken for them.
+  // Horovod numbers the nodes for each local rank separately. These are numbers of nodes only where all nodes
+  // have equally many ranks, so they are not used.
   const Result<std::string> host = require(environment, "HOROVOD_GLOO_RENDEZVOUS_ADDR", info.launcher);
   if (!host) return host.status();
   const Result<std::string> port_text = require(environment, "HOROVOD_GLOO_RENDEZVOUS_PORT", info.launcher);

@@ -35,13 +35,13 @@ std::string text_of(const Environment& environment, const char* name) {
 
 bool has(const Environment& environment, const char* name) { return environment.find(name).has_value(); }
 
-// TUTTI_LAUNCHER names a launcher: then what others have set does not count.
+// TUTTI_LAUNCHER names a launcher: then variables of others do not count.
 bool is_named(const Environment& environment) {
   return environment.find("TUTTI_LAUNCHER").value_or("auto") != "auto";
 }
 
-// Is the job of `other` smaller than one of `size` ranks, so that each of its processes may have started
-// several of them? True too where nothing is known of `other`.
+// Whether the job of `other` is smaller than `size` ranks, so that each of its processes may have started
+// several of them. Also true where nothing is known of `other`.
 bool is_smaller(const Environment& environment, const RankVariables& other, int size) {
   const auto number = [&](const char* name) {
     return name == nullptr ? -1 : parse_number<int>(environment.find(name).value_or("")).value_or(-1);
@@ -52,8 +52,7 @@ bool is_smaller(const Environment& environment, const RankVariables& other, int 
 Result<LaunchInfo> from_tutti_run(const Environment& environment, Clock::time_point) {
   LaunchInfo info;
   TUTTI_RETURN_IF_ERROR(read_rank(environment, kTuttiRun, info));
-  // `tutti run` sets both families of names. If another launcher has changed one since, we cannot know whose
-  // job this is.
+  // `tutti run` sets both families of names. If another launcher has changed one since, the job is ambiguous.
   if (!is_named(environment)) TUTTI_RETURN_IF_ERROR(check_agreement(environment, kTuttiRun, kTorchrun));
   for (const char* name : {"TUTTI_JOB_ID", "TUTTI_SECRET"}) {
     if (const auto text = require(environment, name, info.launcher); !text) return text.status();
@@ -67,8 +66,8 @@ Result<LaunchInfo> from_tutti_run(const Environment& environment, Clock::time_po
 Result<LaunchInfo> from_torchrun(const Environment& environment, Clock::time_point) {
   LaunchInfo info;
   TUTTI_RETURN_IF_ERROR(read_rank(environment, kTorchrun, info));
-  // torchrun gives ranks as it likes, and may itself be a process of one of these. Variables that are set by
-  // hand, or left over, must not give ranks of an equally large job another order, nor split a larger one.
+  // torchrun chooses ranks itself, and may be a process of one of these launchers. Variables set by hand, or
+  // left over, must not reorder the ranks of an equally large job, nor split a larger one.
   if (!has(environment, "TORCHELASTIC_RUN_ID") && !is_named(environment)) {
     for (const RankVariables& other : {kPmi, kOpenMpi, kSlurm, kPmix}) {
       if (is_smaller(environment, other, info.size)) continue;
@@ -83,7 +82,7 @@ Result<LaunchInfo> from_torchrun(const Environment& environment, Clock::time_poi
   if (!port) return port.status();
   info.secret = text_of(environment, "TUTTI_SECRET");
   info.host = *address;
-  // The restart count keeps a restarted job apart from ranks of its earlier life that are still dying.
+  // The restart count tells a restarted job from ranks of its earlier run that are still ending.
   info.job = make_job("torchrun",
                       fmt::format("{}|{}|{}|{}", *address, *port, text_of(environment, "TORCHELASTIC_RUN_ID"),
                                   text_of(environment, "TORCHELASTIC_RESTART_COUNT")));
@@ -96,7 +95,7 @@ Result<LaunchInfo> from_pmix(const Environment& environment, Clock::time_point d
   return info;
 }
 
-// Where the launcher says on which node each rank is, that; else its variables, else nothing.
+// Counts the ranks of this node, if the launcher gives the node of each rank.
 void count_local(const std::vector<int>& node_of_rank, LaunchInfo& info) {
   if (node_of_rank.empty()) return;
   info.node = node_of_rank[static_cast<std::size_t>(info.rank)];
@@ -105,7 +104,7 @@ void count_local(const std::vector<int>& node_of_rank, LaunchInfo& info) {
   info.local_size = static_cast<int>(std::count(node_of_rank.begin(), node_of_rank.end(), info.node));
 }
 
-// What both versions of PMI tell.
+// The launch data that both versions of PMI give.
 template <class Session>
 LaunchInfo launch_of(const std::shared_ptr<Session>& session, const char* launcher) {
   LaunchInfo info;
@@ -122,7 +121,7 @@ Result<LaunchInfo> from_pmi1(const Environment& environment, Clock::time_point d
   LaunchInfo place;
   if (has(environment, "PMI_FD")) {
     TUTTI_RETURN_IF_ERROR(read_rank(environment, kPmi, place));
-    if (place.size == 1) return place;  // nobody to meet, so nothing to ask and no farewell to say
+    if (place.size == 1) return place;  // no peer, so there is nothing to ask or to finalize
   }
   const Result<std::shared_ptr<Pmi1>> session = Pmi1::of_process(environment, deadline);
   if (!session) return session.status();
@@ -158,7 +157,7 @@ Result<LaunchInfo> from_open_mpi(const Environment& environment, Clock::time_poi
 
 struct Launcher {
   std::string_view name;       // of TUTTI_LAUNCHER
-  std::string_view variables;  // that it is recognised by or that are read, with spaces between
+  std::string_view variables;  // that identify it or are read, separated by spaces
   bool (*is_seen)(const Environment& environment);
   Result<LaunchInfo> (*read)(const Environment& environment, Clock::time_point deadline);
 };
@@ -177,7 +176,7 @@ constexpr Launcher kLaunchers[] = {
      [](const Environment& e) { return has(e, "RANK") || has(e, "WORLD_SIZE"); }, from_torchrun},
     {"pmix", "PMIX_NAMESPACE PMIX_RANK",
      [](const Environment& e) { return has(e, "PMIX_NAMESPACE") && why_no_pmix().empty(); }, from_pmix},
-    // Slurm takes one introduction over PMI-2, which an MPI library has made or will want to make.
+    // Slurm accepts one initialisation over PMI-2, which an MPI library makes itself.
     {"pmi2", "PMI_FD PMI_JOBID PMI_RANK PMI_SIZE",
      [](const Environment& e) {
        return has(e, "PMI_FD") && has(e, "PMI_JOBID") && !(is_slurm_step(e) && is_mpi_present());

@@ -83,11 +83,11 @@ Result<PmiRecord> PmiConnection::call(std::string request, std::string_view expe
 
 void PmiConnection::finalize(const std::string& request) {
   const std::lock_guard lock(mutex_);
-  // With an answer owed, the launcher would take it for one to something else.
+  // With an answer owed, the reply to this request could not be told from it.
   if (is_over_ || is_answer_owed_ || socket_.is_inherited() || is_mpi_running()) return;
   is_over_ = true;
   const Clock::time_point deadline = Clock::now() + kFinalizePatience;
-  // If MPI_Finalize has said farewell, the connection is closed and this fails, which is as well.
+  // If MPI_Finalize has finalized PMI, the connection is closed and this fails harmlessly.
   if (socket_.write(is_framed_ ? request : request + '\n', deadline)) {
     static_cast<void>(read_record(deadline));
   }

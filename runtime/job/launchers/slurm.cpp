@@ -93,7 +93,7 @@ Result<LaunchInfo> launch_from_slurm(const Environment& environment) {
     info.host = *std::move(first);
   }
   info.secret = text_of("TUTTI_SECRET");
-  // The restart count keeps a requeued job apart from what is left of its earlier life.
+  // The restart count tells a requeued job from processes of its earlier run.
   info.job =
       make_job("slurm", fmt::format("{}|{}|{}|{}", text_of("SLURM_CLUSTER_NAME"), text_of("SLURM_JOB_ID"),
                                     text_of("SLURM_STEP_ID"), text_of("SLURM_RESTART_COUNT")));
