@@ -35,7 +35,7 @@ enum class Family : std::uint8_t { memory, message };
 using ByteRange = std::span<std::byte>;
 using ConstByteRange = std::span<const std::byte>;
 
-// Memory that peers on this node can map: buffers of tutti::alloc and the boards of groups. Any thread.
+// Memory that peers on this node can map: buffers of tutti::alloc and the control blocks of groups. Any thread.
 class SharedHeap {
  public:
   struct Place {

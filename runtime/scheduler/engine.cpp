@@ -446,10 +446,10 @@ Operation* Engine::find(Token token) const {
   return operation->token(0) == (token & ~Token{0xffffffffU}) ? operation : nullptr;
 }
 
-void Engine::reap_boards() {
-  std::erase_if(buried_, [](const BuriedBoard& board) {
-    if (!board.is_quiet()) return false;
-    board.heap->release(board.memory);
+void Engine::reap_retired() {
+  std::erase_if(retired_, [](const RetiredBlock& control_block) {
+    if (!control_block.is_quiet()) return false;
+    control_block.heap->release(control_block.memory);
     return true;
   });
 }
