@@ -16,7 +16,7 @@ namespace tutti::cuda {
 namespace {
 
 constexpr std::uint32_t kMostLines = 128;  // of a plan, as on the host
-// Of the slots of scratch, and of blocks, as on the host's boards: so the same algorithm gives the same bits.
+// Of the slots of scratch, and of blocks, as on the host's control blocks: so the same algorithm gives the same bits.
 constexpr std::size_t kAlignment = 64;
 
 std::size_t words_bytes(std::uint32_t size) { return std::size_t{4} * size * (kMostLines + 1); }
@@ -204,9 +204,9 @@ Status PeerSchedules::move(Epoch& epoch, const LoweredStep& step) {
 Status PeerSchedules::run(Epoch& epoch) {
   TUTTI_RETURN_IF_ERROR(enter(epoch.stream));
   for (const LoweredStep& step : epoch.plan.steps) {
-    if (step.kind == LoweredStep::Kind::publish) {
+    if (step.kind == LoweredStep::Kind::signal) {
       TUTTI_RETURN_IF_ERROR(write_to_all(line_word(services_.rank(), step.line), epoch.stream));
-    } else if (step.kind == LoweredStep::Kind::await) {
+    } else if (step.kind == LoweredStep::Kind::wait) {
       TUTTI_RETURN_IF_ERROR(await(line_word(step.peer, step.line), epoch_, epoch.stream));
     } else {
       TUTTI_RETURN_IF_ERROR(move(epoch, step));

@@ -1,24 +1,34 @@
-// Compiling lowered schedules: tickets become lines, chains of stores become one pass, and what a publish
+// Compiling lowered schedules: sequences become lines, chains of stores become one pass, and what a signal
 // makes known may travel in its line.
 #include "runtime/scheduler/lowered_plan.hpp"
 
 #include <algorithm>
 #include <atomic>
 
+#include "runtime/base/relax.hpp"
+#include "runtime/kernels/kernels.hpp"
+
 namespace tutti {
 namespace {
 
+std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
+
+// Elements that fill a cache line: no two ranks write the same one.
+std::uint64_t granule_of(std::size_t element_bytes) {
+  return std::max<std::uint64_t>(1, kLineBytes / element_bytes);
+}
+
 bool is_store(Verb verb) { return verb == Verb::copy || verb == Verb::reduce; }
 
-// By scratch slot of one rank: the line of the publish that follows its only write at once, or kNoLine.
+// By scratch slot of one rank: the line of the signal that follows its only write at once, or kNoLine.
 std::vector<std::uint32_t> carriers(const Schedule& s) {
   std::vector<std::uint32_t> line(s.scratch_slots, LoweredSlice::kNoLine), writes(s.scratch_slots, 0);
   for (std::size_t i = 0; i < s.steps.size(); ++i) {
     const Step& step = s.steps[i];
     if (!is_store(step.verb) || step.dst.buffer != Buffer::scratch || step.dst.owner != kSelf) continue;
     for (std::uint32_t k = 0; k < step.dst.count; ++k) ++writes[step.dst.slot + k];
-    const bool is_published = i + 1 < s.steps.size() && s.steps[i + 1].verb == Verb::publish;
-    if (is_published && step.dst.count == 1) line[step.dst.slot] = s.steps[i + 1].ticket;
+    const bool is_signalled = i + 1 < s.steps.size() && s.steps[i + 1].verb == Verb::signal;
+    if (is_signalled && step.dst.count == 1) line[step.dst.slot] = s.steps[i + 1].sequence;
   }
   for (std::uint32_t slot = 0; slot < s.scratch_slots; ++slot) {
     if (writes[slot] != 1) line[slot] = LoweredSlice::kNoLine;
@@ -43,7 +53,7 @@ class LoweredCompiler {
     for (const Schedule& s : ranks_) {
       if (s.channels != 1) return unsupported("a lowered plan of several channels");
       plan_.staging_slots = std::max(plan_.staging_slots, s.scratch_slots);
-      for (const Step& step : s.steps) plan_.line_count = std::max(plan_.line_count, step.ticket + 1);
+      for (const Step& step : s.steps) plan_.line_count = std::max(plan_.line_count, step.sequence + 1);
     }
     if (plan_.line_count > max_lines) return unsupported("a lowered plan of too many lines");
     for (std::size_t i = 0; i < s_.steps.size(); ++i) TUTTI_RETURN_IF_ERROR(emit(i));
@@ -83,25 +93,25 @@ class LoweredCompiler {
 
   // A rank that publishes before it does anything says that it has come. Where buffers are mapped that is
   // known: every rank has announced them, and waited for all others' announcements, before its first step.
-  bool is_announced(std::uint32_t rank, std::uint32_t ticket) const {
+  bool is_announced(std::uint32_t rank, std::uint32_t sequence) const {
     const Schedule& s = ranks_[rank];
-    return !s.is_staged && !s.steps.empty() && s.steps[0].verb == Verb::publish &&
-           s.steps[0].ticket == ticket;
+    return !s.is_staged && !s.steps.empty() && s.steps[0].verb == Verb::signal &&
+           s.steps[0].sequence == sequence;
   }
 
   Status emit(std::size_t i) {
     const Step& step = s_.steps[i];
-    if (step.verb == Verb::publish && is_announced(s_.rank, step.ticket)) return {};
-    if (step.verb == Verb::await && is_announced(step.peer, step.ticket)) return {};
+    if (step.verb == Verb::signal && is_announced(s_.rank, step.sequence)) return {};
+    if (step.verb == Verb::wait && is_announced(step.peer, step.sequence)) return {};
     LoweredStep out;
     switch (step.verb) {
-      case Verb::publish:
-        out.kind = LoweredStep::Kind::publish;
-        out.line = step.ticket;
+      case Verb::signal:
+        out.kind = LoweredStep::Kind::signal;
+        out.line = step.sequence;
         break;
-      case Verb::await:
-        out.kind = LoweredStep::Kind::await;
-        out.line = step.ticket;
+      case Verb::wait:
+        out.kind = LoweredStep::Kind::wait;
+        out.line = step.sequence;
         out.peer = step.peer;
         break;
       case Verb::copy:
@@ -134,6 +144,45 @@ class LoweredCompiler {
 Result<LoweredPlan> compile_lowered(std::span<const Schedule> ranks, std::uint32_t rank,
                                     std::uint32_t max_lines) {
   return LoweredCompiler(ranks, rank).run(max_lines);
+}
+
+std::uint64_t epoch_length(const LoweredPlan& plan, std::uint64_t count, std::size_t element_bytes,
+                           std::size_t staging_bytes) {
+  if (plan.staging_slots == 0) return count;
+  const Schedule& shape = plan.shape;
+  const bool has_blocks = has_rank_blocks(shape.collective);
+  const std::size_t bytes_per_slot = (staging_bytes / plan.staging_slots) & ~(kLineBytes - 1);
+  std::uint64_t fits = bytes_per_slot / element_bytes;
+  if (!has_blocks) fits *= shape.blocks;
+  if (count <= fits) return count;
+  const std::uint64_t epochs = (count + fits - 1) / fits;
+  const std::uint64_t unit = granule_of(element_bytes) * (has_blocks ? 1 : shape.blocks);
+  return std::min(fits, round_up((count + epochs - 1) / epochs, unit));
+}
+
+void bind_epoch_map(ChunkMap& map, const Schedule& shape, std::uint64_t count, std::uint64_t length,
+                    std::size_t element_bytes) {
+  map.reset(shape);
+  if (has_rank_blocks(shape.collective)) {
+    map.bind_equal_part(count, 0, length, granule_of(element_bytes));
+  } else {
+    map.bind_vector(length, granule_of(element_bytes));
+  }
+}
+
+std::size_t slot_bytes_of(const ChunkMap& map, std::size_t element_bytes) {
+  return round_up(map.max_atom_count() * element_bytes, kLineBytes);
+}
+
+bool is_prescaled(const Call& call) { return is_reducing(call.collective) && scales_before(call.op.op); }
+
+Call as_carried_out(const Call& call, std::uint32_t rank) {
+  Call carried = call;
+  if (!is_prescaled(call) || !call.in_place) return carried;
+  if (call.collective == Collective::reduce_scatter)
+    carried.output = static_cast<std::byte*>(call.output) + block_offset(call, rank) * element_bytes(call);
+  carried.in_place = false;
+  return carried;
 }
 
 }  // namespace tutti

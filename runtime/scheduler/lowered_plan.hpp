@@ -1,4 +1,4 @@
-// A lowered schedule compiled for one rank: a straight line of local steps, publishes and awaits.
+// A lowered schedule compiled for one rank: a straight line of local steps, signals and waits.
 // Structure only: no counts, no pointers, so one plan serves every call of a signature. Knows no transport.
 #pragma once
 
@@ -11,24 +11,25 @@
 
 #include "runtime/base/call.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/schedule/chunk_map.hpp"
 #include "runtime/schedule/schedule.hpp"
 
 namespace tutti {
 
 struct LoweredStep {
-  enum class Kind : std::uint8_t { copy, reduce, publish, await };
+  enum class Kind : std::uint8_t { copy, reduce, signal, wait };
   Kind kind = Kind::copy;
   std::uint8_t source_count = 0;
   // The steps behind it, so many, store the same value elsewhere: one pass over the data.
   std::uint16_t more_stores = 0;
-  std::uint32_t line = 0;          // publish, await
-  std::uint32_t peer = 0;          // await
+  std::uint32_t line = 0;          // signal, wait
+  std::uint32_t peer = 0;          // wait
   std::uint32_t dst = 0;           // in LoweredPlan::slices
   std::uint32_t first_source = 0;  // in LoweredPlan::slices
 };
 static_assert(sizeof(LoweredStep) == 20);
 
-// A slice and, if it is what one publish makes known, the line of that publish: where its elements fit, they
+// A slice and, if it is what one signal makes known, the line of that signal: where its elements fit, they
 // travel in the line itself.
 struct LoweredSlice {
   static constexpr std::uint32_t kNoLine = 0;
@@ -49,7 +50,7 @@ struct LoweredPlan {
   }
 };
 
-// The program of `ranks[rank]`; the others say which lines carry what. What a mapped plan publishes or awaits
+// The program of `ranks[rank]`; the others say which lines carry what. What a mapped plan signals or waits for
 // in order to know that all ranks have come is left out: the executor's announcements tell. Errors:
 // unsupported for schedules of several channels, of reductions of more than 255 sources, or of more than
 // `max_lines` lines.
@@ -75,9 +76,35 @@ inline LoweredBuffers lowered_buffers(const Call& call, const Schedule& shape) {
   return at;
 }
 
+// Rules that all executors share: those on control blocks, by messages and on GPUs.
+
+// A call whose staging does not fit goes in epochs, one after the other. Epochs have equal length, because a
+// short last one costs as many synchronisations as a long one. Returns the elements of an epoch, of every
+// block where ranks have blocks; the last epoch has what is left. `staging_bytes`: of one rank and epoch.
+std::uint64_t epoch_length(const LoweredPlan& plan, std::uint64_t count, std::size_t element_bytes,
+                           std::size_t staging_bytes);
+// Binds the map to the first `length` elements of a call of `count`. The epoch that begins at element n has
+// the same map, on buffers that begin n elements later.
+void bind_epoch_map(ChunkMap& map, const Schedule& shape, std::uint64_t count, std::uint64_t length,
+                    std::size_t element_bytes);
+// What one scratch slot takes of the staging buffer, once the map is bound.
+std::size_t slot_bytes_of(const ChunkMap& map, std::size_t element_bytes);
+
+// Has the rank a result, which avg then divides? A reduce leaves its result at the root. An exscan leaves
+// none at rank 0, whose output stays as it was.
+constexpr bool has_result(Collective collective, std::uint32_t rank, std::uint32_t root) {
+  if (collective == Collective::reduce) return rank == root;
+  return collective != Collective::exscan || rank != 0;
+}
+// Is the input multiplied before the reduction, by premul_sum?
+bool is_prescaled(const Call& call);
+// The same call of `rank` as plans carry it out. A prescaled input lies in scratch, so such a call never runs
+// in place: the output of a reduce_scatter is then the own block alone.
+Call as_carried_out(const Call& call, std::uint32_t rank);
+
 // The two forms of one signature. Either may be missing: then messages carry the operation.
 struct LoweredPlans {
-  std::shared_ptr<const LoweredPlan> staged;  // ranks read each other's boards
+  std::shared_ptr<const LoweredPlan> staged;  // ranks read each other's control blocks
   std::shared_ptr<const LoweredPlan> mapped;  // ranks read and write each other's buffers
 
   // Of the plan that has more.

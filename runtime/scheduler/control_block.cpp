@@ -1,0 +1,132 @@
+// Making, finding and leaving control blocks. Knows no schedule and no call.
+#include "runtime/scheduler/control_block.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "runtime/base/running_clock.hpp"
+
+namespace tutti {
+namespace {
+
+// A peer that touches our memory is in the middle of one step; if it takes longer than this it was stopped.
+constexpr std::chrono::seconds kLongestTouch{10};
+
+// Has the kernel provide the pages now. Epochs that take their places in turn would otherwise meet page after
+// page that nobody has touched, in hundreds of calls. False where it cannot, or is older than 5.14: they do.
+bool make_present(std::byte* memory, std::size_t size_bytes) {
+#ifdef MADV_POPULATE_WRITE
+  const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t first = begin / page_bytes * page_bytes;
+  return ::madvise(reinterpret_cast<void*>(first), begin + size_bytes - first, MADV_POPULATE_WRITE) == 0;
+#else
+  static_cast<void>(memory);
+  static_cast<void>(size_bytes);
+  return false;
+#endif
+}
+
+}  // namespace
+
+void ControlBlocks::make(SharedHeap* heap) {
+  state_ = State::exchanging;
+  heap_ = heap;
+  SharedHeap::Place place;
+  if (heap == nullptr) return;
+  Result<ByteRange> memory = heap->allocate(shape_.total_bytes());
+  if (!memory || !heap->locate(memory->data(), memory->size(), &place)) return;
+  own_ = *memory;
+  base_[rank_] = own_.data();
+  // Into the caches as well, while nobody looks yet.
+  if (shape_.rotates_offset && make_present(own_.data(), own_.size()))
+    std::memset(own_.data(), 0, own_.size());
+  places_[rank_] = {place.segment, place.offset, own_.size()};
+}
+
+bool ControlBlocks::attach(std::uint32_t peer, Endpoint* endpoint) {
+  if (endpoint == nullptr) return false;
+  const SegmentRange& place = places_[peer];
+  const PeerWindow window = endpoint->window(place.segment);
+  if (window.memory.empty()) {
+    if (window.is_gone) lost_rank_ = peer;
+    return false;
+  }
+  if (place.bytes != shape_.total_bytes() || place.offset > window.memory.size() ||
+      place.bytes > window.memory.size() - place.offset) {
+    state_ = State::refused;  // not what a rank of this build would say
+    return false;
+  }
+  peers_[peer] = {endpoint, window.is_sleeping, window.needs_fence, {}};
+  base_[peer] = window.memory.data() + place.offset;
+  if (shape_.rotates_offset) make_present(base_[peer], place.bytes);
+  return true;
+}
+
+std::uint32_t ControlBlocks::tell_cpu() {
+  const auto cpu = static_cast<std::uint32_t>(::sched_getcpu() + 1);
+  std::atomic<std::uint32_t>& told = head(rank_).cpu;
+  if (told.load(std::memory_order_relaxed) != cpu) told.store(cpu, std::memory_order_relaxed);
+  return cpu;
+}
+
+bool ControlBlocks::have_published_on(std::uint32_t cpu, const Area& area, std::uint32_t line,
+                                      std::uint64_t epoch) const {
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (r == rank_ || head(r).cpu.load(std::memory_order_relaxed) != cpu) continue;
+    if (lines_at(r, area)[line].sequence.load(std::memory_order_relaxed) != epoch) return false;
+  }
+  return true;
+}
+
+std::byte* ControlBlocks::map(std::uint32_t peer, const SegmentRange& place) {
+  std::vector<ByteRange>& known = peers_[peer].segments;
+  if (place.segment >= known.size()) known.resize(place.segment + std::size_t{1});
+  ByteRange& segment = known[place.segment];
+  if (segment.empty()) segment = peers_[peer].endpoint->window(place.segment).memory;
+  if (place.offset > segment.size() || place.bytes > segment.size() - place.offset) return nullptr;
+  return segment.data() + place.offset;
+}
+
+bool ControlBlocks::is_gone(std::uint32_t peer) const { return peers_[peer].endpoint->window(0).is_gone; }
+
+void ControlBlocks::revoke() {
+  if (state_ != State::linked) return;
+  head(rank_).is_revoked.store(1, std::memory_order_seq_cst);
+  const auto until = Clock::now() + kLongestTouch;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    // A peer stores is_touching and then looks at is_revoked, both sequentially consistent: either we see
+    // that it touches, or it sees that it may not.
+    while (r != rank_ && head(r).is_touching.load(std::memory_order_seq_cst) != 0) {
+      if (is_gone(r) || Clock::now() > until) break;
+      ::sched_yield();
+    }
+  }
+}
+
+bool ControlBlocks::leave(RetiredBlock* retired) {
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (r != rank_ && base_[r] != nullptr) head(r).left.fetch_add(1, std::memory_order_release);
+  }
+  // Whoever leaves in order has nothing to revoke: peers may still be at work on each other's buffers. And
+  // the heads of peers are not to be looked at from here on.
+  state_ = State::absent;
+  if (own_.empty()) return false;
+  const bool is_refused = is_exchanged_ && std::any_of(places_.begin(), places_.end(),
+                                                       [](const SegmentRange& at) { return at.bytes == 0; });
+  if (is_refused) {  // nobody ever looks at it
+    heap_->release(own_);
+    own_ = {};
+    return false;
+  }
+  *retired = {heap_, own_, size() - 1};
+  own_ = {};
+  return true;
+}
+
+}  // namespace tutti

@@ -1,0 +1,271 @@
+// Control blocks: what the ranks of a group publish to each other in memory that they share. Every rank owns one
+// control block (lines and staging memory) and sees those of the others. Knows no schedule, no call and no waiting.
+//
+// A control block has areas by (slot, parity). Operations of one slot run one after the other; each takes one or more
+// *epochs* of the slot (1, 2, ...), and epoch e uses the areas of parity e mod 2. A rank may write an area
+// again two epochs later: by then no peer may read it any more, see LoweredRun.
+//
+// A flag line carries a sequence (its epoch), the digest of the owner's calls up to this one
+// (call_contract.hpp) and up to kPayloadBytes beside them: all of a small message is one coherence miss.
+//
+// Two ranks write areas in turns: in one epoch each writes on its own control block, the next time the area comes
+// round on the other's, the lines that it has read there. So a line has come to the core that writes it when
+// it was read, and crosses once where it would cross twice: to be read, and to be taken back.
+//
+// Memory: areas are written as their epoch has it, all else by the owner alone, but for `left`, which each
+// peer raises once as its last access.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+#include "runtime/scheduler/staging_stores.hpp"
+#include "transports/transport.hpp"
+
+namespace tutti {
+
+struct alignas(64) FlagLine {
+  static constexpr std::size_t kPayloadBytes = 48;
+  std::atomic<std::uint64_t> sequence;
+  std::uint64_t digest;
+  std::array<std::byte, kPayloadBytes> payload;
+
+  void publish(std::uint64_t epoch, std::uint64_t own_digest) {
+    digest = own_digest;
+    sequence.store(epoch, std::memory_order_release);
+  }
+  // Has the owner published it in that epoch, after the same calls?
+  bool is_of(std::uint64_t epoch, std::uint64_t expected_digest) const {
+    return sequence.load(std::memory_order_acquire) == epoch && digest == expected_digest;
+  }
+};
+static_assert(sizeof(FlagLine) == 64);
+
+// Looks at a line that go without a pause in between, which may take as long as a line takes to come.
+constexpr std::uint32_t kPollsWithoutPause = 128;
+
+// First on every control block.
+struct ControlBlockHead {
+  alignas(64) std::atomic<std::uint32_t> left;         // peers that will not look here any more
+  alignas(64) std::atomic<std::uint32_t> is_revoked;   // peers may no longer touch buffers of the owner
+  alignas(64) std::atomic<std::uint32_t> is_touching;  // the owner is touching buffers of others now
+  alignas(64) std::atomic<std::uint32_t> cpu;  // where the owner last signaled or waited, plus 1; 0: not told
+};
+
+struct ControlBlockShape {
+  std::uint32_t slots = 1;
+  std::uint32_t lines = 1;         // by area
+  std::size_t staging_bytes = 64;  // of one epoch; a multiple of 64
+  bool rotates_offset = false;     // small epochs take all places of their area in turn
+
+  std::size_t area_bytes() const { return lines * sizeof(FlagLine) + staging_bytes; }
+  // Where in the staging memory of its area an epoch that takes so much begins. Walking, small ones take all
+  // places in turn: a line that has left the peers' own caches for the common one by the time it is written
+  // again comes back two to three times faster. Large ones see to that by themselves.
+  std::size_t rotated_offset(std::uint64_t epoch, std::size_t taken_bytes) const {
+    if (!rotates_offset || taken_bytes == 0 || taken_bytes > staging_bytes / 2) return 0;
+    return (epoch >> 1U) % (staging_bytes / taken_bytes) * taken_bytes;
+  }
+  std::size_t total_bytes() const {
+    return sizeof(ControlBlockHead) + slots * sizeof(FlagLine) + 2 * slots * area_bytes();
+  }
+};
+
+// Where shared memory lies, as peers are told. No bytes: it is not shared, or there is none.
+struct SegmentRange {
+  std::uint32_t segment = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+// A control block whose owner has left before all its peers had: memory to give back later.
+struct RetiredBlock {
+  SharedHeap* heap = nullptr;
+  ByteRange memory;
+  std::uint32_t awaited = 0;  // of ControlBlockHead::left
+
+  bool is_quiet() const {
+    return reinterpret_cast<const ControlBlockHead*>(memory.data())->left.load(std::memory_order_acquire) ==
+           awaited;
+  }
+};
+
+// The control blocks of all ranks of one group, as one rank sees them. Belongs to the lane's owner.
+class ControlBlocks {
+ public:
+  enum class State : std::uint8_t { absent, exchanging, linked, refused };
+
+  ControlBlocks(const ControlBlockShape& shape, StagingPolicy policy, std::uint32_t rank, std::uint32_t size)
+      : shape_(shape),
+        stores_(policy),
+        rank_(rank),
+        base_(size, nullptr),
+        peers_(size),
+        places_(size),
+        slots_(shape.slots),
+        seen_(std::size_t{shape.slots} * size) {}
+
+  const ControlBlockShape& shape() const { return shape_; }
+  std::uint32_t rank() const { return rank_; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(base_.size()); }
+  State state() const { return state_; }
+
+  // Makes the own control block. Where there is no memory for it the place says so, and all ranks do without control blocks.
+  void make(SharedHeap* heap);
+  // All places, by rank, for the exchange that follows make().
+  std::vector<SegmentRange>& places() { return places_; }
+  // All ranks' places are known.
+  void finish_exchange() { is_exchanged_ = true; }
+  bool is_exchanged() const { return is_exchanged_; }
+  // The first rank that has not told where its control block is; the own rank if all have.
+  std::uint32_t first_unknown() const {
+    for (std::uint32_t r = 0; r < size(); ++r) {
+      if (r != rank_ && places_[r].bytes == 0) return r;
+    }
+    return rank_;
+  }
+  // A rank that was gone, or had memory that cannot be mapped, when its control block was looked for; or kNoRank.
+  static constexpr std::uint32_t kNoRank = ~0U;
+  std::uint32_t lost_rank() const { return lost_rank_; }
+  // After the exchange: linked, refused (some rank has no control block), or still exchanging: a peer's segment is
+  // not mapped yet. `endpoint(rank)` gives endpoints that stay open as long as this object.
+  template <class EndpointOf>
+  State link(const EndpointOf& endpoint_of) {
+    for (std::uint32_t r = 0; r < size() && state_ == State::exchanging; ++r) {
+      if (places_[r].bytes == 0) state_ = State::refused;
+    }
+    for (std::uint32_t r = 0; r < size() && state_ == State::exchanging; ++r) {
+      if (r != rank_ && base_[r] == nullptr && !attach(r, endpoint_of(r))) return state_;
+    }
+    if (state_ == State::exchanging) state_ = State::linked;
+    return state_;
+  }
+
+  ControlBlockHead& head(std::uint32_t rank) const {
+    return *reinterpret_cast<ControlBlockHead*>(base_[rank]);
+  }
+  // The last epoch of the slot that the rank has ended.
+  std::atomic<std::uint64_t>& ended(std::uint32_t rank, std::uint32_t slot) const {
+    return reinterpret_cast<FlagLine*>(base_[rank] + sizeof(ControlBlockHead))[slot].sequence;
+  }
+  // Has the rank ended that epoch of the slot? Looks at its control block only if it had not at the last look.
+  bool has_ended(std::uint32_t rank, std::uint32_t slot, std::uint64_t epoch) {
+    std::uint64_t& seen = seen_[std::size_t{slot} * size() + rank];
+    if (seen < epoch) seen = ended(rank, slot).load(std::memory_order_acquire);
+    return seen >= epoch;
+  }
+  // The first rank, from `from` on, that may still read what this one wrote two epochs before `epoch`; size()
+  // if there is none and the area may be written again.
+  std::uint32_t first_behind(std::uint32_t slot, std::uint64_t epoch, std::uint32_t from) {
+    if (epoch <= 2) return size();
+    while (from < size() && (from == rank_ || has_ended(from, slot, epoch - 2))) ++from;
+    return from;
+  }
+  // Where the ranks write in one epoch: the distance from the start of the own control block, and that from the start
+  // of any other rank's control block to what this rank writes.
+  struct Area {
+    std::uintptr_t own = 0, others = 0;
+  };
+  Area area(std::uint32_t slot, std::uint64_t epoch) const {
+    const std::uintptr_t offset = sizeof(ControlBlockHead) + shape_.slots * sizeof(FlagLine) +
+                                  (2 * std::size_t{slot} + (epoch & 1U)) * shape_.area_bytes();
+    if (!alternates_owner() || (epoch & 2U) == 0) return {offset, offset};
+    const std::uintptr_t across =
+        reinterpret_cast<std::uintptr_t>(base_[1 - rank_]) - reinterpret_cast<std::uintptr_t>(base_[rank_]);
+    return {offset + across, offset - across};
+  }
+  // Does the reader of a line write it next?
+  bool alternates_owner() const { return size() == 2; }
+  // As ControlBlockShape says, but where ranks take turns and both write (`all_write`): a rank has just read the
+  // lines that it writes next, so at one place they are in its own caches.
+  std::size_t place_of(std::uint64_t epoch, std::size_t taken_bytes, bool all_write) const {
+    return alternates_owner() && all_write ? 0 : shape_.rotated_offset(epoch, taken_bytes);
+  }
+  // What the rank writes in that area, which lies on another rank's control block at times: a distance may lead back.
+  FlagLine* lines_at(std::uint32_t rank, const Area& area) const {
+    return reinterpret_cast<FlagLine*>(reinterpret_cast<std::uintptr_t>(base_[rank]) +
+                                       (rank == rank_ ? area.own : area.others));
+  }
+  // What this rank stores in areas for others to read goes through here.
+  StagingStores& stores() { return stores_; }
+  const StagingStores& stores() const { return stores_; }
+  std::size_t staging_offset() const { return shape_.lines * sizeof(FlagLine); }  // behind the lines
+
+  // Tells the others which CPU this rank runs on, as ControlBlockHead::cpu has it. Takes 5 ns.
+  std::uint32_t tell_cpu();
+  // Until it tells again, it runs on none.
+  void tell_no_cpu() { head(rank_).cpu.store(0, std::memory_order_relaxed); }
+  std::uint32_t told_cpu(std::uint32_t rank) const { return head(rank).cpu.load(std::memory_order_relaxed); }
+  // Have all others that last told that CPU published that line of the area in that epoch?
+  bool have_published_on(std::uint32_t cpu, const Area& area, std::uint32_t line, std::uint64_t epoch) const;
+
+  std::uint64_t epoch(std::uint32_t slot) const { return slots_[slot].epoch; }
+  // Numbers epochs of a slot, from 1.
+  std::uint64_t next_epoch(std::uint32_t slot) { return ++slots_[slot].epoch; }
+  void end_epoch(std::uint32_t slot, bool has_heard_from_all) {
+    stores_.end_batch();
+    slots_[slot].has_heard_from_all = has_heard_from_all;
+    ended(rank_, slot).store(slots_[slot].epoch, std::memory_order_release);
+  }
+  // How many of the epochs so far touched buffers of peers.
+  void count_mapped() { ++mapped_count_; }
+  std::uint64_t mapped_count() const { return mapped_count_; }
+  // In the last epoch that ended.
+  bool heard_from_all(std::uint32_t slot) const { return slots_[slot].has_heard_from_all; }
+
+  // Wakes peers that sleep, so that they see what was just published.
+  void wake_sleepers() {
+    for (PeerBell& peer : peers_) {
+      if (peer.is_sleeping == nullptr) continue;
+      // What orders our publishing before this load is the sleeper's business (membarrier), unless it cannot.
+      const std::uint32_t is_sleeping = peer.needs_fence
+                                            ? peer.is_sleeping->fetch_add(0, std::memory_order_acq_rel)
+                                            : peer.is_sleeping->load(std::memory_order_relaxed);
+      if (is_sleeping != 0) peer.endpoint->control({});
+    }
+  }
+  SharedHeap* heap() const { return heap_; }
+  // Memory of a peer as mapped here; null while it is not.
+  std::byte* map(std::uint32_t peer, const SegmentRange& place);
+  // Has the peer closed or died? May cost a system call.
+  bool is_gone(std::uint32_t peer) const;
+  // No peer touches buffers of this rank afterwards; waits for those that do, while they live.
+  void revoke();
+
+  // Says goodbye to the peers' control blocks. True if the own one is to be given back later (`retired`).
+  bool leave(RetiredBlock* retired);
+
+ private:
+  struct PeerBell {
+    Endpoint* endpoint = nullptr;
+    std::atomic<std::uint32_t>* is_sleeping = nullptr;
+    bool needs_fence = false;
+    std::vector<ByteRange> segments;  // those mapped so far, by number
+  };
+  struct SlotState {
+    std::uint64_t epoch = 0;
+    bool has_heard_from_all = true;  // nothing was written before the first epoch
+  };
+  bool attach(std::uint32_t peer, Endpoint* endpoint);
+
+  ControlBlockShape shape_;
+  StagingStores stores_;
+  std::uint32_t rank_;
+  State state_ = State::absent;
+  bool is_exchanged_ = false;
+  std::uint32_t lost_rank_ = kNoRank;
+  std::uint64_t mapped_count_ = 0;
+  SharedHeap* heap_ = nullptr;
+  ByteRange own_;
+  std::vector<std::byte*> base_;  // by rank
+  std::vector<PeerBell> peers_;   // by rank
+  std::vector<SegmentRange> places_;
+  std::vector<SlotState> slots_;
+  std::vector<std::uint64_t> seen_;  // of ended(), by slot and rank
+};
+
+}  // namespace tutti
