@@ -18,6 +18,7 @@ import check_sizes  # noqa: E402
 import check_words  # noqa: E402
 import count_results  # noqa: E402
 import make_man  # noqa: E402
+import test_history  # noqa: E402
 
 SCRATCH = tempfile.TemporaryDirectory()
 unittest.addModuleCleanup(SCRATCH.cleanup)
@@ -339,6 +340,30 @@ class CountTest(unittest.TestCase):
         self.assertEqual(shown[0], "bad: TIMEOUT after 2.5 s")
         self.assertEqual(shown[-1], "    line 99")
         self.assertEqual(len(shown), 1 + count_results.LINES_SHOWN)
+
+
+class HistoryTest(unittest.TestCase):
+    def log(self, **results):
+        return [f'{{"name": "tutti:unit / {name}", "result": "{word}", "duration": {seconds}}}\n' for name, (word, seconds) in results.items()]
+
+    def test_a_test_that_passes_and_fails_with_one_version_is_flaky(self):
+        runs = test_history.add([], "build", self.log(a=("OK", 1), b=("OK", 1), c=("SKIP", 1), d=("OK", 2)), "v1")
+        runs = test_history.add(runs, "build", self.log(a=("TIMEOUT", 30), b=("OK", 1), d=("OK", 2)), "v1")
+        runs = test_history.add(runs, "build", self.log(a=("OK", 1), b=("FAIL", 1), d=("OK", 20)), "v2")
+        lines = list(test_history.table(runs))
+        self.assertEqual([(line.split()[0], line.split()[-1]) for line in lines[1:]], [("flaky", "a"), ("failed", "b"), ("slow", "d")])
+        self.assertEqual(lines[1].split(), ["flaky", "1", "1", "3", "1.0", "30.0", "build", "a"])
+        self.assertEqual(list(test_history.table(test_history.add([], "build", self.log(a=("OK", 1)), "v1"))), [])
+
+    def test_the_file_survives_a_cut_and_stays_short(self):
+        path = os.path.join(tempfile.mkdtemp(dir=SCRATCH.name), "history.tsv")
+        runs = []
+        for i in range(60):
+            runs = test_history.add(runs, "build", self.log(a=("OK", i)), f"v{i}")
+        test_history.write(path, runs)
+        with open(path, "a", encoding="utf-8") as file:
+            file.write("build\ta")
+        self.assertEqual([run.version for run in test_history.read(path)], [f"v{i}" for i in range(10, 60)])
 
 
 class ManTest(unittest.TestCase):
