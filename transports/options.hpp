@@ -25,7 +25,6 @@ enum class SingleCopy : std::uint8_t {
 };
 
 struct MemoryOptions {
-  std::uint32_t lanes = 1;
   // Bound on staging memory of this instance (TUTTI_SHM_BYTES). When it is near, rings get smaller; small
   // messages and a minimal ring always work.
   std::size_t staging_bytes = std::size_t{256} << 20U;

@@ -16,7 +16,7 @@ namespace tutti::cuda {
 namespace {
 
 constexpr std::uint32_t kMostLines = 128;  // of a plan, as on the host
-// Of the slots of scratch, and of blocks, as on the host's boards: so the same algorithm gives the same bits.
+// Of the slots of scratch, and of blocks, as on the host's control blocks: so the same algorithm gives the same bits.
 constexpr std::size_t kAlignment = 64;
 
 std::size_t words_bytes(std::uint32_t size) { return std::size_t{4} * size * (kMostLines + 1); }

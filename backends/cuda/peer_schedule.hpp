@@ -2,7 +2,7 @@
 // Ranks read each other's scratch, which lies in areas that all reach, and tell each other how far they are
 // by words that streams write and wait for. Knows the ranks of a group by what they show each other.
 //
-// A long vector goes in epochs, as on the host's boards (scheduler/lowered_run.hpp): two areas take turns,
+// A long vector goes in epochs, as on the host's control blocks (scheduler/lowered_run.hpp): two areas take turns,
 // and one is written again when every rank has ended the epoch before last in it.
 #pragma once
 

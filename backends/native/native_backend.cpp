@@ -22,11 +22,6 @@ namespace {
 
 enum PlanFlag : std::uint32_t { in_place_plan = 1, user_op_plan = 2 };
 
-bool is_in_place(const Call& call) {
-  // premul_sum first writes scaled inputs elsewhere, so its plan never reads the caller's output.
-  return call.in_place && !(is_reducing(call.collective) && scales_before(call.op.op));
-}
-
 bool is_user_op(const Call& call) { return is_reducing(call.collective) && call.op.op == Op::user; }
 
 }  // namespace
@@ -90,6 +85,7 @@ class NativeBackend final : public Backend {
   }
 
   Result<WorkRef> start(const Call& call, const Choice& choice) override {
+    if (is_prescaled(call) && call.in_place) return start(as_carried_out(call, group_.rank()), choice);
     const bool is_simple = !has_uneven_blocks(call) && choice.algorithm.empty();
     // What was supported a call ago still is.
     if (is_simple && last_.is_of(call)) return group_.submit(last_.prepared, call, choice.submitter);
@@ -104,18 +100,19 @@ class NativeBackend final : public Backend {
     auto prepared = prepare(call, choice);
     if (!prepared) return prepared.status();
     Result<WorkRef> work = group_.submit(*prepared, call, choice.submitter);
-    // Kept only once it needs no way back to messages: boards are swapped by the first operation.
-    if (is_simple && (prepared->lowered == nullptr || group_.has_boards(prepared->is_bulk)))
+    // Kept only once it needs no way back to messages: control blocks are swapped by the first operation.
+    if (is_simple && (prepared->lowered == nullptr || group_.has_control_blocks(prepared->is_bulk)))
       keep(call, *prepared);
     return work;
   }
 
   PersistentCall* persistent(const Call& call) override {
     if (has_uneven_blocks(call)) return nullptr;
-    // Boards were not linked yet when the first call was started.
+    // Control blocks were not linked yet when the first call was started.
     if (!last_.is_of(call)) {
       const auto prepared = prepare(call, {});
-      if (!prepared || prepared->lowered == nullptr || !group_.has_boards(prepared->is_bulk)) return nullptr;
+      if (!prepared || prepared->lowered == nullptr || !group_.has_control_blocks(prepared->is_bulk))
+        return nullptr;
       keep(call, *prepared);
     }
     return group_.persistent(last_.prepared, call);
@@ -196,7 +193,7 @@ class NativeBackend final : public Backend {
     }
     if (prepared.lowered != nullptr) {
       prepared.is_bulk = is_bulk(call, asked.bytes, *prepared.lowered->staged);
-      if (group_.has_boards(prepared.is_bulk)) return prepared;
+      if (group_.has_control_blocks(prepared.is_bulk)) return prepared;
       auto exchange = exchange_plan();
       if (!exchange) return exchange.status();
       prepared.exchange = *std::move(exchange);
@@ -235,7 +232,7 @@ class NativeBackend final : public Backend {
     const std::uint64_t blocks = has_rank_blocks(call.collective) ? 1 : plan.shape.blocks;
     constexpr std::size_t kGranule = 64;  // what a block, and a slot, may be longer by
     const std::size_t slot_bytes = call.count * size_of(call.dtype) / blocks + 2 * kGranule;
-    return plan.staging_slots * slot_bytes > group_.board_shape(false).staging_bytes;
+    return plan.staging_slots * slot_bytes > group_.control_block_shape(false).staging_bytes;
   }
 
   // Both forms, made from the schedules of all ranks; empty where this algorithm has none.
@@ -250,7 +247,8 @@ class NativeBackend final : public Backend {
     instance.params = selection.params;
     instance.hierarchy = hierarchy_;
     auto made = make_lowered_plans(*selection.row, selection.shared_row, instance, group_.rank(),
-                                   group_.board_shape(false).lines, group_.board_shape(true).staging_bytes);
+                                   group_.control_block_shape(false).lines,
+                                   group_.control_block_shape(true).staging_bytes);
     if (!made) return made.status();
     return lowered_.insert(key, *std::move(made));
   }
@@ -284,7 +282,7 @@ class NativeBackend final : public Backend {
                  (std::uint64_t{p.segments} << 16U) | (std::uint64_t{p.channels} << 32U) |
                  (std::uint64_t{p.aggregate} << 40U) | (std::uint64_t{p.across} << 61U);
     key.root = is_rooted(call.collective) ? call.root : 0;
-    key.flags = (is_in_place(call) ? std::uint32_t{in_place_plan} : 0U) |
+    key.flags = (call.in_place ? std::uint32_t{in_place_plan} : 0U) |
                 (is_user_op(call) ? std::uint32_t{user_op_plan} : 0U);
     return key;
   }
@@ -296,11 +294,11 @@ class NativeBackend final : public Backend {
     // In place these two leave the blocks of other ranks alone.
     const bool keeps_input =
         call.collective == Collective::reduce_scatter || call.collective == Collective::scatter;
-    spec.in_place = is_in_place(call) && !keeps_input;
+    spec.in_place = call.in_place && !keeps_input;
     const GroupView view{group_.rank(), group_.size(), 0, 1, nullptr, &hierarchy_};
     auto schedule = s.row->emit(spec, view, s.params);
     if (!schedule) return schedule.status();
-    if (is_in_place(call) && keeps_input) schedule = put_input_into_output(*schedule);
+    if (call.in_place && keeps_input) schedule = put_input_into_output(*schedule);
     if (s.params.segments > 1 && has_segment_pass(*s.row)) {
       schedule = segment(*schedule, s.params.segments, s.params.channels);
       if (!schedule) return schedule.status();

@@ -88,8 +88,10 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_SINGLE_COPY", VariableType::enumeration, "auto", "auto|off|on",
      "read peers' memory directly (process_vm_readv) where permitted; on also asks the kernel to let peers "
      "do so"},
-    {"TUTTI_BOARDS", VariableType::flag, "on", "",
+    {"TUTTI_CONTROL_BLOCKS", VariableType::flag, "on", "",
      "carry collectives out in shared memory where all ranks of a group share it; off: by messages"},
+    {"TUTTI_BOARDS", VariableType::flag, "", "", "deprecated spelling of TUTTI_CONTROL_BLOCKS", 0,
+     "TUTTI_CONTROL_BLOCKS"},
     {"TUTTI_STAGING", VariableType::enumeration, "auto", "auto|cached|streamed",
      "how ranks store what others read from their staging memory: through their caches, past them, or auto: "
      "whichever is measured to be faster"},

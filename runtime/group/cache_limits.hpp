@@ -30,14 +30,14 @@ std::string describe(const NodeCaches& caches);
 
 struct CacheLimits {
   LoweredLimits lowered;
-  std::size_t small_staging_bytes = GroupContext::Options().small_boards.staging_bytes;
-  std::size_t bulk_staging_bytes = GroupContext::Options().bulk_boards.staging_bytes;
+  std::size_t small_staging_bytes = GroupContext::Options().small_control_blocks.staging_bytes;
+  std::size_t bulk_staging_bytes = GroupContext::Options().bulk_control_blocks.staging_bytes;
   bool operator==(const CacheLimits&) const = default;
 };
 
 // The limits of a group of `group_size` ranks of the node, by integers alone; all are powers of two. What a
 // cache that is not known would decide stays as CacheLimits has it. Bounds keep an odd machine from epochs
-// that are all synchronisation and from boards of many MiB.
+// that are all synchronisation and from control blocks of many MiB.
 //
 // - Bulk staging, half of L2 for an epoch: what a rank fills is not to leave its L2 while the peers read it.
 //   128 KiB to 1 MiB.

@@ -70,12 +70,12 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
     options.peers.push_back(world_->peers()[static_cast<std::size_t>(world_rank)]);
   options.contract = world_->contract_hash();
   options.timeout = timeout;
-  options.uses_boards = world_->settings().uses_boards;
+  options.uses_control_blocks = world_->settings().uses_control_blocks;
   const CacheLimits limits =
       limits_for(caches_of(world_->settings().topology), static_cast<std::uint32_t>(size()));
   options.lowered_limits = limits.lowered;
-  options.small_boards.staging_bytes = limits.small_staging_bytes;
-  options.bulk_boards.staging_bytes = limits.bulk_staging_bytes;
+  options.small_control_blocks.staging_bytes = limits.small_staging_bytes;
+  options.bulk_control_blocks.staging_bytes = limits.bulk_staging_bytes;
   options.staging = world_->settings().staging;
   group_ = std::make_unique<GroupContext>(world_->engine(), std::move(options));
   Hierarchy hierarchy = world_->domains().hierarchy_of(world_ranks_);

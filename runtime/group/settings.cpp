@@ -17,7 +17,7 @@ namespace tutti {
 namespace {
 
 constexpr std::uint32_t kOutnumberedSpins = 2;
-// Some 10 us on boards: longer than a rank that runs takes to answer, and short beside a turn on a CPU.
+// Some 10 us on control blocks: longer than a rank that runs takes to answer, and short beside a turn on a CPU.
 constexpr std::uint32_t kPollsPerYield = 1024;
 constexpr std::uint32_t kMostWorkers = 64;
 
@@ -253,10 +253,10 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   auto transport = read_transport_settings(environment);
   if (!transport) return transport.status();
   settings.transport = *std::move(transport);
-  const auto boards = get_flag(environment, "TUTTI_BOARDS");
-  if (!boards) return boards.status();
-  settings.uses_boards = *boards;
-  settings.contract.emplace_back("TUTTI_BOARDS", *boards ? "on" : "off");
+  const auto control_blocks = get_flag(environment, "TUTTI_CONTROL_BLOCKS");
+  if (!control_blocks) return control_blocks.status();
+  settings.uses_control_blocks = *control_blocks;
+  settings.contract.emplace_back("TUTTI_CONTROL_BLOCKS", *control_blocks ? "on" : "off");
   const auto staging = get_enum(environment, "TUTTI_STAGING");
   if (!staging) return staging.status();
   settings.staging = *staging == "cached"     ? StagingPolicy::cached

@@ -41,7 +41,7 @@ struct WorldSettings {
   CheckLevel check = CheckLevel::local;
   std::vector<std::string> transports;  // in order of preference; empty: automatic
   TransportSettings transport;
-  bool uses_boards = true;  // collectives in shared memory, not by messages, where ranks share it
+  bool uses_control_blocks = true;  // collectives in shared memory, not by messages, where ranks share it
   StagingPolicy staging = StagingPolicy::measured;  // TUTTI_STAGING
   std::string wait_mode;                            // auto, spin, yield or sleep
   std::optional<std::int64_t> spin_polls;

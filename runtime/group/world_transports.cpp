@@ -60,7 +60,7 @@ std::optional<std::span<const std::byte>> find_reachable(const Transport& shm,
   const auto found = theirs.find("shm");
   if (found == theirs.end()) return std::nullopt;
   const std::span address(reinterpret_cast<const std::byte*>(found->second.data()), found->second.size());
-  if (!shm.reach(shm.address(0), address)) return std::nullopt;
+  if (!shm.reach(shm.address(), address)) return std::nullopt;
   return address;
 }
 
@@ -222,7 +222,7 @@ Status WorldState::open_transports(const std::vector<std::string>& names) {
 Result<std::vector<std::map<std::string, std::string>>> WorldState::swap_addresses() {
   ByteWriter writer;
   for (const auto& transport : transports_) {
-    const std::vector<std::byte> address = transport->address(0);
+    const std::vector<std::byte> address = transport->address();
     writer.put_text(transport->caps().name);
     writer.put_text({reinterpret_cast<const char*>(address.data()), address.size()});
   }
@@ -319,7 +319,7 @@ Status WorldState::choose_paths(const Addresses& addresses, const std::vector<St
       }
       const auto* first = reinterpret_cast<const std::byte*>(found->second.data());
       const std::span<const std::byte> card(first, found->second.size());
-      const auto cost = transport->reach(transport->address(0), card);
+      const auto cost = transport->reach(transport->address(), card);
       if (cost) {
         peers_[rank] = PeerAddress{transport.get(), {card.begin(), card.end()}};
         paths_[rank] = {name, reasons};

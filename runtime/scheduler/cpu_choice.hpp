@@ -1,4 +1,4 @@
-// Where a thread may run beside the CPU that it shares with a rank it waits for. Knows no board and no
+// Where a thread may run beside the CPU that it shares with a rank it waits for. Knows no control block and no
 // operation.
 //
 // Ranks that are not bound can end up on one CPU, and stay there beside other busy processes: each of them

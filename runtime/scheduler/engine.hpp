@@ -15,7 +15,7 @@
 
 #include "runtime/base/status.hpp"
 #include "runtime/base/work.hpp"
-#include "runtime/scheduler/board.hpp"
+#include "runtime/scheduler/control_block.hpp"
 #include "runtime/scheduler/cpu_choice.hpp"
 #include "runtime/scheduler/workers.hpp"
 #include "transports/transport.hpp"
@@ -73,7 +73,7 @@ class Engine {
     WorkerOptions workers;
     Trace* trace = nullptr;  // outlives the engine; null: nobody wants to know
   };
-  // Transports in order of preference; each must be available. One lane.
+  // Transports in order of preference; each must be available.
   Engine(std::vector<std::unique_ptr<Transport>> transports, Options options);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -140,7 +140,7 @@ class Engine {
   struct Patience;
   void wait_a_little(Patience& patience, const Operation* waiting, Clock::time_point deadline);
   // An operation is blocked on that rank. With the lane held.
-  void note_blocked(Boards& boards, std::uint32_t peer);
+  void note_blocked(ControlBlocks& control_blocks, std::uint32_t peer);
   void leave_shared_cpu();
   bool wait_until(const Operation& operation, Clock::time_point deadline);
   void call_workers() {
@@ -166,9 +166,9 @@ class Engine {
   void give_back(Operation& operation);
   void take_back(Operation& operation);  // the same with the lane held
   Operation* find(Token token) const;
-  // Boards that peers may still look at.
-  void bury(const BuriedBoard& board) { buried_.push_back(board); }
-  void reap_boards();
+  // Control blocks that peers may still look at.
+  void retire(const RetiredBlock& control_block) { retired_.push_back(control_block); }
+  void reap_retired();
   // `waiting`: null for the operation that is under way for longest.
   void sleep_once(const Operation* waiting, Clock::time_point deadline, std::chrono::microseconds at_most);
   std::size_t awaited_transport(const Operation& operation) const;
@@ -208,7 +208,7 @@ class Engine {
   Operation* free_ = nullptr;                           // guarded by the lane
   std::uint32_t list_blocks_ = 0;                       // every operation can bind lists of so many ranks
   std::atomic<Operation*> returned_{nullptr};           // given back since the free list was last empty
-  std::vector<BuriedBoard> buried_;
+  std::vector<RetiredBlock> retired_;
   std::vector<Event> events_;
   std::atomic<bool> is_beside_peer_{false};  // the awaited rank last waited on this thread's CPU
   std::atomic<bool> must_leave_cpu_{false};

@@ -15,10 +15,10 @@ constexpr std::chrono::milliseconds kBetweenMoves{1};
 
 }  // namespace
 
-void Engine::note_blocked(Boards& boards, std::uint32_t peer) {
-  if (!options_.waiting.watches_cpus || peer >= boards.size()) return;
-  const std::uint32_t cpu = boards.tell_cpu();
-  const bool is_beside_peer = peer != boards.rank() && boards.told_cpu(peer) == cpu;
+void Engine::note_blocked(ControlBlocks& control_blocks, std::uint32_t peer) {
+  if (!options_.waiting.watches_cpus || peer >= control_blocks.size()) return;
+  const std::uint32_t cpu = control_blocks.tell_cpu();
+  const bool is_beside_peer = peer != control_blocks.rank() && control_blocks.told_cpu(peer) == cpu;
   is_beside_peer_.store(is_beside_peer, std::memory_order_relaxed);
   if (!is_beside_peer || must_leave_cpu_.load(std::memory_order_relaxed)) return;
   const Clock::time_point now = Clock::now();
@@ -26,15 +26,15 @@ void Engine::note_blocked(Boards& boards, std::uint32_t peer) {
   may_leave_at_ = now + kBetweenMoves;
   cpu_set_t taken;
   CPU_ZERO(&taken);
-  for (std::uint32_t r = 0; r < boards.size(); ++r) {
-    const std::uint32_t told = boards.told_cpu(r);
-    if (r != boards.rank() && told != 0 && told <= CPU_SETSIZE) CPU_SET(told - 1, &taken);
+  for (std::uint32_t r = 0; r < control_blocks.size(); ++r) {
+    const std::uint32_t told = control_blocks.told_cpu(r);
+    if (r != control_blocks.rank() && told != 0 && told <= CPU_SETSIZE) CPU_SET(told - 1, &taken);
   }
   const std::optional<CpuChoice> choice = CpuChoice::besides(cpu - 1, taken);
   if (!choice) return;
   other_cpus_ = *choice;
   // The peer gets this CPU now, and must not leave it, too.
-  boards.tell_no_cpu();
+  control_blocks.tell_no_cpu();
   must_leave_cpu_.store(true, std::memory_order_relaxed);
 }
 

@@ -41,15 +41,15 @@ GroupContext::GroupContext(Engine& engine, Options options)
       options_(std::move(options)),
       slots_(kMessageSlots + kSlotsPerPeer * options_.peers.size()),
       messenger_(*this),
-      boards_{Boards(options_.small_boards, options_.staging, options_.rank, size()),
-              Boards(options_.bulk_boards, options_.staging, options_.rank, size())} {
+      control_blocks_{ControlBlocks(options_.small_control_blocks, options_.staging, options_.rank, size()),
+                      ControlBlocks(options_.bulk_control_blocks, options_.staging, options_.rank, size())} {
   next_message_.assign(slots_.size(), 1);
   message_plans_.resize(slots_.size());
   endpoints_.resize(kContexts);
   for (auto& by_peer : endpoints_) by_peer.resize(options_.peers.size());
   // Memory is shared where one transport with a heap reaches everybody.
   const Transport* common = nullptr;
-  bool is_common = size() > 1 && options_.uses_boards;
+  bool is_common = size() > 1 && options_.uses_control_blocks;
   for (std::uint32_t r = 0; r < size(); ++r) {
     if (r == options_.rank) continue;
     if (common == nullptr) common = options_.peers[r].transport;
@@ -70,9 +70,9 @@ GroupContext::~GroupContext() {
     engine_.acquire();
     is_done = !has_operations();
     if (is_done) {
-      BuriedBoard buried;
-      for (Boards& boards : boards_) {
-        if (boards.leave(&buried)) engine_.bury(buried);
+      RetiredBlock retired;
+      for (ControlBlocks& control_blocks : control_blocks_) {
+        if (control_blocks.leave(&retired)) engine_.retire(retired);
       }
       messenger_.leave();
       // Endpoints belong to the lane to their end.
@@ -95,8 +95,8 @@ void GroupContext::deliver_and_fail(const Status& why) {
   const bool had_failed = has_failed();
   fail(why);
   if (had_failed) return;
-  // A peer may still be at work on boards of operations that have ended here, but not on our buffers.
-  if (has_operations()) revoke_boards();
+  // A peer may still be at work on control blocks of operations that have ended here, but not on our buffers.
+  if (has_operations()) revoke_control_blocks();
   may_send_notice_ = false;
   for (auto& by_peer : endpoints_) {
     for (auto& endpoint : by_peer) {
@@ -150,8 +150,9 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
   }
   // Before anything of it goes out: whoever gets that may ask what it is.
   remember(sequence, id.word, prepared.contract);
-  if (prepared.lowered != nullptr && boards_[prepared.is_bulk].state() == Boards::State::absent) {
-    if (Status failed = swap_boards(prepared, call, id); !failed) {
+  if (prepared.lowered != nullptr &&
+      control_blocks_[prepared.is_bulk].state() == ControlBlocks::State::absent) {
+    if (Status failed = exchange_control_blocks(prepared, call, id); !failed) {
       engine_.take_back(*operation);
       return failed;
     }
@@ -251,19 +252,20 @@ PersistentCall* GroupContext::persistent(const Prepared& prepared, const Call& c
   return persistent;
 }
 
-// The exchange always runs in the bulk slot. So a group that uses boards alone has one endpoint for each peer, and
+// The exchange always runs in the bulk slot. So a group that uses control blocks alone has one endpoint for each peer, and
 // opens the endpoints of the other slots only for collectives over messages.
-Status GroupContext::swap_boards(const Prepared& prepared, const Call& call, const OperationId& id) {
-  Boards& boards = boards_[prepared.is_bulk];
-  engine_.reap_boards();
-  boards.make(heap_);
+Status GroupContext::exchange_control_blocks(const Prepared& prepared, const Call& call,
+                                             const OperationId& id) {
+  ControlBlocks& control_blocks = control_blocks_[prepared.is_bulk];
+  engine_.reap_retired();
+  control_blocks.make(heap_);
   Call swap;
   swap.collective = Collective::allgather;
   swap.dtype = Dtype::u8;
   swap.in_place = true;
-  swap.count = sizeof(BoardPlace);
-  swap.output = boards.places().data();
-  swap.input = boards.places().data() + options_.rank;
+  swap.count = sizeof(SegmentRange);
+  swap.output = control_blocks.places().data();
+  swap.input = control_blocks.places().data() + options_.rank;
   Prepared exchange;
   exchange.messages = prepared.exchange;
   Operation* operation = engine_.take_operation();
@@ -273,7 +275,7 @@ Status GroupContext::swap_boards(const Prepared& prepared, const Call& call, con
     return refused;
   }
   reserve_frames(kBulkSlot, needs);
-  operation->serve(boards, call);
+  operation->serve(control_blocks, call);
   enqueue(slots_[kBulkSlot], *operation);
   if (operation->is_complete()) {
     engine_.take_back(*operation);
@@ -284,19 +286,20 @@ Status GroupContext::swap_boards(const Prepared& prepared, const Call& call, con
   return {};
 }
 
-bool GroupContext::link(Boards& boards) {
-  if (boards.state() != Boards::State::exchanging) return true;
-  if (!boards.is_exchanged()) return false;
+bool GroupContext::link(ControlBlocks& control_blocks) {
+  if (control_blocks.state() != ControlBlocks::State::exchanging) return true;
+  if (!control_blocks.is_exchanged()) return false;
   Status status;
-  const Boards::State state = boards.link([&](std::uint32_t r) { return endpoint(kBulkSlot, r, &status); });
+  const ControlBlocks::State state =
+      control_blocks.link([&](std::uint32_t r) { return endpoint(kBulkSlot, r, &status); });
   if (!status) fail(status);
-  if (const std::uint32_t peer = boards.lost_rank();
-      state == Boards::State::exchanging && peer != Boards::kNoRank) {
+  if (const std::uint32_t peer = control_blocks.lost_rank();
+      state == ControlBlocks::State::exchanging && peer != ControlBlocks::kNoRank) {
     fail(cause_of_loss(peer, "the first collective"));
   }
-  if (state == Boards::State::linked)
-    board_state_[&boards == &boards_[1]].store(kLinked, std::memory_order_release);
-  return state != Boards::State::exchanging;
+  if (state == ControlBlocks::State::linked)
+    control_state_[&control_blocks == &control_blocks_[1]].store(kLinked, std::memory_order_release);
+  return state != ControlBlocks::State::exchanging;
 }
 
 void GroupContext::enqueue(Slot& slot, Operation& operation) {
@@ -374,7 +377,7 @@ Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status*
                         end = context_slot < kSlots ? kSlots : context_slot + 1;
     for (std::uint32_t s = first; s < end; ++s) {
       const PeerAddress& address = options_.peers[peer];
-      auto opened = address.transport->open(0, address.address, options_.context * kContexts + s);
+      auto opened = address.transport->open(address.address, options_.context * kContexts + s);
       if (!opened) {
         const Status& why = opened.status();
         *status =
@@ -401,14 +404,14 @@ Status GroupContext::cause_of_loss(std::uint32_t peer, const std::string& call) 
           static_cast<int>(peer)};
 }
 
-void GroupContext::revoke_boards() {
-  for (Boards& boards : boards_) boards.revoke();
+void GroupContext::revoke_control_blocks() {
+  for (ControlBlocks& control_blocks : control_blocks_) control_blocks.revoke();
 }
 
 void GroupContext::close_endpoints() {
   send_abort_notice();
   may_send_notice_ = false;
-  revoke_boards();
+  revoke_control_blocks();
   for (auto& by_peer : endpoints_) {
     for (auto& endpoint : by_peer) {
       if (endpoint != nullptr) endpoint->close(false);

@@ -16,7 +16,7 @@
 
 #include "runtime/base/call.hpp"
 #include "runtime/base/trace.hpp"
-#include "runtime/scheduler/board.hpp"
+#include "runtime/scheduler/control_block.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/messenger.hpp"
 #include "runtime/scheduler/operation.hpp"
@@ -42,10 +42,10 @@ class GroupContext {
     std::vector<PeerAddress> peers;  // by rank; the own entry is unused
     std::uint32_t contract = 0;      // hash of what the group agreed on; part of every call's contract
     std::chrono::milliseconds timeout{300000};
-    bool uses_boards = true;  // equal on all members, as all that follows
+    bool uses_control_blocks = true;  // equal on all members, as all that follows
     LoweredLimits lowered_limits;
-    BoardShape small_boards{kSlots, 128, std::size_t{16} << 10U};
-    BoardShape bulk_boards{1, 128, std::size_t{512} << 10U, true};
+    ControlBlockShape small_control_blocks{kSlots, 128, std::size_t{16} << 10U};
+    ControlBlockShape bulk_control_blocks{1, 128, std::size_t{512} << 10U, true};
     StagingPolicy staging = StagingPolicy::measured;  // this rank's own
   };
   GroupContext(Engine& engine, Options options);
@@ -61,19 +61,19 @@ class GroupContext {
   std::chrono::milliseconds timeout() const { return options_.timeout; }
 
   // Do all members share memory, so that lowered plans may be given? The same answer on all of them, unless
-  // some rank later finds no memory for its board: then messages carry what was given as lowered.
+  // some rank later finds no memory for its control block: then messages carry what was given as lowered.
   bool shares_memory() const { return heap_ != nullptr; }
-  // What boards hold of one operation at a time, and from where on it goes to the bulk boards.
-  const BoardShape& board_shape(bool is_bulk) const {
-    return is_bulk ? options_.bulk_boards : options_.small_boards;
+  // What control blocks hold of one operation at a time, and from where on it goes to the bulk control blocks.
+  const ControlBlockShape& control_block_shape(bool is_bulk) const {
+    return is_bulk ? options_.bulk_control_blocks : options_.small_control_blocks;
   }
   const Messenger& messenger() const { return messenger_; }
   const LoweredLimits& lowered_limits() const { return options_.lowered_limits; }
   // For those who look at how far operations have come; while nothing is under way, or from within the lane.
-  const Boards& shown_boards(bool is_bulk) const { return boards_[is_bulk]; }
+  const ControlBlocks& shown_control_blocks(bool is_bulk) const { return control_blocks_[is_bulk]; }
 
   // Starts an operation and runs it inline until it would block. Lowered plans come with the message plan
-  // that replaces them where boards are refused, unless has_boards(): it is not needed any more. Messages
+  // that replaces them where control blocks are refused, unless has_control_blocks(): it is not needed any more. Messages
   // between two ranks (send_recv) come with their contract only. Errors,
   // nothing started: the group's failure; invalid_argument when two threads submit to one of these at once.
   // A submitter that blocks gets an empty reference, or the error, if a collective has ended by then.
@@ -82,8 +82,8 @@ class GroupContext {
   // The call, of that preparation, for those who make it again and again; null where nothing is gained. Kept
   // as long as the group, for the first signatures that come; any thread.
   PersistentCall* persistent(const Prepared& prepared, const Call& call);
-  bool has_boards(bool is_bulk) const {
-    return board_state_[is_bulk].load(std::memory_order_acquire) == kLinked;
+  bool has_control_blocks(bool is_bulk) const {
+    return control_state_[is_bulk].load(std::memory_order_acquire) == kLinked;
   }
 
   // The number of the last collective that was submitted; 0 if none was. Any thread.
@@ -133,11 +133,12 @@ class GroupContext {
   // Binds a message and puts it behind those of its pair.
   // `kind`: message_kind().
   void start_message(Operation& operation, const Call& call, std::uint32_t kind, bool is_referenced);
-  // Submits the exchange of boards in front of the first operation that needs them, which has that id.
-  Status swap_boards(const Prepared& prepared, const Call& call, const OperationId& id);
-  Boards& boards(bool is_bulk) { return boards_[is_bulk]; }
-  bool link(Boards& boards);  // false while some rank's board is not known or not mapped yet
-  std::uint32_t board_slot(std::uint32_t slot) const { return slot < kSlots ? slot : 0; }
+  // Submits the exchange of control blocks in front of the first operation that needs them, which has that id.
+  Status exchange_control_blocks(const Prepared& prepared, const Call& call, const OperationId& id);
+  ControlBlocks& control_blocks(bool is_bulk) { return control_blocks_[is_bulk]; }
+  bool link(
+      ControlBlocks& control_blocks);  // false while some rank's control block is not known or not mapped yet
+  std::uint32_t control_slot(std::uint32_t slot) const { return slot < kSlots ? slot : 0; }
   WorkRef hand_out(Operation& operation, const Prepared& prepared);  // just enqueued
   // A lowered operation that has its number, has begun its epoch and is blocked at a step.
   WorkRef resume(const Prepared& prepared, const Call& call, const OperationId& id, std::uint32_t slot,
@@ -156,15 +157,15 @@ class GroupContext {
   void on_complete(Operation& operation);
   void deliver_and_fail(const Status& why);  // with the lane held
   bool has_operations() const;               // under way, or waiting for a match
-  void revoke_boards();
+  void revoke_control_blocks();
   void close_endpoints();
   void send_abort_notice();  // once, with the lane held, before the endpoints close
   // The notice of a peer, received by that endpoint. False: the endpoint is not of this group.
   bool take_abort_notice(const Endpoint* endpoint, ConstByteRange bytes);
-  // Slot index of an operation: collectives use 0..kSlots-1, those on the bulk boards the one after them;
+  // Slot index of an operation: collectives use 0..kSlots-1, those on the bulk control blocks the one after them;
   // behind it every pair has four: recv and send, without a tag, then with one.
   static constexpr std::uint32_t kBulkSlot = kSlots;
-  // Operations on the small boards take the slots in turn, so that several are under way. If they stage more
+  // Operations on the small control blocks take the slots in turn, so that several are under way. If they stage more
   // than a little, and no rank gets ahead of the others anyway, they all go through the two areas of one
   // slot: those stay in the first caches of all ranks, where the areas of all slots would not.
   static constexpr std::size_t kMostInTurnBytes = 512;
@@ -206,10 +207,10 @@ class GroupContext {
   SlotNeeds collective_needs_;  // the frames of slots 0..kSlots-1 cover them
   std::vector<std::vector<std::unique_ptr<Endpoint>>> endpoints_;  // by context, peer
   std::unordered_map<CallSignature, std::unique_ptr<LoweredCall>, CallSignature::Hash> persistent_;
-  PeerDistance distance_;         // with the lane held
-  SharedHeap* heap_ = nullptr;    // the own one, where all members share memory
-  std::array<Boards, 2> boards_;  // small, bulk; made when first needed
-  std::array<std::atomic<std::uint8_t>, 2> board_state_{};
+  PeerDistance distance_;                        // with the lane held
+  SharedHeap* heap_ = nullptr;                   // the own one, where all members share memory
+  std::array<ControlBlocks, 2> control_blocks_;  // small, bulk; made when first needed
+  std::array<std::atomic<std::uint8_t>, 2> control_state_{};
   std::atomic<bool> has_failed_{false};
   mutable std::mutex failure_mutex_;
   Status failure_;

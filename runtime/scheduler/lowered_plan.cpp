@@ -5,8 +5,18 @@
 #include <algorithm>
 #include <atomic>
 
+#include "runtime/base/relax.hpp"
+#include "runtime/kernels/kernels.hpp"
+
 namespace tutti {
 namespace {
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
+
+// Elements that fill a cache line: no two ranks write the same one.
+std::uint64_t granule_of(std::size_t element_bytes) {
+  return std::max<std::uint64_t>(1, kLineBytes / element_bytes);
+}
 
 bool is_store(Verb verb) { return verb == Verb::copy || verb == Verb::reduce; }
 
@@ -134,6 +144,45 @@ class LoweredCompiler {
 Result<LoweredPlan> compile_lowered(std::span<const Schedule> ranks, std::uint32_t rank,
                                     std::uint32_t max_lines) {
   return LoweredCompiler(ranks, rank).run(max_lines);
+}
+
+std::uint64_t epoch_length(const LoweredPlan& plan, std::uint64_t count, std::size_t element_bytes,
+                           std::size_t staging_bytes) {
+  if (plan.staging_slots == 0) return count;
+  const Schedule& shape = plan.shape;
+  const bool has_blocks = has_rank_blocks(shape.collective);
+  const std::size_t bytes_per_slot = (staging_bytes / plan.staging_slots) & ~(kLineBytes - 1);
+  std::uint64_t fits = bytes_per_slot / element_bytes;
+  if (!has_blocks) fits *= shape.blocks;
+  if (count <= fits) return count;
+  const std::uint64_t epochs = (count + fits - 1) / fits;
+  const std::uint64_t unit = granule_of(element_bytes) * (has_blocks ? 1 : shape.blocks);
+  return std::min(fits, round_up((count + epochs - 1) / epochs, unit));
+}
+
+void bind_epoch_map(ChunkMap& map, const Schedule& shape, std::uint64_t count, std::uint64_t length,
+                    std::size_t element_bytes) {
+  map.reset(shape);
+  if (has_rank_blocks(shape.collective)) {
+    map.bind_equal_part(count, 0, length, granule_of(element_bytes));
+  } else {
+    map.bind_vector(length, granule_of(element_bytes));
+  }
+}
+
+std::size_t slot_bytes_of(const ChunkMap& map, std::size_t element_bytes) {
+  return round_up(map.max_atom_count() * element_bytes, kLineBytes);
+}
+
+bool is_prescaled(const Call& call) { return is_reducing(call.collective) && scales_before(call.op.op); }
+
+Call as_carried_out(const Call& call, std::uint32_t rank) {
+  Call carried = call;
+  if (!is_prescaled(call) || !call.in_place) return carried;
+  if (call.collective == Collective::reduce_scatter)
+    carried.output = static_cast<std::byte*>(call.output) + block_offset(call, rank) * element_bytes(call);
+  carried.in_place = false;
+  return carried;
 }
 
 }  // namespace tutti

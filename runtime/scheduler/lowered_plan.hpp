@@ -11,6 +11,7 @@
 
 #include "runtime/base/call.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/schedule/chunk_map.hpp"
 #include "runtime/schedule/schedule.hpp"
 
 namespace tutti {
@@ -75,9 +76,35 @@ inline LoweredBuffers lowered_buffers(const Call& call, const Schedule& shape) {
   return at;
 }
 
+// Rules that all executors share: those on control blocks, by messages and on GPUs.
+
+// A call whose staging does not fit goes in epochs, one after the other. Epochs have equal length, because a
+// short last one costs as many synchronisations as a long one. Returns the elements of an epoch, of every
+// block where ranks have blocks; the last epoch has what is left. `staging_bytes`: of one rank and epoch.
+std::uint64_t epoch_length(const LoweredPlan& plan, std::uint64_t count, std::size_t element_bytes,
+                           std::size_t staging_bytes);
+// Binds the map to the first `length` elements of a call of `count`. The epoch that begins at element n has
+// the same map, on buffers that begin n elements later.
+void bind_epoch_map(ChunkMap& map, const Schedule& shape, std::uint64_t count, std::uint64_t length,
+                    std::size_t element_bytes);
+// What one scratch slot takes of the staging buffer, once the map is bound.
+std::size_t slot_bytes_of(const ChunkMap& map, std::size_t element_bytes);
+
+// Has the rank a result, which avg then divides? A reduce leaves its result at the root. An exscan leaves
+// none at rank 0, whose output stays as it was.
+constexpr bool has_result(Collective collective, std::uint32_t rank, std::uint32_t root) {
+  if (collective == Collective::reduce) return rank == root;
+  return collective != Collective::exscan || rank != 0;
+}
+// Is the input multiplied before the reduction, by premul_sum?
+bool is_prescaled(const Call& call);
+// The same call of `rank` as plans carry it out. A prescaled input lies in scratch, so such a call never runs
+// in place: the output of a reduce_scatter is then the own block alone.
+Call as_carried_out(const Call& call, std::uint32_t rank);
+
 // The two forms of one signature. Either may be missing: then messages carry the operation.
 struct LoweredPlans {
-  std::shared_ptr<const LoweredPlan> staged;  // ranks read each other's boards
+  std::shared_ptr<const LoweredPlan> staged;  // ranks read each other's control blocks
   std::shared_ptr<const LoweredPlan> mapped;  // ranks read and write each other's buffers
 
   // Of the plan that has more.

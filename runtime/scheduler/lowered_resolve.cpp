@@ -4,9 +4,9 @@
 
 namespace tutti {
 
-bool LoweredRun::resolve(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits,
-                         ResolvedEpoch* found) {
-  begin(plans, boards, limits);
+bool LoweredRun::resolve(const LoweredPlans& plans, ControlBlocks& control_blocks,
+                         const LoweredLimits& limits, ResolvedEpoch* found) {
+  begin(plans, control_blocks, limits);
   plan_ = plans.staged.get();
   is_mapped_ = false;
   area_ = {};
@@ -16,7 +16,7 @@ bool LoweredRun::resolve(const LoweredPlans& plans, Boards& boards, const Lowere
   found->staged_bytes = staged_bytes_;
   found->is_announced = is_announcing_;
   if (is_announcing_) {
-    found->written.push_back(resolve({first_area + boards.rank(), 0, sizeof(BoardLine)}));
+    found->written.push_back(resolve({first_area + control_blocks.rank(), 0, sizeof(FlagLine)}));
     found->input_bytes = extents().input_bytes;
     found->output_bytes = extents().output_bytes;
   }
@@ -28,8 +28,8 @@ bool LoweredRun::resolve(const LoweredPlans& plans, Boards& boards, const Lowere
     const LoweredStep& step = plan_->steps[index];
     const bool is_await = step.kind == LoweredStep::Kind::await;
     if (is_await || step.kind == LoweredStep::Kind::publish) {
-      const Placed line{first_area + (is_await ? step.peer : boards.rank()), step.line * sizeof(BoardLine),
-                        sizeof(BoardLine)};
+      const Placed line{first_area + (is_await ? step.peer : control_blocks.rank()),
+                        step.line * sizeof(FlagLine), sizeof(FlagLine)};
       ResolvedStep resolved;
       resolved.kind = step.kind;
       resolved.is_after_publish =
@@ -72,7 +72,7 @@ void LoweredRun::resolve_ahead(const LoweredStep& await, std::uint32_t index, Re
 ResolvedPlace LoweredRun::resolve(const Placed& placed) const {
   if (placed.base == own_input) return {placed.offset_bytes, ResolvedPlace::input};
   if (placed.base == own_output) return {placed.offset_bytes, ResolvedPlace::output};
-  const bool is_staged = placed.offset_bytes >= boards_->staging_offset();
+  const bool is_staged = placed.offset_bytes >= control_blocks_->staging_offset();
   const auto distance = reinterpret_cast<std::uintptr_t>(address(placed));
   if (is_own_area(placed))
     return {distance, is_staged ? ResolvedPlace::own_staging : ResolvedPlace::own_area};
@@ -111,7 +111,7 @@ void LoweredRun::resolve_atom(std::uint32_t index, std::uint32_t k, std::uint32_
 void LoweredRun::note_staged(ResolvedPlace at, std::size_t bytes, ResolvedEpoch* found) {
   if (at.origin != ResolvedPlace::own_staging) return;
   for (std::size_t offset = 0; offset < bytes && found->written.size() < ResolvedEpoch::kMostWritten;
-       offset += sizeof(BoardLine), at.distance += sizeof(BoardLine))
+       offset += sizeof(FlagLine), at.distance += sizeof(FlagLine))
     found->written.push_back(at);
 }
 

@@ -16,32 +16,32 @@ namespace {
 constexpr std::size_t kInterruptibleBytes = std::size_t{512} << 10U;
 constexpr std::size_t kTurnBytes = std::size_t{64} << 10U;
 
-std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
-
 }  // namespace
 
-void LoweredRun::begin(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits) {
+void LoweredRun::begin(const LoweredPlans& plans, ControlBlocks& control_blocks,
+                       const LoweredLimits& limits) {
   plans_ = &plans;
-  boards_ = &boards;
+  control_blocks_ = &control_blocks;
   limits_ = &limits;
   done_count_ = 0;
   is_mismatch_ = false;
   is_announcing_ = plans.mapped != nullptr && work_.vector_bytes >= limits.announce_bytes;
 }
 
-void LoweredRun::start(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits) {
-  begin(plans, boards, limits);
+void LoweredRun::start(const LoweredPlans& plans, ControlBlocks& control_blocks,
+                       const LoweredLimits& limits) {
+  begin(plans, control_blocks, limits);
   begin_epoch();
 }
 
 void LoweredRun::begin_epoch() {
-  boards_->next_epoch(work_.slot);
+  control_blocks_->next_epoch(work_.slot);
   bind_epoch();
 }
 
-void LoweredRun::resume(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits,
+void LoweredRun::resume(const LoweredPlans& plans, ControlBlocks& control_blocks, const LoweredLimits& limits,
                         std::uint32_t step) {
-  begin(plans, boards, limits);
+  begin(plans, control_blocks, limits);
   bind_epoch();
   bind_window();
   pc_ = step;
@@ -52,18 +52,18 @@ void LoweredRun::resume(const LoweredPlans& plans, Boards& boards, const Lowered
 void LoweredRun::bind_epoch() {
   plan_ = plans_->staged.get();
   is_mapped_ = false;
-  epoch_ = boards_->epoch(work_.slot);
-  area_ = boards_->area(work_.slot, epoch_);
+  epoch_ = control_blocks_->epoch(work_.slot);
+  area_ = control_blocks_->area(work_.slot, epoch_);
   pc_ = 0;
   atom_ = 0;
   offset_ = 0;
   peer_ = 0;
   bind_bases();
-  phase_ = boards_->heard_from_all(work_.slot) ? Phase::announce : Phase::enter;
+  phase_ = control_blocks_->heard_from_all(work_.slot) ? Phase::announce : Phase::enter;
 }
 
 void LoweredRun::bind_bases() {
-  bases_.resize(first_area + 3 * std::size_t{boards_->size()});
+  bases_.resize(first_area + 3 * std::size_t{control_blocks_->size()});
   bases_[own_input] = work_.input;
   bases_[own_output] = work_.output;
   const Collective collective = work_.call->collective;
@@ -76,9 +76,9 @@ void LoweredRun::bind_window() {
   // What lies in lines stays where they are.
   staged_bytes_ = carries_ ? 0 : plan_->staging_slots * slot_bytes_;
   const std::size_t place =
-      carries_ ? 0 : boards_->place_of(epoch_, staged_bytes_, waits_for_all(plan_->shape.collective));
-  for (std::uint32_t r = 0; r < boards_->size(); ++r)
-    bases_[first_area + r] = reinterpret_cast<std::byte*>(boards_->lines_at(r, area_)) + place;
+      carries_ ? 0 : control_blocks_->place_of(epoch_, staged_bytes_, waits_for_all(plan_->shape.collective));
+  for (std::uint32_t r = 0; r < control_blocks_->size(); ++r)
+    bases_[first_area + r] = reinterpret_cast<std::byte*>(control_blocks_->lines_at(r, area_)) + place;
 }
 
 // The elements of this epoch: all of them if mapped, else as many as the staging memory holds.
@@ -87,32 +87,15 @@ void LoweredRun::find_window() {
   if (window_ == wanted) return;
   window_ = wanted;
   const Schedule& shape = plan_->shape;
-  const std::uint64_t granule = std::max<std::uint64_t>(1, kLineBytes / work_.element_bytes);
   const std::uint64_t count = work_.call->count;
-  const bool has_blocks = has_rank_blocks(shape.collective);
-  window_count_ = count - done_count_;
-  if (plan_->staging_slots > 0) {
-    const std::size_t per_slot = (boards_->shape().staging_bytes / plan_->staging_slots) & ~(kLineBytes - 1);
-    std::uint64_t fits = per_slot / work_.element_bytes;
-    if (!has_blocks) fits *= shape.blocks;
-    if (count > fits) {
-      // Epochs of equal length: a short last one costs as many synchronisations as a long one.
-      const std::uint64_t epochs = (count + fits - 1) / fits;
-      const std::uint64_t unit = has_blocks ? granule : granule * shape.blocks;
-      window_count_ = std::min(window_count_, std::min(fits, round_up((count + epochs - 1) / epochs, unit)));
-    }
-  }
-  map_.reset(shape);
-  if (has_blocks) {
-    map_.bind_equal_part(count, done_count_, window_count_, granule);
-  } else {
-    map_.bind_vector(window_count_, granule);
-  }
+  window_count_ = std::min(count - done_count_, epoch_length(*plan_, count, work_.element_bytes,
+                                                             control_blocks_->shape().staging_bytes));
+  bind_epoch_map(map_, shape, count, window_count_, work_.element_bytes);
+  slot_bytes_ = slot_bytes_of(map_, work_.element_bytes);
   const std::size_t atom_bytes = map_.max_atom_count() * work_.element_bytes;
-  slot_bytes_ = round_up(atom_bytes, kLineBytes);
   // Where some only listen, they look at a line again and again while it is written: payload in it would let
   // them take it away once more before it is stamped.
-  carries_ = atom_bytes <= BoardLine::kPayloadBytes && waits_for_all(shape.collective);
+  carries_ = atom_bytes <= FlagLine::kPayloadBytes && waits_for_all(shape.collective);
   placed_.clear();
   for (const LoweredSlice& slice : plan_->slices) placed_.push_back(place(slice, 0));
 }
@@ -120,37 +103,37 @@ void LoweredRun::find_window() {
 LoweredRun::Placed LoweredRun::place(const LoweredSlice& at, std::uint32_t k) const {
   const Slice& slice = at.slice;
   const std::uint32_t atom = plan_->shape.atom(slice, k);
-  const bool is_own = at.owner == boards_->rank();
+  const bool is_own = at.owner == control_blocks_->rank();
   Range range = is_own ? map_.range(slice.buffer, atom) : map_.range_at(at.owner, slice.buffer, atom);
   const std::size_t bytes = range.count * work_.element_bytes;
   if (slice.buffer == Buffer::scratch) {
     const bool is_in_line = carries_ && at.line != LoweredSlice::kNoLine;
-    const std::size_t offset_bytes = is_in_line ? at.line * sizeof(BoardLine) + offsetof(BoardLine, payload)
-                                                : boards_->staging_offset() + (slice.slot + k) * slot_bytes_;
+    const std::size_t offset_bytes = is_in_line
+                                         ? at.line * sizeof(FlagLine) + offsetof(FlagLine, payload)
+                                         : control_blocks_->staging_offset() + (slice.slot + k) * slot_bytes_;
     return {first_area + at.owner, offset_bytes, bytes};
   }
-  // A window of a vector starts anew at 0; one of blocks keeps their places.
-  if (!has_rank_blocks(plan_->shape.collective)) range.first += done_count_;
+  range.first += done_count_;
   const std::uint32_t side = slice.buffer == Buffer::input ? own_input : own_output;
-  return {is_own ? side : first_area + boards_->size() + 2 * at.owner + side,
+  return {is_own ? side : first_area + control_blocks_->size() + 2 * at.owner + side,
           range.first * work_.element_bytes, bytes};
 }
 
-bool LoweredRun::has_come(const BoardLine& line) {
+bool LoweredRun::has_come(const FlagLine& line) {
   if (line.is_of(epoch_, work_.digest)) return true;
   // Nobody gets ahead in an area that this rank still uses: a peer that has makes another call.
   is_mismatch_ = line.sequence.load(std::memory_order_acquire) >= epoch_ && !line.is_of(epoch_, work_.digest);
   return false;
 }
 
-void LoweredRun::publish(BoardLine& line) {
+void LoweredRun::publish(FlagLine& line) {
   line.publish(epoch_, work_.digest);
-  boards_->wake_sleepers();
+  control_blocks_->wake_sleepers();
 }
 
 bool LoweredRun::may_enter() {
-  peer_ = boards_->first_behind(work_.slot, epoch_, peer_);
-  return peer_ == boards_->size();
+  peer_ = control_blocks_->first_behind(work_.slot, epoch_, peer_);
+  return peer_ == control_blocks_->size();
 }
 
 const LoweredRun::Extents& LoweredRun::extents() {
@@ -170,33 +153,33 @@ const LoweredRun::Extents& LoweredRun::extents() {
 
 void LoweredRun::announce() {
   Announcement said;
-  const auto place_of = [&](const std::byte* buffer, std::size_t bytes) -> BoardPlace {
+  const auto place_of = [&](const std::byte* buffer, std::size_t bytes) -> SegmentRange {
     SharedHeap::Place place;
     if (buffer == nullptr || bytes == 0) return {0, 0, 1};
-    if (!boards_->heap()->locate(buffer, bytes, &place)) return {};
+    if (!control_blocks_->heap()->locate(buffer, bytes, &place)) return {};
     return {place.segment, place.offset, bytes};
   };
   said.input = place_of(work_.input, extents().input_bytes);
   said.output = place_of(work_.output, extents().output_bytes);
   all_mapped_ = said.input.bytes != 0 && said.output.bytes != 0;
-  BoardLine& line = boards_->lines_at(boards_->rank(), area_)[0];
-  static_assert(sizeof said <= BoardLine::kPayloadBytes);
+  FlagLine& line = control_blocks_->lines_at(control_blocks_->rank(), area_)[0];
+  static_assert(sizeof said <= FlagLine::kPayloadBytes);
   std::memcpy(line.payload.data(), &said, sizeof said);
   publish(line);
   peer_ = 0;
 }
 
-void LoweredRun::tell_unshared(BoardLine& line) {
+void LoweredRun::tell_unshared(FlagLine& line) {
   const Announcement said;
   std::memcpy(line.payload.data(), &said, sizeof said);
 }
 
 bool LoweredRun::find_buffers(std::uint32_t peer, const Announcement& said) {
-  std::byte** const found = bases_.data() + first_area + boards_->size() + 2 * std::size_t{peer};
-  const auto find = [&](const BoardPlace& place, std::byte** base) {
+  std::byte** const found = bases_.data() + first_area + control_blocks_->size() + 2 * std::size_t{peer};
+  const auto find = [&](const SegmentRange& place, std::byte** base) {
     *base = nullptr;
     if (place.segment == 0 && place.offset == 0) return true;  // the rank has no such buffer
-    *base = boards_->map(peer, place);
+    *base = control_blocks_->map(peer, place);
     return *base != nullptr;
   };
   return find(said.input, found) && find(said.output, found + 1);
@@ -204,9 +187,9 @@ bool LoweredRun::find_buffers(std::uint32_t peer, const Announcement& said) {
 
 // Have all ranks announced? False while one has not. The first that cannot be mapped ends the waiting.
 bool LoweredRun::collect() {
-  for (; peer_ < boards_->size() && all_mapped_; ++peer_) {
-    if (peer_ == boards_->rank()) continue;
-    const BoardLine& line = boards_->lines_at(peer_, area_)[0];
+  for (; peer_ < control_blocks_->size() && all_mapped_; ++peer_) {
+    if (peer_ == control_blocks_->rank()) continue;
+    const FlagLine& line = control_blocks_->lines_at(peer_, area_)[0];
     if (!has_come(line)) return false;
     Announcement said;
     std::memcpy(&said, line.payload.data(), sizeof said);
@@ -252,7 +235,7 @@ LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
         is_mapped_ = all_mapped_;
         if (is_mapped_) {
           plan_ = plans_->mapped.get();
-          boards_->count_mapped();
+          control_blocks_->count_mapped();
         }
         bind_window();
         phase_ = Phase::run;
@@ -263,7 +246,7 @@ LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
           const LoweredStep& next = plan_->steps[pc_];
           if (next.kind == LoweredStep::Kind::await) {
             peer_ = next.peer;
-            const BoardLine& line = boards_->lines_at(peer_, area_)[next.line];
+            const FlagLine& line = control_blocks_->lines_at(peer_, area_)[next.line];
             while (!has_come(line))
               if (is_blocked()) return blocked();
             ++pc_;
@@ -277,7 +260,7 @@ LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
         phase_ = Phase::leave;
         [[fallthrough]];
       case Phase::leave: {
-        boards_->end_epoch(work_.slot, is_mapped_ || plan_->shape.hears_from_all);
+        control_blocks_->end_epoch(work_.slot, is_mapped_ || plan_->shape.hears_from_all);
         has_moved_ = true;
         if (done_count_ >= work_.call->count) {
           plan_ = nullptr;
@@ -292,19 +275,19 @@ LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
 }
 
 bool LoweredRun::has_news() const {
-  if (boards_ == nullptr || plan_ == nullptr) return true;
+  if (control_blocks_ == nullptr || plan_ == nullptr) return true;
   if (phase_ == Phase::enter)
-    return boards_->ended(peer_, work_.slot).load(std::memory_order_acquire) + 2 >= epoch_;
+    return control_blocks_->ended(peer_, work_.slot).load(std::memory_order_acquire) + 2 >= epoch_;
   // Where it made way for others it can go on.
   if (phase_ == Phase::run && plan_->steps[pc_].kind != LoweredStep::Kind::await) return true;
   const std::uint32_t line = phase_ == Phase::collect ? 0 : plan_->steps[pc_].line;
-  return boards_->lines_at(peer_, area_)[line].sequence.load(std::memory_order_acquire) >= epoch_;
+  return control_blocks_->lines_at(peer_, area_)[line].sequence.load(std::memory_order_acquire) >= epoch_;
 }
 
 // A publish, or local work with all stores that belong to one pass.
 LoweredRun::StepEnd LoweredRun::step(const LoweredStep& step) {
   if (step.kind == LoweredStep::Kind::publish) {
-    publish(boards_->lines_at(boards_->rank(), area_)[step.line]);
+    publish(control_blocks_->lines_at(control_blocks_->rank(), area_)[step.line]);
     ++pc_;
     return StepEnd::done;
   }
@@ -312,7 +295,7 @@ LoweredRun::StepEnd LoweredRun::step(const LoweredStep& step) {
   if (!is_mapped_) {
     is_done = compute(step);
   } else {
-    std::atomic<std::uint32_t>& is_touching = boards_->head(boards_->rank()).is_touching;
+    std::atomic<std::uint32_t>& is_touching = control_blocks_->head(control_blocks_->rank()).is_touching;
     is_touching.store(1, std::memory_order_seq_cst);
     const bool may = may_touch();
     if (may) is_done = compute(step);
@@ -325,8 +308,8 @@ LoweredRun::StepEnd LoweredRun::step(const LoweredStep& step) {
 }
 
 bool LoweredRun::may_touch() {
-  for (std::uint32_t r = 0; r < boards_->size(); ++r) {
-    if (boards_->head(r).is_revoked.load(std::memory_order_seq_cst) == 0) continue;
+  for (std::uint32_t r = 0; r < control_blocks_->size(); ++r) {
+    if (control_blocks_->head(r).is_revoked.load(std::memory_order_seq_cst) == 0) continue;
     peer_ = r;
     return false;
   }
@@ -365,7 +348,7 @@ LoweredRun::Stores LoweredRun::stores_of(const LoweredStep& step, std::uint32_t 
     std::byte* const at = address(place);
     StoreWay way = is_by_stores(place) ? StoreWay::chosen : StoreWay::cached;
     if (streams_ && is_sum && way == StoreWay::chosen)
-      way = boards_->stores().is_streaming() ? StoreWay::streamed : StoreWay::cached;
+      way = control_blocks_->stores().is_streaming() ? StoreWay::streamed : StoreWay::cached;
     // In place the lines are in this core's cache when they are written; past it they would have to leave it.
     const bool is_warm =
         (place.base == own_output && is_over_input_) || std::ranges::find(from, at) != from.end();
@@ -406,7 +389,7 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
   std::uint32_t sum_at = 0;  // where a sum is computed: the first place that is written through the caches
   while (sum_at < stores.count &&
          (stores.ways[sum_at] == StoreWay::streamed ||
-          (stores.ways[sum_at] == StoreWay::chosen && boards_->stores().is_streaming())))
+          (stores.ways[sum_at] == StoreWay::chosen && control_blocks_->stores().is_streaming())))
     ++sum_at;
   const StreamKernelFn stream = stream_kernel(step, stores);
   std::array<void*, 256> places;
@@ -446,7 +429,7 @@ bool LoweredRun::compute_pieces(const LoweredStep& step, std::uint32_t k, std::s
           copy_bytes_streaming(to, value, length);
           break;
         case StoreWay::chosen:
-          boards_->stores().copy(to, value, length);
+          control_blocks_->stores().copy(to, value, length);
           break;
       }
     }

@@ -1,4 +1,4 @@
-// Carries out the lowered form of one operation on the boards of its group: straight through the plan, in one
+// Carries out the lowered form of one operation on the control blocks of its group: straight through the plan, in one
 // epoch of its slot, or in several where the vector is longer than the staging memory.
 // Knows no endpoint protocol, no selection and no way of waiting.
 //
@@ -19,7 +19,7 @@
 #include "runtime/base/call.hpp"
 #include "runtime/kernels/kernels.hpp"
 #include "runtime/schedule/chunk_map.hpp"
-#include "runtime/scheduler/board.hpp"
+#include "runtime/scheduler/control_block.hpp"
 #include "runtime/scheduler/lowered_plan.hpp"
 
 namespace tutti {
@@ -39,7 +39,7 @@ struct LoweredLimits {
 
 // Where a step finds its memory, whatever the buffers of the call and the area of its epoch are.
 struct ResolvedPlace {
-  // Areas: as Boards::Area has them; staging: the same for what has its place there anew in each epoch.
+  // Areas: as ControlBlocks::Area has them; staging: the same for what has its place there anew in each epoch.
   enum Origin : std::uint32_t { input, output, own_area, others_area, own_staging, others_staging };
   using Origins = std::array<std::uintptr_t, 6>;
   std::uintptr_t distance = 0;
@@ -73,7 +73,7 @@ struct ResolvedEpoch {
   std::vector<ResolvedStep> steps;
   std::vector<ResolvedPlace> sources;
   std::size_t staged_bytes = 0;  // what it takes of the staging memory of its area
-  // Lines that it writes on the boards: those that it publishes, then what it stages. Of that not all
+  // Lines that it writes on the control blocks: those that it publishes, then what it stages. Of that not all
   // where it is much: a core has few fetches under way.
   static constexpr std::size_t kMostWritten = 34;
   std::vector<ResolvedPlace> written;
@@ -105,22 +105,24 @@ class LoweredRun {
     revoked,   // `peer` has failed and no longer lets its buffers be touched
   };
 
-  // For plans of so many slices, on boards of so many ranks. While nothing runs.
-  void reserve(std::size_t boards, std::size_t slices) {
-    bases_.reserve(first_area + 3 * boards);
+  // For plans of so many slices, on control blocks of so many ranks. While nothing runs.
+  void reserve(std::size_t control_blocks, std::size_t slices) {
+    bases_.reserve(first_area + 3 * control_blocks);
     placed_.reserve(slices);
   }
   // To be filled in before start().
   Work& work() { return work_; }
-  // Nothing is done yet. The boards are linked and the slot is free. The arguments outlive the run.
-  void start(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits);
+  // Nothing is done yet. The control blocks are linked and the slot is free. The arguments outlive the run.
+  void start(const LoweredPlans& plans, ControlBlocks& control_blocks, const LoweredLimits& limits);
   // The current epoch of the slot has been begun, and its staged plan carried out up to that step.
-  void resume(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits, std::uint32_t step);
+  void resume(const LoweredPlans& plans, ControlBlocks& control_blocks, const LoweredLimits& limits,
+              std::uint32_t step);
   // Instead of start(): what the run would do where buffers are not shared. False if that is more than one
   // epoch.
-  bool resolve(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits, ResolvedEpoch* found);
+  bool resolve(const LoweredPlans& plans, ControlBlocks& control_blocks, const LoweredLimits& limits,
+               ResolvedEpoch* found);
   // What line 0 carries of a rank whose buffers are not shared.
-  static void tell_unshared(BoardLine& line);
+  static void tell_unshared(FlagLine& line);
   // Runs until the end or until a peer has not published for `polls` looks at its line.
   Progress advance(std::uint32_t polls);
   // Would advance() get any further? Touches nothing.
@@ -134,21 +136,21 @@ class LoweredRun {
 
   // What a rank tells in line 0.
   struct Announcement {
-    BoardPlace input, output;
+    SegmentRange input, output;
   };
-  void begin(const LoweredPlans& plans, Boards& boards, const LoweredLimits& limits);
+  void begin(const LoweredPlans& plans, ControlBlocks& control_blocks, const LoweredLimits& limits);
   void begin_epoch();
   void bind_epoch();
   void bind_bases();
   void bind_window();
   void find_window();
-  bool has_come(const BoardLine& line);  // false also when its owner makes another call: is_mismatch_
-  void publish(BoardLine& line);
+  bool has_come(const FlagLine& line);  // false also when its owner makes another call: is_mismatch_
+  void publish(FlagLine& line);
   bool may_enter();
   void announce();
   bool collect();
   bool find_buffers(std::uint32_t peer, const Announcement& said);
-  // Memory that steps work on is found by number: own input and output, then the area of each rank's board,
+  // Memory that steps work on is found by number: own input and output, then the area of each rank's control block,
   // then the mapped input and output of each rank.
   enum Base : std::uint32_t { own_input, own_output, first_area };
   struct Placed {
@@ -185,7 +187,7 @@ class LoweredRun {
     return k == 0 ? placed_[slice] : place(plan_->slices[slice], k);
   }
   // Where others will read: staging memory of this rank.
-  bool is_own_area(const Placed& place) const { return place.base == first_area + boards_->rank(); }
+  bool is_own_area(const Placed& place) const { return place.base == first_area + control_blocks_->rank(); }
   // Do StagingStores choose how it is written?
   bool is_by_stores(const Placed& place) const {
     return is_own_area(place) && StagingStores::is_much(place.bytes, staged_bytes_);
@@ -194,7 +196,7 @@ class LoweredRun {
 
   const LoweredPlan* plan_ = nullptr;
   const LoweredPlans* plans_ = nullptr;
-  Boards* boards_ = nullptr;
+  ControlBlocks* control_blocks_ = nullptr;
   const LoweredLimits* limits_ = nullptr;
   Work work_;
   ChunkMap map_;
@@ -203,7 +205,7 @@ class LoweredRun {
        is_announcing_ = false, all_mapped_ = false;
   bool is_over_input_ = false;  // what is written into the own output has been input of this rank
   std::uint32_t peer_ = 0;
-  Boards::Area area_;  // of this epoch
+  ControlBlocks::Area area_;  // of this epoch
   std::uint64_t epoch_ = 0;
   std::size_t pc_ = 0;
   std::uint32_t atom_ = 0;  // of the step at pc_, and where in it an interrupted pass goes on

@@ -41,13 +41,6 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   is_exchange_ = is_referenced_ = is_unmatched_ = false;
   call_ = call;
   element_bytes_ = element_bytes(call);
-  // It first writes scaled inputs elsewhere, so its plan never reads the caller's output: of reduce_scatter
-  // that is the own block alone.
-  if (is_reducing(call.collective) && scales_before(call.op.op)) {
-    if (call.in_place && call.collective == Collective::reduce_scatter)
-      call_.output = static_cast<std::byte*>(call.output) + block_offset(call, group.rank()) * element_bytes_;
-    call_.in_place = false;
-  }
   sequence_ = id.sequence;
   word_ = id.word;
   slot_ = slot;
@@ -76,13 +69,13 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
     needs->scratch_bytes = shape.scratch_slots * slot_bytes_ + prescaled_count(shape) * element_bytes_;
   }
   if (is_lowered_) {
-    boards_ = &group.boards(prepared.is_bulk);
+    control_blocks_ = &group.control_blocks(prepared.is_bulk);
     const Schedule& shape = lowered_->staged->shape;
-    if (is_reducing(call_.collective) && scales_before(call_.op.op)) {
+    if (is_prescaled(call_)) {
       bind_whole(shape);
       needs->scratch_bytes = std::max(needs->scratch_bytes, prescaled_count(shape) * element_bytes_);
     }
-    needs->boards = group.size();
+    needs->control_blocks = group.size();
     needs->slices = lowered_->slice_count();
   }
   return {};
@@ -95,7 +88,7 @@ void Operation::enter(SlotFrame& frame) {
 }
 
 std::uint64_t Operation::prescaled_count(const Schedule& shape) const {
-  if (!is_reducing(call_.collective) || !scales_before(call_.op.op)) return 0;
+  if (!is_prescaled(call_)) return 0;
   return window(shape, Buffer::input).count > 0 ? map_.extent(Buffer::input) : 0;
 }
 
@@ -104,9 +97,9 @@ void Operation::prescale(std::byte* to, std::uint64_t count) {
   input_ = to;
 }
 
-void Operation::serve(Boards& boards, const Call& shown) {
+void Operation::serve(ControlBlocks& control_blocks, const Call& shown) {
   is_exchange_ = true;
-  boards_ = &boards;
+  control_blocks_ = &control_blocks;
   shown_call_ = shown;
   shown_call_.counts = shown_call_.displacements = {};
 }
@@ -116,9 +109,9 @@ bool Operation::advance(std::uint32_t polls) {
 }
 
 bool Operation::start_lowered() {
-  if (!group_->link(*boards_)) return false;
-  if (boards_->state() == Boards::State::refused) {
-    // Some rank has no memory for a board: messages carry the operation, on every rank.
+  if (!group_->link(*control_blocks_)) return false;
+  if (control_blocks_->state() == ControlBlocks::State::refused) {
+    // Some rank has no memory for a control block: messages carry the operation, on every rank.
     is_lowered_ = false;
     if (const Status status = bind_counts(); !status) fail(status);
     enter_messages();
@@ -128,7 +121,7 @@ bool Operation::start_lowered() {
   const LoweredBuffers buffers = lowered_buffers(call_, shape);
   input_ = buffers.input;
   output_ = buffers.output;
-  if (is_reducing(call_.collective) && scales_before(call_.op.op)) {
+  if (is_prescaled(call_)) {
     bind_whole(shape);
     if (const std::uint64_t count = prescaled_count(shape); count > 0)
       prescale(frame_->scratch.data(), count);
@@ -140,15 +133,15 @@ bool Operation::start_lowered() {
   work.input = input_;
   work.output = output_;
   work.digest = word_;
-  work.slot = group_->board_slot(slot_);
+  work.slot = group_->control_slot(slot_);
   work.vector_bytes = vector_bytes_;
   work.wanting = &engine_->wanting_;
   if (resumed_step_ == kFromStart) {
-    frame_->run.start(*lowered_, *boards_, group_->lowered_limits());
+    frame_->run.start(*lowered_, *control_blocks_, group_->lowered_limits());
   } else {
-    frame_->run.resume(*lowered_, *boards_, group_->lowered_limits(), resumed_step_);
+    frame_->run.resume(*lowered_, *control_blocks_, group_->lowered_limits(), resumed_step_);
   }
-  if (engine_->options_.waiting.watches_cpus) boards_->tell_cpu();
+  if (engine_->options_.waiting.watches_cpus) control_blocks_->tell_cpu();
   is_run_started_ = true;
   return true;
 }
@@ -176,18 +169,19 @@ bool Operation::advance_lowered(std::uint32_t polls) {
     blocked_polls_ = 0;
     return true;
   }
-  engine_->note_blocked(*boards_, run.peer());
+  engine_->note_blocked(*control_blocks_, run.peer());
   if (++blocked_polls_ >= kBlockedPollsPerLook) {
     blocked_polls_ = 0;
     // What it published before it went is visible now.
-    if (boards_->is_gone(run.peer()) && !run.has_news()) fail_gone(run.peer());
+    if (control_blocks_->is_gone(run.peer()) && !run.has_news()) fail_gone(run.peer());
   }
   return false;
 }
 
 bool Operation::has_news() const {
   if (!is_lowered_) return is_dirty_ && !has_user_step_;
-  return is_run_started_ ? frame_->run.has_news() : boards_->state() != Boards::State::exchanging;
+  return is_run_started_ ? frame_->run.has_news()
+                         : control_blocks_->state() != ControlBlocks::State::exchanging;
 }
 
 void Operation::bind_whole(const Schedule& shape) {
@@ -234,11 +228,9 @@ void Operation::complete() {
     const Schedule& shape = is_lowered_ ? lowered_->staged->shape : plan_->shape;
     if (is_lowered_) bind_whole(shape);
     const Window held = window(shape, Buffer::output);
-    // A reduce leaves its result at the root, and an exscan none at rank 0, whose output is the caller's.
-    const bool is_result_elsewhere = (call_.collective == Collective::reduce && shape.rank != shape.root) ||
-                                     (call_.collective == Collective::exscan && shape.rank == 0);
+    const bool is_held = has_result(call_.collective, shape.rank, shape.root);
     const bool is_own_block_only = call_.collective == Collective::reduce_scatter;
-    for (std::uint32_t i = 0; i < held.count && !is_result_elsewhere; ++i) {
+    for (std::uint32_t i = 0; i < held.count && is_held; ++i) {
       const std::uint32_t atom = held.first + i;
       if (is_own_block_only && atom / shape.segments != shape.rank) continue;
       const Range range = map_.range(Buffer::output, atom);
@@ -246,7 +238,7 @@ void Operation::complete() {
       scale(call_.op, static_cast<int>(shape.size), call_.dtype, at, at, range.count);
     }
   }
-  if (is_exchange_ && status_) boards_->finish_exchange();
+  if (is_exchange_ && status_) control_blocks_->finish_exchange();
   if (plan_ != nullptr) plan_.reset();
   if (kept_lowered_ != nullptr) kept_lowered_.reset();
   frame_ = nullptr;
@@ -265,7 +257,7 @@ void Operation::record(Trace& trace) const {
 
 std::uint32_t Operation::first_awaited_rank() const {
   if (!is_lowered_) return first_awaited_sender();
-  return is_run_started_ ? frame_->run.peer() : boards_->first_unknown();
+  return is_run_started_ ? frame_->run.peer() : control_blocks_->first_unknown();
 }
 
 bool Operation::test() {

@@ -25,14 +25,14 @@ class Trace;
 
 // Everything that calls of one signature share.
 struct Prepared {
-  std::shared_ptr<const Plan> messages;         // null where boards alone carry it
+  std::shared_ptr<const Plan> messages;         // null where control blocks alone carry it
   std::shared_ptr<const LoweredPlans> lowered;  // null where messages carry it
   std::shared_ptr<const Plan>
-      exchange;               // with `lowered`: an allgather of bytes in place, to swap boards with
+      exchange;               // with `lowered`: an allgather of bytes in place, to swap control blocks with
   KernelFn kernel = nullptr;  // null unless it reduces
   CallContract contract;
   std::size_t vector_bytes = 0;  // of the full vector
-  bool is_bulk = false;          // with `lowered`: on the boards with large staging memory
+  bool is_bulk = false;          // with `lowered`: on the control blocks with large staging memory
   std::uint32_t choice = 0;      // the trace's number of why it is done so
 };
 
@@ -83,11 +83,11 @@ class Operation final : public WorkState {
   // It is the first of its slot now and may be advanced.
   void enter(SlotFrame& frame);
   void enter_messages();
-  // Makes this operation swap boards for the call `shown`, whose word it has.
-  void serve(Boards& boards, const Call& shown);
+  // Makes this operation swap control blocks for the call `shown`, whose word it has.
+  void serve(ControlBlocks& control_blocks, const Call& shown);
   // Does what can be done; looks so often at a line that a peer has still to publish. True if anything was.
   bool advance(std::uint32_t polls);
-  bool start_lowered();  // false while boards are being swapped
+  bool start_lowered();  // false while control blocks are being swapped
   bool advance_lowered(std::uint32_t polls);
   // The thread that drives it is about to sleep: as good as many polls in vain.
   void note_sleep() { blocked_polls_ += kPollsPerSleep; }
@@ -131,8 +131,8 @@ class Operation final : public WorkState {
   std::shared_ptr<const Plan> plan_;  // messages
   const LoweredPlans* lowered_ = nullptr;
   std::shared_ptr<const LoweredPlans> kept_lowered_;  // once it outlives the call that submitted it
-  Boards* boards_ = nullptr;    // where `lowered_` runs, or those that this operation swaps
-  SlotFrame* frame_ = nullptr;  // null but while it runs
+  ControlBlocks* control_blocks_ = nullptr;  // where `lowered_` runs, or those that this operation swaps
+  SlotFrame* frame_ = nullptr;               // null but while it runs
   bool is_lowered_ = false, is_run_started_ = false, is_exchange_ = false;
   bool is_unmatched_ = false;      // a message that has no slot yet: the group's messenger has it
   std::size_t waiting_index_ = 0;  // while it is unmatched: its place in the engine's list

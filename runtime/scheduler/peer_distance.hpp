@@ -1,6 +1,6 @@
 // How far the cores of a group's ranks are from each other, judged by how long a look takes at a line that a
 // peer has just written, and how long a short call therefore lets pass between its own publish and its first
-// look. Knows no board and no clock.
+// look. Knows no control block and no clock.
 //
 // Ranks that were together a moment ago come to their next call so near to each other that a look right after
 // the own publish fetches the peers' lines before they are written, and their stores must then take them back

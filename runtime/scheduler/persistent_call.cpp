@@ -48,8 +48,8 @@ double measure_clock_ns() {
 }
 
 // What a look takes that finds the line; nothing of one that does not.
-bool is_here_timed(const BoardLine& line, std::uint64_t epoch, std::uint64_t digest,
-                   const WaitPolicy& waiting, PeerDistance& distance) {
+bool is_here_timed(const FlagLine& line, std::uint64_t epoch, std::uint64_t digest, const WaitPolicy& waiting,
+                   PeerDistance& distance) {
   static const double kClockNs = measure_clock_ns();
   const SteadyClock::time_point begun = SteadyClock::now();
   const bool is_here = line.is_of(epoch, digest);
@@ -68,11 +68,11 @@ bool await(const ResolvedStep& step, const ResolvedPlace::Origins& origins, std:
   const Fetching fetching = fetching_of(step, is_taken_over);
   for (std::uint32_t i = 0; i < polls; ++i) {
     if (is_here()) {
-      for (std::size_t at = 0; at < fetching.taken_bytes; at += sizeof(BoardLine))
+      for (std::size_t at = 0; at < fetching.taken_bytes; at += sizeof(FlagLine))
         fetch_for_writing(ahead + at);
       return true;
     }
-    for (std::size_t at = 0; at < fetching.early_bytes; at += sizeof(BoardLine))
+    for (std::size_t at = 0; at < fetching.early_bytes; at += sizeof(FlagLine))
       __builtin_prefetch(ahead + at);
     if (i >= without_pause) relax();
   }
@@ -97,7 +97,7 @@ std::unique_ptr<LoweredCall> LoweredCall::make(GroupContext& group, const Prepar
   // Longer ones would keep the lane from others, and what they would save is little of what they take.
   constexpr std::size_t kMostBytes = std::size_t{64} << 10U;
   const bool is_long = prepared.vector_bytes > kMostBytes;
-  if (prepared.lowered == nullptr || is_scaled || is_long || !group.has_boards(prepared.is_bulk))
+  if (prepared.lowered == nullptr || is_scaled || is_long || !group.has_control_blocks(prepared.is_bulk))
     return nullptr;
   std::unique_ptr<LoweredCall> made(new LoweredCall(group, prepared, call.dtype));
   made->prepared_.messages = made->prepared_.exchange = nullptr;  // ways back that are not needed any more
@@ -107,7 +107,8 @@ std::unique_ptr<LoweredCall> LoweredCall::make(GroupContext& group, const Prepar
   work.kernel = prepared.kernel;
   work.element_bytes = size_of(call.dtype);
   work.vector_bytes = prepared.vector_bytes;
-  if (!run.resolve(*prepared.lowered, group.boards(prepared.is_bulk), group.lowered_limits(), &made->epoch_))
+  if (!run.resolve(*prepared.lowered, group.control_blocks(prepared.is_bulk), group.lowered_limits(),
+                   &made->epoch_))
     return nullptr;
   return made;
 }
@@ -123,11 +124,12 @@ bool LoweredCall::run(const Call& call, WorkRef* unfinished) {
   return has_run;
 }
 
-Boards& LoweredCall::boards() const { return group_.boards(prepared_.is_bulk); }
+ControlBlocks& LoweredCall::control_blocks() const { return group_.control_blocks(prepared_.is_bulk); }
 
-ResolvedPlace::Origins LoweredCall::origins(const Boards::Area& area, std::uint64_t epoch,
+ResolvedPlace::Origins LoweredCall::origins(const ControlBlocks::Area& area, std::uint64_t epoch,
                                             const LoweredBuffers& buffers) const {
-  const std::size_t place = boards().place_of(epoch, epoch_.staged_bytes, waits_for_all(shape_.collective));
+  const std::size_t place =
+      control_blocks().place_of(epoch, epoch_.staged_bytes, waits_for_all(shape_.collective));
   return {reinterpret_cast<std::uintptr_t>(buffers.input),
           reinterpret_cast<std::uintptr_t>(buffers.output),
           area.own,
@@ -141,15 +143,15 @@ std::uint32_t LoweredCall::slot_of(std::uint32_t sequence) const {
   return keeps_slot_ ? 0 : sequence % GroupContext::kSlots;
 }
 
-bool LoweredCall::may_enter(std::uint32_t board_slot) const {
-  Boards& all = boards();
-  return all.heard_from_all(board_slot) ||
-         all.first_behind(board_slot, all.epoch(board_slot) + 1, 0) == all.size();
+bool LoweredCall::may_enter(std::uint32_t control_slot) const {
+  ControlBlocks& all = control_blocks();
+  return all.heard_from_all(control_slot) ||
+         all.first_behind(control_slot, all.epoch(control_slot) + 1, 0) == all.size();
 }
 
 // Are the own buffers shared, so that it depends on the others' which plan is carried out?
 bool LoweredCall::may_be_mapped(const LoweredBuffers& buffers) const {
-  const SharedHeap& heap = *boards().heap();
+  const SharedHeap& heap = *control_blocks().heap();
   const auto is_shared = [&](const std::byte* buffer, std::size_t bytes) {
     SharedHeap::Place place;
     return buffer == nullptr || bytes == 0 || heap.locate(buffer, bytes, &place);
@@ -161,15 +163,15 @@ bool LoweredCall::may_be_mapped(const LoweredBuffers& buffers) const {
 // this CPU that have published that line, too, could only wait for the same peer: if all have, giving way
 // would cost a switch there and one back. Cheaper than becoming an operation, but nothing else of this engine
 // gets on meanwhile, so not for long.
-bool LoweredCall::await_others_turn(const LoweredStep& step, const Boards::Area& area, std::uint64_t epoch,
-                                    std::uint64_t digest) {
+bool LoweredCall::await_others_turn(const LoweredStep& step, const ControlBlocks::Area& area,
+                                    std::uint64_t epoch, std::uint64_t digest) {
   constexpr std::uint32_t kMostTurns = 32;
   constexpr std::uint32_t kLooksAsLast = 128;  // longer than a switch: 3.4 us where that is 2.2
   if (!group_.engine_.options_.waiting.shares_cpus()) return false;
-  Boards& boards = this->boards();
-  const BoardLine& line = boards.lines_at(step.peer, area)[step.line];
+  ControlBlocks& control_blocks = this->control_blocks();
+  const FlagLine& line = control_blocks.lines_at(step.peer, area)[step.line];
   for (std::uint32_t i = 0; i < kMostTurns && !group_.has_failed(); ++i) {
-    if (boards.have_published_on(boards.tell_cpu(), area, step.line, epoch)) {
+    if (control_blocks.have_published_on(control_blocks.tell_cpu(), area, step.line, epoch)) {
       for (std::uint32_t look = 0; look < kLooksAsLast; ++look) {
         if (line.is_of(epoch, digest)) return true;
         relax();
@@ -182,7 +184,7 @@ bool LoweredCall::await_others_turn(const LoweredStep& step, const Boards::Area&
 }
 
 void LoweredCall::compute(const ResolvedStep* step, const ResolvedPlace::Origins& origins) const {
-  StagingStores& stores = boards().stores();
+  StagingStores& stores = control_blocks().stores();
   const std::uint32_t sources = step->source_count, places = 1U + step->more_stores;
   const bool is_sum = step->kind == LoweredStep::Kind::reduce;
   // A sum is computed in the first place that is written through the caches.
@@ -216,10 +218,10 @@ void LoweredCall::compute(const ResolvedStep* step, const ResolvedPlace::Origins
 
 // The next call is like this one, most likely.
 void LoweredCall::fetch_lines_of_next(std::uint32_t sequence) const {
-  const Boards& boards = this->boards();
-  const std::uint32_t board_slot = group_.board_slot(slot_of(sequence + 1));
-  const std::uint64_t epoch = boards.epoch(board_slot) + 1;
-  const ResolvedPlace::Origins origins = this->origins(boards.area(board_slot, epoch), epoch, {});
+  const ControlBlocks& control_blocks = this->control_blocks();
+  const std::uint32_t control_slot = group_.control_slot(slot_of(sequence + 1));
+  const std::uint64_t epoch = control_blocks.epoch(control_slot) + 1;
+  const ResolvedPlace::Origins origins = this->origins(control_blocks.area(control_slot, epoch), epoch, {});
   for (const ResolvedPlace& line : epoch_.written) fetch_for_writing(line.in(origins));
 }
 
@@ -227,36 +229,36 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   Trace* const trace = group_.engine_.trace();
   const SteadyClock::time_point begun = trace != nullptr ? SteadyClock::now() : SteadyClock::time_point{};
   const std::uint32_t sequence = group_.next_sequence_.load(std::memory_order_relaxed);
-  const std::uint32_t slot = slot_of(sequence), board_slot = group_.board_slot(slot);
-  if (group_.slots_[slot].head != nullptr || !may_enter(board_slot)) return false;
+  const std::uint32_t slot = slot_of(sequence), control_slot = group_.control_slot(slot);
+  if (group_.slots_[slot].head != nullptr || !may_enter(control_slot)) return false;
   const LoweredBuffers buffers = lowered_buffers(call, shape_);
   if (epoch_.is_announced && may_be_mapped(buffers)) return false;
-  Boards& boards = this->boards();
+  ControlBlocks& control_blocks = this->control_blocks();
   const std::uint64_t digest = group_.submitted_.digest_with(prepared_.contract);
   group_.remember(sequence, digest, prepared_.contract);
-  const std::uint64_t epoch = boards.next_epoch(board_slot);
-  const Boards::Area area = boards.area(board_slot, epoch);
+  const std::uint64_t epoch = control_blocks.next_epoch(control_slot);
+  const ControlBlocks::Area area = control_blocks.area(control_slot, epoch);
   const ResolvedPlace::Origins origins = this->origins(area, epoch, buffers);
   const WaitPolicy& waiting = group_.engine_.options_.waiting;
   PeerDistance& distance = group_.distance_;
   bool is_timed = !waiting.shares_cpus() && distance.is_due();
   const auto has_come = [&](const ResolvedStep& step) {
     if (step.is_after_publish) let_pass(distance.moment_ns(step.ahead_bytes), waiting.pauses_per_ns);
-    const auto& line = *reinterpret_cast<const BoardLine*>(step.at.in(origins));
+    const auto& line = *reinterpret_cast<const FlagLine*>(step.at.in(origins));
     // Who only listens does not write there next.
-    const bool is_taken_over = distance.is_far() && boards.take_turns() && !step.only_listens;
+    const bool is_taken_over = distance.is_far() && control_blocks.take_turns() && !step.only_listens;
     if (!std::exchange(is_timed, false))
       return await(step, origins, waiting.line_polls, is_taken_over,
                    [&] { return line.is_of(epoch, digest); });
     return await(step, origins, waiting.line_polls, is_taken_over,
                  [&] { return is_here_timed(line, epoch, digest, waiting, distance); });
   };
-  const auto publish = [&](BoardLine& line) {
+  const auto publish = [&](FlagLine& line) {
     line.publish(epoch, digest);
-    boards.wake_sleepers();
+    control_blocks.wake_sleepers();
   };
   if (epoch_.is_announced) {
-    BoardLine& line = boards.lines_at(boards.rank(), area)[0];
+    FlagLine& line = control_blocks.lines_at(control_blocks.rank(), area)[0];
     LoweredRun::tell_unshared(line);
     publish(line);
   }
@@ -268,8 +270,8 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
         if (step->is_plain) {
           copy_bytes(step->at.in(origins), epoch_.sources[step->first_source].in(origins), step->bytes);
         } else if (step->more_stores == 0 && step->is_by_stores) {  // one place: no pieces
-          boards.stores().copy(step->at.in(origins), epoch_.sources[step->first_source].in(origins),
-                               step->bytes);
+          control_blocks.stores().copy(step->at.in(origins), epoch_.sources[step->first_source].in(origins),
+                                       step->bytes);
         } else {
           compute(step, origins);
         }
@@ -284,7 +286,7 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
         }
         break;
       case LoweredStep::Kind::publish:
-        publish(*reinterpret_cast<BoardLine*>(step->at.in(origins)));
+        publish(*reinterpret_cast<FlagLine*>(step->at.in(origins)));
         break;
       case LoweredStep::Kind::await:
         if (has_come(*step) ||
@@ -295,13 +297,13 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
         return true;
     }
   }
-  boards.end_epoch(board_slot, hears_from_all_);
+  control_blocks.end_epoch(control_slot, hears_from_all_);
   // A peer that waits for this rank compares CPUs, also if this rank itself never waits. Not at each call,
   // since it takes 5 ns.
   constexpr std::uint32_t kCallsPerCpu = 16;
-  if (waiting.watches_cpus && sequence % kCallsPerCpu == 0) boards.tell_cpu();
+  if (waiting.watches_cpus && sequence % kCallsPerCpu == 0) control_blocks.tell_cpu();
   // Two ranks that have heard from each other have taken them over.
-  if (distance.is_far() && !(boards.take_turns() && hears_from_all_)) fetch_lines_of_next(sequence);
+  if (distance.is_far() && !(control_blocks.take_turns() && hears_from_all_)) fetch_lines_of_next(sequence);
   if (trace != nullptr) {
     Trace::Span span = group_.span_of(call, sequence, prepared_.choice);
     span.submitted = span.started = begun;

@@ -1,4 +1,4 @@
-// Short calls of one signature on the boards of their group, worked out once: every step with its addresses,
+// Short calls of one signature on the control blocks of their group, worked out once: every step with its addresses,
 // run straight through. Where a peer keeps a call waiting it becomes an ordinary operation that goes on at
 // that step. Knows no way of choosing, and of waiting only a few turns of a shared CPU.
 #pragma once
@@ -41,7 +41,7 @@ struct CallSignature {
 
 class LoweredCall final : public PersistentCall {
  public:
-  // With the lane held. Null for calls that are long, more than one epoch, or not on linked boards. The group
+  // With the lane held. Null for calls that are long, more than one epoch, or not on linked control blocks. The group
   // outlives it.
   static std::unique_ptr<LoweredCall> make(GroupContext& group, const Prepared& prepared, const Call& call);
   // Threading: as GroupContext::submit().
@@ -52,14 +52,14 @@ class LoweredCall final : public PersistentCall {
   bool run_with_lane(const Call& call, WorkRef* unfinished);
   void fetch_lines_of_next(std::uint32_t sequence) const;
   std::uint32_t slot_of(std::uint32_t sequence) const;
-  Boards& boards() const;
-  ResolvedPlace::Origins origins(const Boards::Area& area, std::uint64_t epoch,
+  ControlBlocks& control_blocks() const;
+  ResolvedPlace::Origins origins(const ControlBlocks::Area& area, std::uint64_t epoch,
                                  const LoweredBuffers& buffers) const;
-  bool may_enter(std::uint32_t board_slot) const;
+  bool may_enter(std::uint32_t control_slot) const;
   bool may_be_mapped(const LoweredBuffers& buffers) const;
   // A step that is local work, with all stores that belong to it.
   void compute(const ResolvedStep* step, const ResolvedPlace::Origins& origins) const;
-  bool await_others_turn(const LoweredStep& step, const Boards::Area& area, std::uint64_t epoch,
+  bool await_others_turn(const LoweredStep& step, const ControlBlocks::Area& area, std::uint64_t epoch,
                          std::uint64_t digest);
 
   GroupContext& group_;

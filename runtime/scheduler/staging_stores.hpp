@@ -1,5 +1,5 @@
 // How a rank stores into its staging memory what others will read there: into its own caches, or past them.
-// Knows no board.
+// Knows no control block.
 //
 // Lines that another core has read last must be taken back from it. Between cores of one last-level cache
 // that is quick. Where the readers have another one (chiplets, sockets, a virtual machine that was moved)

@@ -191,7 +191,7 @@ std::string_view to_string(DefaultSet set) {
 
 std::string_view to_string(Reach reach) { return reach == Reach::node ? "on one node" : "across nodes"; }
 
-// Between two ranks one exchange of everything through the boards costs as many bytes as one of halves and
+// Between two ranks one exchange of everything through the control blocks costs as many bytes as one of halves and
 // one of sums, and a synchronisation less. In buffers of the ranks each writes its half of the sum to both at
 // once. Up to 8 KiB nothing is mapped.
 std::string_view shared_buffer_rules(Collective collective) {

@@ -172,7 +172,7 @@ def test_limits(folder):
     for name, confine, environment in (
             ("one CPU", one_cpu, {}), ("64 KiB of locked memory", little_locked_memory, {}), ("64 files", few_files, {}),
             ("2 GiB of address space", little_address_space, {}), ("no single copy", None, {"TUTTI_SINGLE_COPY": "off"}),
-            ("a megabyte of shared memory", None, {"TUTTI_SHM_BYTES": "1m"}), ("messages", None, {"TUTTI_BOARDS": "off"}),
+            ("a megabyte of shared memory", None, {"TUTTI_SHM_BYTES": "1m"}), ("messages", None, {"TUTTI_CONTROL_BLOCKS": "off"}),
             ("stores past the caches", None, {"TUTTI_STAGING": "streamed"})):
         if is_sanitized and confine is little_address_space:
             continue
@@ -198,12 +198,12 @@ def test_limits(folder):
 
 
 def test_hierarchy(folder):
-    """Right results by domains: of a made-up machine, and of given sizes; on boards and by messages."""
+    """Right results by domains: of a made-up machine, and of given sizes; on control blocks and by messages."""
     path = os.path.join(folder, "hierarchy.json")
     two_sockets = {"TUTTI_TOPOLOGY": "synthetic:pack:2 core:2 pu:1"}
     collectives = ("allreduce", "broadcast", "reduce", "allgather", "reduce_scatter", "alltoall", "gather", "scatter", "barrier")
     for ranks, environment in ((4, two_sockets), (5, two_sockets), (5, {"TUTTI_HIERARCHY": "1,3,1"}),
-                               (12, {"TUTTI_HIERARCHY": "5,4,3"}), (12, {**two_sockets, "TUTTI_BOARDS": "off"})):
+                               (12, {"TUTTI_HIERARCHY": "5,4,3"}), (12, {**two_sockets, "TUTTI_CONTROL_BLOCKS": "off"})):
         for collective in collectives if ranks < 12 else ("allreduce", "allgather", "alltoall"):
             result = run("bench", collective, "-n", ranks, "-b", 4, "-e", "256k", "-f", 256, "--check", "--algorithm",
                          "hierarchical", "--json", path, *QUICK, **environment)

@@ -86,7 +86,7 @@ TEST_CASE("a worker that has stood back comes forward when callers stay away", "
 // What the operations of a slot need grows in different directions, while the slot is busy and while it is
 // not. With messages, since only they need scratch.
 TEST_CASE("an operation finds the memory that it needs, whatever came before it in its slot", "[async]") {
-  const Variables variables{{"TUTTI_BOARDS", "off"}, {"TUTTI_ADJUST_ALLREDUCE", "ring"}};
+  const Variables variables{{"TUTTI_CONTROL_BLOCKS", "off"}, {"TUTTI_ADJUST_ALLREDUCE", "ring"}};
   std::atomic<bool> is_second_submitted{false};
   CHECK(with_ranks(3, [&](CommGroup& group) -> Verdict {
           if (group.rank() != 0 && !becomes_true(is_second_submitted)) return "rank 0 did not come";

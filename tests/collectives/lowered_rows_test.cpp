@@ -1,4 +1,4 @@
-// Catalogue rows on boards: buffers that all ranks, some ranks or no ranks share, ranks in place and not,
+// Catalogue rows on control blocks: buffers that all ranks, some ranks or no ranks share, ranks in place and not,
 // streaming stores, vectors longer than the staging memory. What ran is read off the epochs that it took.
 #include <algorithm>
 #include <set>
@@ -151,8 +151,8 @@ TEST_CASE("rows in several windows: vectors longer than the staging memory", "[l
   adjust.hierarchy = domains_of(p);
   adjust.group = [](std::uint32_t, GroupContext::Options& options) {
     options.lowered_limits = {kNever, kNever};
-    options.small_boards.staging_bytes = 1024;
-    options.bulk_boards.staging_bytes = kStaging;
+    options.small_control_blocks.staging_bytes = 1024;
+    options.bulk_control_blocks.staging_bytes = kStaging;
   };
   World world(transport, p, World::oversubscribed(), {}, adjust);
   ReferenceCache references;

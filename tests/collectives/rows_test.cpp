@@ -42,12 +42,12 @@ std::vector<Case> cases_of(const AlgorithmRow& row, std::uint32_t p) {
   return cases;
 }
 
-void run_all(WorldTransport transport, bool uses_boards) {
+void run_all(WorldTransport transport, bool uses_control_blocks) {
   const std::uint32_t p = GENERATE(1U, 2U, 3U, 4U, 5U, 7U, 8U);
   CAPTURE(p);
   World::Adjust adjust;
-  adjust.group = [uses_boards](std::uint32_t, GroupContext::Options& group) {
-    group.uses_boards = uses_boards;
+  adjust.group = [uses_control_blocks](std::uint32_t, GroupContext::Options& group) {
+    group.uses_control_blocks = uses_control_blocks;
   };
   adjust.hierarchy = domains_of(p);
   World world(transport, p, World::oversubscribed(), {}, adjust);
@@ -78,10 +78,10 @@ void run_all(WorldTransport transport, bool uses_boards) {
 
 }  // namespace
 
-TEST_CASE("rows agree with the serial reference on boards, inproc", "[collectives][inproc]") {
+TEST_CASE("rows agree with the serial reference on control blocks, inproc", "[collectives][inproc]") {
   run_all(WorldTransport::inproc, true);
 }
-TEST_CASE("rows agree with the serial reference on boards, shm", "[collectives][shm]") {
+TEST_CASE("rows agree with the serial reference on control blocks, shm", "[collectives][shm]") {
   run_all(WorldTransport::shm, true);
 }
 TEST_CASE("rows agree with the serial reference as messages, inproc", "[collectives][inproc]") {

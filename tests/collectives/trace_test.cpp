@@ -51,9 +51,9 @@ std::vector<json> spans_of(const json& events, const std::string& name) {
 
 TEST_CASE("a trace says what ran when, and why so", "[trace]") {
   const Folder folder;
-  const std::string boards = GENERATE("on", "off");
+  const std::string control_blocks = GENERATE("on", "off");
   const Variables variables{{"TUTTI_TRACE", folder / "run.json"},
-                            {"TUTTI_BOARDS", boards},
+                            {"TUTTI_CONTROL_BLOCKS", control_blocks},
                             {"TUTTI_ADJUST_ALLREDUCE", "ring:2k-8k"}};
   const std::vector<std::size_t> counts = {1, 600, 5000, 100000};
   std::vector<std::string> explained(counts.size());

@@ -30,10 +30,10 @@ Verdict expect(const char* what, const Ints& got, const Ints& wanted) {
   return text;
 }
 
-// Everything by boards where they carry it, and by messages.
+// Everything by control blocks where they carry it, and by messages.
 Verdict with_ranks_both_ways(int size, const std::function<Verdict(CommGroup&)>& body) {
   Verdict verdict = with_ranks(size, body);
-  const Variables off{{"TUTTI_BOARDS", "off"}};
+  const Variables off{{"TUTTI_CONTROL_BLOCKS", "off"}};
   return verdict + with_ranks(size, body);
 }
 

@@ -112,8 +112,8 @@ void allgather_uneven(const CommGroup& world, std::size_t bytes) {
   }
 }
 
-// Over lines and staging memory of boards, over buffers that peers map, and over messages (all of it without
-// boards): small, through rings, and large enough for reads through the kernel.
+// Over lines and staging memory of control blocks, over buffers that peers map, and over messages (all of it without
+// control blocks): small, through rings, and large enough for reads through the kernel.
 void call(const CommGroup& world) {
   for (const std::size_t bytes :
        {std::size_t{8}, std::size_t{64} << 10U, std::size_t{1} << 20U, std::size_t{8} << 20U}) {

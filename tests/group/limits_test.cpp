@@ -28,11 +28,11 @@ Outcome ranks(Words words, Words variables = {}, Words prefix = {}) {
   return run(std::move(prefix));
 }
 
-// On boards and, where those are off, by messages.
+// On control blocks and, where those are off, by messages.
 void check_right(const Words& words, const Words& prefix = {}) {
-  for (const char* boards : {"TUTTI_BOARDS=on", "TUTTI_BOARDS=off"}) {
-    const Outcome outcome = ranks(words, {boards}, prefix);
-    INFO(boards << "\n" << outcome.out << outcome.err);
+  for (const char* blocks : {"TUTTI_CONTROL_BLOCKS=on", "TUTTI_CONTROL_BLOCKS=off"}) {
+    const Outcome outcome = ranks(words, {blocks}, prefix);
+    INFO(blocks << "\n" << outcome.out << outcome.err);
     CHECK(outcome.status == 0);
     CHECK_FALSE(outcome.is_late);
     CHECK(count(outcome.out, "fine") == kRanks);
@@ -67,10 +67,10 @@ TEST_CASE("single copy refused to all ranks, to one rank, and in the midst of a 
 }
 
 TEST_CASE("the calls of these tests read through the kernel, where it lets them") {
-  const Outcome outcome = ranks({"call", "deadly_single_copy@1", "call"}, {"TUTTI_BOARDS=off"});
+  const Outcome outcome = ranks({"call", "deadly_single_copy@1", "call"}, {"TUTTI_CONTROL_BLOCKS=off"});
   INFO(outcome.out << outcome.err);
   CHECK(outcome.status == (has_single_copy() ? 128 + SIGSYS : 0));
-  // On boards only what boards do not carry does.
+  // On control blocks only what those do not carry does.
   CHECK(ranks({"call", "deadly_single_copy@1", "call"}).status == outcome.status);
 }
 

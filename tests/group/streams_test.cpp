@@ -26,7 +26,7 @@ std::size_t mapped_bytes() {
   return pages * 4096;
 }
 
-// On the small boards, the bulk boards, and as a message.
+// On the small control blocks, the bulk control blocks, and as a message.
 Verdict use(const CommGroup& group) {
   for (const std::size_t count : {1, 100000}) {
     std::vector<int> value(count, group.rank() + 1);

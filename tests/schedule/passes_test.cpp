@@ -271,8 +271,8 @@ TEST_CASE("in place is right only where nobody takes an input after its place ma
   }
 }
 
-TEST_CASE("rows that do not run on boards, because in place they would be wrong, are these") {
-  // By sharing: "collective row: sizes". A row that leaves this list runs on boards, one that joins it does
+TEST_CASE("rows that do not run on control blocks, because in place they would be wrong, are these") {
+  // By sharing: "collective row: sizes". A row that leaves this list runs on control blocks, one that joins it does
   // no longer: both are to be noticed.
   const auto wrong_in_place = [](Sharing sharing) {
     std::vector<std::string> list;

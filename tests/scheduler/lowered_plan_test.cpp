@@ -1,5 +1,5 @@
 // Compiled lowered plans: what travels in lines, which stores are one pass, what is refused.
-// Knows no board and no transport.
+// Knows no control block and no transport.
 #include <algorithm>
 #include <string>
 #include <vector>

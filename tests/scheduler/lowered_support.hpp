@@ -1,4 +1,4 @@
-// What the tests of lowered operations share: which forms a row has, how many epochs a rank's boards have
+// What the tests of lowered operations share: which forms a row has, how many epochs a rank's control blocks have
 // seen. Knows no transport's inside.
 #pragma once
 
@@ -36,7 +36,7 @@ inline Forms forms_of(const AlgorithmRow& row, std::uint32_t p, std::uint32_t ro
   const auto has_plan = [&](Sharing sharing) {
     const auto lowered = lowered_row(row, p, root, sharing, hierarchy);
     if (lowered.empty() || !is_right_in_place(lowered)) return false;
-    const auto plan = compile_lowered(lowered, 0, GroupContext::Options{}.small_boards.lines);
+    const auto plan = compile_lowered(lowered, 0, GroupContext::Options{}.small_control_blocks.lines);
     return plan.is_ok() && (sharing == Sharing::scratch || plan->staging_slots == 0);
   };
   Forms forms;
@@ -45,21 +45,22 @@ inline Forms forms_of(const AlgorithmRow& row, std::uint32_t p, std::uint32_t ro
   return forms;
 }
 
-// Epochs that this rank has ended on its boards, of both kinds: one for a mapped operation, one for each
+// Epochs that this rank has ended on its control blocks, of both kinds: one for a mapped operation, one for each
 // window of a staged one.
 inline std::uint64_t epochs_of(const Member& member) {
   std::uint64_t epochs = 0;
   for (const bool is_bulk : {false, true}) {
-    const Boards& boards = member.group->shown_boards(is_bulk);
-    if (boards.state() != Boards::State::linked) continue;
-    for (std::uint32_t slot = 0; slot < boards.shape().slots; ++slot)
-      epochs += boards.ended(member.rank, slot).load(std::memory_order_acquire);
+    const ControlBlocks& control_blocks = member.group->shown_control_blocks(is_bulk);
+    if (control_blocks.state() != ControlBlocks::State::linked) continue;
+    for (std::uint32_t slot = 0; slot < control_blocks.shape().slots; ++slot)
+      epochs += control_blocks.ended(member.rank, slot).load(std::memory_order_acquire);
   }
   return epochs;
 }
 // Those of mapped operations.
 inline std::uint64_t mapped_epochs_of(const Member& member) {
-  return member.group->shown_boards(false).mapped_count() + member.group->shown_boards(true).mapped_count();
+  return member.group->shown_control_blocks(false).mapped_count() +
+         member.group->shown_control_blocks(true).mapped_count();
 }
 
 }  // namespace tutti::test

@@ -1,4 +1,4 @@
-// Lowered operations under way: boards that are refused, left and reaped, many operations in flight, ranks
+// Lowered operations under way: control blocks that are refused, left and reaped, many operations in flight, ranks
 // that leave or fail while others touch their buffers. Knows no algorithm but by name.
 #include <algorithm>
 #include <atomic>
@@ -53,10 +53,10 @@ Call big_allreduce(const WordBuffer& input, const WordBuffer& output) {
 }
 
 // The payload that the rank has published in the last epoch of a slot, by its first word; 0 if there is none.
-std::uint32_t published_word(const Boards& boards, std::uint32_t rank, std::uint32_t slot) {
-  const std::uint64_t epoch = boards.epoch(slot);
-  const BoardLine* const lines = boards.lines_at(rank, boards.area(slot, epoch));
-  for (std::uint32_t line = 1; line < boards.shape().lines; ++line) {
+std::uint32_t published_word(const ControlBlocks& control_blocks, std::uint32_t rank, std::uint32_t slot) {
+  const std::uint64_t epoch = control_blocks.epoch(slot);
+  const FlagLine* const lines = control_blocks.lines_at(rank, control_blocks.area(slot, epoch));
+  for (std::uint32_t line = 1; line < control_blocks.shape().lines; ++line) {
     if (lines[line].sequence.load() != epoch) continue;
     std::uint32_t word = 0;
     std::memcpy(&word, lines[line].payload.data(), sizeof word);
@@ -65,8 +65,8 @@ std::uint32_t published_word(const Boards& boards, std::uint32_t rank, std::uint
   return 0;
 }
 
-Boards::State state_of(const Member& member, bool is_bulk) {
-  return member.group->shown_boards(is_bulk).state();
+ControlBlocks::State state_of(const Member& member, bool is_bulk) {
+  return member.group->shown_control_blocks(is_bulk).state();
 }
 
 }  // namespace
@@ -78,26 +78,26 @@ TEST_CASE("two ranks write an area in turns, more write their own", "[lowered]")
   World world(kind, p);
   constexpr std::uint32_t kCalls = 5 * GroupContext::kSlots;
   REQUIRE(world.run([&](Member& member) -> std::string {
-    const Boards& boards = member.group->shown_boards(false);
+    const ControlBlocks& control_blocks = member.group->shown_control_blocks(false);
     for (std::uint32_t call = 0; call < kCalls; ++call) {
       std::vector<std::int32_t> input(8, static_cast<std::int32_t>(100 + member.rank)), output(8);
       if (Status s = member.run(allreduce_of(input, output)); !s) return s.to_string();
     }
-    // What a rank wrote is where all of them look for it, whichever board that is.
+    // What a rank wrote is where all of them look for it, whichever control block that is.
     std::uint32_t looked = 0;
-    for (std::uint32_t slot = 0; slot < boards.shape().slots; ++slot) {
+    for (std::uint32_t slot = 0; slot < control_blocks.shape().slots; ++slot) {
       for (std::uint32_t r = 0; r < p; ++r) {
-        const std::uint32_t word = published_word(boards, r, slot);
+        const std::uint32_t word = published_word(control_blocks, r, slot);
         if (word != 0 && word != 100 + r) return fmt::format("slot {}: {} from rank {}", slot, word, r);
         looked += word != 0 ? 1 : 0;
       }
     }
     if (looked == 0) return "no payload anywhere";
     for (std::uint64_t epoch = 1; epoch <= 4; ++epoch) {
-      const Boards::Area now = boards.area(1, epoch), next = boards.area(1, epoch + 2);
+      const ControlBlocks::Area now = control_blocks.area(1, epoch), next = control_blocks.area(1, epoch + 2);
       for (std::uint32_t r = 0; r < p; ++r) {
         const std::uint32_t reader = p == 2 ? 1 - r : r;
-        if (boards.lines_at(r, next) != boards.lines_at(reader, now)) return "another place";
+        if (control_blocks.lines_at(r, next) != control_blocks.lines_at(reader, now)) return "another place";
       }
     }
     return {};
@@ -112,11 +112,11 @@ TEST_CASE("mixed operations in flight keep their areas apart", "[lowered]") {
   REQUIRE(world.run([&](Member& member) { return run_mixed(member, is_selected(1) ? 250 : 25); }) == "");
   for (std::uint32_t r = 0; r < p; ++r) {
     for (const bool is_bulk : {false, true})
-      CHECK(state_of(world.member(r), is_bulk) == Boards::State::linked);
+      CHECK(state_of(world.member(r), is_bulk) == ControlBlocks::State::linked);
   }
 }
 
-TEST_CASE("where one rank has no memory for a board all ranks fall back to messages", "[lowered]") {
+TEST_CASE("where one rank has no memory for a control block all ranks fall back to messages", "[lowered]") {
   const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);
   const bool has_small = GENERATE(false, true);
   const auto poor = GENERATE(0U, 2U);
@@ -124,26 +124,28 @@ TEST_CASE("where one rank has no memory for a board all ranks fall back to messa
   const GroupContext::Options usual;
   World::Adjust adjust;
   adjust.memory = [&](std::uint32_t rank, MemoryOptions& options) {
-    // Room for no board, or for the small ones.
-    if (rank == poor) options.heap_bytes = has_small ? usual.small_boards.total_bytes() + 4096 : 4096;
+    // Room for no control block, or for the small ones.
+    if (rank == poor) options.heap_bytes = has_small ? usual.small_control_blocks.total_bytes() + 4096 : 4096;
   };
   World world(kind, 3, World::oversubscribed(), {}, adjust);
   REQUIRE(world.run([&](Member& member) { return run_mixed(member, 20); }) == "");
   for (std::uint32_t r = 0; r < 3; ++r) {
-    CHECK(state_of(world.member(r), false) == (has_small ? Boards::State::linked : Boards::State::refused));
-    CHECK(state_of(world.member(r), true) == Boards::State::refused);
+    CHECK(state_of(world.member(r), false) ==
+          (has_small ? ControlBlocks::State::linked : ControlBlocks::State::refused));
+    CHECK(state_of(world.member(r), true) == ControlBlocks::State::refused);
   }
 }
 
-TEST_CASE("boards are given back when all peers have left, also those that were refused", "[lowered]") {
+TEST_CASE("control blocks are given back when all peers have left, also those that were refused",
+          "[lowered]") {
   const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);
   const bool has_poor_rank = GENERATE(false, true);
   CAPTURE(static_cast<int>(kind), has_poor_rank);
   constexpr std::uint32_t kRanks = 3;
   const GroupContext::Options usual;
   World::Adjust adjust;
-  // The usual heap has room for the boards of two groups at once.
-  const std::size_t heap_bytes = 2 * usual.small_boards.total_bytes() + 8192;
+  // The usual heap has room for the control blocks of two groups at once.
+  const std::size_t heap_bytes = 2 * usual.small_control_blocks.total_bytes() + 8192;
   adjust.memory = [&](std::uint32_t rank, MemoryOptions& options) {
     options.heap_bytes = has_poor_rank && rank == 1 ? 4096 : heap_bytes;
   };
@@ -151,7 +153,7 @@ TEST_CASE("boards are given back when all peers have left, also those that were 
   std::barrier<> all_gone(kRanks);
   std::vector<std::vector<Group>> groups;
   for (std::uint64_t n = 0; n < 12; ++n) groups.push_back(make_groups(world, 100 + n));
-  const auto wanted = has_poor_rank ? Boards::State::refused : Boards::State::linked;
+  const auto wanted = has_poor_rank ? ControlBlocks::State::refused : ControlBlocks::State::linked;
   CHECK(world.run([&](Member& member) -> std::string {
     std::string wrong;
     for (std::size_t n = 0; n < groups.size(); ++n) {
@@ -162,13 +164,13 @@ TEST_CASE("boards are given back when all peers have left, also those that were 
       call.in_place = true;
       call.root = static_cast<std::uint32_t>(n % kRanks);
       if (Status s = group.run(call); !s && wrong.empty()) wrong = s.to_string();
-      if (group.context->shown_boards(false).state() != wanted && wrong.empty())
-        wrong = fmt::format("group {} has other boards than wanted", n);
+      if (group.context->shown_control_blocks(false).state() != wanted && wrong.empty())
+        wrong = fmt::format("group {} has other control blocks than wanted", n);
       group.backend.reset();
       group.context.reset();
       all_gone.arrive_and_wait();
     }
-    // Boards that a peer of the last group may have seen are given back when the next is made; refused ones
+    // Control blocks that a peer of the last group may have seen are given back when the next is made; refused ones
     // at once.
     if (has_poor_rank && member.rank != 1) {
       SharedHeap* heap = member.engine->transport(0).caps().heap;
@@ -199,7 +201,7 @@ TEST_CASE("who is through with a mapped operation may leave while others still f
   };
   for (std::uint32_t r = 0; r < 4; ++r) buffers.emplace_back(world.member(r), true, kBigCount);
   works.resize(4);
-  // One thread plays all ranks. The first operation links the boards.
+  // One thread plays all ranks. The first operation links the control blocks.
   const auto drive = [&](std::initializer_list<std::uint32_t> ranks, std::uint32_t until) {
     const auto deadline = Clock::now() + kPatience;
     while (!works[until]->test() && Clock::now() < deadline)

@@ -83,7 +83,7 @@ TEST_CASE("persistent calls mix with all others", "[persistent]") {
   // Ranks that share CPUs have told where they wait, and only those.
   std::uint32_t told = 0;
   for (std::uint32_t r = 0; r < p; ++r)
-    told += world.member(r).group->shown_boards(false).head(r).cpu.load() != 0 ? 1 : 0;
+    told += world.member(r).group->shown_control_blocks(false).head(r).cpu.load() != 0 ? 1 : 0;
   CHECK((told > 0) == !is_patient);
 }
 
@@ -133,7 +133,7 @@ TEST_CASE("longer persistent calls go piece by piece, past the caches, and give 
   CHECK(std::accumulate(run_at_once.begin(), run_at_once.end(), 0U) > 0);
   // A rank whose buffers are not shared needs to ask nobody; else it depends on the others.
   CHECK(refused[0] >= 2 * 8);
-  CHECK(world.member(0).group->shown_boards(true).mapped_count() == 2 * 4);
+  CHECK(world.member(0).group->shown_control_blocks(true).mapped_count() == 2 * 4);
 }
 
 TEST_CASE("persistent calls of short blocks that are much together: through the caches, past them, measured",
@@ -204,7 +204,7 @@ TEST_CASE("what a call stages in one epoch counts as one batch, as an operation 
     });
   };
   const auto is_timed_next = [&](std::uint32_t rank) {
-    return world.member(rank).group->shown_boards(false).stores().way().is_timed;
+    return world.member(rank).group->shown_control_blocks(false).stores().way().is_timed;
   };
   REQUIRE(make_calls(StagingStores::kTimedEvery - 2) == "");
   for (std::uint32_t r = 0; r < kRanks; ++r) CHECK_FALSE(is_timed_next(r));
@@ -243,27 +243,27 @@ TEST_CASE("a rank knows whether those that wait on a CPU have published", "[pers
     Status s = member.run(allreduce_of(vector, vector));
     return s ? "" : s.to_string();
   }) == "");
-  const Boards& boards = world.member(0).group->shown_boards(false);
-  REQUIRE(boards.state() == Boards::State::linked);
+  const ControlBlocks& control_blocks = world.member(0).group->shown_control_blocks(false);
+  REQUIRE(control_blocks.state() == ControlBlocks::State::linked);
   constexpr std::uint32_t kHere = 5, kElsewhere = 6, kLine = 1;
   constexpr std::uint64_t kEpoch = 815;
-  const Boards::Area area = boards.area(0, 2);
-  const auto have_published = [&] { return boards.have_published_on(kHere, area, kLine, kEpoch); };
+  const ControlBlocks::Area area = control_blocks.area(0, 2);
+  const auto have_published = [&] { return control_blocks.have_published_on(kHere, area, kLine, kEpoch); };
   // Nobody else waits here, whatever the own line says.
-  boards.head(0).cpu = kHere;
-  boards.head(1).cpu = kElsewhere;
-  boards.head(2).cpu = 0;
+  control_blocks.head(0).cpu = kHere;
+  control_blocks.head(1).cpu = kElsewhere;
+  control_blocks.head(2).cpu = 0;
   CHECK(have_published());
-  boards.head(1).cpu = kHere;
+  control_blocks.head(1).cpu = kHere;
   CHECK_FALSE(have_published());
-  boards.lines_at(1, area)[kLine].sequence = kEpoch;
+  control_blocks.lines_at(1, area)[kLine].sequence = kEpoch;
   CHECK(have_published());
-  boards.head(2).cpu = kHere;
+  control_blocks.head(2).cpu = kHere;
   CHECK_FALSE(have_published());
-  boards.lines_at(2, area)[kLine + 1].sequence = kEpoch;  // another line
-  boards.lines_at(2, area)[kLine].sequence = kEpoch - 1;  // another call
+  control_blocks.lines_at(2, area)[kLine + 1].sequence = kEpoch;  // another line
+  control_blocks.lines_at(2, area)[kLine].sequence = kEpoch - 1;  // another call
   CHECK_FALSE(have_published());
-  boards.lines_at(2, area)[kLine].sequence = kEpoch;
+  control_blocks.lines_at(2, area)[kLine].sequence = kEpoch;
   CHECK(have_published());
 }
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "runtime/scheduler/board.hpp"
+#include "runtime/scheduler/control_block.hpp"
 #include "tests/support/catch.hpp"
 
 namespace tutti {
@@ -107,7 +107,7 @@ TEST_CASE("all copies of an epoch are made in one way, and count as one batch; a
 }
 
 TEST_CASE("small epochs take all places of their area in turn, large ones the first") {
-  const BoardShape shape{1, 128, 2048, true};
+  const ControlBlockShape shape{1, 128, 2048, true};
   std::set<std::size_t> places;
   for (std::uint64_t epoch = 1; epoch <= 64; ++epoch) {
     const std::size_t place = shape.walked_place(epoch, 192);
@@ -116,7 +116,7 @@ TEST_CASE("small epochs take all places of their area in turn, large ones the fi
     CHECK(place + 192 <= shape.staging_bytes);
     CHECK(shape.walked_place(epoch, 1088) == 0);
     CHECK(shape.walked_place(epoch, 0) == 0);
-    CHECK(BoardShape{1, 128, 2048}.walked_place(epoch, 192) == 0);
+    CHECK(ControlBlockShape{1, 128, 2048}.walked_place(epoch, 192) == 0);
   }
   CHECK(places.size() == 10);
   // The areas of two epochs in a row are apart already.
@@ -125,8 +125,9 @@ TEST_CASE("small epochs take all places of their area in turn, large ones the fi
 }
 
 TEST_CASE("two ranks that both write keep to one place; where lines must be taken back epochs walk") {
-  const BoardShape shape{1, 128, 2048, true};
-  const Boards of_two(shape, StagingPolicy::cached, 0, 2), of_three(shape, StagingPolicy::cached, 0, 3);
+  const ControlBlockShape shape{1, 128, 2048, true};
+  const ControlBlocks of_two(shape, StagingPolicy::cached, 0, 2),
+      of_three(shape, StagingPolicy::cached, 0, 3);
   for (std::uint64_t epoch = 1; epoch <= 16; ++epoch) {
     CHECK(of_two.place_of(epoch, 192, true) == 0);
     CHECK(of_two.place_of(epoch, 192, false) == shape.walked_place(epoch, 192));

@@ -138,7 +138,7 @@ Result<Case> make_case(const ExplainOptions& options) {
   made.has_measured_costs =
       use_measured(made.settings.tuning.tuning, made.start, has_network, made.setting.model);
   made.setting.is_lowered =
-      !has_network && made.start.shares_memory && made.settings.uses_boards && p <= kMostLoweredRanks;
+      !has_network && made.start.shares_memory && made.settings.uses_control_blocks && p <= kMostLoweredRanks;
   return made;
 }
 

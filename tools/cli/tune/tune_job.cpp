@@ -57,7 +57,7 @@ Result<Whereabouts> whereabouts_of(const CommGroup& group) {
   if (!start) return start.status();
   found.setting.model = start->model;
   found.setting.is_lowered = found.reach == Reach::node && start->shares_memory &&
-                             impl.world().settings().uses_boards && size <= kMostLoweredRanks;
+                             impl.world().settings().uses_control_blocks && size <= kMostLoweredRanks;
   return found;
 }
 

@@ -1,4 +1,4 @@
-// The one descriptor that a lane's owner sleeps on, and who is told what happened to which socket.
+// The one descriptor that a worker's owner sleeps on, and who is told what happened to which socket.
 // Knows no connection.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Making, finding and leaving boards. Knows no schedule and no call.
-#include "runtime/scheduler/board.hpp"
+// Making, finding and leaving control blocks. Knows no schedule and no call.
+#include "runtime/scheduler/control_block.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -34,7 +34,7 @@ bool make_present(std::byte* memory, std::size_t size_bytes) {
 
 }  // namespace
 
-void Boards::make(SharedHeap* heap) {
+void ControlBlocks::make(SharedHeap* heap) {
   state_ = State::exchanging;
   heap_ = heap;
   SharedHeap::Place place;
@@ -48,9 +48,9 @@ void Boards::make(SharedHeap* heap) {
   places_[rank_] = {place.segment, place.offset, own_.size()};
 }
 
-bool Boards::attach(std::uint32_t peer, Endpoint* endpoint) {
+bool ControlBlocks::attach(std::uint32_t peer, Endpoint* endpoint) {
   if (endpoint == nullptr) return false;
-  const BoardPlace& place = places_[peer];
+  const SegmentRange& place = places_[peer];
   const PeerWindow window = endpoint->window(place.segment);
   if (window.memory.empty()) {
     if (window.is_gone) lost_rank_ = peer;
@@ -67,15 +67,15 @@ bool Boards::attach(std::uint32_t peer, Endpoint* endpoint) {
   return true;
 }
 
-std::uint32_t Boards::tell_cpu() {
+std::uint32_t ControlBlocks::tell_cpu() {
   const auto cpu = static_cast<std::uint32_t>(::sched_getcpu() + 1);
   std::atomic<std::uint32_t>& told = head(rank_).cpu;
   if (told.load(std::memory_order_relaxed) != cpu) told.store(cpu, std::memory_order_relaxed);
   return cpu;
 }
 
-bool Boards::have_published_on(std::uint32_t cpu, const Area& area, std::uint32_t line,
-                               std::uint64_t epoch) const {
+bool ControlBlocks::have_published_on(std::uint32_t cpu, const Area& area, std::uint32_t line,
+                                      std::uint64_t epoch) const {
   for (std::uint32_t r = 0; r < size(); ++r) {
     if (r == rank_ || head(r).cpu.load(std::memory_order_relaxed) != cpu) continue;
     if (lines_at(r, area)[line].sequence.load(std::memory_order_relaxed) != epoch) return false;
@@ -83,7 +83,7 @@ bool Boards::have_published_on(std::uint32_t cpu, const Area& area, std::uint32_
   return true;
 }
 
-std::byte* Boards::map(std::uint32_t peer, const BoardPlace& place) {
+std::byte* ControlBlocks::map(std::uint32_t peer, const SegmentRange& place) {
   std::vector<ByteRange>& known = peers_[peer].segments;
   if (place.segment >= known.size()) known.resize(place.segment + std::size_t{1});
   ByteRange& segment = known[place.segment];
@@ -92,9 +92,9 @@ std::byte* Boards::map(std::uint32_t peer, const BoardPlace& place) {
   return segment.data() + place.offset;
 }
 
-bool Boards::is_gone(std::uint32_t peer) const { return peers_[peer].endpoint->window(0).is_gone; }
+bool ControlBlocks::is_gone(std::uint32_t peer) const { return peers_[peer].endpoint->window(0).is_gone; }
 
-void Boards::revoke() {
+void ControlBlocks::revoke() {
   if (state_ != State::linked) return;
   head(rank_).is_revoked.store(1, std::memory_order_seq_cst);
   const auto until = Clock::now() + kLongestTouch;
@@ -108,7 +108,7 @@ void Boards::revoke() {
   }
 }
 
-bool Boards::leave(BuriedBoard* buried) {
+bool ControlBlocks::leave(RetiredBlock* retired) {
   for (std::uint32_t r = 0; r < size(); ++r) {
     if (r != rank_ && base_[r] != nullptr) head(r).left.fetch_add(1, std::memory_order_release);
   }
@@ -117,13 +117,13 @@ bool Boards::leave(BuriedBoard* buried) {
   state_ = State::absent;
   if (own_.empty()) return false;
   const bool is_refused = is_exchanged_ && std::any_of(places_.begin(), places_.end(),
-                                                       [](const BoardPlace& at) { return at.bytes == 0; });
+                                                       [](const SegmentRange& at) { return at.bytes == 0; });
   if (is_refused) {  // nobody ever looks at it
     heap_->release(own_);
     own_ = {};
     return false;
   }
-  *buried = {heap_, own_, size() - 1};
+  *retired = {heap_, own_, size() - 1};
   own_ = {};
   return true;
 }

@@ -1,14 +1,14 @@
-// Boards: what the ranks of a group publish to each other in memory that they share. Every rank owns one
-// board (lines and staging memory) and sees those of the others. Knows no schedule, no call and no waiting.
+// Control blocks: what the ranks of a group publish to each other in memory that they share. Every rank owns one
+// control block (lines and staging memory) and sees those of the others. Knows no schedule, no call and no waiting.
 //
-// A board has areas by (slot, parity). Operations of one slot run one after the other; each takes one or more
+// A control block has areas by (slot, parity). Operations of one slot run one after the other; each takes one or more
 // *epochs* of the slot (1, 2, ...), and epoch e uses the areas of parity e mod 2. A rank may write an area
 // again two epochs later: by then no peer may read it any more, see LoweredRun.
 //
 // A flag line carries a sequence (its epoch), the digest of the owner's calls up to this one
 // (call_contract.hpp) and up to kPayloadBytes beside them: all of a small message is one coherence miss.
 //
-// Two ranks write areas in turns: in one epoch each writes on its own board, the next time the area comes
+// Two ranks write areas in turns: in one epoch each writes on its own control block, the next time the area comes
 // round on the other's, the lines that it has read there. So a line has come to the core that writes it when
 // it was read, and crosses once where it would cross twice: to be read, and to be taken back.
 //
@@ -28,7 +28,7 @@
 
 namespace tutti {
 
-struct alignas(64) BoardLine {
+struct alignas(64) FlagLine {
   static constexpr std::size_t kPayloadBytes = 48;
   std::atomic<std::uint64_t> sequence;
   std::uint64_t digest;
@@ -43,26 +43,26 @@ struct alignas(64) BoardLine {
     return sequence.load(std::memory_order_acquire) == epoch && digest == expected_digest;
   }
 };
-static_assert(sizeof(BoardLine) == 64);
+static_assert(sizeof(FlagLine) == 64);
 
 // Looks at a line that go without a pause in between, which may take as long as a line takes to come.
 constexpr std::uint32_t kPollsWithoutPause = 128;
 
-// First on every board.
-struct BoardHead {
+// First on every control block.
+struct ControlBlockHead {
   alignas(64) std::atomic<std::uint32_t> left;         // peers that will not look here any more
   alignas(64) std::atomic<std::uint32_t> is_revoked;   // peers may no longer touch buffers of the owner
   alignas(64) std::atomic<std::uint32_t> is_touching;  // the owner is touching buffers of others now
   alignas(64) std::atomic<std::uint32_t> cpu;  // where the owner last signaled or waited, plus 1; 0: not told
 };
 
-struct BoardShape {
+struct ControlBlockShape {
   std::uint32_t slots = 1;
   std::uint32_t lines = 1;         // by area
   std::size_t staging_bytes = 64;  // of one epoch; a multiple of 64
   bool walks = false;              // small epochs take all places of their area in turn
 
-  std::size_t area_bytes() const { return lines * sizeof(BoardLine) + staging_bytes; }
+  std::size_t area_bytes() const { return lines * sizeof(FlagLine) + staging_bytes; }
   // Where in the staging memory of its area an epoch that takes so much begins. Walking, small ones take all
   // places in turn: a line that has left the peers' own caches for the common one by the time it is written
   // again comes back two to three times faster. Large ones see to that by themselves.
@@ -71,34 +71,35 @@ struct BoardShape {
     return (epoch >> 1U) % (staging_bytes / taken_bytes) * taken_bytes;
   }
   std::size_t total_bytes() const {
-    return sizeof(BoardHead) + slots * sizeof(BoardLine) + 2 * slots * area_bytes();
+    return sizeof(ControlBlockHead) + slots * sizeof(FlagLine) + 2 * slots * area_bytes();
   }
 };
 
 // Where shared memory lies, as peers are told. No bytes: it is not shared, or there is none.
-struct BoardPlace {
+struct SegmentRange {
   std::uint32_t segment = 0;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
 };
 
-// A board whose owner has left before all its peers had: memory to give back later.
-struct BuriedBoard {
+// A control block whose owner has left before all its peers had: memory to give back later.
+struct RetiredBlock {
   SharedHeap* heap = nullptr;
   ByteRange memory;
-  std::uint32_t awaited = 0;  // of BoardHead::left
+  std::uint32_t awaited = 0;  // of ControlBlockHead::left
 
   bool is_quiet() const {
-    return reinterpret_cast<const BoardHead*>(memory.data())->left.load(std::memory_order_acquire) == awaited;
+    return reinterpret_cast<const ControlBlockHead*>(memory.data())->left.load(std::memory_order_acquire) ==
+           awaited;
   }
 };
 
-// The boards of all ranks of one group, as one rank sees them. Belongs to the lane's owner.
-class Boards {
+// The control blocks of all ranks of one group, as one rank sees them. Belongs to the lane's owner.
+class ControlBlocks {
  public:
   enum class State : std::uint8_t { absent, exchanging, linked, refused };
 
-  Boards(const BoardShape& shape, StagingPolicy policy, std::uint32_t rank, std::uint32_t size)
+  ControlBlocks(const ControlBlockShape& shape, StagingPolicy policy, std::uint32_t rank, std::uint32_t size)
       : shape_(shape),
         stores_(policy),
         rank_(rank),
@@ -108,29 +109,29 @@ class Boards {
         slots_(shape.slots),
         seen_(std::size_t{shape.slots} * size) {}
 
-  const BoardShape& shape() const { return shape_; }
+  const ControlBlockShape& shape() const { return shape_; }
   std::uint32_t rank() const { return rank_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(base_.size()); }
   State state() const { return state_; }
 
-  // Makes the own board. Where there is no memory for it the place says so, and all ranks do without boards.
+  // Makes the own control block. Where there is no memory for it the place says so, and all ranks do without control blocks.
   void make(SharedHeap* heap);
   // All places, by rank, for the exchange that follows make().
-  std::vector<BoardPlace>& places() { return places_; }
+  std::vector<SegmentRange>& places() { return places_; }
   // All ranks' places are known.
   void finish_exchange() { is_exchanged_ = true; }
   bool is_exchanged() const { return is_exchanged_; }
-  // The first rank that has not told where its board is; the own rank if all have.
+  // The first rank that has not told where its control block is; the own rank if all have.
   std::uint32_t first_unknown() const {
     for (std::uint32_t r = 0; r < size(); ++r) {
       if (r != rank_ && places_[r].bytes == 0) return r;
     }
     return rank_;
   }
-  // A rank that was gone, or had memory that cannot be mapped, when its board was looked for; or kNoRank.
+  // A rank that was gone, or had memory that cannot be mapped, when its control block was looked for; or kNoRank.
   static constexpr std::uint32_t kNoRank = ~0U;
   std::uint32_t lost_rank() const { return lost_rank_; }
-  // After the exchange: linked, refused (some rank has no board), or still exchanging: a peer's segment is
+  // After the exchange: linked, refused (some rank has no control block), or still exchanging: a peer's segment is
   // not mapped yet. `endpoint(rank)` gives endpoints that stay open as long as this object.
   template <class EndpointOf>
   State link(const EndpointOf& endpoint_of) {
@@ -144,12 +145,14 @@ class Boards {
     return state_;
   }
 
-  BoardHead& head(std::uint32_t rank) const { return *reinterpret_cast<BoardHead*>(base_[rank]); }
+  ControlBlockHead& head(std::uint32_t rank) const {
+    return *reinterpret_cast<ControlBlockHead*>(base_[rank]);
+  }
   // The last epoch of the slot that the rank has ended.
   std::atomic<std::uint64_t>& ended(std::uint32_t rank, std::uint32_t slot) const {
-    return reinterpret_cast<BoardLine*>(base_[rank] + sizeof(BoardHead))[slot].sequence;
+    return reinterpret_cast<FlagLine*>(base_[rank] + sizeof(ControlBlockHead))[slot].sequence;
   }
-  // Has the rank ended that epoch of the slot? Looks at its board only if it had not at the last look.
+  // Has the rank ended that epoch of the slot? Looks at its control block only if it had not at the last look.
   bool has_ended(std::uint32_t rank, std::uint32_t slot, std::uint64_t epoch) {
     std::uint64_t& seen = seen_[std::size_t{slot} * size() + rank];
     if (seen < epoch) seen = ended(rank, slot).load(std::memory_order_acquire);
@@ -162,13 +165,13 @@ class Boards {
     while (from < size() && (from == rank_ || has_ended(from, slot, epoch - 2))) ++from;
     return from;
   }
-  // Where the ranks write in one epoch: the distance from the start of the own board, and that from the start
-  // of any other rank's board to what this rank writes.
+  // Where the ranks write in one epoch: the distance from the start of the own control block, and that from the start
+  // of any other rank's control block to what this rank writes.
   struct Area {
     std::uintptr_t own = 0, others = 0;
   };
   Area area(std::uint32_t slot, std::uint64_t epoch) const {
-    const std::uintptr_t offset = sizeof(BoardHead) + shape_.slots * sizeof(BoardLine) +
+    const std::uintptr_t offset = sizeof(ControlBlockHead) + shape_.slots * sizeof(FlagLine) +
                                   (2 * std::size_t{slot} + (epoch & 1U)) * shape_.area_bytes();
     if (!take_turns() || (epoch & 2U) == 0) return {offset, offset};
     const std::uintptr_t across =
@@ -177,22 +180,22 @@ class Boards {
   }
   // Does the reader of a line write it next?
   bool take_turns() const { return size() == 2; }
-  // As BoardShape says, but where ranks take turns and both write (`all_write`): a rank has just read the
+  // As ControlBlockShape says, but where ranks take turns and both write (`all_write`): a rank has just read the
   // lines that it writes next, so at one place they are in its own caches.
   std::size_t place_of(std::uint64_t epoch, std::size_t taken_bytes, bool all_write) const {
     return take_turns() && all_write ? 0 : shape_.walked_place(epoch, taken_bytes);
   }
-  // What the rank writes in that area, which lies on another rank's board at times: a distance may lead back.
-  BoardLine* lines_at(std::uint32_t rank, const Area& area) const {
-    return reinterpret_cast<BoardLine*>(reinterpret_cast<std::uintptr_t>(base_[rank]) +
-                                        (rank == rank_ ? area.own : area.others));
+  // What the rank writes in that area, which lies on another rank's control block at times: a distance may lead back.
+  FlagLine* lines_at(std::uint32_t rank, const Area& area) const {
+    return reinterpret_cast<FlagLine*>(reinterpret_cast<std::uintptr_t>(base_[rank]) +
+                                       (rank == rank_ ? area.own : area.others));
   }
   // What this rank stores in areas for others to read goes through here.
   StagingStores& stores() { return stores_; }
   const StagingStores& stores() const { return stores_; }
-  std::size_t staging_offset() const { return shape_.lines * sizeof(BoardLine); }  // behind the lines
+  std::size_t staging_offset() const { return shape_.lines * sizeof(FlagLine); }  // behind the lines
 
-  // Tells the others which CPU this rank runs on, as BoardHead::cpu has it. Takes 5 ns.
+  // Tells the others which CPU this rank runs on, as ControlBlockHead::cpu has it. Takes 5 ns.
   std::uint32_t tell_cpu();
   // Until it tells again, it runs on none.
   void tell_no_cpu() { head(rank_).cpu.store(0, std::memory_order_relaxed); }
@@ -227,14 +230,14 @@ class Boards {
   }
   SharedHeap* heap() const { return heap_; }
   // Memory of a peer as mapped here; null while it is not.
-  std::byte* map(std::uint32_t peer, const BoardPlace& place);
+  std::byte* map(std::uint32_t peer, const SegmentRange& place);
   // Has the peer closed or died? May cost a system call.
   bool is_gone(std::uint32_t peer) const;
   // No peer touches buffers of this rank afterwards; waits for those that do, while they live.
   void revoke();
 
-  // Says goodbye to the peers' boards. True if the own one is to be given back later (`buried`).
-  bool leave(BuriedBoard* buried);
+  // Says goodbye to the peers' control blocks. True if the own one is to be given back later (`retired`).
+  bool leave(RetiredBlock* retired);
 
  private:
   struct PeerBell {
@@ -249,7 +252,7 @@ class Boards {
   };
   bool attach(std::uint32_t peer, Endpoint* endpoint);
 
-  BoardShape shape_;
+  ControlBlockShape shape_;
   StagingStores stores_;
   std::uint32_t rank_;
   State state_ = State::absent;
@@ -260,7 +263,7 @@ class Boards {
   ByteRange own_;
   std::vector<std::byte*> base_;  // by rank
   std::vector<PeerBell> peers_;   // by rank
-  std::vector<BoardPlace> places_;
+  std::vector<SegmentRange> places_;
   std::vector<SlotState> slots_;
   std::vector<std::uint64_t> seen_;  // of ended(), by slot and rank
 };

@@ -1,13 +1,13 @@
-// Sending, fetching and connecting with UCX. Knows no receive; see carrier.hpp.
-#include "transports/message/ucx/carrier.hpp"
+// Sending, fetching and connecting with UCX. Knows no receive; see driver.hpp.
+#include "transports/message/ucx/driver.hpp"
 
 #include <cstddef>
 #include <cstring>
 #include <optional>
 #include <utility>
 
-#include "transports/message/lane.hpp"
 #include "transports/message/ucx/library.hpp"
+#include "transports/message/worker.hpp"
 
 namespace tutti::ucx {
 
@@ -57,15 +57,15 @@ void* fill(const RangeList& ranges, ucp_request_param_t* param, std::size_t* cou
 
 }  // namespace
 
-Status UcxCarrier::start(message::Lane& lane) {
-  lane_ = &lane;
-  TUTTI_RETURN_IF_ERROR(worker_->set_handler(kMessageAm, &on_message, this));
-  return worker_->set_handler(kNoticeAm, &on_notice, this);
+Status UcxDriver::start(message::Worker& worker) {
+  worker_ = &worker;
+  TUTTI_RETURN_IF_ERROR(ucp_->set_handler(kMessageAm, &on_message, this));
+  return ucp_->set_handler(kNoticeAm, &on_notice, this);
 }
 
 // -- connections --------------------------------------------------------------------------------------------
 
-std::unique_ptr<Link> UcxCarrier::connect(Peer& peer, std::span<const std::byte> address) {
+std::unique_ptr<Link> UcxDriver::connect(Peer& peer, std::span<const std::byte> address) {
   auto link = std::make_unique<UcxLink>();
   link->peer = &peer;
   ucp_ep_params_t params{};
@@ -75,13 +75,13 @@ std::unique_ptr<Link> UcxCarrier::connect(Peer& peer, std::span<const std::byte>
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = &on_error;
   params.err_handler.arg = &peer;
-  const ucs_status_t status = ucp_ep_create(worker_->handle(), &params, &link->endpoint);
+  const ucs_status_t status = ucp_ep_create(ucp_->handle(), &params, &link->endpoint);
   if (status == UCS_OK) return link;
   peer.note_failure(explain(status));
   return nullptr;
 }
 
-void UcxCarrier::disconnect(Link& link) {
+void UcxDriver::disconnect(Link& link) {
   auto& self = static_cast<UcxLink&>(link);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -90,7 +90,7 @@ void UcxCarrier::disconnect(Link& link) {
   if (closing != nullptr && !UCS_PTR_IS_ERR(closing)) self.closing = closing;
 }
 
-bool UcxCarrier::is_disconnecting(Link& link) {
+bool UcxDriver::is_disconnecting(Link& link) {
   auto& self = static_cast<UcxLink&>(link);
   if (self.closing == nullptr) return false;
   if (ucp_request_check_status(self.closing) == UCS_INPROGRESS) return true;
@@ -100,13 +100,13 @@ bool UcxCarrier::is_disconnecting(Link& link) {
 
 // -- sending ------------------------------------------------------------------------------------------------
 
-void UcxCarrier::on_sent(void* request, ucs_status_t status, void* op) {
+void UcxDriver::on_sent(void* request, ucs_status_t status, void* op) {
   auto* self = static_cast<SendOp*>(op);
   ucp_request_free(request);
-  static_cast<UcxCarrier*>(self->work)->lane_->on_sent(*self, status == UCS_OK);
+  static_cast<UcxDriver*>(self->work)->worker_->on_sent(*self, status == UCS_OK);
 }
 
-message::Carrier::Sent UcxCarrier::send(Link& link, SendOp& op) {
+message::WireDriver::Sent UcxDriver::send(Link& link, SendOp& op) {
   op.work = this;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -122,19 +122,19 @@ message::Carrier::Sent UcxCarrier::send(Link& link, SendOp& op) {
   return Sent::failed;
 }
 
-void UcxCarrier::notify(Link& link, const Notice& notice) {
+void UcxDriver::notify(Link& link, const Notice& notice) {
   post_notice(endpoint_of(link), notice, notice.kind == Notice::Kind::goodbye ? UCP_AM_SEND_FLAG_REPLY : 0);
 }
 
-void UcxCarrier::on_notice_sent(void* request, ucs_status_t, void* op) {
+void UcxDriver::on_notice_sent(void* request, ucs_status_t, void* op) {
   auto* self = static_cast<NoticeOp*>(op);
   ucp_request_free(request);
-  self->carrier->notices_.give_back(self);
+  self->driver->notices_.give_back(self);
 }
 
-void UcxCarrier::post_notice(ucp_ep_h endpoint, const Notice& notice, std::uint32_t flags) {
+void UcxDriver::post_notice(ucp_ep_h endpoint, const Notice& notice, std::uint32_t flags) {
   NoticeOp* op = notices_.take();
-  op->carrier = this;
+  op->driver = this;
   op->notice = notice;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
@@ -146,18 +146,18 @@ void UcxCarrier::post_notice(ucp_ep_h endpoint, const Notice& notice, std::uint3
   if (sent == nullptr || UCS_PTR_IS_ERR(sent)) notices_.give_back(op);
 }
 
-void UcxCarrier::flush(Link& link) {
+void UcxDriver::flush(Link& link) {
   ucp_request_param_t param{};
   const ucs_status_ptr_t flushing = ucp_ep_flush_nbx(endpoint_of(link), &param);
   if (flushing == nullptr || UCS_PTR_IS_ERR(flushing)) return;
-  lane_->drain_patiently([flushing] { return ucp_request_check_status(flushing) != UCS_INPROGRESS; });
+  worker_->drain_patiently([flushing] { return ucp_request_check_status(flushing) != UCS_INPROGRESS; });
   ucp_request_free(flushing);
 }
 
 // -- receiving, from within ucp_worker_progress -------------------------------------------------------------
 
-ucs_status_t UcxCarrier::on_message(void* carrier, const void* header, std::size_t header_bytes, void* data,
-                                    std::size_t bytes, const ucp_am_recv_param_t* param) {
+ucs_status_t UcxDriver::on_message(void* driver, const void* header, std::size_t header_bytes, void* data,
+                                   std::size_t bytes, const ucp_am_recv_param_t* param) {
   MessageHeader message;
   if (header_bytes != sizeof(message)) return UCS_OK;  // not kept: UCX drops it
   std::memcpy(&message, header, sizeof(message));
@@ -169,29 +169,29 @@ ucs_status_t UcxCarrier::on_message(void* carrier, const void* header, std::size
   const bool has_hold = arrival.is_remote || bytes != 0;
   if (has_hold) arrival.hold = data;
   if (!arrival.is_remote) arrival.data = static_cast<const std::byte*>(data);
-  const bool is_kept = static_cast<UcxCarrier*>(carrier)->lane_->take_message(message, arrival);
+  const bool is_kept = static_cast<UcxDriver*>(driver)->worker_->take_message(message, arrival);
   return is_kept && has_hold ? UCS_INPROGRESS : UCS_OK;
 }
 
-ucs_status_t UcxCarrier::on_notice(void* carrier, const void* header, std::size_t header_bytes, void*,
-                                   std::size_t, const ucp_am_recv_param_t* param) {
-  auto* self = static_cast<UcxCarrier*>(carrier);
+ucs_status_t UcxDriver::on_notice(void* driver, const void* header, std::size_t header_bytes, void*,
+                                  std::size_t, const ucp_am_recv_param_t* param) {
+  auto* self = static_cast<UcxDriver*>(driver);
   Notice notice;
   if (header_bytes != sizeof(notice)) return UCS_OK;
   std::memcpy(&notice, header, sizeof(notice));
-  const std::optional<Notice> answer = self->lane_->take_notice(notice);
+  const std::optional<Notice> answer = self->worker_->take_notice(notice);
   const bool has_reply = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
   if (answer && has_reply) self->post_notice(param->reply_ep, *answer, 0);
   return UCS_OK;
 }
 
-void UcxCarrier::on_fetched(void* request, ucs_status_t status, std::size_t bytes, void* op) {
+void UcxDriver::on_fetched(void* request, ucs_status_t status, std::size_t bytes, void* op) {
   auto* self = static_cast<RecvOp*>(op);
   ucp_request_free(request);
-  static_cast<UcxCarrier*>(self->work)->lane_->on_fetched(*self, status == UCS_OK && bytes == self->bytes);
+  static_cast<UcxDriver*>(self->work)->worker_->on_fetched(*self, status == UCS_OK && bytes == self->bytes);
 }
 
-void UcxCarrier::fetch(RecvOp& op, void* hold) {
+void UcxDriver::fetch(RecvOp& op, void* hold) {
   op.work = this;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -199,22 +199,22 @@ void UcxCarrier::fetch(RecvOp& op, void* hold) {
   param.user_data = &op;
   std::size_t count = op.bytes;
   void* to = op.bounce.empty() ? fill(op.ranges, &param, &count) : op.bounce.data();
-  const ucs_status_ptr_t fetching = ucp_am_recv_data_nbx(worker_->handle(), hold, to, count, &param);
-  if (fetching == nullptr || UCS_PTR_IS_ERR(fetching)) lane_->on_fetched(op, fetching == nullptr);
+  const ucs_status_ptr_t fetching = ucp_am_recv_data_nbx(ucp_->handle(), hold, to, count, &param);
+  if (fetching == nullptr || UCS_PTR_IS_ERR(fetching)) worker_->on_fetched(op, fetching == nullptr);
 }
 
 // -- ending -------------------------------------------------------------------------------------------------
 
 // Connections that peers have opened to us without our asking have endpoints, too, inside UCX. With an answer
 // to such a peer still to be sent, destroying the worker aborts the process (an assertion, in UCX 1.13).
-bool UcxCarrier::finish() {
+bool UcxDriver::finish() {
   const auto has_no_notices = [this] { return notices_.used_count() == 0; };
-  if (!lane_->drain(has_no_notices, kLongestRest)) return false;
+  if (!worker_->drain(has_no_notices, kLongestRest)) return false;
   ucp_request_param_t param{};
-  const ucs_status_ptr_t flushing = ucp_worker_flush_nbx(worker_->handle(), &param);
+  const ucs_status_ptr_t flushing = ucp_worker_flush_nbx(ucp_->handle(), &param);
   if (flushing == nullptr || UCS_PTR_IS_ERR(flushing)) return true;
   const auto is_over = [flushing] { return ucp_request_check_status(flushing) != UCS_INPROGRESS; };
-  const bool is_flushed = lane_->drain(is_over, kLongestRest);
+  const bool is_flushed = worker_->drain(is_over, kLongestRest);
   ucp_request_free(flushing);
   return is_flushed;
 }

@@ -16,7 +16,7 @@
 
 namespace tutti::ucx {
 
-class Worker {
+class UcpWorker {
  public:
   // One of UCX's, by its name in the library and that of its variable.
   struct Setting {
@@ -26,11 +26,11 @@ class Worker {
   };
   // `interface`: the network interface that TCP must use, among whatever other networks there are; empty: UCX
   // decides. `ports`: those at which TCP may listen. Errors: unsupported with UCX's own reason.
-  static Result<std::unique_ptr<Worker>> make(const std::string& interface,
-                                              const std::optional<PortRange>& ports);
-  ~Worker();
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
+  static Result<std::unique_ptr<UcpWorker>> make(const std::string& interface,
+                                                 const std::optional<PortRange>& ports);
+  ~UcpWorker();
+  UcpWorker(const UcpWorker&) = delete;
+  UcpWorker& operator=(const UcpWorker&) = delete;
 
   ucp_worker_h handle() const { return worker_; }
   std::vector<std::byte> address() const;
@@ -50,7 +50,7 @@ class Worker {
   void abandon() { is_abandoned_ = true; }
 
  private:
-  Worker() = default;
+  UcpWorker() = default;
   Status start(const std::string& interface, const std::optional<PortRange>& ports);
   Status start_within(const std::optional<PortRange>& ports, const std::string& devices,
                       std::vector<Setting> settings);

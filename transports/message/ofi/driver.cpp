@@ -1,5 +1,5 @@
-// Progress, and looking after peers that may have vanished. Knows no message; see carrier.hpp.
-#include "transports/message/ofi/carrier.hpp"
+// Progress, and looking after peers that may have vanished. Knows no message; see driver.hpp.
+#include "transports/message/ofi/driver.hpp"
 
 #include <rdma/fi_errno.h>
 
@@ -7,7 +7,7 @@
 #include <array>
 #include <utility>
 
-#include "transports/message/lane.hpp"
+#include "transports/message/worker.hpp"
 
 namespace tutti::ofi {
 
@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kLongestRest{200};
 
 }  // namespace
 
-OfiCarrier::OfiCarrier(std::unique_ptr<Fabric> fabric)
+OfiDriver::OfiDriver(std::unique_ptr<Fabric> fabric)
     : fabric_(std::move(fabric)), packets_(*fabric_), own_address_(fabric_->address()) {
   constexpr std::size_t kUsualCount = 64;
   constexpr std::size_t kUsualHolds = 512;
@@ -37,7 +37,7 @@ OfiCarrier::OfiCarrier(std::unique_ptr<Fabric> fabric)
   early_.reserve(kUsualCount);
 }
 
-OfiCarrier::~OfiCarrier() {
+OfiDriver::~OfiDriver() {
   if (is_abandoned_) {
     fabric_->abandon();
     packets_.abandon();
@@ -45,12 +45,12 @@ OfiCarrier::~OfiCarrier() {
   fabric_.reset();  // before the packets that it may still write to
 }
 
-Status OfiCarrier::start(message::Lane& lane) {
-  lane_ = &lane;
+Status OfiDriver::start(message::Worker& worker) {
+  worker_ = &worker;
   return post_receives() ? Status() : Status(StatusCode::resource_exhausted, "no memory for packets");
 }
 
-bool OfiCarrier::progress() {
+bool OfiDriver::progress() {
   std::array<fi_cq_msg_entry, kCompletionsAtOnce> entries;
   const ssize_t count = fi_cq_read(fabric_->queue(), entries.data(), entries.size());
   bool has_moved = true;
@@ -77,7 +77,7 @@ bool OfiCarrier::progress() {
   return has_moved;
 }
 
-bool OfiCarrier::arm() {
+bool OfiDriver::arm() {
   look_after_peers();
   return fabric_->try_wait();
 }
@@ -85,7 +85,7 @@ bool OfiCarrier::arm() {
 // libfabric says nothing of its own accord about a peer of a connectionless endpoint: a packet that cannot be
 // sent any more is how its death is heard of. Where there is no connection (any more) some providers try for
 // ever to make one; then its address is asked.
-void OfiCarrier::look_after_peers() {
+void OfiDriver::look_after_peers() {
   const Clock::time_point now = Clock::now();
   if (now < next_look_) return;
   next_look_ = now + kBetweenLooks;
@@ -113,16 +113,16 @@ void OfiCarrier::look_after_peers() {
   }
 }
 
-bool OfiCarrier::finish() {
+bool OfiDriver::finish() {
   const auto is_over = [this] {
     return std::all_of(connections_.begin(), connections_.end(), [](const auto& connection) {
       return connection->outstanding == 0 && connection->waiting.empty();
     });
   };
-  lane_->drain(is_over, kLongestRest);
+  worker_->drain(is_over, kLongestRest);
   return true;  // what libfabric still has are packets, which end with its endpoint
 }
 
-void OfiCarrier::abandon() { is_abandoned_ = true; }
+void OfiDriver::abandon() { is_abandoned_ = true; }
 
 }  // namespace tutti::ofi

@@ -1,5 +1,5 @@
 // Carrying messages over TCP connections of our own, one to each peer.
-// Knows no receive and no context; see transports/message/carrier.hpp.
+// Knows no receive and no context; see transports/message/wire_driver.hpp.
 #pragma once
 
 #include <chrono>
@@ -12,18 +12,18 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transports/message/carrier.hpp"
 #include "transports/message/operations.hpp"
 #include "transports/message/tcp/connection.hpp"
 #include "transports/message/tcp/greeter.hpp"
 #include "transports/message/tcp/objects.hpp"
 #include "transports/message/tcp/poller.hpp"
+#include "transports/message/wire_driver.hpp"
 
 namespace tutti::tcp {
 
-class TcpCarrier final : public message::Carrier, private Greeter::Owner {
+class TcpDriver final : public message::WireDriver, private Greeter::Owner {
  public:
-  TcpCarrier(Poller poller, std::chrono::milliseconds silence)
+  TcpDriver(Poller poller, std::chrono::milliseconds silence)
       : poller_(std::move(poller)), greeter_(poller_, *this, silence) {}
 
   Greeter& greeter() { return greeter_; }
@@ -31,7 +31,7 @@ class TcpCarrier final : public message::Carrier, private Greeter::Owner {
   void adopt(std::uint64_t instance, Socket socket) { on_met(instance, std::move(socket)); }
 
   std::string_view name() const override { return "tcp"; }
-  Status start(message::Lane& lane) override;
+  Status start(message::Worker& worker) override;
   bool progress() override { return move(true); }
   bool look() override { return move(false); }
   bool arm() override;
@@ -69,7 +69,7 @@ class TcpCarrier final : public message::Carrier, private Greeter::Owner {
 
   Poller poller_;
   Greeter greeter_;
-  message::Lane* lane_ = nullptr;
+  message::Worker* worker_ = nullptr;
   message::Pool<Outgoing> outgoings_;
   Input::Stores stores_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Connection>> connections_;

@@ -1,5 +1,5 @@
 // Carrying messages by tagged messages of libfabric: packets, connections, what becomes of peers that vanish.
-// Knows no receive and no context; see transports/message/carrier.hpp. receiving.cpp holds the receiving
+// Knows no receive and no context; see transports/message/wire_driver.hpp. receiving.cpp holds the receiving
 // half.
 //
 // Short messages are one packet. Of a longer one the first packets come at once; when it has matched, the
@@ -17,17 +17,17 @@
 #include <vector>
 
 #include "runtime/base/running_clock.hpp"
-#include "transports/message/carrier.hpp"
 #include "transports/message/ofi/fabric.hpp"
 #include "transports/message/ofi/packets.hpp"
 #include "transports/message/ofi/probe.hpp"
 #include "transports/message/ofi/transfers.hpp"
 #include "transports/message/operations.hpp"
+#include "transports/message/wire_driver.hpp"
 #include "transports/queues.hpp"
 
 namespace tutti::ofi {
 
-// One address that packets go to, as long as the carrier lives: libfabric completes packets whenever it
+// One address that packets go to, as long as the driver lives: libfabric completes packets whenever it
 // likes.
 struct Connection {
   // What waits for room: a packet, or a message that is not in one yet.
@@ -48,13 +48,13 @@ struct Connection {
   Clock::duration probe_pause{};
 };
 
-class OfiCarrier final : public message::Carrier {
+class OfiDriver final : public message::WireDriver {
  public:
-  explicit OfiCarrier(std::unique_ptr<Fabric> fabric);
-  ~OfiCarrier() override;
+  explicit OfiDriver(std::unique_ptr<Fabric> fabric);
+  ~OfiDriver() override;
 
   std::string_view name() const override { return "ofi"; }
-  Status start(message::Lane& lane) override;
+  Status start(message::Worker& worker) override;
   bool progress() override;
   bool arm() override;
   int event_fd() const override { return fabric_->event_fd(); }
@@ -127,11 +127,11 @@ class OfiCarrier final : public message::Carrier {
   void end(Incoming* incoming);
   void lose(Incoming* incoming);
 
-  // carrier.cpp
+  // driver.cpp
   void look_after_peers();
 
   std::unique_ptr<Fabric> fabric_;
-  message::Lane* lane_ = nullptr;
+  message::Worker* worker_ = nullptr;
   PacketPool packets_;
   std::vector<std::byte> own_address_;
   std::vector<std::unique_ptr<Connection>> connections_;

@@ -1,5 +1,5 @@
-// Cards to bytes and back. Knows no library; see card.hpp.
-#include "transports/message/card.hpp"
+// Addresses to bytes and back. Knows no library; see address.hpp.
+#include "transports/message/address.hpp"
 
 #include <fmt/format.h>
 
@@ -25,19 +25,19 @@ struct FixedPart {
 
 }  // namespace
 
-std::vector<std::byte> to_bytes(const Card& card) {
-  const FixedPart fixed{kMagic, card.instance, card.dialect.size(), card.address.size()};
-  std::vector<std::byte> bytes(sizeof(fixed) + card.dialect.size() + card.address.size());
+std::vector<std::byte> to_bytes(const Address& address) {
+  const FixedPart fixed{kMagic, address.instance, address.dialect.size(), address.driver_address.size()};
+  std::vector<std::byte> bytes(sizeof(fixed) + address.dialect.size() + address.driver_address.size());
   std::memcpy(bytes.data(), &fixed, sizeof(fixed));
-  if (!card.dialect.empty()) {
-    std::memcpy(bytes.data() + sizeof(fixed), card.dialect.data(), card.dialect.size());
+  if (!address.dialect.empty()) {
+    std::memcpy(bytes.data() + sizeof(fixed), address.dialect.data(), address.dialect.size());
   }
-  std::copy(card.address.begin(), card.address.end(),
-            bytes.end() - static_cast<std::ptrdiff_t>(card.address.size()));
+  std::copy(address.driver_address.begin(), address.driver_address.end(),
+            bytes.end() - static_cast<std::ptrdiff_t>(address.driver_address.size()));
   return bytes;
 }
 
-Result<Card> parse_card(std::span<const std::byte> bytes) {
+Result<Address> parse_address(std::span<const std::byte> bytes) {
   FixedPart fixed;
   if (bytes.size() <= sizeof(fixed)) return invalid_argument("not an address of this transport");
   std::memcpy(&fixed, bytes.data(), sizeof(fixed));
@@ -48,12 +48,12 @@ Result<Card> parse_card(std::span<const std::byte> bytes) {
   }
   const std::span<const std::byte> dialect = rest.first(fixed.dialect_bytes);
   const std::span<const std::byte> address = rest.subspan(fixed.dialect_bytes);
-  return Card{fixed.instance,
-              {reinterpret_cast<const char*>(dialect.data()), dialect.size()},
-              {address.begin(), address.end()}};
+  return Address{fixed.instance,
+                 {reinterpret_cast<const char*>(dialect.data()), dialect.size()},
+                 {address.begin(), address.end()}};
 }
 
-Status check_reach(const Card& mine, const Card& theirs) {
+Status check_reach(const Address& mine, const Address& theirs) {
   if (mine.dialect == theirs.dialect) return {};
   return unsupported(fmt::format("{} here and {} there", mine.dialect, theirs.dialect));
 }

@@ -1,5 +1,5 @@
-// What the endpoints of one lane share: finished events, the bell towards peers, a bounce buffer.
-// Knows no protocol. Everything here belongs to the lane's owner.
+// What the endpoints of one transport share: finished events, the bell towards peers, a bounce buffer.
+// Knows no protocol. Everything here belongs to the transport's owner.
 #pragma once
 
 #include <array>
@@ -33,11 +33,10 @@ struct Siblings {
   bool is_used = false;                  // and complete
 };
 
-struct Lane {
+struct Worker {
   static constexpr std::size_t kBounceBytes = std::size_t{64} << 10U;
   using Bounce = std::array<std::byte, kBounceBytes>;
 
-  std::uint32_t index = 0;
   bool is_armed = false;
   bool uses_fence = false;  // the sleeper cannot use membarrier: publishing must order itself
   std::uint32_t control_seen = 0;

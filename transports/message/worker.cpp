@@ -1,5 +1,5 @@
-// What arrives at a lane, and the lane's progress. Knows no matching; see lane.hpp.
-#include "transports/message/lane.hpp"
+// What arrives at a worker, and the worker's progress. Knows no matching; see worker.hpp.
+#include "transports/message/worker.hpp"
 
 #include <sched.h>
 #include <unistd.h>
@@ -28,17 +28,17 @@ constexpr std::size_t kUsualOps = 256;   // how many are under way at once depen
 
 }  // namespace
 
-Lane::Lane(std::unique_ptr<Carrier> carrier, std::uint64_t instance)
-    : carrier_(std::move(carrier)), instance_(instance), pid_(::getpid()), patience_(kMostPatience) {
+Worker::Worker(std::unique_ptr<WireDriver> driver, std::uint64_t instance)
+    : driver_(std::move(driver)), instance_(instance), pid_(::getpid()), patience_(kMostPatience) {
   for (std::vector<Inbox*>* list : {&listed_, &wanting_}) list->reserve(kUsualCount);
   lent_.reserve(kUsualCount);
   sends_.make_more(kUsualOps);
   recvs_.make_more(kUsualOps);
 }
 
-Lane::~Lane() {
+Worker::~Worker() {
   if (!is_own_process()) {
-    carrier_->abandon();
+    driver_->abandon();
     for (auto& [key, inbox] : inboxes_) static_cast<void>(inbox.release());  // what they hold is the parent's
     return;
   }
@@ -48,23 +48,23 @@ Lane::~Lane() {
         peers_.begin(), peers_.end(), [](const auto& entry) { return entry.second->is_disconnecting(); });
     return !is_disconnecting && sends_.used_count() == 0 && recvs_.used_count() == 0;
   };
-  if (!drain(is_over, kLongestDisconnect) || !carrier_->finish()) {
-    log_info("{}: a transport that ends does not come to rest, and is left as it is", carrier_->name());
-    carrier_->abandon();
+  if (!drain(is_over, kLongestDisconnect) || !driver_->finish()) {
+    log_info("{}: a transport that ends does not come to rest, and is left as it is", driver_->name());
+    driver_->abandon();
   }
-  carrier_.reset();  // while there is still what its callbacks refer to
+  driver_.reset();  // while there is still what its callbacks refer to
 }
 
-void Lane::leave() {
+void Worker::leave() {
   if (!is_own_process() || std::exchange(is_ending_, true)) return;
   for (const auto& [key, inbox] : inboxes_) inbox->clear();
-  for (void* hold : lent_) carrier_->release(hold);
+  for (void* hold : lent_) driver_->release(hold);
   lent_.clear();
   say_goodbye();
   for (const auto& [id, peer] : peers_) peer->disconnect();
 }
 
-void Lane::say_goodbye() {
+void Worker::say_goodbye() {
   settle();
   std::vector<Peer*> awaited;
   for (const auto& [id, peer] : peers_) {
@@ -81,23 +81,23 @@ void Lane::say_goodbye() {
   drain(is_over, kLongestFarewell);
 }
 
-bool Lane::is_own_process() const { return ::getpid() == pid_; }
+bool Worker::is_own_process() const { return ::getpid() == pid_; }
 
-Peer& Lane::find_peer(std::uint64_t instance) {
+Peer& Worker::find_peer(std::uint64_t instance) {
   std::unique_ptr<Peer>& peer = peers_[instance];
   if (!peer) peer = std::make_unique<Peer>(*this, instance);
   return *peer;
 }
 
-Inbox& Lane::find_inbox(std::uint64_t instance, std::uint64_t context) {
+Inbox& Worker::find_inbox(std::uint64_t instance, std::uint64_t context) {
   std::unique_ptr<Inbox>& inbox = inboxes_[Key{instance, context}];
-  if (!inbox) inbox = std::make_unique<Inbox>(*carrier_, find_peer(instance), context);
+  if (!inbox) inbox = std::make_unique<Inbox>(*driver_, find_peer(instance), context);
   return *inbox;
 }
 
-// -- what the carrier says ----------------------------------------------------------------------------------
+// -- what the driver says ----------------------------------------------------------------------------------
 
-bool Lane::take_message(const MessageHeader& header, const Arrival& arrival) {
+bool Worker::take_message(const MessageHeader& header, const Arrival& arrival) {
   if (is_ending_ || header.channel > kControlChannel) return false;
   Inbox& inbox = find_inbox(header.sender, header.context);
   inbox.count_message();
@@ -110,7 +110,7 @@ bool Lane::take_message(const MessageHeader& header, const Arrival& arrival) {
   return true;
 }
 
-std::optional<Notice> Lane::take_notice(const Notice& notice) {
+std::optional<Notice> Worker::take_notice(const Notice& notice) {
   switch (notice.kind) {
     case Notice::Kind::hello: {
       Inbox& inbox = find_inbox(notice.sender, notice.context);
@@ -122,7 +122,7 @@ std::optional<Notice> Lane::take_notice(const Notice& notice) {
     case Notice::Kind::closed: {
       Inbox& inbox = find_inbox(notice.sender, notice.context);
       inbox.close_by_peer(notice.message_count);
-      carrier_->note_closed(inbox);
+      driver_->note_closed(inbox);
       list(inbox);
       break;
     }
@@ -140,12 +140,12 @@ std::optional<Notice> Lane::take_notice(const Notice& notice) {
   return {};
 }
 
-void Lane::on_sent(SendOp& op, bool is_ok) {
+void Worker::on_sent(SendOp& op, bool is_ok) {
   if (op.endpoint != nullptr) op.endpoint->on_sent(op, is_ok);
   sends_.give_back(&op);
 }
 
-void Lane::on_fetched(RecvOp& op, bool is_ok) {
+void Worker::on_fetched(RecvOp& op, bool is_ok) {
   if (op.endpoint != nullptr) {
     op.endpoint->on_fetched(op, is_ok);
     return;
@@ -153,43 +153,43 @@ void Lane::on_fetched(RecvOp& op, bool is_ok) {
   give_back(op);
 }
 
-void Lane::give_back(RecvOp& op) {
+void Worker::give_back(RecvOp& op) {
   bounces_.give_back(op.bounce);
   op.bounce = {};
   recvs_.give_back(&op);
 }
 
-void Lane::note_piece(const RecvOp& op) {
+void Worker::note_piece(const RecvOp& op) {
   if (op.endpoint != nullptr) list(op.endpoint->inbox());
 }
 
-void Lane::notify(Peer& peer, Notice notice) {
+void Worker::notify(Peer& peer, Notice notice) {
   Link* link = peer.connect();
   if (link == nullptr) return;
   notice.sender = instance_;
-  carrier_->notify(*link, notice);
+  driver_->notify(*link, notice);
 }
 
 // -- progress -----------------------------------------------------------------------------------------------
 
-void Lane::list(Inbox& inbox) {
+void Worker::list(Inbox& inbox) {
   if (std::exchange(inbox.is_listed, true)) return;
   listed_.push_back(&inbox);
 }
 
-void Lane::list_all_of(const Peer& peer) {
+void Worker::list_all_of(const Peer& peer) {
   for (const auto& [key, inbox] : inboxes_) {
     if (&inbox->peer == &peer) list(*inbox);
   }
 }
 
-void Lane::want_peer(Inbox& inbox) {
+void Worker::want_peer(Inbox& inbox) {
   if (std::exchange(inbox.wants_peer, true)) return;
   wanting_.push_back(&inbox);
 }
 
 // Only when nothing moves: what has come may say that there is nobody left to connect to.
-void Lane::connect_wanted() {
+void Worker::connect_wanted() {
   for (Inbox* inbox : wanting_) {
     inbox->wants_peer = false;
     if (inbox->endpoint == nullptr || inbox->peer.is_gone()) continue;
@@ -202,7 +202,7 @@ void Lane::connect_wanted() {
   wanting_.clear();
 }
 
-void Lane::close_failed() {
+void Worker::close_failed() {
   has_failed_peers_ = false;
   for (const auto& [id, peer] : peers_) {
     if (peer->has_failed()) peer->disconnect();
@@ -210,7 +210,7 @@ void Lane::close_failed() {
 }
 
 // True if it is to be called again although nothing happens.
-bool Lane::advance(Inbox& inbox, EventSink& out) {
+bool Worker::advance(Inbox& inbox, EventSink& out) {
   if (inbox.endpoint != nullptr) return inbox.endpoint->advance(out);
   if (inbox.is_closed_here && std::exchange(inbox.owes_notice, false)) {
     Notice notice;
@@ -222,12 +222,12 @@ bool Lane::advance(Inbox& inbox, EventSink& out) {
   return false;
 }
 
-std::size_t Lane::progress(std::span<Event> events) {
-  for (void* hold : lent_) carrier_->release(hold);
+std::size_t Worker::progress(std::span<Event> events) {
+  for (void* hold : lent_) driver_->release(hold);
   lent_.clear();
   EventSink out(events, &waiting_);
   if (!out.can_push()) return out.count();
-  const bool has_moved = carrier_->look();
+  const bool has_moved = driver_->look();
   if (has_failed_peers_) close_failed();
   if (!has_moved && !wanting_.empty()) connect_wanted();
   const std::size_t count = listed_.size();  // what is listed meanwhile waits for the next call
@@ -244,24 +244,24 @@ std::size_t Lane::progress(std::span<Event> events) {
   return out.count();
 }
 
-bool Lane::arm() {
+bool Worker::arm() {
   if (!waiting_.empty() || !listed_.empty() || !wanting_.empty() || has_failed_peers_) return false;
-  return carrier_->arm();
+  return driver_->arm();
 }
 
-void Lane::settle() {
-  for (int i = 0; i < kMostCallsToSettle && carrier_->progress(); ++i) {
+void Worker::settle() {
+  for (int i = 0; i < kMostCallsToSettle && driver_->progress(); ++i) {
   }
 }
 
-bool Lane::drain(const std::function<bool()>& condition, std::chrono::milliseconds at_rest,
-                 std::chrono::milliseconds at_most) {
+bool Worker::drain(const std::function<bool()>& condition, std::chrono::milliseconds at_rest,
+                   std::chrono::milliseconds at_most) {
   const auto end = Clock::now() + at_most;
   auto rest_end = Clock::now() + at_rest;
   while (!condition()) {
     if (has_failed_peers_) close_failed();
     const auto now = Clock::now();  // before the look: whoever was kept from looking looks once more
-    const bool has_moved = carrier_->progress();
+    const bool has_moved = driver_->progress();
     if (has_moved) rest_end = now + at_rest;
     if (now > std::min(rest_end, end)) return false;
     if (!has_moved) ::sched_yield();
@@ -269,12 +269,12 @@ bool Lane::drain(const std::function<bool()>& condition, std::chrono::millisecon
   return true;
 }
 
-std::chrono::milliseconds Lane::patience() {
+std::chrono::milliseconds Worker::patience() {
   if (Clock::now() > lost_patience_at_ + 2 * kMostPatience) patience_ = kMostPatience;
   return patience_;
 }
 
-bool Lane::drain_patiently(const std::function<bool()>& condition) {
+bool Worker::drain_patiently(const std::function<bool()>& condition) {
   if (drain(condition, patience(), kPatienceWhileMoving * patience())) return true;
   patience_ /= 2;
   lost_patience_at_ = Clock::now();

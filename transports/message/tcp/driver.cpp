@@ -1,22 +1,22 @@
-// Whose connection does what, and when sockets are looked at. Knows no frame; see carrier.hpp.
-#include "transports/message/tcp/carrier.hpp"
+// Whose connection does what, and when sockets are looked at. Knows no frame; see driver.hpp.
+#include "transports/message/tcp/driver.hpp"
 
 #include <fmt/format.h>
 
 #include <cstring>
 #include <utility>
 
-#include "transports/message/lane.hpp"
+#include "transports/message/worker.hpp"
 
 namespace tutti::tcp {
 
 using message::Arrival;
-using message::Carrier;
 using message::Link;
 using message::Notice;
 using message::Peer;
 using message::RecvOp;
 using message::SendOp;
+using message::WireDriver;
 
 namespace {
 
@@ -41,15 +41,15 @@ Incoming& incoming_of(void* hold) { return *static_cast<Incoming*>(static_cast<H
 
 }  // namespace
 
-Status TcpCarrier::start(message::Lane& lane) {
-  lane_ = &lane;
-  greeter_.start(lane.instance());
+Status TcpDriver::start(message::Worker& worker) {
+  worker_ = &worker;
+  greeter_.start(worker.instance());
   return {};
 }
 
 // -- progress -----------------------------------------------------------------------------------------------
 
-bool TcpCarrier::move(bool looks_at_all) {
+bool TcpDriver::move(bool looks_at_all) {
   const bool reads_blindly = open_.size() <= kReadBlindly;
   const std::size_t open_count = open_.size();
   if (++calls_ == kCallsUntilAwake && reads_blindly) {
@@ -75,7 +75,7 @@ bool TcpCarrier::move(bool looks_at_all) {
   return has_moved;
 }
 
-bool TcpCarrier::arm() {
+bool TcpDriver::arm() {
   calls_ = 0;
   for (Connection* connection : open_) {
     if (connection->state() == Connection::State::open && !connection->arm()) return false;
@@ -87,30 +87,31 @@ bool TcpCarrier::arm() {
 
 // -- connections --------------------------------------------------------------------------------------------
 
-Connection& TcpCarrier::find_connection(std::uint64_t instance) {
+Connection& TcpDriver::find_connection(std::uint64_t instance) {
   std::unique_ptr<Connection>& connection = connections_[instance];
-  if (!connection) connection = std::make_unique<Connection>(*lane_, poller_, outgoings_, stores_, instance);
+  if (!connection)
+    connection = std::make_unique<Connection>(*worker_, poller_, outgoings_, stores_, instance);
   return *connection;
 }
 
-bool TcpCarrier::is_met(std::uint64_t instance) const {
+bool TcpDriver::is_met(std::uint64_t instance) const {
   const auto found = connections_.find(instance);
   return found != connections_.end() && found->second->state() != Connection::State::waiting;
 }
 
-void TcpCarrier::on_met(std::uint64_t instance, Socket socket) {
+void TcpDriver::on_met(std::uint64_t instance, Socket socket) {
   Connection& connection = find_connection(instance);
   connection.open(std::move(socket));
   if (connection.state() == Connection::State::open) open_.push_back(&connection);
 }
 
-void TcpCarrier::on_unreachable(std::uint64_t instance, const Status& why) {
-  if (why.code() == StatusCode::resource_exhausted) lane_->find_peer(instance).note_trouble(why);
+void TcpDriver::on_unreachable(std::uint64_t instance, const Status& why) {
+  if (why.code() == StatusCode::resource_exhausted) worker_->find_peer(instance).note_trouble(why);
   find_connection(instance).end(why.message());
 }
 
-std::unique_ptr<Link> TcpCarrier::connect(Peer& peer, std::span<const std::byte> address) {
-  if (peer.instance() == lane_->instance()) return std::make_unique<TcpLink>(nullptr);
+std::unique_ptr<Link> TcpDriver::connect(Peer& peer, std::span<const std::byte> address) {
+  if (peer.instance() == worker_->instance()) return std::make_unique<TcpLink>(nullptr);
   Connection& connection = find_connection(peer.instance());
   if (connection.state() == Connection::State::waiting) {
     const Result<Address> theirs = parse_address(address);
@@ -123,37 +124,37 @@ std::unique_ptr<Link> TcpCarrier::connect(Peer& peer, std::span<const std::byte>
   return std::make_unique<TcpLink>(&connection);
 }
 
-void TcpCarrier::disconnect(Link& link) {
+void TcpDriver::disconnect(Link& link) {
   Connection* const connection = connection_of(link);
   if (connection == nullptr) return;
   greeter_.forget(connection->peer());
   connection->end({});
 }
 
-void TcpCarrier::note_goodbye(const Peer& peer) {
+void TcpDriver::note_goodbye(const Peer& peer) {
   const auto found = connections_.find(peer.instance());
   if (found != connections_.end()) found->second->note_goodbye();
 }
 
 // -- sending ------------------------------------------------------------------------------------------------
 
-Carrier::Sent TcpCarrier::send(Link& link, SendOp& op) {
+WireDriver::Sent TcpDriver::send(Link& link, SendOp& op) {
   Connection* const connection = connection_of(link);
   if (connection == nullptr) return send_to_self(op);
   if (connection->state() == Connection::State::ended) return Sent::failed;
   return connection->output.send(op);
 }
 
-Carrier::Sent TcpCarrier::send_to_self(const SendOp& op) {
+WireDriver::Sent TcpDriver::send_to_self(const SendOp& op) {
   Arrival arrival;
   arrival.bytes = op.ranges.bytes();
   arrival.word = op.header.word;
   arrival.sequence = op.header.sequence;
   if (arrival.bytes == 0) {
-    lane_->take_message(op.header, arrival);
+    worker_->take_message(op.header, arrival);
     return Sent::done;
   }
-  const ByteRange memory = lane_->bounces().take(arrival.bytes);
+  const ByteRange memory = worker_->bounces().take(arrival.bytes);
   if (memory.empty()) return Sent::failed;
   std::byte* to = memory.data();
   for (const iovec& item : op.ranges.items()) {
@@ -164,66 +165,66 @@ Carrier::Sent TcpCarrier::send_to_self(const SendOp& op) {
   incoming.memory = memory;
   arrival.data = memory.data();
   arrival.hold = static_cast<Hold*>(&incoming);
-  if (!lane_->take_message(op.header, arrival)) free_incoming(*lane_, stores_, incoming);
+  if (!worker_->take_message(op.header, arrival)) free_incoming(*worker_, stores_, incoming);
   return Sent::done;
 }
 
-void TcpCarrier::notify(Link& link, const Notice& notice) {
+void TcpDriver::notify(Link& link, const Notice& notice) {
   Connection* const connection = connection_of(link);
   if (connection == nullptr) {
-    lane_->take_notice(notice);
+    worker_->take_notice(notice);
   } else if (connection->state() != Connection::State::ended) {
     connection->output.put(to_frame(notice));
   }
 }
 
-void TcpCarrier::flush(Link& link) {
+void TcpDriver::flush(Link& link) {
   const Connection* const connection = connection_of(link);
   if (connection == nullptr) return;
-  lane_->drain_patiently([connection] { return connection->output.is_empty(); });
+  worker_->drain_patiently([connection] { return connection->output.is_empty(); });
 }
 
 // -- receiving ----------------------------------------------------------------------------------------------
 
-void TcpCarrier::release(void* hold) {
+void TcpDriver::release(void* hold) {
   auto* const held = static_cast<Hold*>(hold);
   if (held->kind == Hold::Kind::block) return stores_.blocks.release(static_cast<Block*>(held));
   Incoming& incoming = incoming_of(hold);
   if (incoming.connection != nullptr) return incoming.connection->input.release(incoming);
-  free_incoming(*lane_, stores_, incoming);
+  free_incoming(*worker_, stores_, incoming);
 }
 
-void TcpCarrier::fetch(RecvOp& op, void* hold) {
+void TcpDriver::fetch(RecvOp& op, void* hold) {
   Incoming& incoming = incoming_of(hold);
   op.work = &incoming;
   if (incoming.connection != nullptr) return incoming.connection->input.fetch(incoming, op);
-  settle(*lane_, stores_, incoming, op);
+  settle(*worker_, stores_, incoming, op);
 }
 
-void TcpCarrier::pump(RecvOp& op) {
+void TcpDriver::pump(RecvOp& op) {
   Incoming& incoming = *static_cast<Incoming*>(op.work);
   if (incoming.connection != nullptr) return incoming.connection->input.pump(op);
-  settle(*lane_, stores_, incoming, op);
+  settle(*worker_, stores_, incoming, op);
 }
 
 // -- ending -------------------------------------------------------------------------------------------------
 
-bool TcpCarrier::cancel(SendOp& op) {
+bool TcpDriver::cancel(SendOp& op) {
   static_cast<Outgoing*>(op.work)->output->cancel(op);
   return true;
 }
 
-bool TcpCarrier::cancel(RecvOp& op) {
+bool TcpDriver::cancel(RecvOp& op) {
   Incoming& incoming = *static_cast<Incoming*>(op.work);
   if (incoming.connection != nullptr) {
     incoming.connection->input.cancel(incoming);
   } else {
-    free_incoming(*lane_, stores_, incoming);
+    free_incoming(*worker_, stores_, incoming);
   }
   return true;
 }
 
-void TcpCarrier::abandon() {
+void TcpDriver::abandon() {
   open_.clear();
   connections_.clear();
 }

@@ -1,8 +1,8 @@
 // What a library has to do for a message transport: carry messages between two processes, in whatever way it
-// can. Knows no receive, no context and no matching; those are the engine's (lane.hpp), which hears of what
-// arrives through the lane it has attached.
+// can. Knows no receive, no context and no matching; those are the engine's (worker.hpp), which hears of what
+// arrives through the worker it has attached.
 //
-// All calls are made by the lane's owner. The carrier calls the lane from within its own progress() only, or
+// All calls are made by the worker's owner. The driver calls the worker from within its own progress() only, or
 // from within the call that the news is about.
 #pragma once
 
@@ -20,14 +20,14 @@
 
 namespace tutti::message {
 
-class Lane;
+class Worker;
 class Peer;
 class Inbox;
 
 // A message that has arrived, or at least its beginning.
 struct Arrival {
   const std::byte* data = nullptr;  // all of it, unless is_remote
-  void* hold = nullptr;             // what the carrier gets back by release() or fetch(); null: nothing
+  void* hold = nullptr;             // what the driver gets back by release() or fetch(); null: nothing
   std::uint64_t bytes = 0;
   std::uint64_t word = 0;
   std::uint64_t sequence = 0;
@@ -42,13 +42,13 @@ class Link {
   virtual ~Link() = default;
 };
 
-class Carrier {
+class WireDriver {
  public:
-  virtual ~Carrier() = default;
+  virtual ~WireDriver() = default;
 
   virtual std::string_view name() const = 0;  // "ucx", for the log
-  // From now on what arrives goes to the lane. Errors: unsupported with the library's reason.
-  virtual Status start(Lane& lane) = 0;
+  // From now on what arrives goes to the worker. Errors: unsupported with the library's reason.
+  virtual Status start(Worker& worker) = 0;
 
   // True if something moved. May be called again from within what it calls.
   virtual bool progress() = 0;
@@ -75,13 +75,13 @@ class Carrier {
   // -- sending ----------------------------------------------------------------------------------------------
 
   enum class Sent : std::uint8_t { done, pending, failed };
-  // The op and what it refers to stay until Lane::on_sent, if the answer is `pending`. `failed` was told to
+  // The op and what it refers to stay until Worker::on_sent, if the answer is `pending`. `failed` was told to
   // the peer.
   virtual Sent send(Link& link, SendOp& op) = 0;
   // Notices arrive after everything sent before. One that cannot be sent is dropped: whoever is not there
   // needs none.
   virtual void notify(Link& link, const Notice& notice) = 0;
-  // Progresses until everything sent on the link has left this process, as patiently as the lane closes
+  // Progresses until everything sent on the link has left this process, as patiently as the worker closes
   // endpoints.
   virtual void flush(Link& link) = 0;
 
@@ -90,12 +90,12 @@ class Carrier {
   // Gives back what an arrival holds; a remote message completes at its sender, one way or the other.
   virtual void release(void* hold) = 0;
   // Fetches a remote message into op.bounce, or else into op.ranges; has_pieces(): into op.sink. Later, or at
-  // once, Lane::on_fetched.
+  // once, Worker::on_fetched.
   virtual void fetch(RecvOp& op, void* hold) = 0;
   // Is a sink with `deliver` served in pieces, by pump()? Otherwise it needs op.bounce.
   virtual bool has_pieces() const = 0;
-  // Hands what has come of a message that is being fetched to its sink; may call Lane::on_fetched. Called
-  // when Lane::note_piece was.
+  // Hands what has come of a message that is being fetched to its sink; may call Worker::on_fetched. Called
+  // when Worker::note_piece was.
   virtual void pump(RecvOp& op) = 0;
 
   // -- ending -----------------------------------------------------------------------------------------------

@@ -1,36 +1,35 @@
-// Reading, writing and comparing addresses. Knows no instance behind them; see card.hpp.
-#include "transports/memory/card.hpp"
+// Reading, writing and comparing addresses. Knows no instance behind them; see address.hpp.
+#include "transports/memory/address.hpp"
 
 #include <cstring>
 #include <string>
 
 namespace tutti::memory {
 
-std::vector<std::byte> to_bytes(const Card& card) {
-  std::vector<std::byte> bytes(sizeof(Card));
-  std::memcpy(bytes.data(), &card, sizeof(Card));
+std::vector<std::byte> to_bytes(const Address& address) {
+  std::vector<std::byte> bytes(sizeof(Address));
+  std::memcpy(bytes.data(), &address, sizeof(Address));
   return bytes;
 }
 
-Result<Card> parse_card(std::span<const std::byte> bytes) {
-  if (bytes.size() != sizeof(Card)) {
-    return invalid_argument("a memory transport's address has " + std::to_string(sizeof(Card)) +
+Result<Address> parse_address(std::span<const std::byte> bytes) {
+  if (bytes.size() != sizeof(Address)) {
+    return invalid_argument("a memory transport's address has " + std::to_string(sizeof(Address)) +
                             " bytes, not " + std::to_string(bytes.size()));
   }
-  Card card;
-  std::memcpy(&card, bytes.data(), sizeof(Card));
-  if (card.kind != Card::Kind::inproc && card.kind != Card::Kind::shm) {
+  Address address;
+  std::memcpy(&address, bytes.data(), sizeof(Address));
+  if (address.kind != Address::Kind::inproc && address.kind != Address::Kind::shm) {
     return invalid_argument("not an address of a memory transport");
   }
-  if (card.lane >= kMaxLanes) return invalid_argument("the address names lane " + std::to_string(card.lane));
-  return card;
+  return address;
 }
 
-Status check_reach(const Card& mine, const Card& theirs) {
+Status check_reach(const Address& mine, const Address& theirs) {
   if (mine.kind != theirs.kind) return unsupported("another transport");
   if (mine.layout != theirs.layout) return unsupported("another build of the library");
   if (mine.node != theirs.node) {
-    return unsupported(mine.kind == Card::Kind::inproc ? "another process or fabric" : "another node");
+    return unsupported(mine.kind == Address::Kind::inproc ? "another process or fabric" : "another node");
   }
   if (mine.uid != theirs.uid) {
     return unsupported("another user (uid " + std::to_string(theirs.uid) + ", ours is " +

@@ -1,5 +1,5 @@
 // Carrying messages by active messages of UCX: what travels, what arrives, connections.
-// Knows no receive and no context; see transports/message/carrier.hpp.
+// Knows no receive and no context; see transports/message/wire_driver.hpp.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -10,21 +10,21 @@
 #include <span>
 #include <string_view>
 
-#include "transports/message/carrier.hpp"
 #include "transports/message/operations.hpp"
-#include "transports/message/ucx/worker.hpp"
+#include "transports/message/ucx/ucp_worker.hpp"
+#include "transports/message/wire_driver.hpp"
 
 namespace tutti::ucx {
 
-class UcxCarrier final : public message::Carrier {
+class UcxDriver final : public message::WireDriver {
  public:
-  explicit UcxCarrier(std::unique_ptr<Worker> worker) : worker_(std::move(worker)) {}
+  explicit UcxDriver(std::unique_ptr<UcpWorker> ucp_worker) : ucp_(std::move(ucp_worker)) {}
 
   std::string_view name() const override { return "ucx"; }
-  Status start(message::Lane& lane) override;
-  bool progress() override { return worker_->progress(); }
-  bool arm() override { return worker_->arm(); }
-  int event_fd() const override { return worker_->event_fd(); }
+  Status start(message::Worker& worker) override;
+  bool progress() override { return ucp_->progress(); }
+  bool arm() override { return ucp_->arm(); }
+  int event_fd() const override { return ucp_->event_fd(); }
 
   std::unique_ptr<message::Link> connect(message::Peer& peer, std::span<const std::byte> address) override;
   void disconnect(message::Link& link) override;
@@ -37,7 +37,7 @@ class UcxCarrier final : public message::Carrier {
   void notify(message::Link& link, const message::Notice& notice) override;
   void flush(message::Link& link) override;
 
-  void release(void* hold) override { worker_->release(hold); }
+  void release(void* hold) override { ucp_->release(hold); }
   void fetch(message::RecvOp& op, void* hold) override;
   bool has_pieces() const override { return false; }
   void pump(message::RecvOp&) override {}
@@ -46,25 +46,25 @@ class UcxCarrier final : public message::Carrier {
   bool cancel(message::SendOp&) override { return false; }
   bool cancel(message::RecvOp&) override { return false; }
   bool finish() override;
-  void abandon() override { worker_->abandon(); }
+  void abandon() override { ucp_->abandon(); }
 
  private:
   struct NoticeOp {
-    UcxCarrier* carrier = nullptr;
+    UcxDriver* driver = nullptr;
     message::Notice notice;
   };
 
-  static ucs_status_t on_message(void* carrier, const void* header, std::size_t header_bytes, void* data,
+  static ucs_status_t on_message(void* driver, const void* header, std::size_t header_bytes, void* data,
                                  std::size_t bytes, const ucp_am_recv_param_t* param);
-  static ucs_status_t on_notice(void* carrier, const void* header, std::size_t header_bytes, void* data,
+  static ucs_status_t on_notice(void* driver, const void* header, std::size_t header_bytes, void* data,
                                 std::size_t bytes, const ucp_am_recv_param_t* param);
   static void on_sent(void* request, ucs_status_t status, void* op);
   static void on_fetched(void* request, ucs_status_t status, std::size_t bytes, void* op);
   static void on_notice_sent(void* request, ucs_status_t status, void* op);
   void post_notice(ucp_ep_h endpoint, const message::Notice& notice, std::uint32_t flags);
 
-  std::unique_ptr<Worker> worker_;
-  message::Lane* lane_ = nullptr;
+  std::unique_ptr<UcpWorker> ucp_;
+  message::Worker* worker_ = nullptr;
   message::Pool<NoticeOp> notices_;
 };
 

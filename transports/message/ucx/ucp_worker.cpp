@@ -1,5 +1,5 @@
-// Making and ending a UCX worker. Knows no peer; see worker.hpp.
-#include "transports/message/ucx/worker.hpp"
+// Making and ending a UCX worker. Knows no peer; see ucp_worker.hpp.
+#include "transports/message/ucx/ucp_worker.hpp"
 
 #include <sys/eventfd.h>
 #include <sys/types.h>
@@ -37,18 +37,18 @@ bool has_resource(const std::string& resources, const std::string& item) {
 // A connection is not waited for: a peer that is cut off would stop everything for minutes. Nor can UCX 1.13
 // wait for it safely: where an accepted connection is used for the way back, and the peer is found to have
 // ended, the endpoint fails while it is still being made, and the process is aborted by an assertion.
-constexpr Worker::Setting kTcpConnecting{"CONN_NB", "UCX_TCP_CONN_NB", "y"};
+constexpr UcpWorker::Setting kTcpConnecting{"CONN_NB", "UCX_TCP_CONN_NB", "y"};
 // Over TCP, UCX's own choice (some 20 KiB) costs more than it saves up to here: a rendezvous is two more
 // messages, each way through the kernel, and the copies that it saves lie in the cache.
-constexpr Worker::Setting kTcpRendezvous{"RNDV_THRESH", "UCX_RNDV_THRESH", "256k"};
+constexpr UcpWorker::Setting kTcpRendezvous{"RNDV_THRESH", "UCX_RNDV_THRESH", "256k"};
 // A message of 64 KiB, which is what long vectors are cut into, and its headers come as one fragment then,
 // and need not be put together in memory that is taken from the system for it. (UCX 1.13 knows settings of
 // its networks without their prefix; a name that a release does not know changes nothing.)
-constexpr Worker::Setting kTcpFragment{"RX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE", "96k"};
+constexpr UcpWorker::Setting kTcpFragment{"RX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE", "96k"};
 
 // A rank that is killed while UCX makes its memory for processes of one node leaves it behind, as a file in
 // /dev/shm or as a segment of System V, for ever. Our own shared memory carries what stays within a node.
-constexpr Worker::Setting kNoSharedFiles{"TLS", "UCX_TLS", "^posix,sysv"};
+constexpr UcpWorker::Setting kNoSharedFiles{"TLS", "UCX_TLS", "^posix,sysv"};
 
 // Where the system gives UCX 1.13 none of these for its threads, it aborts the process by an assertion.
 constexpr std::size_t kStartDescriptors = 8;
@@ -126,12 +126,12 @@ OpenWorkers open_workers;  // under library_mutex()
 
 }  // namespace
 
-Result<std::unique_ptr<Worker>> Worker::make(const std::string& interface,
-                                             const std::optional<PortRange>& ports) {
+Result<std::unique_ptr<UcpWorker>> UcpWorker::make(const std::string& interface,
+                                                   const std::optional<PortRange>& ports) {
   TUTTI_RETURN_IF_ERROR(check_descriptors());
   take_over_messages();
   static_cast<void>(explain(UCS_OK));  // forgets what earlier attempts said
-  std::unique_ptr<Worker> worker(new Worker);
+  std::unique_ptr<UcpWorker> worker(new UcpWorker);
   Status started;
   {
     const std::lock_guard lock(library_mutex());
@@ -150,7 +150,7 @@ Result<std::unique_ptr<Worker>> Worker::make(const std::string& interface,
 }
 
 // What is empty is left to UCX and its variables, as is a setting whose variable is set.
-Status Worker::make_context(const std::string& devices, std::span<const Setting> settings) {
+Status UcpWorker::make_context(const std::string& devices, std::span<const Setting> settings) {
   ucp_config_t* config = nullptr;
   TUTTI_RETURN_IF_ERROR(check(ucp_config_read(nullptr, nullptr, &config), "UCX's configuration"));
   Status made;
@@ -171,7 +171,7 @@ Status Worker::make_context(const std::string& devices, std::span<const Setting>
   return made;
 }
 
-Status Worker::start(const std::string& interface, const std::optional<PortRange>& ports) {
+Status UcpWorker::start(const std::string& interface, const std::optional<PortRange>& ports) {
   TUTTI_RETURN_IF_ERROR(make_context({}, {&kNoSharedFiles, 1}));
   const std::string resources = describe_resources();
   if (has_resource(resources, "tcp/")) {
@@ -190,8 +190,8 @@ Status Worker::start(const std::string& interface, const std::optional<PortRange
 }
 
 // UCX tries the ports of a range for ever where all are taken (1.13 does): it gets one at a time.
-Status Worker::start_within(const std::optional<PortRange>& ports, const std::string& devices,
-                            std::vector<Setting> settings) {
+Status UcpWorker::start_within(const std::optional<PortRange>& ports, const std::string& devices,
+                               std::vector<Setting> settings) {
   const bool chooses_ports = ports && !is_set(kPortVariable);
   if (ports && !chooses_ports) TUTTI_RETURN_IF_ERROR(check_user_ports(*ports));
   std::string text;
@@ -207,16 +207,16 @@ Status Worker::start_within(const std::optional<PortRange>& ports, const std::st
   return unsupported("all ports of " + to_text(*ports) + " are taken; widen TUTTI_PORTS");
 }
 
-Status Worker::make_worker() {
+Status UcpWorker::make_worker() {
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT;
-  worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // the owner of a lane may change, one at a time
+  worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // the owner of a worker may change, one at a time
   worker_params.am_alignment = kAlignment;
   TUTTI_RETURN_IF_ERROR(check(ucp_worker_create(context_, &worker_params, &worker_), "no UCX worker"));
   return check(ucp_worker_get_efd(worker_, &event_fd_), "UCX's worker cannot wake a sleeper");
 }
 
-Worker::~Worker() {
+UcpWorker::~UcpWorker() {
   if (is_abandoned_) return;
   const std::lock_guard lock(library_mutex());
   if (is_counted_) --open_workers.count;
@@ -224,7 +224,7 @@ Worker::~Worker() {
   if (context_ != nullptr) ucp_cleanup(context_);
 }
 
-std::vector<std::byte> Worker::address() const {
+std::vector<std::byte> UcpWorker::address() const {
   ucp_address_t* address = nullptr;
   std::size_t bytes = 0;
   if (ucp_worker_get_address(worker_, &address, &bytes) != UCS_OK) return {};
@@ -235,7 +235,7 @@ std::vector<std::byte> Worker::address() const {
 }
 
 // UCX has no query for this: the list is the last words of the lines "resource ..." of what it prints.
-std::string Worker::describe_resources() const {
+std::string UcpWorker::describe_resources() const {
   char* text = nullptr;
   std::size_t bytes = 0;
   FILE* stream = ::open_memstream(&text, &bytes);
@@ -253,7 +253,7 @@ std::string Worker::describe_resources() const {
   return list;
 }
 
-Status Worker::set_handler(unsigned id, ucp_am_recv_callback_t handler, void* argument) {
+Status UcpWorker::set_handler(unsigned id, ucp_am_recv_callback_t handler, void* argument) {
   ucp_am_handler_param_t param{};
   param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
                      UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;

@@ -1,6 +1,6 @@
-// One lane: the carrier, the peers, everything that has arrived, and what is under way.
+// One worker: the driver, the peers, everything that has arrived, and what is under way.
 // Knows no matching: endpoints do that when they are told that there is news. Everything belongs to the
-// lane's owner.
+// worker's owner.
 #pragma once
 
 #include <sys/types.h>
@@ -15,23 +15,23 @@
 #include <vector>
 
 #include "runtime/base/running_clock.hpp"
-#include "transports/message/carrier.hpp"
 #include "transports/message/inbox.hpp"
 #include "transports/message/operations.hpp"
 #include "transports/message/peer.hpp"
+#include "transports/message/wire_driver.hpp"
 #include "transports/queues.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::message {
 
-class Lane {
+class Worker {
  public:
-  Lane(std::unique_ptr<Carrier> carrier, std::uint64_t instance);
-  ~Lane();  // leaves
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  Worker(std::unique_ptr<WireDriver> driver, std::uint64_t instance);
+  ~Worker();  // leaves
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
 
-  Status start() { return carrier_->start(*this); }
+  Status start() { return driver_->start(*this); }
 
   std::size_t progress(std::span<Event> events);
   bool arm();
@@ -40,7 +40,7 @@ class Lane {
 
   // -- for endpoints and peers ------------------------------------------------------------------------------
 
-  Carrier& carrier() { return *carrier_; }
+  WireDriver& driver() { return *driver_; }
   std::uint64_t instance() const { return instance_; }
   Peer& find_peer(std::uint64_t instance);
   Inbox& find_inbox(std::uint64_t instance, std::uint64_t context);
@@ -75,16 +75,16 @@ class Lane {
   bool drain_patiently(const std::function<bool()>& condition);
   std::chrono::milliseconds patience();
 
-  // -- for the carrier --------------------------------------------------------------------------------------
+  // -- for the driver --------------------------------------------------------------------------------------
 
   // True if the arrival is kept; otherwise nobody wants it.
   bool take_message(const MessageHeader& header, const Arrival& arrival);
   // What is to be answered to it, if anything.
   std::optional<Notice> take_notice(const Notice& notice);
-  // The operation is the lane's again.
+  // The operation is the worker's again.
   void on_sent(SendOp& op, bool is_ok);
   void on_fetched(RecvOp& op, bool is_ok);
-  // There is something for the carrier to pump.
+  // There is something for the driver to pump.
   void note_piece(const RecvOp& op);
 
  private:
@@ -108,7 +108,7 @@ class Lane {
   bool advance(Inbox& inbox, EventSink& out);
   void say_goodbye();
 
-  std::unique_ptr<Carrier> carrier_;
+  std::unique_ptr<WireDriver> driver_;
   std::uint64_t instance_;
   ::pid_t pid_;
   bool has_failed_peers_ = false;
