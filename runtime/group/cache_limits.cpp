@@ -41,7 +41,7 @@ std::uint64_t stream_bytes(const NodeCaches& caches, std::uint32_t group_size, s
   const std::uint64_t cores = std::max(caches.last_level_cores, 1U);
   const std::uint64_t used =
       std::clamp<std::uint64_t>((group_size + cores - 1) / cores, 1, std::max(caches.last_level_count, 1U));
-  // Cards come from outside: the product must not overflow.
+  // Summaries come from outside: the product must not overflow.
   const std::uint64_t room = std::min(caches.last_level_bytes, ~std::uint64_t{0} / used) * used;
   std::uint64_t bytes = kMiB;
   while (bytes < kMiB * 1024 && 2 * bytes * group_size <= room) bytes *= 2;

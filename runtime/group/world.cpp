@@ -54,7 +54,7 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
     world->start_error_ = started.message();  // the others wait for us, and hear it
     return started;
   }
-  world->control().set_listener(world.get());
+  world->control().set_observer(world.get());
   leave_at_exit(world);
   return world;
 }
@@ -67,7 +67,7 @@ Status WorldState::start(std::string_view build_id) {
 }
 
 WorldState::~WorldState() {
-  world_.control->set_listener(nullptr);
+  world_.control->set_observer(nullptr);
   world_.control->announce_departure(start_error_);
   engine_.reset();  // closes the transports while the peers still take us for alive
 }

@@ -53,12 +53,12 @@ class GroupMember {
   ~GroupMember() = default;
 };
 
-struct PeerPath {
+struct TransportPath {
   std::string transport;  // empty: ourselves
   std::string reason;
 };
 
-class WorldState final : private ControlListener {
+class WorldState final : private ControlObserver {
  public:
   // Joins the job, agrees with the others, opens the transports. Collective over all ranks; errors of
   // bootstrap(), and invalid_argument if the ranks' settings differ, listing ranks and both values.
@@ -78,7 +78,7 @@ class WorldState final : private ControlListener {
   ControlChannel& control() { return *world_.control; }
   const std::vector<PeerAddress>& peers() const { return peers_; }  // by world rank
   // What carries messages to a world rank, and why nothing earlier in the order of preference does.
-  const std::vector<PeerPath>& paths() const { return paths_; }
+  const std::vector<TransportPath>& paths() const { return paths_; }
   std::uint32_t contract_hash() const { return contract_hash_; }
   const WorldDomains& domains() const { return domains_; }
   unsigned fork_generation() const { return fork_generation_; }
@@ -187,7 +187,7 @@ class WorldState final : private ControlListener {
   bool is_one_process_ = false;
   std::vector<std::unique_ptr<Transport>> transports_;  // until the engine owns them
   std::vector<PeerAddress> peers_;
-  std::vector<PeerPath> paths_;
+  std::vector<TransportPath> paths_;
   std::unique_ptr<Trace> trace_;  // null: not asked for
   std::unique_ptr<Engine> engine_;
 

@@ -338,7 +338,7 @@ Status WorldState::choose_paths(const Addresses& addresses, const std::vector<St
 void WorldState::report_transports() const {
   if (info().rank != 0 || info().size == 1) return;
   std::map<std::string, int> peers_by;
-  for (const PeerPath& path : paths_) {
+  for (const TransportPath& path : paths_) {
     if (!path.transport.empty()) ++peers_by[path.transport];
   }
   std::string carriers;

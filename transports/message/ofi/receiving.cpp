@@ -145,7 +145,6 @@ void OfiDriver::on_announcement(Packet* packet) {
   Incoming* incoming = incoming_.take();
   incoming->op = nullptr;
   incoming->peer = &worker_->find_peer(message.sender);
-  incoming->context = message.context;
   incoming->their_ticket = header.ticket;
   incoming->bytes = header.bytes;
   incoming->arrived_bytes = 0;
