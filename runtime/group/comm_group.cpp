@@ -8,6 +8,7 @@
 #include "backends/native/native_backend.hpp"
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/group/cache_limits.hpp"
 #include "runtime/group/device_calls.hpp"
 #include "runtime/group/work_access.hpp"
