@@ -63,7 +63,7 @@ class StagedBackend final : public Backend {
     return reference;
   }
 
-  PersistentCall* persistent(const Call& /*call*/) override { return nullptr; }
+  CachedCall* cached_call(const Call& /*call*/) override { return nullptr; }
   Result<std::string> explain(const Call& /*call*/) const override {
     return std::string("staged: through pinned memory of the host");
   }

@@ -14,7 +14,7 @@ class StreamBackend : public Backend, protected StreamWatch::Carrier {
  public:
   const BackendCaps& caps() const final { return caps_; }
   Result<WorkRef> start(const Call& call, const Choice& choice) final;
-  PersistentCall* persistent(const Call& /*call*/) final { return nullptr; }
+  CachedCall* cached_call(const Call& /*call*/) final { return nullptr; }
 
  protected:
   // `by`: who carries calls out, for messages ("kernels"); `thread`: the name of the one that watches

@@ -126,7 +126,7 @@ class NcclBackendImpl final : public NcclBackend, private cuda::StreamWatch::Car
     return watch_.failure();
   }
 
-  PersistentCall* persistent(const Call& /*call*/) override { return nullptr; }
+  CachedCall* cached_call(const Call& /*call*/) override { return nullptr; }
 
   Result<std::string> explain(const Call& call) const override {
     TUTTI_RETURN_IF_ERROR(supports(call));

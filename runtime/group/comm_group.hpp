@@ -84,9 +84,9 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // The same for a receive; returns the rank that the message came from.
   int receive(const Call& call, std::string_view algorithm);
   // As run() for a call that was worked out; false if it has to be run like any other.
-  bool run(const Call& call, PersistentCall& persistent, const CallOptions& options);
+  bool run(const Call& call, CachedCall& cached, const CallOptions& options);
   // Of the call that run() has just carried out; null where nothing is gained. Lives as long as the group.
-  PersistentCall* persistent(const Call& call);
+  CachedCall* cached_call(const Call& call);
   // Waits until the operation is complete. Throws its error; at the group's deadline finds out who is
   // missing.
   void wait(WorkState& state, std::uint32_t sequence);
@@ -184,9 +184,9 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<DeviceCalls> device_calls_;  // made when calls on a GPU's memory are to come
   // Collectives of a group of one rank, which nobody else hears of.
-  struct Alone final : PersistentCall {
+  struct Alone final : CachedCall {
     explicit Alone(const Impl& of) : group(of) {}
-    bool run(const Call& call, WorkRef* unfinished) override;
+    bool run(const Call& call, Completion completion, WorkRef* unfinished) override;
     const Impl& group;
   };
   Alone alone_{*this};

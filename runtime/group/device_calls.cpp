@@ -232,7 +232,7 @@ Result<WorkRef> DeviceCalls::start(const Call& call, std::string_view algorithm)
                 fmt::format("{} on GPU {} by {}{}{}", describe_call(call), call.device,
                             last_.backend->caps().name, last_.algorithm.empty() ? "" : " ", last_.algorithm));
   }
-  return last_.backend->start(call, {last_.algorithm, Submitter::goes_on});
+  return last_.backend->start(call, {last_.algorithm, Completion::asynchronous});
 }
 
 Status DeviceCalls::allgather(const void* mine, void* all, std::size_t bytes) {

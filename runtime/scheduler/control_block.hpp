@@ -34,7 +34,7 @@ struct alignas(64) FlagLine {
   std::uint64_t digest;
   std::array<std::byte, kPayloadBytes> payload;
 
-  void publish(std::uint64_t epoch, std::uint64_t own_digest) {
+  void signal(std::uint64_t epoch, std::uint64_t own_digest) {
     digest = own_digest;
     sequence.store(epoch, std::memory_order_release);
   }
@@ -60,14 +60,14 @@ struct ControlBlockShape {
   std::uint32_t slots = 1;
   std::uint32_t lines = 1;         // by area
   std::size_t staging_bytes = 64;  // of one epoch; a multiple of 64
-  bool walks = false;              // small epochs take all places of their area in turn
+  bool rotates_offset = false;     // small epochs take all places of their area in turn
 
   std::size_t area_bytes() const { return lines * sizeof(FlagLine) + staging_bytes; }
   // Where in the staging memory of its area an epoch that takes so much begins. Walking, small ones take all
   // places in turn: a line that has left the peers' own caches for the common one by the time it is written
   // again comes back two to three times faster. Large ones see to that by themselves.
-  std::size_t walked_place(std::uint64_t epoch, std::size_t taken_bytes) const {
-    if (!walks || taken_bytes == 0 || taken_bytes > staging_bytes / 2) return 0;
+  std::size_t rotated_offset(std::uint64_t epoch, std::size_t taken_bytes) const {
+    if (!rotates_offset || taken_bytes == 0 || taken_bytes > staging_bytes / 2) return 0;
     return (epoch >> 1U) % (staging_bytes / taken_bytes) * taken_bytes;
   }
   std::size_t total_bytes() const {
@@ -165,6 +165,13 @@ class ControlBlocks {
     while (from < size() && (from == rank_ || has_ended(from, slot, epoch - 2))) ++from;
     return from;
   }
+  // May this rank write the area of that epoch? `behind`: the rank that it waits for if not; where to go on
+  // asking.
+  bool may_write(std::uint32_t slot, std::uint64_t epoch, std::uint32_t* behind) {
+    if (slots_[slot].has_heard_from_all) return true;
+    *behind = first_behind(slot, epoch, *behind);
+    return *behind == size();
+  }
   // Where the ranks write in one epoch: the distance from the start of the own control block, and that from the start
   // of any other rank's control block to what this rank writes.
   struct Area {
@@ -173,17 +180,17 @@ class ControlBlocks {
   Area area(std::uint32_t slot, std::uint64_t epoch) const {
     const std::uintptr_t offset = sizeof(ControlBlockHead) + shape_.slots * sizeof(FlagLine) +
                                   (2 * std::size_t{slot} + (epoch & 1U)) * shape_.area_bytes();
-    if (!take_turns() || (epoch & 2U) == 0) return {offset, offset};
+    if (!alternates_owner() || (epoch & 2U) == 0) return {offset, offset};
     const std::uintptr_t across =
         reinterpret_cast<std::uintptr_t>(base_[1 - rank_]) - reinterpret_cast<std::uintptr_t>(base_[rank_]);
     return {offset + across, offset - across};
   }
   // Does the reader of a line write it next?
-  bool take_turns() const { return size() == 2; }
+  bool alternates_owner() const { return size() == 2; }
   // As ControlBlockShape says, but where ranks take turns and both write (`all_write`): a rank has just read the
   // lines that it writes next, so at one place they are in its own caches.
-  std::size_t place_of(std::uint64_t epoch, std::size_t taken_bytes, bool all_write) const {
-    return take_turns() && all_write ? 0 : shape_.walked_place(epoch, taken_bytes);
+  std::size_t staging_place(std::uint64_t epoch, std::size_t taken_bytes, bool all_write) const {
+    return alternates_owner() && all_write ? 0 : shape_.rotated_offset(epoch, taken_bytes);
   }
   // What the rank writes in that area, which lies on another rank's control block at times: a distance may lead back.
   FlagLine* lines_at(std::uint32_t rank, const Area& area) const {
@@ -201,7 +208,7 @@ class ControlBlocks {
   void tell_no_cpu() { head(rank_).cpu.store(0, std::memory_order_relaxed); }
   std::uint32_t told_cpu(std::uint32_t rank) const { return head(rank).cpu.load(std::memory_order_relaxed); }
   // Have all others that last told that CPU published that line of the area in that epoch?
-  bool have_published_on(std::uint32_t cpu, const Area& area, std::uint32_t line, std::uint64_t epoch) const;
+  bool have_signaled_on(std::uint32_t cpu, const Area& area, std::uint32_t line, std::uint64_t epoch) const;
 
   std::uint64_t epoch(std::uint32_t slot) const { return slots_[slot].epoch; }
   // Numbers epochs of a slot, from 1.
@@ -212,10 +219,8 @@ class ControlBlocks {
     ended(rank_, slot).store(slots_[slot].epoch, std::memory_order_release);
   }
   // How many of the epochs so far touched buffers of peers.
-  void count_mapped() { ++mapped_count_; }
-  std::uint64_t mapped_count() const { return mapped_count_; }
-  // In the last epoch that ended.
-  bool heard_from_all(std::uint32_t slot) const { return slots_[slot].has_heard_from_all; }
+  void count_direct() { ++direct_count_; }
+  std::uint64_t direct_count() const { return direct_count_; }
 
   // Wakes peers that sleep, so that they see what was just published.
   void wake_sleepers() {
@@ -258,7 +263,7 @@ class ControlBlocks {
   State state_ = State::absent;
   bool is_exchanged_ = false;
   std::uint32_t lost_rank_ = kNoRank;
-  std::uint64_t mapped_count_ = 0;
+  std::uint64_t direct_count_ = 0;
   SharedHeap* heap_ = nullptr;
   ByteRange own_;
   std::vector<std::byte*> base_;  // by rank

@@ -106,11 +106,11 @@ class LoweredCompiler {
     LoweredStep out;
     switch (step.verb) {
       case Verb::publish:
-        out.kind = LoweredStep::Kind::publish;
+        out.kind = LoweredStep::Kind::signal;
         out.line = step.ticket;
         break;
       case Verb::await:
-        out.kind = LoweredStep::Kind::await;
+        out.kind = LoweredStep::Kind::wait;
         out.line = step.ticket;
         out.peer = step.peer;
         break;

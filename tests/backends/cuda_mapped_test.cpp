@@ -157,10 +157,12 @@ TEST_CASE("a rank that does not come fails the group after its timeout, and sche
         call.input = call.output = memory.data();
         call.count = 16;
         call.stream = stream->get();
-        const auto work = (*backend)->start(call, {"ring", Submitter::goes_on});
+        const auto work = (*backend)->start(call, {"ring", Completion::asynchronous});
         results[0] = work ? (*work)->wait(Clock::now() + 60s).to_string() : work.status().to_string();
-        results[0] += "; then " + (*backend)->start(call, {"ring", Submitter::goes_on}).status().message();
-        results[0] += "; and " + (*backend)->start(call, {"rong", Submitter::goes_on}).status().message();
+        results[0] +=
+            "; then " + (*backend)->start(call, {"ring", Completion::asynchronous}).status().message();
+        results[0] +=
+            "; and " + (*backend)->start(call, {"rong", Completion::asynchronous}).status().message();
         call.collective = Collective::barrier;
         results[0] += "; and " + (*backend)->supports(call).message();
         services.set_timeout(60s);

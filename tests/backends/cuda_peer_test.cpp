@@ -190,7 +190,7 @@ TEST_CASE(
     std::atomic<int> called{0};
     std::vector<WorkRef> works;
     for (const std::string_view algorithm : {"one_shot", "two_shot", "two_shot"}) {
-      auto work = (*backend)->start(call, {algorithm, Submitter::goes_on});
+      auto work = (*backend)->start(call, {algorithm, Completion::asynchronous});
       if (!work) return work.status().to_string();
       (*work)->when_complete([&](const Status& status) { called += status ? 1 : 100; });
       works.push_back(*work);
@@ -201,7 +201,7 @@ TEST_CASE(
     while (called < 3) std::this_thread::yield();
     if (!test::copy_now(values.data(), vector.data(), 400)) return "no copy";
     if (called != 3 || values[0] != 54 || values[99] != 54) return "6, 18, 54 were expected";
-    const Status other = (*backend)->start(call, {"ring", Submitter::goes_on}).status();
+    const Status other = (*backend)->start(call, {"ring", Completion::asynchronous}).status();
     const Status none = (*backend)->start(call, {}).status();
     call.collective = Collective::broadcast;
     return other.message() + "; " + none.message() + "; " + (*backend)->supports(call).message();
@@ -224,14 +224,14 @@ TEST_CASE("a rank that does not come fails the group after its timeout, and the 
       const auto stream = Stream::create(device);
       const test::PeerVector vector(64);
       auto work =
-          (*backend)->start(allreduce_of(vector, 16, stream->get()), {"one_shot", Submitter::goes_on});
+          (*backend)->start(allreduce_of(vector, 16, stream->get()), {"one_shot", Completion::asynchronous});
       if (!work) return work.status().to_string();
       outcome = (*work)->wait(Clock::now() + 60s).to_string();
-      outcome +=
-          "; then " + (*backend)
-                          ->start(allreduce_of(vector, 16, stream->get()), {"one_shot", Submitter::goes_on})
-                          .status()
-                          .message();
+      outcome += "; then " +
+                 (*backend)
+                     ->start(allreduce_of(vector, 16, stream->get()), {"one_shot", Completion::asynchronous})
+                     .status()
+                     .message();
       services.set_timeout(60s);
     }
     const Status met = services.allgather(&at_end, all.data(), 1);  // rank 1 keeps its area until then

@@ -67,7 +67,7 @@ TEST_CASE("what one publish makes known travels in its line", "[lowered]") {
   for (std::uint32_t r = 0; r < 3; ++r) {
     const LoweredPlan plan = plan_of(ranks, r);
     CHECK(kinds_of(plan) ==
-          std::vector<Kind>{Kind::copy, Kind::publish, Kind::await, Kind::await, Kind::reduce});
+          std::vector<Kind>{Kind::copy, Kind::signal, Kind::wait, Kind::wait, Kind::reduce});
     // Its own slot, and those of its peers: each in line 1 of its owner.
     CHECK(scratch_lines(plan) == std::vector<std::uint32_t>{1, 1, 1});
     CHECK(plan.line_count == 2);
@@ -143,13 +143,13 @@ TEST_CASE("where buffers are mapped nobody publishes that it has come: announcem
     REQUIRE(ranks[0].steps[0].verb == Verb::publish);
     const LoweredPlan plan = plan_of(ranks, 0);
     CHECK(plan.steps[0].kind == Kind::reduce);
-    CHECK(count(plan, Kind::publish) == 1);
-    CHECK(count(plan, Kind::await) == p - 1);
+    CHECK(count(plan, Kind::signal) == 1);
+    CHECK(count(plan, Kind::wait) == p - 1);
   }
   // Staged plans are not announced.
   const LoweredPlan plan = plan_of(lowered(Collective::barrier, "dissemination", 2, Sharing::scratch), 0);
-  CHECK(count(plan, Kind::publish) == 1);
-  CHECK(count(plan, Kind::await) == 1);
+  CHECK(count(plan, Kind::signal) == 1);
+  CHECK(count(plan, Kind::wait) == 1);
 }
 
 TEST_CASE("numbers of plans are never used twice", "[lowered]") {
