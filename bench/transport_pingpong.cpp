@@ -66,11 +66,11 @@ class Runner {
     Event event;
     Post answer = attempt();
     while (answer == Post::again) {
-      transport_->progress(0, {&event, 1});
+      transport_->progress({&event, 1});
       answer = attempt();
     }
     if (answer == Post::done) return;
-    while (transport_->progress(0, {&event, 1}) == 0) {
+    while (transport_->progress({&event, 1}) == 0) {
     }
   }
   Transport* transport_;
@@ -199,14 +199,14 @@ void run_rank(int rank, Shared* shared, const Options& options, const std::share
   auto made = make(options, fabric);
   check(made.status());
   Transport& transport = **made;
-  const std::vector<std::byte> address = transport.address(0);
+  const std::vector<std::byte> address = transport.address();
   shared->address_bytes[rank] = address.size();
   std::memcpy(shared->address[rank], address.data(), address.size());
   shared->arrived.fetch_add(1);
   while (shared->arrived.load() < 2) ::sched_yield();
   if (rank == 0)
     std::printf("%s: %s\n", std::string(transport.caps().name).c_str(), transport.caps().detail.c_str());
-  auto peer = transport.open(0, {shared->address[1 - rank], shared->address_bytes[1 - rank]}, 1);
+  auto peer = transport.open({shared->address[1 - rank], shared->address_bytes[1 - rank]}, 1);
   check(peer.status());
   Runner run(&transport, peer->get());
   if (!options.uses_heap) {

@@ -9,7 +9,9 @@
 #include <optional>
 #include <string>
 
+#include "runtime/base/status.hpp"
 #include "runtime/net/network.hpp"
+#include "transports/transport.hpp"
 
 namespace tutti {
 
@@ -25,7 +27,6 @@ enum class SingleCopy : std::uint8_t {
 };
 
 struct MemoryOptions {
-  std::uint32_t lanes = 1;
   // Bound on staging memory of this instance (TUTTI_SHM_BYTES). When it is near, rings get smaller; small
   // messages and a minimal ring always work.
   std::size_t staging_bytes = std::size_t{256} << 20U;
@@ -65,5 +66,8 @@ struct TransportSettings {
   std::string ofi_provider;                   // of libfabric; empty: the best that is known to work
   std::string module_path;  // folders to look for modules in, separated by colons; empty: the usual ones
 };
+
+// How an instance is made; every transport brings such a function.
+using TransportMaker = Result<std::unique_ptr<Transport>> (*)(const TransportSettings& settings);
 
 }  // namespace tutti

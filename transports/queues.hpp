@@ -47,7 +47,7 @@ class Fifo {
   std::uint64_t tail_ = 0;
 };
 
-// Where events go: into the caller's span while there is room, else they wait in the lane.
+// Where events go: into the caller's span while there is room, else they wait in the transport.
 class EventSink {
  public:
   EventSink(std::span<Event> out, Fifo<Event>* waiting) : out_(out), waiting_(waiting) {

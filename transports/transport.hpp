@@ -5,9 +5,8 @@
 // conformance suite, also through a decorator that delays, answers `again` and kills peers. A capability that
 // is claimed must work; one that is not is refused with StatusCode::unsupported.
 //
-// Threading. A *lane* is one independent set of contexts. All calls that name a lane, and all calls on an
-// endpoint opened on it, are made by one thread at a time (the lane's owner). Different lanes may run in
-// parallel. Nothing here blocks.
+// Threading. All calls on a transport and on its endpoints are made by one thread at a time (the transport's
+// owner), unless a function says "any thread". Different transports may run in parallel. Nothing here blocks.
 //
 // Order and matching. An endpoint has channels 0 .. caps().channels - 1. Messages of one (endpoint,
 // direction, channel) match receives first in, first out; between channels there is no order, and there are
@@ -60,11 +59,9 @@ struct TransportCaps {
   std::string unavailable;     // why it cannot be used here; empty if it can
   std::string detail;          // one line for `tutti info`: device, provider, single copy or not and why
   std::uint32_t channels = 1;  // per endpoint
-  std::uint32_t lanes = 1, rails = 1;
   std::uint64_t alpha_ns = 0;  // an empty message
   std::uint64_t beta_ps_per_byte = 0;
   bool has_in_place_delivery = false;  // Sink::deliver is honoured; otherwise a Sink with deliver is refused
-  bool has_rma = false;                // Endpoint::rma works
   SharedHeap* heap = nullptr;          // memory family: what peers can map; null otherwise
 };
 
@@ -98,7 +95,7 @@ struct Event {
     received,  // recv `token` is complete
     mismatch,  // the message for recv `token` had another word or length than expected; `word`, `bytes` are
                // what it had; nothing was delivered, the message is consumed, and the recv is complete
-    control,   // control bytes arrived at `endpoint`; `data` is valid until the next progress() of the lane
+    control,   // control bytes arrived at `endpoint`; `data` is valid until the next progress()
     failed,    // the peer of `token` is gone: one event for each token that was pending, none otherwise
   };
   Kind kind = Kind::sent;
@@ -109,7 +106,7 @@ struct Event {
   ConstByteRange data;
 };
 
-// What the owner of a lane sleeps on: exactly one of the three.
+// What the owner of a transport sleeps on: exactly one of the three.
 struct Waitable {
   int fd = -1;                                // poll(2) for reading
   const std::uint32_t* futex_word = nullptr;  // FUTEX_WAIT (shared form) on the value of `arm`
@@ -118,21 +115,6 @@ struct Waitable {
 struct ArmResult {
   bool is_armed = false;          // false: events are pending, do not sleep
   std::uint32_t futex_value = 0;  // for Waitable::futex_word
-};
-
-// Memory registered for remote access; destroying it revokes that access.
-class Region {
- public:
-  virtual ~Region() = default;
-  virtual std::span<const std::byte> key() const = 0;  // what the peer passes to rma()
-};
-
-struct RmaRequest {
-  enum class Kind : std::uint8_t { put, get, put_signal };
-  Kind kind = Kind::put;
-  ByteRange local;
-  std::span<const std::byte> remote_key;
-  std::uint64_t remote_offset = 0;
 };
 
 // Memory family: a segment of a peer as mapped here, for those who publish in memory instead of sending.
@@ -161,9 +143,6 @@ class Endpoint {
   // At most 256 unsolicited bytes, in order among control messages, outside all channels.
   virtual Post control(ConstByteRange bytes) = 0;
 
-  // One-sided access; completes by Event::sent. Refused unless caps().has_rma.
-  virtual Result<Post> rma(std::uint32_t channel, const RmaRequest& request, Token token) = 0;
-
   // Memory family: a segment of the peer's heap, mapped as long as the endpoint. May cost system calls.
   virtual PeerWindow window(std::uint32_t segment) = 0;
 
@@ -189,8 +168,8 @@ class Transport {
 
   virtual const TransportCaps& caps() const = 0;
 
-  // How peers find this lane (its *card*): opaque bytes, valid as long as the transport lives.
-  virtual std::vector<std::byte> address(std::uint32_t lane) const = 0;
+  // How peers find this transport: opaque bytes, valid as long as it lives. Any thread.
+  virtual std::vector<std::byte> address() const = 0;
 
   // Whether the owner of `theirs` can be reached by the owner of `mine`: pure, no system call. The estimated
   // cost of an empty message in ns, or unsupported with the reason ("another node", "another user").
@@ -206,25 +185,22 @@ class Transport {
   }
 
   // Opens an endpoint to the peer with this address. Endpoints talk to each other only if both were opened
-  // with the same `context`; every (peer, context) is opened once per side and lane. Never waits for the
+  // with the same `context`; every (peer, context) is opened once per side. Never waits for the
   // peer: what is posted at once proceeds when the peer has opened its side.
-  virtual Result<std::unique_ptr<Endpoint>> open(std::uint32_t lane, std::span<const std::byte> peer_address,
+  virtual Result<std::unique_ptr<Endpoint>> open(std::span<const std::byte> peer_address,
                                                  std::uint64_t context) = 0;
 
-  // Registers memory for rma by peers. Refused unless caps().has_rma.
-  virtual Result<std::unique_ptr<Region>> expose(ByteRange memory) = 0;
-
   // Moves everything on; fills up to events.size() events, returns how many. Calls up only Sink::deliver.
-  virtual std::size_t progress(std::uint32_t lane, std::span<Event> events) = 0;
+  virtual std::size_t progress(std::span<Event> events) = 0;
 
-  // Sleeping: w = waitable(lane); if arm(lane).is_armed, the owner may sleep on w and will be woken by the
+  // Sleeping: w = waitable(); if arm().is_armed, the owner may sleep on w and will be woken by the
   // next event. arm() polls once more after making its intent visible, so that no event is missed.
-  virtual Waitable waitable(std::uint32_t lane) const = 0;
-  virtual ArmResult arm(std::uint32_t lane) = 0;
+  virtual Waitable waitable() const = 0;
+  virtual ArmResult arm() = 0;
 
   // The process ends, and may end before the destructor: tells the peers, all endpoints being closed. What
   // was sent and completed no longer depends on this process afterwards. Waits a bounded time; idempotent;
-  // the destructor does the same. Called by the owner of all lanes, who may call progress() afterwards.
+  // the destructor does the same. progress() may be called afterwards.
   virtual void leave() {}
 };
 

@@ -163,7 +163,7 @@ Operation* Engine::take_user_step() {
 bool Engine::progress_once() {
   bool has_moved = false;
   for (const auto& transport : transports_) {
-    const std::size_t count = transport->progress(0, events_);
+    const std::size_t count = transport->progress(events_);
     for (std::size_t i = 0; i < count; ++i) on_event(events_[i]);
     has_moved = has_moved || count > 0;
   }
@@ -358,7 +358,7 @@ void Engine::sleep_once(const Operation* waiting, Clock::time_point deadline,
   bool may_sleep = true;
   ArmResult bell_armed;
   for (std::size_t i = 0; i < transports_.size(); ++i) {
-    const ArmResult armed = transports_[i]->arm(0);
+    const ArmResult armed = transports_[i]->arm();
     if (i == rung) bell_armed = armed;
     may_sleep = may_sleep && armed.is_armed;
   }
@@ -369,7 +369,7 @@ void Engine::sleep_once(const Operation* waiting, Clock::time_point deadline,
   may_sleep = !progress_messengers(true) && may_sleep;
   // Who sleeps seldom polls, and still wants to hear soon that the peer it waits for is gone.
   for (Operation* operation : active_) operation->note_sleep();
-  const Waitable bell = transports_[rung]->waitable(0);
+  const Waitable bell = transports_[rung]->waitable();
   release();
   if (!may_sleep) {
     ::sched_yield();

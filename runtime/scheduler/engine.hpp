@@ -73,7 +73,7 @@ class Engine {
     WorkerOptions workers;
     Trace* trace = nullptr;  // outlives the engine; null: nobody wants to know
   };
-  // Transports in order of preference; each must be available. One lane.
+  // Transports in order of preference; each must be available.
   Engine(std::vector<std::unique_ptr<Transport>> transports, Options options);
   ~Engine();
   Engine(const Engine&) = delete;

@@ -385,7 +385,7 @@ Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status*
                         end = context_slot < kSlots ? kSlots : context_slot + 1;
     for (std::uint32_t s = first; s < end; ++s) {
       const PeerAddress& address = options_.peers[peer];
-      auto opened = address.transport->open(0, address.address, options_.context * kContexts + s);
+      auto opened = address.transport->open(address.address, options_.context * kContexts + s);
       if (!opened) {
         const Status& why = opened.status();
         *status =

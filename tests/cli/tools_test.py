@@ -211,9 +211,9 @@ def test_hierarchy(folder):
             expect(rows and all(row["wrong"] == 0 and row["algorithm"] == "hierarchical" for row in rows),
                    f"{collective} over {ranks} ranks with {environment}", result)
     # With leaders, with other rows across, and on each other's buffers.
-    for collective, parameters in (("allreduce", "columns=1"), ("allreduce", "across=1"), ("allreduce", "across=2,columns=2"),
-                                   ("broadcast", "columns=1,across=1"), ("reduce", "across=1"), ("allgather", "across=2"),
-                                   ("alltoall", "columns=1"), ("alltoall", "segments=3"), ("gather", "across=1"), ("scatter", "across=1")):
+    for collective, parameters in (("allreduce", "leaders=1"), ("allreduce", "across=1"), ("allreduce", "across=2,leaders=2"),
+                                   ("broadcast", "leaders=1,across=1"), ("reduce", "across=1"), ("allgather", "across=2"),
+                                   ("alltoall", "leaders=1"), ("alltoall", "segments=3"), ("gather", "across=1"), ("scatter", "across=1")):
         for extra in ([], ["--alloc", "tutti", "--in-place"]):
             result = run("bench", collective, "-n", 6, "-b", 4, "-e", "1m", "-f", 512, "--check", "--algorithm",
                          f"hierarchical({parameters})", *extra, "--json", path, *QUICK, **two_sockets)
@@ -380,7 +380,7 @@ def test_info(_folder):
            "the topology", result)
     info = json.loads(run("info", "--json").stdout)
     topology = info["topology"]
-    expect(topology["available"] and topology["card"].startswith("topology1 ") and len(topology["allowed_cpus"]) == info["allowed_cpus"],
+    expect(topology["available"] and topology["summary"].startswith("topology1 ") and len(topology["allowed_cpus"]) == info["allowed_cpus"],
            f"info --json: {topology}")
     one = subprocess.run(["taskset", "-c", str(max(os.sched_getaffinity(0))), tutti, "info"], capture_output=True, text=True, check=False,
                          env=clean_environment())
@@ -499,24 +499,25 @@ def test_explain_device(_folder):
         return json.loads(result.stdout)
 
     on_gpus = explained("allreduce", "8k", "-n", 8)
-    expect([c["carrier"] for c in on_gpus["candidates"]] == ["one_shot", "nccl", "two_shot", "staged", "mapped"], f"by price: {on_gpus}")
-    expect((on_gpus["carrier"], on_gpus["source"]) == ("one_shot", "price") and on_gpus["candidates"][0]["chosen"], f"the cheapest: {on_gpus}")
-    expect(explained("allreduce", "64m", "-n", 8)["carrier"] == "nccl", "long sums are NCCL's")
-    expect(explained("scan", "4", "-n", 2)["carrier"] == "mapped", "NCCL has no scans")
+    expect([c["engine"] for c in on_gpus["candidates"]] == ["one_shot", "nccl", "two_shot", "staged", "ipc_schedule"], f"by price: {on_gpus}")
+    expect(on_gpus["carrier"] == on_gpus["engine"], "the deprecated name")
+    expect((on_gpus["engine"], on_gpus["source"]) == ("one_shot", "price") and on_gpus["candidates"][0]["chosen"], f"the cheapest: {on_gpus}")
+    expect(explained("allreduce", "64m", "-n", 8)["engine"] == "nccl", "long sums are NCCL's")
+    expect(explained("scan", "4", "-n", 2)["engine"] == "ipc_schedule", "NCCL has no scans")
     far = explained("allreduce", "8k", "-n", 16, "--ppn", 8)
-    expect((far["carrier"], far["nodes"], far["reach"]) == ("nccl", 2, "across nodes"), f"on two nodes: {far}")
+    expect((far["engine"], far["nodes"], far["reach"]) == ("nccl", 2, "across nodes"), f"on two nodes: {far}")
     slow = explained("allreduce", "8k", "-n", 8, "--gpu-link", "pcie")["candidates"][0]
     expect(slow["predicted_us"] > on_gpus["candidates"][0]["predicted_us"], f"by PCIe: {slow}")
     shared = explained("allreduce", "8k", "-n", 8, "--gpus", 4)
-    reasons = {c["carrier"]: (c["possible"], c["reason"]) for c in shared["candidates"]}
-    expect(shared["carrier"] == "staged" and not reasons["nccl"][0] and "take turns" in reasons["one_shot"][1], f"shared GPUs: {shared}")
+    reasons = {c["engine"]: (c["possible"], c["reason"]) for c in shared["candidates"]}
+    expect(shared["engine"] == "staged" and not reasons["nccl"][0] and "take turns" in reasons["one_shot"][1], f"shared GPUs: {shared}")
     ruled = explained("allreduce", "8k", "-n", 8, TUTTI_ADJUST_ALLREDUCE="nccl:1m-;staged:-16k;ring")
-    expect((ruled["carrier"], ruled["item"], ruled["rule"]) == ("staged", 2, "staged:-16k"), f"a user's rule: {ruled}")
+    expect((ruled["engine"], ruled["item"], ruled["rule"]) == ("staged", 2, "staged:-16k"), f"a user's rule: {ruled}")
     expect(any("item 1 (nccl:1m-) is for other sizes" in c["reason"] for c in ruled["candidates"]), f"another rule: {ruled}")
     steps = explained("allreduce", "8k", "-n", 8, "--algorithm", "ring")
-    expect((steps["carrier"], steps["algorithm"], steps["decided_by"]) == ("mapped", "ring", "argument"), f"our schedules: {steps}")
+    expect((steps["engine"], steps["algorithm"], steps["decided_by"]) == ("ipc_schedule", "ring", "argument"), f"our schedules: {steps}")
     steps = explained("allreduce", "8k", "-n", 8, "--ppn", 4, "--algorithm", "ring")
-    expect((steps["carrier"], steps["algorithm"]) == ("staged", "ring"), f"our schedules, by way of the host: {steps}")
+    expect((steps["engine"], steps["algorithm"]) == ("staged", "ring"), f"our schedules, by way of the host: {steps}")
     expect(explained("scan", "4", "-n", 2)["algorithm"] == "recursive_doubling", "what schedule it is")
     table = run("explain", "allreduce", "8k", "-n", 8, "--device", "cuda")
     expect(table.returncode == 0 and re.search(r"one_shot +<- chosen", table.stdout) and "nobody has measured" in table.stdout
@@ -735,8 +736,14 @@ def test_tune(folder):
     result = run("tune", "--evaluate", times, "--map", names)
     expect(result.returncode == 0 and "made_up" in result.stdout and "regret" in result.stdout, "the table for people", result)
 
-    with open(names, "a", encoding="utf-8") as file:
-        file.write("ALLREDUCE,default_x,ring\n")
+    with open(names, encoding="utf-8") as file:
+        good_names = file.read()
+    with open(names, "w", encoding="utf-8") as file:
+        file.write(good_names + 'BCAST,former,"hierarchical(columns=1,across=1)"\n')
+    result = run("tune", "--evaluate", times, "--map", names)
+    expect(result.returncode == 0, "columns= is a deprecated name of leaders=", result)
+    with open(names, "w", encoding="utf-8") as file:
+        file.write(good_names + "ALLREDUCE,default_x,ring\n")
     expect_usage_error(["tune", "--evaluate", times, "--map", names], "line 5", "default_x")
     for text, said in (("collective,algo\n", "algorithm"), ("", "names of the columns"), ("collective,algo,algorithm\nALLREDUCE,a\n", "line 2"),
                        ("collective,algo,algorithm\nALLREDUCE,a,rong\n", "rong"), ("collective,algo,algorithm\nALL,a,ring\n", "ALL"),

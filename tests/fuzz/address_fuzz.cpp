@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <span>
 
-#include "transports/memory/card.hpp"
-#include "transports/message/card.hpp"
+#include "transports/memory/address.hpp"
+#include "transports/message/address.hpp"
 
 namespace {
 
@@ -15,20 +15,20 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-template <class Card>
-void check(std::span<const std::byte> bytes, const tutti::Result<Card>& card, const Card& other) {
-  if (!card) return require(!card.status().message().empty());
-  const auto again = to_bytes(*card);
+template <class Address>
+void check(std::span<const std::byte> bytes, const tutti::Result<Address>& address, const Address& other) {
+  if (!address) return require(!address.status().message().empty());
+  const auto again = to_bytes(*address);
   require(std::equal(again.begin(), again.end(), bytes.begin(), bytes.end()));
-  require(check_reach(*card, *card).is_ok());
-  if (const auto reach = check_reach(*card, other); !reach) require(!reach.message().empty());
+  require(check_reach(*address, *address).is_ok());
+  if (const auto reach = check_reach(*address, other); !reach) require(!reach.message().empty());
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
-  check(bytes, tutti::memory::parse_card(bytes), tutti::memory::Card{});
-  check(bytes, tutti::message::parse_card(bytes), tutti::message::Card{1, "TCP", {}});
+  check(bytes, tutti::memory::parse_address(bytes), tutti::memory::Address{});
+  check(bytes, tutti::message::parse_address(bytes), tutti::message::Address{1, "TCP", {}});
   return 0;
 }

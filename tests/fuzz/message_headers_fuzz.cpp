@@ -1,9 +1,6 @@
 // Fuzzes the headers of message transports (ucx and ofi carry them beside the bytes): messages, whole or
 // still at their sender, and notices with any contents, against receives that wait and messages that nobody
 // waits for.
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -15,9 +12,9 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz_input.hpp"
-#include "transports/message/carrier.hpp"
 #include "transports/message/endpoint.hpp"
-#include "transports/message/lane.hpp"
+#include "transports/message/wire_driver.hpp"
+#include "transports/message/worker.hpp"
 
 using namespace tutti;
 using namespace tutti::message;
@@ -33,50 +30,33 @@ struct StubLink final : Link {
 };
 
 // Sends nothing, and delivers what the input says. Lent memory must come back.
-class StubCarrier final : public Carrier {
+class StubDriver final : public WireDriver {
  public:
-  StubCarrier() : event_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-  ~StubCarrier() override {
-    if (event_fd_ >= 0) ::close(event_fd_);
-  }
-  StubCarrier(const StubCarrier&) = delete;
-  StubCarrier& operator=(const StubCarrier&) = delete;
-
-  std::string_view name() const override { return "stub"; }
-  Status start(Lane& lane) override {
-    lane_ = &lane;
+  Status start(Worker& worker) override {
+    worker_ = &worker;
     return {};
   }
-  bool progress() override { return false; }
+  bool progress(Poll) override { return false; }
   bool arm() override { return true; }
-  int event_fd() const override { return event_fd_; }
   std::unique_ptr<Link> connect(Peer& peer, std::span<const std::byte>) override {
     return std::make_unique<StubLink>(peer);
   }
-  void disconnect(Link&) override {}
-  bool is_disconnecting(Link&) override { return false; }
-  void note_goodbye(const Peer&) override {}
-  void note_closed(const Inbox&) override {}
+  void disconnect(std::unique_ptr<Link>) override {}
   Sent send(Link&, SendOp&) override { return Sent::done; }
   void notify(Link&, const Notice& notice) override {
     // A goodbye waits for its answer.
-    if (notice.kind == Notice::Kind::goodbye) lane_->take_notice({Notice::Kind::farewell, kPeer, 0, 0});
+    if (notice.kind == Notice::Kind::goodbye) worker_->take_notice({Notice::Kind::farewell, kPeer, 0, 0});
   }
-  void flush(Link&) override {}
   void release(void* hold) override {
     if (lent_.erase(hold) != 1) std::abort();
     delete static_cast<std::vector<std::byte>*>(hold);
   }
   void fetch(RecvOp& op, void* hold) override {
     release(hold);
-    lane_->on_fetched(op, fetch_works_);
+    worker_->on_fetched(op, fetch_works_);
   }
-  bool has_pieces() const override { return false; }
-  void pump(RecvOp&) override {}
-  bool cancel(SendOp&) override { return true; }
-  bool cancel(RecvOp&) override { return true; }
-  bool finish() override { return true; }
-  void abandon() override {}
+  bool cancel_send(SendOp&) override { return true; }
+  bool cancel_fetch(RecvOp&) override { return true; }
 
   void bring(const MessageHeader& header, std::span<const std::byte> payload, std::uint64_t bytes_at_sender,
              bool fetch_works) {
@@ -92,13 +72,12 @@ class StubCarrier final : public Carrier {
       arrival.hold = hold;
       if (!arrival.is_remote) arrival.data = hold->data();
     }
-    if (!lane_->take_message(header, arrival) && arrival.hold != nullptr && lent_.count(arrival.hold) != 0)
+    if (!worker_->take_message(header, arrival) && arrival.hold != nullptr && lent_.count(arrival.hold) != 0)
       release(arrival.hold);
   }
 
  private:
-  Lane* lane_ = nullptr;
-  int event_fd_;
+  Worker* worker_ = nullptr;
   bool fetch_works_ = true;
   std::set<void*> lent_;
 };
@@ -107,36 +86,36 @@ class StubCarrier final : public Carrier {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input{{reinterpret_cast<const std::byte*>(data), size}};
-  auto made = std::make_unique<StubCarrier>();
-  StubCarrier& carrier = *made;
-  Lane lane(std::move(made), kOwnInstance);
-  if (!lane.start()) std::abort();
+  auto made = std::make_unique<StubDriver>();
+  StubDriver& driver = *made;
+  Worker worker(std::move(made), "stub", Fetch::whole, kOwnInstance);
+  if (!worker.start()) std::abort();
   std::vector<std::byte> memory(3 * kBytes);
   const std::array<ByteRange, 3> to{ByteRange(memory).first(kBytes),
                                     ByteRange(memory).subspan(kBytes, kBytes),
                                     ByteRange(memory).subspan(2 * kBytes)};
   std::array<Event, 8> events;
-  Inbox& inbox = lane.find_inbox(kPeer, kContext);
+  Inbox& inbox = worker.find_inbox(kPeer, kContext);
   inbox.peer.set_address({std::byte{1}});
-  MessageEndpoint endpoint(lane, inbox);
+  MessageEndpoint endpoint(worker, inbox);
   for (std::uint32_t i = 0; i < to.size(); ++i)
     endpoint.recv(i % 2, kWord, {{&to[i], 1}, kBytes, nullptr, nullptr}, i + 1);
   while (!input.rest.empty()) {
     const auto choice = input.take<std::uint8_t>();
     if (choice % 4 == 0) {
       const auto header = input.take<MessageHeader>();
-      carrier.bring(header, input.take_bytes(input.take<std::uint8_t>()), 0, true);
+      driver.bring(header, input.take_bytes(input.take<std::uint8_t>()), 0, true);
     } else if (choice % 4 == 1) {
       const auto header = input.take<MessageHeader>();
-      carrier.bring(header, {}, input.take<std::uint16_t>(), (choice & 4U) != 0);
+      driver.bring(header, {}, input.take<std::uint16_t>(), (choice & 4U) != 0);
     } else if (choice % 4 == 2) {
-      static_cast<void>(lane.take_notice(input.take<Notice>()));
+      static_cast<void>(worker.take_notice(input.take<Notice>()));
     }
-    while (lane.progress(events) != 0) {
+    while (worker.progress(events) != 0) {
     }
   }
   endpoint.close(false);
-  while (lane.progress(events) != 0) {
+  while (worker.progress(events) != 0) {
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// Fuzzes the packets of the ofi transport: the carrier as it is, above an endpoint that has no library and no
+// Fuzzes the packets of the ofi transport: the driver as it is, above an endpoint that has no library and no
 // network. The input says which packets arrive, which messages are sent, and when the endpoint takes nothing.
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
@@ -17,8 +17,8 @@
 
 #include "tests/fuzz/fuzz_input.hpp"
 #include "transports/message/endpoint.hpp"
-#include "transports/message/lane.hpp"
-#include "transports/message/ofi/carrier.hpp"
+#include "transports/message/ofi/driver.hpp"
+#include "transports/message/worker.hpp"
 
 // Stands for libfabric's, which is not linked.
 const char* fi_strerror(int) { return "an error"; }
@@ -176,16 +176,16 @@ void bring_packet(fuzz::Input& input, bool is_plausible) {
 }
 
 void run(fuzz::Input input) {
-  auto carrier = std::make_unique<OfiCarrier>(std::move(*Fabric::make({})));
-  message::Lane lane(std::move(carrier), kOwnInstance);
-  if (!lane.start()) std::abort();
+  auto driver = std::make_unique<OfiDriver>(std::move(*Fabric::make({})));
+  message::Worker worker(std::move(driver), "ofi", message::Fetch::piecewise, kOwnInstance);
+  if (!worker.start()) std::abort();
   std::vector<std::byte> memory(kMessageBytes.size() * kLongBytes), sent(kLongBytes);
   std::vector<ByteRange> to;
   for (std::size_t i = 0; i < kMessageBytes.size(); ++i)
     to.push_back(ByteRange(memory).subspan(i * kLongBytes, kMessageBytes[i]));
-  message::Inbox& inbox = lane.find_inbox(kPeer, kContext);
+  message::Inbox& inbox = worker.find_inbox(kPeer, kContext);
   inbox.peer.set_address(std::vector<std::byte>(kAddressBytes));
-  message::MessageEndpoint endpoint(lane, inbox);
+  message::MessageEndpoint endpoint(worker, inbox);
   for (std::uint32_t i = 0; i < to.size(); ++i)
     endpoint.recv(i, kWord, {{&to[i], 1}, kMessageBytes[i], nullptr, nullptr}, i + 1);
   std::array<Event, 8> events;
@@ -210,12 +210,12 @@ void run(fuzz::Input input) {
         bring_packet(input, true);
         break;
     }
-    lane.progress(events);
+    worker.progress(events);
   }
   wire->takes_nothing = false;
   wire->fails_next = false;
   for (int quiet = 0; quiet < 2;)
-    quiet = lane.progress(events) == 0 && wire->completions.empty() ? quiet + 1 : 0;
+    quiet = worker.progress(events) == 0 && wire->completions.empty() ? quiet + 1 : 0;
   endpoint.close(false);
 }
 

@@ -1,5 +1,5 @@
 // Fuzzes what a peer of the tcp transport can send: frames, in pieces of any size, against receives that
-// wait, messages that nobody waits for and answers to an announced message; and the addresses in cards. The
+// wait, messages that nobody waits for and answers to an announced message; and the addresses in addresses. The
 // first byte chooses between the two, and the size of the pieces in which the rest arrives.
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "transports/message/endpoint.hpp"
-#include "transports/message/lane.hpp"
 #include "transports/message/tcp/address.hpp"
-#include "transports/message/tcp/carrier.hpp"
+#include "transports/message/tcp/driver.hpp"
+#include "transports/message/worker.hpp"
 
 using namespace tutti;
 
@@ -68,25 +68,25 @@ class Far {
 
 void check_stream(std::span<const std::byte> stream, std::size_t piece_bytes) {
   tcp::Poller poller = *tcp::Poller::make();
-  auto made = std::make_unique<tcp::TcpCarrier>(std::move(poller), std::chrono::seconds(30));
-  tcp::TcpCarrier& carrier = *made;
-  message::Lane lane(std::move(made), kOwnInstance);
-  if (!lane.start()) std::abort();
+  auto made = std::make_unique<tcp::TcpDriver>(std::move(poller), std::chrono::seconds(30));
+  tcp::TcpDriver& driver = *made;
+  message::Worker worker(std::move(made), "tcp", message::Fetch::piecewise, kOwnInstance);
+  if (!worker.start()) std::abort();
   std::array<int, 2> fds{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()) != 0) std::abort();
-  carrier.adopt(kPeer, tcp::Socket(fds[0]));
+  driver.adopt(kPeer, tcp::Socket(fds[0]));
   std::vector<std::byte> to_ranges(kShortBytes), long_ranges(kLongBytes);
   const std::vector<std::byte> outgoing(kLongBytes);
   Collector collector{kShortBytes}, long_collector{kLongBytes};
   std::array<Event, 8> events;
   const auto progress = [&] {
-    while (lane.progress(events) != 0) {
+    while (worker.progress(events) != 0) {
     }
   };
   {
-    message::Inbox& inbox = lane.find_inbox(kPeer, kContext);
+    message::Inbox& inbox = worker.find_inbox(kPeer, kContext);
     inbox.peer.set_address({std::byte{1}});
-    message::MessageEndpoint endpoint(lane, inbox);
+    message::MessageEndpoint endpoint(worker, inbox);
     const ByteRange to = to_ranges;
     const std::array<ByteRange, 2> to_long{ByteRange(long_ranges).first(100),
                                            ByteRange(long_ranges).subspan(100)};
@@ -106,7 +106,7 @@ void check_stream(std::span<const std::byte> stream, std::size_t piece_bytes) {
         stream = stream.subspan(bytes);
       }
       for (int i = 0; i < 8; ++i) progress();
-      lane.arm();
+      worker.arm();
       far.swallow();
     }
     for (int i = 0; i < 8; ++i) progress();

@@ -1,4 +1,4 @@
-// Fuzzes the active messages of the ucx transport: the carrier as it is, above a worker that has no library
+// Fuzzes the active messages of the ucx transport: the driver as it is, above a worker that has no library
 // and no network. The input says which messages and notices arrive, with headers of any length, how fetches
 // end, and what is sent.
 #include <ucp/api/ucp.h>
@@ -19,9 +19,9 @@
 
 #include "tests/fuzz/fuzz_input.hpp"
 #include "transports/message/endpoint.hpp"
-#include "transports/message/lane.hpp"
-#include "transports/message/ucx/carrier.hpp"
+#include "transports/message/ucx/driver.hpp"
 #include "transports/message/ucx/library.hpp"
+#include "transports/message/worker.hpp"
 
 namespace {
 
@@ -102,7 +102,7 @@ Library* library = nullptr;  // of the input that runs
 
 }  // namespace
 
-// -- what the carrier calls of the library ------------------------------------------------------------------
+// -- what the driver calls of the library ------------------------------------------------------------------
 
 unsigned ucp_worker_progress(ucp_worker_h) { return library->progress() ? 1 : 0; }
 ucs_status_t ucp_worker_arm(ucp_worker_h) { return UCS_OK; }
@@ -154,12 +154,12 @@ namespace tutti::ucx {
 
 std::string explain(ucs_status_t) { return "an error"; }
 
-// The worker without a library: what worker.cpp is elsewhere.
-Result<std::unique_ptr<Worker>> Worker::make(const std::string&, const std::optional<PortRange>&) {
-  return std::unique_ptr<Worker>(new Worker);
+// The worker without a library: what ucp_worker.cpp is elsewhere.
+Result<std::unique_ptr<UcpWorker>> UcpWorker::make(const std::string&, const std::optional<PortRange>&) {
+  return std::unique_ptr<UcpWorker>(new UcpWorker);
 }
-Worker::~Worker() = default;
-Status Worker::set_handler(unsigned id, ucp_am_recv_callback_t handler, void* argument) {
+UcpWorker::~UcpWorker() = default;
+Status UcpWorker::set_handler(unsigned id, ucp_am_recv_callback_t handler, void* argument) {
   library->handlers[id] = {handler, argument};
   return {};
 }
@@ -167,13 +167,14 @@ Status Worker::set_handler(unsigned id, ucp_am_recv_callback_t handler, void* ar
 namespace {
 
 void run(fuzz::Input input) {
-  message::Lane lane(std::make_unique<UcxCarrier>(std::move(*Worker::make({}, {}))), kOwnInstance);
-  if (!lane.start()) std::abort();
+  message::Worker worker(std::make_unique<UcxDriver>(std::move(*UcpWorker::make({}, {}))), "ucx",
+                         message::Fetch::whole, kOwnInstance);
+  if (!worker.start()) std::abort();
   std::vector<std::byte> memory(2 * kBytes);
   const std::array<ByteRange, 2> to{ByteRange(memory).first(kBytes), ByteRange(memory).subspan(kBytes)};
-  message::Inbox& inbox = lane.find_inbox(kPeer, kContext);
+  message::Inbox& inbox = worker.find_inbox(kPeer, kContext);
   inbox.peer.set_address({std::byte{1}});
-  message::MessageEndpoint endpoint(lane, inbox);
+  message::MessageEndpoint endpoint(worker, inbox);
   for (std::uint32_t i = 0; i < to.size(); ++i)
     endpoint.recv(i, kWord, {{&to[i], 1}, kBytes, nullptr, nullptr}, i + 1);
   std::array<Event, 8> events;
@@ -204,10 +205,10 @@ void run(fuzz::Input input) {
         break;
       }
     }
-    lane.progress(events);
+    worker.progress(events);
   }
   library->fails = false;
-  while (lane.progress(events) != 0 || !library->under_way.empty()) {
+  while (worker.progress(events) != 0 || !library->under_way.empty()) {
   }
   library->is_slow = false;
   endpoint.close(false);

@@ -48,8 +48,7 @@ inline std::vector<Group> make_groups(World& world, std::uint64_t number) {
     options.context = number;
     options.rank = r;
     for (std::uint32_t q = 0; q < world.size(); ++q) {
-      options.peers.push_back(
-          {&member.engine->transport(0), world.member(q).engine->transport(0).address(0)});
+      options.peers.push_back({&member.engine->transport(0), world.member(q).engine->transport(0).address()});
     }
     Group group;
     group.context = std::make_unique<GroupContext>(*member.engine, std::move(options));

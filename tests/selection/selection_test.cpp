@@ -62,6 +62,18 @@ TEST_CASE("parameters override the row's defaults", "[selection]") {
   CHECK(two[0].params.segments == 2);
 }
 
+TEST_CASE("the former parameter columns is read as leaders, and printed as leaders", "[selection]") {
+  for (const char* text : {"hierarchical(columns=2,across=1)", "hierarchical(leaders=2,across=1)"}) {
+    const RuleList rules = rules_of(Collective::allreduce, text);
+    CHECK(rules[0].params.leaders == 2);
+    CHECK(to_text(rules[0]) == "hierarchical(leaders=2,across=1)");
+    const auto argument = parse_argument(Collective::allreduce, text);  // also of a row in a CSV map
+    REQUIRE(argument.is_ok());
+    CHECK(argument->params == rules[0].params);
+  }
+  CHECK_FALSE(parse_rules(Collective::allreduce, "ring(columns=2)").is_ok());
+}
+
 TEST_CASE("conditions: inclusive bounds, open ends, suffixes, group sizes", "[selection]") {
   struct Expected {
     const char* text;
@@ -335,12 +347,12 @@ TEST_CASE("what is forced is used or refused with the reason", "[selection]") {
   CHECK(bad.status().message().find("TUTTI_ADJUST_ALLREDUCE: column 6: ") != std::string::npos);
 }
 
-TEST_CASE("carriers of device memory are names of their own, and mean nothing where the memory is the host's",
+TEST_CASE("engines of device memory are names of their own, and mean nothing where the memory is the host's",
           "[selection]") {
   const auto c = Collective::allreduce;
   const RuleList rules = rules_of(c, "nccl:64k-;staged:-1k;ring");
-  CHECK(rules[0].carrier == Carrier::nccl);
-  CHECK(rules[1].carrier == Carrier::staged);
+  CHECK(rules[0].engine == DeviceEngineKind::nccl);
+  CHECK(rules[1].engine == DeviceEngineKind::staged);
   CHECK(to_text(rules[0]) == "nccl:64k-");
   CHECK_THAT(parse_rules(c, "nccl(radix=2)").status().message(), Catch::Matchers::Contains("nccl has none"));
 
@@ -350,14 +362,14 @@ TEST_CASE("carriers of device memory are names of their own, and mean nothing wh
   CHECK_THAT(selector.choose(q, "staged").status().message(),
              Catch::Matchers::Contains("memory of the host"));
   q.is_device = true;
-  CHECK(selector.choose(q)->carrier == Carrier::nccl);
+  CHECK(selector.choose(q)->engine == DeviceEngineKind::nccl);
   CHECK(selector.choose(q)->is_forced);
-  CHECK(selector.choose(q, "staged")->carrier == Carrier::staged);
+  CHECK(selector.choose(q, "staged")->engine == DeviceEngineKind::staged);
   CHECK(selector.choose(q, "ring")->row->name == "ring");
   q.bytes = 4096;
   CHECK(selector.choose(q)->row->name == "ring");
   q.bytes = 8;
-  CHECK(selector.choose(q)->carrier == Carrier::staged);
+  CHECK(selector.choose(q)->engine == DeviceEngineKind::staged);
   // What is known of host memory, by experience or by default, is no advice.
   RuleText advice{c, "tuning.json", "ring"};
   advice.is_advice = true;

@@ -69,7 +69,7 @@ class World {
       transports.push_back(decorate ? decorate(std::move(made), r) : std::move(made));
     }
     std::vector<std::vector<std::byte>> addresses;
-    for (const auto& transport : transports) addresses.push_back(transport->address(0));
+    for (const auto& transport : transports) addresses.push_back(transport->address());
     for (std::uint32_t r = 0; r < size; ++r) {
       auto member = std::make_unique<Member>();
       member->rank = r;

@@ -81,9 +81,6 @@ class FaultyEndpoint final : public Endpoint {
     if (faults_->is_dead) return Post::done;
     return faults_->refuses() ? Post::again : inner_->control(bytes);
   }
-  Result<Post> rma(std::uint32_t channel, const RmaRequest& request, Token token) override {
-    return inner_->rma(channel, request, token);
-  }
   PeerWindow window(std::uint32_t segment) override { return inner_->window(segment); }
   Status trouble() const override { return inner_->trouble(); }
   void close(bool fence) override {
@@ -141,21 +138,19 @@ class FaultyTransport final : public Transport {
       : inner_(std::move(inner)), faults_{Random(seed), 0, 0, false, {}, {}} {}
 
   const TransportCaps& caps() const override { return inner_->caps(); }
-  std::vector<std::byte> address(std::uint32_t lane) const override { return inner_->address(lane); }
+  std::vector<std::byte> address() const override { return inner_->address(); }
   Result<std::uint64_t> reach(std::span<const std::byte> mine,
                               std::span<const std::byte> theirs) const override {
     return inner_->reach(mine, theirs);
   }
   Result<Contact> meet(std::span<const std::byte> address) override { return inner_->meet(address); }
-  Result<std::unique_ptr<Endpoint>> open(std::uint32_t lane, std::span<const std::byte> address,
-                                         std::uint64_t context) override {
-    auto opened = inner_->open(lane, address, context);
+  Result<std::unique_ptr<Endpoint>> open(std::span<const std::byte> address, std::uint64_t context) override {
+    auto opened = inner_->open(address, context);
     if (!opened) return opened.status();
     return std::unique_ptr<Endpoint>(std::make_unique<FaultyEndpoint>(&faults_, std::move(*opened)));
   }
-  Result<std::unique_ptr<Region>> expose(ByteRange memory) override { return inner_->expose(memory); }
 
-  std::size_t progress(std::uint32_t lane, std::span<Event> events) override {
+  std::size_t progress(std::span<Event> events) override {
     ++faults_.clock;
     for (FaultyEndpoint* endpoint : faults_.endpoints) endpoint->release_due();
     // Few events at a time, and some only later. Control data lives until the next progress(): hand it on at
@@ -164,7 +159,7 @@ class FaultyTransport final : public Transport {
     const bool has_room_for_all = events.size() >= batch.size() + 1;
     std::size_t n = 0;
     if (has_room_for_all && !faults_.random.one_in(4)) {
-      const std::size_t got = inner_->progress(lane, batch);
+      const std::size_t got = inner_->progress(batch);
       for (std::size_t i = 0; i < got; ++i) {
         Event event = batch[i];
         event.endpoint = outer(event.endpoint);
@@ -181,13 +176,13 @@ class FaultyTransport final : public Transport {
     }
     return n;
   }
-  Waitable waitable(std::uint32_t lane) const override { return inner_->waitable(lane); }
-  ArmResult arm(std::uint32_t lane) override {
+  Waitable waitable() const override { return inner_->waitable(); }
+  ArmResult arm() override {
     const bool has_own = !faults_.events.empty() ||
                          std::any_of(faults_.endpoints.begin(), faults_.endpoints.end(),
                                      [](const FaultyEndpoint* endpoint) { return endpoint->has_delayed(); });
     if (has_own || faults_.random.one_in(4)) return {};
-    return inner_->arm(lane);
+    return inner_->arm();
   }
   void leave() override { inner_->leave(); }
 

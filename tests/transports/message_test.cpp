@@ -1,4 +1,4 @@
-// The engine of the message transports over a carrier that only writes down what it is asked to do.
+// The engine of the message transports over a driver that only writes down what it is asked to do.
 // Knows no library.
 #include <array>
 #include <chrono>
@@ -10,10 +10,10 @@
 
 #include "runtime/base/log.hpp"
 #include "tests/support/catch.hpp"
-#include "transports/message/card.hpp"
-#include "transports/message/carrier.hpp"
+#include "transports/message/address.hpp"
 #include "transports/message/endpoint.hpp"
-#include "transports/message/lane.hpp"
+#include "transports/message/wire_driver.hpp"
+#include "transports/message/worker.hpp"
 
 namespace {
 
@@ -21,34 +21,22 @@ using namespace tutti;
 using namespace tutti::message;
 
 // Nothing moves, but what `moves` makes move, and nothing can be cancelled.
-class StuckCarrier final : public Carrier {
+class StuckDriver final : public WireDriver {
  public:
-  std::string_view name() const override { return "stuck"; }
-  Status start(Lane&) override { return {}; }
-  bool progress() override { return moves && moves(); }
+  Status start(Worker&) override { return {}; }
+  bool progress(Poll) override { return moves && moves(); }
   bool arm() override { return true; }
-  int event_fd() const override { return -1; }
   std::unique_ptr<Link> connect(Peer&, std::span<const std::byte>) override {
     return std::make_unique<Link>();
   }
-  void disconnect(Link&) override { ++disconnected; }
-  bool is_disconnecting(Link&) override { return false; }
-  void note_goodbye(const Peer&) override {}
-  void note_closed(const Inbox&) override {}
+  void disconnect(std::unique_ptr<Link>) override { ++disconnected; }
   Sent send(Link&, SendOp& op) override {
     sends.push_back(&op);
     return Sent::pending;
   }
   void notify(Link&, const Notice& notice) override { notices.push_back(notice); }
-  void flush(Link&) override {}
   void release(void* hold) override { released.push_back(hold); }
   void fetch(RecvOp&, void*) override {}
-  bool has_pieces() const override { return false; }
-  void pump(RecvOp&) override {}
-  bool cancel(SendOp&) override { return false; }
-  bool cancel(RecvOp&) override { return false; }
-  bool finish() override { return true; }
-  void abandon() override {}
 
   std::function<bool()> moves;
   std::size_t disconnected = 0;
@@ -59,12 +47,12 @@ class StuckCarrier final : public Carrier {
 
 struct Stuck {
   Stuck() {
-    auto made = std::make_unique<StuckCarrier>();
-    carrier = made.get();
-    lane = std::make_unique<Lane>(std::move(made), 1);
+    auto made = std::make_unique<StuckDriver>();
+    driver = made.get();
+    worker = std::make_unique<Worker>(std::move(made), "stuck", Fetch::whole, 1);
   }
-  StuckCarrier* carrier;
-  std::unique_ptr<Lane> lane;
+  StuckDriver* driver;
+  std::unique_ptr<Worker> worker;
 };
 
 // With one endpoint, on which messages of no bytes are received.
@@ -77,17 +65,17 @@ struct StuckEndpoint : Stuck {
   // The one event that there is must be a failure: of which token?
   Token failed() {
     std::array<Event, 4> events;
-    REQUIRE(lane->progress(events) == 1);
+    REQUIRE(worker->progress(events) == 1);
     CHECK(events[0].kind == Event::Kind::failed);
     return events[0].token;
   }
 
   const LogCapture quiet{LogLevel::warn};
-  Inbox& inbox = lane->find_inbox(2, 3);
-  MessageEndpoint endpoint{*lane, inbox};
+  Inbox& inbox = worker->find_inbox(2, 3);
+  MessageEndpoint endpoint{*worker, inbox};
 };
 
-void arrive(Lane& lane, std::uint64_t sender, std::uint64_t sequence, void* hold = nullptr,
+void arrive(Worker& worker, std::uint64_t sender, std::uint64_t sequence, void* hold = nullptr,
             bool is_remote = false) {
   MessageHeader header;
   header.sender = sender;
@@ -99,7 +87,7 @@ void arrive(Lane& lane, std::uint64_t sender, std::uint64_t sequence, void* hold
   arrival.word = 100 + sequence;
   arrival.hold = hold;
   arrival.is_remote = is_remote;
-  CHECK(lane.take_message(header, arrival));
+  CHECK(worker.take_message(header, arrival));
 }
 
 Notice closed(std::uint64_t sender, std::uint64_t message_count) {
@@ -113,39 +101,39 @@ Notice closed(std::uint64_t sender, std::uint64_t message_count) {
 
 }  // namespace
 
-TEST_CASE("cards are read back, damaged ones are refused, and dialects are compared") {
-  const Card card{17, "UCX 1.13", std::vector<std::byte>(40, std::byte{5})};
-  const std::vector<std::byte> bytes = to_bytes(card);
-  const auto read = parse_card(bytes);
+TEST_CASE("addresses are read back, damaged ones are refused, and dialects are compared") {
+  const Address address{17, "UCX 1.13", std::vector<std::byte>(40, std::byte{5})};
+  const std::vector<std::byte> bytes = to_bytes(address);
+  const auto read = parse_address(bytes);
   REQUIRE(read);
-  CHECK(read->instance == card.instance);
-  CHECK(read->dialect == card.dialect);
-  CHECK(read->address == card.address);
+  CHECK(read->instance == address.instance);
+  CHECK(read->dialect == address.dialect);
+  CHECK(read->driver_address == address.driver_address);
   for (std::size_t length = 0; length < bytes.size(); ++length) {
-    CHECK_FALSE(parse_card(std::span(bytes).first(length)));
+    CHECK_FALSE(parse_address(std::span(bytes).first(length)));
   }
   for (const std::size_t at : {std::size_t{0}, std::size_t{16}, std::size_t{23}, std::size_t{24}}) {
     std::vector<std::byte> damaged = bytes;  // the magic word, and the lengths
     damaged[at] ^= std::byte{1};
-    CHECK_FALSE(parse_card(damaged));
+    CHECK_FALSE(parse_address(damaged));
   }
-  Card newer = card;
-  CHECK(check_reach(card, newer));
+  Address newer = address;
+  CHECK(check_reach(address, newer));
   newer.dialect = "UCX 1.17";
-  CHECK(check_reach(card, newer).message() == "UCX 1.13 here and UCX 1.17 there");
+  CHECK(check_reach(address, newer).message() == "UCX 1.13 here and UCX 1.17 there");
 }
 
 TEST_CASE("messages that overtake each other are put in order, and a closing is heard after all of them") {
   Stuck stuck;
-  Inbox& inbox = stuck.lane->find_inbox(2, 3);
+  Inbox& inbox = stuck.worker->find_inbox(2, 3);
   Arrival next;
-  arrive(*stuck.lane, 2, 2);
-  arrive(*stuck.lane, 2, 1);
+  arrive(*stuck.worker, 2, 2);
+  arrive(*stuck.worker, 2, 1);
   CHECK_FALSE(inbox.take(5, &next));
-  CHECK_FALSE(stuck.lane->take_notice(closed(2, 4)));
+  CHECK_FALSE(stuck.worker->take_notice(closed(2, 4)));
   CHECK_FALSE(inbox.is_ended());
-  arrive(*stuck.lane, 2, 3);
-  arrive(*stuck.lane, 2, 0);
+  arrive(*stuck.worker, 2, 3);
+  arrive(*stuck.worker, 2, 0);
   CHECK(inbox.is_ended());
   for (std::uint64_t sequence = 0; sequence < 4; ++sequence) {
     REQUIRE(inbox.take(5, &next));
@@ -157,30 +145,30 @@ TEST_CASE("messages that overtake each other are put in order, and a closing is 
 TEST_CASE("what a closing peer still holds itself is released once, and lost") {
   Stuck stuck;
   int here = 0, there = 0;
-  arrive(*stuck.lane, 2, 0, &here);
-  arrive(*stuck.lane, 2, 1, &there, true);
-  CHECK_FALSE(stuck.lane->take_notice(closed(2, 2)));
-  CHECK(stuck.carrier->released == std::vector<void*>{&there});
+  arrive(*stuck.worker, 2, 0, &here);
+  arrive(*stuck.worker, 2, 1, &there, true);
+  CHECK_FALSE(stuck.worker->take_notice(closed(2, 2)));
+  CHECK(stuck.driver->released == std::vector<void*>{&there});
   Arrival next;
-  Inbox& inbox = stuck.lane->find_inbox(2, 3);
+  Inbox& inbox = stuck.worker->find_inbox(2, 3);
   REQUIRE(inbox.take(5, &next));
   CHECK_FALSE(next.is_lost);
   REQUIRE(inbox.take(5, &next));
   CHECK(next.is_lost);
   inbox.clear();
-  CHECK(stuck.carrier->released.size() == 1);
+  CHECK(stuck.driver->released.size() == 1);
 }
 
 // A connection may break for the one who sends before all that it has brought is read.
 TEST_CASE("a receive that failed with the peer takes its late message with it") {
   StuckEndpoint stuck;
-  arrive(*stuck.lane, 2, 0);
+  arrive(*stuck.worker, 2, 0);
   CHECK(stuck.receive(100, 1) == Post::done);
   REQUIRE(stuck.receive(101, 2) == Post::pending);
-  arrive(*stuck.lane, 2, 2);  // overtakes the one before it
+  arrive(*stuck.worker, 2, 2);  // overtakes the one before it
   stuck.inbox.peer.note_failure("a send was refused");
   CHECK(stuck.failed() == 2);
-  arrive(*stuck.lane, 2, 1);
+  arrive(*stuck.worker, 2, 1);
   REQUIRE(stuck.receive(102, 3) == Post::pending);
   CHECK(stuck.failed() == 3);
   REQUIRE(stuck.receive(0, 4, true) == Post::pending);
@@ -191,8 +179,8 @@ TEST_CASE("a message that no receive has failed for is delivered after the peer'
   StuckEndpoint stuck;
   stuck.inbox.peer.note_failure("a send was refused");
   std::array<Event, 1> events;
-  CHECK(stuck.lane->progress(events) == 0);
-  arrive(*stuck.lane, 2, 0);
+  CHECK(stuck.worker->progress(events) == 0);
+  arrive(*stuck.worker, 2, 0);
   CHECK(stuck.receive(100, 1) == Post::done);
   REQUIRE(stuck.receive(101, 2) == Post::pending);
   CHECK(stuck.failed() == 2);
@@ -206,22 +194,22 @@ TEST_CASE("closing towards many peers that do not answer shares one bound, and c
   const std::array<std::byte, 4> data{};
   const ConstByteRange range = data;
   for (std::uint64_t peer = 0; peer < kPeers; ++peer) {
-    Inbox& inbox = stuck.lane->find_inbox(peer + 2, 3);
+    Inbox& inbox = stuck.worker->find_inbox(peer + 2, 3);
     inbox.peer.set_address(std::vector<std::byte>(1));
-    endpoints.push_back(std::make_unique<MessageEndpoint>(*stuck.lane, inbox));
+    endpoints.push_back(std::make_unique<MessageEndpoint>(*stuck.worker, inbox));
     REQUIRE(endpoints.back()->send(0, 1, {&range, 1}, peer) == Post::pending);
   }
-  const std::chrono::milliseconds first = stuck.lane->patience();
+  const std::chrono::milliseconds first = stuck.worker->patience();
   std::chrono::milliseconds sum{0};
   for (const auto& endpoint : endpoints) {
-    sum += stuck.lane->patience();
+    sum += stuck.worker->patience();
     endpoint->close(false);
   }
   CHECK(sum <= 2 * first);
-  CHECK(stuck.carrier->disconnected == kPeers);
+  CHECK(stuck.driver->disconnected == kPeers);
   CHECK(quiet.lines().size() == kPeers);  // each buffer that is not given back is told
   std::vector<Event> events(2 * kPeers);
-  CHECK(stuck.lane->progress(events) == kPeers);
+  CHECK(stuck.worker->progress(events) == kPeers);
   for (std::uint64_t i = 0; i < kPeers; ++i) {
     CHECK(events[i].kind == Event::Kind::failed);
     CHECK(events[i].token == i);
@@ -233,18 +221,18 @@ TEST_CASE("a connection over which something still moves is not cut when an endp
   slow.inbox.peer.set_address(std::vector<std::byte>(1));
   REQUIRE(slow.endpoint.send(0, 1, {}, 7) == Post::pending);
   // Something moves every fifth of the time after which it would be taken for stuck; all is sent after ten.
-  const auto step = slow.lane->patience() / 5;
+  const auto step = slow.worker->patience() / 5;
   auto next = std::chrono::steady_clock::now() + step;
   int steps = 0;
-  slow.carrier->moves = [&] {
+  slow.driver->moves = [&] {
     if (std::chrono::steady_clock::now() < next) return false;
     next += step;
-    if (++steps == 10) slow.lane->on_sent(*slow.carrier->sends.at(0), true);
+    if (++steps == 10) slow.worker->on_sent(*slow.driver->sends.at(0), true);
     return true;
   };
   slow.endpoint.close(false);
-  slow.carrier->moves = nullptr;
+  slow.driver->moves = nullptr;
   CHECK(steps == 10);
-  CHECK(slow.carrier->disconnected == 0);
+  CHECK(slow.driver->disconnected == 0);
   CHECK(slow.failed() == 7);
 }

@@ -244,12 +244,12 @@ TEST_CASE("another node, user, transport or build is refused with the reason") {
   REQUIRE(a);
   REQUIRE(b);
   REQUIRE(c);
-  CHECK((*a)->reach((*a)->address(0), (*c)->address(0)));
-  const auto apart = (*a)->reach((*a)->address(0), (*b)->address(0));
+  CHECK((*a)->reach((*a)->address(), (*c)->address()));
+  const auto apart = (*a)->reach((*a)->address(), (*b)->address());
   REQUIRE_FALSE(apart);
   CHECK(apart.status().code() == StatusCode::unsupported);
   CHECK(apart.status().message().find("another node") != std::string::npos);
-  CHECK_FALSE((*a)->open(0, (*b)->address(0), 1));
+  CHECK_FALSE((*a)->open((*b)->address(), 1));
 }
 
 TEST_CASE("tight limits are errors that name the limit") {
@@ -377,7 +377,7 @@ TEST_CASE("a rank without descriptors is told so by the limit's name, whichever 
       const std::vector<std::byte>& other = self.addresses[static_cast<std::size_t>(1 - self.rank)];
       if (self.rank == 0) {
         if (!is_late && !self.barrier()) return "barrier";
-        auto opened = self.transport->open(0, other, 1);
+        auto opened = self.transport->open(other, 1);
         if (!opened) return opened.status().to_string();
         if (is_late && !self.barrier()) return "barrier";
         return self.barrier() ? "" : "barrier";
@@ -385,10 +385,10 @@ TEST_CASE("a rank without descriptors is told so by the limit's name, whichever 
       Status named;
       if (!is_late) {
         use_up_descriptors();
-        named = self.transport->open(0, other, 1).status();
+        named = self.transport->open(other, 1).status();
         if (!self.barrier()) return "barrier";
       } else {
-        auto opened = self.transport->open(0, other, 1);
+        auto opened = self.transport->open(other, 1);
         if (!opened) return opened.status().to_string();
         use_up_descriptors();
         if (!self.barrier()) return "barrier";
@@ -412,7 +412,7 @@ TEST_CASE("a rank without descriptors is told so by the limit's name, whichever 
 TEST_CASE("memory of a peer that does not fit into the address space is told so by the limit's name") {
   const std::string answer = run_ranks(processes(), 2, [](Rank& self) -> std::string {
     const std::vector<std::byte>& other = self.addresses[static_cast<std::size_t>(1 - self.rank)];
-    auto opened = self.transport->open(0, other, 1);
+    auto opened = self.transport->open(other, 1);
     if (!opened) return opened.status().to_string();
     self.peers.push_back(*std::move(opened));
     if (!self.barrier()) return "barrier";

@@ -1,5 +1,5 @@
 // The tcp transport where the conformance suite does not look: who is let in, what a message that nobody
-// waits for becomes, two that call each other at once. Knows the card's inside; both ends are driven by one
+// waits for becomes, two that call each other at once. Knows the address's inside; both ends are driven by one
 // thread.
 #include <netinet/in.h>
 #include <poll.h>
@@ -20,7 +20,7 @@
 #include "runtime/net/tcp_socket.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/transports/cases.hpp"
-#include "transports/message/card.hpp"
+#include "transports/message/address.hpp"
 #include "transports/message/tcp/address.hpp"
 #include "transports/message/tcp/plugin.hpp"
 
@@ -43,13 +43,13 @@ struct Side {
   std::vector<Event> events;
 
   void open(const Side& other, std::uint64_t context = 1) {
-    auto opened = transport->open(0, other.transport->address(0), context);
+    auto opened = transport->open(other.transport->address(), context);
     REQUIRE(opened.status().message() == "");
     peer = *std::move(opened);
   }
   void progress() {
     std::array<Event, 4> batch;
-    const std::size_t count = transport->progress(0, batch);
+    const std::size_t count = transport->progress(batch);
     events.insert(events.end(), batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(count));
   }
 };
@@ -64,22 +64,22 @@ bool drive(const std::vector<Side*>& sides, const std::function<bool()>& conditi
   return true;
 }
 
-struct Door {
+struct Target {
   std::uint64_t instance = 0;
   tcp::Address address;
 };
-Door door_of(const Side& side) {
-  const auto card = message::parse_card(side.transport->address(0));
-  REQUIRE(card);
-  const auto address = tcp::parse_address(card->address);
+Target target_of(const Side& side) {
+  const auto address = message::parse_address(side.transport->address());
   REQUIRE(address);
-  return {card->instance, *address};
+  const auto listening = tcp::parse_address(address->driver_address);
+  REQUIRE(listening);
+  return {address->instance, *listening};
 }
 
 // Somebody who connects by hand.
 class Stranger {
  public:
-  explicit Stranger(const Door& door) : fd_(*start_connect(door.address.places.front())) {
+  explicit Stranger(const Target& target) : fd_(*start_connect(target.address.places.front())) {
     pollfd fd{fd_, POLLOUT, 0};
     ::poll(&fd, 1, 10000);
   }
@@ -133,31 +133,31 @@ void exchange(Side& a, Side& b, std::size_t bytes) {
 
 TEST_CASE("who does not show the secret is cut off") {
   Side side;
-  const Door door = door_of(side);
+  const Target target = target_of(side);
   tcp::Greeting hello;
   hello.sender = 77;
-  hello.target = door.instance;
-  hello.secret = door.address.secret;
+  hello.target = target.instance;
+  hello.secret = target.address.secret;
   tcp::Greeting wrong_secret = hello, wrong_target = hello, wrong_kind = hello;
   wrong_secret.secret[15] ^= std::byte{1};
   wrong_target.target += 1;
   wrong_kind.kind = tcp::Greeting::Kind::begin;
   for (const tcp::Greeting& greeting : {wrong_secret, wrong_target, wrong_kind}) {
-    const Stranger stranger(door);
+    const Stranger stranger(target);
     stranger.say(greeting);
     CHECK(drive({&side}, [&] { return stranger.is_cut_off(); }));
   }
-  const Stranger friendly(door);
+  const Stranger friendly(target);
   friendly.say(hello);
   CHECK(drive({&side}, [&] { return friendly.has_answer(); }));
 }
 
 TEST_CASE("strangers who say nothing keep nobody out, and do not pile up") {
   Side a, b;
-  const Door door = door_of(a);
+  const Target target = target_of(a);
   std::vector<std::unique_ptr<Stranger>> strangers;
   for (int i = 0; i < 100; ++i) {
-    strangers.push_back(std::make_unique<Stranger>(door));
+    strangers.push_back(std::make_unique<Stranger>(target));
     a.progress();
   }
   CHECK(drive({&a}, [&] { return strangers[20]->is_cut_off(); }));
@@ -213,8 +213,8 @@ TEST_CASE("what an endpoint takes back while it is half sent leaves the others w
   a.open(b);
   b.open(a);
   exchange(a, b, 8);
-  auto second_a = a.transport->open(0, b.transport->address(0), 2);
-  auto second_b = b.transport->open(0, a.transport->address(0), 2);
+  auto second_a = a.transport->open(b.transport->address(), 2);
+  auto second_b = b.transport->open(a.transport->address(), 2);
   REQUIRE((second_a && second_b));
   // More than the kernel takes while nobody reads, so that some are half written and some not begun.
   const std::size_t bytes = 500000;
@@ -247,7 +247,7 @@ TEST_CASE("while one peer is awaited, what another says wakes a sleeper, who fin
   a.open(b);
   b.open(a);
   c.open(a, 2);
-  auto from_c = a.transport->open(0, c.transport->address(0), 2);
+  auto from_c = a.transport->open(c.transport->address(), 2);
   REQUIRE(from_c);
   exchange(a, b, 8);
   std::array<std::byte, 8> in{}, late{};
@@ -258,13 +258,13 @@ TEST_CASE("while one peer is awaited, what another says wakes a sleeper, who fin
   REQUIRE((*from_c)->recv(0, 1, sink_of(&to), 1) == Post::pending);
   send(c);  // connects
   CHECK(drive({&a, &c}, [&] { return std::equal(in.begin(), in.end(), out.begin(), out.end()); }));
-  CHECK(drive({&a, &c}, [&] { return c.transport->arm(0).is_armed; }));
+  CHECK(drive({&a, &c}, [&] { return c.transport->arm().is_armed; }));
 
   REQUIRE(a.peer->recv(0, 1, sink_of(&to_late), 2) == Post::pending);
-  CHECK(drive({&a}, [&] { return a.transport->arm(0).is_armed; }));
+  CHECK(drive({&a}, [&] { return a.transport->arm().is_armed; }));
   in = {};
   REQUIRE_FALSE(send(c));
-  CHECK(drive({}, [&] { return !a.transport->arm(0).is_armed; }));
+  CHECK(drive({}, [&] { return !a.transport->arm().is_armed; }));
   a.progress();
   CHECK((*from_c)->recv(0, 1, sink_of(&to), 3) == Post::done);
   CHECK(std::equal(in.begin(), in.end(), out.begin(), out.end()));

@@ -167,7 +167,7 @@ TEST_CASE("many contexts come and go without exhausting anything") {
     for (std::uint64_t round = 0; round < rounds; ++round) {
       std::vector<std::unique_ptr<Endpoint>> open;
       for (std::uint64_t k = 0; k < 4; ++k) {
-        auto endpoint = self.transport->open(0, self.addresses[1 - self.rank], 100 + round * 4 + k);
+        auto endpoint = self.transport->open(self.addresses[1 - self.rank], 100 + round * 4 + k);
         if (!endpoint) return "round " + std::to_string(round) + ": " + endpoint.status().to_string();
         open.push_back(std::move(*endpoint));
       }
@@ -333,8 +333,8 @@ TEST_CASE("a window tells whether its peer sleeps, control wakes it, and closing
       }
       // Sleeps until its memory says that somebody was there: no message brings what was published.
       while (flag->load(std::memory_order_acquire) < round) {
-        const ArmResult armed = self.transport->arm(0);
-        const Waitable on = self.transport->waitable(0);
+        const ArmResult armed = self.transport->arm();
+        const Waitable on = self.transport->waitable();
         if (on.futex_word == nullptr) return "memory transports sleep on a futex";
         if (armed.is_armed && flag->load(std::memory_order_acquire) < round) {
           const timespec limit{60, 0};

@@ -20,6 +20,7 @@
 #include "tutti_config.hpp"
 
 #include "tests/transports/faulty_transport.hpp"
+#include "tests/transports/null/plugin.hpp"
 #include "transports/memory/inproc/plugin.hpp"
 #include "transports/memory/instance.hpp"
 #include "transports/registry.hpp"
@@ -83,7 +84,7 @@ bool has_pattern(ConstByteRange data, std::uint64_t seed, std::size_t first) {
 
 std::string Rank::open_all(std::uint64_t context) {
   for (int other = 0; other < size; ++other) {
-    auto opened = transport->open(0, addresses[static_cast<std::size_t>(other)], context);
+    auto opened = transport->open(addresses[static_cast<std::size_t>(other)], context);
     if (!opened) return "open " + std::to_string(other) + ": " + opened.status().to_string();
     peers.push_back(std::move(*opened));
   }
@@ -115,7 +116,7 @@ void Rank::control(Endpoint& to, ConstByteRange bytes) {
 
 void Rank::progress() {
   std::array<Event, 7> batch;
-  const std::size_t n = transport->progress(0, batch);
+  const std::size_t n = transport->progress(batch);
   for (std::size_t i = 0; i < n; ++i) {
     const Event& event = batch[i];
     switch (event.kind) {
@@ -162,10 +163,10 @@ bool Rank::barrier() {
 }
 
 void Rank::sleep_once() {
-  const ArmResult armed = transport->arm(0);
+  const ArmResult armed = transport->arm();
   if (armed.is_armed) {
     ++sleeps;
-    const Waitable on = transport->waitable(0);
+    const Waitable on = transport->waitable();
     const timespec timeout{0, 2000000};
     if (on.futex_word != nullptr) {
       ::syscall(SYS_futex, on.futex_word, FUTEX_WAIT, armed.futex_value, &timeout, nullptr, 0);
@@ -200,6 +201,7 @@ Result<std::unique_ptr<Transport>> make(const Setup& setup, const std::shared_pt
     case Kind::message_threads:
     case Kind::message_processes: {
       TransportSettings settings;
+      if (setup.name == "null") return make_null_transport(settings);
       if (setup.name == "tcp") settings.interface = "lo";  // libraries are told by their own variables
       return make_transport(setup.name, settings);
     }
@@ -219,7 +221,7 @@ std::string run_rank(const Setup& setup, int rank, int size, Rank::Shared* share
     if (setup.is_faulty) {
       self.transport = make_faulty_transport(std::move(self.transport), static_cast<std::uint64_t>(rank) + 1);
     }
-    const std::vector<std::byte> address = self.transport->address(0);
+    const std::vector<std::byte> address = self.transport->address();
     shared->address_bytes[rank] = address.size();
     std::memcpy(shared->address[rank], address.data(), address.size());
   }

@@ -35,7 +35,7 @@ class Rank {
  public:
   int rank = 0;
   int size = 1;
-  std::vector<std::vector<std::byte>> addresses;  // of lane 0 of every rank
+  std::vector<std::vector<std::byte>> addresses;  // of every rank
   std::unique_ptr<Transport> transport;
   std::vector<std::unique_ptr<Endpoint>> peers;  // context 1, by rank; opened by open_all
 

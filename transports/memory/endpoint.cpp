@@ -24,8 +24,8 @@ constexpr std::chrono::milliseconds kLongestReader{500};
 
 MemoryEndpoint::~MemoryEndpoint() {
   close(false);
-  for (std::size_t i = 0; i < lane_->waiting.count(); ++i) {
-    if (lane_->waiting[i].endpoint == this) lane_->waiting[i].endpoint = nullptr;
+  for (std::size_t i = 0; i < worker_->waiting.count(); ++i) {
+    if (worker_->waiting[i].endpoint == this) worker_->waiting[i].endpoint = nullptr;
   }
 }
 
@@ -36,8 +36,7 @@ Status MemoryEndpoint::announce() {
   block_place_ = *place;
   block_ = new (instance.at<std::byte>(*place)) LinkBlock();
   if (peer_->access() == Peer::Access::none) block_->cannot_read.store(1, std::memory_order_relaxed);
-  const std::uint64_t lanes = (std::uint64_t{lane_->index} << 32U) | peer_lane_;
-  Result<std::uint32_t> entry = instance.announce(peer_nonce_, context_, lanes, *place);
+  Result<std::uint32_t> entry = instance.announce(peer_nonce_, context_, *place);
   if (!entry) {
     instance.release_link(*place);
     is_closed_ = true;
@@ -55,22 +54,21 @@ bool MemoryEndpoint::try_link() {
     const ByteRange memory = await_segment(0);
     if (memory.size() < sizeof(InstancePage)) return false;
     peer_page_ = reinterpret_cast<InstancePage*>(memory.data());
-    peer_bell_ = &peer_page_->lanes[peer_lane_];
+    peer_wake_ = &peer_page_->wake;
   }
   const std::uint64_t version = peer_page_->directory_version.load(std::memory_order_acquire);
   if (version == seen_version_) return false;
-  const std::uint64_t lanes = (std::uint64_t{peer_lane_} << 32U) | lane_->index;
-  const Found found = find_link(*peer_page_, host_->instance().nonce(), context_, lanes);
+  const Found found = find_link(*peer_page_, host_->instance().nonce(), context_);
   std::byte* const block = found.entry == nullptr ? nullptr : peer_at(found.place, sizeof(LinkBlock));
   // A block that was found will be mapped: not a version to be done with.
   if (found.entry == nullptr) seen_version_ = version;
   if (block == nullptr) return false;
   peer_link_ = found;
   peer_block_ = reinterpret_cast<LinkBlock*>(block);
-  if (peer_page_->needs_fence.load(std::memory_order_relaxed) != 0) lane_->uses_fence = true;
+  if (peer_page_->needs_fence.load(std::memory_order_relaxed) != 0) worker_->uses_fence = true;
   if (owes_control_) {
     owes_control_ = false;
-    peer_bell_->control_count.fetch_add(1, std::memory_order_release);
+    peer_wake_->control_count.fetch_add(1, std::memory_order_release);
   }
   notify(false);  // what was sent so far could not wake anybody
   return true;
@@ -85,13 +83,13 @@ bool MemoryEndpoint::is_peer_closed() const {
          peer_link_.entry->state.load(std::memory_order_acquire) != peer_link_.state;
 }
 
-// Wakes the peer's lane if it sleeps. An ordinary message pays one load of a line that hardly ever changes;
+// Wakes the peer if it sleeps. An ordinary message pays one load of a line that hardly ever changes;
 // the order between our publishing and this load is the sleeper's business (membarrier), unless it cannot.
 void MemoryEndpoint::notify(bool is_ack) {
-  if (peer_bell_ == nullptr) return;
-  const std::uint32_t is_sleeping = lane_->uses_fence
-                                        ? peer_bell_->is_sleeping.fetch_add(0, std::memory_order_acq_rel)
-                                        : peer_bell_->is_sleeping.load(std::memory_order_relaxed);
+  if (peer_wake_ == nullptr) return;
+  const std::uint32_t is_sleeping = worker_->uses_fence
+                                        ? peer_wake_->is_sleeping.fetch_add(0, std::memory_order_acq_rel)
+                                        : peer_wake_->is_sleeping.load(std::memory_order_relaxed);
   if (is_sleeping == 0) return;
   if (is_ack && peer_block_ != nullptr && peer_block_->wants_acks.load(std::memory_order_relaxed) == 0)
     return;
@@ -101,7 +99,7 @@ void MemoryEndpoint::notify(bool is_ack) {
 void MemoryEndpoint::activate() {
   if (is_active) return;
   is_active = true;
-  lane_->active.push_back(this);
+  worker_->active.push_back(this);
 }
 
 void MemoryEndpoint::set_pending_send(Channel& c) {
@@ -119,12 +117,8 @@ Post MemoryEndpoint::post_failed(Token token) {
   event.kind = Event::Kind::failed;
   event.token = token;
   event.endpoint = this;
-  lane_->waiting.push_back(event);
+  worker_->waiting.push_back(event);
   return Post::pending;
-}
-
-Result<Post> MemoryEndpoint::rma(std::uint32_t, const RmaRequest&, Token) {
-  return unsupported("memory transports have no rma: peers map the shared heap instead (Endpoint::window)");
 }
 
 ByteRange MemoryEndpoint::peer_segment(std::uint32_t segment) {
@@ -168,7 +162,7 @@ PeerWindow MemoryEndpoint::window(std::uint32_t segment) {
     found.memory = {};  // publishing there could not wake anybody
     return found;
   }
-  found.is_sleeping = &peer_bell_->is_sleeping;
+  found.is_sleeping = &peer_wake_->is_sleeping;
   found.needs_fence = peer_page_->needs_fence.load(std::memory_order_relaxed) != 0;
   prepare_control();  // waking is no time to make anything
   return found;
@@ -180,7 +174,7 @@ bool MemoryEndpoint::progress(EventSink& out) {
   const bool is_linked = try_link();
   if (is_linked && expects_control_) {
     expects_control_ = false;
-    lane_->control_seen -= 1;  // look once more
+    worker_->control_seen -= 1;  // look once more
   }
   if (is_linked) {
     for (std::uint64_t bits = pending_recvs_; bits != 0; bits &= bits - 1) {
@@ -257,14 +251,13 @@ void MemoryEndpoint::close(bool /*fence*/) {
   host_->forget(this);
   if (!host_->is_own_process()) return;
   stop_readers();
-  EventSink later({}, &lane_->waiting);
+  EventSink later({}, &worker_->waiting);
   fail(later);
   host_->instance().set_closing(entry_);
   notify(false);
   Remains remains;
   remains.peer = peer_;
   remains.context = context_;
-  remains.lanes = (std::uint64_t{peer_lane_} << 32U) | lane_->index;
   remains.entry = entry_;
   remains.peer_link = peer_link_;
   remains.blocks = take_blocks();

@@ -15,9 +15,9 @@
 #include <span>
 
 #include "transports/memory/instance.hpp"
-#include "transports/memory/lane.hpp"
 #include "transports/memory/layout.hpp"
 #include "transports/memory/peer.hpp"
+#include "transports/memory/worker.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::memory {
@@ -109,7 +109,6 @@ class Host {
 struct Remains {
   std::shared_ptr<Peer> peer;
   std::uint64_t context = 0;
-  std::uint64_t lanes = 0;  // as the peer's directory has them
   std::uint32_t entry = 0;
   Found peer_link;
   std::vector<std::uint64_t> blocks;  // places of link memory
@@ -117,14 +116,9 @@ struct Remains {
 
 class MemoryEndpoint final : public Endpoint {
  public:
-  MemoryEndpoint(Host* host, Lane* lane, std::shared_ptr<Peer> peer, std::uint32_t peer_lane,
-                 std::uint64_t context, const Nonce& peer_nonce)
-      : host_(host),
-        lane_(lane),
-        peer_(std::move(peer)),
-        peer_nonce_(peer_nonce),
-        peer_lane_(peer_lane),
-        context_(context) {}
+  MemoryEndpoint(Host* host, Worker* worker, std::shared_ptr<Peer> peer, std::uint64_t context,
+                 const Nonce& peer_nonce)
+      : host_(host), worker_(worker), peer_(std::move(peer)), peer_nonce_(peer_nonce), context_(context) {}
   ~MemoryEndpoint() override;
   MemoryEndpoint(const MemoryEndpoint&) = delete;
   MemoryEndpoint& operator=(const MemoryEndpoint&) = delete;
@@ -136,7 +130,6 @@ class MemoryEndpoint final : public Endpoint {
             Token token) override;
   Post recv(std::uint32_t channel, std::uint64_t expected_word, const Sink& sink, Token token) override;
   Post control(ConstByteRange bytes) override;
-  Result<Post> rma(std::uint32_t channel, const RmaRequest& request, Token token) override;
   PeerWindow window(std::uint32_t segment) override;
   Status trouble() const override { return trouble_ ? peer_->trouble() : trouble_; }
   void close(bool fence) override;
@@ -154,9 +147,9 @@ class MemoryEndpoint final : public Endpoint {
   bool is_active = false;
 
  private:
-  static constexpr std::size_t kBudgetBytes = std::size_t{128}
-                                              << 10U;  // per call: bounds how long a lane is held
-  static constexpr std::size_t kMaxQueued = 1024;      // beyond that send answers `again`
+  // Bytes that one call moves, so that it returns soon.
+  static constexpr std::size_t kBudgetBytes = std::size_t{128} << 10U;
+  static constexpr std::size_t kMaxQueued = 1024;  // beyond that send answers `again`
 
   // siblings.cpp
   Channel* channel(std::uint32_t index) {
@@ -226,17 +219,16 @@ class MemoryEndpoint final : public Endpoint {
   void ask_to_stage(Channel& c);
 
   Host* host_;
-  Lane* lane_;
+  Worker* worker_;
   std::shared_ptr<Peer> peer_;
   Nonce peer_nonce_;
-  std::uint32_t peer_lane_;
   std::uint64_t context_;
 
   LinkBlock* block_ = nullptr;  // ours
   std::uint64_t block_place_ = 0;
   std::uint32_t entry_ = 0;
   LinkBlock* peer_block_ = nullptr;  // null until the peer has opened its side
-  LaneBell* peer_bell_ = nullptr;
+  WakeLine* peer_wake_ = nullptr;
   InstancePage* peer_page_ = nullptr;
   Found peer_link_;
   std::uint64_t seen_version_ = ~std::uint64_t{0};

@@ -41,8 +41,8 @@ class PrivateSource final : public SegmentSource {
   void destroy(const Segment& segment) override { ::munmap(segment.base, segment.bytes); }
 };
 
-std::uint64_t hash_key(const Nonce& peer, std::uint64_t context, std::uint64_t lanes) {
-  std::uint64_t bits = peer.low ^ (context * 0x9e3779b97f4a7c15U) ^ (lanes << 17U);
+std::uint64_t hash_key(const Nonce& peer, std::uint64_t context) {
+  std::uint64_t bits = peer.low ^ (context * 0x9e3779b97f4a7c15U);
   bits = (bits ^ (bits >> 30U)) * 0xbf58476d1ce4e5b9U;
   return bits ^ (bits >> 31U);
 }
@@ -169,11 +169,10 @@ void Instance::release_link(std::uint64_t place) {
   link_arena_.release(place);
 }
 
-Result<std::uint32_t> Instance::announce(const Nonce& peer, std::uint64_t context, std::uint64_t lanes,
-                                         std::uint64_t place) {
+Result<std::uint32_t> Instance::announce(const Nonce& peer, std::uint64_t context, std::uint64_t place) {
   const std::lock_guard lock(mutex_);
   InstancePage* p = page();
-  const std::uint64_t start = hash_key(peer, context, lanes);
+  const std::uint64_t start = hash_key(peer, context);
   for (std::uint64_t probe = 0; probe < kDirectoryEntries; ++probe) {
     const auto index = static_cast<std::uint32_t>((start + probe) % kDirectoryEntries);
     DirectoryEntry& entry = p->directory[index];
@@ -183,7 +182,6 @@ Result<std::uint32_t> Instance::announce(const Nonce& peer, std::uint64_t contex
     entry.peer_low.store(peer.low, std::memory_order_release);
     entry.peer_high.store(peer.high, std::memory_order_release);
     entry.context.store(context, std::memory_order_release);
-    entry.lanes.store(lanes, std::memory_order_release);
     entry.place.store(place, std::memory_order_release);
     const std::uint64_t generation = (state & ~DirectoryEntry::kStateMask) + DirectoryEntry::kStateMask + 1;
     entry.state.store(generation | DirectoryEntry::kLive, std::memory_order_release);
@@ -211,8 +209,8 @@ void Instance::remove(std::uint32_t entry) {
   state.store(state.load(std::memory_order_relaxed) | DirectoryEntry::kRemoved, std::memory_order_release);
 }
 
-Found find_link(const InstancePage& page, const Nonce& self, std::uint64_t context, std::uint64_t lanes) {
-  const std::uint64_t start = hash_key(self, context, lanes);
+Found find_link(const InstancePage& page, const Nonce& self, std::uint64_t context) {
+  const std::uint64_t start = hash_key(self, context);
   for (std::uint64_t probe = 0; probe < kDirectoryEntries; ++probe) {
     const DirectoryEntry& entry = page.directory[(start + probe) % kDirectoryEntries];
     const std::uint64_t state = entry.state.load(std::memory_order_acquire);
@@ -221,8 +219,7 @@ Found find_link(const InstancePage& page, const Nonce& self, std::uint64_t conte
     if (kind == DirectoryEntry::kRemoved) continue;
     const bool is_ours = entry.peer_low.load(std::memory_order_acquire) == self.low &&
                          entry.peer_high.load(std::memory_order_acquire) == self.high &&
-                         entry.context.load(std::memory_order_acquire) == context &&
-                         entry.lanes.load(std::memory_order_acquire) == lanes;
+                         entry.context.load(std::memory_order_acquire) == context;
     const std::uint64_t place = entry.place.load(std::memory_order_acquire);
     if (!is_ours) continue;
     const std::uint64_t state_after = entry.state.load(std::memory_order_acquire);

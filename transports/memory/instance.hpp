@@ -118,8 +118,7 @@ class Instance : public std::enable_shared_from_this<Instance> {
   }
 
   // Announces a link block; returns the index of its entry.
-  Result<std::uint32_t> announce(const Nonce& peer, std::uint64_t context, std::uint64_t lanes,
-                                 std::uint64_t place);
+  Result<std::uint32_t> announce(const Nonce& peer, std::uint64_t context, std::uint64_t place);
   void set_closing(std::uint32_t entry);
   void remove(std::uint32_t entry);
 
@@ -151,7 +150,7 @@ struct Found {
 };
 
 // Looks for the block that the owner of `page` announced towards `self`; entry is null if there is none yet.
-Found find_link(const InstancePage& page, const Nonce& self, std::uint64_t context, std::uint64_t lanes);
+Found find_link(const InstancePage& page, const Nonce& self, std::uint64_t context);
 
 // The instances of this process, so that they can use each other's mapping. Thread-safe.
 class InstanceRegistry {

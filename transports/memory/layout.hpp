@@ -16,7 +16,6 @@ namespace tutti::memory {
 inline constexpr std::size_t kLineBytes = 64;
 inline constexpr std::uint32_t kChannels = 64;               // for messages
 inline constexpr std::uint32_t kControlChannel = kChannels;  // one more, for control()
-inline constexpr std::uint32_t kMaxLanes = 16;
 inline constexpr std::size_t kControlBytes = 256;
 
 // A place in the memory of an instance: its segment and the offset there. 0 is the place of no block, since
@@ -131,7 +130,7 @@ struct LinkBlock {
 
 // -- finding each other -----------------------------------------------------------------------------------
 
-// An entry of the directory says where the link block towards one (peer, lanes, context) lies. Readers check
+// An entry of the directory says where the link block towards one (peer, context) lies. Readers check
 // `state` before and after; fields are stored with release and loaded with acquire, so a reader that saw a
 // newer field also sees the newer state.
 struct alignas(kLineBytes) DirectoryEntry {
@@ -144,7 +143,6 @@ struct alignas(kLineBytes) DirectoryEntry {
   std::atomic<std::uint64_t> state;                // generation << 2 | one of the above
   std::atomic<std::uint64_t> peer_low, peer_high;  // nonce of the peer's instance
   std::atomic<std::uint64_t> context;
-  std::atomic<std::uint64_t> lanes;  // own lane << 32 | peer's lane
   std::atomic<std::uint64_t> place;  // of the LinkBlock
 };
 
@@ -152,9 +150,9 @@ inline constexpr std::uint32_t kDirectoryEntries = 8192;  // a power of two: ope
 
 // -- waiting ----------------------------------------------------------------------------------------------
 
-struct alignas(kLineBytes) LaneBell {
+struct alignas(kLineBytes) WakeLine {
   std::atomic<std::uint32_t> is_sleeping;    // written by the owner
-  std::atomic<std::uint32_t> control_count;  // written by peers: control messages sent to this lane
+  std::atomic<std::uint32_t> control_count;  // written by peers: control messages sent to it
 };
 
 // Start of segment 0 of every instance.
@@ -164,11 +162,11 @@ struct InstancePage {
   std::atomic<std::uint32_t> needs_fence;  // sleepers here cannot use membarrier(2): senders must order
   alignas(kLineBytes) std::atomic<std::uint32_t> bell;  // futex word, written by peers
   alignas(kLineBytes) std::atomic<std::uint64_t> directory_version;
-  std::array<LaneBell, kMaxLanes> lanes;
+  WakeLine wake;
   alignas(4096) std::array<DirectoryEntry, kDirectoryEntries> directory;
 };
 
 // Changes whenever anything above changes: peers of different builds must not share memory.
-inline constexpr std::uint64_t kLayoutMagic = 0x7475747469303200ULL + sizeof(LinkBlock) + sizeof(CellRing);
+inline constexpr std::uint64_t kLayoutMagic = 0x7475747469303300ULL + sizeof(LinkBlock) + sizeof(CellRing);
 
 }  // namespace tutti::memory

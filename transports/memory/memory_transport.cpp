@@ -1,4 +1,4 @@
-// Lanes, progress and sleeping of the memory transports. Knows no protocol of a message; see endpoint.hpp.
+// Progress and sleeping of the memory transports. Knows no protocol of a message; see endpoint.hpp.
 #include "transports/memory/memory_transport.hpp"
 
 #include <linux/futex.h>
@@ -29,7 +29,6 @@ bool register_membarrier() {
 }  // namespace
 
 MemoryOptions sanitize(MemoryOptions options) {
-  options.lanes = std::clamp<std::uint32_t>(options.lanes, 1, kMaxLanes);
   options.piece_count = std::clamp<std::uint32_t>(options.piece_count, 2, kMaxPieces);
   const std::size_t piece = std::clamp<std::size_t>(options.piece_bytes, 64, std::size_t{1} << 24U);
   options.piece_bytes = piece & ~(kLineBytes - 1);
@@ -39,50 +38,41 @@ MemoryOptions sanitize(MemoryOptions options) {
   return options;
 }
 
-MemoryTransport::MemoryTransport(std::shared_ptr<Instance> instance, const Card& card)
-    : instance_(std::move(instance)), card_(card), pid_(::getpid()), has_membarrier_(register_membarrier()) {
-  card_.nonce = instance_->nonce();
+MemoryTransport::MemoryTransport(std::shared_ptr<Instance> instance, const Address& address)
+    : instance_(std::move(instance)),
+      address_(address),
+      pid_(::getpid()),
+      has_membarrier_(register_membarrier()) {
+  address_.nonce = instance_->nonce();
   if (!has_membarrier_) instance_->page()->needs_fence.store(1, std::memory_order_release);
   caps_.family = Family::memory;
   caps_.channels = kChannels;
-  caps_.lanes = instance_->options().lanes;
   caps_.has_in_place_delivery = true;
-  caps_.has_rma = false;
   caps_.heap = &instance_->heap();
-  for (std::uint32_t i = 0; i < caps_.lanes; ++i) {
-    lanes_.push_back(std::make_unique<Lane>());
-    lanes_.back()->index = i;
-    lanes_.back()->uses_fence = !has_membarrier_;
-  }
+  worker_.uses_fence = !has_membarrier_;
 }
 
 MemoryTransport::~MemoryTransport() {
-  for (const std::unique_ptr<Lane>& lane : lanes_) {
-    TUTTI_ASSERT(lane->endpoints.empty(), "endpoints must be destroyed before their transport");
-  }
+  TUTTI_ASSERT(worker_.endpoints.empty(), "endpoints must be destroyed before their transport");
   if (is_own_process()) instance_->page()->is_alive.store(0, std::memory_order_release);
 }
 
-std::vector<std::byte> MemoryTransport::address(std::uint32_t lane) const {
-  Card card = card_;
-  card.lane = lane;
-  return to_bytes(card);
-}
+std::vector<std::byte> MemoryTransport::address() const { return to_bytes(address_); }
 
 Result<std::uint64_t> MemoryTransport::reach(std::span<const std::byte> mine,
                                              std::span<const std::byte> theirs) const {
-  Result<Card> own = parse_card(mine);
+  Result<Address> own = parse_address(mine);
   if (!own) return own.status();
-  Result<Card> other = parse_card(theirs);
+  Result<Address> other = parse_address(theirs);
   if (!other) return unsupported("another transport");
   TUTTI_RETURN_IF_ERROR(check_reach(*own, *other));
   return caps_.alpha_ns;
 }
 
 Result<Contact> MemoryTransport::meet(std::span<const std::byte> peer_address) {
-  Result<Card> theirs = parse_card(peer_address);
+  Result<Address> theirs = parse_address(peer_address);
   if (!theirs) return theirs.status();
-  TUTTI_RETURN_IF_ERROR(check_reach(card_, *theirs));
+  TUTTI_RETURN_IF_ERROR(check_reach(address_, *theirs));
   Result<std::shared_ptr<Peer>> peer = attach(*theirs);
   if (!peer) return peer.status();
   service();
@@ -93,66 +83,58 @@ Result<Contact> MemoryTransport::meet(std::span<const std::byte> peer_address) {
   return is_told ? Contact::told : Contact::begun;
 }
 
-Result<std::unique_ptr<Endpoint>> MemoryTransport::open(std::uint32_t lane_index,
-                                                        std::span<const std::byte> peer_address,
+Result<std::unique_ptr<Endpoint>> MemoryTransport::open(std::span<const std::byte> peer_address,
                                                         std::uint64_t context) {
-  if (lane_index >= lanes_.size()) return invalid_argument("no lane " + std::to_string(lane_index));
-  Result<Card> theirs = parse_card(peer_address);
+  Result<Address> theirs = parse_address(peer_address);
   if (!theirs) return theirs.status();
-  TUTTI_RETURN_IF_ERROR(check_reach(card_, *theirs));
+  TUTTI_RETURN_IF_ERROR(check_reach(address_, *theirs));
   Result<std::shared_ptr<Peer>> peer = attach(*theirs);
   if (!peer) return peer.status();
-  Lane& lane = *lanes_[lane_index];
-  if (!lane.bounce_buffer) lane.bounce_buffer = std::make_unique_for_overwrite<Lane::Bounce>();
+  if (!worker_.bounce_buffer) worker_.bounce_buffer = std::make_unique_for_overwrite<Worker::Bounce>();
   // A program that opens and closes contexts without ever being idle must not run out of link memory.
   constexpr std::uint32_t kOpensPerHousekeeping = 64;
-  if (++lane.open_count % kOpensPerHousekeeping == 0) housekeep(lane);
-  auto endpoint = std::make_unique<MemoryEndpoint>(static_cast<Host*>(this), &lane, std::move(*peer),
-                                                   theirs->lane, context, theirs->nonce);
+  if (++worker_.open_count % kOpensPerHousekeeping == 0) housekeep();
+  auto endpoint = std::make_unique<MemoryEndpoint>(static_cast<Host*>(this), &worker_, std::move(*peer),
+                                                   context, theirs->nonce);
   TUTTI_RETURN_IF_ERROR(endpoint->announce());
-  lane.endpoints.push_back(endpoint.get());
-  lane.active.reserve(lane.endpoints.capacity());  // endpoints become active on the data path
+  worker_.endpoints.push_back(endpoint.get());
+  worker_.active.reserve(worker_.endpoints.capacity());  // endpoints become active on the data path
   return std::unique_ptr<Endpoint>(std::move(endpoint));
 }
 
-Result<std::unique_ptr<Region>> MemoryTransport::expose(ByteRange) {
-  return unsupported("memory transports have no rma: peers map the shared heap instead (Endpoint::window)");
-}
-
-std::size_t MemoryTransport::progress(std::uint32_t lane_index, std::span<Event> events) {
-  Lane& lane = *lanes_[lane_index];
-  LaneBell& bell = instance_->page()->lanes[lane_index];
-  if (lane.is_armed) {
-    lane.is_armed = false;
-    bell.is_sleeping.store(0, std::memory_order_relaxed);
+std::size_t MemoryTransport::progress(std::span<Event> events) {
+  WakeLine& wake = instance_->page()->wake;
+  if (worker_.is_armed) {
+    worker_.is_armed = false;
+    wake.is_sleeping.store(0, std::memory_order_relaxed);
   }
-  lane.control_bytes_count = 0;
-  EventSink out(events, &lane.waiting);
-  const std::uint32_t control_count = bell.control_count.load(std::memory_order_acquire);
-  if (control_count != lane.control_seen && out.has_room()) {
-    lane.control_seen = control_count;
-    for (MemoryEndpoint* endpoint : lane.endpoints) endpoint->poll_control(out);
-    if (!out.has_room()) --lane.control_seen;  // there may be more
+  worker_.control_bytes_count = 0;
+  EventSink out(events, &worker_.waiting);
+  const std::uint32_t control_count = wake.control_count.load(std::memory_order_acquire);
+  if (control_count != worker_.control_seen && out.has_room()) {
+    worker_.control_seen = control_count;
+    for (MemoryEndpoint* endpoint : worker_.endpoints) endpoint->poll_control(out);
+    if (!out.has_room()) --worker_.control_seen;  // there may be more
   }
   // Each once, unless there is no room for more events: then the next call goes on here.
-  for (std::size_t left = lane.active.size(); left != 0 && out.can_push(); --left) {
-    if (lane.next_active >= lane.active.size()) lane.next_active = 0;
-    MemoryEndpoint*& endpoint = lane.active[lane.next_active];
+  for (std::size_t left = worker_.active.size(); left != 0 && out.can_push(); --left) {
+    if (worker_.next_active >= worker_.active.size()) worker_.next_active = 0;
+    MemoryEndpoint*& endpoint = worker_.active[worker_.next_active];
     if (endpoint->progress(out)) {
-      ++lane.next_active;
+      ++worker_.next_active;
       continue;
     }
     endpoint->is_active = false;
-    endpoint = lane.active.back();
-    lane.active.pop_back();
+    endpoint = worker_.active.back();
+    worker_.active.pop_back();
   }
-  if (out.count() == 0 && ++lane.idle_count % kIdleCallsPerHousekeeping == 0) housekeep(lane);
+  if (out.count() == 0 && ++worker_.idle_count % kIdleCallsPerHousekeeping == 0) housekeep();
   return out.count();
 }
 
-void MemoryTransport::housekeep(Lane& lane) {
+void MemoryTransport::housekeep() {
   service();
-  for (MemoryEndpoint* endpoint : lane.active) endpoint->check_peer();
+  for (MemoryEndpoint* endpoint : worker_.active) endpoint->check_peer();
   const std::lock_guard lock(remains_mutex_);
   for (std::size_t i = 0; i < remains_.size();) {
     if (!is_over(remains_[i])) {
@@ -172,7 +154,7 @@ bool MemoryTransport::is_over(Remains& remains) {
   if (page == nullptr) return false;
   if (page->is_alive.load(std::memory_order_acquire) == 0) return true;
   if (remains.peer_link.entry == nullptr) {
-    remains.peer_link = find_link(*page, instance_->nonce(), remains.context, remains.lanes);
+    remains.peer_link = find_link(*page, instance_->nonce(), remains.context);
   }
   return remains.peer_link.entry != nullptr &&
          remains.peer_link.entry->state.load(std::memory_order_acquire) != remains.peer_link.state;
@@ -193,40 +175,38 @@ void MemoryTransport::bury(Remains&& remains) {
 }
 
 void MemoryTransport::forget(MemoryEndpoint* endpoint) {
-  for (const std::unique_ptr<Lane>& lane : lanes_) {
-    for (std::vector<MemoryEndpoint*>* list : {&lane->endpoints, &lane->active}) {
-      list->erase(std::remove(list->begin(), list->end(), endpoint), list->end());
-    }
+  for (std::vector<MemoryEndpoint*>* list : {&worker_.endpoints, &worker_.active}) {
+    std::erase(*list, endpoint);
   }
 }
 
 bool MemoryTransport::is_own_process() const { return ::getpid() == pid_; }
 
-Waitable MemoryTransport::waitable(std::uint32_t) const {
+Waitable MemoryTransport::waitable() const {
   Waitable waitable;
   // An atomic word of 32 bits has the representation of one; the kernel reads it atomically.
   waitable.futex_word = reinterpret_cast<const std::uint32_t*>(&instance_->page()->bell);
   return waitable;
 }
 
-ArmResult MemoryTransport::arm(std::uint32_t lane_index) {
-  Lane& lane = *lanes_[lane_index];
-  LaneBell& bell = instance_->page()->lanes[lane_index];
-  lane.is_armed = true;
+ArmResult MemoryTransport::arm() {
+  WakeLine& wake = instance_->page()->wake;
+  worker_.is_armed = true;
   // With the exchange a fenced sender either sees the flag or has published before the look below.
-  bell.is_sleeping.exchange(1, std::memory_order_acq_rel);
+  wake.is_sleeping.exchange(1, std::memory_order_acq_rel);
   if (has_membarrier_) membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
   ArmResult result;
   result.futex_value = instance_->page()->bell.load(std::memory_order_acquire);
   constexpr std::uint32_t kArmsPerHousekeeping = 4;  // it makes a system call per waiting peer
-  if (++lane.arm_count % kArmsPerHousekeeping == 0) housekeep(lane);
+  if (++worker_.arm_count % kArmsPerHousekeeping == 0) housekeep();
   bool has_news =
-      !lane.waiting.empty() || bell.control_count.load(std::memory_order_acquire) != lane.control_seen;
-  for (std::size_t i = 0; i < lane.active.size() && !has_news; ++i) has_news = lane.active[i]->has_news();
+      !worker_.waiting.empty() || wake.control_count.load(std::memory_order_acquire) != worker_.control_seen;
+  for (std::size_t i = 0; i < worker_.active.size() && !has_news; ++i)
+    has_news = worker_.active[i]->has_news();
   result.is_armed = !has_news;
   if (has_news) {
-    lane.is_armed = false;
-    bell.is_sleeping.store(0, std::memory_order_relaxed);
+    worker_.is_armed = false;
+    wake.is_sleeping.store(0, std::memory_order_relaxed);
   }
   return result;
 }

@@ -1,4 +1,4 @@
-// What inproc and shm have in common: lanes, endpoints, progress, sleeping.
+// What inproc and shm have in common: endpoints, progress, sleeping.
 // Knows not how memory is obtained or how a peer is found: the two transports derive that.
 #pragma once
 
@@ -11,11 +11,11 @@
 #include <span>
 #include <vector>
 
-#include "transports/memory/card.hpp"
+#include "transports/memory/address.hpp"
 #include "transports/memory/endpoint.hpp"
 #include "transports/memory/instance.hpp"
-#include "transports/memory/lane.hpp"
 #include "transports/memory/peer.hpp"
+#include "transports/memory/worker.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti::memory {
@@ -25,27 +25,25 @@ class MemoryTransport : public Transport, protected Host {
   ~MemoryTransport() override;
 
   const TransportCaps& caps() const override { return caps_; }
-  std::vector<std::byte> address(std::uint32_t lane) const override;
+  std::vector<std::byte> address() const override;
   Result<std::uint64_t> reach(std::span<const std::byte> mine,
                               std::span<const std::byte> theirs) const override;
   Result<Contact> meet(std::span<const std::byte> peer_address) override;
-  Result<std::unique_ptr<Endpoint>> open(std::uint32_t lane, std::span<const std::byte> peer_address,
+  Result<std::unique_ptr<Endpoint>> open(std::span<const std::byte> peer_address,
                                          std::uint64_t context) override;
-  Result<std::unique_ptr<Region>> expose(ByteRange memory) override;
-  std::size_t progress(std::uint32_t lane, std::span<Event> events) override;
-  Waitable waitable(std::uint32_t lane) const override;
-  ArmResult arm(std::uint32_t lane) override;
+  std::size_t progress(std::span<Event> events) override;
+  Waitable waitable() const override;
+  ArmResult arm() override;
 
  protected:
-  // `card` describes this instance; its lane is filled in by address().
-  MemoryTransport(std::shared_ptr<Instance> instance, const Card& card);
+  // `address` describes this instance; its nonce is filled in here.
+  MemoryTransport(std::shared_ptr<Instance> instance, const Address& address);
 
-  // The peer of a card that check_reach accepts; cached by whoever implements it. Thread-safe.
-  virtual Result<std::shared_ptr<Peer>> attach(const Card& card) = 0;
+  // The peer of an address that check_reach accepts; cached by whoever implements it. Thread-safe.
+  virtual Result<std::shared_ptr<Peer>> attach(const Address& address) = 0;
 
   Instance& instance() override { return *instance_; }
   const std::shared_ptr<Instance>& shared_instance() const { return instance_; }
-  const Card& card() const { return card_; }
   void service() override {}
   bool is_own_process() const override;
   TransportCaps caps_;
@@ -54,15 +52,15 @@ class MemoryTransport : public Transport, protected Host {
   void forget(MemoryEndpoint* endpoint) override;
   void ring(InstancePage* page) override;
   void bury(Remains&& remains) override;
-  void housekeep(Lane& lane);
+  void housekeep();
   bool is_over(Remains& remains);
   void release(const Remains& remains);
 
   std::shared_ptr<Instance> instance_;
-  Card card_;
+  Address address_;
   ::pid_t pid_;
   bool has_membarrier_ = false;
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  Worker worker_;
   std::mutex remains_mutex_;
   std::vector<Remains> remains_;
 };

@@ -1,5 +1,5 @@
 // One peer instance as seen from here: its segments and a way to read its ordinary memory.
-// Knows no endpoint; several endpoints and lanes share one peer.
+// Knows no endpoint; several endpoints share one peer.
 #pragma once
 
 #include <sys/uio.h>

@@ -60,7 +60,7 @@ MemoryEndpoint::Piece MemoryEndpoint::read_piece(Channel& c, std::size_t limit_b
   const std::uint64_t at = c.expected_cell % kCells;
   // Pieces end at multiples of 64, whatever is left of the caller's budget.
   const std::size_t piece_bytes =
-      std::max(std::min(limit_bytes, Lane::kBounceBytes) & ~(kLineBytes - 1), kLineBytes);
+      std::max(std::min(limit_bytes, Worker::kBounceBytes) & ~(kLineBytes - 1), kLineBytes);
   Fragments found;
   if (!find_fragments(c.peer_cells->lines[at], c.peer_cells->cells[at], c.arrival.offset, piece_bytes,
                       &found)) {
@@ -107,7 +107,7 @@ MemoryEndpoint::Piece MemoryEndpoint::read_mapped(Channel& c, std::span<const io
       n &= ~std::size_t{63};
       if (n == 0) {
         if (i != 0) return Piece::ok;  // the next call starts here
-        const ByteRange bounce = lane_->bounce();
+        const ByteRange bounce = worker_->bounce();
         std::size_t filled = 0;
         for (const iovec& part : fragments) {
           std::memcpy(bounce.data() + filled, part.iov_base, part.iov_len);
@@ -133,7 +133,7 @@ MemoryEndpoint::Piece MemoryEndpoint::read_copied(Channel& c, std::span<const io
   std::size_t local_count = 0;
   std::size_t local_bytes = 0;
   if (is_delivered) {
-    local[local_count++] = {lane_->bounce().data(), bytes};
+    local[local_count++] = {worker_->bounce().data(), bytes};
     local_bytes = bytes;
   } else {
     std::size_t index = c.arrival.range_index;
@@ -163,7 +163,7 @@ MemoryEndpoint::Piece MemoryEndpoint::read_copied(Channel& c, std::span<const io
       break;
   }
   if (is_delivered) {
-    put(c, ConstByteRange(lane_->bounce().data(), local_bytes));
+    put(c, ConstByteRange(worker_->bounce().data(), local_bytes));
     return Piece::ok;
   }
   c.arrival.offset += local_bytes;

@@ -194,7 +194,7 @@ Post MemoryEndpoint::recv(std::uint32_t channel_index, std::uint64_t expected_wo
         c.recvs.pop_front();
         return Post::done;
       case Received::mismatch:
-        lane_->waiting.push_back(mismatch);
+        worker_->waiting.push_back(mismatch);
         if (c.arrival.kind == Arrival::Kind::none) return Post::pending;
         break;
       case Received::nothing:
@@ -208,7 +208,7 @@ Post MemoryEndpoint::recv(std::uint32_t channel_index, std::uint64_t expected_wo
 }
 
 Post MemoryEndpoint::look(std::uint32_t channel_index, Token token) {
-  // An endpoint with nothing pending is not looked after by the lane.
+  // progress() passes over an endpoint with nothing pending.
   constexpr std::uint32_t kLooksPerCheck = 1024;
   if (++vain_looks_ % kLooksPerCheck == 0) check_peer();
   const bool was_closed = is_peer_closed();  // before looking at the data
@@ -267,7 +267,7 @@ void MemoryEndpoint::poll_control(EventSink& out) {
     activate();
     return;
   }
-  // Every endpoint of the lane is asked, though hardly any has control messages.
+  // Every endpoint is asked, though hardly any has control messages.
   const bool has_channel = channels_[kControlChannel] != nullptr;
   if (!has_channel && peer_block_->cell_places[kControlChannel].load(std::memory_order_acquire) == 0) return;
   Channel& c = *channel(kControlChannel);
@@ -281,7 +281,7 @@ void MemoryEndpoint::poll_control(EventSink& out) {
     event.bytes = bytes;
     if (bytes != 0) {  // an empty one only wakes
       const std::byte* from = c.peer_cells->cells[c.expected_cell % kCells].data();
-      event.data = lane_->keep_control(ConstByteRange(from, bytes));
+      event.data = worker_->keep_control(ConstByteRange(from, bytes));
     }
     out.push(event);
     consume_cell(c);

@@ -206,7 +206,7 @@ Post MemoryEndpoint::control(ConstByteRange bytes) {
   ++c.next_cell;
   line.sequence.store(c.next_cell, std::memory_order_release);
   if (peer_block_ != nullptr) {
-    peer_bell_->control_count.fetch_add(1, std::memory_order_release);
+    peer_wake_->control_count.fetch_add(1, std::memory_order_release);
   } else {
     owes_control_ = true;
     activate();

@@ -9,10 +9,10 @@
 namespace tutti::memory {
 
 void MemoryEndpoint::join_siblings() {
-  std::shared_ptr<Siblings>& last = lane_->last_siblings;
-  const bool can_join =
-      last && !last->is_used && !last->members.empty() && last->members.size() < Siblings::kMaxMembers &&
-      last->members.front()->peer_nonce_ == peer_nonce_ && last->members.front()->peer_lane_ == peer_lane_;
+  std::shared_ptr<Siblings>& last = worker_->last_siblings;
+  const bool can_join = last && !last->is_used && !last->members.empty() &&
+                        last->members.size() < Siblings::kMaxMembers &&
+                        last->members.front()->peer_nonce_ == peer_nonce_;
   if (!can_join) last = std::make_shared<Siblings>();
   last->members.push_back(this);
   siblings_ = last;

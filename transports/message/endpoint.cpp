@@ -5,18 +5,18 @@
 #include <utility>
 
 #include "runtime/base/log.hpp"
-#include "transports/message/lane.hpp"
+#include "transports/message/worker.hpp"
 
 namespace tutti::message {
 
-MessageEndpoint::MessageEndpoint(Lane& lane, Inbox& inbox) : lane_(lane), inbox_(inbox) {
+MessageEndpoint::MessageEndpoint(Worker& worker, Inbox& inbox) : worker_(worker), inbox_(inbox) {
   inbox_.endpoint = this;
-  lane_.list(inbox_);  // control messages may be there
+  worker_.list(inbox_);  // control messages may be there
 }
 
 MessageEndpoint::~MessageEndpoint() {
   close(false);
-  Fifo<Event>& waiting = lane_.waiting();
+  Fifo<Event>& waiting = worker_.waiting();
   for (std::size_t i = 0; i < waiting.count(); ++i) {
     if (waiting[i].endpoint == this) waiting[i].endpoint = nullptr;
   }
@@ -31,7 +31,7 @@ Event MessageEndpoint::event_of(Event::Kind kind, Token token) {
 }
 
 Post MessageEndpoint::post_failed(Token token) {
-  lane_.waiting().push_back(event_of(Event::Kind::failed, token));
+  worker_.waiting().push_back(event_of(Event::Kind::failed, token));
   return Post::pending;
 }
 
@@ -46,7 +46,7 @@ Post MessageEndpoint::send(std::uint32_t channel, std::uint64_t word, std::span<
   TUTTI_ASSERT(channel < kChannels, "no such channel");
   if (is_closed_ || is_peer_lost()) return post_failed(token);
   if (sends_.count() >= kMaxSends) return Post::again;
-  SendOp* op = lane_.sends().take();
+  SendOp* op = worker_.sends().take();
   op->is_message = true;
   op->token = token;
   op->header.channel = channel;
@@ -59,7 +59,7 @@ Post MessageEndpoint::control(ConstByteRange bytes) {
   TUTTI_ASSERT(bytes.size() <= kControlBytes, "control messages have at most 256 bytes");
   if (is_closed_ || is_peer_lost()) return Post::done;  // nobody is there to read it
   if (sends_.count() >= kMaxSends) return Post::again;
-  SendOp* op = lane_.sends().take();
+  SendOp* op = worker_.sends().take();
   op->is_message = false;
   op->header.channel = kControlChannel;
   op->header.word = 0;
@@ -73,21 +73,22 @@ Post MessageEndpoint::control(ConstByteRange bytes) {
 Post MessageEndpoint::submit(SendOp* op) {
   Link* link = inbox_.peer.connect();
   op->endpoint = this;
-  op->header.sender = lane_.instance();
+  op->header.sender = worker_.instance();
   op->header.context = inbox_.context;
   op->header.sequence = next_sequence_[op->header.channel];
-  const Carrier::Sent sent = link == nullptr ? Carrier::Sent::failed : lane_.carrier().send(*link, *op);
-  if (sent == Carrier::Sent::failed) {
+  const WireDriver::Sent sent =
+      link == nullptr ? WireDriver::Sent::failed : worker_.driver().send(*link, *op);
+  if (sent == WireDriver::Sent::failed) {
     const bool is_message = op->is_message;
     const Token token = op->token;
-    lane_.sends().give_back(op);
+    worker_.sends().give_back(op);
     return is_message ? post_failed(token) : Post::done;
   }
   ++next_sequence_[op->header.channel];
   ++message_count_;
   inbox_.has_said_hello = true;
-  if (sent == Carrier::Sent::done) {
-    lane_.sends().give_back(op);
+  if (sent == WireDriver::Sent::done) {
+    worker_.sends().give_back(op);
     return Post::done;
   }
   sends_.add(op);
@@ -97,15 +98,9 @@ Post MessageEndpoint::submit(SendOp* op) {
 void MessageEndpoint::on_sent(SendOp& op, bool is_ok) {
   sends_.remove(&op);
   if (is_closed_ || !op.is_message) return;
-  // A message that the peer has dropped, because it has closed, may be `sent` as well: a carrier need not be
+  // A message that the peer has dropped, because it has closed, may be `sent` as well: a driver need not be
   // able to tell, and its news of the end of a send may come after the peer's that it has closed.
-  lane_.waiting().push_back(event_of(is_ok ? Event::Kind::sent : Event::Kind::failed, op.token));
-}
-
-// -- refused ------------------------------------------------------------------------------------------------
-
-Result<Post> MessageEndpoint::rma(std::uint32_t, const RmaRequest&, Token) {
-  return unsupported("this transport has no rma yet");
+  worker_.waiting().push_back(event_of(is_ok ? Event::Kind::sent : Event::Kind::failed, op.token));
 }
 
 PeerWindow MessageEndpoint::window(std::uint32_t) {
@@ -114,20 +109,30 @@ PeerWindow MessageEndpoint::window(std::uint32_t) {
   return none;
 }
 
+// The peer has closed or ended: nobody will ask for what it has not taken.
+void MessageEndpoint::cancel_sends() {
+  sends_.each([&](SendOp* op) {
+    if (!worker_.driver().cancel_send(*op)) return;
+    sends_.remove(op);
+    if (op->is_message) worker_.waiting().push_back(event_of(Event::Kind::failed, op->token));
+    worker_.sends().give_back(op);
+  });
+}
+
 // -- closing ------------------------------------------------------------------------------------------------
 
 void MessageEndpoint::close(bool fence) {
   if (is_closed_) return;
-  const bool is_own_process = lane_.is_own_process();
+  const bool is_own_process = worker_.is_own_process();
   // What the peer has said is read before it is written to: if it has ended, writing would cut off the rest.
-  if (is_own_process) lane_.settle();
-  is_closed_ = true;  // from here on what the carrier completes is no event any more
+  if (is_own_process) worker_.settle();
+  is_closed_ = true;  // from here on what the driver completes is no event any more
   inbox_.endpoint = nullptr;
   inbox_.is_closed_here = true;
   if (!is_own_process) return;
   fail_all();
   inbox_.clear();  // senders of what nobody will fetch are told so
-  lane_.list(inbox_);
+  worker_.list(inbox_);
   Peer& peer = inbox_.peer;
   if (Link* link = peer.link(); link != nullptr && !peer.is_gone()) {
     Notice notice;
@@ -135,14 +140,14 @@ void MessageEndpoint::close(bool fence) {
     notice.context = inbox_.context;
     notice.message_count = message_count_;
     inbox_.is_peer_told = true;
-    lane_.notify(peer, notice);
-    if (fence && message_count_ != 0) lane_.carrier().flush(*link);
+    worker_.notify(peer, notice);
+    if (fence && message_count_ != 0) worker_.driver().flush(*link);
   }
   stop_transfers();
 }
 
 void MessageEndpoint::fail_all() {
-  EventSink later({}, &lane_.waiting());
+  EventSink later({}, &worker_.waiting());
   for (std::unique_ptr<Channel>& c : channels_) {
     if (!c) continue;
     for (; !c->recvs.empty(); c->recvs.pop_front()) {
@@ -150,7 +155,7 @@ void MessageEndpoint::fail_all() {
       const bool is_received = op->state == RecvOp::State::received;
       later.push(event_of(is_received ? Event::Kind::received : Event::Kind::failed, op->token));
       // What is being fetched is given back by stop_transfers().
-      if (op->state != RecvOp::State::moving) lane_.give_back(*op);
+      if (op->state != RecvOp::State::moving) worker_.give_back(*op);
     }
     c->matched_count = 0;
   }
@@ -160,28 +165,28 @@ void MessageEndpoint::fail_all() {
   set_pending_recvs(0);
 }
 
-// Afterwards the carrier touches no buffer of ours. Where it cannot cancel what is under way, the peer was
+// Afterwards the driver touches no buffer of ours. Where it cannot cancel what is under way, the peer was
 // told that we have closed, which ends what it has not begun to fetch, and what it has begun is let finish;
 // if it does neither, the connection is cut, for all contexts.
 void MessageEndpoint::stop_transfers() {
-  Carrier& carrier = lane_.carrier();
+  WireDriver& driver = worker_.driver();
   sends_.each([&](SendOp* op) {
-    if (!carrier.cancel(*op)) return;
+    if (!driver.cancel_send(*op)) return;
     sends_.remove(op);
-    lane_.sends().give_back(op);
+    worker_.sends().give_back(op);
   });
   fetching_.each([&](RecvOp* op) {
-    if (!carrier.cancel(*op)) return;
+    if (!driver.cancel_fetch(*op)) return;
     fetching_.remove(op);
-    lane_.give_back(*op);
+    worker_.give_back(*op);
   });
   const auto is_over = [this] { return sends_.empty() && fetching_.empty(); };
-  if (lane_.drain_patiently(is_over)) return;
+  if (worker_.drain_patiently(is_over)) return;
   log_info("{}: a peer does not answer while an endpoint closes: the connection to it is cut",
-           carrier.name());
+           worker_.name());
   inbox_.peer.note_failure("it does not answer while an endpoint closes");
-  if (lane_.drain_patiently(is_over)) return;
-  log_warn("{}: {} buffers of a closed endpoint are not given back", carrier.name(),
+  if (worker_.drain_patiently(is_over)) return;
+  log_warn("{}: {} buffers of a closed endpoint are not given back", worker_.name(),
            sends_.count() + fetching_.count());
   sends_.each([](SendOp* op) { op->endpoint = nullptr; });
   fetching_.each([](RecvOp* op) { op->endpoint = nullptr; });

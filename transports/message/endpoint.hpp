@@ -1,5 +1,5 @@
 // One peer in one context, as the seam wants it: posting, matching, completing, closing.
-// Knows that a carrier sends and fetches messages; connections are the peer's business, arrivals the inbox's.
+// Knows that a driver sends and fetches messages; connections are the peer's business, arrivals the inbox's.
 // receive.cpp holds the receiving half.
 #pragma once
 
@@ -17,11 +17,11 @@
 
 namespace tutti::message {
 
-class Lane;
+class Worker;
 
 class MessageEndpoint final : public Endpoint {
  public:
-  MessageEndpoint(Lane& lane, Inbox& inbox);
+  MessageEndpoint(Worker& worker, Inbox& inbox);
   ~MessageEndpoint() override;
   MessageEndpoint(const MessageEndpoint&) = delete;
   MessageEndpoint& operator=(const MessageEndpoint&) = delete;
@@ -30,7 +30,6 @@ class MessageEndpoint final : public Endpoint {
             Token token) override;
   Post recv(std::uint32_t channel, std::uint64_t expected_word, const Sink& sink, Token token) override;
   Post control(ConstByteRange bytes) override;
-  Result<Post> rma(std::uint32_t channel, const RmaRequest& request, Token token) override;
   PeerWindow window(std::uint32_t segment) override;
   Status trouble() const override;
   void close(bool fence) override;
@@ -41,14 +40,14 @@ class MessageEndpoint final : public Endpoint {
 
   Inbox& inbox() { return inbox_; }
 
-  // The carrier is done with it. A send is the lane's again afterwards.
+  // The driver is done with it. A send is the worker's again afterwards.
   void on_sent(SendOp& op, bool is_ok);
   void on_fetched(RecvOp& op, bool is_ok);
 
  private:
   static constexpr std::size_t kMaxSends = 1024;  // under way; beyond that send answers `again`
 
-  // Receiving half of a channel. Receives complete in order, whatever order the carrier finishes
+  // Receiving half of a channel. Receives complete in order, whatever order the driver finishes
   // them in.
   struct Channel {
     Fifo<RecvOp*> recvs;
@@ -73,16 +72,18 @@ class MessageEndpoint final : public Endpoint {
   void begin(RecvOp& op, const Arrival& arrival);
   void fetch(RecvOp& op, const Arrival& arrival);
   void pump(Channel& c);
+  void cancel_fetches(Channel& c);
+  void cancel_sends();
   static void put(const RecvOp& op, ConstByteRange data);
   bool complete(Channel& c, EventSink& out);
   bool hand_out_controls(EventSink& out);
 
-  Lane& lane_;
+  Worker& worker_;
   Inbox& inbox_;
   bool is_closed_ = false;
   std::uint64_t message_count_ = 0;  // sent
   std::uint64_t pending_recvs_ = 0;  // bit per channel
-  OpList<SendOp> sends_;             // the carrier works on them,
+  OpList<SendOp> sends_;             // the driver works on them,
   OpList<RecvOp> fetching_;          // and on these
   std::array<std::uint64_t, kChannels + 1> next_sequence_{};
   std::array<std::unique_ptr<Channel>, kChannels> channels_;

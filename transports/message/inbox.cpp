@@ -43,7 +43,7 @@ void Inbox::clear() {
 }
 
 void Inbox::release(const Arrival& arrival) {
-  if (arrival.hold != nullptr && !arrival.is_lost) carrier_.release(arrival.hold);
+  if (arrival.hold != nullptr && !arrival.is_lost) driver_.release(arrival.hold);
 }
 
 void Inbox::close_by_peer(std::uint64_t message_count) {

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "transports/message/carrier.hpp"
 #include "transports/message/wire.hpp"
+#include "transports/message/wire_driver.hpp"
 #include "transports/queues.hpp"
 
 namespace tutti::message {
@@ -18,8 +18,8 @@ class MessageEndpoint;
 
 class Inbox {
  public:
-  Inbox(Carrier& carrier, Peer& from, std::uint64_t number)
-      : peer(from), context(number), carrier_(carrier) {}
+  Inbox(WireDriver& driver, Peer& from, std::uint64_t number)
+      : peer(from), context(number), driver_(driver) {}
   ~Inbox() { clear(); }
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
@@ -56,7 +56,7 @@ class Inbox {
   };
   void release(const Arrival& arrival);
 
-  Carrier& carrier_;
+  WireDriver& driver_;
   std::array<std::unique_ptr<Channel>, kChannels + 1> channels_;
   std::uint64_t message_count_ = 0;  // received so far
   std::uint64_t last_count_ = 0;     // that the peer has sent

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "transports/message/endpoint.hpp"
-#include "transports/message/lane.hpp"
+#include "transports/message/worker.hpp"
 
 namespace tutti::message {
 
@@ -19,11 +19,11 @@ constexpr std::uint64_t kBetaPsPerByte = 800;  // 10 Gbit/s
 
 class MessageTransport final : public Transport {
  public:
-  MessageTransport(std::unique_ptr<Lane> lane, Card card, std::string_view name, std::string detail)
-      : lane_(std::move(lane)), card_(std::move(card)) {
-    caps_.name = name;
+  MessageTransport(std::unique_ptr<Worker> worker, Address address, WireFacts facts)
+      : worker_(std::move(worker)), address_(std::move(address)), event_fd_(facts.event_fd) {
+    caps_.name = facts.name;
     caps_.family = Family::message;
-    caps_.detail = std::move(detail);
+    caps_.detail = std::move(facts.detail);
     caps_.channels = kChannels;
     caps_.alpha_ns = kAlphaNs;
     caps_.beta_ps_per_byte = kBetaPsPerByte;
@@ -31,50 +31,47 @@ class MessageTransport final : public Transport {
   }
 
   const TransportCaps& caps() const override { return caps_; }
-  std::vector<std::byte> address(std::uint32_t) const override { return to_bytes(card_); }
+  std::vector<std::byte> address() const override { return to_bytes(address_); }
   Result<std::uint64_t> reach(std::span<const std::byte> mine,
                               std::span<const std::byte> theirs) const override {
-    const Result<Card> own = parse_card(mine);
+    const Result<Address> own = parse_address(mine);
     if (!own) return own.status();
-    const Result<Card> other = parse_card(theirs);
+    const Result<Address> other = parse_address(theirs);
     if (!other) return unsupported("another transport");
     TUTTI_RETURN_IF_ERROR(check_reach(*own, *other));
     return kAlphaNs;
   }
 
-  Result<std::unique_ptr<Endpoint>> open(std::uint32_t lane, std::span<const std::byte> peer_address,
+  Result<std::unique_ptr<Endpoint>> open(std::span<const std::byte> peer_address,
                                          std::uint64_t context) override {
-    if (lane != 0) return invalid_argument(fmt::format("no lane {}", lane));
-    Result<Card> theirs = parse_card(peer_address);
+    Result<Address> theirs = parse_address(peer_address);
     if (!theirs) return theirs.status();
-    TUTTI_RETURN_IF_ERROR(check_reach(card_, *theirs));
-    Inbox& inbox = lane_->find_inbox(theirs->instance, context);
+    TUTTI_RETURN_IF_ERROR(check_reach(address_, *theirs));
+    Inbox& inbox = worker_->find_inbox(theirs->instance, context);
     if (inbox.endpoint != nullptr || inbox.is_closed_here) {
       return invalid_argument(fmt::format("context {} was opened before", context));
     }
-    inbox.peer.set_address(std::move(theirs->address));
-    return std::unique_ptr<Endpoint>(std::make_unique<MessageEndpoint>(*lane_, inbox));
+    inbox.peer.set_address(std::move(theirs->driver_address));
+    return std::unique_ptr<Endpoint>(std::make_unique<MessageEndpoint>(*worker_, inbox));
   }
 
-  Result<std::unique_ptr<Region>> expose(ByteRange) override {
-    return unsupported("this transport has no rma yet");
-  }
-  std::size_t progress(std::uint32_t, std::span<Event> events) override { return lane_->progress(events); }
-  Waitable waitable(std::uint32_t) const override {
+  std::size_t progress(std::span<Event> events) override { return worker_->progress(events); }
+  Waitable waitable() const override {
     Waitable waitable;
-    waitable.fd = lane_->carrier().event_fd();
+    waitable.fd = event_fd_;
     return waitable;
   }
-  ArmResult arm(std::uint32_t) override {
+  ArmResult arm() override {
     ArmResult result;
-    result.is_armed = lane_->arm();
+    result.is_armed = worker_->arm();
     return result;
   }
-  void leave() override { lane_->leave(); }
+  void leave() override { worker_->leave(); }
 
  private:
-  std::unique_ptr<Lane> lane_;
-  Card card_;
+  std::unique_ptr<Worker> worker_;
+  Address address_;
+  int event_fd_;
   TransportCaps caps_;
 };
 
@@ -87,13 +84,13 @@ std::uint64_t random_id() {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> make_message_transport(std::unique_ptr<Carrier> carrier,
-                                                          CarrierFacts facts) {
-  Card card{random_id(), std::move(facts.dialect), std::move(facts.address)};
-  auto lane = std::make_unique<Lane>(std::move(carrier), card.instance);
-  TUTTI_RETURN_IF_ERROR(lane->start().with_context(facts.name));
-  return std::unique_ptr<Transport>(std::make_unique<MessageTransport>(std::move(lane), std::move(card),
-                                                                       facts.name, std::move(facts.detail)));
+Result<std::unique_ptr<Transport>> make_message_transport(std::unique_ptr<WireDriver> driver,
+                                                          WireFacts facts) {
+  Address address{random_id(), facts.dialect, facts.address};
+  auto worker = std::make_unique<Worker>(std::move(driver), facts.name, facts.fetch, address.instance);
+  TUTTI_RETURN_IF_ERROR(worker->start().with_context(facts.name));
+  return std::unique_ptr<Transport>(
+      std::make_unique<MessageTransport>(std::move(worker), std::move(address), std::move(facts)));
 }
 
 }  // namespace tutti::message

@@ -105,7 +105,7 @@ class RangeList {
   std::vector<iovec> items_;
 };
 
-// A message or control message that the carrier may read until it says that it is done.
+// A message or control message that the driver may read until it says that it is done.
 struct SendOp {
   MessageEndpoint* endpoint = nullptr;          // null: nobody wants to know
   SendOp *previous = nullptr, *next = nullptr;  // in the endpoint's list
@@ -114,20 +114,20 @@ struct SendOp {
   MessageHeader header;
   RangeList ranges;
   std::array<std::byte, kControlBytes> bytes{};  // of a control message
-  void* work = nullptr;                          // the carrier's
+  void* work = nullptr;                          // the driver's
 };
 
 struct RecvOp {
   enum class State : std::uint8_t {
     posted,    // waits for its message
-    moving,    // the carrier is fetching it
+    moving,    // the driver is fetching it
     fetched,   // lies in `bounce`, to be delivered
     received,  // complete
     mismatch,  // complete: another word or length, which are in `word` and `bytes`
     failed,    // complete
   };
   State state = State::posted;
-  MessageEndpoint* endpoint = nullptr;          // null: it was closed while the carrier was fetching
+  MessageEndpoint* endpoint = nullptr;          // null: it was closed while the driver was fetching
   RecvOp *previous = nullptr, *next = nullptr;  // in the endpoint's list
   Token token = 0;
   std::uint64_t word = 0;
@@ -135,7 +135,7 @@ struct RecvOp {
   Sink sink;
   RangeList ranges;
   ByteRange bounce;
-  void* work = nullptr;  // the carrier's
+  void* work = nullptr;  // the driver's
 };
 
 // Memory for messages that lie somewhere before they are delivered.

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "runtime/base/log.hpp"
-#include "transports/message/lane.hpp"
+#include "transports/message/worker.hpp"
 
 namespace tutti::message {
 
@@ -14,37 +14,28 @@ void Peer::set_address(std::vector<std::byte> address) {
 
 Link* Peer::connect() {
   if (is_gone_) return nullptr;
-  if (link_ == nullptr && !address_.empty()) link_ = lane_.carrier().connect(*this, address_);
+  if (link_ == nullptr && !address_.empty()) link_ = worker_.driver().connect(*this, address_);
   return link_.get();
 }
 
 void Peer::note_goodbye() {
   if (std::exchange(is_gone_, true)) return;
-  lane_.carrier().note_goodbye(*this);
-  lane_.list_all_of(*this);
+  worker_.list_all_of(*this);
 }
 
 void Peer::note_failure(std::string_view reason) {
   if (std::exchange(has_failed_, true)) return;
-  lane_.note_failed_peer();
+  worker_.note_failed_peer();
   if (is_gone_) return;
-  log_info("{}: lost a peer: {}", lane_.carrier().name(), reason);
+  log_info("{}: lost a peer: {}", worker_.name(), reason);
   is_gone_ = true;
-  lane_.list_all_of(*this);
+  worker_.list_all_of(*this);
 }
 
 void Peer::disconnect() {
   if (link_ == nullptr) return;
   is_gone_ = true;
-  closing_ = std::move(link_);
-  lane_.carrier().disconnect(*closing_);
-}
-
-bool Peer::is_disconnecting() {
-  if (closing_ == nullptr) return false;
-  if (lane_.carrier().is_disconnecting(*closing_)) return true;
-  closing_.reset();
-  return false;
+  worker_.driver().disconnect(std::move(link_));
 }
 
 }  // namespace tutti::message

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "runtime/base/status.hpp"
-#include "transports/message/carrier.hpp"
+#include "transports/message/wire_driver.hpp"
 
 namespace tutti::message {
 
 class Peer {
  public:
-  Peer(Lane& lane, std::uint64_t instance) : lane_(lane), instance_(instance) {}
+  Peer(Worker& worker, std::uint64_t instance) : worker_(worker), instance_(instance) {}
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
@@ -31,7 +31,7 @@ class Peer {
   bool is_gone() const { return is_gone_; }
   // It has ended in an orderly way.
   void note_goodbye();
-  // It died, or cannot be reached. The link is given up by the lane's next close_failed().
+  // It died, or cannot be reached. The link is given up by the worker's next close_failed().
   void note_failure(std::string_view reason);
   bool has_failed() const { return has_failed_; }
   // This process has no room for a connection to it: see Endpoint::trouble(). Before note_failure().
@@ -40,18 +40,15 @@ class Peer {
 
   // Gives the link up at once: what is under way on it completes, within some calls of progress, as failed.
   void disconnect();
-  // Does the carrier still work on that?
-  bool is_disconnecting();
 
   bool has_said_farewell = false;
   std::uint32_t awaited_count = 0;  // endpoints with receives that are not complete
 
  private:
-  Lane& lane_;
+  Worker& worker_;
   std::uint64_t instance_;
   std::vector<std::byte> address_;
   std::unique_ptr<Link> link_;
-  std::unique_ptr<Link> closing_;
   bool is_gone_ = false;
   bool has_failed_ = false;
   Status trouble_;

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "transports/message/endpoint.hpp"
-#include "transports/message/lane.hpp"
+#include "transports/message/worker.hpp"
 
 namespace tutti::message {
 
@@ -15,7 +15,7 @@ Post MessageEndpoint::recv(std::uint32_t channel, std::uint64_t expected_word, c
   if (sink.only_looks) return look(channel, token);
   std::unique_ptr<Channel>& c = channels_[channel];
   if (!c) c = std::make_unique<Channel>();
-  RecvOp* op = lane_.recvs().take();
+  RecvOp* op = worker_.recvs().take();
   op->state = RecvOp::State::posted;
   op->endpoint = this;
   op->token = token;
@@ -27,14 +27,14 @@ Post MessageEndpoint::recv(std::uint32_t channel, std::uint64_t expected_word, c
   if (c->recvs.count() == 1 && op->state == RecvOp::State::received) {
     c->recvs.pop_front();
     c->matched_count = 0;
-    lane_.give_back(*op);
+    worker_.give_back(*op);
     return Post::done;
   }
   set_pending_recvs(pending_recvs_ | std::uint64_t{1} << channel);
   if (op->state != RecvOp::State::posted || inbox_.is_ended()) {
-    lane_.list(inbox_);
+    worker_.list(inbox_);
   } else if (!inbox_.has_said_hello) {
-    lane_.want_peer(inbox_);
+    worker_.want_peer(inbox_);
   }
   return Post::pending;
 }
@@ -43,7 +43,7 @@ Post MessageEndpoint::look(std::uint32_t channel, Token token) {
   const Channel* c = channels_[channel].get();
   if (inbox_.has_next(channel) && (c == nullptr || !c->is_over)) return Post::done;
   if (inbox_.is_ended()) return post_failed(token);
-  if (!inbox_.has_said_hello) lane_.want_peer(inbox_);  // else nobody would hear of the peer's end
+  if (!inbox_.has_said_hello) worker_.want_peer(inbox_);  // else nobody would hear of the peer's end
   return Post::again;
 }
 
@@ -63,7 +63,7 @@ void MessageEndpoint::match(std::uint32_t index) {
 
 void MessageEndpoint::begin(RecvOp& op, const Arrival& arrival) {
   const auto release = [&] {
-    if (arrival.hold != nullptr && !arrival.is_lost) lane_.carrier().release(arrival.hold);
+    if (arrival.hold != nullptr && !arrival.is_lost) worker_.driver().release(arrival.hold);
   };
   if (arrival.word != op.word || arrival.bytes != op.sink.total_bytes) {
     op.state = RecvOp::State::mismatch;
@@ -98,12 +98,12 @@ void MessageEndpoint::put(const RecvOp& op, ConstByteRange data) {
 
 // A message that is still at its sender.
 void MessageEndpoint::fetch(RecvOp& op, const Arrival& arrival) {
-  Carrier& carrier = lane_.carrier();
+  WireDriver& driver = worker_.driver();
   inbox_.peer.connect();  // else nobody would hear of the sender's death
-  if (op.sink.deliver != nullptr && !carrier.has_pieces()) {
-    op.bounce = lane_.bounces().take(arrival.bytes);
+  if (op.sink.deliver != nullptr && worker_.fetch() == Fetch::whole) {
+    op.bounce = worker_.bounces().take(arrival.bytes);
     if (op.bounce.empty()) {
-      carrier.release(arrival.hold);
+      driver.release(arrival.hold);
       op.state = RecvOp::State::failed;
       return;
     }
@@ -112,20 +112,20 @@ void MessageEndpoint::fetch(RecvOp& op, const Arrival& arrival) {
   }
   fetching_.add(&op);
   op.state = RecvOp::State::moving;
-  carrier.fetch(op, arrival.hold);
+  driver.fetch(op, arrival.hold);
 }
 
-// Often from within the carrier's progress, where nothing may be delivered.
+// Often from within the driver's progress, where nothing may be delivered.
 void MessageEndpoint::on_fetched(RecvOp& op, bool is_ok) {
   fetching_.remove(&op);
   if (is_closed_) {
-    lane_.give_back(op);
+    worker_.give_back(op);
     return;
   }
   op.state = !is_ok               ? RecvOp::State::failed
              : !op.bounce.empty() ? RecvOp::State::fetched
                                   : RecvOp::State::received;
-  lane_.list(inbox_);
+  worker_.list(inbox_);
 }
 
 // Completes from the front. True if only the room for events is missing.
@@ -144,7 +144,7 @@ bool MessageEndpoint::complete(Channel& c, EventSink& out) {
     }
     c.recvs.pop_front();
     c.matched_count -= c.matched_count == 0 ? 0 : 1;
-    lane_.give_back(*op);
+    worker_.give_back(*op);
     out.push(event);
   }
   return false;
@@ -152,24 +152,34 @@ bool MessageEndpoint::complete(Channel& c, EventSink& out) {
 
 // What is being fetched comes in any order among the messages of a channel.
 void MessageEndpoint::pump(Channel& c) {
-  if (!lane_.carrier().has_pieces()) return;
+  if (worker_.fetch() != Fetch::piecewise) return;
   for (std::size_t i = 0; i < c.matched_count; ++i) {
-    if (c.recvs[i]->state == RecvOp::State::moving) lane_.carrier().pump(*c.recvs[i]);
+    if (c.recvs[i]->state == RecvOp::State::moving) worker_.driver().pump(*c.recvs[i]);
+  }
+}
+
+// The peer has closed or ended, and all that has come was pumped: the rest will not come.
+void MessageEndpoint::cancel_fetches(Channel& c) {
+  for (std::size_t i = 0; i < c.matched_count; ++i) {
+    RecvOp& op = *c.recvs[i];
+    if (op.state != RecvOp::State::moving || !worker_.driver().cancel_fetch(op)) continue;
+    fetching_.remove(&op);
+    op.state = RecvOp::State::failed;
   }
 }
 
 bool MessageEndpoint::hand_out_controls(EventSink& out) {
   Arrival arrival;
   // Their data is lent until the next progress(): only what the caller takes now.
-  while (out.has_room() && lane_.waiting().empty()) {
+  while (out.has_room() && worker_.waiting().empty()) {
     if (!inbox_.take(kControlChannel, &arrival)) return false;
     if (arrival.is_lost || arrival.is_remote) {
-      if (!arrival.is_lost) lane_.carrier().release(arrival.hold);
+      if (!arrival.is_lost) worker_.driver().release(arrival.hold);
       continue;
     }
     Event event = event_of(Event::Kind::control, 0);
     event.data = {arrival.data, arrival.bytes};
-    if (arrival.hold != nullptr) lane_.lend(arrival.hold);
+    if (arrival.hold != nullptr) worker_.lend(arrival.hold);
     out.push(event);
   }
   return true;
@@ -177,11 +187,13 @@ bool MessageEndpoint::hand_out_controls(EventSink& out) {
 
 bool MessageEndpoint::advance(EventSink& out) {
   bool is_short_of_room = hand_out_controls(out);
+  if (is_peer_lost() && !sends_.empty()) cancel_sends();
   for (std::uint64_t bits = pending_recvs_; bits != 0; bits &= bits - 1) {
     const auto index = static_cast<std::uint32_t>(__builtin_ctzll(bits));
     Channel& c = *channels_[index];
     match(index);
     pump(c);
+    if (is_peer_lost()) cancel_fetches(c);
     if (inbox_.is_ended()) {
       for (std::size_t i = c.matched_count; i < c.recvs.count(); ++i) {
         c.recvs[i]->state = RecvOp::State::failed;

@@ -1,5 +1,5 @@
 // What travels in front of a message, and what the two ends of a connection tell each other beside messages.
-// Knows no object and no library; both ends run the same build on machines of one byte order, which the card
+// Knows no object and no library; both ends run the same build on machines of one byte order, which the address
 // vouches for.
 #pragma once
 
@@ -12,12 +12,12 @@ inline constexpr std::uint32_t kChannels = 64;               // for messages
 inline constexpr std::uint32_t kControlChannel = kChannels;  // one more, for control()
 inline constexpr std::size_t kControlBytes = 256;
 
-// Of messages and control messages. How many bytes follow is for the carrier to say.
+// Of messages and control messages. How many bytes follow is for the driver to say.
 struct MessageHeader {
   std::uint64_t sender = 0;  // instance
   std::uint64_t context = 0;
   std::uint64_t channel = 0;
-  std::uint64_t sequence = 0;  // in the channel, from 0: with several rails one may overtake another
+  std::uint64_t sequence = 0;  // in the channel, from 0: one may overtake another
   std::uint64_t word = 0;
 };
 

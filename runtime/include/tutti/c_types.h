@@ -1,13 +1,13 @@
-// The words of the C interface: data types, operations, status codes, handles and options. Included by
-// tutti.h. Knows nothing else of tutti. C11 and C++.
+// Data types, operations, status codes, handles and options of the C interface. Included by tutti.h; includes
+// nothing of tutti. C11 and C++.
 #ifndef TUTTI_C_TYPES_H
 #define TUTTI_C_TYPES_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-// 32 bits wide in both languages, and any number of that width is a value: one that this library does not
-// know is an error that is reported.
+// Enumerations are 32 bits wide in both languages. A number that this library does not know is an error that
+// is reported.
 #ifdef __cplusplus
 #define TUTTI_AS_INT32 : int32_t
 #else
@@ -93,8 +93,8 @@ typedef enum TUTTI_AS_INT32 {
   TUTTI_INTERNAL,            // a broken invariant of tutti itself
 } tutti_status_t;
 
-// Where the buffers of a call lie: tutti looks, or the program knows. A rank without buffers of its own (of
-// counts of 0, say) in a call on GPUs has to say so.
+// Where the buffers of a call lie: detected by tutti, or stated by the program. A rank without buffers (with
+// counts of 0, say) must state it in a call on GPUs.
 typedef enum TUTTI_AS_INT32 { TUTTI_MEMORY_DETECT, TUTTI_MEMORY_HOST, TUTTI_MEMORY_DEVICE } tutti_memory_t;
 
 // Handles. NULL is no group, and an operation that is complete.
@@ -103,25 +103,24 @@ typedef struct TuttiWork* tutti_work_t;
 typedef struct TuttiBuffer* tutti_buffer_t;  // memory that is registered with a group
 typedef struct TuttiQueue* tutti_queue_t;    // completions, for a thread that asks for them
 
-// dst[i] = a[i] op b[i] for i < count, elements of the call's dtype. dst may be a or b. Associative; ends by
-// returning (no longjmp, no exception); runs on any thread that waits for or tests an operation, and on
-// workers.
+// dst[i] = a[i] op b[i] for i < count, elements of the call's dtype. dst may be a or b. Must be associative
+// and must return (no longjmp, no exception). Runs on any thread that waits for or tests an operation, and on
+// progress threads.
 typedef void (*tutti_user_function_t)(void* context, void* dst, const void* a, const void* b, size_t count);
 
-// How an operation has ended: TUTTI_OK, "" and -1, or why it failed, in a sentence that is valid during the
-// call, and the rank of the group that it is about (-1: none). Ends by returning.
+// The outcome of an operation. Success: TUTTI_OK, "" and -1. Failure: its code, a message that is valid
+// during the call, and the rank of the group that it is about (-1: none). Must return.
 typedef void (*tutti_complete_function_t)(void* context, tutti_status_t status, const char* message,
                                           int peer);
 
-// Called by a thread that waits for operations, every few microseconds at most: a program with another
-// communication library in the process moves that one on here. Must not wait for operations of tutti; ends by
-// returning.
+// Called by a thread that waits for operations, every few microseconds at most. A program can make progress
+// in another communication library here. Must not wait for operations of tutti; must return.
 typedef void (*tutti_wait_function_t)(void* context);
 
 // -- options ------------------------------------------------------------------------------------------------
-// Zero means "as usual" in every member but a factor. struct_bytes says which members the program knows, so
-// that a program and a library of different age understand each other: start with the initialiser, or with
-// zeros and struct_bytes = sizeof. A member that the library is too old for is an error unless it is zero.
+// Zero means "as usual" in every member but a factor. struct_bytes tells the library which members the
+// program knows, so that their versions may differ. Start with the initialiser, or with zeros and
+// struct_bytes = sizeof. A member that the library is too old for is an error unless it is zero.
 
 typedef struct {
   size_t struct_bytes;
@@ -131,13 +130,13 @@ typedef struct {
   tutti_user_function_t function;  // TUTTI_USER; must outlive every operation that uses it
   void* function_context;
   int is_ordered;         // TUTTI_USER: does not commute; applied in rank order
-  int will_wait;          // of submitted calls: who submits waits at once, so that no worker is called
+  int will_wait;          // of submitted calls: the caller waits at once, so no progress thread is woken
   void* cuda_stream;      // of calls on GPUs' memory: the cudaStream_t they are ordered on (NULL: the default
                           // stream)
   tutti_memory_t memory;  // where the buffers lie
   uint32_t element_bytes;               // TUTTI_OPAQUE: of one element, 1 to 65536, equal on all ranks
-  tutti_wait_function_t while_waiting;  // called while the call, or whoever waits for its work, waits; NULL
-                                        // costs nothing, else a waiting thread does not sleep for long
+  tutti_wait_function_t while_waiting;  // called while a thread waits in the call or for its work, which then
+                                        // never sleeps for long; NULL costs nothing
   void* while_waiting_context;
 } tutti_call_options_t;
 
@@ -153,7 +152,7 @@ typedef struct {
   const char* message;  // "" or why it failed; valid until the next poll of the queue
 } tutti_completion_t;
 
-// The program's own exchange or store. 0: done; anything else fails tutti_init.
+// The program's own exchange or store. Return 0 for success; anything else fails tutti_init.
 // all: bytes of every rank in rank order; mine: this rank's. Called by all ranks with equal bytes.
 typedef int (*tutti_allgather_bytes_t)(void* context, const void* mine, void* all, size_t bytes);
 typedef int (*tutti_put_bytes_t)(void* context, const char* key, const void* value, size_t bytes);

@@ -7,8 +7,8 @@
 namespace tutti {
 
 // Counts only time in which this process ran. A job can be stopped as a whole: SIGSTOP, a batch system's
-// preemption, a frozen container. Nobody was slow then, so such time is no reason to blame a peer. A process
-// cannot see that it is stopped. So waiting threads read this clock at least every 0.25 s, and a gap of more than
+// preemption, a frozen container. No peer was slow then, so such time must not count against one. A process
+// cannot see that it is stopped. So waiting threads read this clock at least every 0.25 s. A gap of more than
 // 0.5 s between two readings counts as 0.25 s. While no thread waits, the clock may stand still.
 // Starts at one day, so that a default time_point lies in the past. Any thread; some 30 ns.
 class RunningClock {  // names as std::chrono has them

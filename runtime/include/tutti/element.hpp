@@ -1,4 +1,4 @@
-// Which C++ type is an element of which dtype, for the typed calls. Knows nothing else of tutti.
+// Maps C++ types to dtypes, for the typed calls. Knows nothing else of tutti.
 #pragma once
 
 #include <complex>
@@ -46,7 +46,7 @@ constexpr Dtype integer_dtype() {
 }
 }  // namespace detail
 
-// Without a value for a type that is no dtype of tutti: use the untyped calls with a Dtype for it.
+// Has no value for a type that is no dtype of tutti: use the untyped calls, with a Dtype, for it.
 template <class T, class Enable = void>
 struct DtypeOf;
 template <class T>

@@ -9,18 +9,18 @@
 //   tutti_wait(&work);
 //   tutti_group_close(&world);
 //
-// Errors: a function that fails returns why, leaves a sentence for tutti_last_error() and its results
-//   untouched. TUTTI_INVALID_ARGUMENT and TUTTI_UNSUPPORTED change nothing. Once a group has failed (a rank
-//   died, a deadline passed, ranks made different calls) every pending and later operation of it returns the
-//   same cause on all ranks; closing it is then all that is useful. No exception leaves a function.
-// Threads: a group is used by one thread at a time (two at once is an error that is reported); give each
-//   thread a stream of it, by tutti_group_stream. Different streams and groups may be used by different
+// Errors: a function that fails returns a status code, sets tutti_last_error() and leaves its results
+//   untouched. TUTTI_INVALID_ARGUMENT and TUTTI_UNSUPPORTED change nothing. A group fails when a rank dies, a
+//   deadline passes or ranks make different calls. Every pending and later operation of it then returns the
+//   same cause on all ranks, and only closing it is useful. No exception leaves a function.
+// Threads: a group is used by one thread at a time; two at once is an error that is reported. Give each
+//   thread a stream of the group (tutti_group_stream). Different streams and groups may be used by different
 //   threads. After fork() the child may not use any group.
 // Buffers: counts are in elements and may exceed 2^31. Buffers belong to the operation until it is complete;
 //   lists of counts are read before the call returns. Input and output may be the same memory only as each
 //   function says; otherwise no element may be part of both. Blocks of one may lie between those of the
 //   other.
-// Agreement: counts, dtype, op and root must be equal on all ranks unless a function says otherwise; all
+// Agreement: counts, dtype, op and root must be equal on all ranks unless a function says otherwise. All
 //   ranks of a group make the same calls in the same order. Different calls are detected and named.
 // Cost: a blocking call costs some nanoseconds more than the same call of tutti.hpp, and allocates nothing;
 //   a submitted one allocates its handle.
@@ -46,36 +46,33 @@ const char* tutti_status_name(
     tutti_status_t status);                     // "timeout"; "unknown status" for a number that is none
 size_t tutti_dtype_bytes(tutti_dtype_t dtype);  // of one element; 0 for TUTTI_OPAQUE and for no dtype
 
-// What the last function that failed in this thread has to say, and the rank of the group it is about (-1:
-// none). "" before the first failure. Success does not change it; the text is valid until the thread's next
-// failure.
+// The message of this thread's last failure, and the rank of the group that it is about (-1: none). "" before
+// the first failure. Success does not change it; the text is valid until the thread's next failure.
 const char* tutti_last_error(void);
 int tutti_last_error_peer(void);
 
 // -- joining ------------------------------------------------------------------------------------------------
 
-// Joins the job and sets *world to the group of all its ranks. options may be NULL: started by tutti run,
-// mpirun, srun, torchrun, or alone. May be called again, also with earlier worlds still open: each call makes
-// a world of its own (all ranks must call it equally often). A world ends with its last group and work, or
+// Joins the job and sets *world to the group of all its ranks. With options NULL the launcher is recognised:
+// tutti run, mpirun, srun, torchrun, or none. May be called again, also while earlier worlds are open: each
+// call makes a new world. All ranks must call it equally often. A world ends with its last group and work, or
 // when the process ends: exit() and a return from main leave it as tutti_group_close would. Threads may be
 // ranks too: each calls with the same unique id and its own rank. Errors: INVALID_ARGUMENT naming the
 // variable or option, or the setting on which ranks differ; TIMEOUT naming who did not arrive; REFUSED.
 tutti_status_t tutti_init(const tutti_init_options_t* options, tutti_group_t* world);
-// One process makes it and hands it to all ranks; whoever has it can join.
+// One process makes it and hands it to all ranks. Any process that has it can join.
 tutti_status_t tutti_make_unique_id(tutti_unique_id_t* id);
 
 // -- groups -------------------------------------------------------------------------------------------------
 
-// Of this rank; -1 if there is no answer (tutti_last_error says why). local: among the ranks of this node, in
-// rank order.
+// Of this rank; -1 on failure (see tutti_last_error). local: among the ranks of this node, in rank order.
 int tutti_group_rank(tutti_group_t group);
 int tutti_group_size(tutti_group_t group);
 int tutti_group_local_rank(tutti_group_t group);
 int tutti_group_local_size(tutti_group_t group);
 
-// Gives the handle back and sets it to NULL; of NULL: nothing. The group ends when the last work of it, and
-// the last handle of a stream of it, is done with. Every handle that a function below has set has to be
-// closed, in any order.
+// Closes the handle and sets it to NULL; NULL is ignored. The group ends with its last handle, its last work
+// and the last handle of its streams. Every handle that a function below sets must be closed, in any order.
 void tutti_group_close(tutti_group_t* group);
 
 // The members with the same colour, ordered by (key, rank). A negative colour: *part is NULL, no error.
@@ -88,21 +85,22 @@ tutti_status_t tutti_group_split_by_node(tutti_group_t group, tutti_group_t* par
 // all members.
 tutti_status_t tutti_group_create(tutti_group_t group, const int* ranks, size_t rank_count,
                                   tutti_group_t* part);
-// The same for a program that cannot promise that order (one that makes groups when they are first needed):
-// each group has a tag of its own, equal on its members. NULL and "" are no tag.
+// The same for programs whose ranks may make groups in different orders. Each group has its own tag, equal on
+// its members. NULL and "" are no tag.
 tutti_status_t tutti_group_create_tagged(tutti_group_t group, const int* ranks, size_t rank_count,
                                          const char* tag, tutti_group_t* part);
-// A stream of this group: the same members, and a sequence of operations of its own, with no order between
-// its operations and those of other streams. So several threads of each rank use one group, each its stream;
-// what nobody matches on one holds up none of the others. 0 is the group itself, and there are as many as are
-// asked for: the same number is the same stream on all ranks and in all handles, as long as the group lives.
-// Streams fail together. Any thread, at any time, also while others use the group. No communication; memory,
-// and time at its first calls, as another group of these members.
+// A stream of this group: the same members with an independent sequence of operations. Operations of
+// different streams have no order between them. So several threads of each rank can use one group, each with
+// its own stream. An operation that no other rank matches delays no other stream. Number 0 is the group
+// itself; there are as many streams as the program asks for. The same number is the same stream on all ranks
+// and in all handles, as long as the group lives. Streams fail together. Any thread, at any time, also while
+// others use the group. No communication. A stream costs memory, and time at its first calls, as another
+// group of these members does.
 tutti_status_t tutti_group_stream(tutti_group_t group, int number, tutti_group_t* stream);
-// Closes a stream (1 or more) in all handles: its memory serves others once all members have closed it. Every
-// member closes it behind its last operation there; operations under way and later ones of handles that are
-// left return TUTTI_ABORTED. The number is a new stream afterwards. No communication. Not at the same time as
-// other calls on that stream. Handles of it still have to be closed.
+// Closes a stream (1 or more) in all handles. Its memory is reused once all members have closed it. Each
+// member closes the stream after its last operation on it. Operations under way, and later ones on remaining
+// handles, return TUTTI_ABORTED. Afterwards the number names a new stream. No communication. No other call on
+// the stream may run at the same time. Its handles must still be closed.
 tutti_status_t tutti_group_close_stream(tutti_group_t group, int number);
 // Fails the group on all ranks; every pending and later operation returns TUTTI_ABORTED with this text.
 tutti_status_t tutti_group_abort(tutti_group_t group, const char* why);
@@ -130,8 +128,8 @@ tutti_status_t tutti_allgather(const void* input, void* output, size_t count, tu
 tutti_status_t tutti_allgatherv(const void* input, void* output, const uint64_t* counts,
                                 const uint64_t* displacements, tutti_dtype_t dtype, tutti_group_t group,
                                 const tutti_call_options_t* options);
-// input: size * count elements; output: count, this rank's block of the result; in place: output == input +
-// rank * count, and the other blocks of input stay as they are.
+// input: size * count elements; output: count, this rank's block of the result. In place: output == input +
+// rank * count; the other blocks of input stay as they are.
 tutti_status_t tutti_reduce_scatter(const void* input, void* output, size_t count, tutti_dtype_t dtype,
                                     tutti_op_t op, tutti_group_t group, const tutti_call_options_t* options);
 // Block r of input has counts[r] elements; output: counts[rank]. In place: output is this rank's block of
@@ -142,8 +140,8 @@ tutti_status_t tutti_reduce_scatterv(const void* input, void* output, const uint
 // input, output: size * count elements; block d of input goes to rank d; in place: output == input.
 tutti_status_t tutti_alltoall(const void* input, void* output, size_t count, tutti_dtype_t dtype,
                               tutti_group_t group, const tutti_call_options_t* options);
-// Own counts and displacements for both sides; what a rank sends to another, that one must expect. In place:
-// output == input, and both sides have equal counts and displacements.
+// Each side has its own counts and displacements. A rank must expect the count that the other sends to it. In
+// place: output == input, and both sides have equal counts and displacements.
 tutti_status_t tutti_alltoallv(const void* input, const uint64_t* input_counts,
                                const uint64_t* input_displacements, void* output,
                                const uint64_t* output_counts, const uint64_t* output_displacements,
@@ -155,9 +153,9 @@ tutti_status_t tutti_gather(const void* input, void* output, size_t count, tutti
 tutti_status_t tutti_gatherv(const void* input, void* output, const uint64_t* counts,
                              const uint64_t* displacements, tutti_dtype_t dtype, int root,
                              tutti_group_t group, const tutti_call_options_t* options);
-// The same where the root alone knows all counts: this rank's are own_count elements, counts[rank] at the
-// root; output, counts and displacements mean nothing elsewhere. All ranks call it in this form. The only
-// algorithm is "linear".
+// The same where only the root knows all counts. This rank contributes own_count elements, which is
+// counts[rank] at the root. Other ranks ignore output, counts and displacements. All ranks call it in this
+// form. The only algorithm is "linear".
 tutti_status_t tutti_gatherv_root(const void* input, size_t own_count, void* output, const uint64_t* counts,
                                   const uint64_t* displacements, tutti_dtype_t dtype, int root,
                                   tutti_group_t group, const tutti_call_options_t* options);
@@ -168,7 +166,7 @@ tutti_status_t tutti_scatter(const void* input, void* output, size_t count, tutt
 tutti_status_t tutti_scatterv(const void* input, void* output, const uint64_t* counts,
                               const uint64_t* displacements, tutti_dtype_t dtype, int root,
                               tutti_group_t group, const tutti_call_options_t* options);
-// The same where the root alone knows all counts; see tutti_gatherv_root.
+// The same where only the root knows all counts; see tutti_gatherv_root.
 tutti_status_t tutti_scatterv_root(const void* input, const uint64_t* counts, const uint64_t* displacements,
                                    void* output, size_t own_count, tutti_dtype_t dtype, int root,
                                    tutti_group_t group, const tutti_call_options_t* options);
@@ -180,13 +178,12 @@ tutti_status_t tutti_scan(const void* input, void* output, size_t count, tutti_d
 // The same of ranks 0..rank-1; rank 0's output is untouched.
 tutti_status_t tutti_exscan(const void* input, void* output, size_t count, tutti_dtype_t dtype, tutti_op_t op,
                             tutti_group_t group, const tutti_call_options_t* options);
-// Messages of one sender, receiver and tag (0 or more) match in the order in which they were submitted; those
-// of other tags may overtake them. Count and dtype must be equal on both sides. A receive from
-// TUTTI_ANY_SOURCE takes whichever message of its tag comes first; *source becomes the rank it came from
-// (NULL: not wanted). A send with a tag other than 0 may wait until a receive takes it.
-// A complete send means that its buffer may be reused, not that the message was received. A complete send
-// is delivered when the sender ends in an orderly way: it closes its last handle of the group, main
-// returns, or exit() is called. After _exit(), a signal or a crash it may be lost.
+// Messages of one sender, receiver and tag (0 or more) match in submission order. Messages of other tags may
+// overtake them. Count and dtype must be equal on both sides. A receive from TUTTI_ANY_SOURCE takes the first
+// message of its tag; *source becomes the rank that sent it (NULL: not wanted). A send with a tag other than
+// 0 may wait until a receive takes it. A complete send means that its buffer may be reused, not that the
+// message was received. The message is delivered if the sender ends in an orderly way: it closes its last
+// handle of the group, main returns, or exit() is called. After _exit(), a signal or a crash it may be lost.
 tutti_status_t tutti_send(const void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
                           tutti_group_t group, const tutti_call_options_t* options);
 tutti_status_t tutti_recv(void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
@@ -247,83 +244,82 @@ tutti_status_t tutti_iexscan(const void* input, void* output, size_t count, tutt
                              tutti_work_t* work);
 tutti_status_t tutti_isend(const void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
                            tutti_group_t group, const tutti_call_options_t* options, tutti_work_t* work);
-// *source is set by the function that gives the complete work back, and not if it has failed.
+// *source is set by the function that completes the work, and only on success.
 tutti_status_t tutti_irecv(void* buffer, size_t count, tutti_dtype_t dtype, int peer, int tag,
                            tutti_group_t group, const tutti_call_options_t* options, int* source,
                            tutti_work_t* work);
 
 // -- operations under way -----------------------------------------------------------------------------------
-// A work is waited for by one thread, any one. Once it is complete, also by failure (which the function then
-// returns), it is gone and *work is NULL; where waiting was refused, it stays. A work that is NULL is
-// complete.
+// Any one thread waits for a work. Once the work is complete, also by failure (which the function returns),
+// it is freed and *work is NULL. Where waiting was refused, it stays. A NULL work is complete.
 
-// Blocks until complete. After the group's deadline the operation fails with TIMEOUT, naming who is missing,
-// and so does the group.
+// Blocks until complete. After the group's deadline the operation and the group fail with TIMEOUT; the
+// message names the missing ranks.
 tutti_status_t tutti_wait(tutti_work_t* work);
-// The same with a deadline of its own where that is earlier: limit_ms from now.
+// The same with an earlier deadline: limit_ms from now.
 tutti_status_t tutti_wait_within(tutti_work_t* work, int64_t limit_ms);
-// Writes who keeps it from being complete, and what is known of them, to `text`, cut to text_bytes with the
-// null at its end; "" once it is complete. Asks the others, for at most a third of a second. Not while a
-// thread waits for it.
+// Writes to `text` which ranks the operation waits for, and what is known of them. The text is cut to
+// text_bytes with its terminating zero; "" once the operation is complete. Queries the other ranks, for at
+// most a third of a second. Not while a thread waits for the work.
 tutti_status_t tutti_work_missing(tutti_work_t work, char* text, size_t text_bytes);
-// As tutti_wait for at most so long (0 or less: one look); *is_complete is 0 if it goes on.
+// As tutti_wait, for at most at_most_ms (0 or less: one poll). *is_complete is 0 if the operation goes on.
 tutti_status_t tutti_wait_for(tutti_work_t* work, int64_t at_most_ms, int* is_complete);
-// Moves things on; never blocks for long.
+// Makes progress; never blocks for long.
 tutti_status_t tutti_test(tutti_work_t* work, int* is_complete);
-// As tutti_wait, but asks some ten times a second whether to go on waiting; *is_complete is 0 once
-// `is_interrupted` has returned anything but 0, and the operation goes on. For languages that handle signals
-// between calls only.
+// As tutti_wait, but calls `is_interrupted` some ten times a second. Once that returns anything but 0,
+// *is_complete is 0 and the operation goes on. For languages that handle signals between calls only.
 tutti_status_t tutti_wait_unless(tutti_work_t* work, int (*is_interrupted)(void* context), void* context,
                                  int* is_complete);
-// Waits for all of them, and then returns the first that failed, in the order of the list; all become NULL.
-// There is no "grouped start": submitted operations never wait for each other to be posted, so messages
-// between any ranks may be submitted in any order, of any length, and waited for together.
+// Waits for all of them, then returns the first failure in the order of the list; all become NULL. There is
+// no "grouped start", because submitted operations never wait for each other to be posted. Messages between
+// any ranks and of any length may be submitted in any order and waited for together.
 tutti_status_t tutti_wait_all(tutti_work_t* works, size_t work_count);
-// Has `callback` called once the operation is complete, with `context`: on the thread that completes it (a
-// worker, or one that waits for something), or here and now if it is complete already. It may submit
-// operations, and look at complete ones (of a receive, to learn the source); waiting in it for one that is
-// not complete fails with INVALID_ARGUMENT. Any number of callbacks, called in the order in which they were
-// given. The work is still to be waited for, or to be freed, also at once or in the callback. With
-// TUTTI_WORKERS=0 they are called while some thread waits or tests.
+// Calls `callback` with `context` once the operation is complete. It runs on the thread that completes the
+// operation: a progress thread, or one that waits for something. If the operation is complete already, it
+// runs here and now. It may submit operations, and test complete ones (of a receive, to learn the source).
+// Waiting in it for an incomplete one fails with INVALID_ARGUMENT. Any number of callbacks; they run in the
+// order in which they were given. The work must still be waited for or freed, which may happen at once or in
+// the callback. With TUTTI_WORKERS=0 callbacks run while some thread waits or tests.
 tutti_status_t tutti_on_complete(tutti_work_t work, tutti_complete_function_t callback, void* context);
-// Gives the handle back and sets it to NULL; neither waits nor cancels.
+// Frees the handle and sets it to NULL; neither waits nor cancels.
 void tutti_work_free(tutti_work_t* work);
 
-// Completions for programs that want to hear of them in a thread of their own choice, and nowhere else. Any
-// thread may add; one at a time polls.
+// A queue hands completions to a thread of the program's choice. Any thread may add; one thread at a time
+// polls.
 tutti_status_t tutti_queue_make(tutti_queue_t* queue);
 // Takes the work (*work becomes NULL); `context` comes back with its completion.
 tutti_status_t tutti_queue_add(tutti_queue_t queue, tutti_work_t* work, void* context);
-// The next completion, in the order of completion; *is_there is 0 if there is none. Moves operations on;
-// never waits. OK also for the completion of an operation that failed: completion->status says so.
+// The next completion, in the order of completion; *is_there is 0 if there is none. Makes progress; never
+// waits. Returns OK also for an operation that failed: completion->status has the outcome.
 tutti_status_t tutti_queue_poll(tutti_queue_t queue, tutti_completion_t* completion, int* is_there);
-// Gives the queue back and sets it to NULL; of NULL: nothing. Works that are still in it go on, and their
-// completions are dropped.
+// Frees the queue and sets it to NULL; NULL is ignored. Works still in it go on, and their completions are
+// dropped.
 void tutti_queue_free(tutti_queue_t* queue);
 
 // -- choice, memory -----------------------------------------------------------------------------------------
 
-// The algorithm that a submitted call of these would use here, and why ("two_shot: default item 2"; "one_shot
-// (shared buffers: two_shot): ..." where it is another one if all ranks' buffers are shared): as much as fits
-// into text_bytes with the terminating zero. op: of collectives that reduce.
+// The algorithm that a submitted call with these arguments would use, and the reason: "two_shot: default item
+// 2". "one_shot (shared buffers: two_shot): ..." names a second algorithm for the case that all ranks'
+// buffers are shared. The text is cut to text_bytes with its terminating zero. op: of collectives that
+// reduce.
 tutti_status_t tutti_explain_algorithm(tutti_collective_t collective, size_t count, tutti_dtype_t dtype,
                                        tutti_op_t op, tutti_group_t group,
                                        const tutti_call_options_t* options, char* text, size_t text_bytes);
 
 // Memory that the other ranks of this node can map, so that collectives on it copy less. Any thread; 64-byte
-// aligned, zeroed. The group decides which world it belongs to; free it before that ends.
+// aligned, zeroed. The memory belongs to the group's world; free it before that world ends.
 tutti_status_t tutti_alloc(size_t bytes, tutti_group_t group, void** memory);
 tutti_status_t tutti_free(void* memory, tutti_group_t group);
 
-// Tells NCCL that this memory of a GPU will be in many calls of this group (not of its streams), so that it
-// may let network cards and switches reach it directly (since NCCL 2.19). It is an offer that changes no
-// result: where NCCL carries none of the group's calls nothing happens. Before the group's first call on a
-// GPU it is kept until then. Of this rank alone; no communication. Errors: INVALID_ARGUMENT for memory of the
-// host or of another GPU than the group's; what NCCL said.
+// Tells NCCL that many calls of this group (not of its streams) will use this GPU memory. Network cards and
+// switches may then access it directly (NCCL 2.19 or later). The result of no call changes. Where NCCL
+// carries none of the group's calls, nothing happens. Before the group's first call on a GPU the request is
+// kept until then. Of this rank alone; no communication. Errors: INVALID_ARGUMENT for host memory or for
+// another GPU than the group's; NCCL's own errors.
 tutti_status_t tutti_register_buffer(const void* memory, size_t bytes, tutti_group_t group,
                                      tutti_buffer_t* buffer);
-// Ends that, unless the group has ended, and sets *buffer to NULL; of NULL: nothing. For a thread that may
-// use the group, while no call on the memory is under way and before the memory is freed.
+// Ends the registration, unless the group has ended, and sets *buffer to NULL; NULL is ignored. Call it from
+// a thread that may use the group, before the memory is freed and while no call on it is under way.
 void tutti_deregister_buffer(tutti_buffer_t* buffer);
 
 #ifdef __cplusplus

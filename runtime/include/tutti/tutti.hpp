@@ -7,18 +7,18 @@
 //   tutti::Work work = world.iallreduce(std::span(gradient));  // the same, in the background
 //   work.wait();
 //
-// Errors: every function may throw tutti::Error. invalid_argument and unsupported change nothing. Once a
-//   group has failed (a rank died, a deadline passed, ranks made different calls) every pending and later
-//   operation of it throws the same cause on all ranks; only destroying it is then useful.
-// Threads: a group is used by one thread at a time (two at once is an error that is reported); give each
-//   thread a stream of it, by stream(). Different streams and groups may be used by different threads. After
-//   fork() the child may not use any group of its parent; it may make worlds of its own, with a unique id or a
-//   store.
+// Errors: every function may throw tutti::Error. invalid_argument and unsupported change nothing. A group
+//   fails when a rank dies, a deadline passes or ranks make different calls. Every pending and later
+//   operation of it then throws the same cause on all ranks, and only destroying it is useful.
+// Threads: a group is used by one thread at a time; two at once is an error that is reported. Give each
+//   thread a stream of the group (stream()). Different streams and groups may be used by different threads.
+//   After fork() the child may not use any group of its parent. It may make worlds of its own, with a unique
+//   id or a store.
 // Buffers: counts are in elements and may exceed 2^31. Buffers belong to the operation until it is complete.
 //   Input and output may be the same memory only as each function says; otherwise no element may be part of
 //   both. Blocks of one may lie between blocks of the other.
-// Agreement: counts, dtype, op and root must be equal on all ranks unless a function says otherwise; all ranks
-//   of a group make the same calls in the same order. Different calls are detected and named.
+// Agreement: counts, dtype, op and root must be equal on all ranks unless a function says otherwise. All
+//   ranks of a group make the same calls in the same order. Different calls are detected and named.
 #pragma once
 
 #include <functional>
@@ -34,15 +34,15 @@
 #pragma GCC visibility push(default)
 namespace tutti {
 
-// As the peer of a receive: whichever rank of the group sends first.
+// As the peer of a receive: the rank of the group that sends first.
 inline constexpr int kAnySource = -1;
 
 using Counts =
     std::span<const std::uint64_t>;  // one number per rank, in elements; read before the call returns
 
-// Memory that stays registered with a group until the last copy of this ends, or release(), or the group
-// ends; see CommGroup::register_buffer(). The former two happen in a thread that may use the group, while no
-// call on the memory is under way; all of them before the memory is freed.
+// Memory that stays registered with a group until release(), the end of the last copy of this, or the end of
+// the group; see CommGroup::register_buffer(). Each happens before the memory is freed. The former two need a
+// thread that may use the group, while no call on the memory is under way.
 class RegisteredBuffer {
  public:
   RegisteredBuffer() = default;  // of nothing
@@ -55,8 +55,8 @@ class RegisteredBuffer {
   std::shared_ptr<const void> held_;
 };
 
-// Ranks that communicate, in an order. A handle: copies refer to the same group, which ends with the last of
-// them.
+// Ranks that communicate, in an order. A handle: copies refer to the same group, which ends with its last
+// copy.
 class CommGroup {
  public:
   CommGroup() = default;  // no group: every function but is_open() throws
@@ -83,8 +83,8 @@ class CommGroup {
   // ranks pass all counts. In place: input is this rank's block of output.
   Work iallgatherv(const void* input, void* output, Counts counts, Counts displacements, Dtype,
                    CallOptions = {}) const;
-  // input: size() * count elements; output: count, block rank() of the result; in place: output == input +
-  // rank() * count, and the other blocks of input stay as they are.
+  // input: size() * count elements; output: count, block rank() of the result. In place: output == input +
+  // rank() * count; the other blocks of input stay as they are.
   Work ireduce_scatter(const void* input, void* output, std::size_t count, Dtype, Reduction = Op::sum,
                        CallOptions = {}) const;
   // Block r of input has counts[r] elements; output: counts[rank()]. In place: output is this rank's block of
@@ -93,8 +93,8 @@ class CommGroup {
                         CallOptions = {}) const;
   // input, output: size() * count elements; block d of input goes to rank d; in place: output == input.
   Work ialltoall(const void* input, void* output, std::size_t count, Dtype, CallOptions = {}) const;
-  // Own counts and displacements for both sides; what a rank sends to another, that one must expect. In
-  // place: output == input, and both sides have equal counts and displacements.
+  // Each side has its own counts and displacements. A rank must expect the count that the other sends to it.
+  // In place: output == input, and both sides have equal counts and displacements.
   Work ialltoallv(const void* input, Counts input_counts, Counts input_displacements, void* output,
                   Counts output_counts, Counts output_displacements, Dtype, CallOptions = {}) const;
   // input: count elements; output at the root: size() * count; in place at the root: input == output + rank()
@@ -102,9 +102,9 @@ class CommGroup {
   Work igather(const void* input, void* output, std::size_t count, Dtype, int root, CallOptions = {}) const;
   Work igatherv(const void* input, void* output, Counts counts, Counts displacements, Dtype, int root,
                 CallOptions = {}) const;
-  // The same where the root alone knows all counts: this rank's are own_count elements, counts[rank()] at the
-  // root; counts and displacements mean nothing elsewhere. All ranks call it in this form. The only algorithm
-  // is "linear".
+  // The same where only the root knows all counts. This rank contributes own_count elements, which is
+  // counts[rank()] at the root. Other ranks ignore counts and displacements. All ranks call it in this form.
+  // The only algorithm is "linear".
   Work igatherv(const void* input, std::size_t own_count, void* output, Counts counts, Counts displacements,
                 Dtype, int root, CallOptions = {}) const;
   // input at the root: size() * count elements; output: count; in place at the root: output == input + rank()
@@ -112,7 +112,7 @@ class CommGroup {
   Work iscatter(const void* input, void* output, std::size_t count, Dtype, int root, CallOptions = {}) const;
   Work iscatterv(const void* input, void* output, Counts counts, Counts displacements, Dtype, int root,
                  CallOptions = {}) const;
-  // The same where the root alone knows all counts; see igatherv.
+  // The same where only the root knows all counts; see igatherv.
   Work iscatterv(const void* input, Counts counts, Counts displacements, void* output, std::size_t own_count,
                  Dtype, int root, CallOptions = {}) const;
   // Complete once every rank has called it.
@@ -123,13 +123,13 @@ class CommGroup {
   // The same of ranks 0..rank()-1; rank 0's output is untouched.
   Work iexscan(const void* input, void* output, std::size_t count, Dtype, Reduction = Op::sum,
                CallOptions = {}) const;
-  // Messages of one sender, receiver and tag match in the order in which they were submitted; those of other
-  // tags may overtake them, and one that nobody receives delays no other. Count and dtype must be equal on
-  // both sides. A receive from kAnySource takes whichever message of its tag comes first, and Work::source()
-  // says whose it was. A send with a tag other than 0 may wait until a receive takes it, as may long ones.
-  // A complete send means that its buffer may be reused, not that the message was received. A complete send
-  // is delivered when the sender ends in an orderly way: its last handle of the group ends, main
-  // returns, or exit() is called. After _exit(), a signal or a crash it may be lost.
+  // Messages of one sender, receiver and tag match in submission order. Messages of other tags may overtake
+  // them, and one that nobody receives delays no other. Count and dtype must be equal on both sides. A
+  // receive from kAnySource takes the first message of its tag; Work::source() is the rank that sent it. A
+  // send with a tag other than 0 may wait until a receive takes it, as may long ones. A complete send means
+  // that its buffer may be reused, not that the message was received. The message is delivered if the sender
+  // ends in an orderly way: its last handle of the group ends, main returns, or exit() is called. After
+  // _exit(), a signal or a crash it may be lost.
   Work isend(const void* buffer, std::size_t count, Dtype, int peer, int tag = 0, CallOptions = {}) const;
   Work irecv(void* buffer, std::size_t count, Dtype, int peer, int tag = 0, CallOptions = {}) const;
 
@@ -228,33 +228,35 @@ class CommGroup {
   // The members on this rank's node, in rank order. No communication.
   CommGroup split_by_node() const;
   // The listed ranks of this group, in that order; called by them alone, with equal lists and tags. No
-  // communication. Groups with equal lists and tags are told apart by the order in which a rank makes them,
-  // which must be the same on all members. A program that cannot promise that order gives each group a tag of
-  // its own.
+  // communication. The order in which a rank makes groups with equal lists and tags tells them apart. It must
+  // be the same on all members; a program that cannot promise that gives each group its own tag.
   CommGroup create(std::span<const int> ranks, std::string_view tag = {}) const;
-  // A stream of this group: the same members, and a sequence of operations of its own, with no order between
-  // its operations and those of other streams. So several threads of each rank use one group, each its
-  // stream; what nobody matches on one holds up none of the others. 0 is the group itself, and there are as
-  // many as are asked for: the same number is the same stream on all ranks and in all handles, for as long as
-  // the group lives, which ends with the last handle of it or of a stream. Streams fail together. Any thread,
-  // at any time, also while others use the group. No communication; memory, and time at its first calls, as
-  // another group of these members.
+  // A stream of this group: the same members with an independent sequence of operations. Operations of
+  // different streams have no order between them. So several threads of each rank can use one group, each
+  // with its own stream. An operation that no other rank matches delays no other stream. Number 0 is the
+  // group itself; there are as many streams as the program asks for. The same number is the same stream on
+  // all ranks and in all handles, as long as the group lives. The group ends with the last handle of it and
+  // of its streams. Streams fail together. Any thread, at any time, also while others use the group. No
+  // communication. A stream costs memory, and time at its first calls, as another group of these members
+  // does.
   CommGroup stream(int number) const;
-  // Closes a stream (not 0) in all handles: its memory serves others once all members have closed it. Every
-  // member closes it behind its last operation there; operations under way fail with StatusCode::aborted, as
-  // later ones of handles that are left. stream(number) is a new stream afterwards, of the members that have
-  // closed it as often. No communication. Not at the same time as other calls on that stream.
+  // Closes a stream (not 0) in all handles. Its memory is reused once all members have closed it. Each member
+  // closes the stream after its last operation on it. Operations under way, and later ones on remaining
+  // handles, fail with StatusCode::aborted. Afterwards stream(number) is a new stream, of the members that
+  // have closed the number equally often. No communication. No other call on the stream may run at the same
+  // time.
   void close_stream(int number) const;
 
-  // Tells NCCL that this memory of a GPU will be in many calls of this group (not of its streams), so that it
-  // may let network cards and switches reach it directly (ncclCommRegister, since NCCL 2.19). It is an offer
-  // that changes no result: where NCCL carries none of the group's calls nothing happens. Before the group's
-  // first call on a GPU it is kept until then. Of this rank alone; no communication. Errors: invalid_argument
-  // for memory of the host or of another GPU than the group's; what NCCL said.
+  // Tells NCCL (ncclCommRegister) that many calls of this group, not of its streams, will use this GPU
+  // memory. Network cards and switches may then access it directly (NCCL 2.19 or later). The result of no
+  // call changes. Where NCCL carries none of the group's calls, nothing happens. Before the group's first
+  // call on a GPU the request is kept until then. Of this rank alone; no communication. Errors:
+  // invalid_argument for host memory or for another GPU than the group's; NCCL's own errors.
   RegisteredBuffer register_buffer(const void* memory, std::size_t bytes) const;
 
-  // The algorithm that the i-function of a collective would use here, and why ("two_shot: default rules item
-  // 2"; "one_shot (shared buffers: two_shot): ..." where it is another one if all ranks' buffers are shared).
+  // The algorithm that the i-function of a collective would use here, and the reason: "two_shot: default
+  // rules item 2". "one_shot (shared buffers: two_shot): ..." names a second algorithm for the case that all
+  // ranks' buffers are shared.
   std::string explain_algorithm(Collective, std::size_t count, Dtype, Reduction = Op::sum) const;
   // Why the group has failed, as every operation throws it; nothing while it works. Never waits. Any thread.
   std::optional<Error> failure() const;
@@ -268,50 +270,51 @@ class CommGroup {
   std::shared_ptr<Impl> impl_;
 };
 
-// How a program swaps bytes by its own means (MPI, a framework): every rank contributes, all get all in rank
-// order.
+// The program's own allgather (MPI, a framework): every rank contributes bytes, and all ranks get all
+// contributions in rank order.
 using AllgatherBytes = std::function<std::vector<std::string>(std::string_view mine)>;
 using PutBytes = std::function<void(const std::string& key, const std::string& value)>;
 using GetBytes = std::function<std::string(const std::string& key)>;  // waits until the key exists
 using EraseBytes = std::function<void(const std::string& key)>;
 
 struct InitOptions {
-  // The launcher's variables are used unless one of these is given; rank and size go with each of them.
+  // The launcher's variables are used unless one of these is given; each needs rank and size.
   std::string unique_id;     // from make_unique_id(), handed to all ranks
-  AllgatherBytes allgather;  // an exchange of the program's
+  AllgatherBytes allgather;  // the program's own exchange
   PutBytes put;              // or its store, with a prefix that no other world of that store uses
   GetBytes get;
-  // Called for what this rank has put, when all have read it and before init() returns on any rank: a later
-  // world may then use the same prefix. Its exceptions are ignored. Optional.
+  // Erases the keys that this rank has put, once all ranks have read them. It runs before init() returns on
+  // any rank, so that a later world may use the same prefix. Its exceptions are ignored. Optional.
   EraseBytes erase;
   std::string store_prefix = "tutti";
-  // With allgather, or put and get: ranks that all have some world open in common make the group there, as
-  // create() does, and not a world of its own, so that it costs no connection, thread or memory segment. It
-  // has its own timeout and failure, and the world's settings. If one rank does not set this, or a rank of that
-  // world has died or left, the group gets a world of its own.
+  // With allgather, or put and get: if all ranks have some world open in common, the group is made there, as
+  // create() makes it. It then needs no connection, thread or memory segment of its own. It has its own
+  // timeout and failure, and the world's settings. If one rank does not set this, or a rank of that world has
+  // died or left, the group gets a new world.
   bool shares_world = false;
   int rank = -1;
   int size = -1;
   std::chrono::milliseconds timeout{0};  // deadline of every wait, joining included; 0: TUTTI_TIMEOUT
 };
 
-// Joins the job and returns the group of all its ranks. May be called again, also with earlier worlds still
-// open: each call makes a world of its own (all ranks must call it equally often). A world ends with its last
-// CommGroup and Work, or when the process ends: exit() and a return from main leave it as its destructor
-// would. Threads may be ranks too: each calls with the same unique id and its own rank. Errors:
+// Joins the job and returns the group of all its ranks. May be called again, also while earlier worlds are
+// open: each call makes a new world. All ranks must call it equally often. A world ends with its last
+// CommGroup and Work, or when the process ends. A call of exit() and a return from main leave it as its
+// destructor would. Threads may be ranks too: each calls with the same unique id and its own rank. Errors:
 // invalid_argument naming the variable or option, or the setting on which ranks differ; timeout naming who
 // did not arrive; refused.
 CommGroup init(const InitOptions& options = {});
-// Text that makes a job: whoever has it can join. One process makes it and hands it to all ranks.
+// Text that identifies a job. One process makes it and hands it to all ranks. Any process that has it can
+// join.
 std::string make_unique_id();
 
 // Memory that the other ranks of this node can map, so that collectives on it copy less. Any thread; 64-byte
-// aligned, zeroed. `group` decides which world it belongs to; free it before that ends.
+// aligned, zeroed. The memory belongs to the world of `group`; free it before that world ends.
 void* alloc(const CommGroup& group, std::size_t bytes);
 void free(const CommGroup& group, void* memory);
-// The same, freed with the last reference, for owners that do not know when the group ends: the memory stays
-// after its world has ended, and collectives of later worlds take it as any other. Dropping a reference never
-// throws; in a child of fork() it frees nothing.
+// The same, freed with the last reference, for owners that do not know when the group ends. The memory stays
+// valid after its world has ended; collectives of later worlds then treat it as any other memory. Dropping a
+// reference never throws; in a child of fork() it frees nothing.
 std::shared_ptr<void> alloc_owned(const CommGroup& group, std::size_t bytes);
 
 std::string_view version();

@@ -7,13 +7,13 @@
 namespace tutti {
 
 namespace detail {
-// Throw invalid_argument, naming `what`, unless the sizes fit.
+// Both throw invalid_argument, naming `what`, unless the sizes fit.
 #pragma GCC visibility push(default)
 void check_count(const char* what, std::size_t got, std::size_t expected);
 std::size_t block_count(const char* what, std::size_t got, int ranks);  // got / ranks, which must be exact
 #pragma GCC visibility pop
 
-// What every call with an input and an output requires.
+// Checks that every call with an input and an output needs.
 template <class In, class T>
 void check_spans(const char* what, std::size_t got, std::size_t expected) {
   static_assert(std::is_same_v<std::remove_const_t<In>, T>,

@@ -1,5 +1,5 @@
-// The words of the public interface: data types, reduction operations, collectives and error codes.
-// Knows nothing else of tutti.
+// Data types, reduction operations, collectives and error codes of the public interface. Knows nothing else
+// of tutti.
 #pragma once
 
 #include <cstdint>
@@ -72,12 +72,12 @@ inline constexpr int kCollectiveCount = 12;
 // The v-variants (allgatherv, reduce_scatterv, gatherv, scatterv, alltoallv) are the same collectives with
 // another chunk map.
 
-// Where the buffers of a call lie. `detect`: tutti looks, which takes some time only where CUDA is in use.
-// Somebody who knows can say so; a rank without buffers of its own (of counts of 0, say) in a call on GPUs
-// must.
+// Where the buffers of a call lie. `detect`: found out by tutti, which takes some time only where CUDA is in
+// use. A program that knows can state it. In a call on GPUs a rank without buffers (with counts of 0, say)
+// must state it.
 enum class Memory : std::uint8_t { detect, host, device };
 
-// What went wrong, coarse enough to act on. The message says the rest.
+// The kind of an error, to act on. The message gives the details.
 enum class StatusCode : std::uint8_t {
   ok = 0,
   invalid_argument,    // the caller's mistake: argument, variable or file; nothing was changed

@@ -1,5 +1,4 @@
-// What a call is made of besides its buffers, and what it returns: errors, reductions, options, operations
-// under way. Included by tutti.hpp.
+// Errors, reductions, call options and operations under way. Included by tutti.hpp.
 #pragma once
 
 #include <chrono>
@@ -40,13 +39,13 @@ class Error : public std::runtime_error {
 using UserFunction = void (*)(void* context, void* dst, const void* a, const void* b,
                               std::size_t count) noexcept;
 
-// Called by a thread that waits for operations, every few microseconds at most: a program with another
-// communication library in the process moves that one on here, so that neither waits for the other. It must
-// not wait for operations of tutti, nor throw.
+// Called by a thread that waits for operations, every few microseconds at most. A program can make progress
+// in another communication library here, so that neither waits for the other. It must not wait for operations
+// of tutti, nor throw.
 using WaitFunction = void (*)(void* context) noexcept;
 
-// What a reduction does with two elements. Converts from Op. docs/operations.md says what each op means on
-// each dtype.
+// The operation of a reduction on two elements. Converts from Op. docs/operations.md says what each op means
+// on each dtype.
 class Reduction {
  public:
   Reduction(Op op = Op::sum) : op_(op) {}      // NOLINT(google-explicit-constructor)
@@ -75,13 +74,13 @@ class Reduction {
 struct CallOptions {
   // An item of the rule grammar ("ring", "bruck(radix=4)"): used, or the call fails.
   std::string_view algorithm;
-  // Of submitted calls: who submits waits at once, so that no worker is called.
+  // Of submitted calls: the caller waits at once, so no progress thread is woken.
   bool will_wait = false;
   // Of calls on GPUs' memory: the cudaStream_t that they are ordered on (null: the default stream).
   void* cuda_stream = nullptr;
   Memory memory = Memory::detect;
-  // Called with its context while this call waits, or whoever waits for its Work. Costs nothing where it is
-  // not set; where it is, a waiting thread does not sleep for long.
+  // Called with its context while a thread waits in this call or for its Work. Unset, it costs nothing; set,
+  // a waiting thread never sleeps for long.
   WaitFunction while_waiting = nullptr;
   void* while_waiting_context = nullptr;
 };
@@ -111,33 +110,32 @@ class WorkHandle {
 class Work {
  public:
   Work() = default;
-  // Moves things on; true once complete, also by failure (wait() then throws it).
+  // Makes progress; true once complete, also by failure (wait() then throws it).
   bool test() const;
-  // Blocks until complete. After the group's deadline the operation fails with timeout, naming who is
-  // missing, and so does the group.
+  // Blocks until complete. After the group's deadline the operation and the group fail with timeout; the
+  // message names the missing ranks.
   void wait() const;
-  // The rank that a receive, once complete, got its message from; -1 until then, after a failure before that
-  // was known, and for every other operation.
+  // The rank that sent the message of a complete receive. -1 before, for other operations, and after a
+  // failure before the source was known.
   int source() const;
-  // As wait(), with a deadline of its own where that is earlier: `limit` after `since`, which is when it was
-  // submitted or now.
+  // As wait(), with an earlier deadline: `limit` after `since`, the time of submission or now.
   void wait_within(std::chrono::milliseconds limit,
                    RunningClock::time_point since = RunningClock::now()) const;
   // True if complete within the time given. The operation goes on if not.
   bool wait_for(std::chrono::milliseconds at_most) const;
-  // Who keeps it from being complete, with what is known of them: "did not arrive: rank 2 (is alive; its last
-  // call was barrier of 0 bytes)", or "all ranks have called it"; of a message, what it waits for. Empty once
-  // complete. Asks the others, for at most a third of a second. Not while a
-  // thread waits.
+  // The ranks that the operation waits for, and what is known of them: "did not arrive: rank 2 (is alive; its
+  // last call was barrier of 0 bytes)". Or "all ranks have called it"; of a message, its state. Empty once
+  // complete. Queries the other ranks, for at most a third of a second. Not while a thread waits.
   std::string missing() const;
-  // Calls `callback` once the operation is complete: with null, or its error. On the thread that completes it
-  // (a worker, or one that waits for something), or here and now if it is complete already and callbacks
-  // given before have returned. It may submit operations; waiting in it for one that is not complete throws
-  // invalid_argument. It must not throw. Any number of callbacks, called one after the other, in the order in
-  // which they were given. With TUTTI_WORKERS=0 they are called while some thread waits or tests.
+  // Calls `callback` once the operation is complete, with null or its error. It runs on the thread that
+  // completes the operation: a progress thread, or one that waits for something. If the operation is complete
+  // and earlier callbacks have returned, it runs here and now. It may submit operations; waiting in it for an
+  // incomplete one throws invalid_argument. It must not throw. Any number of callbacks; they run one after
+  // the other, in the order in which they were given. With TUTTI_WORKERS=0 they run while some thread waits
+  // or tests.
   void on_complete(std::function<void(const Error* error)> callback) const;
-  // As wait(), but asks some ten times a second whether to go on waiting, and returns false once
-  // `is_interrupted` says so; the operation goes on. For languages that handle signals between calls only.
+  // As wait(), but calls `is_interrupted` some ten times a second. Once that returns true this returns false,
+  // and the operation goes on. For languages that handle signals between calls only.
   bool wait_unless(bool (*is_interrupted)(void* context), void* context) const;
 
  private:
@@ -149,8 +147,8 @@ class Work {
   void* while_waiting_context_ = nullptr;
 };
 
-// Completions for programs that want to hear of them in a thread of their own choice, and nowhere else. What
-// was added comes out of poll() once it is complete, in the order of completion.
+// Hands completions to a thread of the program's choice. poll() returns the added works in the order of their
+// completion.
 // Threads: any may add; one at a time polls. Cost: some allocations for each Work.
 class CompletionQueue {
  public:
@@ -167,7 +165,7 @@ class CompletionQueue {
 
   // Keeps the Work until its completion is handed out. `tag`: the program's own.
   void add(const Work& work, std::uint64_t tag);
-  // The next completion, or nothing if none is there. Moves operations on; never waits.
+  // The next completion, or nothing if none is there. Makes progress; never waits.
   std::optional<Completion> poll();
   // Works whose completion has not been handed out.
   std::size_t size() const;
@@ -177,9 +175,9 @@ class CompletionQueue {
   std::shared_ptr<State> state_;
 };
 
-// Waits for all of them, and then throws the first error, in the order of the list, if there is one. There is
-// no "grouped start": submitted operations never wait for each other to be posted, so messages between any
-// ranks may be submitted in any order, of any length, and waited for together.
+// Waits for all of them, then throws the first error in the order of the list, if there is one. There is no
+// "grouped start", because submitted operations never wait for each other to be posted. Messages between any
+// ranks and of any length may be submitted in any order and waited for together.
 void wait_all(std::span<const Work> works);
 
 }  // namespace tutti

@@ -435,7 +435,7 @@ def train_sharded():
 
 
 def run_example(page):
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
     with open(os.path.join(root, page), encoding="utf-8") as file:
         blocks = re.findall(r"```py\n(.*?)```", file.read(), re.DOTALL)
     assert len(blocks) == 1, (page, len(blocks))

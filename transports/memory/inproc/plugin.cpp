@@ -18,8 +18,9 @@ using namespace memory;
 
 class InprocTransport final : public MemoryTransport {
  public:
-  InprocTransport(std::shared_ptr<InprocFabric> fabric, std::shared_ptr<Instance> instance, const Card& card)
-      : MemoryTransport(std::move(instance), card), fabric_(std::move(fabric)) {
+  InprocTransport(std::shared_ptr<InprocFabric> fabric, std::shared_ptr<Instance> instance,
+                  const Address& address)
+      : MemoryTransport(std::move(instance), address), fabric_(std::move(fabric)) {
     fabric_->add(shared_instance());
     caps_.name = "inproc";
     caps_.detail = "threads of one process; large messages are read where they lie";
@@ -28,7 +29,7 @@ class InprocTransport final : public MemoryTransport {
   }
 
  private:
-  Result<std::shared_ptr<Peer>> attach(const Card& theirs) override {
+  Result<std::shared_ptr<Peer>> attach(const Address& theirs) override {
     std::shared_ptr<Instance> found = fabric_->find(theirs.nonce);
     if (!found) return Status(StatusCode::peer_failed, "that transport no longer exists");
     const std::lock_guard lock(mutex_);
@@ -52,13 +53,13 @@ Result<std::unique_ptr<Transport>> make_inproc_transport(std::shared_ptr<InprocF
   Result<std::shared_ptr<Instance>> instance =
       Instance::make(make_private_source(), make_nonce(), sanitize(options));
   if (!instance) return instance.status().with_context("inproc");
-  Card card;
-  card.kind = Card::Kind::inproc;
-  card.node = fabric->id();
-  card.pid = static_cast<std::uint32_t>(::getpid());
-  card.uid = static_cast<std::uint32_t>(::getuid());
+  Address address;
+  address.kind = Address::Kind::inproc;
+  address.node = fabric->id();
+  address.pid = static_cast<std::uint32_t>(::getpid());
+  address.uid = static_cast<std::uint32_t>(::getuid());
   return std::unique_ptr<Transport>(
-      std::make_unique<InprocTransport>(std::move(fabric), std::move(*instance), card));
+      std::make_unique<InprocTransport>(std::move(fabric), std::move(*instance), address));
 }
 
 }  // namespace tutti

@@ -31,13 +31,13 @@ constexpr std::size_t kMaxConnections = 4096;
 // So many are taken out of a packet; one that has more than one is no note.
 constexpr std::size_t kMaxDescriptors = 8;
 
-socklen_t make_name(const Nonce& door, sockaddr_un* address) {
+socklen_t make_name(const Nonce& socket_name, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
   // The first byte stays zero: the name lives in the kernel, not in the file system.
-  const int n =
-      std::snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "tutti-%016llx%016llx",
-                    static_cast<unsigned long long>(door.high), static_cast<unsigned long long>(door.low));
+  const int n = std::snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "tutti-%016llx%016llx",
+                              static_cast<unsigned long long>(socket_name.high),
+                              static_cast<unsigned long long>(socket_name.low));
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(n));
 }
 
@@ -96,12 +96,12 @@ Status out_of_descriptors(const char* what) {
           std::string(what) + ": " + std::strerror(errno) + " (limit: " + limit + ")"};
 }
 
-Result<std::unique_ptr<Mailbox>> Mailbox::open(const Nonce& door, const Nonce& nonce) {
+Result<std::unique_ptr<Mailbox>> Mailbox::open(const Nonce& socket_name, const Nonce& nonce) {
   Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener && is_out_of_descriptors(errno)) return out_of_descriptors("unix socket");
   if (!listener) return unsupported(std::string("unix socket: ") + std::strerror(errno));
   sockaddr_un address{};
-  const socklen_t bytes = make_name(door, &address);
+  const socklen_t bytes = make_name(socket_name, &address);
   if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0 ||
       ::listen(listener.get(), SOMAXCONN) != 0) {
     return unsupported(std::string("abstract unix socket: ") + std::strerror(errno));
@@ -179,7 +179,7 @@ Status Courier::connect() {
   if (!connection && is_out_of_descriptors(errno)) return out_of_descriptors("cannot tell a peer our memory");
   if (!connection) return {};
   sockaddr_un address{};
-  const socklen_t bytes = make_name(door_, &address);
+  const socklen_t bytes = make_name(socket_name_, &address);
   if (::connect(connection.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0) {
     // The name exists as long as the peer's transport: addresses are handed out only after that.
     if (errno == ECONNREFUSED) is_gone_ = true;

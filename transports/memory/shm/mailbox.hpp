@@ -37,9 +37,9 @@ Status out_of_descriptors(const char* what);
 // The listening side. Not thread-safe.
 class Mailbox {
  public:
-  // Listens under a name made from `door`; takes what is for `nonce`. Errors: unsupported,
+  // Listens under a name made from `socket_name`; takes what is for `nonce`. Errors: unsupported,
   // resource_exhausted.
-  static Result<std::unique_ptr<Mailbox>> open(const memory::Nonce& door, const memory::Nonce& nonce);
+  static Result<std::unique_ptr<Mailbox>> open(const memory::Nonce& socket_name, const memory::Nonce& nonce);
 
   // Takes what has arrived and calls `take` for each valid note. Never waits, allocates nothing. Errors:
   // resource_exhausted while connections wait for which there is no descriptor.
@@ -57,8 +57,8 @@ class Mailbox {
 // The sending side towards one peer. It also tells whether the peer lives. Not thread-safe.
 class Courier {
  public:
-  Courier(const memory::Nonce& self, const memory::Nonce& peer, const memory::Nonce& door)
-      : self_(self), peer_(peer), door_(door) {}
+  Courier(const memory::Nonce& self, const memory::Nonce& peer, const memory::Nonce& socket_name)
+      : self_(self), peer_(peer), socket_name_(socket_name) {}
 
   // Sends notes of all segments of `instance` that were not sent yet. Never waits; call again until it is
   // true. Errors: resource_exhausted, unsupported (the system keeps us from the peer); calling again may
@@ -76,7 +76,7 @@ class Courier {
 
   memory::Nonce self_;
   memory::Nonce peer_;
-  memory::Nonce door_;
+  memory::Nonce socket_name_;
   Fd connection_;                      // until all is sent; for ever where there is no process_
   std::shared_ptr<const Fd> process_;  // pidfd, where the system allows it
   int pid_ = 0;

@@ -46,9 +46,11 @@ constexpr std::size_t kParcelsReserved = 1024;
 
 class ShmTransport final : public MemoryTransport {
  public:
-  ShmTransport(const ShmOptions& options, std::shared_ptr<Instance> own, const Card& own_card,
+  ShmTransport(const ShmOptions& options, std::shared_ptr<Instance> own, const Address& own_address,
                std::unique_ptr<Mailbox> mailbox)
-      : MemoryTransport(std::move(own), own_card), registry_(options.registry), mailbox_(std::move(mailbox)) {
+      : MemoryTransport(std::move(own), own_address),
+        registry_(options.registry),
+        mailbox_(std::move(mailbox)) {
     if (registry_) registry_->add(shared_instance());
     caps_.name = "shm";
     caps_.alpha_ns = 200;
@@ -73,7 +75,7 @@ class ShmTransport final : public MemoryTransport {
     if (may_copy_ && wanted == SingleCopy::on) ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   }
 
-  Result<std::shared_ptr<Peer>> attach(const Card& theirs) override {
+  Result<std::shared_ptr<Peer>> attach(const Address& theirs) override {
     if (registry_) {
       if (std::shared_ptr<Instance> found = registry_->find(theirs.nonce)) {
         return std::shared_ptr<Peer>(std::make_shared<SameProcessPeer>(std::move(found), may_copy_));
@@ -137,20 +139,20 @@ class ShmTransport final : public MemoryTransport {
 
 Result<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options) {
   const Nonce nonce = make_nonce();
-  const Nonce door = make_nonce();
-  Result<std::unique_ptr<Mailbox>> mailbox = Mailbox::open(door, nonce);
+  const Nonce socket_name = make_nonce();
+  Result<std::unique_ptr<Mailbox>> mailbox = Mailbox::open(socket_name, nonce);
   if (!mailbox) return mailbox.status().with_context("shm");
   Result<std::shared_ptr<Instance>> instance =
       Instance::make(make_memfd_source(), nonce, sanitize(options.memory));
   if (!instance) return instance.status().with_context("shm");
-  Card card;
-  card.kind = Card::Kind::shm;
-  card.node = hash_text(options.node_id.empty() ? "node " + find_node_id() : "given " + options.node_id);
-  card.pid = static_cast<std::uint32_t>(::getpid());
-  card.uid = static_cast<std::uint32_t>(::geteuid());
-  card.door = door;
+  Address address;
+  address.kind = Address::Kind::shm;
+  address.node = hash_text(options.node_id.empty() ? "node " + find_node_id() : "given " + options.node_id);
+  address.pid = static_cast<std::uint32_t>(::getpid());
+  address.uid = static_cast<std::uint32_t>(::geteuid());
+  address.socket_name = socket_name;
   return std::unique_ptr<Transport>(
-      std::make_unique<ShmTransport>(options, std::move(*instance), card, std::move(*mailbox)));
+      std::make_unique<ShmTransport>(options, std::move(*instance), address, std::move(*mailbox)));
 }
 
 }  // namespace tutti

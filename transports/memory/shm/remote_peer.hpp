@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-#include "transports/memory/card.hpp"
+#include "transports/memory/address.hpp"
 #include "transports/memory/local_peer.hpp"
 #include "transports/memory/peer.hpp"
 #include "transports/memory/shm/mailbox.hpp"
@@ -23,8 +23,8 @@ std::string probe_single_copy();
 class RemotePeer final : public memory::Peer {
  public:
   // `may_copy`: the configuration and the probe permit single copies.
-  RemotePeer(const memory::Nonce& self, const memory::Card& peer, bool may_copy)
-      : may_copy_(may_copy), courier_(self, peer.nonce, peer.door) {}
+  RemotePeer(const memory::Nonce& self, const memory::Address& peer, bool may_copy)
+      : may_copy_(may_copy), courier_(self, peer.nonce, peer.socket_name) {}
   ~RemotePeer() override;
 
   ByteRange segment(std::uint32_t index) override;

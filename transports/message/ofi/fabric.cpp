@@ -78,7 +78,7 @@ Info hints_for(const std::string& provider) {
   hints->ep_attr->type = FI_EP_RDM;
   hints->tx_attr->msg_order = FI_ORDER_SAS;
   hints->rx_attr->msg_order = FI_ORDER_SAS;
-  hints->domain_attr->threading = FI_THREAD_DOMAIN;  // the owner of a lane may change, one at a time
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;  // the owner of a worker may change, one at a time
   hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->mr_mode =

@@ -1,5 +1,5 @@
-// The receiving half of the carrier: what arrives, and long messages on their way in.
-// Knows no sending; see carrier.hpp.
+// The receiving half of the driver: what arrives, and long messages on their way in.
+// Knows no sending; see driver.hpp.
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "runtime/base/log.hpp"
-#include "transports/message/lane.hpp"
-#include "transports/message/ofi/carrier.hpp"
+#include "transports/message/ofi/driver.hpp"
+#include "transports/message/worker.hpp"
 
 namespace tutti::ofi {
 
@@ -28,7 +28,7 @@ constexpr std::size_t kMostHeld =
 }  // namespace
 
 // False if there is no memory.
-bool OfiCarrier::post_receives() {
+bool OfiDriver::post_receives() {
   while (posted_receives_ < kReceives) {
     Packet* packet = packets_.take();
     if (packet == nullptr) return false;
@@ -44,7 +44,7 @@ bool OfiCarrier::post_receives() {
   return true;
 }
 
-void OfiCarrier::on_completions(std::span<const fi_cq_msg_entry> entries) {
+void OfiDriver::on_completions(std::span<const fi_cq_msg_entry> entries) {
   for (const fi_cq_msg_entry& entry : entries) {
     auto* packet = static_cast<Packet*>(entry.op_context);
     if (packet->is_sending) {
@@ -58,7 +58,7 @@ void OfiCarrier::on_completions(std::span<const fi_cq_msg_entry> entries) {
   post_receives();
 }
 
-void OfiCarrier::on_error() {
+void OfiDriver::on_error() {
   fi_cq_err_entry entry{};
   if (fi_cq_readerr(fabric_->queue(), &entry, 0) < 0 || entry.op_context == nullptr) return;
   auto* packet = static_cast<Packet*>(entry.op_context);
@@ -76,7 +76,7 @@ void OfiCarrier::on_error() {
 }
 
 // Packets whose sizes are wrong are not of ours.
-void OfiCarrier::on_packet(Packet* packet, std::size_t bytes) {
+void OfiDriver::on_packet(Packet* packet, std::size_t bytes) {
   const PacketHeader& header = *packet->header();
   const bool has_its_size =
       bytes >= sizeof(PacketHeader) && bytes - sizeof(PacketHeader) == header.payload_bytes;
@@ -110,7 +110,7 @@ void OfiCarrier::on_packet(Packet* packet, std::size_t bytes) {
   packets_.give_back(packet);
 }
 
-void OfiCarrier::on_message(Packet* packet) {
+void OfiDriver::on_message(Packet* packet) {
   const PacketHeader& header = *packet->header();
   Arrival arrival;
   arrival.bytes = header.payload_bytes;
@@ -132,20 +132,19 @@ void OfiCarrier::on_message(Packet* packet) {
     arrival.hold = hold;
   }
   const bool is_packet_free = hold == nullptr || hold->packet == nullptr;
-  if (!lane_->take_message(header.message, arrival) && hold != nullptr) release(hold);
+  if (!worker_->take_message(header.message, arrival) && hold != nullptr) release(hold);
   if (is_packet_free) packets_.give_back(packet);
 }
 
 // A message that has no end yet.
-void OfiCarrier::on_announcement(Packet* packet) {
+void OfiDriver::on_announcement(Packet* packet) {
   const PacketHeader& header = *packet->header();
   const message::MessageHeader message = header.message;
   // The announcement of a message that was given up has no bytes.
   const bool has_bytes = header.payload_bytes != 0;
   Incoming* incoming = incoming_.take();
   incoming->op = nullptr;
-  incoming->peer = &lane_->find_peer(message.sender);
-  incoming->context = message.context;
+  incoming->peer = &worker_->find_peer(message.sender);
   incoming->their_ticket = header.ticket;
   incoming->bytes = header.bytes;
   incoming->arrived_bytes = 0;
@@ -163,14 +162,14 @@ void OfiCarrier::on_announcement(Packet* packet) {
   arrival.hold = hold;
   if (has_bytes) early_.push_back(incoming);
   on_piece(packet, incoming);
-  if (lane_->take_message(message, arrival)) return;
+  if (worker_->take_message(message, arrival)) return;
   // Nobody wants it, and its sender is told that the context is closed.
   end(incoming);
   holds_.give_back(hold);
 }
 
 // Null if there is none (any more). The last one is what comes most often.
-Incoming* OfiCarrier::find_early(const PacketHeader& header) const {
+Incoming* OfiDriver::find_early(const PacketHeader& header) const {
   for (std::size_t i = early_.size(); i-- > 0;) {
     Incoming* incoming = early_[i];
     if (incoming->their_ticket == header.ticket && incoming->peer->instance() == header.message.sender) {
@@ -181,13 +180,13 @@ Incoming* OfiCarrier::find_early(const PacketHeader& header) const {
 }
 
 // Null if there is none (any more), or the ticket is another peer's.
-Incoming* OfiCarrier::find_asked_for(const PacketHeader& header) const {
+Incoming* OfiDriver::find_asked_for(const PacketHeader& header) const {
   Incoming* incoming = incoming_.find(header.ticket);
   const bool is_its_own = incoming != nullptr && incoming->peer->instance() == header.message.sender;
   return is_its_own ? incoming : nullptr;
 }
 
-void OfiCarrier::on_piece(Packet* packet, Incoming* incoming) {
+void OfiDriver::on_piece(Packet* packet, Incoming* incoming) {
   const PacketHeader& header = *packet->header();
   const bool is_first = header.kind == PacketHeader::Kind::announce;
   const bool is_next = incoming != nullptr && header.payload_bytes != 0 &&
@@ -204,11 +203,11 @@ void OfiCarrier::on_piece(Packet* packet, Incoming* incoming) {
       incoming->arrived_bytes >= std::min<std::uint64_t>(incoming->bytes, packets_.early_bytes())) {
     std::erase(early_, incoming);
   }
-  if (incoming->op != nullptr) lane_->note_piece(*incoming->op);
+  if (incoming->op != nullptr) worker_->note_piece(*incoming->op);
 }
 
 // Asks for the rest of a message, or, with ticket 0, says that nobody wants it.
-void OfiCarrier::answer_announcement(const Incoming& incoming, std::uint64_t ticket) {
+void OfiDriver::answer_announcement(const Incoming& incoming, std::uint64_t ticket) {
   if (incoming.bytes <= packets_.early_bytes() || incoming.peer->is_gone()) return;  // there is no rest
   Link* link = incoming.peer->connect();
   Packet* packet = link == nullptr ? nullptr : make_packet(PacketHeader::Kind::go);
@@ -218,7 +217,7 @@ void OfiCarrier::answer_announcement(const Incoming& incoming, std::uint64_t tic
   send_packet(*link, packet);
 }
 
-void OfiCarrier::release(void* hold) {
+void OfiDriver::release(void* hold) {
   auto* held = static_cast<Hold*>(hold);
   if (held->packet != nullptr) {
     --held_packets_;
@@ -232,7 +231,7 @@ void OfiCarrier::release(void* hold) {
   holds_.give_back(held);
 }
 
-void OfiCarrier::fetch(RecvOp& op, void* hold) {
+void OfiDriver::fetch(RecvOp& op, void* hold) {
   auto* held = static_cast<Hold*>(hold);
   Incoming* incoming = held->incoming;
   holds_.give_back(held);
@@ -247,7 +246,7 @@ void OfiCarrier::fetch(RecvOp& op, void* hold) {
   pump(op);
 }
 
-void OfiCarrier::on_go(const PacketHeader& header) {
+void OfiDriver::on_go(const PacketHeader& header) {
   Outgoing* outgoing = outgoing_.find(header.ticket);
   if (outgoing == nullptr || outgoing->their_ticket != 0) return;
   if (outgoing->connection->peer->instance() != header.message.sender) return;
@@ -259,10 +258,10 @@ void OfiCarrier::on_go(const PacketHeader& header) {
   }
   message::SendOp& op = *outgoing->op;
   end(outgoing);
-  lane_->on_sent(op, true);
+  worker_->on_sent(op, true);
 }
 
-void OfiCarrier::pump(RecvOp& op) {
+void OfiDriver::pump(RecvOp& op) {
   auto* incoming = static_cast<Incoming*>(op.work);
   if (incoming == nullptr) return;
   for (; !incoming->pieces.empty(); incoming->pieces.pop_front()) {
@@ -278,10 +277,10 @@ void OfiCarrier::pump(RecvOp& op) {
   }
   if (incoming->delivered_bytes != incoming->bytes) return;
   end(incoming);
-  lane_->on_fetched(op, true);
+  worker_->on_fetched(op, true);
 }
 
-void OfiCarrier::end(Incoming* incoming) {
+void OfiDriver::end(Incoming* incoming) {
   for (; !incoming->pieces.empty(); incoming->pieces.pop_front()) {
     packets_.give_back(incoming->pieces.front());
   }
@@ -291,28 +290,28 @@ void OfiCarrier::end(Incoming* incoming) {
 }
 
 // What has not arrived by now will not come.
-void OfiCarrier::lose(Incoming* incoming) {
+void OfiDriver::lose(Incoming* incoming) {
   if (incoming->arrived_bytes == incoming->bytes) return;
   incoming->is_dead = true;
   if (incoming->op == nullptr) return;  // told when it matches
   RecvOp& op = *incoming->op;
   end(incoming);
-  lane_->on_fetched(op, false);
+  worker_->on_fetched(op, false);
 }
 
-bool OfiCarrier::cancel(RecvOp& op) {
+bool OfiDriver::cancel_fetch(RecvOp& op) {
   if (auto* incoming = static_cast<Incoming*>(op.work)) end(incoming);
   return true;
 }
 
-void OfiCarrier::on_notice(const Packet* packet) {
+void OfiDriver::on_notice(const Packet* packet) {
   Notice notice;
   const std::size_t bytes = packet->header()->payload_bytes;
   if (bytes < sizeof(notice)) return;
   std::memcpy(&notice, packet->payload(), sizeof(notice));
-  const std::optional<Notice> answer = lane_->take_notice(notice);
+  const std::optional<Notice> answer = worker_->take_notice(notice);
   if (!answer) return;
-  Link* link = lane_->find_peer(notice.sender).link();
+  Link* link = worker_->find_peer(notice.sender).link();
   if (link != nullptr) {
     notify(*link, *answer);
     return;

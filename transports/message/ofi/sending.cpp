@@ -1,5 +1,5 @@
-// The sending half of the carrier: packets, what waits for room, long messages, connections.
-// Knows no receiving; see carrier.hpp.
+// The sending half of the driver: packets, what waits for room, long messages, connections.
+// Knows no receiving; see driver.hpp.
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
@@ -7,9 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "transports/message/endpoint.hpp"
-#include "transports/message/lane.hpp"
-#include "transports/message/ofi/carrier.hpp"
+#include "transports/message/ofi/driver.hpp"
+#include "transports/message/worker.hpp"
 
 namespace tutti::ofi {
 
@@ -38,7 +37,7 @@ Connection& connection_of(const Link& link) { return *static_cast<const OfiLink&
 
 // -- connections --------------------------------------------------------------------------------------------
 
-Connection& OfiCarrier::connect_to(std::span<const std::byte> address, Peer* peer) {
+Connection& OfiDriver::connect_to(std::span<const std::byte> address, Peer* peer) {
   auto connection = std::make_unique<Connection>();
   connection->address = fabric_->insert(address);
   connection->raw_address.assign(address.begin(), address.end());
@@ -48,7 +47,7 @@ Connection& OfiCarrier::connect_to(std::span<const std::byte> address, Peer* pee
   return *connections_.back();
 }
 
-std::unique_ptr<Link> OfiCarrier::connect(Peer& peer, std::span<const std::byte> address) {
+std::unique_ptr<Link> OfiDriver::connect(Peer& peer, std::span<const std::byte> address) {
   Connection& connection = connect_to(address, &peer);
   if (connection.address == FI_ADDR_NOTAVAIL) {
     peer.note_failure("its address is none of this provider's");
@@ -57,20 +56,15 @@ std::unique_ptr<Link> OfiCarrier::connect(Peer& peer, std::span<const std::byte>
   return std::make_unique<OfiLink>(connection);
 }
 
-void OfiCarrier::disconnect(Link& link) {
-  Connection& connection = connection_of(link);
+void OfiDriver::disconnect(std::unique_ptr<Link> link) {
+  Connection& connection = connection_of(*link);
   connection.is_given_up = true;
   connection.probe.stop();
   fail_waiting(connection);
   fail_transfers(*connection.peer);
 }
 
-void OfiCarrier::note_goodbye(const Peer& peer) {
-  if (peer.link() != nullptr) fail_waiting(connection_of(*peer.link()));
-  fail_transfers(peer);
-}
-
-void OfiCarrier::fail(Connection& connection, int error, const char* what) {
+void OfiDriver::fail(Connection& connection, int error, const char* what) {
   connection.probe.stop();
   if (connection.peer != nullptr) {
     connection.peer->note_failure(std::string(what) + ": " + fi_strerror(error));
@@ -80,28 +74,28 @@ void OfiCarrier::fail(Connection& connection, int error, const char* what) {
   }
 }
 
-void OfiCarrier::fail_waiting(Connection& connection) {
+void OfiDriver::fail_waiting(Connection& connection) {
   while (!connection.waiting.empty()) {
     const Connection::Waiting item = connection.waiting.front();
     connection.waiting.pop_front();
     if (item.packet != nullptr) packets_.give_back(item.packet);
-    if (item.op != nullptr) lane_->on_sent(*item.op, false);
+    if (item.op != nullptr) worker_->on_sent(*item.op, false);
   }
 }
 
 // -- packets ------------------------------------------------------------------------------------------------
 
-Packet* OfiCarrier::make_packet(PacketHeader::Kind kind) {
+Packet* OfiDriver::make_packet(PacketHeader::Kind kind) {
   Packet* packet = packets_.take();
   if (packet == nullptr) return nullptr;
   packet->is_sending = true;
   *packet->header() = PacketHeader{};
   packet->header()->kind = kind;
-  packet->header()->message.sender = lane_->instance();
+  packet->header()->message.sender = worker_->instance();
   return packet;
 }
 
-Packet* OfiCarrier::make_message(const SendOp& op) {
+Packet* OfiDriver::make_message(const SendOp& op) {
   Packet* packet = make_packet(PacketHeader::Kind::message);
   if (packet == nullptr) return nullptr;
   std::byte* to = packet->payload();
@@ -116,7 +110,7 @@ Packet* OfiCarrier::make_message(const SendOp& op) {
   return packet;
 }
 
-Packet* OfiCarrier::make_announcement(const SendOp& op, std::uint64_t bytes, std::uint64_t ticket) {
+Packet* OfiDriver::make_announcement(const SendOp& op, std::uint64_t bytes, std::uint64_t ticket) {
   Packet* packet = make_packet(PacketHeader::Kind::announce);
   if (packet == nullptr) return nullptr;
   packet->header()->message = op.header;
@@ -125,7 +119,7 @@ Packet* OfiCarrier::make_announcement(const SendOp& op, std::uint64_t bytes, std
   return packet;
 }
 
-Packet* OfiCarrier::make_notice(const Notice& notice) {
+Packet* OfiDriver::make_notice(const Notice& notice) {
   Packet* packet = make_packet(PacketHeader::Kind::notice);
   if (packet == nullptr) return nullptr;
   std::memcpy(packet->payload(), &notice, sizeof(notice));
@@ -139,7 +133,7 @@ Packet* OfiCarrier::make_notice(const Notice& notice) {
 }
 
 // Takes the packet unless there is no room.
-OfiCarrier::Posted OfiCarrier::post(Connection& connection, Packet* packet) {
+OfiDriver::Posted OfiDriver::post(Connection& connection, Packet* packet) {
   if (connection.outstanding >= kMostOutstanding) return Posted::no_room;
   const std::size_t bytes = sizeof(PacketHeader) + packet->header()->payload_bytes;
   packet->connection = &connection;
@@ -162,12 +156,12 @@ OfiCarrier::Posted OfiCarrier::post(Connection& connection, Packet* packet) {
   return Posted::failed;
 }
 
-void OfiCarrier::wait(Connection& connection, Connection::Waiting item) {
+void OfiDriver::wait(Connection& connection, Connection::Waiting item) {
   connection.waiting.push_back(item);
   if (!std::exchange(connection.is_listed, true)) waiting_.push_back(&connection);
 }
 
-void OfiCarrier::post_or_wait(Connection& connection, Packet* packet) {
+void OfiDriver::post_or_wait(Connection& connection, Packet* packet) {
   if (connection.is_given_up) {
     packets_.give_back(packet);
   } else if (!connection.waiting.empty() || post(connection, packet) == Posted::no_room) {
@@ -175,10 +169,10 @@ void OfiCarrier::post_or_wait(Connection& connection, Packet* packet) {
   }
 }
 
-void OfiCarrier::send_packet(Link& link, Packet* packet) { post_or_wait(connection_of(link), packet); }
+void OfiDriver::send_packet(Link& link, Packet* packet) { post_or_wait(connection_of(link), packet); }
 
 // True if something went.
-bool OfiCarrier::advance_waiting(Connection& connection) {
+bool OfiDriver::advance_waiting(Connection& connection) {
   bool has_moved = false;
   while (!connection.waiting.empty()) {
     const Connection::Waiting item = connection.waiting.front();
@@ -193,14 +187,14 @@ bool OfiCarrier::advance_waiting(Connection& connection) {
     has_moved = true;
     if (connection.waiting.empty()) break;  // a failure has ended everything
     connection.waiting.pop_front();
-    if (item.op != nullptr) lane_->on_sent(*item.op, posted == Posted::yes);
+    if (item.op != nullptr) worker_->on_sent(*item.op, posted == Posted::yes);
   }
   return has_moved;
 }
 
 // -- messages -----------------------------------------------------------------------------------------------
 
-message::Carrier::Sent OfiCarrier::send(Link& link, SendOp& op) {
+message::WireDriver::Sent OfiDriver::send(Link& link, SendOp& op) {
   Connection& connection = connection_of(link);
   op.work = nullptr;
   const std::size_t bytes = op.ranges.bytes();
@@ -216,18 +210,18 @@ message::Carrier::Sent OfiCarrier::send(Link& link, SendOp& op) {
   return Sent::pending;
 }
 
-void OfiCarrier::notify(Link& link, const Notice& notice) {
+void OfiDriver::notify(Link& link, const Notice& notice) {
   if (Packet* packet = make_notice(notice)) post_or_wait(connection_of(link), packet);
 }
 
-void OfiCarrier::flush(Link& link) {
+void OfiDriver::flush(Link& link) {
   const Connection& connection = connection_of(link);
-  lane_->drain_patiently([&] { return connection.waiting.empty() && connection.outstanding == 0; });
+  worker_->drain_patiently([&] { return connection.waiting.empty() && connection.outstanding == 0; });
 }
 
 // -- long messages ------------------------------------------------------------------------------------------
 
-message::Carrier::Sent OfiCarrier::send_long(Connection& connection, SendOp& op, std::uint64_t bytes) {
+message::WireDriver::Sent OfiDriver::send_long(Connection& connection, SendOp& op, std::uint64_t bytes) {
   Outgoing* outgoing = outgoing_.take();
   outgoing->op = &op;
   outgoing->connection = &connection;
@@ -255,7 +249,7 @@ message::Carrier::Sent OfiCarrier::send_long(Connection& connection, SendOp& op,
 }
 
 // The next bytes of a long message.
-void OfiCarrier::fill(Packet& packet, Outgoing& outgoing) {
+void OfiDriver::fill(Packet& packet, Outgoing& outgoing) {
   PacketHeader& header = *packet.header();
   header.payload_bytes = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(packets_.payload_bytes(), outgoing.allowed_bytes - outgoing.sent_bytes));
@@ -263,12 +257,12 @@ void OfiCarrier::fill(Packet& packet, Outgoing& outgoing) {
   outgoing.sent_bytes += header.payload_bytes;
 }
 
-void OfiCarrier::list(Outgoing& outgoing) {
+void OfiDriver::list(Outgoing& outgoing) {
   if (outgoing.sent_bytes == outgoing.allowed_bytes || std::exchange(outgoing.is_listed, true)) return;
   streams_.push_back(&outgoing);
 }
 
-bool OfiCarrier::advance_streams() {
+bool OfiDriver::advance_streams() {
   bool has_moved = false;
   std::erase_if(streams_, [&](Outgoing* outgoing) {
     has_moved = advance(*outgoing) || has_moved;
@@ -276,7 +270,7 @@ bool OfiCarrier::advance_streams() {
     if (outgoing->sent_bytes == outgoing->bytes) {
       SendOp& op = *outgoing->op;
       end(outgoing);
-      lane_->on_sent(op, true);
+      worker_->on_sent(op, true);
       return true;
     }
     return !outgoing->is_listed;
@@ -285,7 +279,7 @@ bool OfiCarrier::advance_streams() {
 }
 
 // Sends what there is room for. True if something went.
-bool OfiCarrier::advance(Outgoing& outgoing) {
+bool OfiDriver::advance(Outgoing& outgoing) {
   Connection& connection = *outgoing.connection;
   connection.is_blocked = false;
   int count = 0;
@@ -305,19 +299,19 @@ bool OfiCarrier::advance(Outgoing& outgoing) {
 }
 
 // Not from within advance_streams(), but for the one that is advanced.
-void OfiCarrier::end(Outgoing* outgoing) {
+void OfiDriver::end(Outgoing* outgoing) {
   if (std::exchange(outgoing->is_listed, false)) std::erase(streams_, outgoing);
   outgoing->op->work = nullptr;
   outgoing_.give_back(outgoing);
 }
 
-void OfiCarrier::fail(Outgoing* outgoing) {
+void OfiDriver::fail(Outgoing* outgoing) {
   SendOp& op = *outgoing->op;
   end(outgoing);
-  lane_->on_sent(op, false);
+  worker_->on_sent(op, false);
 }
 
-bool OfiCarrier::cancel(SendOp& op) {
+bool OfiDriver::cancel_send(SendOp& op) {
   if (auto* outgoing = static_cast<Outgoing*>(op.work)) {
     end(outgoing);
     return true;
@@ -336,7 +330,7 @@ bool OfiCarrier::cancel(SendOp& op) {
   return false;
 }
 
-void OfiCarrier::fail_transfers(const Peer& peer) {
+void OfiDriver::fail_transfers(const Peer& peer) {
   const std::vector<Outgoing*> outgoing = outgoing_.used();
   for (Outgoing* one : outgoing) {
     if (one->connection->peer == &peer) fail(one);
@@ -344,17 +338,6 @@ void OfiCarrier::fail_transfers(const Peer& peer) {
   const std::vector<Incoming*> incoming = incoming_.used();
   for (Incoming* one : incoming) {
     if (one->peer == &peer) lose(one);
-  }
-}
-
-void OfiCarrier::note_closed(const message::Inbox& inbox) {
-  const std::vector<Outgoing*> outgoing = outgoing_.used();
-  for (Outgoing* one : outgoing) {
-    if (one->op->endpoint != nullptr && &one->op->endpoint->inbox() == &inbox) fail(one);
-  }
-  const std::vector<Incoming*> incoming = incoming_.used();
-  for (Incoming* one : incoming) {
-    if (one->peer == &inbox.peer && one->context == inbox.context) lose(one);
   }
 }
 

@@ -1,4 +1,4 @@
-// How peers reach a carrier: the addresses it listens at, and the secret that it wants to hear.
+// How peers reach a driver: the addresses it listens at, and the secret that it wants to hear.
 // Knows no socket.
 #pragma once
 

@@ -37,13 +37,8 @@ void Connection::close() {
 void Connection::end(std::string_view reason) {
   if (std::exchange(state_, State::ended) == State::ended) return;
   close();
-  if (!reason.empty()) lane_.find_peer(peer_).note_failure(reason);
-  output.fail_all(false);
-  input.fail_all();
-}
-
-void Connection::note_goodbye() {
-  output.fail_all(true);
+  if (!reason.empty()) worker_.find_peer(peer_).note_failure(reason);
+  output.fail_all();
   input.fail_all();
 }
 

@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <string_view>
 
-#include "transports/message/lane.hpp"
 #include "transports/message/tcp/input.hpp"
 #include "transports/message/tcp/objects.hpp"
 #include "transports/message/tcp/output.hpp"
 #include "transports/message/tcp/poller.hpp"
 #include "transports/message/tcp/socket.hpp"
+#include "transports/message/worker.hpp"
 
 namespace tutti::tcp {
 
@@ -22,14 +22,14 @@ class Connection final : public Watcher {
     ended,
   };
 
-  Connection(message::Lane& lane, Poller& poller, message::Pool<Outgoing>& outgoings, Input::Stores& stores,
-             std::uint64_t peer)
-      : lane_(lane),
+  Connection(message::Worker& worker, Poller& poller, message::Pool<Outgoing>& outgoings,
+             Input::Stores& stores, std::uint64_t peer)
+      : worker_(worker),
         poller_(poller),
         peer_(peer),
-        fellow_(&lane.find_peer(peer)),
-        output(lane, outgoings),
-        input(lane, stores, output, *this, peer) {}
+        fellow_(&worker.find_peer(peer)),
+        output(worker, outgoings),
+        input(worker, stores, output, *this, peer) {}
   ~Connection() override { close(); }
 
   State state() const { return state_; }
@@ -37,8 +37,6 @@ class Connection final : public Watcher {
   void open(Socket socket);
   // Everything under way fails. Without a reason nobody needs to be told that the peer is lost.
   void end(std::string_view reason);
-  // The peer has ended in an orderly way: nothing that needs it will be complete.
-  void note_goodbye();
 
   void on_ready() override { is_ready = true; }
   // Writes and reads. True if something moved.
@@ -59,7 +57,7 @@ class Connection final : public Watcher {
  private:
   void close();
 
-  message::Lane& lane_;
+  message::Worker& worker_;
   Poller& poller_;
   const std::uint64_t peer_;
   message::Peer* const fellow_;

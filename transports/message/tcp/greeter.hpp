@@ -2,7 +2,7 @@
 // frames may follow. Knows no frame.
 //
 // A connector tries all addresses of its peer side by side; the first that answers is the one. An acceptor
-// does not let in who does not show the secret of its card. Of two peers that call each other at once the one
+// does not let in who does not show the secret of its address. Of two peers that call each other at once the one
 // with the lower instance number is the connector: the other's calls are answered only if its own lead
 // nowhere, so that there is one connection.
 #pragma once

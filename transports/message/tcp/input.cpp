@@ -20,7 +20,7 @@ namespace {
 
 // Messages up to here are waited for as a whole.
 constexpr std::size_t kWholeBytes = std::size_t{4} << 10U;
-// Longer ones are told to the lane before it is known where they go, although they may be here: so we hear
+// Longer ones are told to the worker before it is known where they go, although they may be here: so we hear
 // whether it is worth while to read the next ones straight to there, and blocks do not stay behind for them.
 constexpr std::size_t kHeldBytes = std::size_t{8} << 10U;
 constexpr std::size_t kLeastRoom = sizeof(FrameHead) + kWholeBytes + kAlignment;
@@ -50,8 +50,8 @@ bool Input::has_leftover() const {
 bool Input::pull() {
   if (fd_ < 0 || !end_.empty()) return false;
   if (current_ != nullptr && current_->fate == Incoming::Fate::open) {
-    // The lane has looked, and nobody waits for it: other channels must not wait either.
-    current_->memory = lane_.bounces().take(current_->bytes);
+    // The worker has looked, and nobody waits for it: other channels must not wait either.
+    current_->memory = worker_.bounces().take(current_->bytes);
     if (current_->memory.empty()) {
       end_ = "there is no memory for a message of its";
       return false;
@@ -185,7 +185,7 @@ bool Input::parse() {
       if (current_->fate == Incoming::Fate::open) return false;
       if (current_->fate == Incoming::Fate::sink) {
         if (available_bytes() >= std::min(kAlignment, left_bytes_)) {
-          lane_.note_piece(*current_->op);
+          worker_.note_piece(*current_->op);
           return false;
         }
       } else {
@@ -218,13 +218,13 @@ bool Input::take_frame(const FrameHead& head) {
       arrival.word = head.header.word;
       arrival.sequence = head.header.sequence;
       arrival.is_lost = true;
-      lane_.take_message(head.header, arrival);
+      worker_.take_message(head.header, arrival);
       break;
     }
     case Kind::notice: {
       const Notice notice = to_notice(head);
       has_said_goodbye_ = has_said_goodbye_ || notice.kind == Notice::Kind::goodbye;
-      if (const std::optional<Notice> answer = lane_.take_notice(notice)) output_.put(to_frame(*answer));
+      if (const std::optional<Notice> answer = worker_.take_notice(notice)) output_.put(to_frame(*answer));
       break;
     }
     case Kind::announce:
@@ -267,7 +267,7 @@ bool Input::take_message(const FrameHead& head) {
   }
   begin_at_ += sizeof(FrameHead) + head.bytes;
   skip_bytes_ = padding_of(head.bytes);
-  const bool is_kept = lane_.take_message(head.header, arrival);
+  const bool is_kept = worker_.take_message(head.header, arrival);
   if (!is_kept && arrival.hold != nullptr) --block_->message_count;
   return true;
 }

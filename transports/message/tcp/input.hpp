@@ -1,7 +1,7 @@
 // What one connection receives: frames out of blocks, and messages that are longer than a block straight to
 // where they go. Knows the socket as a number, and of sending only whom to answer through.
 //
-// Messages that have come as a whole are handed to the lane where they lie. Of others the lane hears as soon
+// Messages that have come as a whole are handed to the worker where they lie. Of others the worker hears as soon
 // as their beginning is here; what comes meanwhile goes to whoever has posted a receive, into memory if
 // nobody has.
 #pragma once
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "transports/message/lane.hpp"
 #include "transports/message/tcp/objects.hpp"
 #include "transports/message/tcp/output.hpp"
+#include "transports/message/worker.hpp"
 
 namespace tutti::tcp {
 
@@ -25,8 +25,8 @@ class Input {
     message::Pool<Incoming> incomings;
   };
 
-  Input(message::Lane& lane, Stores& stores, Output& output, Connection& connection, std::uint64_t peer)
-      : lane_(lane), stores_(stores), output_(output), connection_(connection), peer_(peer) {}
+  Input(message::Worker& worker, Stores& stores, Output& output, Connection& connection, std::uint64_t peer)
+      : worker_(worker), stores_(stores), output_(output), connection_(connection), peer_(peer) {}
   ~Input();
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;
@@ -43,7 +43,7 @@ class Input {
   // What is not complete never will be, and is told as failed to whoever waits for it.
   void fail_all();
 
-  // Of messages of this connection; see Carrier. Those that are complete, or will never be, are settle()'s.
+  // Of messages of this connection; see WireDriver. Those that are complete, or will never be, are settle()'s.
   void fetch(Incoming& incoming, message::RecvOp& op);
   void pump(const message::RecvOp& op);
   void cancel(Incoming& incoming);
@@ -59,7 +59,7 @@ class Input {
   void make_room();
   std::size_t phase() const;
 
-  // Takes what lies in the block. False if that must wait for the lane.
+  // Takes what lies in the block. False if that must wait for the worker.
   bool parse();
   // False if more of it must come first.
   bool take_frame(const FrameHead& head);
@@ -81,7 +81,7 @@ class Input {
   std::size_t available_bytes() const { return end_at_ - begin_at_; }
   const std::byte* front() const { return block_->data() + begin_at_; }
 
-  message::Lane& lane_;
+  message::Worker& worker_;
   Stores& stores_;
   Output& output_;
   Connection& connection_;
@@ -106,8 +106,8 @@ class Input {
 };
 
 // Gives it back for good.
-void free_incoming(message::Lane& lane, Input::Stores& stores, Incoming& incoming);
+void free_incoming(message::Worker& worker, Input::Stores& stores, Incoming& incoming);
 // Hands a message that lies in memory as a whole to its receive; one whose connection has ended before fails.
-void settle(message::Lane& lane, Input::Stores& stores, Incoming& incoming, message::RecvOp& op);
+void settle(message::Worker& worker, Input::Stores& stores, Incoming& incoming, message::RecvOp& op);
 
 }  // namespace tutti::tcp

@@ -1,4 +1,4 @@
-// What a carrier uses again and again: blocks that messages are read into, messages on their way in and out.
+// What a driver uses again and again: blocks that messages are read into, messages on their way in and out.
 // Knows no socket.
 #pragma once
 
@@ -63,7 +63,7 @@ class BlockPool {
   std::vector<Block*> idle_;
 };
 
-// A message that the lane knows of and whose bytes are not all here: they are on their way, or will be when
+// A message that the worker knows of and whose bytes are not all here: they are on their way, or will be when
 // they are asked for.
 struct Incoming : Hold {
   enum class Fate : std::uint8_t {

@@ -12,8 +12,8 @@
 
 namespace tutti::tcp {
 
-using message::Carrier;
 using message::SendOp;
+using message::WireDriver;
 
 namespace {
 
@@ -115,7 +115,7 @@ Output::~Output() {
 }
 
 void Output::free(Outgoing& out) {
-  lane_.bounces().give_back(out.copy);
+  worker_.bounces().give_back(out.copy);
   out = {};
   pool_.give_back(&out);
 }
@@ -125,7 +125,7 @@ void Output::enqueue(Outgoing& out) {
   queue_.push_back(&out);
 }
 
-Carrier::Sent Output::send(SendOp& op) {
+WireDriver::Sent Output::send(SendOp& op) {
   const std::size_t bytes = op.ranges.bytes();
   FrameHead head;
   head.header = op.header;
@@ -137,7 +137,7 @@ Carrier::Sent Output::send(SendOp& op) {
   } else if (queue_.empty() && fd_ >= 0) {
     // The usual case: nothing waits, and all of it goes at once.
     written = bytes <= kShortBytes ? write_short(fd_, head, op.ranges) : write_long(fd_, head, op.ranges);
-    if (written == sizeof(FrameHead) + bytes + padding_of(bytes)) return Carrier::Sent::done;
+    if (written == sizeof(FrameHead) + bytes + padding_of(bytes)) return WireDriver::Sent::done;
   }
   Outgoing* out = pool_.take();
   out->output = this;
@@ -148,7 +148,7 @@ Carrier::Sent Output::send(SendOp& op) {
   op.work = out;
   enqueue(*out);
   if (bytes > kMaxMessageBytes) push();
-  return Carrier::Sent::pending;
+  return WireDriver::Sent::pending;
 }
 
 void Output::put(const FrameHead& head) {
@@ -196,7 +196,7 @@ void Output::finish_front() {
 void Output::finish(Outgoing& out) {
   SendOp* const op = out.op;
   free(out);
-  if (op != nullptr) lane_.on_sent(*op, true);
+  if (op != nullptr) worker_.on_sent(*op, true);
 }
 
 // The next part of a message that the receiver has asked for.
@@ -252,7 +252,7 @@ void Output::copy_rest(Outgoing& out) {
   std::size_t left = payload - done;
   out.copied_from = done;
   if (left == 0) return;
-  out.copy = lane_.bounces().take(left);
+  out.copy = worker_.bounces().take(left);
   if (out.copy.empty()) {  // then the connection ends here, which reading it will tell
     ::shutdown(std::exchange(fd_, -1), SHUT_RDWR);
     return;
@@ -290,17 +290,17 @@ void Output::cancel(SendOp& op) {
   if (out.written_bytes != 0 && !is_last) put_gone(out.head.handle);
 }
 
-void Output::fail_all(bool goes_on) {
+void Output::fail_all() {
   const auto fail = [&](Outgoing& out) {
     SendOp* const op = out.op;
     if (op == nullptr) return;
     cancel(*op);
-    lane_.on_sent(*op, false);
+    worker_.on_sent(*op, false);
   };
   const std::size_t count = queue_.count();
   for (std::size_t i = 0; i < count; ++i) fail(*queue_[i]);
   while (!announced_.empty()) fail(*announced_.back());
-  for (; !goes_on && !queue_.empty(); queue_.pop_front()) free(*queue_.front());
+  for (; !queue_.empty(); queue_.pop_front()) free(*queue_.front());
 }
 
 }  // namespace tutti::tcp

@@ -6,16 +6,16 @@
 #include <cstdint>
 #include <vector>
 
-#include "transports/message/carrier.hpp"
-#include "transports/message/lane.hpp"
 #include "transports/message/tcp/objects.hpp"
+#include "transports/message/wire_driver.hpp"
+#include "transports/message/worker.hpp"
 #include "transports/queues.hpp"
 
 namespace tutti::tcp {
 
 class Output {
  public:
-  Output(message::Lane& lane, message::Pool<Outgoing>& pool) : lane_(lane), pool_(pool) {}
+  Output(message::Worker& worker, message::Pool<Outgoing>& pool) : worker_(worker), pool_(pool) {}
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
@@ -26,7 +26,7 @@ class Output {
   // Does a message wait for the receiver to ask for it?
   bool has_announced() const { return !announced_.empty(); }
 
-  message::Carrier::Sent send(message::SendOp& op);
+  message::WireDriver::Sent send(message::SendOp& op);
   // A frame without payload.
   void put(const FrameHead& head);
   // Writes what the socket takes. True if something moved. A socket that takes nothing any more shows when it
@@ -41,8 +41,8 @@ class Output {
   void grant(std::uint64_t number, std::uint32_t handle);
   void drop(std::uint64_t number);
 
-  // Nobody will receive anything any more: all sends fail. What is half written goes on if `goes_on`.
-  void fail_all(bool goes_on);
+  // Nobody will receive anything any more: all sends fail.
+  void fail_all();
 
  private:
   void enqueue(Outgoing& out);
@@ -55,7 +55,7 @@ class Output {
   void copy_rest(Outgoing& out);
   void put_gone(std::uint32_t handle);
 
-  message::Lane& lane_;
+  message::Worker& worker_;
   message::Pool<Outgoing>& pool_;
   int fd_ = -1;
   Fifo<Outgoing*> queue_;

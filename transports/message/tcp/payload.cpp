@@ -34,25 +34,25 @@ void copy_to_ranges(const RecvOp& op, std::size_t offset, const std::byte* data,
 
 }  // namespace
 
-void free_incoming(message::Lane& lane, Input::Stores& stores, Incoming& incoming) {
-  lane.bounces().give_back(incoming.memory);
+void free_incoming(message::Worker& worker, Input::Stores& stores, Incoming& incoming) {
+  worker.bounces().give_back(incoming.memory);
   incoming.memory = {};
   incoming.connection = nullptr;
   stores.incomings.give_back(&incoming);
 }
 
-void settle(message::Lane& lane, Input::Stores& stores, Incoming& incoming, RecvOp& op) {
+void settle(message::Worker& worker, Input::Stores& stores, Incoming& incoming, RecvOp& op) {
   const bool is_complete = incoming.is_complete();
   if (is_complete && op.sink.deliver != nullptr) {
     op.sink.deliver(op.sink.context, 0, ConstByteRange(incoming.memory).first(incoming.bytes));
   } else if (is_complete) {
     copy_to_ranges(op, 0, incoming.memory.data(), incoming.bytes);
   }
-  free_incoming(lane, stores, incoming);
-  lane.on_fetched(op, is_complete);
+  free_incoming(worker, stores, incoming);
+  worker.on_fetched(op, is_complete);
 }
 
-// -- what the lane hears ------------------------------------------------------------------------------------
+// -- what the worker hears ------------------------------------------------------------------------------------
 
 void Input::announce(const FrameHead& head, bool is_announced) {
   Incoming& incoming = *stores_.incomings.take();
@@ -83,7 +83,7 @@ void Input::announce(const FrameHead& head, bool is_announced) {
   arrival.sequence = head.header.sequence;
   arrival.is_remote = true;
   arrival.is_coming = !is_announced;
-  if (!lane_.take_message(head.header, arrival)) release(incoming);
+  if (!worker_.take_message(head.header, arrival)) release(incoming);
 }
 
 Incoming* Input::find_granted(std::uint32_t handle) const {
@@ -111,8 +111,8 @@ void Input::note_gone(const FrameHead& head) {
   }
   remove(*incoming);
   RecvOp* const op = incoming->op;
-  free_incoming(lane_, stores_, *incoming);
-  if (op != nullptr) lane_.on_fetched(*op, false);
+  free_incoming(worker_, stores_, *incoming);
+  if (op != nullptr) worker_.on_fetched(*op, false);
 }
 
 void Input::remove(const Incoming& incoming) {
@@ -161,12 +161,12 @@ void Input::complete(Incoming& incoming) {
   incoming.connection = nullptr;
   if (incoming.fate == Fate::memory) {
     // Delivered where that is allowed, by pump().
-    if (incoming.op != nullptr) lane_.note_piece(*incoming.op);
+    if (incoming.op != nullptr) worker_.note_piece(*incoming.op);
     return;
   }
   RecvOp* const op = incoming.op;
-  free_incoming(lane_, stores_, incoming);
-  if (op != nullptr) lane_.on_fetched(*op, true);
+  free_incoming(worker_, stores_, incoming);
+  if (op != nullptr) worker_.on_fetched(*op, true);
 }
 
 void Input::fail_all() {
@@ -175,15 +175,15 @@ void Input::fail_all() {
     incoming->connection = nullptr;
     if (incoming->is_held) continue;
     RecvOp* const op = incoming->op;
-    free_incoming(lane_, stores_, *incoming);
-    if (op != nullptr) lane_.on_fetched(*op, false);
+    free_incoming(worker_, stores_, *incoming);
+    if (op != nullptr) worker_.on_fetched(*op, false);
   }
   incomings_.clear();
   free_slots_.clear();
   current_ = nullptr;
 }
 
-// -- what the lane wants ------------------------------------------------------------------------------------
+// -- what the worker wants ------------------------------------------------------------------------------------
 
 void Input::fetch(Incoming& incoming, RecvOp& op) {
   incoming.is_held = false;
@@ -200,7 +200,7 @@ void Input::fetch(Incoming& incoming, RecvOp& op) {
   if (incoming.fate == Fate::memory) {
     if (fate == Fate::sink) return;  // pieces would not be gapless: delivered when it is complete
     copy_to_ranges(op, 0, incoming.memory.data(), incoming.got_bytes);
-    lane_.bounces().give_back(incoming.memory);
+    worker_.bounces().give_back(incoming.memory);
     incoming.memory = {};
     incoming.fate = fate;
     return;
@@ -233,7 +233,7 @@ void Input::pump(const RecvOp& op) {
 }
 
 void Input::cancel(Incoming& incoming) {
-  lane_.bounces().give_back(incoming.memory);
+  worker_.bounces().give_back(incoming.memory);
   incoming.memory = {};
   incoming.op = nullptr;
   incoming.fate = Fate::nowhere;
@@ -246,7 +246,7 @@ void Input::release(Incoming& incoming) {
   head.kind = FrameHead::Kind::drop;
   head.number = incoming.number;
   remove(incoming);
-  free_incoming(lane_, stores_, incoming);
+  free_incoming(worker_, stores_, incoming);
   output_.put(head);
 }
 

@@ -10,7 +10,7 @@
 #include "runtime/net/network.hpp"
 #include "transports/message/message_transport.hpp"
 #include "transports/message/tcp/address.hpp"
-#include "transports/message/tcp/carrier.hpp"
+#include "transports/message/tcp/driver.hpp"
 
 namespace tutti {
 
@@ -35,14 +35,16 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportSettings& s
   }
   Result<tcp::Poller> poller = tcp::Poller::make();
   if (!poller) return poller.status().with_context("tcp");
-  auto carrier = std::make_unique<tcp::TcpCarrier>(*std::move(poller), settings.silence);
-  TUTTI_RETURN_IF_ERROR(carrier->greeter().listen(addresses, settings.ports).with_context("tcp"));
-  message::CarrierFacts facts;
+  message::WireFacts facts;
+  facts.event_fd = poller->fd();
+  auto driver = std::make_unique<tcp::TcpDriver>(*std::move(poller), settings.silence);
+  TUTTI_RETURN_IF_ERROR(driver->greeter().listen(addresses, settings.ports).with_context("tcp"));
   facts.name = "tcp";
   facts.detail = "connections of our own through " + text;
   facts.dialect = "TCP";
-  facts.address = tcp::to_bytes(carrier->greeter().address());
-  return message::make_message_transport(std::move(carrier), std::move(facts));
+  facts.address = tcp::to_bytes(driver->greeter().address());
+  facts.fetch = message::Fetch::piecewise;
+  return message::make_message_transport(std::move(driver), std::move(facts));
 }
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
 // What travels over a connection of the tcp transport: greetings, then frames. Knows no socket.
-// Both ends run the same build on machines of one byte order, which the card vouches for.
+// Both ends run the same build on machines of one byte order, which the address vouches for.
 //
 // Every frame begins at a multiple of 64 bytes of the stream, so that messages lie aligned where they were
 // read: a head of 64 bytes, the payload, and padding.
@@ -20,13 +20,13 @@ inline constexpr std::size_t kMaxMessageBytes = std::size_t{512} << 10U;
 // Of an announced message; what waits behind a long one gets its turn between them.
 inline constexpr std::size_t kMaxDataBytes = std::size_t{1} << 20U;
 
-// What the cards hold and a connector must show.
+// What the addresses hold and a connector must show.
 using Secret = std::array<std::byte, 16>;
 
 // The first 64 bytes that each end sends.
 struct Greeting {
   enum class Kind : std::uint64_t {
-    hello = 0x7475747469686931,   // connector: this is the secret of your card
+    hello = 0x7475747469686931,   // connector: this is the secret of your address
     answer = 0x7475747469686932,  // acceptor: I am who you look for
     begin = 0x7475747469686933,   // connector: of all connections to you this is the one
   };

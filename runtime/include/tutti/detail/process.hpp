@@ -1,5 +1,5 @@
-// Objects of which a process has one, and threads of our own: shared by the library and its bindings. Not
-// part of the interface. Knows nothing of what the objects are.
+// Per-process objects and threads of the library, for the library and its bindings. Not part of the
+// interface.
 #pragma once
 
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 namespace tutti::detail {
 
-// Increases by one in a child of fork(), never otherwise: what was made under another number belongs to the
+// Increases by one in a child of fork(), never otherwise. An object made under another number belongs to the
 // parent. One relaxed load. (vfork and clone without fork handlers are not seen; they must exec.)
 inline std::atomic<unsigned> fork_count{0};
 inline unsigned fork_generation() { return fork_count.load(std::memory_order_relaxed); }
@@ -24,9 +24,10 @@ inline unsigned fork_generation() { return fork_count.load(std::memory_order_rel
     pthread_atfork(nullptr, nullptr, [] { fork_count.fetch_add(1, std::memory_order_relaxed); }) == 0;
 
 // The T of this process, made at the first call. Never destroyed: an interpreter's objects may use it after
-// static destructors ran. A child of fork() gets a new one, made by T::inherit(parent) or else T(): the parent's
-// object may name threads that the child lacks, and another thread may have held its mutex during the fork.
-// `Tag` tells objects of the same type apart. Any thread. The address stays the same until the process forks.
+// static destructors ran. A child of fork() gets a new one, made by T::inherit(parent) or else T(). The
+// parent's object may name threads that the child lacks, and another thread may have held its mutex during
+// the fork. `Tag` tells objects of the same type apart. Any thread. The address stays the same until the
+// process forks.
 template <class T, class Tag = T>
 T& of_process() {
   struct Made {
@@ -49,7 +50,7 @@ T& of_process() {
   return made->object;
 }
 
-// A thread starts with the signal mask of the one that starts it.
+// Blocks all signals while it lives: a new thread inherits the signal mask of its creator.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -74,8 +75,8 @@ inline std::string limits_of_threads() {
          "), pids.max of the cgroup, and address space (ulimit -v)";
 }
 
-// Starts a thread that has a name (15 characters at most) and takes no signal: those are for the program's
-// threads. Returns nothing, or why there is no thread, with the limits that may have been reached.
+// Starts a thread that has a name (15 characters at most) and takes no signal: signals are for the program's
+// threads. Returns an empty text, or the reason for failure with the limits that may have been reached.
 inline std::string start_thread(std::thread* started, const char* name, std::function<void()> body) {
   const SignalsBlocked blocked;
   try {
