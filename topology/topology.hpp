@@ -77,7 +77,7 @@ struct Topology {
   std::string cpu_model;                 // of the first socket; empty: not known
   bool is_bound = false;         // the affinity of this thread leaves out PUs that the system would allow
   bool is_this_machine = false;  // false: read from a file or made up, so nobody may be bound by it
-  std::string source;            // "this machine", "xml:FILE", "synthetic:STRING", "card"
+  std::string source;            // "this machine", "xml:FILE", "synthetic:STRING", "summary"
   std::string detail;            // how it was found out, or why so little is known
 
   std::uint32_t pu_count() const { return static_cast<std::uint32_t>(pus.size()); }
@@ -117,12 +117,12 @@ struct Topology {
 
 inline constexpr std::uint32_t kMaxPus = 1U << 16U;
 
-// The machine as one short line of digits and letters, for contracts: equal machines have equal cards, and
-// parse_card(to_card(t)) is t without source, detail, model and devices, with every PU allowed and no quota,
+// The machine as one short line of digits and letters, for contracts: equal machines have equal summaries, and
+// parse_summary(to_summary(t)) is t without source, detail, model and devices, with every PU allowed and no quota,
 // since what a process may use is its own affair.
-std::string to_card(const Topology& topology);
+std::string to_summary(const Topology& topology);
 // Errors: invalid_argument, with the field that is wrong.
-Result<Topology> parse_card(std::string_view card);
+Result<Topology> parse_summary(std::string_view summary);
 
 // "0-3,8,10-11", as the system writes CPU numbers; sorts.
 std::string cpu_list_text(std::vector<std::uint32_t> numbers);

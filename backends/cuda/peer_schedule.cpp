@@ -202,9 +202,9 @@ Status PeerSchedules::move(Epoch& epoch, const LoweredStep& step) {
 Status PeerSchedules::run(Epoch& epoch) {
   TUTTI_RETURN_IF_ERROR(enter(epoch.stream));
   for (const LoweredStep& step : epoch.plan.steps) {
-    if (step.kind == LoweredStep::Kind::publish) {
+    if (step.kind == LoweredStep::Kind::signal) {
       TUTTI_RETURN_IF_ERROR(write_to_all(line_word(services_.rank(), step.line), epoch.stream));
-    } else if (step.kind == LoweredStep::Kind::await) {
+    } else if (step.kind == LoweredStep::Kind::wait) {
       TUTTI_RETURN_IF_ERROR(await(line_word(step.peer, step.line), epoch_, epoch.stream));
     } else {
       TUTTI_RETURN_IF_ERROR(move(epoch, step));

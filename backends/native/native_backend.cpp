@@ -277,8 +277,8 @@ class NativeBackend final : public Backend {
     const AlgorithmParams& p = s.params;
     PlanKey key;
     key.row = s.row;
-    // The catalogue's limits fit: radix 64, columns 255, segments 1024, aggregate 2^20, across 2.
-    key.params = std::uint64_t{p.radix} | (std::uint64_t{p.columns} << 8U) |
+    // The catalogue's limits fit: radix 64, leaders 255, segments 1024, aggregate 2^20, across 2.
+    key.params = std::uint64_t{p.radix} | (std::uint64_t{p.leaders} << 8U) |
                  (std::uint64_t{p.segments} << 16U) | (std::uint64_t{p.channels} << 32U) |
                  (std::uint64_t{p.aggregate} << 40U) | (std::uint64_t{p.across} << 61U);
     key.root = is_rooted(call.collective) ? call.root : 0;

@@ -89,17 +89,17 @@ constexpr ParamRow kBruckRadix[] = {{"radix", &AlgorithmParams::radix, 2, 2, 64}
 constexpr ParamRow kAggregate[] = {{"aggregate", &AlgorithmParams::aggregate, 0, 0, 1U << 20},
                                    {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
 
-// Knobs of hierarchical rows. Columns: 1 is a leader for each domain, 0 (or more than the smallest domain has
-// members) no leaders. Across: as the row's summary numbers them (patterns/columns.cpp).
-constexpr ParamRow kColumnsAcross3[] = {{"columns", &AlgorithmParams::columns, 0, 0, 255},
+// Parameters of hierarchical rows. leaders: in each domain; 0 stands for as many as the smallest domain has
+// members. across: a number in the row's summary (patterns/leaders.cpp).
+constexpr ParamRow kLeadersAcross3[] = {{"leaders", &AlgorithmParams::leaders, 0, 0, 255},
                                         {"across", &AlgorithmParams::across, 0, 0, 2},
                                         {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
-constexpr ParamRow kColumnsAcross2[] = {{"columns", &AlgorithmParams::columns, 0, 0, 255},
+constexpr ParamRow kLeadersAcross2[] = {{"leaders", &AlgorithmParams::leaders, 0, 0, 255},
                                         {"across", &AlgorithmParams::across, 0, 0, 1},
                                         {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
 constexpr ParamRow kAcross2[] = {{"across", &AlgorithmParams::across, 0, 0, 1},
                                  {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
-constexpr ParamRow kColumns[] = {{"columns", &AlgorithmParams::columns, 0, 0, 255},
+constexpr ParamRow kLeaders[] = {{"leaders", &AlgorithmParams::leaders, 0, 0, 255},
                                  {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
 
 constexpr bool is_power_of_two(std::uint32_t p) { return std::has_single_bit(p); }
@@ -267,8 +267,9 @@ constexpr AlgorithmRow kRows[] = {
      {.needs_hierarchy = true},
      true,
      "rounds 2 + across; bytes sent about 2 m inside, leaving a domain what across sends of m",
-     "sums in each domain, each column across (0 recursive_doubling, 1 two_shot, 2 rabenseifner), and back",
-     kColumnsAcross3,
+     "sums in each domain, each leader's share across (0 recursive_doubling, 1 two_shot, 2 rabenseifner), "
+     "and back",
+     kLeadersAcross3,
      hierarchical_allreduce_claim},
     {Collective::reduce_scatter,
      "ring",
@@ -335,8 +336,8 @@ constexpr AlgorithmRow kRows[] = {
      {.needs_hierarchy = true},
      true,
      "rounds 2 (+1); bytes sent m, leaving a domain of n (p-n)/p m",
-     "sums in each domain, each column's across, to the owners",
-     kColumns,
+     "sums in each domain, each leader's across, to the owners",
+     kLeaders,
      hierarchical_reduce_scatter_claim},
     {Collective::allgather,
      "ring",
@@ -411,8 +412,8 @@ constexpr AlgorithmRow kRows[] = {
      {.needs_hierarchy = true},
      true,
      "rounds 1 (+1) + across; bytes leaving a domain of n n(D-1)/p m, D domains (direct)",
-     "blocks in each domain, each column's across (0 direct, 1 ring, 2 bruck), and to all mates",
-     kColumnsAcross3,
+     "blocks in each domain, each leader's across (0 direct, 1 ring, 2 bruck), and to all mates",
+     kLeadersAcross3,
      hierarchical_allgather_claim},
     {Collective::broadcast,
      "linear",
@@ -488,9 +489,9 @@ constexpr AlgorithmRow kRows[] = {
      nullptr,
      {.needs_hierarchy = true},
      true,
-     "rounds 2 (1 with one column) + across; bytes leaving the root's domain what across sends of m",
-     "columns to the mates, across (0 binomial, 1 linear, 2 circulant), and together again",
-     kColumnsAcross3,
+     "rounds 2 (1 with one leader) + across; bytes leaving the root's domain what across sends of m",
+     "shares to the mates, across (0 binomial, 1 linear, 2 circulant), and together again",
+     kLeadersAcross3,
      hierarchical_broadcast_claim},
     {Collective::reduce,
      "binomial",
@@ -576,9 +577,9 @@ constexpr AlgorithmRow kRows[] = {
      nullptr,
      {.needs_hierarchy = true},
      true,
-     "rounds 2 (1 with one column) + across; bytes leaving a domain m",
-     "sums in each domain, each column across (0 linear, 1 direct), to the root",
-     kColumnsAcross2,
+     "rounds 2 (1 with one leader) + across; bytes leaving a domain m",
+     "sums in each domain, each leader's share across (0 linear, 1 direct), to the root",
+     kLeadersAcross2,
      hierarchical_reduce_claim},
     {Collective::gather,
      "binomial",
@@ -670,8 +671,8 @@ constexpr AlgorithmRow kRows[] = {
      {.equal_counts_only = true, .needs_hierarchy = true},
      true,
      "rounds 2 (+1); bytes sent at most 2 m, leaving a domain of n n(p-n)/p m in few messages",
-     "to the mate whose column carries the block, across together, and to members without a column",
-     kColumns,
+     "to the mate that leads for the receiver, across together, and to members that do not lead",
+     kLeaders,
      hierarchical_alltoall_claim},
     {Collective::barrier,
      "dissemination",

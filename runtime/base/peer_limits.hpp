@@ -1,5 +1,5 @@
-// What kernels that reach the memory of all ranks can carry: the choice of who carries a call and the kernels
-// agree on it here. Knows neither.
+// Limits of kernels that reach the memory of all ranks, shared by device engine selection and the kernels.
+// Knows neither.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ inline constexpr std::uint32_t kTwoShotPieceBytes = 8 << 20;
 // By schedules, at a time: the scratch of a rank that the others read.
 inline constexpr std::uint32_t kSchedulePieceBytes = 8 << 20;
 
-// Why they carry a call only where they are named.
+// The reason why these kernels run only where they are named.
 inline constexpr std::string_view kWhyNotOnSharedGpu =
     "processes share a GPU, and take turns on it unless MPS runs";
 

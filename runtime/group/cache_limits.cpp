@@ -19,7 +19,7 @@ std::uint32_t cores_in(const Topology& topology, const PuRange& pus) {
   return std::max(count, 1U);
 }
 
-// The least that a core has of a level; 0 if nothing is known of it.
+// The smallest share of a level that a core has; 0 if not known.
 std::uint64_t bytes_of_core(const Topology& topology, std::uint32_t level) {
   std::uint64_t least = 0;
   for (const Cache& cache : topology.caches) {
@@ -41,7 +41,7 @@ std::uint64_t stream_bytes(const NodeCaches& caches, std::uint32_t group_size, s
   const std::uint64_t cores = std::max(caches.last_level_cores, 1U);
   const std::uint64_t used =
       std::clamp<std::uint64_t>((group_size + cores - 1) / cores, 1, std::max(caches.last_level_count, 1U));
-  // Cards come from outside: the product must not overflow.
+  // Summaries come from outside: the product must not overflow.
   const std::uint64_t room = std::min(caches.last_level_bytes, ~std::uint64_t{0} / used) * used;
   std::uint64_t bytes = kMiB;
   while (bytes < kMiB * 1024 && 2 * bytes * group_size <= room) bytes *= 2;

@@ -36,13 +36,13 @@ struct GroupView {
   }
 };
 
-// Knobs of an algorithm; each row of the catalogue says which it reads and their defaults and limits.
+// Parameters of an algorithm. Each row of the catalogue says which it reads, with defaults and limits.
 struct AlgorithmParams {
   std::uint32_t radix = 2;      // fan-out of k-nomial trees, recursive multiplying, Bruck
   std::uint32_t segments = 1;   // pieces a block is cut into for pipelining; n of the n-block algorithms
   std::uint32_t channels = 1;   // channels that segments are spread over
   std::uint32_t aggregate = 0;  // PAT: subtrees per message, a power of two; 0 = all (fewest rounds)
-  std::uint32_t columns = 0;    // hierarchical: members of a domain that talk to other domains; 0 = all
+  std::uint32_t leaders = 0;    // hierarchical: members of a domain that talk to other domains; 0 = all
   std::uint32_t across = 0;     // hierarchical: what runs between domains, a number in the row's list
   bool operator==(const AlgorithmParams&) const = default;
 };

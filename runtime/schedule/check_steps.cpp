@@ -81,9 +81,9 @@ Status check_form(const Schedule& s, std::uint32_t number) {
   for (std::uint32_t d : s.dependencies_of(step)) {
     if (d >= number) return bad(s, number, fmt::format("depends on step {}, which is not earlier", d));
   }
-  if (!is_local && step.verb != Verb::publish) {
+  if (!is_local && step.verb != Verb::signal) {
     if (step.peer >= s.size) return bad(s, number, fmt::format("peer {} of {}", step.peer, s.size));
-    if (step.peer == s.rank && step.verb != Verb::await) return bad(s, number, "a message to itself");
+    if (step.peer == s.rank && step.verb != Verb::wait) return bad(s, number, "a message to itself");
   }
   for (const Slice& source : s.sources_of(step)) {
     if (is_local && source.count != step.dst.count)
@@ -128,7 +128,7 @@ bool is_lowered(const Schedule& s) {
   const auto foreign = [](const Slice& slice) { return slice.owner != kSelf; };
   return std::any_of(s.steps.begin(), s.steps.end(),
                      [&](const Step& step) {
-                       return step.verb == Verb::publish || step.verb == Verb::await || foreign(step.dst);
+                       return step.verb == Verb::signal || step.verb == Verb::wait || foreign(step.dst);
                      }) ||
          std::any_of(s.sources.begin(), s.sources.end(), foreign);
 }

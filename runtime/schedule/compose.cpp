@@ -129,7 +129,7 @@ class Splicer {
 Status splice(Builder& whole, const Schedule& part, const PartPlace& place) {
   if (place.blocks.size() != part.blocks)
     return invalid_argument("compose: a place for another number of blocks than the part has");
-  const auto is_lowered = [](const Step& s) { return s.verb == Verb::publish || s.verb == Verb::await; };
+  const auto is_lowered = [](const Step& s) { return s.verb == Verb::signal || s.verb == Verb::wait; };
   if (part.segments != 1 || std::any_of(part.steps.begin(), part.steps.end(), is_lowered))
     return invalid_argument("compose: parts are put together before they are segmented or lowered");
   Splicer splicer(whole, part, place);

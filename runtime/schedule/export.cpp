@@ -66,9 +66,9 @@ Result<std::string> export_goal(std::span<const Schedule> ranks, const GoalOptio
 
 std::string export_dot(std::span<const Schedule> ranks) {
   std::string text = "digraph schedule {\n  rankdir=LR;\n  node [shape=box, fontname=monospace];\n", edges;
-  // Ends of messages by (sender, receiver, channel), and publishes by (rank, channel, ticket).
+  // Ends of messages by (sender, receiver, channel), and signals by (rank, channel, sequence).
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::vector<std::string>> sends, recvs;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::string> publishes;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::string> signals;
   const auto name = [](const Schedule& s, std::uint32_t i) { return fmt::format("r{}s{}", s.rank, i); };
   for (const Schedule& s : ranks) {
     text += fmt::format("  subgraph cluster_{} {{\n    label=\"rank {}\";\n", s.rank, s.rank);
@@ -84,7 +84,7 @@ std::string export_dot(std::span<const Schedule> ranks) {
         edges += fmt::format("  {} -> {} [style=dashed, color=gray];\n", name(s, previous[i]), name(s, i));
       if (step.verb == Verb::send) sends[{s.rank, step.peer, step.channel}].push_back(name(s, i));
       if (step.verb == Verb::recv) recvs[{step.peer, s.rank, step.channel}].push_back(name(s, i));
-      if (step.verb == Verb::publish) publishes[{s.rank, step.channel, step.ticket}] = name(s, i);
+      if (step.verb == Verb::signal) signals[{s.rank, step.channel, step.sequence}] = name(s, i);
     }
     text += "  }\n";
   }
@@ -96,9 +96,9 @@ std::string export_dot(std::span<const Schedule> ranks) {
   for (const Schedule& s : ranks) {
     for (std::uint32_t i = 0; i < s.steps.size(); ++i) {
       const Step& step = s.steps[i];
-      if (step.verb != Verb::await) continue;
-      const auto from = publishes.find({step.peer, step.channel, step.ticket});
-      if (from != publishes.end())
+      if (step.verb != Verb::wait) continue;
+      const auto from = signals.find({step.peer, step.channel, step.sequence});
+      if (from != signals.end())
         edges += fmt::format("  {} -> {} [style=bold, color=blue];\n", from->second, name(s, i));
     }
   }

@@ -23,7 +23,7 @@ struct GoalOptions {
 Result<std::string> export_goal(std::span<const Schedule> ranks, const GoalOptions& options = {});
 
 // Graphviz: a cluster per rank, solid edges for dependencies, dashed ones for the order of a channel, bold
-// ones for messages (matched first in first out) and for awaits.
+// ones for messages (matched first in first out) and for waits.
 std::string export_dot(std::span<const Schedule> ranks);
 
 }  // namespace tutti

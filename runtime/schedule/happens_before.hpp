@@ -1,6 +1,6 @@
 // Races in lowered schedules: vector clocks over (rank, channel) threads; part of the verifier.
 // Knows no values; sees accesses and synchronisations in the order of one legal execution. Since which
-// publish an await waits for is fixed by the program, that order finds the races of every execution.
+// signal a wait waits for is fixed by the program, that order finds the races of every execution.
 #pragma once
 
 #include <cstdint>

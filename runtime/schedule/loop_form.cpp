@@ -47,7 +47,7 @@ void set_advance(LoopSlice& at, const Slice& next, const Schedule& s) {
 bool in_range(std::int64_t value, std::int64_t advance, std::int64_t least, std::int64_t most) {
   return advance == 0 || (value >= least && value <= most);
 }
-bool is_ticket(std::int64_t value, std::int64_t advance) {
+bool is_sequence(std::int64_t value, std::int64_t advance) {
   return in_range(value, advance, 1, std::numeric_limits<std::uint32_t>::max());
 }
 
@@ -71,9 +71,9 @@ bool append_turn(const LoopStep& at, std::uint32_t turn, Schedule& s, std::vecto
   const auto number = static_cast<std::uint32_t>(s.steps.size());
   Step step = at.step;
   step.peer = advanced(step.peer, at.peer_advance, turn, s.size);
-  const std::int64_t ticket = at.step.ticket + at.ticket_advance * turn;
-  if (!is_ticket(ticket, at.ticket_advance) || !slice_in_turn(at.dst, turn, s, step.dst)) return false;
-  step.ticket = static_cast<std::uint32_t>(ticket);
+  const std::int64_t sequence = at.step.sequence + at.sequence_advance * turn;
+  if (!is_sequence(sequence, at.sequence_advance) || !slice_in_turn(at.dst, turn, s, step.dst)) return false;
+  step.sequence = static_cast<std::uint32_t>(sequence);
   if (at.fused_ahead != 0) step.fused_with = number + at.fused_ahead;
   sources.clear();
   dependencies.clear();
@@ -101,9 +101,9 @@ bool is_turn(const LoopStep& at, std::uint32_t turn, const LoopStep& found, cons
   }
   Step step = at.step;
   step.peer = advanced(step.peer, at.peer_advance, turn, s.size);
-  const std::int64_t ticket = at.step.ticket + at.ticket_advance * turn;
-  if (!is_ticket(ticket, at.ticket_advance)) return false;
-  step.ticket = static_cast<std::uint32_t>(ticket);
+  const std::int64_t sequence = at.step.sequence + at.sequence_advance * turn;
+  if (!is_sequence(sequence, at.sequence_advance)) return false;
+  step.sequence = static_cast<std::uint32_t>(sequence);
   if (step != found.step) return false;
   Slice slice;
   if (!slice_in_turn(at.dst, turn, s, slice) || slice != found.dst.slice) return false;
@@ -116,7 +116,7 @@ bool is_turn(const LoopStep& at, std::uint32_t turn, const LoopStep& found, cons
 // The step with the advance that leads from it to `next`.
 LoopStep with_advance(LoopStep step, const LoopStep& next, const Schedule& s) {
   step.peer_advance = difference(step.step.peer, next.step.peer, s.size);
-  step.ticket_advance = std::int64_t{next.step.ticket} - step.step.ticket;
+  step.sequence_advance = std::int64_t{next.step.sequence} - step.step.sequence;
   set_advance(step.dst, next.dst.slice, s);
   for (std::size_t k = 0; k < std::min(step.dependencies.size(), next.dependencies.size()); ++k)
     step.dependencies[k].advance = std::int64_t{next.dependencies[k].back} - step.dependencies[k].back;
@@ -185,7 +185,7 @@ Result<Schedule> unroll(const RolledSchedule& rolled) {
           return invalid_argument(fmt::format("more than {} steps", kMaxSteps));
         if (!append_turn(step, turn, s, sources, dependencies))
           return invalid_argument(
-              fmt::format("step {}: a slot, ticket or dependency leaves its range", s.steps.size()));
+              fmt::format("step {}: a slot, signal or dependency leaves its range", s.steps.size()));
       }
     }
   }

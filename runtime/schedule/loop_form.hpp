@@ -36,7 +36,7 @@ struct LoopStep {
   std::vector<LoopDependency> dependencies;
   std::uint32_t fused_ahead = 0;   // distance to the step it is fused with, 0: none
   std::uint32_t peer_advance = 0;  // modulo the size of the group
-  std::int64_t ticket_advance = 0;
+  std::int64_t sequence_advance = 0;
   bool operator==(const LoopStep&) const = default;
 };
 

@@ -232,25 +232,25 @@ class Parser {
       need_sign('=');
       do at.sources.push_back(parse_slice());
       while (status_ && step.verb == Verb::reduce && is_sign('+'));
-    } else if (is_word("publish")) {
-      step.verb = Verb::publish;
-      parse_ticket(at);
-    } else if (is_word("await")) {
-      step.verb = Verb::await;
-      parse_ticket(at);
+    } else if (is_word("signal") || is_word("publish")) {  // `publish`, `await`: deprecated names
+      step.verb = Verb::signal;
+      parse_sequence(at);
+    } else if (is_word("wait") || is_word("await")) {
+      step.verb = Verb::wait;
+      parse_sequence(at);
       need_word("of");
       parse_peer(at);
     } else {
-      expected("send, recv, copy, reduce, publish, await, repeat or end");
+      expected("send, recv, copy, reduce, signal, wait, repeat or end");
     }
   }
   void parse_peer(LoopStep& at) {
     at.step.peer = need_number("a rank", 0, rolled_.header.size - 1);
     at.peer_advance = advance_modulo(rolled_.header.size);
   }
-  void parse_ticket(LoopStep& at) {
-    at.step.ticket = need_number("a ticket", 1);
-    at.ticket_advance = advance();
+  void parse_sequence(LoopStep& at) {
+    at.step.sequence = need_number("the number of a signal", 1);
+    at.sequence_advance = advance();
   }
 
   LoopSlice parse_slice() {

@@ -7,8 +7,8 @@
 namespace tutti {
 
 std::string_view to_string(Verb verb) {
-  static constexpr std::array<std::string_view, 6> kNames = {"send",   "recv",    "copy",
-                                                             "reduce", "publish", "await"};
+  static constexpr std::array<std::string_view, 6> kNames = {"send",   "recv",   "copy",
+                                                             "reduce", "signal", "wait"};
   return kNames[static_cast<std::size_t>(verb)];
 }
 
@@ -80,7 +80,7 @@ class DependencyTracker {
   }
 
   void visit(const Slice& slice, bool is_written, std::uint32_t step, std::vector<std::uint32_t>& found) {
-    if (slice.owner != kSelf) return;  // another rank's memory is ordered by publish and await
+    if (slice.owner != kSelf) return;  // another rank's memory is ordered by signal and wait
     for (std::uint32_t k = 0; k < slice.count; ++k) {
       Location& at = location(slice, k);
       if (at.writer != Location::kNobody && at.writer != step) found.push_back(at.writer);

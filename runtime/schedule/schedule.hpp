@@ -50,9 +50,9 @@ enum class Verb : std::uint8_t {
   copy,    // dst <- sources[0]; complete when issued
   reduce,  // dst <- ((s0 + s1) + s2) + ... in exactly this order; dst may be one of the sources; complete
            // when issued
-  publish,  // lowered: "all earlier steps of this channel are done", number `ticket` (1, 2, ...) on the
-            // rank's line of the channel
-  await,    // lowered: wait until `peer` has published `ticket` on its line of this channel
+  signal,  // lowered: sets the rank's flag of the channel to `sequence` (1, 2, ...): all earlier steps of the
+           // channel are done
+  wait,    // lowered: waits until the flag of `peer` on this channel has reached `sequence`
 };
 std::string_view to_string(Verb verb);
 
@@ -63,7 +63,7 @@ struct Step {
   Verb verb = Verb::copy;
   std::uint16_t channel = 0;
   std::uint32_t peer = 0;
-  std::uint32_t ticket = 0;
+  std::uint32_t sequence = 0;
   Slice dst;
   std::uint32_t first_source = 0, source_count = 0;  // in Schedule::sources
   std::uint32_t first_dependency = 0,

@@ -127,25 +127,25 @@ Status SymbolicRun::match_messages() {
   return {};
 }
 
-// Tickets of a line count 1, 2, 3, ...; every await names one that exists.
-Status SymbolicRun::match_tickets() {
+// Sequences of a line count 1, 2, 3, ...; every wait names one that exists.
+Status SymbolicRun::match_signals() {
   std::vector<std::vector<StepId>> lines(ranks_.size() * channels_);
   for (StepId id : thread_steps_) {
     const Step& step = step_of(id);
-    if (step.verb != Verb::publish) continue;
+    if (step.verb != Verb::signal) continue;
     auto& line = lines[thread_of(id)];
     line.push_back(id);
-    if (step.ticket != line.size())
-      return fail(id, fmt::format("publishes ticket {} where ticket {} is next", step.ticket, line.size()));
+    if (step.sequence != line.size())
+      return fail(id, fmt::format("signal {} where signal {} is next", step.sequence, line.size()));
   }
   for (StepId id : thread_steps_) {
     const Step& step = step_of(id);
-    if (step.verb != Verb::await) continue;
+    if (step.verb != Verb::wait) continue;
     const auto& line = lines[step.peer * channels_ + step.channel];
-    if (step.ticket == 0 || step.ticket > line.size())
-      return fail(id, fmt::format("awaits ticket {} of rank {}, which publishes {} on channel {}",
-                                  step.ticket, step.peer, line.size(), step.channel));
-    partner_[id] = line[step.ticket - 1];
+    if (step.sequence == 0 || step.sequence > line.size())
+      return fail(id, fmt::format("waits for signal {} of rank {}, which sets {} on channel {}",
+                                  step.sequence, step.peer, line.size(), step.channel));
+    partner_[id] = line[step.sequence - 1];
   }
   for (const auto& line : lines) messages_ += line.size();
   return {};
@@ -153,7 +153,7 @@ Status SymbolicRun::match_tickets() {
 
 Status SymbolicRun::run() {
   TUTTI_RETURN_IF_ERROR(match_messages());
-  if (is_lowered_) TUTTI_RETURN_IF_ERROR(match_tickets());
+  if (is_lowered_) TUTTI_RETURN_IF_ERROR(match_signals());
   for (std::uint32_t t = static_cast<std::uint32_t>(cursor_.size()); t-- > 0;) wake(t);
   while (!awake_.empty()) {
     const std::uint32_t thread = awake_.back();

@@ -48,7 +48,7 @@ class SymbolicRun {
   void index_steps();
   void start_values();
   Status match_messages();
-  Status match_tickets();
+  Status match_signals();
 
   void wake(std::uint32_t thread);
   Status advance(std::uint32_t thread);
@@ -79,7 +79,7 @@ class SymbolicRun {
   std::vector<std::uint32_t> pending_;  // dependencies not complete
   std::vector<std::uint32_t> depth_;    // longest chain of messages behind it
   std::vector<std::uint8_t> issued_, done_;
-  std::vector<StepId> partner_;  // the other end of a message; of an await the publish
+  std::vector<StepId> partner_;  // the other end of a message; of a wait the signal
   std::vector<std::uint32_t> first_dependent_;
   std::vector<StepId> dependents_;
   std::vector<std::uint32_t> thread_begin_, cursor_;  // by thread, into thread_steps_

@@ -25,7 +25,7 @@ void SymbolicRun::enter_step(StepId id) {
 
 Status SymbolicRun::issue(StepId id, bool& is_blocked) {
   const Verb verb = step_of(id).verb;
-  if (verb == Verb::await && done_[partner_[id]] == 0) {
+  if (verb == Verb::wait && done_[partner_[id]] == 0) {
     waiters_[thread_of(partner_[id])].push_back(thread_of(id));
     is_blocked = true;
     return {};
@@ -43,11 +43,11 @@ Status SymbolicRun::issue(StepId id, bool& is_blocked) {
       complete(other, depth);
       return {};
     }
-    case Verb::await:
+    case Verb::wait:
       order_.join(thread_of(id), snapshot_[partner_[id]]);
       complete(id, std::max(depth_[id], depth_[partner_[id]] + 1));
       return {};
-    case Verb::publish:
+    case Verb::signal:
       snapshot_[id] = order_.snapshot(thread_of(id));
       complete(id, depth_[id]);
       for (std::uint32_t thread : waiters_[thread_of(id)]) wake(thread);
@@ -91,7 +91,7 @@ Status SymbolicRun::check_access(StepId id, std::uint32_t owner, std::uint32_t w
   const std::size_t at = memory_base_[owner] + where;
   if (is_write ? order_.write(thread, at, race) : order_.read(thread, at, race)) return {};
   const StepId other = thread_steps_[thread_begin_[race.earlier.thread] + race.earlier.position - 1];
-  return fail(id, fmt::format("{} {} of rank {} while {} may still {} it: no publish and await order them",
+  return fail(id, fmt::format("{} {} of rank {} while {} may still {} it: no signal and wait order them",
                               is_write ? "overwrites" : "reads", describe_location(ranks_[owner], where),
                               owner, describe_step(schedule_of(other), number_of(other)),
                               race.earlier_writes ? "write" : "read"));
@@ -216,7 +216,7 @@ SymbolicRun::StepId SymbolicRun::blocked_by(StepId id, std::string& reason) cons
     if (done_[base + d] == 0) return base + d;
   const StepId head = thread_steps_[cursor_[thread_of(id)]];
   if (head == id) {
-    reason = "to be published";
+    reason = "to be signalled";
     return partner_[id];
   }
   reason = "which is earlier in its channel";

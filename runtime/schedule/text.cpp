@@ -37,7 +37,7 @@ std::string slice_text(const LoopSlice& at, std::uint32_t atoms, std::uint32_t s
 std::string verb_text(const LoopStep& at, std::uint32_t atoms, std::uint32_t size) {
   const Step& step = at.step;
   const std::string peer = number(step.peer, shorter(at.peer_advance, size));
-  const std::string ticket = number(step.ticket, at.ticket_advance);
+  const std::string sequence = number(step.sequence, at.sequence_advance);
   std::string sources;
   for (const LoopSlice& source : at.sources)
     sources += (sources.empty() ? "" : " + ") + slice_text(source, atoms, size);
@@ -49,10 +49,10 @@ std::string verb_text(const LoopStep& at, std::uint32_t atoms, std::uint32_t siz
     case Verb::copy:
     case Verb::reduce:
       return fmt::format("{} {} = {}", to_string(step.verb), slice_text(at.dst, atoms, size), sources);
-    case Verb::publish:
-      return fmt::format("publish {}", ticket);
-    case Verb::await:
-      return fmt::format("await {} of {}", ticket, peer);
+    case Verb::signal:
+      return fmt::format("signal {}", sequence);
+    case Verb::wait:
+      return fmt::format("wait {} of {}", sequence, peer);
   }
   return {};
 }

@@ -5,7 +5,7 @@
 // Proved: every output atom holds what the collective promises; messages match and keep the shape of what
 // they carry; freedom from deadlock; no two unordered steps touch one location when one writes; bounds; no
 // read of what nobody wrote.
-// A *lowered* schedule (publish, await, slices of other ranks) runs each channel of each rank as one
+// A *lowered* schedule (signal, wait, slices of other ranks) runs each channel of each rank as one
 // sequential thread. There the same is proved across ranks by happens-before, and besides: nobody touches a
 // rank's memory before that rank has entered the operation or after it may have left it.
 #pragma once
@@ -27,9 +27,9 @@ enum class Algebra : std::uint8_t {
 };
 
 struct VerifyReport {
-  std::uint64_t rounds = 0;          // longest chain of messages (lowered: of awaits)
+  std::uint64_t rounds = 0;          // longest chain of messages (lowered: of waits)
   std::uint64_t max_sent_atoms = 0;  // most atoms that one rank sends
-  std::uint64_t messages = 0;        // of all ranks (lowered: publishes)
+  std::uint64_t messages = 0;        // of all ranks (lowered: signals)
   bool same_bits = false;            // expression algebra: ranks promised the same value hold equal trees
   bool v_safe = true;                // usable with unequal counts; only alltoall can lack it
   std::string not_v_safe;            // the first step that says why not
@@ -38,7 +38,7 @@ struct VerifyReport {
 // `ranks[r]` is rank r's schedule; all of one collective, size, root, placement and grid.
 // Errors: internal, with a message that names rank, step, peer and what was expected; invalid_argument for
 // send_recv, which promises nothing over a group.
-// Cost: proportional to the atoms moved; lowered schedules also ranks x channels per await.
+// Cost: proportional to the atoms moved; lowered schedules also ranks x channels per wait.
 Result<VerifyReport> verify(std::span<const Schedule> ranks, Algebra algebra);
 
 }  // namespace tutti

@@ -44,7 +44,8 @@ void ControlBlocks::make(SharedHeap* heap) {
   own_ = *memory;
   base_[rank_] = own_.data();
   // Into the caches as well, while nobody looks yet.
-  if (shape_.walks && make_present(own_.data(), own_.size())) std::memset(own_.data(), 0, own_.size());
+  if (shape_.rotates_offset && make_present(own_.data(), own_.size()))
+    std::memset(own_.data(), 0, own_.size());
   places_[rank_] = {place.segment, place.offset, own_.size()};
 }
 
@@ -63,7 +64,7 @@ bool ControlBlocks::attach(std::uint32_t peer, Endpoint* endpoint) {
   }
   peers_[peer] = {endpoint, window.is_sleeping, window.needs_fence, {}};
   base_[peer] = window.memory.data() + place.offset;
-  if (shape_.walks) make_present(base_[peer], place.bytes);
+  if (shape_.rotates_offset) make_present(base_[peer], place.bytes);
   return true;
 }
 

@@ -60,14 +60,14 @@ struct ControlBlockShape {
   std::uint32_t slots = 1;
   std::uint32_t lines = 1;         // by area
   std::size_t staging_bytes = 64;  // of one epoch; a multiple of 64
-  bool walks = false;              // small epochs take all places of their area in turn
+  bool rotates_offset = false;     // small epochs take all places of their area in turn
 
   std::size_t area_bytes() const { return lines * sizeof(FlagLine) + staging_bytes; }
   // Where in the staging memory of its area an epoch that takes so much begins. Walking, small ones take all
   // places in turn: a line that has left the peers' own caches for the common one by the time it is written
   // again comes back two to three times faster. Large ones see to that by themselves.
-  std::size_t walked_place(std::uint64_t epoch, std::size_t taken_bytes) const {
-    if (!walks || taken_bytes == 0 || taken_bytes > staging_bytes / 2) return 0;
+  std::size_t rotated_offset(std::uint64_t epoch, std::size_t taken_bytes) const {
+    if (!rotates_offset || taken_bytes == 0 || taken_bytes > staging_bytes / 2) return 0;
     return (epoch >> 1U) % (staging_bytes / taken_bytes) * taken_bytes;
   }
   std::size_t total_bytes() const {
@@ -173,17 +173,17 @@ class ControlBlocks {
   Area area(std::uint32_t slot, std::uint64_t epoch) const {
     const std::uintptr_t offset = sizeof(ControlBlockHead) + shape_.slots * sizeof(FlagLine) +
                                   (2 * std::size_t{slot} + (epoch & 1U)) * shape_.area_bytes();
-    if (!take_turns() || (epoch & 2U) == 0) return {offset, offset};
+    if (!alternates_owner() || (epoch & 2U) == 0) return {offset, offset};
     const std::uintptr_t across =
         reinterpret_cast<std::uintptr_t>(base_[1 - rank_]) - reinterpret_cast<std::uintptr_t>(base_[rank_]);
     return {offset + across, offset - across};
   }
   // Does the reader of a line write it next?
-  bool take_turns() const { return size() == 2; }
+  bool alternates_owner() const { return size() == 2; }
   // As ControlBlockShape says, but where ranks take turns and both write (`all_write`): a rank has just read the
   // lines that it writes next, so at one place they are in its own caches.
   std::size_t place_of(std::uint64_t epoch, std::size_t taken_bytes, bool all_write) const {
-    return take_turns() && all_write ? 0 : shape_.walked_place(epoch, taken_bytes);
+    return alternates_owner() && all_write ? 0 : shape_.rotated_offset(epoch, taken_bytes);
   }
   // What the rank writes in that area, which lies on another rank's control block at times: a distance may lead back.
   FlagLine* lines_at(std::uint32_t rank, const Area& area) const {

@@ -1,4 +1,4 @@
-// Compiling lowered schedules: tickets become lines, chains of stores become one pass, and what a publish
+// Compiling lowered schedules: sequences become lines, chains of stores become one pass, and what a signal
 // makes known may travel in its line.
 #include "runtime/scheduler/lowered_plan.hpp"
 
@@ -20,15 +20,15 @@ std::uint64_t granule_of(std::size_t element_bytes) {
 
 bool is_store(Verb verb) { return verb == Verb::copy || verb == Verb::reduce; }
 
-// By scratch slot of one rank: the line of the publish that follows its only write at once, or kNoLine.
+// By scratch slot of one rank: the line of the signal that follows its only write at once, or kNoLine.
 std::vector<std::uint32_t> carriers(const Schedule& s) {
   std::vector<std::uint32_t> line(s.scratch_slots, LoweredSlice::kNoLine), writes(s.scratch_slots, 0);
   for (std::size_t i = 0; i < s.steps.size(); ++i) {
     const Step& step = s.steps[i];
     if (!is_store(step.verb) || step.dst.buffer != Buffer::scratch || step.dst.owner != kSelf) continue;
     for (std::uint32_t k = 0; k < step.dst.count; ++k) ++writes[step.dst.slot + k];
-    const bool is_published = i + 1 < s.steps.size() && s.steps[i + 1].verb == Verb::publish;
-    if (is_published && step.dst.count == 1) line[step.dst.slot] = s.steps[i + 1].ticket;
+    const bool is_signalled = i + 1 < s.steps.size() && s.steps[i + 1].verb == Verb::signal;
+    if (is_signalled && step.dst.count == 1) line[step.dst.slot] = s.steps[i + 1].sequence;
   }
   for (std::uint32_t slot = 0; slot < s.scratch_slots; ++slot) {
     if (writes[slot] != 1) line[slot] = LoweredSlice::kNoLine;
@@ -53,7 +53,7 @@ class LoweredCompiler {
     for (const Schedule& s : ranks_) {
       if (s.channels != 1) return unsupported("a lowered plan of several channels");
       plan_.staging_slots = std::max(plan_.staging_slots, s.scratch_slots);
-      for (const Step& step : s.steps) plan_.line_count = std::max(plan_.line_count, step.ticket + 1);
+      for (const Step& step : s.steps) plan_.line_count = std::max(plan_.line_count, step.sequence + 1);
     }
     if (plan_.line_count > max_lines) return unsupported("a lowered plan of too many lines");
     for (std::size_t i = 0; i < s_.steps.size(); ++i) TUTTI_RETURN_IF_ERROR(emit(i));
@@ -93,25 +93,25 @@ class LoweredCompiler {
 
   // A rank that publishes before it does anything says that it has come. Where buffers are mapped that is
   // known: every rank has announced them, and waited for all others' announcements, before its first step.
-  bool is_announced(std::uint32_t rank, std::uint32_t ticket) const {
+  bool is_announced(std::uint32_t rank, std::uint32_t sequence) const {
     const Schedule& s = ranks_[rank];
-    return !s.is_staged && !s.steps.empty() && s.steps[0].verb == Verb::publish &&
-           s.steps[0].ticket == ticket;
+    return !s.is_staged && !s.steps.empty() && s.steps[0].verb == Verb::signal &&
+           s.steps[0].sequence == sequence;
   }
 
   Status emit(std::size_t i) {
     const Step& step = s_.steps[i];
-    if (step.verb == Verb::publish && is_announced(s_.rank, step.ticket)) return {};
-    if (step.verb == Verb::await && is_announced(step.peer, step.ticket)) return {};
+    if (step.verb == Verb::signal && is_announced(s_.rank, step.sequence)) return {};
+    if (step.verb == Verb::wait && is_announced(step.peer, step.sequence)) return {};
     LoweredStep out;
     switch (step.verb) {
-      case Verb::publish:
-        out.kind = LoweredStep::Kind::publish;
-        out.line = step.ticket;
+      case Verb::signal:
+        out.kind = LoweredStep::Kind::signal;
+        out.line = step.sequence;
         break;
-      case Verb::await:
-        out.kind = LoweredStep::Kind::await;
-        out.line = step.ticket;
+      case Verb::wait:
+        out.kind = LoweredStep::Kind::wait;
+        out.line = step.sequence;
         out.peer = step.peer;
         break;
       case Verb::copy:

@@ -1,4 +1,4 @@
-// A lowered schedule compiled for one rank: a straight line of local steps, publishes and awaits.
+// A lowered schedule compiled for one rank: a straight line of local steps, signals and waits.
 // Structure only: no counts, no pointers, so one plan serves every call of a signature. Knows no transport.
 #pragma once
 
@@ -17,19 +17,19 @@
 namespace tutti {
 
 struct LoweredStep {
-  enum class Kind : std::uint8_t { copy, reduce, publish, await };
+  enum class Kind : std::uint8_t { copy, reduce, signal, wait };
   Kind kind = Kind::copy;
   std::uint8_t source_count = 0;
   // The steps behind it, so many, store the same value elsewhere: one pass over the data.
   std::uint16_t more_stores = 0;
-  std::uint32_t line = 0;          // publish, await
-  std::uint32_t peer = 0;          // await
+  std::uint32_t line = 0;          // signal, wait
+  std::uint32_t peer = 0;          // wait
   std::uint32_t dst = 0;           // in LoweredPlan::slices
   std::uint32_t first_source = 0;  // in LoweredPlan::slices
 };
 static_assert(sizeof(LoweredStep) == 20);
 
-// A slice and, if it is what one publish makes known, the line of that publish: where its elements fit, they
+// A slice and, if it is what one signal makes known, the line of that signal: where its elements fit, they
 // travel in the line itself.
 struct LoweredSlice {
   static constexpr std::uint32_t kNoLine = 0;
@@ -50,7 +50,7 @@ struct LoweredPlan {
   }
 };
 
-// The program of `ranks[rank]`; the others say which lines carry what. What a mapped plan publishes or awaits
+// The program of `ranks[rank]`; the others say which lines carry what. What a mapped plan signals or waits for
 // in order to know that all ranks have come is left out: the executor's announcements tell. Errors:
 // unsupported for schedules of several channels, of reductions of more than 255 sources, or of more than
 // `max_lines` lines.

@@ -26,24 +26,24 @@ bool LoweredRun::resolve(const LoweredPlans& plans, ControlBlocks& control_block
   bool has_published = false;
   for (std::uint32_t index = 0; index < plan_->steps.size(); ++index) {
     const LoweredStep& step = plan_->steps[index];
-    const bool is_await = step.kind == LoweredStep::Kind::await;
-    if (is_await || step.kind == LoweredStep::Kind::publish) {
-      const Placed line{first_area + (is_await ? step.peer : control_blocks.rank()),
+    const bool is_wait = step.kind == LoweredStep::Kind::wait;
+    if (is_wait || step.kind == LoweredStep::Kind::signal) {
+      const Placed line{first_area + (is_wait ? step.peer : control_blocks.rank()),
                         step.line * sizeof(FlagLine), sizeof(FlagLine)};
       ResolvedStep resolved;
       resolved.kind = step.kind;
       resolved.is_after_publish =
-          is_await && !found->steps.empty() && found->steps.back().kind == LoweredStep::Kind::publish;
-      resolved.only_listens = is_await && !has_published;
+          is_wait && !found->steps.empty() && found->steps.back().kind == LoweredStep::Kind::signal;
+      resolved.is_receive_only = is_wait && !has_published;
       resolved.index = index;
       resolved.at = resolve(line);
-      if (is_await) {
+      if (is_wait) {
         resolve_ahead(step, index, &resolved);
       } else {  // in front of what is staged: peers wait for it
         found->written.insert(found->written.begin(), resolved.at);
       }
       found->steps.push_back(resolved);
-      has_published = has_published || !is_await;
+      has_published = has_published || !is_wait;
       continue;
     }
     const std::uint32_t more_stores = is_little ? 0 : step.more_stores;

@@ -244,7 +244,7 @@ LoweredRun::Progress LoweredRun::advance(std::uint32_t polls) {
         while (pc_ < plan_->steps.size()) {
           if (has_moved_ && is_wanted()) return Progress::blocked;
           const LoweredStep& next = plan_->steps[pc_];
-          if (next.kind == LoweredStep::Kind::await) {
+          if (next.kind == LoweredStep::Kind::wait) {
             peer_ = next.peer;
             const FlagLine& line = control_blocks_->lines_at(peer_, area_)[next.line];
             while (!has_come(line))
@@ -279,14 +279,14 @@ bool LoweredRun::has_news() const {
   if (phase_ == Phase::enter)
     return control_blocks_->ended(peer_, work_.slot).load(std::memory_order_acquire) + 2 >= epoch_;
   // Where it made way for others it can go on.
-  if (phase_ == Phase::run && plan_->steps[pc_].kind != LoweredStep::Kind::await) return true;
+  if (phase_ == Phase::run && plan_->steps[pc_].kind != LoweredStep::Kind::wait) return true;
   const std::uint32_t line = phase_ == Phase::collect ? 0 : plan_->steps[pc_].line;
   return control_blocks_->lines_at(peer_, area_)[line].sequence.load(std::memory_order_acquire) >= epoch_;
 }
 
 // A publish, or local work with all stores that belong to one pass.
 LoweredRun::StepEnd LoweredRun::step(const LoweredStep& step) {
-  if (step.kind == LoweredStep::Kind::publish) {
+  if (step.kind == LoweredStep::Kind::signal) {
     publish(control_blocks_->lines_at(control_blocks_->rank(), area_)[step.line]);
     ++pc_;
     return StepEnd::done;

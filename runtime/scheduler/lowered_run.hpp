@@ -57,7 +57,7 @@ struct ResolvedStep {
   std::uint8_t source_count = 0;
   std::uint16_t more_stores = 0;  // the steps behind it, so many, say where else the same value goes
   bool is_after_publish = false;  // await: the step before it is a publish
-  bool only_listens = false;      // await: no publish comes before it
+  bool is_receive_only = false;   // await: no publish comes before it
   bool is_plain = false;          // copy, reduce: little, and to one place
   bool is_by_stores = false;      // copy, reduce: StagingStores choose how it is written
   std::uint32_t index = 0;        // of the plan's step

@@ -63,7 +63,7 @@ template <class Look>
 bool await(const ResolvedStep& step, const ResolvedPlace::Origins& origins, std::uint32_t polls,
            bool is_taken_over, Look is_here) {
   // Who only listens leaves the execution units to the peer that has to publish.
-  const std::uint32_t without_pause = step.only_listens ? 0 : kPollsWithoutPause;
+  const std::uint32_t without_pause = step.is_receive_only ? 0 : kPollsWithoutPause;
   const std::byte* const ahead = step.ahead.in(origins);
   const Fetching fetching = fetching_of(step, is_taken_over);
   for (std::uint32_t i = 0; i < polls; ++i) {
@@ -246,7 +246,8 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
     if (step.is_after_publish) let_pass(distance.moment_ns(step.ahead_bytes), waiting.pauses_per_ns);
     const auto& line = *reinterpret_cast<const FlagLine*>(step.at.in(origins));
     // Who only listens does not write there next.
-    const bool is_taken_over = distance.is_far() && control_blocks.take_turns() && !step.only_listens;
+    const bool is_taken_over =
+        distance.is_far() && control_blocks.alternates_owner() && !step.is_receive_only;
     if (!std::exchange(is_timed, false))
       return await(step, origins, waiting.line_polls, is_taken_over,
                    [&] { return line.is_of(epoch, digest); });
@@ -285,10 +286,10 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
           compute(step, origins);
         }
         break;
-      case LoweredStep::Kind::publish:
+      case LoweredStep::Kind::signal:
         publish(*reinterpret_cast<FlagLine*>(step->at.in(origins)));
         break;
-      case LoweredStep::Kind::await:
+      case LoweredStep::Kind::wait:
         if (has_come(*step) ||
             await_others_turn(prepared_.lowered->staged->steps[step->index], area, epoch, digest)) {
           break;
@@ -303,7 +304,8 @@ bool LoweredCall::run_with_lane(const Call& call, WorkRef* unfinished) {
   constexpr std::uint32_t kCallsPerCpu = 16;
   if (waiting.watches_cpus && sequence % kCallsPerCpu == 0) control_blocks.tell_cpu();
   // Two ranks that have heard from each other have taken them over.
-  if (distance.is_far() && !(control_blocks.take_turns() && hears_from_all_)) fetch_lines_of_next(sequence);
+  if (distance.is_far() && !(control_blocks.alternates_owner() && hears_from_all_))
+    fetch_lines_of_next(sequence);
   if (trace != nullptr) {
     Trace::Span span = group_.span_of(call, sequence, prepared_.choice);
     span.submitted = span.started = begun;

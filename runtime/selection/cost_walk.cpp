@@ -58,7 +58,7 @@ class CostWalk {
 
  private:
   using StepId = std::uint32_t;
-  using Line = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, StepId>;  // rank, channel, ticket
+  using Line = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, StepId>;  // rank, channel, sequence
   static constexpr StepId kNone = ~0U;
 
   const Schedule& schedule_of(StepId id) const { return ranks_[rank_of_[id]]; }
@@ -106,7 +106,7 @@ class CostWalk {
     }
   }
 
-  // First in, first out per (sender, receiver, channel); tickets of a line are numbered through.
+  // First in, first out per (sender, receiver, channel); sequences of a line are numbered through.
   Status match_messages() {
     struct End {
       std::uint32_t from, to, distance, channel;  // from and to: who stands for them
@@ -124,7 +124,7 @@ class CostWalk {
       const std::uint32_t rank = rank_of_[id], peer = step.peer % stand_ins;
       if (step.verb == Verb::send) sends.push_back({rank, peer, far(rank, step.peer), step.channel, id});
       if (step.verb == Verb::recv) recvs.push_back({peer, rank, far(step.peer, rank), step.channel, id});
-      if (step.verb == Verb::publish) lines.emplace_back(rank, step.channel, step.ticket, id);
+      if (step.verb == Verb::signal) lines.emplace_back(rank, step.channel, step.sequence, id);
     }
     const auto less = [](const End& a, const End& b) {
       return std::tuple(a.edge(), a.id) < std::tuple(b.edge(), b.id);
@@ -141,19 +141,19 @@ class CostWalk {
     return lines.empty() ? Status() : match_lines(std::move(lines));
   }
 
-  // An await depends on the publish that it waits for, of another rank: it becomes one more of its
+  // A wait depends on the signal that it waits for, of another rank: it becomes one more of its
   // dependents.
   Status match_lines(std::vector<Line> lines) {
     std::sort(lines.begin(), lines.end());
     waiters_.resize(rank_of_.size());
     for (StepId id = 0; id < rank_of_.size(); ++id) {
       const Step& step = step_of(id);
-      if (step.verb != Verb::await) continue;
-      const auto wanted = std::tuple(step.peer, std::uint32_t{step.channel}, step.ticket, StepId{0});
+      if (step.verb != Verb::wait) continue;
+      const auto wanted = std::tuple(step.peer, std::uint32_t{step.channel}, step.sequence, StepId{0});
       const auto found = std::lower_bound(lines.begin(), lines.end(), wanted);
       if (found == lines.end() || std::get<0>(*found) != step.peer || std::get<1>(*found) != step.channel ||
-          std::get<2>(*found) != step.ticket)
-        return invalid_argument("an await of what nobody publishes");
+          std::get<2>(*found) != step.sequence)
+        return invalid_argument("a wait of what nobody signals");
       waiters_[std::get<3>(*found)].push_back(id);
       ++pending_[id];
     }
@@ -199,9 +199,9 @@ class CostWalk {
       if (is_posted_[partner_[id]] != 0) post(step.verb == Verb::send ? id : partner_[id], now);
       return;
     }
-    const Moment end = step.verb == Verb::publish ? publish(id, now)
-                       : step.verb == Verb::await ? now
-                                                  : compute(id, now);
+    const Moment end = step.verb == Verb::signal ? signal(id, now)
+                       : step.verb == Verb::wait ? now
+                                                 : compute(id, now);
     issued(id, end);
     done(id, end);
   }
@@ -254,7 +254,7 @@ class CostWalk {
     return shared = after(later(shared, start), takes, Term::shared, level, bytes);
   }
 
-  Moment publish(StepId id, const Moment& now) {
+  Moment signal(StepId id, const Moment& now) {
     const std::uint32_t rank = rank_of_[id];
     for (const StepId waiter : waiters_[id]) {
       const Level level = places_.level(rank, rank_of_[waiter]);
@@ -343,7 +343,7 @@ class CostWalk {
   std::vector<std::uint8_t> is_posted_;
   std::vector<std::uint32_t> dependents_begin_;
   std::vector<StepId> dependents_;
-  std::vector<std::vector<StepId>> waiters_;  // of a publish
+  std::vector<std::vector<StepId>> waiters_;  // of a signal
 
   std::vector<Moment> out_, in_, cpu_;  // until when a rank is taken
   enum class Shared : std::uint8_t { card_out, card_in, memory };

@@ -5,13 +5,13 @@ namespace tutti {
 namespace {
 
 // On one node. Up to 8 ranks are few enough to share memory in one hop: there one round in which everybody
-// reads from everybody wins nearly everywhere, since one publish serves all readers. Beyond, where there are
-// domains, by domains: for short vectors in one column, since messages count there. Without domains those
+// reads from everybody wins nearly everywhere, since one signal serves all readers. Beyond, where there are
+// domains, by domains: for short vectors with one leader, since messages count there. Without domains those
 // items are not legal, and skipped. Between two ranks a rooted vector goes best in halves that overlap.
 std::string_view node_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
-      return "one_shot:-64k@-2;one_shot:-16k@3-8;hierarchical(columns=1):-16k@9-;"
+      return "one_shot:-64k@-2;one_shot:-16k@3-8;hierarchical(leaders=1):-16k@9-;"
              "hierarchical(across=1):0-@9-;recursive_doubling:-4k;two_shot";
     case Collective::reduce_scatter:
       return "hierarchical:0-@9-;direct";
@@ -19,13 +19,13 @@ std::string_view node_rules(Collective collective) {
       return "pat:-1m@-2;hierarchical:0-@9-;bruck:-1k@9-;direct";
     case Collective::broadcast:
       return "double_binary_tree(segment=64k):16k-1m@-2;double_binary_tree(segment=256k):1m-4m@-2;"
-             "linear:0-@-8;hierarchical(columns=1,across=1):-16k@9-;hierarchical(across=1):0-@9-;"
+             "linear:0-@-8;hierarchical(leaders=1,across=1):-16k@9-;hierarchical(across=1):0-@9-;"
              "binomial:-64k;circulant(segment=64k)";
     // The later items of a size are for ops that do not commute.
     case Collective::reduce:
       return "linear:-4k@-2;double_binary_tree(segments=1):-32k@-2;direct:-64k@-2;linear:-64k@-8;"
              "double_binary_tree(segment=64k):-2m@-2;double_binary_tree(segment=256k):-8m@-2;linear:0-@-2;"
-             "direct:0-@-8;hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;binomial:-32k;"
+             "direct:0-@-8;hierarchical(leaders=1):-16k@9-;hierarchical(across=1):0-@9-;binomial:-32k;"
              "linear:-32k;rabenseifner;direct";
     case Collective::gather:
     case Collective::scatter:
@@ -51,17 +51,17 @@ std::string_view node_shared_cpus_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
       return "one_shot:-64k@-2;one_shot:-16k@3-4;one_shot:-2k@5-8;knomial(radix=8):-64k@5-8;"
-             "knomial(radix=64):-64k@9-64;hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;"
+             "knomial(radix=64):-64k@9-64;hierarchical(leaders=1):-16k@9-;hierarchical(across=1):0-@9-;"
              "recursive_doubling:-4k;two_shot";
     case Collective::allgather:
       return "pat:-1m@-2;direct:-1k@9-64;hierarchical:0-@9-;bruck:-1k@9-;direct";
     case Collective::broadcast:
       return "double_binary_tree(segment=64k):16k-1m@-2;double_binary_tree(segment=256k):1m-4m@-2;"
-             "linear:0-@-8;linear:-1m@9-64;hierarchical(columns=1,across=1):-16k@9-;"
+             "linear:0-@-8;linear:-1m@9-64;hierarchical(leaders=1,across=1):-16k@9-;"
              "hierarchical(across=1):0-@9-;linear:0-@9-64;binomial:-64k;circulant(segment=64k)";
     case Collective::reduce:
       return "linear:-128k@-8;double_binary_tree(segment=256k):0-@-8;linear:0-@-8;linear:-8k@9-64;"
-             "knomial(radix=8):-1m@9-64;hierarchical(columns=1):-16k@9-;hierarchical(across=1):0-@9-;"
+             "knomial(radix=8):-1m@9-64;hierarchical(leaders=1):-16k@9-;hierarchical(across=1):0-@9-;"
              "knomial(radix=8):0-@9-64;binomial:-32k;linear:-32k;rabenseifner;direct";
     case Collective::gather:
     case Collective::scatter:
@@ -87,7 +87,7 @@ std::string_view node_shared_cpus_rules(Collective collective) {
 std::string_view network_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
-      return "hierarchical(columns=1):-512;hierarchical:-128k;hierarchical(across=1,segment=64k):0-@-32;"
+      return "hierarchical(leaders=1):-512;hierarchical:-128k;hierarchical(across=1,segment=64k):0-@-32;"
              "hierarchical(across=2,segment=64k);recursive_doubling:-128k@-2;recursive_doubling:-32k@-8;"
              "recursive_doubling:-8k;two_shot(segment=128k):0-@-2;two_shot(segment=256k):0-@-8;"
              "rabenseifner:-1m;ring;two_shot";
@@ -96,10 +96,10 @@ std::string_view network_rules(Collective collective) {
     case Collective::allgather:
       return "hierarchical(across=2):-4k;hierarchical;bruck:-4k;direct:0-@-16;ring";
     case Collective::broadcast:
-      return "hierarchical(columns=1):-16k;hierarchical(across=1):0-@-4;hierarchical(across=2);"
+      return "hierarchical(leaders=1):-16k;hierarchical(across=1):0-@-4;hierarchical(across=2);"
              "binomial:-64k;linear:0-@-2;scatter_allgather:0-@-8;circulant(segment=64k)";
     case Collective::reduce:
-      return "hierarchical(columns=1):-16k;hierarchical;binomial:-16k;linear:-16k;direct:0-@-16;"
+      return "hierarchical(leaders=1):-16k;hierarchical;binomial:-16k;linear:-16k;direct:0-@-16;"
              "rabenseifner;direct";
     case Collective::gather:
     case Collective::scatter:
@@ -122,23 +122,23 @@ std::string_view network_rules(Collective collective) {
 std::string_view network_shared_cpus_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
-      return "hierarchical(columns=1):-256k@-32;hierarchical(across=1,segment=128k):-2m@-32;"
-             "hierarchical(columns=1,across=1,segment=256k):0-@-32;hierarchical(columns=1):-512;"
+      return "hierarchical(leaders=1):-256k@-32;hierarchical(across=1,segment=128k):-2m@-32;"
+             "hierarchical(leaders=1,across=1,segment=256k):0-@-32;hierarchical(leaders=1):-512;"
              "hierarchical:-128k;hierarchical(across=2,segment=64k);recursive_doubling:-64k@-3;"
              "reduce_broadcast:-256k@4-16;recursive_doubling:-8k;two_shot(segment=64k):0-@-2;"
              "two_shot(segment=256k):0-@-8;rabenseifner:-1m;ring;two_shot";
     case Collective::reduce_scatter:
-      return "hierarchical(columns=1):-64k;hierarchical;bine:-512k@-8;direct:0-@-16;ring:1m-;direct";
+      return "hierarchical(leaders=1):-64k;hierarchical;bine:-512k@-8;direct:0-@-16;ring:1m-;direct";
     case Collective::allgather:
-      return "hierarchical(columns=1):-256k;hierarchical:-1m;hierarchical(columns=1,segment=256k);"
+      return "hierarchical(leaders=1):-256k;hierarchical:-1m;hierarchical(leaders=1,segment=256k);"
              "bine:-512k@-8;bruck:-4k;direct:0-@-16;ring";
     case Collective::broadcast:
-      return "hierarchical(columns=1):-256k;hierarchical(columns=1,segment=256k):0-@-4;"
+      return "hierarchical(leaders=1):-256k;hierarchical(leaders=1,segment=256k):0-@-4;"
              "hierarchical(segment=256k):0-@-8;hierarchical(across=2);linear:-64k@-8;binomial:-64k;"
              "linear:0-@-2;scatter_allgather:-1m@-8;double_binary_tree(segment=256k):0-@-8;"
              "circulant(segment=64k)";
     case Collective::reduce:
-      return "hierarchical(columns=1):-1m;hierarchical(columns=1,segment=64k):0-@-4;"
+      return "hierarchical(leaders=1):-1m;hierarchical(leaders=1,segment=64k):0-@-4;"
              "hierarchical(segment=256k):0-@-8;hierarchical;linear:-256k@-8;binomial:-16k;linear:-16k;"
              "direct:0-@-16;rabenseifner;direct";
     case Collective::gather:
@@ -146,7 +146,7 @@ std::string_view network_shared_cpus_rules(Collective collective) {
     case Collective::scatter:
       return "hierarchical:-1m;binomial:-16k;linear";
     case Collective::alltoall:
-      return "hierarchical(columns=1):-128k;bruck(radix=2):-32k@-8;bruck:-1k@9-;linear:0-@-8;linear:-64k;"
+      return "hierarchical(leaders=1):-128k;bruck(radix=2):-32k@-8;bruck:-1k@9-;linear:0-@-8;linear:-64k;"
              "pairwise";
     case Collective::barrier:
       return "hierarchical;dissemination(radix=2):0-@-8;dissemination";

@@ -169,8 +169,10 @@ class Parser {
     return {};
   }
 
+  // `columns` is the former name of `leaders`: deprecated, read for one more release.
   const ParamRow* find_param(const RuleItem& item, std::string_view name) const {
     if (item.row == nullptr) return nullptr;
+    if (name == "columns") name = "leaders";
     for (const ParamRow& param : item.row->params) {
       if (param.name == name) return &param;
     }

@@ -224,7 +224,7 @@ std::string Selector::canonical() const {
                             item.params.radix, item.params.segments, item.params.channels,
                             item.params.aggregate, item.segment_bytes);
         if (item.row != nullptr && item.row->legality.needs_hierarchy)
-          text += fmt::format(":{}:{}", item.params.columns, item.params.across);
+          text += fmt::format(":{}:{}", item.params.leaders, item.params.across);
         for (const RuleCondition& c : item.conditions) {
           text += fmt::format(",{}-{}@{}-{}", c.min_bytes, c.max_bytes, c.min_size, c.max_size);
         }

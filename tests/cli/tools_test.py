@@ -211,9 +211,9 @@ def test_hierarchy(folder):
             expect(rows and all(row["wrong"] == 0 and row["algorithm"] == "hierarchical" for row in rows),
                    f"{collective} over {ranks} ranks with {environment}", result)
     # With leaders, with other rows across, and on each other's buffers.
-    for collective, parameters in (("allreduce", "columns=1"), ("allreduce", "across=1"), ("allreduce", "across=2,columns=2"),
-                                   ("broadcast", "columns=1,across=1"), ("reduce", "across=1"), ("allgather", "across=2"),
-                                   ("alltoall", "columns=1"), ("alltoall", "segments=3"), ("gather", "across=1"), ("scatter", "across=1")):
+    for collective, parameters in (("allreduce", "leaders=1"), ("allreduce", "across=1"), ("allreduce", "across=2,leaders=2"),
+                                   ("broadcast", "leaders=1,across=1"), ("reduce", "across=1"), ("allgather", "across=2"),
+                                   ("alltoall", "leaders=1"), ("alltoall", "segments=3"), ("gather", "across=1"), ("scatter", "across=1")):
         for extra in ([], ["--alloc", "tutti", "--in-place"]):
             result = run("bench", collective, "-n", 6, "-b", 4, "-e", "1m", "-f", 512, "--check", "--algorithm",
                          f"hierarchical({parameters})", *extra, "--json", path, *QUICK, **two_sockets)
@@ -380,7 +380,7 @@ def test_info(_folder):
            "the topology", result)
     info = json.loads(run("info", "--json").stdout)
     topology = info["topology"]
-    expect(topology["available"] and topology["card"].startswith("topology1 ") and len(topology["allowed_cpus"]) == info["allowed_cpus"],
+    expect(topology["available"] and topology["summary"].startswith("topology1 ") and len(topology["allowed_cpus"]) == info["allowed_cpus"],
            f"info --json: {topology}")
     one = subprocess.run(["taskset", "-c", str(max(os.sched_getaffinity(0))), tutti, "info"], capture_output=True, text=True, check=False,
                          env=clean_environment())
@@ -735,8 +735,14 @@ def test_tune(folder):
     result = run("tune", "--evaluate", times, "--map", names)
     expect(result.returncode == 0 and "made_up" in result.stdout and "regret" in result.stdout, "the table for people", result)
 
-    with open(names, "a", encoding="utf-8") as file:
-        file.write("ALLREDUCE,default_x,ring\n")
+    with open(names, encoding="utf-8") as file:
+        good_names = file.read()
+    with open(names, "w", encoding="utf-8") as file:
+        file.write(good_names + 'BCAST,former,"hierarchical(columns=1,across=1)"\n')
+    result = run("tune", "--evaluate", times, "--map", names)
+    expect(result.returncode == 0, "columns= is a deprecated name of leaders=", result)
+    with open(names, "w", encoding="utf-8") as file:
+        file.write(good_names + "ALLREDUCE,default_x,ring\n")
     expect_usage_error(["tune", "--evaluate", times, "--map", names], "line 5", "default_x")
     for text, said in (("collective,algo\n", "algorithm"), ("", "names of the columns"), ("collective,algo,algorithm\nALLREDUCE,a\n", "line 2"),
                        ("collective,algo,algorithm\nALLREDUCE,a,rong\n", "rong"), ("collective,algo,algorithm\nALL,a,ring\n", "ALL"),

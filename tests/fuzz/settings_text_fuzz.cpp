@@ -35,7 +35,7 @@ bool is_taken(const Result<T>& result) {
 
 // Eight cores of two threads.
 const Topology& machine() {
-  static const Topology kMachine = *parse_card(
+  static const Topology kMachine = *parse_summary(
       "topology1 cores=2x8 pus=0-15 sockets=8x2 numa=0:1000:0:8,1:1000:8:8 caches=3:4096:64:0:8x2");
   return kMachine;
 }

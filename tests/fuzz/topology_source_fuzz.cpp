@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   require(topology->check().is_ok() && !topology->is_this_machine);
-  const auto again = tutti::parse_card(tutti::to_card(*topology));
-  require(again.is_ok() && tutti::to_card(*again) == tutti::to_card(*topology));
+  const auto again = tutti::parse_summary(tutti::to_summary(*topology));
+  require(again.is_ok() && tutti::to_summary(*again) == tutti::to_summary(*topology));
   return 0;
 }

@@ -62,12 +62,12 @@ TEST_CASE("what is not known stays as it is") {
   const CacheLimits usual;
   CHECK(limits_for(NodeCaches(), 2) == usual);
   CHECK(limits_for(NodeCaches(), 64) == usual);
-  const auto bare = parse_card("topology1 cores=1x2 pus=0-1 sockets=2x1 numa= caches=");
+  const auto bare = parse_summary("topology1 cores=1x2 pus=0-1 sockets=2x1 numa= caches=");
   REQUIRE(bare.is_ok());
   CHECK(caches_of(*bare) == NodeCaches());
   // Caches that are there but whose sizes are not known; and a first level with nothing behind it.
   CHECK(limits_for(caches_of(machine(2, 1, 0, 0, 0, 2)), 2) == usual);
-  const auto first = parse_card("topology1 cores=1x2 pus=0-1 sockets=2x1 numa= caches=1:65536:64:0:1x2");
+  const auto first = parse_summary("topology1 cores=1x2 pus=0-1 sockets=2x1 numa= caches=1:65536:64:0:1x2");
   REQUIRE(first.is_ok());
   CHECK(sizes(limits_for(caches_of(*first), 2)) == Sizes{32, 512, 32, 64, 16});
   // One level alone is unknown.
@@ -99,7 +99,7 @@ TEST_CASE("what cores share counts by core, and the smallest of a level counts")
   CHECK(sizes(limits_for(caches_of(t), 2)) == Sizes{16, 512, 16, 32, 32});
 }
 
-TEST_CASE("whatever a card says, limits are powers of two within bounds") {
+TEST_CASE("whatever a summary says, limits are powers of two within bounds") {
   const std::uint64_t odd[] = {
       0, 1, 63, 4095, 48 * kKiB, 12345678, std::uint64_t{1} << 40U, ~std::uint64_t{0}};
   for (const std::uint64_t l1 : odd) {

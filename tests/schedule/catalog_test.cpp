@@ -49,7 +49,7 @@ std::string describe(const AlgorithmRow& row, const Instance& i) {
   return std::string(to_string(row.collective)) + " " + std::string(row.name) + " p " +
          std::to_string(i.size) + " root " + std::to_string(i.root) + (i.in_place ? " in place" : "") +
          " radix " + std::to_string(i.params.radix) + " segments " + std::to_string(i.params.segments) +
-         " aggregate " + std::to_string(i.params.aggregate) + " columns " + std::to_string(i.params.columns) +
+         " aggregate " + std::to_string(i.params.aggregate) + " leaders " + std::to_string(i.params.leaders) +
          " across " + std::to_string(i.params.across) +
          (row.legality.needs_hierarchy ? ", " + to_text(i.hierarchy) : "");
 }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/algorithms/patterns/columns.hpp"
+#include "runtime/algorithms/patterns/leaders.hpp"
 #include "runtime/schedule/passes/lower.hpp"
 #include "tests/schedule/support.hpp"
 
@@ -118,19 +118,19 @@ TEST_CASE("hierarchical rows are proved over even, uneven and interleaved domain
   hierarchies.push_back(of_labels({1, 0, 0, 2, 1, 0, 1, 1}));
   for (const AlgorithmRow& row : catalog()) {
     if (!row.legality.needs_hierarchy) continue;
-    std::uint32_t most_across = 0, most_columns = 0;
+    std::uint32_t most_across = 0, most_leaders = 0;
     for (const ParamRow& param : row.params) {
       if (param.name == "across") most_across = param.max_value;
-      if (param.name == "columns") most_columns = 4;
+      if (param.name == "leaders") most_leaders = 4;
     }
     for (const Hierarchy& h : hierarchies) {
-      for (std::uint32_t columns = 0; columns <= most_columns; ++columns) {
+      for (std::uint32_t leaders = 0; leaders <= most_leaders; ++leaders) {
         for (std::uint32_t across = 0; across <= most_across; ++across) {
           AlgorithmParams params = default_params(row);
-          params.columns = columns;
+          params.leaders = leaders;
           params.across = across;
           INFO(to_string(row.collective)
-               << ", " << to_text(h) << ", columns " << columns << ", across " << across);
+               << ", " << to_text(h) << ", leaders " << leaders << ", across " << across);
           REQUIRE(prove_everywhere(row, h, params) == "");
         }
       }
@@ -138,7 +138,7 @@ TEST_CASE("hierarchical rows are proved over even, uneven and interleaved domain
   }
 }
 
-TEST_CASE("what leaves a domain is what the row across sends, whatever the number of columns") {
+TEST_CASE("what leaves a domain is what the row across sends, whatever the number of leaders") {
   struct Row {
     Collective collective;
     std::uint32_t across;
@@ -166,12 +166,12 @@ TEST_CASE("what leaves a domain is what the row across sends, whatever the numbe
   for (const Row& r : rows) {
     const AlgorithmRow& row = hierarchical(r.collective);
     const Hierarchy h = of_sizes(r.sizes);
-    for (const std::uint32_t columns : {0U, 1U}) {
+    for (const std::uint32_t leaders : {0U, 1U}) {
       AlgorithmParams params = default_params(row);
-      params.columns = columns;
+      params.leaders = leaders;
       params.across = r.across;
       const Claim claim = claim_of(row, h.size(), params, &h);
-      INFO(to_string(r.collective) << ", " << to_text(h) << ", columns " << columns << ", across "
+      INFO(to_string(r.collective) << ", " << to_text(h) << ", leaders " << leaders << ", across "
                                    << r.across);
       // The claim is compared with what the schedules do by prove(), above.
       CHECK(static_cast<double>(claim.crossing_blocks) / static_cast<double>(claim.blocks) == r.crossing);
@@ -182,10 +182,10 @@ TEST_CASE("what leaves a domain is what the row across sends, whatever the numbe
 
 TEST_CASE("alltoall: what leaves a domain leaves together") {
   // The most messages that leave one domain, and the blocks in them.
-  const auto leaving = [](const Hierarchy& h, std::uint32_t columns) {
+  const auto leaving = [](const Hierarchy& h, std::uint32_t leaders) {
     const AlgorithmRow& row = hierarchical(Collective::alltoall);
     AlgorithmParams params = default_params(row);
-    params.columns = columns;
+    params.leaders = leaders;
     const auto ranks = emit_all(row, {h.size(), 0, false, params, h});
     REQUIRE(ranks.is_ok());
     std::vector<std::size_t> messages(h.domain_count());

@@ -137,9 +137,9 @@ TEST_CASE("lowered: overwriting what a peer may still read") {
   auto ranks = build(Collective::allreduce, 2, 1, true, [](Builder&) {});
   for (Schedule& s : ranks) s.scratch_slots = 1;
   const auto lines_of = [](const char* peer, bool waits) {
-    Lines lines = {"publish 1", std::string("await 1 of ") + peer,
+    Lines lines = {"signal 1", std::string("wait 1 of ") + peer,
                    std::string("reduce scratch.0[0] = output[0] + output@") + peer + "[0]"};
-    if (waits) lines.insert(lines.end(), {"publish 2", std::string("await 2 of ") + peer});
+    if (waits) lines.insert(lines.end(), {"signal 2", std::string("wait 2 of ") + peer});
     lines.push_back("copy output[0] = scratch.0[0]");
     return lines;
   };
@@ -151,30 +151,30 @@ TEST_CASE("lowered: overwriting what a peer may still read") {
       CHECK(verdict(both).empty());
     } else {
       CHECK_THAT(verdict(both), Contains("output block 0 of rank") && Contains("may still") &&
-                                    Contains("no publish and await order them"));
+                                    Contains("no signal and wait order them"));
     }
   }
 }
 
-TEST_CASE("lowered: every await that is taken out is missed") {
+TEST_CASE("lowered: every wait that is taken out is missed") {
   for (const bool in_place : {false, true}) {
     const auto ranks = lowered_two_shot(4, in_place);
     REQUIRE(verdict(ranks).empty());
-    int awaits = 0;
+    int waits = 0;
     for (std::uint32_t r = 0; r < ranks.size(); ++r) {
       for (std::size_t i = 0; i < ranks[r].steps.size(); ++i) {
-        if (ranks[r].steps[i].verb != Verb::await) continue;
-        ++awaits;
+        if (ranks[r].steps[i].verb != Verb::wait) continue;
+        ++waits;
         auto broken = ranks;
         broken[r] = edit(ranks[r], [i](Lines& lines) { lines.erase(lines.begin() + static_cast<long>(i)); });
         CHECK_THAT(verdict(broken), Contains("may still") || Contains("has entered"));
       }
     }
-    CHECK(awaits == 4 * 6);  // two synchronisations with three peers each
+    CHECK(waits == 4 * 6);  // two synchronisations with three peers each
   }
 }
 
-TEST_CASE("lowered: leaving before others are done, entering unannounced, tickets, deadlock") {
+TEST_CASE("lowered: leaving before others are done, entering unannounced, sequences, deadlock") {
   const auto good = lowered_two_shot(3, false);
   auto ranks = good;
   ranks[0] = edit(good[0], [](Lines& lines) { lines.pop_back(); });
@@ -185,12 +185,12 @@ TEST_CASE("lowered: leaving before others are done, entering unannounced, ticket
   CHECK_THAT(verdict(ranks), Contains("rank 1") && Contains("has entered the operation"));
 
   ranks = good;
-  ranks[2] = edit(good[2], [](Lines& lines) { lines[find_line(lines, "publish 2")] = "publish 3"; });
-  CHECK_THAT(verdict(ranks), Contains("publishes ticket 3 where ticket 2 is next"));
+  ranks[2] = edit(good[2], [](Lines& lines) { lines[find_line(lines, "signal 2")] = "signal 3"; });
+  CHECK_THAT(verdict(ranks), Contains("signal 3 where signal 2 is next"));
   ranks[2] = edit(good[2], [](Lines& lines) {
-    lines.erase(lines.begin() + static_cast<long>(find_line(lines, "publish 2")));
+    lines.erase(lines.begin() + static_cast<long>(find_line(lines, "signal 2")));
   });
-  CHECK_THAT(verdict(ranks), Contains("awaits ticket 2 of rank 2, which publishes 1"));
+  CHECK_THAT(verdict(ranks), Contains("waits for signal 2 of rank 2, which sets 1"));
 
   ranks = good;
   for (Schedule& s : ranks) {
@@ -198,7 +198,7 @@ TEST_CASE("lowered: leaving before others are done, entering unannounced, ticket
       std::rotate(lines.begin(), lines.begin() + 1, lines.begin() + 3);
     });
   }
-  CHECK_THAT(verdict(ranks), Contains("deadlock") && Contains("await 1") && Contains("to be published"));
+  CHECK_THAT(verdict(ranks), Contains("deadlock") && Contains("wait 1") && Contains("to be signalled"));
 }
 
 TEST_CASE("a false mark of fusion") {
@@ -233,7 +233,7 @@ TEST_CASE("staged: touching more than another rank's scratch") {
 }
 
 TEST_CASE("staged: hearing from all, claimed wrongly") {
-  // The last step of rank 0 no longer needs rank 2: without its await, nothing says that rank 2 has entered.
+  // The last step of rank 0 no longer needs rank 2: without its wait, nothing says that rank 2 has entered.
   auto ranks = build(Collective::broadcast, 3, 1, false, [](Builder& b) {
     if (b.rank() != 0) return b.recv(0, b.output(0));
     for (const std::uint32_t peer : {1U, 2U}) b.send(peer, b.input(0));
@@ -249,21 +249,21 @@ TEST_CASE("staged: hearing from all, claimed wrongly") {
     CHECK_THAT(verdict(claimed), Contains("rank " + std::to_string(r) + " claims to hear from all ranks") &&
                                      Contains("has entered"));
   }
-  // An allreduce hears from all; not without the await.
+  // An allreduce hears from all; not without the wait.
   auto reduced = staged_one_shot(3);
   for (const Schedule& s : reduced) CHECK(s.hears_from_all);
   reduced[1] = edit(reduced[1], [](Lines& lines) {
-    lines.erase(lines.begin() + static_cast<long>(find_line(lines, "await 1 of 2")));
+    lines.erase(lines.begin() + static_cast<long>(find_line(lines, "wait 1 of 2")));
     lines.back() = "reduce output[0] = scratch@0.0[0] + input[0]";
   });
   CHECK_THAT(verdict(reduced), Contains("rank 1"));
 }
 
-TEST_CASE("staged: every await that is taken out is missed") {
+TEST_CASE("staged: every wait that is taken out is missed") {
   const auto good = staged_one_shot(4);
   for (std::uint32_t r = 0; r < 4; ++r) {
     for (std::size_t i = 0; i < good[r].steps.size(); ++i) {
-      if (good[r].steps[i].verb != Verb::await) continue;
+      if (good[r].steps[i].verb != Verb::wait) continue;
       auto broken = good;
       broken[r] = edit(good[r], [i](Lines& lines) { lines.erase(lines.begin() + static_cast<long>(i)); });
       CHECK_THAT(verdict(broken), Contains("has entered") || Contains("order them"));

@@ -132,15 +132,15 @@ TEST_CASE("lowered two_shot: load q inputs, add once, store q outputs, two synch
           return std::count_if(s.steps.begin(), s.steps.end(), [&](const Step& x) { return x.verb == verb; });
         };
         CHECK(count(Verb::reduce) == 1);
-        CHECK(count(Verb::publish) == 2);  // fanout: one line serves all peers
-        CHECK(count(Verb::await) == 2 * (static_cast<long>(q) - 1));
+        CHECK(count(Verb::signal) == 2);  // fanout: one line serves all peers
+        CHECK(count(Verb::wait) == 2 * (static_cast<long>(q) - 1));
         CHECK(count(Verb::send) + count(Verb::recv) == 0);
       }
     }
   }
 }
 
-TEST_CASE("lowered broadcast: one publish serves every peer that copies from the root") {
+TEST_CASE("lowered broadcast: one signal serves every peer that copies from the root") {
   const auto ranks = build(Collective::broadcast, 4, 1, true, [](Builder& b) {
     if (b.rank() != 0) return b.recv(0, b.output(0));
     for (std::uint32_t peer = 1; peer < 4; ++peer) b.send(peer, b.output(0));
@@ -149,9 +149,9 @@ TEST_CASE("lowered broadcast: one publish serves every peer that copies from the
   REQUIRE(lowered.is_ok());
   CHECK(verdict(*lowered).empty());
   const auto root = lines_of((*lowered)[0]);
-  CHECK(root == std::vector<std::string>{"publish 1", "await 1 of 3", "await 1 of 2", "await 1 of 1"});
+  CHECK(root == std::vector<std::string>{"signal 1", "wait 1 of 3", "wait 1 of 2", "wait 1 of 1"});
   CHECK(lines_of((*lowered)[2]) ==
-        std::vector<std::string>{"await 1 of 0", "copy output[0] = output@0[0]", "publish 1"});
+        std::vector<std::string>{"wait 1 of 0", "copy output[0] = output@0[0]", "signal 1"});
 }
 
 TEST_CASE("lowering keeps the sums as they are and never deadlocks, with several channels too") {

@@ -77,6 +77,17 @@ TEST_CASE("several schedules, comments, blank lines and carriage returns") {
   CHECK(*again == ranks);
 }
 
+TEST_CASE("the former verbs publish and await are read as signal and wait") {
+  const std::string head = "schedule barrier rank 0 of 2 blocks 1 segments 1 slots 0 channels 1\n";
+  const auto now = parse_schedule(head + "signal 1\nwait 1 of 1\n");
+  const auto before = parse_schedule(head + "publish 1\nawait 1 of 1\n");
+  INFO(now.status().message() << before.status().message());
+  REQUIRE(now.is_ok());
+  REQUIRE(before.is_ok());
+  CHECK(*before == *now);
+  CHECK_THAT(print_schedule(*before), Contains("signal 1") && Contains("wait 1 of 1"));
+}
+
 TEST_CASE("mistakes name line, column and what would have been right") {
   CHECK_THAT(mistake("sned input[0] to 1"), StartsWith("line 2, column 1: expected send, recv"));
   CHECK_THAT(mistake("send input[0] too 1"), StartsWith("line 2, column 15: expected 'to', found 'too'"));

@@ -62,12 +62,12 @@ std::vector<Kind> kinds_of(const LoweredPlan& plan) {
 
 }  // namespace
 
-TEST_CASE("what one publish makes known travels in its line", "[lowered]") {
+TEST_CASE("what one signal makes known travels in its line", "[lowered]") {
   const auto ranks = lowered(Collective::allreduce, "one_shot", 3, Sharing::scratch);
   for (std::uint32_t r = 0; r < 3; ++r) {
     const LoweredPlan plan = plan_of(ranks, r);
     CHECK(kinds_of(plan) ==
-          std::vector<Kind>{Kind::copy, Kind::publish, Kind::await, Kind::await, Kind::reduce});
+          std::vector<Kind>{Kind::copy, Kind::signal, Kind::wait, Kind::wait, Kind::reduce});
     // Its own slot, and those of its peers: each in line 1 of its owner.
     CHECK(scratch_lines(plan) == std::vector<std::uint32_t>{1, 1, 1});
     CHECK(plan.line_count == 2);
@@ -82,30 +82,30 @@ TEST_CASE("what one publish makes known travels in its line", "[lowered]") {
   }
 }
 
-TEST_CASE("what lies beside others, is written twice or is not what was published last stays in staging",
+TEST_CASE("what lies beside others, is written twice or is not what was signalled last stays in staging",
           "[lowered]") {
-  const std::string reader = "await 1 of 0\ncopy output[0] = scratch@0.0[0]\n";
+  const std::string reader = "wait 1 of 0\ncopy output[0] = scratch@0.0[0]\n";
   const auto lines = [](const std::vector<Schedule>& ranks) {
     return std::pair(scratch_lines(plan_of(ranks, 0)), scratch_lines(plan_of(ranks, 1)));
   };
   using Lines = std::vector<std::uint32_t>;
-  // The last write before the publish is in the line, the one before it is not.
-  CHECK(lines(written(2, "copy scratch.0[0] = input[0]\ncopy scratch.1[1] = input[1]\npublish 1\n",
-                      "await 1 of 0\ncopy output[0] = scratch@0.0[0]\ncopy output[1] = scratch@0.1[1]\n")) ==
+  // The last write before the signal is in the line, the one before it is not.
+  CHECK(lines(written(2, "copy scratch.0[0] = input[0]\ncopy scratch.1[1] = input[1]\nsignal 1\n",
+                      "wait 1 of 0\ncopy output[0] = scratch@0.0[0]\ncopy output[1] = scratch@0.1[1]\n")) ==
         std::pair(Lines{0, 1}, Lines{0, 1}));
-  // Written twice: which publish a reader has seen would matter.
-  CHECK(lines(written(1, "copy scratch.0[0] = input[0]\npublish 1\ncopy scratch.0[0] = input[1]\npublish 2\n",
+  // Written twice: which signal a reader has seen would matter.
+  CHECK(lines(written(1, "copy scratch.0[0] = input[0]\nsignal 1\ncopy scratch.0[0] = input[1]\nsignal 2\n",
                       reader)) == std::pair(Lines{0, 0}, Lines{0}));
   // Two slots at once.
-  CHECK(lines(written(2, "copy scratch.0[0+2] = input[0+2]\npublish 1\n", reader)) ==
+  CHECK(lines(written(2, "copy scratch.0[0+2] = input[0+2]\nsignal 1\n", reader)) ==
         std::pair(Lines{0}, Lines{0}));
   // Written one by one, but somebody takes both at once.
-  CHECK(lines(written(2, "copy scratch.0[0] = input[0]\npublish 1\ncopy scratch.1[1] = input[1]\npublish 2\n",
-                      "await 2 of 0\ncopy output[0+2] = scratch@0.0[0+2]\n")) ==
+  CHECK(lines(written(2, "copy scratch.0[0] = input[0]\nsignal 1\ncopy scratch.1[1] = input[1]\nsignal 2\n",
+                      "wait 2 of 0\ncopy output[0+2] = scratch@0.0[0+2]\n")) ==
         std::pair(Lines{0, 0}, Lines{0}));
-  // Taken one by one: each in the line of its own publish.
-  CHECK(lines(written(2, "copy scratch.0[0] = input[0]\npublish 1\ncopy scratch.1[1] = input[1]\npublish 2\n",
-                      "await 2 of 0\ncopy output[0] = scratch@0.0[0]\ncopy output[1] = scratch@0.1[1]\n")) ==
+  // Taken one by one: each in the line of its own signal.
+  CHECK(lines(written(2, "copy scratch.0[0] = input[0]\nsignal 1\ncopy scratch.1[1] = input[1]\nsignal 2\n",
+                      "wait 2 of 0\ncopy output[0] = scratch@0.0[0]\ncopy output[1] = scratch@0.1[1]\n")) ==
         std::pair(Lines{1, 2}, Lines{1, 2}));
 }
 
@@ -132,24 +132,24 @@ TEST_CASE("a sum and its stores to all ranks are one pass", "[lowered]") {
   }
 }
 
-TEST_CASE("where buffers are mapped nobody publishes that it has come: announcements tell", "[lowered]") {
+TEST_CASE("where buffers are mapped nobody signals that it has come: announcements tell", "[lowered]") {
   const auto count = [](const LoweredPlan& plan, Kind kind) {
     return std::count_if(plan.steps.begin(), plan.steps.end(),
                          [&](const LoweredStep& step) { return step.kind == kind; });
   };
-  // Rank r: publish 1; await 1 of all; sum and store to all; publish 2; await 2 of all.
+  // Rank r: signal 1; wait 1 of all; sum and store to all; signal 2; wait 2 of all.
   for (const std::uint32_t p : {2U, 3U, 8U}) {
     const auto ranks = lowered(Collective::allreduce, "two_shot", p, Sharing::buffers);
-    REQUIRE(ranks[0].steps[0].verb == Verb::publish);
+    REQUIRE(ranks[0].steps[0].verb == Verb::signal);
     const LoweredPlan plan = plan_of(ranks, 0);
     CHECK(plan.steps[0].kind == Kind::reduce);
-    CHECK(count(plan, Kind::publish) == 1);
-    CHECK(count(plan, Kind::await) == p - 1);
+    CHECK(count(plan, Kind::signal) == 1);
+    CHECK(count(plan, Kind::wait) == p - 1);
   }
   // Staged plans are not announced.
   const LoweredPlan plan = plan_of(lowered(Collective::barrier, "dissemination", 2, Sharing::scratch), 0);
-  CHECK(count(plan, Kind::publish) == 1);
-  CHECK(count(plan, Kind::await) == 1);
+  CHECK(count(plan, Kind::signal) == 1);
+  CHECK(count(plan, Kind::wait) == 1);
 }
 
 TEST_CASE("numbers of plans are never used twice", "[lowered]") {

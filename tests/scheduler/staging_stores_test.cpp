@@ -110,18 +110,18 @@ TEST_CASE("small epochs take all places of their area in turn, large ones the fi
   const ControlBlockShape shape{1, 128, 2048, true};
   std::set<std::size_t> places;
   for (std::uint64_t epoch = 1; epoch <= 64; ++epoch) {
-    const std::size_t place = shape.walked_place(epoch, 192);
+    const std::size_t place = shape.rotated_offset(epoch, 192);
     places.insert(place);
     CHECK(place % 192 == 0);
     CHECK(place + 192 <= shape.staging_bytes);
-    CHECK(shape.walked_place(epoch, 1088) == 0);
-    CHECK(shape.walked_place(epoch, 0) == 0);
-    CHECK(ControlBlockShape{1, 128, 2048}.walked_place(epoch, 192) == 0);
+    CHECK(shape.rotated_offset(epoch, 1088) == 0);
+    CHECK(shape.rotated_offset(epoch, 0) == 0);
+    CHECK(ControlBlockShape{1, 128, 2048}.rotated_offset(epoch, 192) == 0);
   }
   CHECK(places.size() == 10);
   // The areas of two epochs in a row are apart already.
-  CHECK(shape.walked_place(2, 192) == shape.walked_place(3, 192));
-  CHECK(shape.walked_place(2, 192) != shape.walked_place(4, 192));
+  CHECK(shape.rotated_offset(2, 192) == shape.rotated_offset(3, 192));
+  CHECK(shape.rotated_offset(2, 192) != shape.rotated_offset(4, 192));
 }
 
 TEST_CASE("two ranks that both write keep to one place; where lines must be taken back epochs walk") {
@@ -130,8 +130,8 @@ TEST_CASE("two ranks that both write keep to one place; where lines must be take
       of_three(shape, StagingPolicy::cached, 0, 3);
   for (std::uint64_t epoch = 1; epoch <= 16; ++epoch) {
     CHECK(of_two.place_of(epoch, 192, true) == 0);
-    CHECK(of_two.place_of(epoch, 192, false) == shape.walked_place(epoch, 192));
-    CHECK(of_three.place_of(epoch, 192, true) == shape.walked_place(epoch, 192));
+    CHECK(of_two.place_of(epoch, 192, false) == shape.rotated_offset(epoch, 192));
+    CHECK(of_three.place_of(epoch, 192, true) == shape.rotated_offset(epoch, 192));
   }
 }
 

@@ -181,7 +181,7 @@ TEST_CASE("items print as they parse") {
   for (const std::string_view text :
        {"ring", "auto", "ring:-4k", "ring:4k-", "ring:0", "ring:0-@9-", "ring:-1m@-2,4m-1g@3-8",
         "recursive_multiplying(radix=8):17-33@5", "ring(segment=256k):1025", "ring(segments=4)",
-        "hierarchical(columns=1,across=2)"}) {
+        "hierarchical(leaders=1,across=2)"}) {
     const auto rules = parse_rules(Collective::allreduce, text);
     REQUIRE(rules.is_ok());
     CHECK(to_text(rules->front()) == text);

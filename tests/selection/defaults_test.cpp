@@ -88,7 +88,7 @@ TEST_CASE("hierarchical rows are the default of many ranks in domains, and of no
   q.hierarchy = &dealt;
   const auto forced = selector.choose(q, "hierarchical");
   CHECK(forced.status().message().find("not commutative") != std::string::npos);
-  // Segments of about so many bytes are counted on the blocks of this hierarchy: 2 columns of 2.
+  // Segments of about so many bytes are counted on the blocks of this hierarchy: 2 leaders of 2.
   const Hierarchy four = sizes({2, 2});
   q = ask(Collective::allreduce, 64U << 10U, 4);
   q.hierarchy = &four;
@@ -131,7 +131,7 @@ TEST_CASE("across nodes whose ranks share CPUs one rank speaks for its node as l
           "[selection]") {
   const Selector selector = selector_of({});
   const Hierarchy nodes = Hierarchy::of_sizes(std::vector<std::uint32_t>{2, 2});
-  const auto columns = [&](Collective collective, std::uint64_t bytes, bool shares_cpus) {
+  const auto leaders = [&](Collective collective, std::uint64_t bytes, bool shares_cpus) {
     Question q = ask(collective, bytes, 4);
     q.hierarchy = &nodes;
     q.reach = Reach::network;
@@ -139,16 +139,16 @@ TEST_CASE("across nodes whose ranks share CPUs one rank speaks for its node as l
     const auto selection = selector.choose(q);
     REQUIRE(selection.is_ok());
     CHECK(selection->row->name == "hierarchical");
-    return selection->params.columns;
+    return selection->params.leaders;
   };
   for (const Collective collective :
        {Collective::allreduce, Collective::allgather, Collective::reduce_scatter, Collective::alltoall}) {
     INFO(to_string(collective));
-    CHECK(columns(collective, 16 << 10, true) == 1);
-    CHECK(columns(collective, 16 << 10, false) == 0);
+    CHECK(leaders(collective, 16 << 10, true) == 1);
+    CHECK(leaders(collective, 16 << 10, false) == 0);
   }
   // Long vectors leave a node once, whoever shares what.
-  CHECK(columns(Collective::reduce_scatter, 16 << 20, true) == 0);
+  CHECK(leaders(Collective::reduce_scatter, 16 << 20, true) == 0);
 }
 
 }  // namespace tutti

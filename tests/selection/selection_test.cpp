@@ -62,6 +62,18 @@ TEST_CASE("parameters override the row's defaults", "[selection]") {
   CHECK(two[0].params.segments == 2);
 }
 
+TEST_CASE("the former parameter columns is read as leaders, and printed as leaders", "[selection]") {
+  for (const char* text : {"hierarchical(columns=2,across=1)", "hierarchical(leaders=2,across=1)"}) {
+    const RuleList rules = rules_of(Collective::allreduce, text);
+    CHECK(rules[0].params.leaders == 2);
+    CHECK(to_text(rules[0]) == "hierarchical(leaders=2,across=1)");
+    const auto argument = parse_argument(Collective::allreduce, text);  // also of a row in a CSV map
+    REQUIRE(argument.is_ok());
+    CHECK(argument->params == rules[0].params);
+  }
+  CHECK_FALSE(parse_rules(Collective::allreduce, "ring(columns=2)").is_ok());
+}
+
 TEST_CASE("conditions: inclusive bounds, open ends, suffixes, group sizes", "[selection]") {
   struct Expected {
     const char* text;

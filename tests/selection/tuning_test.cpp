@@ -76,6 +76,13 @@ TEST_CASE("a tuning file says what it holds and where", "[tuning]") {
   CHECK(model.link(Level::node) == LinkCost{8, 9, 10, 11});
 }
 
+TEST_CASE("a tuning file with the former parameter columns is read as leaders", "[tuning]") {
+  const Tuning tuning = read(with("\"ring:1m-\"", "\"hierarchical(columns=1):1m-\""));
+  const auto rules = parse_rules(Collective::allreduce, tuning.rules[0].items[0].text);
+  REQUIRE(rules.is_ok());
+  CHECK((*rules)[0].params.leaders == 1);
+}
+
 TEST_CASE("what is written is read again", "[tuning]") {
   Tuning tuning = read(kExample);
   Tuning again = read(to_text(tuning));

@@ -335,7 +335,7 @@ TEST_CASE("where the workers of each rank run") {
 
 // Two performance cores of two threads, and four efficiency cores of one that share an L2.
 Topology hybrid() {
-  auto machine = parse_card(
+  auto machine = parse_summary(
       "topology1 cores=2x2,1x4 pus=0,2,4-7,1,3 sockets=8x1 numa=0:17179869184:0:8 "
       "caches=2:1310720:64:0:2x2,2:2097152:64:4:4x1,3:12582912:64:0:8x1");
   INFO(machine.status().message());

@@ -1,5 +1,5 @@
 // Where topologies come from: synthetic descriptions, XML of real machines, damaged XML, this machine under a
-// restricted affinity, and the flat one. The cards are the expected text.
+// restricted affinity, and the flat one. The summaries are the expected text.
 #include "topology/discovery.hpp"
 
 #include <sched.h>
@@ -34,8 +34,8 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-std::string card_of(const Result<Topology>& found) {
-  return found ? to_card(*found) : found.status().message();
+std::string summary_of(const Result<Topology>& found) {
+  return found ? to_summary(*found) : found.status().message();
 }
 
 // `what` went wrong as a user's mistake, and the message has all the words.
@@ -82,7 +82,7 @@ TEST_CASE("synthetic topologies") {
   CHECK(structure("pack:2 [numa] l3(size=1000000):1 core:3 pu:1") == std::vector<std::size_t>{2, 2, 2, 6, 6});
   CHECK(structure("numa:2 pack:2 core:2 pu:1(indexes=0,2,4,6,1,3,5,7)") ==
         std::vector<std::size_t>{4, 2, 8, 8, 8});
-  CHECK(card_of(make_synthetic_topology("pack:1 core:2 pu:2(indexes=core:pack)")).find("pus=0-3") !=
+  CHECK(summary_of(make_synthetic_topology("pack:1 core:2 pu:2(indexes=core:pack)")).find("pus=0-3") !=
         std::string::npos);
 }
 
@@ -104,14 +104,14 @@ TEST_CASE("a wrong description is refused with what is wrong") {
 
 TEST_CASE("XML of real machines") {
   if (!has_hwloc()) return;
-  CHECK(card_of(load_topology_xml(kData + "/xeon_two_sockets.xml")) ==
+  CHECK(summary_of(load_topology_xml(kData + "/xeon_two_sockets.xml")) ==
         "topology1 cores=1x36 pus=0-35 sockets=18x2 numa=0:67119017984:0:18,1:67639386112:18:18 "
         "caches=1:32768:64:0:1x36,2:262144:64:0:1x36,3:47185920:64:0:18x2");
-  CHECK(card_of(load_topology_xml(kData + "/power9_two_sockets.xml")) ==
+  CHECK(summary_of(load_topology_xml(kData + "/power9_two_sockets.xml")) ==
         "topology1 cores=4x40 pus=8-84/4,96-172/4,9-85/4,97-173/4,10-86/4,98-174/4,11-87/4,99-175/4 "
         "sockets=80x2 numa=0:137100066816:0:80,8:137166913536:80:80 "
         "caches=1:32768:128:0:4x40,2:524288:0:0:8x20,3:10485760:0:0:8x20");
-  CHECK(card_of(load_topology_xml(kData + "/knights_landing_quarters.xml")) ==
+  CHECK(summary_of(load_topology_xml(kData + "/knights_landing_quarters.xml")) ==
         "topology1 cores=4x16 pus=0-3,18-21,36-39,52-55,68-71,86-89,104-107,120-123,136-139,154-157,172-175,"
         "188-191,204-207,222-225,240-243,256-259 sockets=64x1 "
         "numa=0:25668947968:0:16,4:4294967296:0:16,1:25769803776:16:16,5:4294967296:16:16,"
@@ -216,7 +216,7 @@ TEST_CASE("damaged XML") {
         continue;
       }
       CHECK(found->check().is_ok());
-      CHECK(to_card(*parse_card(to_card(*found))) == to_card(*found));
+      CHECK(to_summary(*parse_summary(to_summary(*found))) == to_summary(*found));
     }
   }
   CHECK(refused > 0);
@@ -235,7 +235,7 @@ TEST_CASE("this machine") {
   CHECK(allowed.size() == static_cast<std::size_t>(CPU_COUNT(&mask)));
   for (const std::uint32_t pu : allowed) CHECK(CPU_ISSET(here.pus[pu].os_index, &mask));
 
-  const auto back = parse_card(to_card(here));
+  const auto back = parse_summary(to_summary(here));
   REQUIRE(back.is_ok());
   CHECK(back->caches == here.caches);
   CHECK(back->cores == here.cores);
@@ -255,7 +255,7 @@ TEST_CASE("a narrower affinity allows fewer PUs of the same machine") {
     flat = make_flat_topology("for a test");
   }).join();
   REQUIRE(narrow.pu_count() == before.pu_count());
-  CHECK(to_card(narrow) == to_card(before));
+  CHECK(to_summary(narrow) == to_summary(before));
   REQUIRE(narrow.allowed_pus().size() == 1);
   CHECK(narrow.pus[narrow.allowed_pus()[0]].os_index == last);
   REQUIRE(flat.allowed_pus().size() == 1);

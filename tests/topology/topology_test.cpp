@@ -1,4 +1,4 @@
-// The topology as a value: questions, groups, cards. No discovery: the machines are written down here.
+// The topology as a value: questions, groups, summaries. No discovery: the machines are written down here.
 #include "topology/topology.hpp"
 
 #include <string>
@@ -60,38 +60,38 @@ TEST_CASE("groups are a partition") {
   CHECK(nested.groups_by_numa() == Groups{{0, 1}, {1, 2}, {3, 2}});
 }
 
-TEST_CASE("a card says all that matters and comes back") {
+TEST_CASE("a summary says all that matters and comes back") {
   const Topology t = lopsided();
-  const std::string card = to_card(t);
-  CHECK(card ==
+  const std::string summary = to_summary(t);
+  CHECK(summary ==
         "topology1 cores=2x2,1x1 pus=0-1,4,8-9 sockets=4x1,1x1 numa=0:1000:0:4,1:500:4:1,2:70:0:4,3:90:0:0 "
         "caches=1:32:64:0:2x2,1:48:64:4:1x1,2:256:64:0:2x2,3:4000:64:0:4x1");
-  auto back = parse_card(card);
+  auto back = parse_summary(summary);
   REQUIRE(back.is_ok());
   Topology expected = t;
-  expected.source = "card";
+  expected.source = "summary";
   expected.pus[2].is_allowed = true;  // what a process may use is not in it
   CHECK(*back == expected);
 
   Topology bare;
   bare.pus = {{3, true}};
   bare.cores = bare.sockets = {{0, 1}};
-  CHECK(to_card(bare) == "topology1 cores=1x1 pus=3 sockets=1x1 numa= caches=");
-  back = parse_card(to_card(bare));
+  CHECK(to_summary(bare) == "topology1 cores=1x1 pus=3 sockets=1x1 numa= caches=");
+  back = parse_summary(to_summary(bare));
   REQUIRE(back.is_ok());
   CHECK(back->pus == bare.pus);
 }
 
-TEST_CASE("CPU numbers of a card are runs with steps") {
+TEST_CASE("CPU numbers of a summary are runs with steps") {
   const auto pus_of = [](const std::vector<std::uint32_t>& numbers) {
     Topology t;
     for (const std::uint32_t number : numbers) t.pus.push_back({number, true});
     for (std::uint32_t i = 0; i < t.pu_count(); ++i) t.cores.push_back({i, 1});
     t.sockets = {{0, t.pu_count()}};
-    const std::string card = to_card(t);
-    CHECK(parse_card(card)->pus == t.pus);
-    const std::size_t at = card.find("pus=") + 4;
-    return card.substr(at, card.find(' ', at) - at);
+    const std::string summary = to_summary(t);
+    CHECK(parse_summary(summary)->pus == t.pus);
+    const std::size_t at = summary.find("pus=") + 4;
+    return summary.substr(at, summary.find(' ', at) - at);
   };
   CHECK(pus_of({0, 2, 4, 6, 1, 3, 5, 7}) == "0-6/2,1-7/2");
   CHECK(pus_of({0, 2, 1, 3}) == "0,2,1,3");
@@ -100,10 +100,10 @@ TEST_CASE("CPU numbers of a card are runs with steps") {
   CHECK(pus_of({5, 4, 3, 2}) == "5,4,3,2");
 }
 
-TEST_CASE("a malformed card names the field") {
-  const auto refuses = [](const std::string& card, const std::string& said) {
-    const auto parsed = parse_card(card);
-    INFO(card << ": " << parsed.status().message());
+TEST_CASE("a malformed summary names the field") {
+  const auto refuses = [](const std::string& summary, const std::string& said) {
+    const auto parsed = parse_summary(summary);
+    INFO(summary << ": " << parsed.status().message());
     CHECK_FALSE(parsed.is_ok());
     CHECK(parsed.status().code() == StatusCode::invalid_argument);
     CHECK(parsed.status().message().find(said) != std::string::npos);

@@ -195,7 +195,8 @@ json topology_json() {
           {"memory_limit_bytes", topology.memory_limit_bytes},
           {"numa_nodes", nodes},
           {"caches", caches},
-          {"card", to_card(topology)}};
+          {"summary", to_summary(topology)},
+          {"card", to_summary(topology)}};
 }
 
 json all_json() {

@@ -149,7 +149,7 @@ int schedule_command(int argc, char** argv) {
       "Examples:\n"
       "  tutti schedule allreduce ring -n 4 --loops\n"
       "  tutti schedule allgather 'bruck(radix=3)' -n 9 --rank 0\n"
-      "  tutti schedule allreduce 'hierarchical(columns=1)' -n 7 --domains 2,2,3\n"
+      "  tutti schedule allreduce 'hierarchical(leaders=1)' -n 7 --domains 2,2,3\n"
       "  tutti schedule allreduce two_shot -n 4 --lowered > lowered.txt; tutti schedule --check lowered.txt\n"
       "  tutti schedule broadcast binomial -n 8 --dot | dot -Tsvg > tree.svg");
   app.add_option("collective", options.collective, "allreduce, allgather, ... (`tutti info` lists them)");
@@ -165,7 +165,7 @@ int schedule_command(int argc, char** argv) {
   app.add_option("--channels", options.channels, "channels that the segments are spread over")
       ->capture_default_str();
   auto* lowered =
-      app.add_flag("--lowered", options.is_lowered, "lower to shared memory: loads, stores, publish, await");
+      app.add_flag("--lowered", options.is_lowered, "lower to shared memory: loads, stores, signal, wait");
   auto* staged = app.add_flag("--staged", options.is_staged,
                               "lower to ranks that share their scratch only: buffers lie anywhere");
   staged->excludes(lowered);

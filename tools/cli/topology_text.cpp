@@ -1,5 +1,5 @@
 // A topology in a few lines for people.
-// Knows the value only; the exact form for programs is its card.
+// Knows the value only; the exact form for programs is its summary.
 #include "tools/cli/topology_text.hpp"
 
 #include <fmt/format.h>

@@ -61,7 +61,7 @@ void seed_fault(std::vector<Schedule>& ranks) {
 AlgorithmParams hierarchical_params(const AlgorithmRow& row, std::uint32_t turn) {
   AlgorithmParams params = default_params(row);
   for (const ParamRow& param : row.params) {
-    if (param.name == "columns") params.columns = turn % 4;
+    if (param.name == "leaders") params.leaders = turn % 4;
     if (param.name == "across") params.across = turn % (param.max_value + 1);
   }
   return params;

@@ -1,37 +1,34 @@
-// Hierarchical alltoall: inside of each domain blocks go to the mate whose column carries them, across
-// domains all blocks of a domain for the same column travel together, and blocks for members that carry
-// nothing go on. Knows nothing of transports, dtypes, time or memory; which ranks share a domain it is told.
+// Hierarchical alltoall: each block goes to the mate that leads for its receiver, then all blocks between two
+// leaders travel together, and the leader at the other end passes on the blocks of other members.
+// Knows nothing of transports, dtypes, time or memory; the hierarchy is an argument.
 //
-// p = 6, domains {0 1} {2 3} {4 5}; 0 carries for 2 and 4 (column 0), 1 for 3 and 5 (column 1)
+// p = 6, domains {0 1} {2 3} {4 5}; 0 leads for 2 and 4, 1 for 3 and 5
 //   domain   0 -> 1: blocks 3, 5 of 0    1 -> 0: blocks 2, 4 of 1
 //   across   0 -> 2: block 2 of 0 and 1    0 -> 4: block 4 of 0 and 1    1 -> 3: ...
-//   domain   0 <-> 1: what they have for each other
-// With fewer columns than members a message holds blocks for several receivers, destination by destination;
-// the carrier at the other end hands them on.
+//   domain   0 <-> 1: their blocks for each other
+// With fewer leaders than members a message holds blocks for several receivers, destination by destination.
 //
-// input: p blocks, block d for rank d; output: p blocks, block s from rank s; scratch of a carrier: what
-// leaves
-//   through it (and what it hands on); in place its domain's blocks as well
-// rounds 2 (+1 where not every rank is a carrier)
-// bytes sent per rank 2p-D-n of p blocks (D even domains of n, all columns): twice what direct sends, at most
-// bytes that leave a domain n(p-n)/p m, as with every alltoall, in D-1 messages for each column instead of
-// p-n for
-//   each rank (and never more than p blocks in one message)
+// input: p blocks, block d for rank d; output: p blocks, block s from rank s
+// scratch of a leader: the blocks that leave and arrive through it; in place also its domain's blocks
+// rounds 2 (+1 where not every rank is a leader)
+// bytes sent per rank 2p-D-n of p blocks (D even domains of n, all leaders): twice what direct sends, at most
+// bytes that leave a domain n(p-n)/p m, as with every alltoall, in D-1 messages per leader
+//   instead of p-n per rank (and never more than p blocks in one message)
 // A slot takes blocks of several pairs of ranks -> equal counts.
 #include <algorithm>
 
-#include "runtime/algorithms/patterns/columns.hpp"
+#include "runtime/algorithms/patterns/leaders.hpp"
 
 namespace tutti {
 namespace {
 
 class Relay {
  public:
-  Relay(const CollectiveSpec& spec, const GroupView& view, const Columns& columns)
-      : b_(spec, view, view.size), columns_(columns), hierarchy_(*view.hierarchy) {
+  Relay(const CollectiveSpec& spec, const GroupView& view, const Leaders& leaders)
+      : b_(spec, view, view.size), leaders_(leaders), hierarchy_(*view.hierarchy) {
     if (!b_.in_place()) return;
     // What arrives from a mate would overwrite what is not yet sent to it.
-    for_runs(columns_.mates(), [&](std::uint32_t offset, const BlockRun& run) {
+    for_runs(leaders_.mates(), [&](std::uint32_t offset, const BlockRun& run) {
       b_.copy(b_.scratch(offset, run.first, run.count, run.stride),
               b_.input(run.first, run.count, run.stride));
     });
@@ -41,32 +38,32 @@ class Relay {
   // What mates send to other domains through this rank, and the other way round: by domain, destination and
   // mate, so that what leaves together lies together.
   void collect() {
-    const std::uint32_t own = columns_.position(), n = mate_count();
-    for (std::uint32_t d = 1; d < columns_.domain_count(); ++d) {
+    const std::uint32_t own = leaders_.position(), n = mate_count();
+    for (std::uint32_t d = 1; d < leaders_.domain_count(); ++d) {
       const std::uint32_t domain = domain_at(d);
-      const std::vector<std::uint32_t> carried =
-          columns_.is_carrier() ? columns_.carried(domain, own) : std::vector<std::uint32_t>{};
+      const std::vector<std::uint32_t> blocks =
+          leaders_.is_leader() ? leaders_.blocks_of(domain, own) : std::vector<std::uint32_t>{};
       const std::uint32_t first_slot = slot_;
-      slot_ += static_cast<std::uint32_t>(carried.size()) * n;
+      slot_ += static_cast<std::uint32_t>(blocks.size()) * n;
       leaving_.push_back(first_slot);
-      for (std::uint32_t k = 0; k < carried.size(); ++k)
-        b_.copy(b_.scratch(first_slot + k * n + own, carried[k]), b_.input(carried[k]));
+      for (std::uint32_t k = 0; k < blocks.size(); ++k)
+        b_.copy(b_.scratch(first_slot + k * n + own, blocks[k]), b_.input(blocks[k]));
       for (std::uint32_t step = 1; step < n; ++step) {
         const std::uint32_t to = (own + step) % n, from = (own + n - step) % n;
-        for (std::uint32_t k = 0; k < carried.size(); ++k)
-          b_.recv(columns_.mates()[from], b_.scratch(first_slot + k * n + from, carried[k]));
-        if (to >= columns_.count()) continue;
-        for (const std::uint32_t block : columns_.carried(domain, to))
-          b_.send(columns_.mates()[to], b_.input(block));
+        for (std::uint32_t k = 0; k < blocks.size(); ++k)
+          b_.recv(leaders_.mates()[from], b_.scratch(first_slot + k * n + from, blocks[k]));
+        if (to >= leaders_.count()) continue;
+        for (const std::uint32_t block : leaders_.blocks_of(domain, to))
+          b_.send(leaders_.mates()[to], b_.input(block));
       }
     }
   }
 
   void exchange_across() {
-    if (!columns_.is_carrier()) return;
-    const std::uint32_t own = columns_.position();
-    const std::vector<std::uint32_t> mine = columns_.carried(columns_.domain(), own);
-    for (std::uint32_t d = 1; d < columns_.domain_count(); ++d) {
+    if (!leaders_.is_leader()) return;
+    const std::uint32_t own = leaders_.position();
+    const std::vector<std::uint32_t> mine = leaders_.blocks_of(leaders_.domain(), own);
+    for (std::uint32_t d = 1; d < leaders_.domain_count(); ++d) {
       const std::vector<std::uint32_t>& sources = hierarchy_.members(domain_at(d, true));
       if (mine.size() == 1) {  // this rank alone: to where it belongs
         for_runs(sources, [&](std::uint32_t, const BlockRun& run) {
@@ -80,44 +77,44 @@ class Relay {
       });
       slot_ += static_cast<std::uint32_t>(mine.size() * sources.size());
     }
-    for (std::uint32_t d = 1; d < columns_.domain_count(); ++d) {
+    for (std::uint32_t d = 1; d < leaders_.domain_count(); ++d) {
       const std::uint32_t domain = domain_at(d), peer = hierarchy_.members(domain)[own];
       const std::uint32_t first_slot = leaving_[d - 1];
-      const std::size_t destinations = columns_.carried(domain, own).size();
+      const std::size_t destinations = leaders_.blocks_of(domain, own).size();
       if (destinations == 1) {
-        for_runs(columns_.mates(), [&](std::uint32_t offset, const BlockRun& run) {
+        for_runs(leaders_.mates(), [&](std::uint32_t offset, const BlockRun& run) {
           b_.send(peer, b_.scratch(first_slot + offset, run.first, run.count, run.stride));
         });
         continue;
       }
-      for_messages(destinations, columns_.mates(), [&](std::uint32_t offset, std::uint32_t count) {
-        b_.send(peer, b_.scratch(first_slot + offset, columns_.mates()[0], count));
+      for_messages(destinations, leaders_.mates(), [&](std::uint32_t offset, std::uint32_t count) {
+        b_.send(peer, b_.scratch(first_slot + offset, leaders_.mates()[0], count));
       });
     }
   }
 
   // Behind what leaves, since the way across is the longer one.
   void exchange_inside() {
-    const std::uint32_t own = columns_.position(), n = mate_count();
+    const std::uint32_t own = leaders_.position(), n = mate_count();
     b_.copy(b_.output(b_.rank()), b_.input(b_.rank()));
     for (std::uint32_t step = 1; step < n; ++step) {
       const std::uint32_t to = (own + step) % n, from = (own + n - step) % n;
-      const std::uint32_t receiver = columns_.mates()[to], sender = columns_.mates()[from];
+      const std::uint32_t receiver = leaders_.mates()[to], sender = leaders_.mates()[from];
       b_.recv(sender, b_.output(sender));
       b_.send(receiver, b_.in_place() ? b_.scratch(to, receiver) : b_.input(receiver));
     }
   }
 
   void hand_on() {
-    const std::uint32_t own = columns_.position();
-    const std::vector<std::uint32_t> mine = columns_.carried(columns_.domain(), own % columns_.count());
+    const std::uint32_t own = leaders_.position();
+    const std::vector<std::uint32_t> mine = leaders_.blocks_of(leaders_.domain(), own % leaders_.count());
     if (mine.size() == 1) return;
-    for (std::uint32_t d = 1; d < columns_.domain_count(); ++d) {
+    for (std::uint32_t d = 1; d < leaders_.domain_count(); ++d) {
       const std::vector<std::uint32_t>& sources = hierarchy_.members(domain_at(d, true));
       const auto width = static_cast<std::uint32_t>(sources.size());
       for_runs(sources, [&](std::uint32_t offset, const BlockRun& run) {
         const Slice output = b_.output(run.first, run.count, run.stride);
-        if (!columns_.is_carrier()) return b_.recv(columns_.mates()[own % columns_.count()], output);
+        if (!leaders_.is_leader()) return b_.recv(leaders_.mates()[own % leaders_.count()], output);
         for (std::uint32_t k = 0; k < mine.size(); ++k) {
           const Slice here =
               b_.scratch(arrived_[d - 1] + k * width + offset, run.first, run.count, run.stride);
@@ -134,11 +131,11 @@ class Relay {
   Result<Schedule> finish() && { return std::move(b_).finish(); }
 
  private:
-  std::uint32_t mate_count() const { return static_cast<std::uint32_t>(columns_.mates().size()); }
+  std::uint32_t mate_count() const { return static_cast<std::uint32_t>(leaders_.mates().size()); }
   // The domain d places behind the own one, or before it: not all send to one at a time.
   std::uint32_t domain_at(std::uint32_t d, bool is_before = false) const {
-    const std::uint32_t count = columns_.domain_count();
-    return (columns_.domain() + (is_before ? count - d : d)) % count;
+    const std::uint32_t count = leaders_.domain_count();
+    return (leaders_.domain() + (is_before ? count - d : d)) % count;
   }
   // Blocks of these ranks, as few slices as there can be; `visit` gets how many came before.
   template <class Visit>
@@ -160,7 +157,7 @@ class Relay {
   }
 
   Builder b_;
-  const Columns& columns_;
+  const Leaders& leaders_;
   const Hierarchy& hierarchy_;
   std::uint32_t slot_ = 0;
   std::vector<std::uint32_t> leaving_, arrived_;  // first slots, by distance of the domain
@@ -171,8 +168,8 @@ class Relay {
 Result<Schedule> alltoall_hierarchical(const CollectiveSpec& spec, const GroupView& view,
                                        const AlgorithmParams& params) {
   TUTTI_RETURN_IF_ERROR(check_hierarchy(view));
-  const Columns columns(view, params.columns);
-  Relay relay(spec, view, columns);
+  const Leaders leaders(view, params.leaders);
+  Relay relay(spec, view, leaders);
   relay.collect();
   relay.exchange_across();
   relay.exchange_inside();

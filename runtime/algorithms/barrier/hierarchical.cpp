@@ -3,17 +3,17 @@
 //
 // p = 5, domains {0 1} {2 3 4}:   1 -> 0, 3 -> 2, 4 -> 2    then 0 <-> 2    then 0 -> 1, 2 -> 3, 2 -> 4
 //
-// One empty atom, so that a message is a flag: an allreduce of one column.
+// One empty atom, so that a message is a flag: an allreduce with one leader per domain.
 // rounds 2 and those of a dissemination over the domains; bytes 0.
-#include "runtime/algorithms/patterns/columns.hpp"
+#include "runtime/algorithms/patterns/leaders.hpp"
 
 namespace tutti {
 
 Result<Schedule> barrier_hierarchical(const CollectiveSpec& spec, const GroupView& view,
                                       const AlgorithmParams&) {
-  AlgorithmParams one_column;
-  one_column.columns = 1;
-  return emit_hierarchical_allreduce(spec, view, one_column);
+  AlgorithmParams one_leader;
+  one_leader.leaders = 1;
+  return emit_hierarchical_allreduce(spec, view, one_leader);
 }
 
 }  // namespace tutti

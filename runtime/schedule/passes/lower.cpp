@@ -1,4 +1,4 @@
-// Second half of the lowering: puts a publish and an await between two accesses of different ranks exactly
+// Second half of the lowering: puts a signal and a wait between two accesses of different ranks exactly
 // where the order of one execution (lower_events.hpp) is not implied already. Vector clocks over the threads
 // (rank, channel) know what is implied, so fanout and elision need no rule of their own. Every edge points
 // forward in that one execution: no deadlock.
@@ -32,10 +32,10 @@ struct Item {
   Step step;
   std::vector<Slice> sources;
   std::vector<Epoch> after;  // steps of other threads of the rank
-  Epoch awaited;             // await: the item whose publish it waits for
-  bool is_published = false;
-  std::uint32_t sequence = 0;  // position in the global order
-  Clock clock;                 // what is known once it is done
+  Epoch waited_for;          // wait: the item whose signal it waits for
+  bool is_signalled = false;
+  std::uint32_t order = 0;  // position in the global order
+  Clock clock;              // what is known once it is done
 };
 
 struct Location {
@@ -58,7 +58,7 @@ class Synchroniser {
       threads_[t].push_back({});
       threads_[t][0].clock.assign(threads_.size(), 0);
       threads_[t][0].clock[t] = 1;
-      threads_[t][0].sequence = sequence_++;
+      threads_[t][0].order = order_++;
     }
   }
 
@@ -89,7 +89,7 @@ class Synchroniser {
       for (const Epoch& x : needed) {
         bool is_known = rank_of(x.thread) == s.rank;
         for (std::uint32_t c = 0; c < channels_; ++c) is_known = is_known || knows(s.rank * channels_ + c, x);
-        if (!is_known) append_await(s.rank * channels_ + x.thread % channels_, x);
+        if (!is_known) append_wait(s.rank * channels_ + x.thread % channels_, x);
       }
     }
   }
@@ -133,7 +133,7 @@ class Synchroniser {
   Epoch append(std::uint32_t thread, Item item) {
     // The clock of the thread moves on with its last item; older items keep theirs for later joins.
     if (item.clock.empty()) item.clock = clock(thread);
-    item.sequence = sequence_++;
+    item.order = order_++;
     threads_[thread].push_back(std::move(item));
     const auto position = static_cast<std::uint32_t>(threads_[thread].size());
     clock(thread)[thread] = position;
@@ -173,7 +173,7 @@ class Synchroniser {
   // What was known last implies most, so it comes first and the rest is often implied.
   void sort_latest_first(std::vector<Epoch>& epochs) const {
     std::sort(epochs.begin(), epochs.end(),
-              [this](const Epoch& a, const Epoch& b) { return item(a).sequence > item(b).sequence; });
+              [this](const Epoch& a, const Epoch& b) { return item(a).order > item(b).order; });
   }
 
   void order_after(std::uint32_t thread, std::vector<Epoch>& needed, Item& next) {
@@ -185,9 +185,9 @@ class Synchroniser {
     for (Epoch x : needed) {
       if (known[x.thread] >= x.position) continue;
       if (rank_of(x.thread) != rank_of(thread)) {
-        // An await sees the line of its own channel; from another channel the thread depends on that await.
+        // A wait sees the line of its own channel; from another channel the thread depends on that wait.
         const std::uint32_t waiting = rank_of(thread) * channels_ + x.thread % channels_;
-        x = append_await(waiting, x);
+        x = append_wait(waiting, x);
         if (waiting == thread) {
           join(clock(thread));
           continue;
@@ -199,16 +199,16 @@ class Synchroniser {
     next.clock = std::move(known);
   }
 
-  // Appends an await for x; the publish goes to the end of a run of stores of one value, which never waits.
-  Epoch append_await(std::uint32_t thread, Epoch x) {
+  // Appends a wait for x; the signal goes to the end of a run of stores of one value, which never waits.
+  Epoch append_wait(std::uint32_t thread, Epoch x) {
     std::vector<Item>& theirs = threads_[x.thread];
     std::uint32_t position = x.position;
-    while (position < theirs.size() && !theirs[position - 1].is_published &&
+    while (position < theirs.size() && !theirs[position - 1].is_signalled &&
            continues_stores(theirs[position - 1], theirs[position]))
       ++position;
-    theirs[position - 1].is_published = true;
-    Item item = begin(thread, Verb::await);
-    item.awaited = {x.thread, position};
+    theirs[position - 1].is_signalled = true;
+    Item item = begin(thread, Verb::wait);
+    item.waited_for = {x.thread, position};
     item.step.peer = rank_of(x.thread);
     item.clock = clock(thread);
     for (std::size_t t = 0; t < item.clock.size(); ++t)
@@ -222,7 +222,7 @@ class Synchroniser {
   }
 
   std::span<const Schedule> ranks_;
-  std::uint32_t channels_ = 1, sequence_ = 0;
+  std::uint32_t channels_ = 1, order_ = 0;
   std::vector<std::size_t> base_;  // by rank, of memory_
   std::vector<Location> memory_;
   std::vector<std::vector<Item>> threads_;
@@ -255,12 +255,12 @@ void keep_used_slots(std::vector<Schedule>& ranks) {
   for_each_slice([&](std::uint32_t owner, Slice& slice) { slice.slot = number[owner][slice.slot]; });
 }
 
-// Numbers tickets and steps and merges the threads of each rank in the global order.
+// Numbers signals and steps and merges the threads of each rank in the global order.
 std::vector<Schedule> Synchroniser::schedules() {
-  std::vector<std::vector<std::uint32_t>> ticket(threads_.size());  // by item: the ticket that covers it
+  std::vector<std::vector<std::uint32_t>> sequence(threads_.size());  // by item: the sequence that covers it
   for (std::size_t t = 0; t < threads_.size(); ++t) {
     std::uint32_t next = 1;
-    for (const Item& item : threads_[t]) ticket[t].push_back(item.is_published ? next++ : 0);
+    for (const Item& item : threads_[t]) sequence[t].push_back(item.is_signalled ? next++ : 0);
   }
   std::vector<Schedule> result;
   for (const Schedule& s : ranks_) {
@@ -273,7 +273,7 @@ std::vector<Schedule> Synchroniser::schedules() {
     for (std::uint32_t t = s.rank * channels_; t < (s.rank + 1) * channels_; ++t)
       for (std::uint32_t i = 1; i <= threads_[t].size(); ++i) order.push_back({t, i});
     std::sort(order.begin(), order.end(),
-              [this](const Epoch& a, const Epoch& b) { return item(a).sequence < item(b).sequence; });
+              [this](const Epoch& a, const Epoch& b) { return item(a).order < item(b).order; });
     std::vector<std::vector<std::uint32_t>> number(threads_.size());
     std::vector<std::uint32_t> after;
     for (const Epoch& x : order) {
@@ -281,16 +281,17 @@ std::vector<Schedule> Synchroniser::schedules() {
       number[x.thread].push_back(static_cast<std::uint32_t>(to.steps.size()));
       if (x.position > 1) {
         Step step = it.step;
-        if (step.verb == Verb::await) step.ticket = ticket[it.awaited.thread][it.awaited.position - 1];
+        if (step.verb == Verb::wait)
+          step.sequence = sequence[it.waited_for.thread][it.waited_for.position - 1];
         after.clear();
         for (const Epoch& d : it.after) after.push_back(number[d.thread][d.position - 1]);
         std::sort(after.begin(), after.end());
         to.append(step, it.sources, after);
       }
-      if (!it.is_published) continue;
-      Step publish = begin(x.thread, Verb::publish).step;
-      publish.ticket = ticket[x.thread][x.position - 1];
-      to.append(publish, {}, {});
+      if (!it.is_signalled) continue;
+      Step signal = begin(x.thread, Verb::signal).step;
+      signal.sequence = sequence[x.thread][x.position - 1];
+      to.append(signal, {}, {});
     }
     result.push_back(std::move(to));
   }

@@ -1,5 +1,5 @@
 // Lowering for ranks that share memory: sends and receives become loads and stores on each other's memory,
-// ordered by publish and await. Knows no address and no cache line.
+// ordered by signal and wait. Knows no address and no cache line.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ enum class Sharing : std::uint8_t {
 };
 
 // The schedules of all ranks, which must all be lowered together. Each channel of the result is one
-// sequential thread of local steps, publishes and awaits.
+// sequential thread of local steps, signals and waits.
 //   borrow  a recv into scratch that only local steps read vanishes: they read the sender's memory
 //   place   the sender stores into the receiver's buffer, where it has just computed what it sends
 //   pull    otherwise the receiver copies from the sender's memory
-//   fanout  one publish serves every peer that waits for it
-//   elide   an await whose order another edge implies is never made, nor a publish that nobody awaits
+//   fanout  one signal serves every peer that waits for it
+//   elide   a wait whose order another edge implies is never made, nor a signal that nobody waits for
 // Two-shot allreduce becomes "load q inputs, add once, store q outputs". No rank ends before the last access
 // of others to its buffers; the scratch of a staged schedule (Schedule::is_staged) others may read until the
 // rank knows better. The expression trees stay what they were; the result is marked by fuse().

@@ -1,5 +1,5 @@
 // First half of the lowering: which loads and stores happen, and in which global order. Internal to passes/.
-// Knows no publish and no await; lower.cpp adds them.
+// Knows no signal and no wait; lower.cpp adds them.
 #pragma once
 
 #include <span>

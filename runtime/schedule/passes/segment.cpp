@@ -116,7 +116,7 @@ Result<Schedule> segment(const Schedule& s, std::uint32_t segments, std::uint32_
   if (segments == 0 || channels == 0) return invalid_argument("segment: at least one segment and channel");
   if (s.segments != 1) return invalid_argument("segment: the schedule is segmented already");
   for (const Step& step : s.steps) {
-    if (step.verb == Verb::publish || step.verb == Verb::await)
+    if (step.verb == Verb::signal || step.verb == Verb::wait)
       return invalid_argument("segment: segments are cut before lowering");
   }
   constexpr std::uint64_t kMost = 1ULL << 28;

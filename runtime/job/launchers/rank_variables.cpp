@@ -1,5 +1,5 @@
 // Reads ranks and sizes from variables, and makes names of jobs. Knows no launcher.
-#include "runtime/job/launchers/place.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 
 #include <fmt/format.h>
 #include <sodium.h>
@@ -32,7 +32,7 @@ Result<std::string> require(const Environment& environment, const char* name, st
   return std::string(*text);
 }
 
-Status read_place(const Environment& environment, const PlaceVariables& names, LaunchInfo& info) {
+Status read_rank(const Environment& environment, const RankVariables& names, LaunchInfo& info) {
   info.launcher = names.launcher;
   const Result<std::string> size = require(environment, names.size, names.launcher);
   if (!size) return size.status();
@@ -61,8 +61,8 @@ Status read_place(const Environment& environment, const PlaceVariables& names, L
   return {};
 }
 
-Status check_agreement(const Environment& environment, const PlaceVariables& first,
-                       const PlaceVariables& second) {
+Status check_agreement(const Environment& environment, const RankVariables& first,
+                       const RankVariables& second) {
   const std::pair<const char*, const char*> pairs[] = {{first.rank, second.rank}, {first.size, second.size}};
   for (const auto& [ours, theirs] : pairs) {
     if (ours == nullptr || theirs == nullptr) continue;

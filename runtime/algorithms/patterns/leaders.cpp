@@ -1,5 +1,5 @@
-// Columns of a hierarchy, and the direct exchanges inside of a domain.
-#include "runtime/algorithms/patterns/columns.hpp"
+// Leaders of a hierarchy, and the direct exchanges inside of a domain.
+#include "runtime/algorithms/patterns/leaders.hpp"
 
 #include <algorithm>
 #include <array>
@@ -36,7 +36,7 @@ const AcrossRows& rows_across(Collective collective) {
 
 }  // namespace
 
-Columns::Columns(const GroupView& view, std::uint32_t wanted, std::uint32_t first)
+Leaders::Leaders(const GroupView& view, std::uint32_t wanted, std::uint32_t first)
     : hierarchy_(*view.hierarchy), domain_(hierarchy_.domain_of(view.rank)) {
   const std::uint32_t most = hierarchy_.smallest_domain();
   count_ = wanted == 0 ? most : std::min(wanted, most);
@@ -49,19 +49,19 @@ Columns::Columns(const GroupView& view, std::uint32_t wanted, std::uint32_t firs
   mates_ = ordered(domain_);
   position_ = static_cast<std::uint32_t>(std::find(mates_.begin(), mates_.end(), view.rank) - mates_.begin());
   for (std::uint32_t d = 0; d < domain_count(); ++d)
-    column_.push_back(ordered(d)[is_carrier() ? position_ : 0]);
+    group_.push_back(ordered(d)[is_leader() ? position_ : 0]);
 }
 
-GroupView Columns::domain_view() const {
+GroupView Leaders::domain_view() const {
   return {position_, static_cast<std::uint32_t>(mates_.size()), 0, 1, mates_.data()};
 }
 
-GroupView Columns::column_view() const { return {domain_, domain_count(), 0, 1, column_.data()}; }
+GroupView Leaders::group_view() const { return {domain_, domain_count(), 0, 1, group_.data()}; }
 
-std::vector<std::uint32_t> Columns::carried(std::uint32_t domain, std::uint32_t column) const {
+std::vector<std::uint32_t> Leaders::blocks_of(std::uint32_t domain, std::uint32_t leader) const {
   const std::vector<std::uint32_t>& members = hierarchy_.members(domain);
   std::vector<std::uint32_t> blocks;
-  for (std::size_t i = column; i < members.size(); i += count_) blocks.push_back(members[i]);
+  for (std::size_t i = leader; i < members.size(); i += count_) blocks.push_back(members[i]);
   return blocks;
 }
 
@@ -84,48 +84,48 @@ std::uint32_t across_count(Collective collective) {
 }
 
 Result<Schedule> emit_across(Collective collective, std::uint32_t across, std::uint32_t root, bool in_place,
-                             const Columns& columns) {
+                             const Leaders& leaders) {
   if (across >= across_count(collective))
     return invalid_argument(fmt::format("across={}: expected 0 to {}", across, across_count(collective) - 1));
   const AlgorithmRow& row = across_row(collective, across);
-  return row.emit({collective, root, in_place}, columns.column_view(), default_params(row));
+  return row.emit({collective, root, in_place}, leaders.group_view(), default_params(row));
 }
 
-std::vector<std::vector<ColumnRun>> ranges_of_columns(const Columns& columns, std::uint32_t width) {
-  std::vector<std::vector<ColumnRun>> runs;
-  for (std::uint32_t j = 0; j < columns.count(); ++j)
+std::vector<std::vector<LeaderRun>> ranges_of_leaders(const Leaders& leaders, std::uint32_t width) {
+  std::vector<std::vector<LeaderRun>> runs;
+  for (std::uint32_t j = 0; j < leaders.count(); ++j)
     runs.push_back({{{std::int64_t{j} * width, width, 1}, 0}});
   return runs;
 }
 
-PartBuffer emit_domain_sums(Builder& b, const Columns& columns,
-                            const std::vector<std::vector<ColumnRun>>& runs, Buffer sums) {
-  const auto n = static_cast<std::uint32_t>(columns.mates().size()), own = columns.position();
+PartBuffer emit_domain_sums(Builder& b, const Leaders& leaders,
+                            const std::vector<std::vector<LeaderRun>>& runs, Buffer sums) {
+  const auto n = static_cast<std::uint32_t>(leaders.mates().size()), own = leaders.position();
   if (n == 1) return {Buffer::input};
   std::uint32_t slot = b.scratch_slots();
-  if (columns.is_carrier() && sums == Buffer::scratch) {
+  if (leaders.is_leader() && sums == Buffer::scratch) {
     for (const auto& [blocks, at] : runs[own]) slot = std::max(slot, at + blocks.count);
   }
-  // Arrivals, by mate and run. Starting behind the own place, so that not all send to one at a time.
+  // Arrivals, by mate and run. Starting behind the own position, so that not all send to one at a time.
   std::vector<std::vector<Slice>> arrivals(n);
   for (std::uint32_t d = 1; d < n; ++d) {
     const std::uint32_t to = (own + d) % n, from = (own + n - d) % n;
-    if (to < columns.count()) {
+    if (to < leaders.count()) {
       for (const auto& [blocks, at] : runs[to])
-        b.send(columns.mates()[to], b.input(blocks.first, blocks.count, blocks.stride));
+        b.send(leaders.mates()[to], b.input(blocks.first, blocks.count, blocks.stride));
     }
-    if (!columns.is_carrier()) continue;
+    if (!leaders.is_leader()) continue;
     for (const auto& [blocks, at] : runs[own]) {
       arrivals[from].push_back(b.scratch(slot, blocks.first, blocks.count, blocks.stride));
-      b.recv(columns.mates()[from], arrivals[from].back());
+      b.recv(leaders.mates()[from], arrivals[from].back());
       slot += blocks.count;
     }
   }
-  if (!columns.is_carrier()) return {sums};
+  if (!leaders.is_leader()) return {sums};
   std::vector<std::uint32_t> order(n);  // positions, by rank: a root stands first whatever its rank
   for (std::uint32_t i = 0; i < n; ++i) order[i] = i;
   std::sort(order.begin(), order.end(),
-            [&](std::uint32_t x, std::uint32_t y) { return columns.mates()[x] < columns.mates()[y]; });
+            [&](std::uint32_t x, std::uint32_t y) { return leaders.mates()[x] < leaders.mates()[y]; });
   for (std::size_t i = 0; i < runs[own].size(); ++i) {
     const auto& [blocks, at] = runs[own][i];
     std::vector<Slice> terms;
@@ -139,63 +139,63 @@ PartBuffer emit_domain_sums(Builder& b, const Columns& columns,
   return {sums};
 }
 
-void emit_domain_spread(Builder& b, const Columns& columns, const std::vector<std::vector<ColumnRun>>& runs,
+void emit_domain_spread(Builder& b, const Leaders& leaders, const std::vector<std::vector<LeaderRun>>& runs,
                         Buffer source, std::uint32_t has_all) {
-  const auto n = static_cast<std::uint32_t>(columns.mates().size()), own = columns.position();
+  const auto n = static_cast<std::uint32_t>(leaders.mates().size()), own = leaders.position();
   for (std::uint32_t d = 1; d < n; ++d) {
     const std::uint32_t to = (own + d) % n, from = (own + n - d) % n;
-    if (columns.is_carrier() && columns.mates()[to] != has_all) {
+    if (leaders.is_leader() && leaders.mates()[to] != has_all) {
       for (const auto& [blocks, at] : runs[own])
-        b.send(columns.mates()[to], source == Buffer::input
+        b.send(leaders.mates()[to], source == Buffer::input
                                         ? b.input(blocks.first, blocks.count, blocks.stride)
                                         : b.output(blocks.first, blocks.count, blocks.stride));
     }
-    if (from < columns.count() && b.rank() != has_all) {
+    if (from < leaders.count() && b.rank() != has_all) {
       for (const auto& [blocks, at] : runs[from])
-        b.recv(columns.mates()[from], b.output(blocks.first, blocks.count, blocks.stride));
+        b.recv(leaders.mates()[from], b.output(blocks.first, blocks.count, blocks.stride));
     }
   }
 }
 
-PartPlace place_of_leader(const Columns& columns, std::uint32_t root, Buffer at_root, Buffer own) {
+PartPlace place_of_leader(const Leaders& leaders, std::uint32_t root, Buffer at_root, Buffer own) {
   PartPlace place;
-  for (std::uint32_t d = 0; d < columns.domain_count(); ++d) {
-    place.blocks.push_back(columns.carried(d, 0));
+  for (std::uint32_t d = 0; d < leaders.domain_count(); ++d) {
+    place.blocks.push_back(leaders.blocks_of(d, 0));
   }
-  const bool is_root = columns.mates()[0] == root;
-  place.output = {is_root ? at_root : columns.mates().size() == 1 ? own : Buffer::scratch};
+  const bool is_root = leaders.mates()[0] == root;
+  place.output = {is_root ? at_root : leaders.mates().size() == 1 ? own : Buffer::scratch};
   return place;
 }
 
-Slice slice_at_leader(const Builder& b, const Columns& columns, const PartPlace& place, std::uint32_t index) {
-  const std::uint32_t block = place.blocks[columns.domain()][index];
+Slice slice_at_leader(const Builder& b, const Leaders& leaders, const PartPlace& place, std::uint32_t index) {
+  const std::uint32_t block = place.blocks[leaders.domain()][index];
   switch (place.output.buffer) {
     case Buffer::input:
       return b.input(block);
     case Buffer::output:
       return b.output(block);
     default:
-      return b.scratch(columns.domain() * place.width() + index, block);
+      return b.scratch(leaders.domain() * place.width() + index, block);
   }
 }
 
 Result<Schedule> emit_hierarchical_allreduce(const CollectiveSpec& spec, const GroupView& view,
                                              const AlgorithmParams& params) {
   TUTTI_RETURN_IF_ERROR(check_hierarchy(view));
-  const Columns columns(view, params.columns);
+  const Leaders leaders(view, params.leaders);
   // A domain of one hands its input on as it is.
-  const bool in_place = spec.in_place || columns.mates().size() > 1;
-  const auto part = emit_across(spec.collective, params.across, 0, in_place, columns);
+  const bool in_place = spec.in_place || leaders.mates().size() > 1;
+  const auto part = emit_across(spec.collective, params.across, 0, in_place, leaders);
   if (!part) return part.status();
   const std::uint32_t width = part->blocks;
-  Builder b(spec, view, columns.count() * width);
-  const auto runs = ranges_of_columns(columns, width);
-  const PartBuffer sums = emit_domain_sums(b, columns, runs, Buffer::output);
-  if (columns.is_carrier()) {
-    const PartPlace place{neighbouring_blocks(columns.position() * width, width, 1), sums, {}};
+  Builder b(spec, view, leaders.count() * width);
+  const auto runs = ranges_of_leaders(leaders, width);
+  const PartBuffer sums = emit_domain_sums(b, leaders, runs, Buffer::output);
+  if (leaders.is_leader()) {
+    const PartPlace place{neighbouring_blocks(leaders.position() * width, width, 1), sums, {}};
     TUTTI_RETURN_IF_ERROR(splice(b, *part, place));
   }
-  emit_domain_spread(b, columns, runs);
+  emit_domain_spread(b, leaders, runs);
   return std::move(b).finish();
 }
 

@@ -1,5 +1,5 @@
-// The connection towards rank 0: looks for it at every place where it may be, side by side, and takes the
-// first that proves to know the job's secret. Knows no route and no meaning of what comes once it has joined.
+// The connection to the parent. Tries all candidate addresses side by side, and takes the first process that
+// proves to know the job's secret. Knows no route, and no meaning of frames after joining.
 #pragma once
 
 #include <poll.h>
@@ -10,57 +10,58 @@
 #include <vector>
 
 #include "runtime/job/control_channel.hpp"
-#include "runtime/job/link.hpp"
+#include "runtime/job/frame_socket.hpp"
 
 namespace tutti {
 
-class ControlUplink {
+class ParentConnection {
  public:
   enum class Stage : std::uint8_t {
     searching,
-    joining,  // our proof is on its way, or waits with the other side for the rest of the world
+    joining,  // our claim is under way, or the other side awaits the remaining ranks
     over,
   };
 
   static constexpr int kAnyRank = -1;
 
-  // Looks for nobody before `start`.
-  ControlUplink(const ControlOptions& options, const MemberClaim& claim, Clock::time_point start = {})
-      : options_(options), claim_(claim), next_try_(start) {}
+  // Tries no candidate before `start`.
+  ParentConnection(const ControlOptions& options, const MemberClaim& claim, Clock::time_point start = {})
+      : options_(options), own_claim_(claim), next_try_(start) {}
 
-  // Places to look at, and who must be found there. Names are abstract sockets of this network namespace.
-  void add_name(const std::string& name, int rank) { places_.push_back({name, {}, false, rank, {}}); }
+  // Candidates: where to connect, and the rank that must answer. Names are abstract sockets of this network
+  // namespace.
+  void add_name(const std::string& name, int rank) { candidates_.push_back({name, {}, false, rank, {}}); }
   void add_addresses(const std::vector<SocketAddress>& addresses, int rank) {
-    for (const SocketAddress& address : addresses) places_.push_back({{}, address, true, rank, {}});
+    for (const SocketAddress& address : addresses) candidates_.push_back({{}, address, true, rank, {}});
   }
   void forget_name(const std::string& name);
 
   Stage stage() const { return stage_; }
-  // Who was found; rank -1 before.
-  const MemberClaim& parent() const { return parent_; }
+  // The claim of the parent that was found; rank -1 before.
+  const MemberClaim& claim() const { return parent_claim_; }
   bool is_remote() const { return is_remote_; }
   const SocketAddress& address() const { return address_; }  // of a remote one
-  Link& link() { return link_; }
+  FrameSocket& socket() { return socket_; }
 
-  // poll(2): what to wait for, then what came of it, as one span of the same length.
+  // For poll(2): appends descriptors, then takes their results, as one span of the same length.
   std::size_t append_fds(std::vector<pollfd>& fds);
   // When to call serve() at the latest.
   Clock::time_point next_try() const {
     return stage_ == Stage::searching ? next_try_ : Clock::time_point::max();
   }
-  // Errors: refused or unsupported while searching, with a reason that no other place can mend; peer_failed
-  // when the connection has ended after the search. Frames that came before are appended all the same.
+  // Errors: refused or unsupported while searching, with a reason that holds at any candidate; peer_failed
+  // when the connection ends after the search. Frames that came before are appended all the same.
   Status serve(std::span<const pollfd> fds, std::vector<Frame>& frames);
 
   // "nobody listens at ..., 10.0.0.1:5 (Connection refused)": what the search found so far.
   std::string describe_search() const;
-  // Every place has been tried, and none is being tried.
+  // Every candidate has been tried, and none is being tried.
   bool has_failed_everywhere() const;
   // Ends the search, or the connection.
   void abandon();
 
  private:
-  struct Place {
+  struct Candidate {
     std::string name;
     SocketAddress address;
     bool is_remote = false;
@@ -72,16 +73,16 @@ class ControlUplink {
     }
   };
   struct Attempt {
-    std::size_t place = 0;
-    Link link;
+    std::size_t candidate = 0;
+    FrameSocket socket;
     bool is_connected = false;
     Nonce nonce{};
     std::optional<Nonce> hub_nonce;  // once we have proved ourselves
     Clock::time_point until;
   };
 
-  Status try_places();  // resource_exhausted: no descriptor is left
-  void begin(std::size_t place, int fd, bool is_connected);
+  Status try_candidates();  // resource_exhausted: no descriptor is left
+  void begin(std::size_t candidate, int fd, bool is_connected);
   Status serve_attempt(Attempt& attempt, short revents, std::vector<Frame>& frames);
   Status on_answer(Attempt& attempt, const Frame& frame);
   Status on_refused(Attempt& attempt, const StatusPayload& refusal);
@@ -89,16 +90,16 @@ class ControlUplink {
   void give_up(Attempt& attempt, std::string outcome);
 
   const ControlOptions& options_;
-  const MemberClaim& claim_;
+  const MemberClaim& own_claim_;
   Stage stage_ = Stage::searching;
-  std::vector<Place> places_;
+  std::vector<Candidate> candidates_;
   std::vector<Attempt> attempts_;
   std::chrono::milliseconds pause_{0};
   Clock::time_point next_try_;
-  std::optional<Status> refusal_;  // by a place that has not proved itself
+  std::optional<Status> refusal_;  // by a candidate that has not proved itself
   Clock::time_point refused_until_{};
-  Link link_;
-  MemberClaim parent_ = {-1, 0, 0, {}, {}, false};
+  FrameSocket socket_;
+  MemberClaim parent_claim_ = {-1, 0, 0, {}, {}, false};
   bool is_remote_ = false;
   SocketAddress address_;
 };

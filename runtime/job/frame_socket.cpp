@@ -1,5 +1,5 @@
 // Unix and TCP sockets of control connections. Knows no rank and no protocol state.
-#include "runtime/job/link.hpp"
+#include "runtime/job/frame_socket.hpp"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -27,7 +27,7 @@ std::string describe(const std::string& name) {
   return is_path(name) ? "socket " + name : "abstract socket @" + name;
 }
 
-// The length of an abstract address counts: its first byte is zero, and what follows is not ended by one.
+// An abstract address has a length: its first byte is zero, and no zero ends it.
 socklen_t fill_address(const std::string& name, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
@@ -56,16 +56,16 @@ int make_socket() { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_N
 
 }  // namespace
 
-Link::Link(int fd) : fd_(fd) { close_on_fork(fd); }
+FrameSocket::FrameSocket(int fd) : fd_(fd) { close_on_fork(fd); }
 
-Link::Link(Link&& other) noexcept
+FrameSocket::FrameSocket(FrameSocket&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       parser_(std::move(other.parser_)),
       out_(std::move(other.out_)),
       sent_(other.sent_),
       broken_(std::move(other.broken_)) {}
 
-Link& Link::operator=(Link&& other) noexcept {
+FrameSocket& FrameSocket::operator=(FrameSocket&& other) noexcept {
   if (this != &other) {
     close();
     fd_ = std::exchange(other.fd_, -1);
@@ -77,14 +77,14 @@ Link& Link::operator=(Link&& other) noexcept {
   return *this;
 }
 
-void Link::close() {
+void FrameSocket::close() {
   if (fd_ < 0) return;
   forget_on_fork(fd_);
   ::close(fd_);
   fd_ = -1;
 }
 
-Status Link::flush() {
+Status FrameSocket::flush() {
   while (has_output()) {
     const ssize_t written = ::send(fd_, out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL);
     if (written >= 0) {
@@ -100,7 +100,7 @@ Status Link::flush() {
   return {};
 }
 
-Status Link::receive(std::vector<Frame>& frames) {
+Status FrameSocket::receive(std::vector<Frame>& frames) {
   std::array<char, kReadBytes> bytes;
   ssize_t got = 0;
   while ((got = ::recv(fd_, bytes.data(), bytes.size(), 0)) < 0 && errno == EINTR) {

@@ -1,4 +1,4 @@
-// Fuzz target: any bytes are either refused as a topology card, or are a topology whose own card says the
+// Fuzz target: any bytes are either refused as a topology summary, or are a topology whose own summary says the
 // same and whose questions have answers.
 #include <cstddef>
 #include <cstdint>
@@ -25,13 +25,13 @@ std::uint64_t covered(const std::vector<tutti::PuRange>& groups) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto topology = tutti::parse_card({reinterpret_cast<const char*>(data), size});
+  const auto topology = tutti::parse_summary({reinterpret_cast<const char*>(data), size});
   if (!topology) {
     require(!topology.status().message().empty());
     return 0;
   }
   require(topology->check().is_ok());
-  const auto again = tutti::parse_card(tutti::to_card(*topology));
+  const auto again = tutti::parse_summary(tutti::to_summary(*topology));
   require(again.is_ok() && *again == *topology);
   require(covered(topology->groups_by_numa()) == topology->pu_count());
   for (std::uint32_t level = 0; level <= topology->last_level(); ++level)

@@ -18,9 +18,9 @@ namespace tutti {
 namespace {
 
 constexpr std::string_view kName = "topology1";
-constexpr std::size_t kMaxCaches = 5 * kMaxPus;  // five levels; a short card must not ask for much memory
+constexpr std::size_t kMaxCaches = 5 * kMaxPus;  // five levels; a short summary must not ask for much memory
 
-// Visits the PUs as the card lists them.
+// Visits the PUs as the summary lists them.
 template <class Visit>
 void for_each_by_thread(std::vector<PuRange> cores, Visit visit) {
   for (std::uint32_t thread = 0; !cores.empty(); ++thread) {
@@ -77,7 +77,7 @@ std::string caches_text(const std::vector<Cache>& caches) {
   return text;
 }
 
-// Reads a card from left to right. After a mismatch every further step fails too.
+// Reads a summary from left to right. After a mismatch every further step fails too.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
@@ -185,7 +185,7 @@ std::vector<Cache> read_caches(Reader& reader) {
 
 }  // namespace
 
-std::string to_card(const Topology& topology) {
+std::string to_summary(const Topology& topology) {
   std::vector<std::uint32_t> numbers;
   for_each_by_thread(topology.cores, [&](std::uint32_t pu) { numbers.push_back(topology.pus[pu].os_index); });
   std::string numa;
@@ -198,14 +198,14 @@ std::string to_card(const Topology& topology) {
                      caches_text(topology.caches));
 }
 
-Result<Topology> parse_card(std::string_view card) {
-  Reader reader(card);
+Result<Topology> parse_summary(std::string_view summary) {
+  Reader reader(summary);
   const auto malformed = [](std::string_view field) {
-    return invalid_argument(fmt::format("not a topology card: the field '{}' is malformed", field));
+    return invalid_argument(fmt::format("not a topology summary: the field '{}' is malformed", field));
   };
   if (!reader.word(kName)) return malformed(kName);
   Topology topology;
-  topology.source = "card";
+  topology.source = "summary";
   reader.word(" cores=");
   topology.cores = read_sizes(reader);
   if (!reader.is_ok()) return malformed("cores");
@@ -225,7 +225,7 @@ Result<Topology> parse_card(std::string_view card) {
   topology.pus.resize(numbers.size());
   std::size_t next = 0;
   for_each_by_thread(topology.cores, [&](std::uint32_t pu) { topology.pus[pu].os_index = numbers[next++]; });
-  TUTTI_RETURN_IF_ERROR(topology.check().with_context("not a topology card"));
+  TUTTI_RETURN_IF_ERROR(topology.check().with_context("not a topology summary"));
   return topology;
 }
 

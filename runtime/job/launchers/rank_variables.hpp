@@ -1,5 +1,5 @@
-// The numbers by which launchers tell a rank its place, read from environment variables with errors that name
-// them. Knows the names of no launcher's variables.
+// Reads rank and size from environment variables of launchers, with errors that name the variable. Knows no
+// launcher.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace tutti::detail {
 
 inline constexpr int kMaxSize = 1 << 20;
 
-// The names under which one launcher tells a rank its place. The local ones may be null.
-struct PlaceVariables {
+// The names of one launcher's variables. The local ones may be null.
+struct RankVariables {
   const char* launcher;
   const char* rank;
   const char* size;
@@ -27,12 +27,12 @@ Result<int> parse_int(std::string_view name, std::string_view text, int low, int
                       std::string_view meaning);
 Result<std::string> require(const Environment& environment, const char* name, std::string_view launcher);
 // Sets launcher, rank, size, local_rank and local_size. Rank and size are required; the local ones may be
-// missing, as they are where people set the others by hand.
-Status read_place(const Environment& environment, const PlaceVariables& names, LaunchInfo& info);
-// invalid_argument if two launchers' ranks or sizes are set and differ; `first` is the one that is followed.
-Status check_agreement(const Environment& environment, const PlaceVariables& first,
-                       const PlaceVariables& second);
-// The name of a job: hashed, because the text may be of any length and have odd characters.
+// missing, as in variables set by hand.
+Status read_rank(const Environment& environment, const RankVariables& names, LaunchInfo& info);
+// invalid_argument if two launchers' ranks or sizes are set and differ; `first` is the launcher in use.
+Status check_agreement(const Environment& environment, const RankVariables& first,
+                       const RankVariables& second);
+// The name of a job: hashed, because the text may be long and have odd characters.
 std::string make_job(std::string_view kind, std::string_view text);
 
 }  // namespace tutti::detail
