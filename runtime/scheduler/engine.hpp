@@ -165,7 +165,7 @@ class Engine {
   void reserve_lists(std::uint32_t blocks);
   void give_back(Operation& operation);
   void take_back(Operation& operation);  // the same with the lane held
-  Operation* find(Token token) const;
+  Operation* find(RequestId request_id) const;
   // Control blocks that peers may still look at.
   void retire(const RetiredBlock& control_block) { retired_.push_back(control_block); }
   void reap_retired();

@@ -68,10 +68,10 @@ class Operation final : public WorkState {
 
   // Tokens: use, number of the operation, step.
   static constexpr std::uint32_t kIdBits = 20;
-  static std::uint32_t id_of(Token token) {
-    return static_cast<std::uint32_t>(token >> 32U) & ((1U << kIdBits) - 1);
+  static std::uint32_t id_of(RequestId request_id) {
+    return static_cast<std::uint32_t>(request_id >> 32U) & ((1U << kIdBits) - 1);
   }
-  Token token(std::uint32_t step) const {
+  RequestId request_id(std::uint32_t step) const {
     return (std::uint64_t{(generation_ << kIdBits) | id_} << 32U) | step;
   }
 
