@@ -163,7 +163,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
     return is_alone_ && algorithm.empty() && call.collective != Collective::send_recv && !call.is_device &&
            run_alone(call);
   }
-  DeviceCalls& make_device_calls();
+  DeviceBackend& device_backend();  // throws
   // The context of a subgroup: equal on every member, without communication.
   std::uint64_t derive_context(const std::vector<int>& world_ranks, MadeBy made_by, std::string_view tag);
   std::shared_ptr<Impl> find_stream(int number);  // throws
