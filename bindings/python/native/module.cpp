@@ -82,23 +82,7 @@ std::string describe(const OpenGroup& group) {
          std::to_string(group.group().size()) + ">";
 }
 
-void define_group(py::class_<OpenGroup, SharedGroup>& group) {
-  const auto number = [&group](const char* name, int (CommGroup::*read)() const, const char* text) {
-    group.def_property_readonly(
-        name,
-        [name, read](const OpenGroup& g) { return guarded(g, name, [&] { return (g.group().*read)(); }); },
-        text);
-  };
-  number("rank", &CommGroup::rank, "This process's rank in the group.");
-  number("size", &CommGroup::size, "The number of ranks of the group.");
-  number("local_rank", &CommGroup::local_rank, "This rank among those of its node, in rank order.");
-  number("local_size", &CommGroup::local_size, "The number of the group's ranks on this node.");
-  group.def_property_readonly(
-      "is_open", [](const OpenGroup& g) { return g.group().is_open(); }, "Whether it is not closed.");
-  group.def_property("while_waiting", &OpenGroup::while_waiting, &OpenGroup::set_while_waiting,
-                     "A function without arguments that waiting calls of this group call, to make progress "
-                     "in another communication library. It must not wait for operations of tutti. None: no "
-                     "function. Applies to later calls.");
+void define_parts(py::class_<OpenGroup, SharedGroup>& group) {
   group.def("split", &split,
             "The ranks with the same colour, ordered by (key, rank). Colour None: no group for this rank, "
             "which gets None. Every rank of this group calls it.",
@@ -137,6 +121,25 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
       "End the stream of that number (1 or more), after this rank's last operation on it. Its memory is "
       "reused once all ranks have closed it; the number is then a new stream. No communication.",
       py::arg("number"));
+}
+
+void define_group(py::class_<OpenGroup, SharedGroup>& group) {
+  const auto number = [&group](const char* name, int (CommGroup::*read)() const, const char* text) {
+    group.def_property_readonly(
+        name,
+        [name, read](const OpenGroup& g) { return guarded(g, name, [&] { return (g.group().*read)(); }); },
+        text);
+  };
+  number("rank", &CommGroup::rank, "This process's rank in the group.");
+  number("size", &CommGroup::size, "The number of ranks of the group.");
+  number("local_rank", &CommGroup::local_rank, "This rank among those of its node, in rank order.");
+  number("local_size", &CommGroup::local_size, "The number of the group's ranks on this node.");
+  group.def_property_readonly(
+      "is_open", [](const OpenGroup& g) { return g.group().is_open(); }, "Whether it is not closed.");
+  group.def_property("while_waiting", &OpenGroup::while_waiting, &OpenGroup::set_while_waiting,
+                     "A function without arguments that waiting calls of this group call, to make progress "
+                     "in another communication library. It must not wait for operations of tutti. None: no "
+                     "function. Applies to later calls.");
   group.def(
       "explain_algorithm",
       [](const SharedGroup& g, const std::string& collective, std::size_t count, const std::string& dtype,
@@ -262,6 +265,7 @@ PYBIND11_MODULE(_native, module) {
   define_ops(module);
   define_registered_buffer(module);
   define_group(group);
+  define_parts(group);
   define_work(module);
   define_queue(module);
   define_world(module);
