@@ -44,7 +44,7 @@ std::string why_of_item(const Consideration& seen) {
   }
 }
 
-// What the rules said of what was not chosen; `is_meant` tells its items.
+// The rules' verdict on an item that was not chosen; `is_meant` tells its items.
 template <class IsMeant>
 std::string notes(const std::vector<Consideration>& trail, IsMeant is_meant) {
   std::string text;
@@ -117,7 +117,7 @@ Result<DeviceCarrier> decide(const DeviceExplanation& answer, const DeviceOffers
   return DeviceCarrier::staged;
 }
 
-// What is chosen, after which considerations, and the text of the rule's item, if a rule chose.
+// The choice, the considerations before it, and the text of the rule's item, if a rule chose.
 struct Choosing {
   Selection chosen;
   std::vector<Consideration> trail;

@@ -31,7 +31,8 @@ struct Explanation {
       candidates;  // the fastest first; then what could not be priced, then what is illegal
 };
 
-// What may be asked besides a choice: the machine, and whether calls of this group run through shared memory.
+// The setting of the question, besides the choice: the machine, and whether calls of this group run through
+// shared memory.
 struct Setting {
   Places places;
   CostModel model;
@@ -42,8 +43,8 @@ struct Setting {
 Result<Explanation> explain(const Selector& selector, const Question& question, std::string_view argument,
                             const Setting& setting);
 
-// What is taken for granted of calls on buffers of GPUs, since nobody is asked: drivers and NCCL are there on
-// all ranks, which are processes, and the GPUs of a node reach each other's memory.
+// Assumptions about calls on GPU buffers, since no machine is asked: drivers and NCCL are there on all ranks,
+// which are processes, and the GPUs of a node reach each other's memory.
 struct DeviceSetting {
   DevicePlaces places;
   DeviceModel model;

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 double us(std::uint64_t ps) { return static_cast<double>(ps) / 1e6; }
 
-// What decides nothing here and may not hold where the call runs.
+// Facts that decide nothing here and may differ where the call runs.
 std::string assumptions(const DeviceAsked& asked) {
   const DeviceSetting& setting = asked.setting;
   std::string text = "CUDA's driver and NCCL (the newest) on all ranks, which are processes";
