@@ -24,7 +24,7 @@ inline std::string to_lower(std::string_view text) {
   return lower;
 }
 
-// The number that the whole text is; nullopt if it is none, or does not fit.
+// Parses the whole text as a number; nullopt if it is none, or does not fit.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};

@@ -1,4 +1,4 @@
-// How much memory a call's buffers take, and a call in words.
+// The memory that a call's buffers take, and a description of a call.
 #include "runtime/base/call.hpp"
 
 #include <algorithm>

@@ -130,8 +130,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// The known name nearest to `name`, if it is near enough to be what was meant: a third of its own part may
-// differ.
+// The known name nearest to `name`, if it is near enough to be meant: a third of its own part may differ.
 std::string_view nearest_name(std::string_view name) {
   std::string_view nearest;
   std::size_t least = std::max<std::size_t>(2, (name.size() - kPrefix.size()) / 3) + 1;
@@ -191,7 +190,7 @@ std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text) {
   if (unit == "s" || unit.empty()) unit_nanoseconds = 1e9;
   if (unit == "min") unit_nanoseconds = 60e9;
   const double nanoseconds = number * unit_nanoseconds;
-  // A century is far more than anybody waits, and adding it to a clock does not overflow.
+  // A century is longer than any wait, and adding it to a clock does not overflow.
   constexpr double kCentury = 100.0 * 366 * 24 * 3600 * 1e9;
   if (unit_nanoseconds == 0 || nanoseconds > kCentury) return std::nullopt;
   return std::chrono::nanoseconds(static_cast<std::int64_t>(std::llround(nanoseconds)));

@@ -1,9 +1,8 @@
 // Configuration: the one table of TUTTI_* variables, and typed, checked reading of an environment through it.
-// Knows what a variable is called and how its text is written, not what it does; rules are parsed in
-// selection/.
+// Knows the name and syntax of a variable, not its effect; rules are parsed in selection/.
 //
-// Adding a variable is one row here, then get_*() where it is used, then docs/environment.md (a test says how
-// to write it). There is no configuration object: whoever starts a process takes one Environment and hands it
+// To add a variable: one row here, get_*() where it is used, and docs/environment.md (a test tells how to
+// write it). There is no configuration object: the start of a process takes one Environment and hands it
 // down.
 #pragma once
 
@@ -21,7 +20,7 @@
 
 namespace tutti {
 
-// How the text of a variable is written.
+// Syntax of the text of a variable.
 enum class VariableType : std::uint8_t {
   flag,         // 0|1, off|on, no|yes, false|true
   integer,      // decimal
@@ -174,9 +173,9 @@ class Environment {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
-// Typed reading. The variable has to be in the table with that type (a broken invariant otherwise). A value
-// that does not parse is invalid_argument and names the variable, what it was given and what was expected.
-// Unset: the default. nullopt: unset without a default, or one of the row's words such as "auto".
+// Typed reading. The variable must be in the table with that type (a broken invariant otherwise). A value
+// that does not parse is invalid_argument; the error names variable, value and expectation. Unset: the
+// default. nullopt: unset without a default, or one of the row's words such as "auto".
 Result<bool> get_flag(const Environment& environment, std::string_view name);
 Result<std::optional<std::int64_t>> get_integer(const Environment& environment, std::string_view name);
 Result<std::optional<std::uint64_t>> get_size(const Environment& environment, std::string_view name);
@@ -193,13 +192,12 @@ std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text);
 
 // The row of a name, aliases included; null if there is none.
 const Variable* find_variable(std::string_view name);
-// One sentence per TUTTI_* variable that the table does not have, with the nearest known name where one is
-// near.
+// One sentence per TUTTI_* variable that the table lacks, with the nearest known name if one is near.
 std::vector<std::string> check_unknown(const Environment& environment);
 // Parses every variable that is set; the first error. For the start of a program.
 Status check_values(const Environment& environment);
 
-// For `tutti info --env`: each variable with its value here, where that comes from, and what it means.
+// For `tutti info --env`: each variable with its value here, the origin of the value, and its meaning.
 std::string describe_environment_text(const Environment& environment);
 // The whole of docs/environment.md.
 std::string describe_environment_markdown();

@@ -1,5 +1,5 @@
-// The pages about configuration variables that people read, rendered from the table.
-// Knows no variable by name, so that a new row needs no word here.
+// The user documentation of configuration variables, rendered from the table. Knows no variable by name, so
+// that a new row needs no change here.
 #include <fmt/format.h>
 
 #include <iterator>

@@ -22,7 +22,7 @@ Registry& registry() {
   return *kRegistry;
 }
 
-// From the start, because forks count even before a descriptor was given.
+// Registered at load time: forks count even before the first descriptor.
 [[maybe_unused]] const bool kIsWatching = [] {
   registry();
   return pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },

@@ -1,14 +1,13 @@
-// What must not survive fork(): descriptors of control connections, and the use of the library itself.
-// Knows no group.
+// Guards against fork(): closes descriptors of control connections in a child, and detects use of the library
+// there. Knows no group.
 #pragma once
 
 #include "tutti/detail/process.hpp"
 
 namespace tutti {
 
-// A child of fork() closes this descriptor at once; otherwise the connection of a dead rank would stay open
-// as long as any child of it lives, and nobody would notice the death. Undone by forget_on_fork before
-// closing it oneself.
+// A child of fork() closes this descriptor at once. Otherwise it would keep the connection of a dead rank
+// open, and no peer would notice the death. Call forget_on_fork before closing it.
 void close_on_fork(int fd);
 void forget_on_fork(int fd);
 

@@ -38,7 +38,7 @@ int detail::read_log_level() {
   for (int i = 0; name && i < static_cast<int>(std::size(kLevelNames)); ++i) {
     if (*name == kLevelNames[i]) level = i;
   }
-  int expected = -1;  // somebody may have set a level or read it at the same time: the first one stands
+  int expected = -1;  // another thread may have set it meanwhile: the first one stands
   const bool is_first = log_level.compare_exchange_strong(expected, level, std::memory_order_relaxed);
   if (is_first && !name) log_warn("{}; using warn", name.status().message());
   return is_first ? level : expected;

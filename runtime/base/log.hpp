@@ -1,12 +1,12 @@
-// Logging: one line per message on standard error, at a level chosen by TUTTI_LOG.
-// Knows no group; the rank in front of a line is a number that somebody set.
+// Logging: one line per message on standard error, at a level chosen by TUTTI_LOG. Knows no group; the rank
+// in front of a line is a number that is set from outside.
 //
 //   tutti warn: message            before a rank is known
 //   tutti[3] warn: message         afterwards
 //
-// Each line is a single write(2) of at most 4096 bytes, which pipes and terminals do not interleave with
-// other ranks' lines; longer ones are cut. Control characters become spaces. Every function may be called
-// from any thread.
+// Each line is a single write(2) of at most 4096 bytes; longer ones are cut. Pipes and terminals do not
+// interleave such writes with those of other ranks. Control characters become spaces. Every function may be
+// called from any thread.
 #pragma once
 
 #include <fmt/core.h>
@@ -30,7 +30,8 @@ int read_log_level();
 void write_log_line(LogLevel level, fmt::string_view format, fmt::format_args arguments);
 }  // namespace detail
 
-// Would a message of this level be written? One relaxed load; ask before computing something only to log it.
+// Whether a message of this level is written. One relaxed load; check it before costly work that only serves
+// a message.
 inline bool is_log_enabled(LogLevel level) {
   int limit = detail::log_level.load(std::memory_order_relaxed);
   if (limit < 0) limit = detail::read_log_level();
@@ -65,8 +66,8 @@ void log_trace(fmt::format_string<Args...> format, Args&&... arguments) {
 
 // Overrides TUTTI_LOG for the process.
 void set_log_level(LogLevel level);
-// The rank to show in front of each line of this process; the first call counts, later ones are ignored (a
-// process that holds several ranks, or worlds, has no one rank). Negative is ignored.
+// The rank to show in front of each line of this process. The first call counts: a process with several ranks
+// or worlds has no single rank. Negative is ignored.
 void set_log_rank(int rank);
 
 // Tests: while one lives, lines go into it instead of standard error. Only one at a time.

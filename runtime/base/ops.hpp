@@ -1,7 +1,7 @@
-// Reduction operations: which op is legal on which dtype, what it computes there, and user-defined ops.
-// Knows no kernel, no algorithm and no group; kernels.hpp computes what this page promises.
+// Reduction operations: their legality and semantics on each dtype, and user-defined ops. Knows no kernel, no
+// algorithm and no group; kernels.hpp implements these definitions.
 //
-// What every op means, on every dtype it is legal on:
+// Semantics of every op on every dtype it is legal on:
 //
 // Integers.
 // - sum and prod wrap modulo 2^n, also on signed types; never undefined. min and max compare as the type
@@ -15,16 +15,16 @@
 //   A NaN that they make or pass on has an unspecified sign and payload.
 // - avg is the sum, divided (not multiplied by a reciprocal) by the number of ranks.
 // - premul_sum rounds the scalar to the type, multiplies each input by it, rounds, then sums.
-// - min and max: a NaN in any source gives NaN (the positive quiet one, so that no order of sources shows),
-//   and -0 is less than +0, as in minimum and maximum of IEEE 754-2019.
+// - min and max: a NaN in any source gives the positive quiet NaN, independent of the order of sources. -0 is
+//   less than +0, as in minimum and maximum of IEEE 754-2019.
 //
 // f16, bf16, f8e4m3, f8e5m2.
 // - Each reduction step converts its sources to f32, folds all of them there in source order and rounds once,
 //   to nearest even. The accumulator type is f32; a step of n sources rounds once, not n-1 times.
 // - Subnormals are kept. Every NaN result is the positive quiet NaN of the format.
 // - f16, bf16 and f8e5m2 overflow to infinity. f8e4m3 (the OCP "FN" format: no infinity, one NaN, largest
-//   value 448) saturates: what would exceed 448, infinity included, becomes 448; NaN stays NaN. CUDA's own
-//   conversion does the same, and one overflow should not turn a gradient into NaN.
+//   value 448) saturates: larger values, infinity included, become 448; NaN stays NaN. CUDA's own conversion
+//   does the same, and one overflow should not turn a gradient into NaN.
 // - avg and premul_sum divide and multiply in f32 and round once.
 //
 // bool. One byte; anything nonzero is true, results are 0 or 1.
@@ -37,16 +37,16 @@
 // - Complex numbers have no order.
 //
 // Pairs of a value and an index (f32_i32 and so on).
-// - minloc and maxloc take one of their sources whole: the one with the least or the greatest value, of equal
-//   values the one with the least index. Values compare as in min and max: -0 is less than +0, and a NaN, of
-//   whatever sign and payload, wins over every number.
+// - minloc and maxloc take one of their sources whole: the one with the least or the greatest value. Of equal
+//   values the least index wins. Values compare as in min and max: -0 is less than +0, and any NaN wins over
+//   every number.
 //
 // opaque. User-defined ops only.
 //
 // Any dtype. A reduction of one source is a copy: every bit passes, also a NaN's payload and a bool of 2.
 //
 // avg and premul_sum are sums between ranks: their reduction kernel is the kernel of sum. scale() of
-// kernels.hpp multiplies before (premul_sum) or divides after (avg); who builds the schedule says where.
+// kernels.hpp multiplies before the sum (premul_sum) or divides after it (avg); the executor decides where.
 #pragma once
 
 #include <cstddef>
@@ -68,7 +68,7 @@ constexpr DtypeClass class_of(Dtype d) {
   if (d <= Dtype::c128) return DtypeClass::complex;
   return d == Dtype::opaque ? DtypeClass::opaque : DtypeClass::pair;
 }
-// Is an element one number? Others are reduced by the host only.
+// Whether an element is one number. Other elements are reduced by the host only.
 constexpr bool is_scalar(Dtype d) { return d <= Dtype::boolean; }
 // Dtype of the real and the imaginary part of a complex number.
 constexpr Dtype part_of(Dtype complex) { return complex == Dtype::c64 ? Dtype::f32 : Dtype::f64; }
@@ -80,7 +80,7 @@ constexpr bool is_narrow_float(Dtype d) {
   return d == Dtype::f16 || d == Dtype::bf16 || d == Dtype::f8e4m3 || d == Dtype::f8e5m2;
 }
 
-// The legality table: why `op` is not defined on `dtype`; empty if it is legal.
+// The legality table: the reason why `op` is not defined on `dtype`; empty if it is legal.
 std::string_view why_illegal(Op op, Dtype dtype);
 inline bool is_legal(Op op, Dtype dtype) { return why_illegal(op, dtype).empty(); }
 
@@ -99,10 +99,10 @@ struct UserOp {
 };
 inline constexpr std::uint32_t kMostOpaqueBytes = std::uint32_t{64} << 10U;
 
-// An op with its parameters: what a reduction needs to know besides the dtype. A small value.
+// An op with its parameters: all that a reduction needs besides the dtype. A small value.
 struct ReduceOp {
   Op op = Op::sum;
-  bool is_integer_scalar = false;   // which of the two scalars premul_sum was given
+  bool is_integer_scalar = false;   // premul_sum: integer_scalar is set, not scalar
   double scalar = 1.0;              // premul_sum on floating dtypes
   std::int64_t integer_scalar = 1;  // premul_sum on integer dtypes, taken modulo 2^n
   UserOp user;                      // for Op::user
@@ -117,8 +117,8 @@ struct ReduceOp {
   bool is_commutative() const { return op != Op::user || user.is_commutative; }
 };
 
-// Is the op legal on the dtype and complete (a scalar of the right kind, a registered function)?
-// invalid_argument with a sentence for the user otherwise.
+// Checks that the op is legal on the dtype and complete (a scalar of the right kind, a function). Errors:
+// invalid_argument with a sentence for the user.
 Status check_op(const ReduceOp& op, Dtype dtype);
 
 }  // namespace tutti

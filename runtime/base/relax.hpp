@@ -1,12 +1,12 @@
-// Lines of memory, and what a thread does about those that another core writes or reads, beyond loads and
-// stores. Knows nothing of waiting longer.
+// Cache lines, and instructions for lines that another core writes or reads: pause, prefetch, drain of
+// stores. Knows nothing of longer waits.
 #pragma once
 
 #include <cstddef>
 
 namespace tutti {
 
-// What cores take from each other at once.
+// The unit of transfer between cores.
 inline constexpr std::size_t kLineBytes = 64;
 
 // Tells the core that it spins: frees its pipeline for a sibling thread and saves power.
@@ -18,18 +18,18 @@ inline void relax() {
 #endif
 }
 
-// Begins to fetch the line there for a store, which takes it away from the cores that have it.
+// Prefetches the line for a store, which invalidates the copies of other cores.
 inline void fetch_for_writing(const void* at) {
 #if defined(__x86_64__)
-  // What the compiler has is a fetch for reading, unless it builds for newer processors alone. Older ones do
-  // nothing here.
+  // The compiler's prefetch is one for reading, unless it builds for newer processors alone. Older processors
+  // ignore this instruction.
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(at)));
 #else
   __builtin_prefetch(at, 1);
 #endif
 }
 
-// Returns when all that this thread has stored has left the core's store buffers: for who times stores.
+// Returns when all stores of this thread have left the core's store buffers, to time them.
 inline void drain_stores() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_mfence();

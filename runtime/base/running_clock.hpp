@@ -19,7 +19,7 @@ using SteadyClock = std::chrono::steady_clock;
 // Counts time between readings. A gap longer than kLongestGap counts as Clock::kLongestSleep. Any thread.
 class RunTimeCounter {
  public:
-  // Longer than a sleep, for a busy machine wakes threads late.
+  // Longer than a sleep, because a busy machine wakes threads late.
   static constexpr std::chrono::milliseconds kLongestGap{500};
 
   // The first reading is `start`.
@@ -39,17 +39,17 @@ class RunTimeCounter {
   std::atomic<std::chrono::nanoseconds::rep> last_reading_;
 };
 
-// How long to sleep now until `end`: not at all if it has passed, and never so long that the clock stops.
+// Time to sleep until `end`: zero if it has passed, and never so long that the clock stops.
 inline Clock::duration sleep_until_reading(Clock::time_point end, Clock::time_point now = Clock::now()) {
   return std::min<Clock::duration>(end > now ? end - now : Clock::duration::zero(), Clock::kLongestSleep);
 }
 
-// The same as poll(2) wants it.
+// The same in milliseconds for poll(2).
 inline int poll_milliseconds(Clock::time_point end) {
   return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(sleep_until_reading(end)).count());
 }
 
-// Waits for a condition of what `lock` guards; false if it does not hold at `end`.
+// Waits for a condition on data that `lock` guards; false if it does not hold at `end`.
 template <class Condition>
 bool wait_until(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, Clock::time_point end,
                 Condition condition) {

@@ -1,5 +1,5 @@
-// Status and Result: how everything inside tutti reports failure without exceptions.
-// Knows nothing of groups, transports or logging; whoever decides an error logs it, callers only propagate.
+// Status and Result: error reporting inside tutti, without exceptions. Knows nothing of groups, transports or
+// logging. The function that detects an error logs it; callers only propagate.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ Status invalid_argument(std::string message, int peer = Status::kNoPeer);
 Status unsupported(std::string message, int peer = Status::kNoPeer);
 Status internal_error(std::string message, int peer = Status::kNoPeer);
 
-// A value or the Status that says why there is none. `*result` and `->` require is_ok().
+// A value, or the Status that explains its absence. `*result` and `->` require is_ok().
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -88,7 +88,7 @@ namespace detail {
     if (::tutti::Status tutti_status = (expression); !tutti_status) return tutti_status; \
   } while (false)
 
-// A broken invariant of tutti itself, never bad input: prints where and why, then aborts. Stays in release
+// Checks an invariant of tutti itself, never input: prints place and reason, then aborts. Stays in release
 // builds.
 #define TUTTI_ASSERT(condition, why)      \
   (static_cast<bool>(condition) ? void(0) \

@@ -1,4 +1,4 @@
-// Threads of our own.
+// Threads of the library.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// Starts a thread that has a name (15 characters at most) and takes no signal: those are for the program's
+// Starts a thread that has a name (15 characters at most) and takes no signal: signals are for the program's
 // threads. Errors: resource_exhausted, with the limits that may have been reached.
 Result<std::thread> start_thread(const char* name, std::function<void()> body);
 

@@ -56,7 +56,7 @@ std::string_view name_of(const Call& call) {
 
 Result<std::unique_ptr<Trace>> Trace::open(const std::string& path, int rank, int size) {
   std::string own = path_of_rank(path, rank, size);
-  // A link in a folder that others may write to could lead to a file of this user's.
+  // A link in a folder that other users may write to could point to a file of this user.
   const int fd = ::open(own.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
   std::FILE* const file = fd < 0 ? nullptr : ::fdopen(fd, "w");
   if (file == nullptr) {
@@ -145,7 +145,7 @@ std::string Trace::timestamp(SteadyClock::time_point at) const {
   return microseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()) + offset_);
 }
 
-// Spans of one track do not overlap, as viewers want it: a group has as many as it had operations at a time.
+// Viewers want the spans of a track not to overlap: a group has one track per concurrent operation.
 std::size_t Trace::track_of(const Span& span) {
   for (std::size_t i = 0; i < tracks_.size(); ++i) {
     if (tracks_[i].context != span.context || tracks_[i].busy_until > span.submitted) continue;

@@ -1,11 +1,11 @@
-// What the calls of one rank were, when they ran and why in that way, as a file that trace viewers draw
+// A trace of the calls of one rank, with their times and choices, as a file for trace viewers
 // (ui.perfetto.dev, chrome://tracing). Knows no group layer and no transport.
 //
-// The file is an array in the Trace Event Format, one event a line: a span for each collective and message,
-// from the call to its end, with the algorithm and the rule that chose it; an instant for each call that a
-// GPU carries, and for each wait that stalls. Times count from 2026-01-01 UTC by the clock of the machine, so
-// that the files of all ranks fit together. Lines are written every tenth of a second while there are any:
-// what a killed process leaves lacks the closing bracket, which viewers do without.
+// The file is an array in the Trace Event Format, one event a line. Each collective and message is a span,
+// with its algorithm and the rule that chose it. Each call on a GPU, and each wait that stalls, is an
+// instant. Times count from 2026-01-01 UTC by the machine's clock, so that the files of all ranks fit
+// together. Lines are written every tenth of a second while there are any. The file of a killed process lacks
+// the closing bracket, which viewers accept.
 #pragma once
 
 #include <sys/types.h>
@@ -32,30 +32,30 @@ class Trace {
   // One collective or message that has ended.
   struct Span {
     std::uint64_t context = 0;  // of its group or stream
-    std::uint32_t rank = 0;     // there
+    std::uint32_t rank = 0;     // in the group or stream
     std::uint32_t size = 0;
     std::uint32_t sequence = 0;  // of collectives
     std::uint32_t choice = 0;    // what note_choice() returned; 0: there was none to make
     std::uint64_t bytes = 0;     // of the full vector
-    Call call;                   // its memory is not looked at
+    Call call;                   // its memory is not accessed
     SteadyClock::time_point submitted, started, ended;
     StatusCode status = StatusCode::ok;
   };
 
-  // `path` with the rank instead of %r, or before its extension if the job has several ranks. Replaces what
-  // is there, but follows no symbolic link. Errors: invalid_argument with the system's reason.
+  // `path` with the rank instead of %r, or before its extension if the job has several ranks. Replaces an
+  // existing file, but follows no symbolic link. Errors: invalid_argument with the system's reason.
   static Result<std::unique_ptr<Trace>> open(const std::string& path, int rank, int size);
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  // All from any thread. What cannot be written is reported once, and the trace ends there.
-  // A text that spans refer to: the algorithm and why it was chosen. Above 0, the same for the same text.
+  // All from any thread. The first failed write is reported, and ends the trace. Registers a text that spans
+  // refer to: the algorithm and the reason for it. Above 0; equal for equal texts.
   std::uint32_t note_choice(std::string_view text);
   void add(const Span& span);
-  // Something at this moment: `name` is short, `text` says what.
+  // An event at this moment: `name` is short, `text` describes it.
   void mark(std::string_view name, std::string_view text);
-  // Writes what is not in the file yet.
+  // Writes all pending lines.
   void flush();
 
  private:

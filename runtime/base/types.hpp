@@ -1,6 +1,5 @@
-// The vocabulary every layer shares: data types, reduction operations and collectives, with their names.
-// Knows no kernel, no algorithm and no transport; what an op means on a dtype is the legality table in
-// ops.hpp.
+// The vocabulary that every layer shares: data types, reduction operations and collectives, with their names.
+// Knows no kernel, no algorithm and no transport; ops.hpp defines each op on each dtype.
 #pragma once
 
 #include <array>
@@ -38,12 +37,12 @@ std::optional<Dtype> parse_dtype(std::string_view name);
 std::optional<Op> parse_op(std::string_view name);
 std::optional<Collective> parse_collective(std::string_view name);
 
-// Does the collective combine values (and so need an op)? Has it a root?
+// Whether the collective combines values (and so needs an op); whether it has a root.
 constexpr bool is_reducing(Collective c) {
   return c == Collective::allreduce || c == Collective::reduce || c == Collective::reduce_scatter ||
          c == Collective::scan || c == Collective::exscan;
 }
-// Is the vector made of one block per rank (rather than one vector that every rank holds whole)?
+// Whether the vector is made of one block per rank, instead of being whole on every rank.
 constexpr bool has_rank_blocks(Collective c) {
   return c == Collective::allgather || c == Collective::gather || c == Collective::reduce_scatter ||
          c == Collective::scatter || c == Collective::alltoall;
@@ -52,7 +51,7 @@ constexpr bool is_rooted(Collective c) {
   return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather ||
          c == Collective::scatter;
 }
-// Can no rank be through before every other one has begun?
+// Whether no rank can end before every other one has begun.
 constexpr bool waits_for_all(Collective c) {
   return c == Collective::allreduce || c == Collective::reduce_scatter || c == Collective::allgather ||
          c == Collective::alltoall || c == Collective::barrier;

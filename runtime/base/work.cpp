@@ -1,4 +1,4 @@
-// Completion callbacks and hooks of waiting threads, and what must not be done in them.
+// Completion callbacks and hooks of waiting threads, and the state that forbids waiting in them.
 #include "runtime/base/work.hpp"
 
 namespace tutti {

@@ -1,4 +1,4 @@
-// Work: a submitted operation as its submitter sees it. Knows nothing of who carries it out.
+// Work: a submitted operation as its submitter sees it. Knows no executor.
 #pragma once
 
 #include <atomic>
@@ -19,11 +19,11 @@ struct Call;
 // operation that ends while it is started needs no reference.
 enum class Submitter : std::uint8_t { goes_on, waits, blocks };
 
-// Told how an operation ended. May submit operations; must not wait for one, nor throw.
+// Gets the outcome of an operation. May submit operations; must not wait for one, nor throw.
 using CompletionCallback = std::function<void(const Status&)>;
 
-// Calls one; until it returns, the calling thread must not wait for operations: it may be the one that
-// carries them on.
+// Calls a callback. Until it returns, the thread must not wait for operations: it may be the only one that
+// makes progress.
 void call_back(const CompletionCallback& callback, const Status& status);
 bool is_in_callback();
 
@@ -52,19 +52,19 @@ void call_wait_hook(const WaitHook& hook);  // the thread must not wait in it, a
 class WorkState {
  public:
   virtual ~WorkState() = default;
-  // Also by failure. Whoever sees it true sees everything that the operation wrote.
+  // Also by failure. A thread that reads true sees all writes of the operation.
   bool is_complete() const { return is_complete_.load(std::memory_order_acquire); }
-  // Moves operations on a little; true when this one is complete (also by failure). Any thread.
+  // Makes some progress; true when this operation is complete (also by failure). Any thread.
   virtual bool test() = 0;
   // Blocks until complete or `deadline`; the operation's status, or timeout (the operation then goes on). Any
   // one thread.
   virtual Status wait(Clock::time_point deadline) = 0;
   // The status once complete.
   virtual Status status() const = 0;
-  // The rank that a complete receive got its message from; -1 until then, and for everything else.
+  // The rank that sent the message of a complete receive; -1 before, and for other operations.
   virtual int source() const = 0;
-  // Has `callback` called once the operation is complete: by the thread that completes it, or by this one, at
-  // once, if it is and callbacks given before have returned. Any thread, any number of times.
+  // Calls `callback` once the operation is complete, on the thread that completes it. If it is complete and
+  // earlier callbacks have returned, this thread calls it at once. Any thread, any number of times.
   virtual void when_complete(CompletionCallback callback) = 0;
 
  protected:

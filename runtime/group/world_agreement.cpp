@@ -11,6 +11,7 @@
 #include <set>
 
 #include "runtime/base/log.hpp"
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/group/common_world.hpp"
 #include "runtime/group/pinning.hpp"
 #include "runtime/group/world.hpp"
@@ -19,16 +20,20 @@
 namespace tutti {
 namespace {
 
-// The first thing that every rank tells the others.
-struct Card {
+// The first data that all ranks exchange.
+struct RankRecord {
   std::string process;   // equal for ranks that are threads of one process
-  std::string identity;  // rank 0's becomes the world's
+  std::string identity;  // of rank 0: the identity of the world
   cpu_set_t cpus;
   bool is_bound = false;  // before init()
   RankDomains domains;
   std::string contract;      // encode_contract()
-  std::uint32_t tuning = 0;  // of the tuning file's rules; 0: none is used
-  std::string problem;       // why it could not be bound
+  std::uint32_t tuning = 0;  // hash of the tuning file's rules; 0: none is used
+  std::string problem;       // the reason why it could not be bound
+  static auto fields(auto& self) {
+    return std::tie(self.process, self.identity, self.cpus, self.is_bound, self.domains, self.contract,
+                    self.tuning, self.problem);
+  }
 };
 
 using Contract = std::vector<std::pair<std::string, std::string>>;
@@ -47,24 +52,11 @@ std::string random_bytes(std::size_t count) {
   return bytes;
 }
 
-// Names this process: a child of fork() gets another one than its parent. A process id would not do: ranks in
+// Identifies this process; a child of fork() gets another identity. Process ids are not unique: ranks in
 // different containers may have the same one.
-struct ProcessToken {
+struct ProcessIdentity {
   std::string bytes = random_bytes(16);
 };
-
-std::string encode(const Card& card) {
-  ByteWriter writer;
-  writer.put_text(card.process);
-  writer.put_text(card.identity);
-  writer.put(card.cpus);
-  writer.put(card.is_bound);
-  writer.put(card.domains);
-  writer.put_text(card.contract);
-  writer.put(card.tuning);
-  writer.put_text(card.problem);
-  return writer.take();
-}
 
 std::string encode_contract(const Contract& contract) {
   ByteWriter writer;
@@ -73,13 +65,6 @@ std::string encode_contract(const Contract& contract) {
     writer.put_text(value);
   }
   return writer.take();
-}
-
-bool decode(std::string_view bytes, Card& card) {
-  ByteReader reader(bytes);
-  return reader.get_text(card.process) && reader.get_text(card.identity) && reader.get(card.cpus) &&
-         reader.get(card.is_bound) && reader.get(card.domains) && reader.get_text(card.contract) &&
-         reader.get(card.tuning) && reader.get_text(card.problem) && reader.is_at_end();
 }
 
 Contract decode_contract(std::string_view bytes) {
@@ -99,26 +84,27 @@ std::string value_of(const Contract& contract, const std::string& name) {
   return "not set";
 }
 
-// The first setting on which some rank differs from rank 0: who has which value.
-Status compare_contracts(const std::vector<Card>& cards) {
-  const bool is_equal = std::all_of(cards.begin(), cards.end(),
-                                    [&](const Card& card) { return card.contract == cards[0].contract; });
+// The error for the first setting that differs between ranks, with all values and their ranks.
+Status compare_contracts(const std::vector<RankRecord>& records) {
+  const bool is_equal = std::all_of(records.begin(), records.end(), [&](const RankRecord& record) {
+    return record.contract == records[0].contract;
+  });
   if (is_equal) return {};
   std::vector<Contract> contracts;
-  contracts.reserve(cards.size());
-  for (const Card& card : cards) contracts.push_back(decode_contract(card.contract));
+  contracts.reserve(records.size());
+  for (const RankRecord& record : records) contracts.push_back(decode_contract(record.contract));
   for (const Contract& contract : contracts) {
     for (const auto& [name, ignored] : contract) {
       std::map<std::string, std::vector<int>> holders;
-      for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+      for (std::size_t rank = 0; rank < records.size(); ++rank) {
         holders[value_of(contracts[rank], name)].push_back(static_cast<int>(rank));
       }
       if (holders.size() == 1) continue;
       std::string text = fmt::format("{} must be equal on all ranks but is", name);
       const char* separator = " ";
       for (const auto& [value, ranks] : holders) {
-        text +=
-            fmt::format("{}'{}' on {}", separator, value, name_ranks(ranks, static_cast<int>(cards.size())));
+        text += fmt::format("{}'{}' on {}", separator, value,
+                            name_ranks(ranks, static_cast<int>(records.size())));
         separator = "; ";
       }
       return invalid_argument(text, first_of_fewest(holders));
@@ -127,20 +113,20 @@ Status compare_contracts(const std::vector<Card>& cards) {
   return {};
 }
 
-Result<std::vector<Card>> exchange_cards(ControlChannel& control, const Card& mine,
-                                         Clock::time_point deadline) {
+Result<std::vector<RankRecord>> exchange_records(ControlChannel& control, const RankRecord& mine,
+                                                 Clock::time_point deadline) {
   const auto all = control.allgather(encode(mine), deadline);
   if (!all) return all.status();
-  std::vector<Card> cards(all->size());
-  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-    if (!decode((*all)[rank], cards[rank]))
-      return internal_error(fmt::format("the card of rank {} is malformed", rank), static_cast<int>(rank));
+  std::vector<RankRecord> records(all->size());
+  for (std::size_t rank = 0; rank < records.size(); ++rank) {
+    if (!decode((*all)[rank], records[rank]))
+      return internal_error(fmt::format("the record of rank {} is malformed", rank), static_cast<int>(rank));
   }
-  return cards;
+  return records;
 }
 
-// Where this rank may run, and what that is part of.
-void look_around(const WorldSettings& settings, const WorldInfo& info, Card& mine) {
+// The CPUs that this rank may use, and the caches and sockets that hold them.
+void discover_affinity(const WorldSettings& settings, const WorldInfo& info, RankRecord& mine) {
   CPU_ZERO(&mine.cpus);
   ::sched_getaffinity(0, sizeof mine.cpus, &mine.cpus);
   mine.domains =
@@ -148,20 +134,20 @@ void look_around(const WorldSettings& settings, const WorldInfo& info, Card& min
                    static_cast<std::uint32_t>(info.local_size));
 }
 
-// The ranks on one machine, and the CPUs that they may use between them.
+// The ranks on one machine, and the CPUs that they may use together.
 struct MachineShare {
   int rank_count = 0;
   cpu_set_t cpus{};
-  void add(const Card& card) {
+  void add(const RankRecord& record) {
     ++rank_count;
-    CPU_OR(&cpus, &cpus, &card.cpus);
+    CPU_OR(&cpus, &cpus, &record.cpus);
   }
   int cpu_count() const { return std::max(1, CPU_COUNT(&cpus)); }
 };
 
-Status first_problem(const std::vector<Card>& cards, std::string_view variable) {
-  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-    const std::string& problem = cards[rank].problem;
+Status first_problem(const std::vector<RankRecord>& records, std::string_view variable) {
+  for (std::size_t rank = 0; rank < records.size(); ++rank) {
+    const std::string& problem = records[rank].problem;
     if (!problem.empty())
       return invalid_argument(fmt::format("{}: rank {}: {}", variable, rank, problem),
                               static_cast<int>(rank));
@@ -169,7 +155,7 @@ Status first_problem(const std::vector<Card>& cards, std::string_view variable) 
   return {};
 }
 
-// Which CPUs the workers of this rank get, among those of all ranks of its machine.
+// Chooses the CPUs of the progress threads of this rank, among those of all ranks of its machine.
 Status plan_own_workers(const WorldSettings& settings, const WorldInfo& info,
                         std::vector<std::vector<std::uint32_t>>& cpus) {
   const auto own = static_cast<std::size_t>(info.rank);
@@ -184,21 +170,22 @@ Status plan_own_workers(const WorldSettings& settings, const WorldInfo& info,
   return {};
 }
 
-// TUTTI_PIN. Contracts are equal here, so all ranks exchange their cards once more or none does.
-Result<std::vector<Card>> pin(const WorldSettings& settings, const WorldInfo& info, ControlChannel& control,
-                              const std::vector<Card>& cards, Clock::time_point deadline) {
+// Applies TUTTI_PIN. Contracts are equal here, so either all ranks exchange their records again or none does.
+Result<std::vector<RankRecord>> pin(const WorldSettings& settings, const WorldInfo& info,
+                                    ControlChannel& control, const std::vector<RankRecord>& records,
+                                    Clock::time_point deadline) {
   const auto own = static_cast<std::size_t>(info.rank);
   std::vector<StartAffinity> ranks_here;
   std::size_t index = 0;
-  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+  for (std::size_t rank = 0; rank < records.size(); ++rank) {
     if (info.machine_of_rank[rank] != info.machine_of_rank[own]) continue;
     if (rank == own) index = ranks_here.size();
-    ranks_here.push_back({list_cpus(cards[rank].cpus), cards[rank].is_bound});
+    ranks_here.push_back({list_cpus(records[rank].cpus), records[rank].is_bound});
   }
-  Card mine = cards[own];
+  RankRecord mine = records[own];
   mine.problem = pin_this_thread(settings.topology, settings.pin, ranks_here, index).message();
-  look_around(settings, info, mine);
-  auto again = exchange_cards(control, mine, deadline);
+  discover_affinity(settings, info, mine);
+  auto again = exchange_records(control, mine, deadline);
   if (!again) return again.status();
   TUTTI_RETURN_IF_ERROR(first_problem(*again, "TUTTI_PIN"));
   return again;
@@ -224,14 +211,14 @@ std::uint32_t digest_of(const TuningFile& file) {
 }
 
 // A file at the default path is used by all ranks or by none.
-void compare_tuning(const std::vector<Card>& cards, int rank, WorldSettings& settings) {
+void compare_tuning(const std::vector<RankRecord>& records, int rank, WorldSettings& settings) {
   std::vector<int> others;
-  for (std::size_t i = 0; i < cards.size(); ++i) {
-    if (cards[i].tuning != cards[0].tuning) others.push_back(static_cast<int>(i));
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (records[i].tuning != records[0].tuning) others.push_back(static_cast<int>(i));
   }
   if (!others.empty())
     settings.refuse_tuning(fmt::format("what {} would use is not what rank 0 would: {}",
-                                       name_ranks(others, static_cast<int>(cards.size())),
+                                       name_ranks(others, static_cast<int>(records.size())),
                                        settings.tuning.path.empty() ? "there is none here"
                                        : settings.tuning.is_used()  ? settings.tuning.path
                                                                     : settings.tuning.refusal));
@@ -243,17 +230,17 @@ void compare_tuning(const std::vector<Card>& cards, int rank, WorldSettings& set
 
 Status WorldState::agree(std::string_view build_id) {
   const Clock::time_point deadline = start_deadline_;
-  Card mine;
-  mine.process = detail::of_process<ProcessToken>().bytes;
+  RankRecord mine;
+  mine.process = detail::of_process<ProcessIdentity>().bytes;
   mine.identity = random_bytes(kWorldIdentityBytes);
   mine.is_bound = settings_.topology.is_bound;
-  look_around(settings_, info(), mine);
+  discover_affinity(settings_, info(), mine);
   if (Status refused = plan_own_workers(settings_, info(), worker_cpus_); !refused)
     mine.problem = refused.message();
   settings_.contract.emplace_back("the build", std::string(build_id));
   mine.contract = encode_contract(settings_.contract);
   mine.tuning = digest_of(settings_.tuning);
-  auto exchanged = exchange_cards(control(), mine, deadline);
+  auto exchanged = exchange_records(control(), mine, deadline);
   if (!exchanged) return exchanged.status();
   identity_ = exchanged->front().identity;
   contract_hash_ = hash_of(mine.contract);
@@ -263,14 +250,14 @@ Status WorldState::agree(std::string_view build_id) {
     exchanged = pin(settings_, info(), control(), *exchanged, deadline);
     if (!exchanged) return exchanged.status();
   }
-  const std::vector<Card>& cards = *exchanged;
-  compare_tuning(cards, info().rank, settings_);
+  const std::vector<RankRecord>& records = *exchanged;
+  compare_tuning(records, info().rank, settings_);
   is_one_process_ = true;
   std::map<int, MachineShare> machines;
-  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-    machines[info().machine_of_rank[rank]].add(cards[rank]);
-    is_one_process_ = is_one_process_ && cards[rank].process == mine.process;
-    domains_.ranks.push_back(cards[rank].domains);
+  for (std::size_t rank = 0; rank < records.size(); ++rank) {
+    machines[info().machine_of_rank[rank]].add(records[rank]);
+    is_one_process_ = is_one_process_ && records[rank].process == mine.process;
+    domains_.ranks.push_back(records[rank].domains);
   }
   domains_.setting = settings_.hierarchy;
   domains_.nodes = info().node_of_rank;
@@ -285,7 +272,7 @@ Status WorldState::agree(std::string_view build_id) {
 // -- the tuning file ----------------------------------------------------------------------------------------
 
 Result<Fingerprint> WorldState::exchange_fingerprint() {
-  // Transports of this rank's messages, within its node and beyond.
+  // Transports of this rank, within its node and beyond.
   std::set<std::string> node, network;
   const auto own = static_cast<std::size_t>(info().rank);
   std::map<int, std::uint32_t> ranks_of_node;

@@ -1,5 +1,5 @@
-// Bootstrap: from a launcher's variables, a unique id or an exchange of the program to a world whose ranks
-// can talk. Knows no transport and no collective.
+// Bootstrap: makes a world from a launcher's variables, a unique id or the program's exchange. Its ranks can
+// then exchange bytes. Knows no transport and no collective.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ struct WorldInfo {
   std::vector<int> machine_of_rank;       // likewise; several nodes may be one machine, whose CPUs they share
   std::vector<std::string> host_of_rank;  // for people
   std::string node_id;                    // equal on the ranks of a node and on no others
-  // Several nodes: the network interface towards the others, and why that one.
+  // With several nodes: the network interface towards the others, and the reason for its choice.
   std::string interface;
   std::string interface_reason;
   std::string launcher;  // LaunchInfo::launcher
@@ -35,7 +35,7 @@ struct World {
 
 struct BootstrapOptions {
   Environment environment =
-      Environment::of_process();  // who we are, if neither of the next two is given; TUTTI_NODE_ID
+      Environment::of_process();  // rank and size, if neither of the next two is given; TUTTI_NODE_ID
   std::string unique_id;          // of new_unique_id(), with rank and size
   int rank = -1;
   int size = -1;
@@ -46,18 +46,18 @@ struct BootstrapOptions {
   std::function<void(const std::string&)> warn;
 };
 
-// Collective over the ranks of the job; blocks until all have arrived or the timeout. Any number of worlds
-// may be made from one environment or unique id, one after the other or nested, as long as all ranks make
-// them in the same order. Threads may be ranks: each calls with the same unique id and a rank of its own.
-// Errors: invalid_argument naming the variable or option; timeout naming the absent; refused.
+// Collective over the ranks of the job; blocks until all have arrived or the timeout. One environment or
+// unique id may serve for any number of worlds, one after the other or nested. All ranks must make them in
+// the same order. Threads may be ranks: each calls with the same unique id and its own rank. Errors:
+// invalid_argument naming the variable or option; timeout naming the absent ranks; refused.
 Result<World> bootstrap(const BootstrapOptions& options);
-// The second half, of ranks that have swapped where they are (meeting.hpp).
+// The second half, for ranks that have already exchanged their locations (meeting.hpp).
 struct Meeting;
 Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting);
 
-// What identifies a node: processes with equal text share memory, unless their launcher tells them apart.
-// TUTTI_NODE_ID, else boot id and network namespace (a host name would be neither unique nor equal in
-// containers that share memory).
+// Identifies a node: processes with equal text share memory, unless their launcher tells them apart.
+// TUTTI_NODE_ID, else boot id and network namespace. Host names need not be unique, and differ in containers
+// that share memory.
 std::string node_identity(const Environment& environment);
 
 }  // namespace tutti

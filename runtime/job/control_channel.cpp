@@ -1,5 +1,5 @@
-// What does not depend on the connections: the thread, waiting for what it delivers, the listener. Knows no
-// socket.
+// The part of the control channel that does not depend on connections: its thread, waiting callers, the
+// observer. Knows no socket.
 #include "runtime/job/control_channel.hpp"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace {
 // The answer to "who is missing" must not lengthen a deadline by more than this.
 constexpr std::chrono::seconds kAnswerTime{1};
 
-// A world of one: nobody to talk to, no thread.
+// A world of one rank: no connection, no thread.
 class SoloChannel final : public ControlChannel {
  public:
   explicit SoloChannel(const ControlOptions& options) : ControlChannel(options) { finish_start({}); }
@@ -27,8 +27,7 @@ class SoloChannel final : public ControlChannel {
 
  private:
   void run() override {}
-  // The listener may answer from within what it hears: the answer is delivered after that, by the same
-  // thread.
+  // The observer may send from within a callback. The same thread delivers that message afterwards.
   bool submit(Frame frame) override {
     std::unique_lock lock(queue_mutex_);
     queue_.push_back(std::move(frame));
@@ -55,9 +54,10 @@ class SoloChannel final : public ControlChannel {
 ControlChannel::ControlChannel(const ControlOptions& options)
     : options_(options), deadline_(Clock::now() + options.timeout) {}
 
-Result<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlOptions& options, Doors doors) {
+Result<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlOptions& options,
+                                                             Listeners listeners) {
   if (options.size == 1) return std::unique_ptr<ControlChannel>(std::make_unique<SoloChannel>(options));
-  std::unique_ptr<ControlChannel> channel = make_control_tree(options, std::move(doors));
+  std::unique_ptr<ControlChannel> channel = make_control_tree(options, std::move(listeners));
   if (channel->wake_ < 0)
     return Status(StatusCode::resource_exhausted,
                   "the control channel: eventfd: " + describe_system_error(errno));
@@ -140,7 +140,7 @@ Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine
   std::unique_lock lock(mutex_);
   const std::uint64_t number = ++gather_count_;
   const auto is_over = [&] { return gathered_.count(number) > 0 || lost_.has_value(); };
-  // That it fails may have come before: then rank 0, which has told why, may be gone, too.
+  // The failure of this gather may have arrived before. Rank 0, which reported it, may be gone by now.
   const bool has_failed = gathered_.count(number) > 0;
   if (lost_ && !has_failed) return *lost_;
   lock.unlock();
@@ -148,7 +148,7 @@ Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine
   lock.lock();
   if (!wait_until(changed_, lock, deadline, is_over)) {
     lock.unlock();
-    submit(Frame{FrameType::who, rank(), 0, encode(GatherPayload{number, {}})});
+    submit(Frame{FrameType::query_missing, rank(), 0, encode(GatherPayload{number, {}})});
     lock.lock();
     wait_for(changed_, lock, kAnswerTime, [&] { return is_over() || missing_.count(number) > 0; });
   }
@@ -165,20 +165,20 @@ Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine
                 missing.first);
 }
 
-void ControlChannel::set_listener(ControlListener* listener) {
-  const std::lock_guard lock(listener_mutex_);
-  listener_ = listener;
-  if (listener == nullptr) return;
+void ControlChannel::set_observer(ControlObserver* observer) {
+  const std::lock_guard lock(observer_mutex_);
+  observer_ = observer;
+  if (observer == nullptr) return;
   for (const FailurePayload& failure : failures_) {
-    listener->on_failure(failure.group, failure.dead_rank,
+    observer->on_failure(failure.group, failure.dead_rank,
                          Status(failure.code, failure.message, failure.peer));
   }
-  for (const int rank : departures_) listener->on_departure(rank);
+  for (const int rank : departures_) observer->on_departure(rank);
 }
 
 void ControlChannel::abort(std::uint64_t group, const Status& cause) {
   const FailurePayload failure{group, -1, cause.peer(), cause.code(), cause.message()};
-  // Without a way to rank 0 the cause holds here, and the others find out by their own deadlines.
+  // Without a connection to rank 0 the cause holds here alone; other ranks fail by their deadlines.
   if (!submit(Frame{FrameType::failure, rank(), 0, encode(failure)})) record_failure(failure);
 }
 
@@ -202,10 +202,10 @@ std::vector<int> ControlChannel::find_silent(const std::vector<int>& ranks,
   const auto end_of_way = [&](int target) {
     const std::map<int, int>& hops = traces_[number][target];
     int at = rank();
-    // A way has fewer hops than the world has ranks, unless it changes meanwhile.
+    // A route has fewer hops than the world has ranks, unless it changes meanwhile.
     for (int i = 0; i < size(); ++i) {
       const auto found = hops.find(at);
-      if (found == hops.end()) return at;  // the one before has passed the question on to it
+      if (found == hops.end()) return at;  // the previous hop has forwarded the query to it
       if (found->second == at || found->second < 0) return -1;
       at = found->second;
     }
@@ -218,7 +218,7 @@ std::vector<int> ControlChannel::find_silent(const std::vector<int>& ranks,
   silent.reserve(ranks.size());
   for (const int target : ranks) {
     const int end = end_of_way(target);
-    silent.push_back(end == rank() ? -1 : end);  // our own thread has no time to answer: nothing is known
+    silent.push_back(end == rank() ? -1 : end);  // our own control thread is busy: nothing is known
   }
   traces_.erase(number);
   return silent;
@@ -241,15 +241,15 @@ void ControlChannel::lose(const Status& cause) {
 void ControlChannel::record_failure(const FailurePayload& failure) {
   const Status cause(failure.code, failure.message, failure.peer);
   if (failure.group == 0) lose(cause);
-  const std::lock_guard lock(listener_mutex_);
+  const std::lock_guard lock(observer_mutex_);
   failures_.push_back(failure);
-  if (listener_ != nullptr) listener_->on_failure(failure.group, failure.dead_rank, cause);
+  if (observer_ != nullptr) observer_->on_failure(failure.group, failure.dead_rank, cause);
 }
 
 void ControlChannel::record_departure(int rank) {
-  const std::lock_guard lock(listener_mutex_);
+  const std::lock_guard lock(observer_mutex_);
   departures_.push_back(rank);
-  if (listener_ != nullptr) listener_->on_departure(rank);
+  if (observer_ != nullptr) observer_->on_departure(rank);
 }
 
 void ControlChannel::deliver(const Frame& frame) {
@@ -292,12 +292,12 @@ void ControlChannel::deliver(const Frame& frame) {
       }
       break;
     case FrameType::message: {
-      const std::lock_guard lock(listener_mutex_);
-      if (listener_ != nullptr) listener_->on_message(frame.source, frame.payload);
+      const std::lock_guard lock(observer_mutex_);
+      if (observer_ != nullptr) observer_->on_message(frame.source, frame.payload);
       break;
     }
     default:
-      break;  // the others are for those who pass frames on
+      break;  // the others concern ranks that forward frames
   }
   const std::lock_guard lock(mutex_);
   changed_.notify_all();

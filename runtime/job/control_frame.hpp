@@ -1,5 +1,5 @@
-// The frames of control connections: header, incremental parser and the payloads, with limits on every
-// length. Knows no socket. Everything a stranger can send passes through here, so it is fuzzed.
+// The frames of control connections: header, incremental parser and payloads, with a limit on every length.
+// Knows no socket. It parses bytes of unauthenticated processes, so it is fuzzed.
 #pragma once
 
 #include <array>
@@ -8,10 +8,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "runtime/base/status.hpp"
+#include "runtime/job/byte_fields.hpp"
 
 namespace tutti {
 
@@ -27,29 +29,29 @@ enum class FrameType : std::uint8_t {
   gone,           // up: GonePayload: a rank below the sender has left or is dead
   gather,         // up: EntriesPayload
   gathered,       // down, to all: GatherPayload with all values in rank order
-  gather_failed,  // down, to all: GatherPayload with why it can never complete as one value; source: who is
+  gather_failed,  // down, to all: GatherPayload with the reason as one value; source: the rank that is
                   // gone
-  who,            // up: GatherPayload without values; who is missing? number 0 asks about the start
-  missing,  // down, to `target`: GatherPayload with the names of the missing as one value; source: the first
-  failure,  // up: please stamp; down, to all: stamped: FailurePayload
-  message,  // to `target`: bytes of the layer above
-  open_door,  // down, to who leads a node: others will connect to it
-  door,       // up: PathPayload of one step: where the sender listens now; no address: it cannot
-  attach,     // down, to who leads a node: PathPayload of one step: who it shall be connected to
-  moving,     // up: the sender has found another way to rank 0, and nothing follows on this one
-  attached,   // up: RanksPayload: these are reached by the connection on which this comes
-  path,       // down: PathPayload: the sender, and its way to rank 0
-  departed,   // down, to all: RanksPayload: these have left in peace
-  trace,      // to `target`: TracePayload: each control thread on the way answers
-  traced,     // to `target`: TracePayload: answer of one control thread
-  welcome,    // down: ClaimPayload of the listener, whose proof answers a good one
-  claim,      // up: ClaimPayload of a process that has proved itself and wants to join
+  query_missing,  // up: GatherPayload without values; number 0 asks about the start
+  missing,        // down, to `target`: GatherPayload with the missing ranks as one value; source: the first
+  failure,        // FailurePayload; up: a cause that a rank reports; down, to all: the cause that holds
+  message,        // to `target`: bytes of the layer above
+  open_listener,  // down, to the leader of a node: other nodes will connect to it
+  listening,      // up: PathPayload of one step: addresses of the sender's listeners, if it can listen
+  attach,         // down, to the leader of a node: PathPayload of one step: its new parent
+  moving,         // up: the sender has another parent; nothing follows on this connection
+  attached,       // up: RanksPayload: the ranks that this connection now reaches
+  path,           // down: PathPayload: the sender and its path to rank 0
+  departed,       // down, to all: RanksPayload: ranks that have left in an orderly way
+  trace,          // to `target`: TracePayload: each control thread on the route answers
+  traced,         // to `target`: TracePayload: answer of one control thread
+  welcome,        // down: ClaimPayload of the listening side, in answer to a valid proof
+  claim,          // up: ClaimPayload of an authenticated process that wants to join
 };
 inline constexpr FrameType kLastFrameType = FrameType::claim;
 
 struct Frame {
   FrameType type = FrameType::hello;
-  std::int32_t source = 0;  // rank; whoever passes a frame up checks that it comes from there
+  std::int32_t source = 0;  // rank; checked by every rank that forwards the frame upwards
   std::int32_t target = 0;  // rank
   std::string payload;
 };
@@ -81,71 +83,90 @@ using Proof = std::array<unsigned char, 32>;
 
 inline constexpr std::uint32_t kControlProtocolVersion = 4;
 
+// -- payloads, by encode() and decode() of byte_fields.hpp --------------------------------------------------
+
 struct HelloPayload {
   std::uint32_t version = kControlProtocolVersion;
   Nonce nonce{};
-  std::string job;  // that is looked for: at a port anybody may listen
+  std::string job;  // that the sender belongs to: any process may listen at a port
+  static auto fields(auto& self) { return std::tie(self.version, self.nonce, self.job); }
 };
-// Who a process claims to be. Covered by its proof.
+// The identity that a process claims. Covered by its proof.
 struct MemberClaim {
   std::int32_t rank = 0;
   std::int32_t size = 0;
   std::int32_t pid = 0;
   std::string host;  // for people
   std::string build_id;
-  bool is_moving = false;  // belongs to the job already, and comes by another way
+  bool is_moving = false;  // belongs to the job already, and changes its parent
+  static auto fields(auto& self) {
+    return std::tie(self.rank, self.size, self.pid, self.host, self.build_id, self.is_moving);
+  }
 };
-// Tells nothing of the listener: anybody may ask for it.
+// Reveals nothing of the listening side: any process may ask for it.
 struct ChallengePayload {
   Nonce nonce{};
+  static auto fields(auto& self) { return std::tie(self.nonce); }
 };
 struct ProofPayload {
   Proof proof{};  // the sender knows the secret
+  static auto fields(auto& self) { return std::tie(self.proof); }
 };
 struct ClaimPayload {
   Proof proof{};  // the sender knows the secret, and the claim is its own
   MemberClaim claim;
+  static auto fields(auto& self) { return std::tie(self.proof, self.claim); }
 };
 struct ArrivedPayload {
   std::vector<MemberClaim> claims;
+  static auto fields(auto& self) { return std::tie(self.claims); }
 };
 struct GonePayload {
   std::int32_t rank = 0;
-  bool is_dead = false;     // otherwise it has left in peace
-  bool may_return = false;  // only its way to rank 0 is known to be gone: it may find another
+  bool is_dead = false;     // otherwise it has left in an orderly way
+  bool may_return = false;  // orphaned: its path to rank 0 is lost, and it may find another
   std::string text;
+  static auto fields(auto& self) { return std::tie(self.rank, self.is_dead, self.may_return, self.text); }
 };
 struct RanksPayload {
   std::vector<std::int32_t> ranks;
+  static auto fields(auto& self) { return std::tie(self.ranks); }
 };
-// Where a rank listens for others of the job; texts of join_addresses().
+// The listeners of a rank for others of the job; text of join_addresses().
 struct PathStep {
   std::int32_t rank = 0;
   std::string addresses;
   bool operator==(const PathStep&) const = default;
+  static auto fields(auto& self) { return std::tie(self.rank, self.addresses); }
 };
 struct PathPayload {
-  std::vector<PathStep> steps;  // from below towards rank 0
+  std::vector<PathStep> steps;  // in order, towards rank 0
+  static auto fields(auto& self) { return std::tie(self.steps); }
 };
-// Which way a frame takes to a rank, hop by hop.
+// The route of a frame to a rank, hop by hop.
 struct TracePayload {
-  std::uint64_t number = 0;    // of the question, by the rank that asks
-  std::int32_t rank = -1;      // the way to this rank is asked for
-  std::int32_t hop = -1;       // answer: this rank has got the question
-  std::int32_t next_hop = -1;  // answer: and has passed it on to this one; itself: it is the end; -1: no way
+  std::uint64_t number = 0;  // of the query, counted by the rank that asks
+  std::int32_t rank = -1;    // the route to this rank is asked for
+  std::int32_t hop = -1;     // answer: this rank has got the query
+  // Answer: `hop` has forwarded the query to this one. Itself: it is the target; -1: no route.
+  std::int32_t next_hop = -1;
+  static auto fields(auto& self) { return std::tie(self.number, self.rank, self.hop, self.next_hop); }
 };
 struct StatusPayload {
   StatusCode code = StatusCode::ok;
   std::string message;
   std::int32_t peer = Status::kNoPeer;
+  static auto fields(auto& self) { return std::tie(self.code, self.message, self.peer); }
 };
 struct GatherPayload {
   std::uint64_t number = 0;
   std::vector<std::string> values;
+  static auto fields(auto& self) { return std::tie(self.number, self.values); }
 };
 struct EntriesPayload {
   std::uint64_t number = 0;
   std::vector<std::pair<std::int32_t, std::string>> entries;  // rank, value
+  static auto fields(auto& self) { return std::tie(self.number, self.entries); }
 };
 struct FailurePayload {
   std::uint64_t group = 0;      // 0: `dead_rank` is gone
@@ -153,81 +174,10 @@ struct FailurePayload {
   std::int32_t peer = -1;       // Status::peer
   StatusCode code = StatusCode::internal;
   std::string message;
-};
-
-std::string encode(const HelloPayload& payload);
-std::string encode(const ChallengePayload& payload);
-std::string encode(const ProofPayload& payload);
-std::string encode(const ClaimPayload& payload);
-std::string encode(const ArrivedPayload& payload);
-std::string encode(const GonePayload& payload);
-std::string encode(const RanksPayload& payload);
-std::string encode(const PathPayload& payload);
-std::string encode(const TracePayload& payload);
-std::string encode(const StatusPayload& payload);
-std::string encode(const GatherPayload& payload);
-std::string encode(const EntriesPayload& payload);
-std::string encode(const FailurePayload& payload);
-
-// Each takes exactly what its encode wrote; false for anything else (short, long, lengths that do not fit).
-bool decode(std::string_view bytes, HelloPayload& payload);
-bool decode(std::string_view bytes, ChallengePayload& payload);
-bool decode(std::string_view bytes, ProofPayload& payload);
-bool decode(std::string_view bytes, ClaimPayload& payload);
-bool decode(std::string_view bytes, ArrivedPayload& payload);
-bool decode(std::string_view bytes, GonePayload& payload);
-bool decode(std::string_view bytes, RanksPayload& payload);
-bool decode(std::string_view bytes, PathPayload& payload);
-bool decode(std::string_view bytes, TracePayload& payload);
-bool decode(std::string_view bytes, StatusPayload& payload);
-bool decode(std::string_view bytes, GatherPayload& payload);
-bool decode(std::string_view bytes, EntriesPayload& payload);
-bool decode(std::string_view bytes, FailurePayload& payload);
-
-// The claim alone, as the proofs cover it.
-std::string encode(const MemberClaim& claim);
-
-// Sequential writer and reader of integers (native byte order, as all nodes of a job have one build; another
-// order makes the version of the first frame unknown) and strings with a length in front. The layer above
-// uses them for its messages.
-class ByteWriter {
- public:
-  template <class T>
-  void put(T value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  static auto fields(auto& self) {
+    return std::tie(self.group, self.dead_rank, self.peer, self.code, self.message);
   }
-  void put_text(std::string_view text) {
-    put(static_cast<std::uint32_t>(text.size()));
-    bytes_ += text;
-  }
-  std::string take() { return std::move(bytes_); }
-
- private:
-  std::string bytes_;
-};
-
-class ByteReader {
- public:
-  explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
-  template <class T>
-  bool get(T& value) {
-    if (bytes_.size() < sizeof value) return false;
-    bytes_.copy(reinterpret_cast<char*>(&value), sizeof value);
-    bytes_.remove_prefix(sizeof value);
-    return true;
-  }
-  bool get_text(std::string& text) {
-    std::uint32_t text_bytes = 0;
-    if (!get(text_bytes) || text_bytes > bytes_.size()) return false;
-    text.assign(bytes_.substr(0, text_bytes));
-    bytes_.remove_prefix(text_bytes);
-    return true;
-  }
-  std::size_t left_bytes() const { return bytes_.size(); }
-  bool is_at_end() const { return bytes_.empty(); }
-
- private:
-  std::string_view bytes_;
+  bool is_valid() const { return code != StatusCode::ok; }
 };
 
 }  // namespace tutti

@@ -21,7 +21,7 @@ std::vector<int> ControlPlan::below(int host) const {
   return leaders;
 }
 
-void ControlPlan::on_door(int host, bool can_host) {
+void ControlPlan::on_listening(int host, bool can_host) {
   if (closed_.erase(host) == 0 || can_host) return;
   std::erase_if(movers_, [&](const auto& item) { return item.second.host == host; });
 }
@@ -41,7 +41,7 @@ void ControlPlan::on_moving(int leader) {
   settle(leader);
 }
 
-// Both, so that nothing that the leader said on its first connection can still be on its way.
+// Waits for both, so that no frame of the first connection is still under way.
 void ControlPlan::settle(int leader) {
   const Mover& mover = movers_[leader];
   if (mover.is_attached && mover.has_moved) movers_.erase(leader);

@@ -1,5 +1,5 @@
-// How rank 0 makes a tree of the leaders of many nodes before the start is over: who shall be connected to
-// whom, and whom that still waits for. Knows no connection and no clock.
+// The plan by which rank 0 makes a tree of the leaders of many nodes during the start. Holds the parent of
+// each leader and the awaited steps. Knows no connection and no clock.
 #pragma once
 
 #include <map>
@@ -8,27 +8,27 @@
 
 namespace tutti {
 
-// In a job of few nodes all leaders stay with rank 0, and the plan is complete from the beginning.
+// In a job of few nodes all leaders stay children of rank 0, and the plan is complete from the beginning.
 class ControlPlan {
  public:
   ControlPlan() = default;
-  // The leaders, in order, are the nodes of a tree with rank 0 at its root, each with at most `degree`
-  // below it, filled level by level.
+  // Leaders fill a tree in order, level by level. Rank 0 is its root; each rank has at most `degree`
+  // children.
   ControlPlan(const std::vector<int>& leaders, int degree);
 
-  // Who must listen for others. Each of them is answered by one on_door().
+  // The leaders that must listen for others. Each leads to one call of on_listening().
   const std::set<int>& hosts() const { return hosts_; }
   std::vector<int> below(int host) const;
 
-  // `can_host` false: those below it stay with rank 0.
-  void on_door(int host, bool can_host);
-  // The leader has another way to us; `is_here`: it has none, and stays with rank 0.
+  // `can_host` false: its planned children stay with rank 0.
+  void on_listening(int host, bool can_host);
+  // The leader has its new parent; `is_here`: it has none, and stays with rank 0.
   void on_attached(int leader, bool is_here);
-  // Its connection to rank 0 is at its end.
+  // Its connection to rank 0 has been read to the end.
   void on_moving(int leader);
 
   bool is_complete() const { return movers_.empty(); }
-  // Those whose word is missing.
+  // The leaders whose answer is missing.
   std::vector<int> awaited() const;
 
  private:

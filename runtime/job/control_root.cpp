@@ -1,4 +1,4 @@
-// Arrivals, gathers and stamps of a world. Knows no connection; see control_root.hpp.
+// Arrivals, gathers and causes of failure of a world. Knows no connection; see control_root.hpp.
 #include "runtime/job/control_root.hpp"
 
 #include <fmt/format.h>
@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/job/control_channel.hpp"
 
 namespace tutti {
 namespace {
 
-constexpr std::size_t kMaxStampedGroups = 4096;
+constexpr std::size_t kMaxFailedGroups = 4096;
 
 }  // namespace
 
@@ -24,51 +25,50 @@ Status ControlRoot::check(const MemberClaim& claim) const {
   if (claim.rank < 0 || claim.rank >= size()) {
     return refused(fmt::format("rank {} is not one of the job's {} ranks (RANK)", claim.rank, size()));
   }
-  const Place& place = places_[static_cast<std::size_t>(claim.rank)];
-  if (claim.is_moving && place.presence == Presence::present) return {};
+  const Member& member = members_[static_cast<std::size_t>(claim.rank)];
+  if (claim.is_moving && member.presence == Presence::present) return {};
   if (claim.is_moving)
     return refused(fmt::format("the job goes on without rank {}, which was lost before", claim.rank));
-  if (place.presence != Presence::absent) {
+  if (member.presence != Presence::absent) {
     return refused(fmt::format(
         "rank {} of this job has joined already ({}); every process needs a rank of its own (RANK)",
-        claim.rank, place.who));
+        claim.rank, member.who));
   }
   return {};
 }
 
 void ControlRoot::admit(const MemberClaim& claim) {
-  Place& place = places_[static_cast<std::size_t>(claim.rank)];
-  place.presence = Presence::present;
-  place.who = describe_process(claim);
-  place.cause.clear();
+  Member& member = members_[static_cast<std::size_t>(claim.rank)];
+  member.presence = Presence::present;
+  member.who = describe_process(claim);
+  member.cause.clear();
   ++present_count_;
   was_complete_ = was_complete_ || is_complete();
 }
 
 std::vector<int> ControlRoot::absent_ranks() const {
   std::vector<int> ranks, impatient;
-  for (std::size_t rank = 0; rank < places_.size(); ++rank) {
-    if (places_[rank].presence != Presence::absent) continue;
-    (places_[rank].has_given_up ? impatient : ranks).push_back(static_cast<int>(rank));
+  for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+    if (members_[rank].presence != Presence::absent) continue;
+    (members_[rank].has_given_up ? impatient : ranks).push_back(static_cast<int>(rank));
   }
   return ranks.empty() ? impatient : ranks;
 }
 
 void ControlRoot::on_gone(int rank, bool is_dead, const std::string& text) {
   if (!is_present(rank)) return;
-  Place& place = places_[static_cast<std::size_t>(rank)];
-  on_attached(rank);  // it is no longer between two ways
+  Member& member = members_[static_cast<std::size_t>(rank)];
+  on_attached(rank);  // it is no longer orphaned
   --present_count_;
-  if (!was_complete_) {  // it gave up waiting or crashed; another process may take its place until the
-                         // deadline
-    place.presence = Presence::absent;
-    place.has_given_up = !is_dead;
-    if (is_dead) place.cause = text;
-    place.died = Clock::now();
+  if (!was_complete_) {  // it gave up waiting or crashed; another process may replace it until the deadline
+    member.presence = Presence::absent;
+    member.has_given_up = !is_dead;
+    if (is_dead) member.cause = text;
+    member.died = Clock::now();
     return;
   }
-  place.presence = is_dead ? Presence::dead : Presence::departed;
-  place.cause = text;
+  member.presence = is_dead ? Presence::dead : Presence::departed;
+  member.cause = text;
   if (is_dead) {
     const FailurePayload failure{0, rank, rank, StatusCode::peer_failed, text};
     router_.send_to_all(Frame{FrameType::failure, 0, 0, encode(failure)});
@@ -79,65 +79,65 @@ void ControlRoot::on_gone(int rank, bool is_dead, const std::string& text) {
   for (const std::uint64_t number : numbers) settle(number, gathers_[number]);
 }
 
-void ControlRoot::on_adrift(int rank, bool is_dead, const std::string& text, Clock::time_point until) {
+void ControlRoot::on_orphaned(int rank, bool is_dead, const std::string& text, Clock::time_point until) {
   if (!is_present(rank)) return;
   if (const auto found = reported_.find(rank); found != reported_.end())
     return on_gone(rank, true, std::string(found->second));
-  adrift_[rank] = {until, is_dead, text};
+  orphans_[rank] = {until, is_dead, text};
 }
 
 void ControlRoot::on_attached(int rank) {
-  adrift_.erase(rank);
+  orphans_.erase(rank);
   reported_.erase(rank);
 }
 
 void ControlRoot::on_reported(const GonePayload& gone) {
   if (!gone.is_dead || !was_complete_ || !is_present(gone.rank)) return;
-  if (adrift_.count(gone.rank) > 0) return on_gone(gone.rank, true, gone.text);
+  if (orphans_.count(gone.rank) > 0) return on_gone(gone.rank, true, gone.text);
   reported_[gone.rank] = gone.text;
 }
 
 Status ControlRoot::find_loss(Clock::time_point since) const {
-  const Place* first = nullptr;  // that has died, with others perhaps that it led
-  for (const Place& place : places_) {
-    const bool is_lost = place.presence == Presence::absent && !place.cause.empty() && place.died <= since;
-    if (is_lost && (first == nullptr || place.died < first->died)) first = &place;
+  const Member* first = nullptr;  // of the dead; its descendants may follow
+  for (const Member& member : members_) {
+    const bool is_lost = member.presence == Presence::absent && !member.cause.empty() && member.died <= since;
+    if (is_lost && (first == nullptr || member.died < first->died)) first = &member;
   }
   if (first == nullptr) return {};
-  return Status(StatusCode::peer_failed, first->cause, static_cast<int>(first - places_.data()));
+  return Status(StatusCode::peer_failed, first->cause, static_cast<int>(first - members_.data()));
 }
 
 void ControlRoot::drop_overdue(Clock::time_point now) {
-  const std::map<int, Adrift> adrift = adrift_;
-  for (const auto& [rank, how] : adrift) {
+  const std::map<int, Orphan> orphans = orphans_;
+  for (const auto& [rank, how] : orphans) {
     if (how.until > now) continue;
-    adrift_.erase(rank);
+    orphans_.erase(rank);
     on_gone(rank, how.is_dead, how.text);
   }
 }
 
 Clock::time_point ControlRoot::next_overdue() const {
   Clock::time_point next = Clock::time_point::max();
-  for (const auto& [rank, how] : adrift_) next = std::min(next, how.until);
+  for (const auto& [rank, how] : orphans_) next = std::min(next, how.until);
   return next;
 }
 
 void ControlRoot::on_gather(const EntriesPayload& payload) {
   Gather& gather = gathers_[payload.number];
-  gather.values.resize(places_.size());
+  gather.values.resize(members_.size());
   for (const auto& [rank, value] : payload.entries) {
     if (rank < 0 || rank >= size()) continue;
-    std::optional<std::string>& place = gather.values[static_cast<std::size_t>(rank)];
-    if (place.has_value()) continue;
-    place = value;
+    std::optional<std::string>& entry = gather.values[static_cast<std::size_t>(rank)];
+    if (entry.has_value()) continue;
+    entry = value;
     ++gather.arrived;
   }
   settle(payload.number, gather);
 }
 
-// Answers a gather that is complete, or that can never be because a rank has gone.
+// Answers a gather that is complete, or that cannot complete because a rank is gone.
 void ControlRoot::settle(std::uint64_t number, Gather& gather) {
-  if (gather.arrived == places_.size()) {
+  if (gather.arrived == members_.size()) {
     GatherPayload all{number, {}};
     for (auto& value : gather.values) all.values.push_back(*std::move(value));
     gathers_.erase(number);
@@ -145,13 +145,13 @@ void ControlRoot::settle(std::uint64_t number, Gather& gather) {
   }
   if (gather.is_failed) return;
   for (const int rank : ranks_not_in(gather)) {
-    const Place& place = places_[static_cast<std::size_t>(rank)];
-    if (place.presence != Presence::departed && place.presence != Presence::dead) continue;
+    const Member& member = members_[static_cast<std::size_t>(rank)];
+    if (member.presence != Presence::departed && member.presence != Presence::dead) continue;
     gather.is_failed = true;
-    std::string text = place.cause;
-    if (place.presence == Presence::departed)
+    std::string text = member.cause;
+    if (member.presence == Presence::departed)
       text =
-          fmt::format("rank {} has left the world{}{}", rank, place.cause.empty() ? "" : ": ", place.cause);
+          fmt::format("rank {} has left the world{}{}", rank, member.cause.empty() ? "" : ": ", member.cause);
     return router_.send_to_all(
         Frame{FrameType::gather_failed, rank, 0, encode(GatherPayload{number, {text}})});
   }
@@ -159,13 +159,13 @@ void ControlRoot::settle(std::uint64_t number, Gather& gather) {
 
 std::vector<int> ControlRoot::ranks_not_in(const Gather& gather) const {
   std::vector<int> ranks;
-  for (std::size_t rank = 0; rank < places_.size(); ++rank) {
+  for (std::size_t rank = 0; rank < members_.size(); ++rank) {
     if (rank >= gather.values.size() || !gather.values[rank]) ranks.push_back(static_cast<int>(rank));
   }
   return ranks;
 }
 
-void ControlRoot::on_who(int source, std::uint64_t number) {
+void ControlRoot::on_query_missing(int source, std::uint64_t number) {
   const auto found = gathers_.find(number);
   const std::vector<int> missing = number == 0               ? absent_ranks()
                                    : found == gathers_.end() ? std::vector<int>()
@@ -181,9 +181,9 @@ void ControlRoot::tell_departures() {
 }
 
 void ControlRoot::on_failure_request(FailurePayload failure) {
-  if (failure.group == 0 || stamped_.size() >= kMaxStampedGroups) return;
+  if (failure.group == 0 || decided_.size() >= kMaxFailedGroups) return;
   failure.dead_rank = -1;
-  if (!stamped_.emplace(failure.group, failure).second) return;  // a cause was stamped before
+  if (!decided_.emplace(failure.group, failure).second) return;  // the first cause wins
   router_.send_to_all(Frame{FrameType::failure, 0, 0, encode(failure)});
 }
 

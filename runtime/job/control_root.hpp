@@ -1,6 +1,5 @@
-// What rank 0 alone keeps of a world: who has arrived, what is being gathered, which causes are stamped.
-// Knows no connection: frames go out through a router, and it has no meaning for the messages it does not
-// see.
+// The state of a world that rank 0 alone keeps: arrived ranks, running gathers, causes of failure. Knows no
+// connection: frames go out through a router.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace tutti {
 
-// The way to the ranks of the world, our own included.
+// Sends frames to the ranks of the world, our own included.
 class ControlRouter {
  public:
   virtual void send_to(int rank, const Frame& frame) = 0;
@@ -26,44 +25,45 @@ class ControlRouter {
 
 class ControlRoot {
  public:
-  ControlRoot(int size, ControlRouter& router) : router_(router), places_(static_cast<std::size_t>(size)) {}
+  ControlRoot(int size, ControlRouter& router) : router_(router), members_(static_cast<std::size_t>(size)) {}
 
-  // Whether a process that has proved itself may have its rank. Errors: refused.
+  // Whether a proved process may have its rank. Errors: refused.
   Status check(const MemberClaim& claim) const;
   void admit(const MemberClaim& claim);
-  bool is_complete() const { return present_count_ == places_.size(); }
-  // Not those who came and gave up waiting, unless nobody else is missing.
+  bool is_complete() const { return present_count_ == members_.size(); }
+  // Without the ranks that came and gave up waiting, unless no other is missing.
   std::vector<int> absent_ranks() const;
 
-  // Before all have arrived the place becomes free again, and who is not dead has given up waiting;
-  // afterwards the death is told to all, as `text` says.
+  // Before all ranks have joined, the rank becomes free again; if it is not dead, it has given up waiting.
+  // Afterwards its death is told to all ranks with `text`.
   void on_gone(int rank, bool is_dead, const std::string& text);
-  // The way to a rank is gone. If it finds no other until then, it is gone, too.
-  void on_adrift(int rank, bool is_dead, const std::string& text, Clock::time_point until);
+  // The path to a rank is lost. The rank counts as gone if it has no new parent by `until`.
+  void on_orphaned(int rank, bool is_dead, const std::string& text, Clock::time_point until);
   void on_attached(int rank);
-  // Who was connected to a rank says that it is dead, which holds as soon as nobody else leads to it.
+  // A former parent or child reports a death. It holds as soon as no other connection reaches the rank.
   void on_reported(const GonePayload& gone);
-  // Before all have arrived: a rank that had come is dead since `since`, and nobody has come in its place.
+  // Before all ranks have joined: the error for a joined rank that died before `since` and was not replaced.
   // Ok: there is none.
   Status find_loss(Clock::time_point since) const;
   void drop_overdue(Clock::time_point now);
   Clock::time_point next_overdue() const;
   void on_gather(const EntriesPayload& payload);
-  void on_who(int source, std::uint64_t number);
+  void on_query_missing(int source, std::uint64_t number);
   void on_failure_request(FailurePayload failure);
-  // Tells all who has left in peace since the last call: at the end of a job most ranks leave together.
+  // Tells all ranks which have left since the last call. One frame serves many: most ranks of a job leave
+  // together.
   void tell_departures();
 
  private:
   enum class Presence : std::uint8_t { absent, present, departed, dead };
-  struct Place {
+  struct Member {
     Presence presence = Presence::absent;
     bool has_given_up = false;
     std::string who;    // "pid 12 on node1"
-    std::string cause;  // of death, or why it has left
+    std::string cause;  // of its death or departure
     Clock::time_point died;
   };
-  struct Adrift {
+  struct Orphan {
     Clock::time_point until;
     bool is_dead = false;
     std::string text;
@@ -78,19 +78,19 @@ class ControlRoot {
   std::vector<int> ranks_not_in(const Gather& gather) const;
   bool is_present(int rank) const {
     return rank >= 0 && rank < size() &&
-           places_[static_cast<std::size_t>(rank)].presence == Presence::present;
+           members_[static_cast<std::size_t>(rank)].presence == Presence::present;
   }
-  int size() const { return static_cast<int>(places_.size()); }
+  int size() const { return static_cast<int>(members_.size()); }
 
   ControlRouter& router_;
-  std::vector<Place> places_;
+  std::vector<Member> members_;
   std::size_t present_count_ = 0;
   bool was_complete_ = false;
-  std::map<int, Adrift> adrift_;  // by rank
+  std::map<int, Orphan> orphans_;  // by rank
   std::map<int, std::string> reported_;
   std::map<std::uint64_t, Gather> gathers_;
   RanksPayload departures_;                          // not told yet
-  std::map<std::uint64_t, FailurePayload> stamped_;  // by group
+  std::map<std::uint64_t, FailurePayload> decided_;  // by group
 };
 
 }  // namespace tutti

@@ -1,18 +1,19 @@
-// What the control thread passes up and down. Knows no meaning of the messages; see control_tree.hpp.
+// Forwarding of frames up and down the tree. Knows no meaning of the messages; see control_tree.hpp.
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/job/control_tree.hpp"
 
 namespace tutti {
 namespace {
 
-constexpr std::chrono::seconds kGoodbyeTime{1};           // for who has left to close its connection
-constexpr std::chrono::milliseconds kFarewellPause{500};  // where one leaves in peace, mostly all do
-constexpr std::size_t kMaxAsked = 4096;
+constexpr std::chrono::seconds kGoodbyeTime{1};  // for a rank that has left to close its connection
+constexpr std::chrono::milliseconds kLeaveTogetherTime{500};  // when one rank leaves, mostly all do
+constexpr std::size_t kMaxRequested = 4096;
 constexpr std::chrono::milliseconds kHoldTime{
-    5};  // values wait this long for others of the node to travel with
+    5};  // values wait this long for others of the node, to share a frame
 
 }  // namespace
 
@@ -21,37 +22,37 @@ constexpr std::chrono::milliseconds kHoldTime{
 Status ControlTree::check(const MemberClaim& claim) {
   if (root_) return root_->check(claim);
   const bool is_rank = claim.rank >= 0 && claim.rank < options_.size && claim.size == options_.size;
-  if (claim.is_moving && is_orphan())
+  if (claim.is_moving && is_cut_off())
     return Status(StatusCode::refused, fmt::format("rank {} has lost its way to rank 0", options_.rank));
   if (claim.is_moving && is_rank && claim.rank != options_.rank) return {};
   if (is_rank && claim.rank != options_.rank && below_[static_cast<std::size_t>(claim.rank)] == nullptr)
     return {};
-  // The words are those of rank 0, which sees the same contradiction.
+  // Rank 0 sees the same contradiction; use its text.
   ControlRoot root(options_.size, *this);
   root.admit(claim_);
-  for (const Guest* guest : below_) {
-    if (guest != nullptr && root.check(guest->claim)) root.admit(guest->claim);
+  for (const ChildConnection* child : below_) {
+    if (child != nullptr && root.check(child->claim)) root.admit(child->claim);
   }
   return root.check(claim);
 }
 
-void ControlTree::on_joined(Guest& guest) {
-  if (guest.is_remote) note_remote(guest.address.to_text());
-  // Who has moved takes it as a welcome.
-  if (!root_ || guest.claim.is_moving) guest.link.send(make_path_frame());
-  guest.claim.is_moving ? welcome_mover(guest) : on_arrived(guest, ArrivedPayload{{guest.claim}});
+void ControlTree::on_joined(ChildConnection& child) {
+  if (child.is_remote) note_remote(child.address.to_text());
+  // A rank that has moved takes the path as its welcome.
+  if (!root_ || child.claim.is_moving) child.socket.send(make_path_frame());
+  child.claim.is_moving ? welcome_mover(child) : on_arrived(child, ArrivedPayload{{child.claim}});
 }
 
-void ControlTree::on_arrived(Guest& guest, const ArrivedPayload& payload) {
+void ControlTree::on_arrived(ChildConnection& child, const ArrivedPayload& payload) {
   ArrivedPayload further;
   for (const MemberClaim& claim : payload.claims) {
     if (const Status status = check(claim); !status) {
       const Frame refusal{FrameType::refused, 0, claim.rank,
                           encode(StatusPayload{status.code(), status.message()})};
-      guest.link.send(refusal);
+      child.socket.send(refusal);
       continue;
     }
-    below_[static_cast<std::size_t>(claim.rank)] = &guest;
+    below_[static_cast<std::size_t>(claim.rank)] = &child;
     if (root_) {
       root_->admit(claim);
     } else {
@@ -68,47 +69,48 @@ void ControlTree::on_arrived(Guest& guest, const ArrivedPayload& payload) {
   if (root_ && !plan_ && root_->is_complete()) start_tree();
 }
 
-// Who comes by another way, and whom it brings along.
-void ControlTree::on_attached(Guest& guest, const Frame& frame) {
+// A rank has moved to this connection, with its descendants.
+void ControlTree::on_attached(ChildConnection& child, const Frame& frame) {
   RanksPayload payload;
   if (!decode(frame.payload, payload)) return;
-  // Its first word comes by its new way and names all behind it; what is still read on its old one is older.
-  const std::int32_t sender = guest.claim.rank;
+  // Its first frame on the new connection names itself and all descendants. Frames of its old connection are
+  // older.
+  const std::int32_t sender = child.claim.rank;
   const bool is_first = std::count(payload.ranks.begin(), payload.ranks.end(), sender) > 0;
-  if (!is_first && below_[static_cast<std::size_t>(sender)] != &guest) return;
+  if (!is_first && below_[static_cast<std::size_t>(sender)] != &child) return;
   for (const std::int32_t rank : payload.ranks) {
     if (rank < 1 || rank >= options_.size || rank == options_.rank) continue;
-    below_[static_cast<std::size_t>(rank)] = &guest;
+    below_[static_cast<std::size_t>(rank)] = &child;
     if (!root_) continue;
     root_->on_attached(rank);
-    if (plan_) plan_->on_attached(rank, guest.claim.rank == rank);
+    if (plan_) plan_->on_attached(rank, child.claim.rank == rank);
   }
   root_ ? finish_tree() : pass_up(frame);
 }
 
-void ControlTree::on_moving(Guest& guest) {
+void ControlTree::on_moving(ChildConnection& child) {
   if (!root_ || is_ready_ || !plan_) return;
-  std::replace(below_.begin(), below_.end(), &guest, static_cast<Guest*>(nullptr));
-  guest.link.close();
-  plan_->on_moving(guest.claim.rank);
+  std::replace(below_.begin(), below_.end(), &child, static_cast<ChildConnection*>(nullptr));
+  child.socket.close();
+  plan_->on_moving(child.claim.rank);
   finish_tree();
 }
 
-void ControlTree::on_frame(Guest& guest, Frame frame) {
+void ControlTree::on_frame(ChildConnection& child, Frame frame) {
   ArrivedPayload arrived;
   GonePayload gone;
   EntriesPayload entries;
   const auto leads_to = [&](int rank) {
-    return rank >= 0 && rank < options_.size && below_[static_cast<std::size_t>(rank)] == &guest;
+    return rank >= 0 && rank < options_.size && below_[static_cast<std::size_t>(rank)] == &child;
   };
   switch (frame.type) {
     case FrameType::goodbye:
-      lose_below(guest, false, {});
-      guest.stage = Guest::Stage::leaving;
-      guest.until = Clock::now() + kGoodbyeTime;
+      lose_below(child, false, {});
+      child.stage = ChildConnection::Stage::leaving;
+      child.until = Clock::now() + kGoodbyeTime;
       return;
     case FrameType::arrived:
-      if (decode(frame.payload, arrived)) on_arrived(guest, arrived);
+      if (decode(frame.payload, arrived)) on_arrived(child, arrived);
       return;
     case FrameType::gone:
       if (!decode(frame.payload, gone)) return;
@@ -116,11 +118,11 @@ void ControlTree::on_frame(Guest& guest, Frame frame) {
       below_[static_cast<std::size_t>(gone.rank)] = nullptr;
       return on_gone(gone);
     case FrameType::attached:
-      return on_attached(guest, frame);
+      return on_attached(child, frame);
     case FrameType::moving:
-      return on_moving(guest);
-    case FrameType::door:
-      return on_door(guest, frame);
+      return on_moving(child);
+    case FrameType::listening:
+      return on_listening(child, frame);
     case FrameType::gather:
       if (!decode(frame.payload, entries)) return;
       std::erase_if(entries.entries, [&](const auto& entry) { return !leads_to(entry.first); });
@@ -131,7 +133,7 @@ void ControlTree::on_frame(Guest& guest, Frame frame) {
   }
 }
 
-// What goes up from here: to rank 0's books if that is us.
+// Handles a frame from a child or from this rank: forwards it, or updates rank 0's state here.
 void ControlTree::on_frame_from_below(Frame frame) {
   GatherPayload gather;
   EntriesPayload entries;
@@ -142,14 +144,14 @@ void ControlTree::on_frame_from_below(Frame frame) {
       if (!decode(frame.payload, entries)) return;
       if (root_) return root_->on_gather(entries);
       return add_to_batch(std::move(entries));
-    case FrameType::who:
-      if (decode(frame.payload, gather)) on_who(frame, gather.number);
+    case FrameType::query_missing:
+      if (decode(frame.payload, gather)) on_query_missing(frame, gather.number);
       return;
     case FrameType::failure:
       if (!decode(frame.payload, failure)) return;
       if (root_) return root_->on_failure_request(std::move(failure));
-      return ask_for_stamp(std::move(frame), failure.group);
-    case FrameType::gone:  // our own word
+      return request_failure(std::move(frame), failure.group);
+    case FrameType::gone:  // of this rank
       if (!decode(frame.payload, gone)) return;
       return root_ ? root_->on_gone(gone.rank, gone.is_dead, gone.text) : pass_up(std::move(frame));
     case FrameType::trace:
@@ -162,13 +164,13 @@ void ControlTree::on_frame_from_below(Frame frame) {
   }
 }
 
-void ControlTree::on_lost(Guest& guest, const Status& why) {
-  lose_below(guest, true, describe_loss(guest.claim, why, guest.is_remote));
+void ControlTree::on_lost(ChildConnection& child, const Status& why) {
+  lose_below(child, true, describe_loss(child.claim, why, child.is_remote));
 }
 
-void ControlTree::on_who(const Frame& frame, std::uint64_t number) {
+void ControlTree::on_query_missing(const Frame& frame, std::uint64_t number) {
   if (!root_) return pass_up(frame);
-  if (number != 0 || !root_->is_complete()) return root_->on_who(frame.source, number);
+  if (number != 0 || !root_->is_complete()) return root_->on_query_missing(frame.source, number);
   if (is_ready_) return;  // the answer is on its way
   const std::vector<int> late = late_ranks();
   if (late.empty()) return;
@@ -176,27 +178,28 @@ void ControlTree::on_who(const Frame& frame, std::uint64_t number) {
                               encode(GatherPayload{0, {name_ranks(late, options_.size)}})});
 }
 
-void ControlTree::ask_for_stamp(Frame frame, std::uint64_t group) {
+void ControlTree::request_failure(Frame frame, std::uint64_t group) {
   if (!is_news(frame)) return;
-  // Without rank 0 nobody can stamp: the cause holds below us, and the others find out by their deadlines.
-  if (is_orphan()) return send_to_all(frame);
+  // Without rank 0 no rank can decide: the cause holds for us and our descendants. Others fail by their
+  // deadlines.
+  if (is_cut_off()) return send_to_all(frame);
   pass_up(frame);
-  if (asked_.size() < kMaxAsked)
-    asked_.emplace(group, std::move(frame));  // a parent may take it to its grave
+  if (requested_.size() < kMaxRequested)
+    requested_.emplace(group, std::move(frame));  // the parent may die before it forwards the frame
 }
 
-// The rank at the other end first: it is the cause, and what follows for the ranks behind it is to be seen.
-void ControlTree::lose_below(Guest& guest, bool is_dead, const std::string& text) {
+// The child first: it is the cause. Its descendants may still find another parent.
+void ControlTree::lose_below(ChildConnection& child, bool is_dead, const std::string& text) {
   std::vector<int> ranks;
-  const bool is_routed = below_[static_cast<std::size_t>(guest.claim.rank)] == &guest;
+  const bool is_routed = below_[static_cast<std::size_t>(child.claim.rank)] == &child;
   for (std::size_t rank = 0; rank < below_.size(); ++rank) {
-    if (below_[rank] != &guest) continue;
+    if (below_[rank] != &child) continue;
     below_[rank] = nullptr;
-    if (static_cast<int>(rank) != guest.claim.rank) ranks.push_back(static_cast<int>(rank));
+    if (static_cast<int>(rank) != child.claim.rank) ranks.push_back(static_cast<int>(rank));
   }
-  std::erase_if(unannounced_, [&](const MemberClaim& claim) { return claim.rank == guest.claim.rank; });
-  // Unless it has come by another way meanwhile, or was never let in.
-  if (is_routed) on_gone({guest.claim.rank, is_dead, false, text});
+  std::erase_if(unannounced_, [&](const MemberClaim& claim) { return claim.rank == child.claim.rank; });
+  // Unless it has moved to another connection, or was never admitted.
+  if (is_routed) on_gone({child.claim.rank, is_dead, false, text});
   for (const int rank : ranks) {
     on_gone(
         {rank, is_dead, true,
@@ -207,7 +210,7 @@ void ControlTree::lose_below(Guest& guest, bool is_dead, const std::string& text
 void ControlTree::on_gone(const GonePayload& gone) {
   if (is_searching()) {
     if (is_ready_) held_gone_.push_back(gone);
-  } else if (!root_ && !is_orphan()) {
+  } else if (!root_ && !is_cut_off()) {
     pass_up(Frame{FrameType::gone, options_.rank, 0, encode(gone)});
   } else if (!root_) {
     if (gone.is_dead && !gone.may_return) {
@@ -219,7 +222,7 @@ void ControlTree::on_gone(const GonePayload& gone) {
                      gone.is_dead ? gone.text : fmt::format("rank {} has given up waiting", gone.rank),
                      gone.rank));
   } else if (gone.may_return && is_ready_) {
-    root_->on_adrift(gone.rank, gone.is_dead, gone.text, Clock::now() + 2 * options_.rejoin_time);
+    root_->on_orphaned(gone.rank, gone.is_dead, gone.text, Clock::now() + 2 * options_.rejoin_time);
   } else {
     root_->on_gone(gone.rank, gone.is_dead, gone.text);
   }
@@ -256,7 +259,7 @@ void ControlTree::pass_batches_up() {
 }
 
 void ControlTree::pass_up(Frame frame) {
-  if (!is_orphan() && !is_searching()) uplink_->link().send(frame);
+  if (!is_cut_off() && !is_searching()) parent_->socket().send(frame);
 }
 
 void ControlTree::route(const Frame& frame) {
@@ -266,17 +269,18 @@ void ControlTree::route(const Frame& frame) {
   pass_up(frame);
 }
 
-// Says which way the question goes on from here.
+// Answers with the next hop of the query from here.
 void ControlTree::on_trace(const Frame& frame, bool is_from_above) {
   TracePayload trace;
   if (!decode(frame.payload, trace) || frame.target < 0 || frame.target >= options_.size) return;
   trace.hop = options_.rank;
   if (frame.target == options_.rank) {
     trace.next_hop = options_.rank;
-  } else if (const Guest* guest = below_[static_cast<std::size_t>(frame.target)]; guest != nullptr) {
-    trace.next_hop = guest->claim.rank;
-  } else if (!root_ && !is_from_above && !is_orphan() && !is_searching()) {
-    trace.next_hop = uplink_->parent().rank;
+  } else if (const ChildConnection* child = below_[static_cast<std::size_t>(frame.target)];
+             child != nullptr) {
+    trace.next_hop = child->claim.rank;
+  } else if (!root_ && !is_from_above && !is_cut_off() && !is_searching()) {
+    trace.next_hop = parent_->claim().rank;
   }
   route(Frame{FrameType::traced, options_.rank, frame.source, encode(trace)});
   if (trace.next_hop >= 0 && trace.next_hop != options_.rank) route(frame);
@@ -289,11 +293,11 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
   GatherPayload gather;
   PathPayload path;
   FailurePayload failure;
-  // Neither of these tells anything of what we have missed.
+  // These two bring none of the frames that we may have missed.
   if (frame.type != FrameType::goodbye && frame.type != FrameType::refused) lost_.reset();
   switch (frame.type) {
-    case FrameType::open_door:
-      return open_doors();
+    case FrameType::open_listener:
+      return open_listeners();
     case FrameType::attach:
       if (decode(frame.payload, path) && path.steps.size() == 1) move_to(path.steps[0]);
       return;
@@ -301,16 +305,16 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
       if (decode(frame.payload, path) && !path.steps.empty()) set_path(std::move(path.steps));
       return;
     case FrameType::failure:
-      if (decode(frame.payload, failure)) asked_.erase(failure.group);
+      if (decode(frame.payload, failure)) requested_.erase(failure.group);
       return send_to_all(frame);
     case FrameType::ready:
       is_ready_ = true;
-      guests_.send_to_all(frame);
+      children_.send_to_all(frame);
       return finish_start({});
     case FrameType::refused:
       if (!decode(frame.payload, status) || status.code == StatusCode::ok)
         status = {StatusCode::refused, "no reason given", Status::kNoPeer};
-      // The new parent has no place for us: mostly because the others have taken us for dead.
+      // The new parent refuses us, mostly because the others have taken us for dead.
       if (is_ready_ && frame.target == 0) {
         if (lost_) lost_->first.message += fmt::format("; asked again, it says: {}", status.message);
         return try_next_step({});
@@ -319,11 +323,11 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
       if (frame.target == options_.rank || frame.target == 0)
         return end_start(Status(status.code, status.message, status.peer));
       if (frame.target > 0 && frame.target < options_.size) {
-        if (Guest* guest = below_[static_cast<std::size_t>(frame.target)]; guest != nullptr) {
+        if (ChildConnection* child = below_[static_cast<std::size_t>(frame.target)]; child != nullptr) {
           below_[static_cast<std::size_t>(frame.target)] = nullptr;
-          if (guest->claim.rank == frame.target)
-            return guests_.refuse(*guest, Status(status.code, status.message));
-          guest->link.send(frame);
+          if (child->claim.rank == frame.target)
+            return children_.refuse(*child, Status(status.code, status.message));
+          child->socket.send(frame);
         }
       }
       return;
@@ -348,16 +352,16 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
   }
 }
 
-// In peace. Without rank 0 the others go on without a control channel: what it would tell us now comes from
-// deadlines only.
+// In an orderly way. After rank 0 has left, the other ranks go on without a control channel; only deadlines
+// report failures then.
 void ControlTree::on_parent_left(int rank) {
   const Status left(StatusCode::peer_failed, fmt::format("rank {} has left the world", rank), rank);
   if (!is_ready_) return end_start(left);
   if (rank != 0) {
     lose(left);
-    return look_for_way(Clock::now() + kFarewellPause, false);
+    return search_parent(Clock::now() + kLeaveTogetherTime, false);
   }
-  if (lost_) send_to_all(Frame{FrameType::failure, 0, 0, encode(lost_->first)});  // nobody else tells us
+  if (lost_) send_to_all(Frame{FrameType::failure, 0, 0, encode(lost_->first)});  // no later frame brings it
   lose(left);
   record_departure(0);
   leaving_rank_ = 0;
@@ -365,22 +369,22 @@ void ControlTree::on_parent_left(int rank) {
 }
 
 void ControlTree::on_parent_lost(const Status& why) {
-  const MemberClaim& parent = uplink_->parent();
+  const MemberClaim& parent = parent_->claim();
   const std::string text =
-      why.code() == StatusCode::refused ? why.message() : describe_loss(parent, why, uplink_->is_remote());
+      why.code() == StatusCode::refused ? why.message() : describe_loss(parent, why, parent_->is_remote());
   const bool is_reset = why.code() == StatusCode::aborted;
   if (!is_ready_)
     return end_start(Status(is_reset ? StatusCode::peer_failed : why.code(), text, parent.rank));
   if (!lost_) lost_ = Loss{{0, parent.rank, parent.rank, StatusCode::peer_failed, text}, parent.rank};
   lost_->last = parent.rank;
-  // Who has come by another way and says so may be the only one to know, if our parent's parent is lost, too.
+  // Our report may be the only one if our parent's parent is lost, too.
   if (is_reset || why.code() == StatusCode::peer_failed)
     held_gone_.push_back({parent.rank, true, false, text});
   // Where the connection was reset, its host can be reached again, and the process may be alive.
-  look_for_way({}, is_reset && uplink_->is_remote());
+  search_parent({}, is_reset && parent_->is_remote());
 }
 
-// Of what who attaches later must still hear.
+// The key of a frame that ranks which attach later must still get.
 std::optional<ControlTree::Key> ControlTree::key_of(const Frame& frame) {
   FailurePayload failure;
   GatherPayload gather;
@@ -394,13 +398,14 @@ std::optional<ControlTree::Key> ControlTree::key_of(const Frame& frame) {
 void ControlTree::send_to(int rank, const Frame& frame) {
   if (rank == options_.rank) return deliver(frame);
   if (rank < 0 || rank >= options_.size) return;
-  if (Guest* guest = below_[static_cast<std::size_t>(rank)]; guest != nullptr) guest->link.send(frame);
+  if (ChildConnection* child = below_[static_cast<std::size_t>(rank)]; child != nullptr)
+    child->socket.send(frame);
 }
 
 void ControlTree::send_to_all(const Frame& frame) {
   if (!is_news(frame)) return;
   remember(frame);
-  guests_.send_to_all(frame);  // the others first: our own listener may take its time
+  children_.send_to_all(frame);  // children first: our own observer may be slow
   deliver(frame);
 }
 

@@ -1,4 +1,4 @@
-// How the control thread starts, waits and ends. Knows no meaning of frames; see control_tree.hpp.
+// The start, the loop and the end of the control thread. Knows no meaning of frames; see control_tree.hpp.
 #include "runtime/job/control_tree.hpp"
 
 #include <fmt/format.h>
@@ -10,25 +10,26 @@
 #include <utility>
 
 #include "runtime/base/fork_guard.hpp"
+#include "runtime/base/rank_lists.hpp"
 
 namespace tutti {
 namespace {
 
 constexpr std::chrono::seconds kNameTakenTime{
-    2};  // an earlier life of this job may still be closing its socket
-constexpr std::chrono::seconds kGoodbyeTime{1};  // to get our last frames out
-constexpr std::chrono::seconds kAnswerTime{1};   // for "who is missing" after the deadline
+    2};                                          // an earlier run of this job may still be closing its socket
+constexpr std::chrono::seconds kGoodbyeTime{1};  // to write our last frames
+constexpr std::chrono::seconds kAnswerTime{1};   // for query_missing after the deadline
 constexpr std::chrono::seconds kLookUpPause{1};
-constexpr std::chrono::milliseconds kTick{100};  // while something has a time limit
+constexpr std::chrono::milliseconds kTick{100};  // while something has a deadline
 
 }  // namespace
 
-ControlTree::ControlTree(const ControlOptions& options, Doors doors)
+ControlTree::ControlTree(const ControlOptions& options, Listeners listeners)
     : ControlChannel(options),
       claim_{options.rank, options.size, ::getpid(), options.host, options.build_id, false},
       mover_claim_{options.rank, options.size, ::getpid(), options.host, options.build_id, true},
-      guests_(options_, claim_, *this),
-      doors_(std::move(doors)),
+      children_(options_, claim_, *this),
+      listeners_(std::move(listeners)),
       below_(static_cast<std::size_t>(options.size), nullptr),
       leaving_rank_(options.rank) {
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -37,7 +38,7 @@ ControlTree::ControlTree(const ControlOptions& options, Doors doors)
     root_.emplace(options.size, static_cast<ControlRouter&>(*this));
     root_->admit(claim_);
   } else {
-    uplink_.emplace(options_, claim_);
+    parent_.emplace(options_, claim_);
   }
 }
 
@@ -47,7 +48,7 @@ void ControlTree::run() {
     for (Frame& frame : take_outbox()) on_frame_from_below(std::move(frame));
     pass_batches_up();
     poll_once();
-    guests_.drop_expired();
+    children_.drop_expired();
     if (root_ && !is_over_) root_->tell_departures();
     if ((may_lead_ || must_find_root_) && is_searching() && Clock::now() >= lead_at_) {
       may_lead_ ? try_to_lead() : find_root();
@@ -72,19 +73,19 @@ bool ControlTree::begin() {
       pollfd wake{wake_, POLLIN, 0};
       ::poll(&wake, 1, static_cast<int>(kTick.count()));
     }
-    for (Link& socket : doors_.sockets) {
-      if (const Status status = guests_.listen(std::move(socket), true); !status) {
+    for (FrameSocket& socket : listeners_.sockets) {
+      if (const Status status = children_.listen(std::move(socket), true); !status) {
         end_start(status);
         return false;
       }
     }
     return true;
   }
-  uplink_->add_name(options_.root_name, 0);
-  if (!options_.private_name.empty()) uplink_->add_name(options_.private_name, 0);
+  parent_->add_name(options_.root_name, 0);
+  if (!options_.private_name.empty()) parent_->add_name(options_.private_name, 0);
   may_lead_ = options_.find_root != nullptr;
   if (may_lead_) {
-    uplink_->add_name(options_.node_name, ControlUplink::kAnyRank);
+    parent_->add_name(options_.node_name, ParentConnection::kAnyRank);
     lead_at_ = Clock::now() + options_.lead_after;
   }
   return true;
@@ -93,10 +94,10 @@ bool ControlTree::begin() {
 Status ControlTree::listen(const std::string& name) {
   const Result<int> fd = listen_at(name);
   if (!fd) return fd.status();
-  return guests_.listen(Link(*fd), false);
+  return children_.listen(FrameSocket(*fd), false);
 }
 
-// Where the name can be guessed, another user may have taken it, to keep us from starting.
+// Another user may have taken a name that can be guessed, to keep the job from starting.
 Status ControlTree::listen_as_root() {
   Status status = listen(options_.root_name);
   if (status || status.code() != StatusCode::resource_exhausted || options_.private_name.empty())
@@ -115,24 +116,24 @@ void ControlTree::remove_private_name() {
   if (std::exchange(has_private_name_, false)) remove_name(options_.private_name);
 }
 
-// Whoever gets the node's name leads it; the kernel sees to it that it is one.
+// The process that binds the node's name leads the node. The kernel grants the name once.
 void ControlTree::try_to_lead() {
   const Status status = listen(options_.node_name);
   if (!status) {
-    lead_at_ = Clock::now() + kTick;  // somebody else does, or has just left: both turn out by looking on
+    lead_at_ = Clock::now() + kTick;  // another process leads, or has just left: the search finds out
     return;
   }
   may_lead_ = false;
   must_find_root_ = true;
-  uplink_->forget_name(options_.node_name);
+  parent_->forget_name(options_.node_name);
   find_root();
 }
 
-// Names may come to be known while ranks start, so an error is not the end.
+// Host names may become resolvable while ranks start, so an error is not final.
 void ControlTree::find_root() {
   const auto addresses = options_.find_root();
   if (addresses) {
-    uplink_->add_addresses(*addresses, 0);
+    parent_->add_addresses(*addresses, 0);
     must_find_root_ = false;
   } else {
     search_trouble_ = addresses.status().message();
@@ -145,8 +146,8 @@ void ControlTree::find_root() {
 Clock::time_point ControlTree::next_limit() const {
   Clock::time_point limit = Clock::time_point::max();
   if (!is_ready_) limit = asked_until_.value_or(deadline_);
-  if (guests_.has_limit() || (!is_ready_ && root_)) limit = std::min(limit, Clock::now() + kTick);
-  if (uplink_) limit = std::min(limit, uplink_->next_try());
+  if (children_.has_limit() || (!is_ready_ && root_)) limit = std::min(limit, Clock::now() + kTick);
+  if (parent_) limit = std::min(limit, parent_->next_try());
   if ((may_lead_ || must_find_root_) && !is_ready_) limit = std::min(limit, std::max(lead_at_, Clock::now()));
   if (next_) limit = std::min({limit, next_->next_try(), move_until_});
   if (is_ready_ && is_searching()) return std::min(limit, move_until_);  // values wait until we are attached
@@ -157,8 +158,8 @@ Clock::time_point ControlTree::next_limit() const {
 
 void ControlTree::poll_once() {
   std::vector<pollfd> fds{{wake_, POLLIN, 0}};
-  const std::size_t guest_count = guests_.append_fds(fds);
-  const std::size_t uplink_count = uplink_ ? uplink_->append_fds(fds) : 0;
+  const std::size_t child_count = children_.append_fds(fds);
+  const std::size_t parent_count = parent_ ? parent_->append_fds(fds) : 0;
   const std::size_t next_count = next_ ? next_->append_fds(fds) : 0;
   const bool has_next = next_.has_value(), has_retired = retired_.is_open();
   if (has_retired) {
@@ -170,42 +171,43 @@ void ControlTree::poll_once() {
   if (::poll(fds.data(), fds.size(), timeout) < 0) return;
   drain_wake();
   const std::span<const pollfd> all(fds);
-  guests_.serve(all.subspan(1, guest_count));
-  if (uplink_ && !is_over_) serve_uplink(all.subspan(1 + guest_count, uplink_count));
+  children_.serve(all.subspan(1, child_count));
+  if (parent_ && !is_over_) serve_parent(all.subspan(1 + child_count, parent_count));
   if (has_retired && all.back().revents != 0 && !is_over_) serve_retired();
-  if (has_next && next_ && !is_over_) serve_next(all.subspan(1 + guest_count + uplink_count, next_count));
+  if (has_next && next_ && !is_over_) serve_next(all.subspan(1 + child_count + parent_count, next_count));
 }
 
-void ControlTree::serve_uplink(std::span<const pollfd> fds) {
-  if (is_orphan()) return;
+void ControlTree::serve_parent(std::span<const pollfd> fds) {
+  if (is_cut_off()) return;
   const bool was_searching = is_searching();
   std::vector<Frame> frames;
-  const Status status = uplink_->serve(fds, frames);
-  if (was_searching && !is_searching()) on_uplink_found(is_ready_);
+  const Status status = parent_->serve(fds, frames);
+  if (was_searching && !is_searching()) on_parent_found(is_ready_);
   for (const Frame& frame : frames) {
     if (!is_over_) on_frame_from_above(frame);
   }
   if (status || is_over_) return;
   if (was_searching) return is_ready_ ? try_next_step({}) : end_start(status);
-  if (is_orphan()) on_parent_lost(status);  // otherwise its last frame has made us look for another
+  if (is_cut_off())
+    on_parent_lost(status);  // otherwise its last frame has started the search for a new parent
 }
 
-// The parent that rank 0 has told us to have.
+// Serves the connection to the parent that rank 0 has assigned.
 void ControlTree::serve_next(std::span<const pollfd> fds) {
   std::vector<Frame> frames;
   if (!next_->serve(fds, frames)) return stay_here();
-  if (next_->stage() != ControlUplink::Stage::joining) return;
-  uplink_->link().send(Frame{FrameType::moving, options_.rank, 0, {}});
-  retired_ = std::move(uplink_->link());
-  uplink_.emplace(*std::move(next_));
+  if (next_->stage() != ParentConnection::Stage::joining) return;
+  parent_->socket().send(Frame{FrameType::moving, options_.rank, 0, {}});
+  retired_ = std::move(parent_->socket());
+  parent_.emplace(*std::move(next_));
   next_.reset();
-  on_uplink_found(true);
+  on_parent_found(true);
   for (const Frame& frame : frames) {
     if (!is_over_) on_frame_from_above(frame);
   }
 }
 
-// Rank 0 closes it when it has read our last word there. Until then it may tell that the start has failed.
+// Rank 0 closes it after our last frame there. Until then it may report that the start has failed.
 void ControlTree::serve_retired() {
   std::vector<Frame> frames;
   const Status status = retired_.receive(frames);
@@ -219,7 +221,7 @@ void ControlTree::serve_retired() {
 
 void ControlTree::check_deadline() {
   const Clock::time_point now = Clock::now();
-  // Another process may take the place of one that has died; but nobody waits for that until the deadline.
+  // Another process may replace a dead one; but that is not awaited until the deadline.
   if (root_) {
     if (const Status lost = root_->find_loss(now - options_.rejoin_time); !lost) return end_start(lost);
   }
@@ -235,28 +237,28 @@ void ControlTree::check_deadline() {
   if (is_searching()) {
     return end_start(Status(StatusCode::timeout,
                             fmt::format("rank 0 of {} did not arrive within {}: {}", options_.size,
-                                        format_seconds(options_.timeout), uplink_->describe_search()) +
+                                        format_seconds(options_.timeout), parent_->describe_search()) +
                                 (search_trouble_.empty() ? "" : "; " + search_trouble_),
                             0));
   }
   if (!asked_until_) {
-    pass_up(Frame{FrameType::who, options_.rank, 0, encode(GatherPayload{})});
+    pass_up(Frame{FrameType::query_missing, options_.rank, 0, encode(GatherPayload{})});
     asked_until_ = now + kAnswerTime;
     return;
   }
   end_start(absent(missing_.empty() ? "some rank" : missing_, first_missing_));
 }
 
-// The world does not come to be, for us and whoever is below us.
+// The start has failed, for this rank and its descendants.
 void ControlTree::end_start(const Status& status) {
-  guests_.send_to_all_known(
+  children_.send_to_all_known(
       Frame{FrameType::refused, 0, 0, encode(StatusPayload{status.code(), status.message(), status.peer()})});
   is_over_ = true;
   lose(status);
   finish_start(status);
 }
 
-// A rank that is awaited cannot come in, and nobody shall wait for it.
+// During the start an awaited rank cannot join, so the start ends at once.
 void ControlTree::on_exhausted(const Status& why) { is_ready_ ? warn(why.message()) : end_start(why); }
 
 void ControlTree::say_goodbye() {
@@ -267,21 +269,21 @@ void ControlTree::say_goodbye() {
     if (root_) root_->tell_departures();
     for (auto& [number, batch] : batches_) batch.until = {};
     pass_batches_up();
-    guests_.say_goodbye(leaving_rank_);
+    children_.say_goodbye(leaving_rank_);
   }
-  if (!root_ && !is_orphan()) uplink_->link().send(Frame{FrameType::goodbye, options_.rank, 0, {}});
-  guests_.finish(until);
+  if (!root_ && !is_cut_off()) parent_->socket().send(Frame{FrameType::goodbye, options_.rank, 0, {}});
+  children_.finish(until);
   if (root_) return;
-  Link& link = uplink_->link();
-  while (link.is_open() && link.flush() && link.has_output() && Clock::now() < until) {
-    pollfd writable{link.fd(), POLLOUT, 0};
+  FrameSocket& socket = parent_->socket();
+  while (socket.is_open() && socket.flush() && socket.has_output() && Clock::now() < until) {
+    pollfd writable{socket.fd(), POLLOUT, 0};
     ::poll(&writable, 1, 100);
   }
-  link.close();
+  socket.close();
 }
 
-std::unique_ptr<ControlChannel> make_control_tree(const ControlOptions& options, Doors doors) {
-  return std::make_unique<ControlTree>(options, std::move(doors));
+std::unique_ptr<ControlChannel> make_control_tree(const ControlOptions& options, Listeners listeners) {
+  return std::make_unique<ControlTree>(options, std::move(listeners));
 }
 
 }  // namespace tutti

@@ -1,14 +1,15 @@
-// The control thread of every rank: passes frames up to rank 0 and down from it, and leads its node where it
-// was the first to try. Knows no meaning of the messages it passes on.
+// The control thread of every rank. It forwards frames up to rank 0 and down from it, and leads its node if
+// it was the first to try. Knows no meaning of the messages that it forwards.
 //
-// Ranks on the node of rank 0 (or in its network namespace) are connected to rank 0; on every other node one
-// rank, its leader, listens for the others. Leaders meet rank 0 first. Once all ranks are there it makes a
-// tree of them if they are many (control_plan.hpp): who shall have others below opens a door, those are told
-// its addresses, attach to it and leave their first connection. What goes up for several travels together.
+// Ranks on the node of rank 0 (or in its network namespace) are children of rank 0. On every other node one
+// rank, the leader, listens for the others and connects to rank 0. Once all ranks have joined, rank 0 makes a
+// tree of the leaders if they are many (control_plan.hpp). Leaders that get children open listeners. Their
+// children get the addresses, attach there and leave their first connection. Values of several ranks share
+// one frame on the way up.
 //
-// Every rank knows its path, the ranks between it and rank 0 and where they listen. Who loses its parent
-// attaches to the next one on the path that answers, and says whom it brings along; until then rank 0 counts
-// them as adrift. What all have been told in the meantime it hears from its new parent.
+// Every rank knows its path: the ranks between it and rank 0, with their addresses. An orphaned rank attaches
+// to the next one on the path that answers, and names its descendants. Until then rank 0 counts them all as
+// orphaned. The new parent sends the frames to all that they have missed.
 #pragma once
 
 #include <map>
@@ -19,17 +20,17 @@
 #include <tuple>
 #include <vector>
 
+#include "runtime/job/child_connections.hpp"
 #include "runtime/job/control_channel.hpp"
-#include "runtime/job/control_guests.hpp"
 #include "runtime/job/control_plan.hpp"
 #include "runtime/job/control_root.hpp"
-#include "runtime/job/control_uplink.hpp"
+#include "runtime/job/parent_connection.hpp"
 
 namespace tutti {
 
-class ControlTree final : public ControlChannel, private ControlGuests::Owner, private ControlRouter {
+class ControlTree final : public ControlChannel, private ChildConnections::Owner, private ControlRouter {
  public:
-  ControlTree(const ControlOptions& options, Doors doors);
+  ControlTree(const ControlOptions& options, Listeners listeners);
   ~ControlTree() override { stop_thread(); }
   std::string remote_address() override {
     const std::lock_guard lock(remote_mutex_);
@@ -42,10 +43,10 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
     Clock::time_point until;
   };
 
-  // Parents lost since we last heard from above. A new one may be lost before it has said a word, above all
-  // rank 0 where it leaves because of the first loss.
+  // Parents lost since the last frame from a parent. A new parent may be lost before it sends one; so is rank
+  // 0 if it leaves because of the first loss.
   struct Loss {
-    FailurePayload first;  // what to tell if we find no other way
+    FailurePayload first;  // to report if no new parent is found
     int last;              // rank of the last one
   };
 
@@ -59,42 +60,42 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   void try_to_lead();
   void find_root();
   void poll_once();
-  void serve_uplink(std::span<const pollfd> fds);
+  void serve_parent(std::span<const pollfd> fds);
   void serve_next(std::span<const pollfd> fds);
   void serve_retired();
   Clock::time_point next_limit() const;
   void check_deadline();
   void end_start(const Status& status);
   void say_goodbye();
-  bool is_orphan() const { return !root_ && uplink_->stage() == ControlUplink::Stage::over; }
-  bool is_searching() const { return !root_ && uplink_->stage() == ControlUplink::Stage::searching; }
+  bool is_cut_off() const { return !root_ && parent_->stage() == ParentConnection::Stage::over; }
+  bool is_searching() const { return !root_ && parent_->stage() == ParentConnection::Stage::searching; }
 
-  // From below: of a guest, or our own.
+  // Frames of a child, or of this rank.
   Status check(const MemberClaim& claim) override;
-  void on_joined(Guest& guest) override;
-  void on_frame(Guest& guest, Frame frame) override;
-  void on_lost(Guest& guest, const Status& why) override;
+  void on_joined(ChildConnection& child) override;
+  void on_frame(ChildConnection& child, Frame frame) override;
+  void on_lost(ChildConnection& child, const Status& why) override;
   void on_exhausted(const Status& why) override;
   void on_frame_from_below(Frame frame);
-  void on_arrived(Guest& guest, const ArrivedPayload& payload);
+  void on_arrived(ChildConnection& child, const ArrivedPayload& payload);
   void on_gone(const GonePayload& gone);
-  void on_attached(Guest& guest, const Frame& frame);
-  void on_moving(Guest& guest);
-  void on_who(const Frame& frame, std::uint64_t number);
-  void lose_below(Guest& guest, bool is_dead, const std::string& text);
+  void on_attached(ChildConnection& child, const Frame& frame);
+  void on_moving(ChildConnection& child);
+  void on_query_missing(const Frame& frame, std::uint64_t number);
+  void lose_below(ChildConnection& child, bool is_dead, const std::string& text);
   void add_to_batch(EntriesPayload payload);
   void pass_batches_up();
   void pass_up(Frame frame);
   void route(const Frame& frame);  // towards its target
   void on_trace(const Frame& frame, bool is_from_above);
-  void ask_for_stamp(Frame frame, std::uint64_t group);
+  void request_failure(Frame frame, std::uint64_t group);
   std::vector<std::int32_t> ranks_here() const;  // ours first
   void note_remote(std::string address) {
     const std::lock_guard lock(remote_mutex_);
     if (remote_.empty()) remote_ = std::move(address);
   }
 
-  // From above.
+  // Frames of the parent.
   void on_frame_from_above(const Frame& frame);
   void on_parent_left(int rank);
   void on_parent_lost(const Status& why);
@@ -107,56 +108,56 @@ class ControlTree final : public ControlChannel, private ControlGuests::Owner, p
   void send_to(int rank, const Frame& frame) override;
   void send_to_all(const Frame& frame) override;
 
-  // Rank 0: the tree of leaders. The others: their place in it (control_moves.cpp).
+  // Rank 0: the tree of leaders. Other ranks: their parent and path (control_moves.cpp).
   void start_tree();
-  void on_door(const Guest& guest, const Frame& frame);
+  void on_listening(const ChildConnection& child, const Frame& frame);
   void finish_tree();
   std::vector<int> late_ranks() const;
-  void on_uplink_found(bool is_move);
-  void open_doors();
+  void on_parent_found(bool is_move);
+  void open_listeners();
   void move_to(const PathStep& step);
   void stay_here();
   void set_path(std::vector<PathStep> path);
   Frame make_path_frame() const;
-  void welcome_mover(Guest& guest);
-  void look_for_way(Clock::time_point start, bool asks_parent);
+  void welcome_mover(ChildConnection& child);
+  void search_parent(Clock::time_point start, bool asks_parent);
   void try_next_step(Clock::time_point start);
-  void lose_way();
+  void become_cut_off();
   void keep_limits();
 
   const MemberClaim claim_, mover_claim_;
-  std::optional<ControlRoot> root_;      // rank 0
-  std::optional<ControlUplink> uplink_;  // all others
-  ControlGuests guests_;
-  Doors doors_;                // until they are in use
-  std::vector<Guest*> below_;  // by rank: the guest that leads there
+  std::optional<ControlRoot> root_;         // rank 0
+  std::optional<ParentConnection> parent_;  // all others
+  ChildConnections children_;
+  Listeners listeners_;                  // until they are in use
+  std::vector<ChildConnection*> below_;  // by rank: the child on the route to it
   std::map<std::uint64_t, Batch> batches_;
-  std::vector<MemberClaim> unannounced_;  // joined here before we had joined ourselves
+  std::vector<MemberClaim> unannounced_;  // joined here before this rank had joined
   std::optional<ControlPlan> plan_;       // rank 0, once all have arrived
 
-  std::vector<PathStep> path_;            // our parent, its parent, ... rank 0, each with where it listens
-  std::string root_address_;              // of rank 0, as we have proved it
-  std::string door_addresses_;            // where others may attach to us
-  std::optional<ControlUplink> next_;     // the parent that rank 0 has told us to have
-  Link retired_;                          // the connection to rank 0 that it takes the place of
+  std::vector<PathStep> path_;            // our parent, its parent, ... rank 0, with their addresses
+  std::string root_address_;              // of rank 0, by our own connection
+  std::string listen_addresses_;          // of our listeners
+  std::optional<ParentConnection> next_;  // the parent that rank 0 has assigned
+  FrameSocket retired_;                   // the connection to rank 0 that it replaces
   std::vector<PathStep> to_try_;          // after a parent was lost
-  Clock::time_point move_until_{};        // for either
-  std::optional<Loss> lost_;              // none: our parent left in peace, or its successor has welcomed us
-  std::vector<GonePayload> held_gone_;    // to be told when we have found one
-  std::map<std::uint64_t, Frame> asked_;  // by group: causes that wait for their stamp
-  std::vector<Frame> told_;               // to all, for those who attach later
+  Clock::time_point move_until_{};        // for next_ and to_try_
+  std::optional<Loss> lost_;  // none: the parent left in an orderly way, or its successor has answered
+  std::vector<GonePayload> held_gone_;        // to report once a new parent is found
+  std::map<std::uint64_t, Frame> requested_;  // by group: causes that await the decision of rank 0
+  std::vector<Frame> told_;                   // frames to all, for ranks that attach later
   std::set<Key> told_keys_;
 
-  bool has_private_name_ = false;  // and has to remove it
+  bool has_private_name_ = false;  // to be removed
   Clock::time_point lead_at_{};
   bool may_lead_ = false;
-  bool must_find_root_ = false;  // leads, and does not know yet where rank 0 may be
+  bool must_find_root_ = false;  // leads, and has no address of rank 0 yet
   std::string search_trouble_;
   bool is_ready_ = false;
   bool is_over_ = false;
-  int leaving_rank_;  // who leaves when we say goodbye: rank 0, if that was it
+  int leaving_rank_;  // named in our goodbye: this rank, or rank 0 if it left first
   std::optional<Clock::time_point>
-      asked_until_;  // the deadline has passed and rank 0 was asked who is missing
+      asked_until_;  // the deadline has passed, and query_missing was sent to rank 0
   std::string missing_;
   int first_missing_ = Status::kNoPeer;
   std::mutex remote_mutex_;

@@ -1,4 +1,4 @@
-// Exchanges over what the program offers. Knows neither MPI nor torch, only the functions it was given.
+// Exchanges over functions of the program. Knows neither MPI nor torch, only the functions it was given.
 #include "runtime/job/exchange.hpp"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ class FunctionExchange final : public Exchange {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  // The deadline is the program's business: its function blocks as long as it pleases.
+  // The deadline is up to the program: its function may block longer.
   Result<std::vector<std::string>> allgather(std::string_view mine, Clock::time_point /*deadline*/) override {
     try {
       std::vector<std::string> all = allgather_(mine);
@@ -54,7 +54,7 @@ class StoreExchange final : public Exchange {
         put_(std::move(put)),
         get_(std::move(get)),
         erase_(std::move(erase)) {}
-  // Also where the world has failed: who tries again must not find what this rank has put.
+  // Also after a failed start: the next attempt must not find keys of this one.
   ~StoreExchange() override { clean_up(); }
   StoreExchange(const StoreExchange&) = delete;
   StoreExchange& operator=(const StoreExchange&) = delete;
@@ -88,7 +88,7 @@ class StoreExchange final : public Exchange {
       try {
         erase_(key);
       } catch (const std::exception&) {
-        // A store that cannot, or is gone. Nothing depends on it in this world.
+        // The store cannot erase, or is gone. This world no longer depends on it.
       }
     }
   }
@@ -114,10 +114,6 @@ std::unique_ptr<Exchange> make_store_exchange(int rank, int size, std::string pr
                                               GetFunction get, EraseFunction erase) {
   return std::make_unique<StoreExchange>(rank, size, std::move(prefix), std::move(put), std::move(get),
                                          std::move(erase));
-}
-
-std::string name_ranks(const std::vector<int>& ranks, int size) {
-  return fmt::format("{} {} of {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "), size);
 }
 
 std::string format_seconds(Clock::duration duration) {

@@ -1,7 +1,7 @@
-// Proves to each other that two processes know the secret of one job, without sending it: challenge and
-// response with keyed BLAKE2b. Pure functions; knows no socket.
+// Mutual proof that two processes know the secret of one job, without sending it: challenge and response with
+// keyed BLAKE2b. Pure functions; knows no socket.
 //
-//   who connects                           who listens
+//   connecting side                        listening side
 //   hello     nonce_m, job         ->
 //                                  <-     challenge  nonce_h
 //   proof     MAC("member", nonce_m, nonce_h)  ->
@@ -9,8 +9,8 @@
 //   claim     MAC("claim", nonce_m, nonce_h, claim), claim (rank, size, pid, host, build)  ->
 //                                  <-     refused with a reason, or later ready
 //
-// The connecting side proves first: a stranger learns nothing of the listener. The roles in the MAC keep a
-// reflected message from being a proof; the nonces keep an old one from being one.
+// The connecting side proves first: a stranger learns nothing of the listening side. The roles in the MAC
+// keep a reflected message from being a proof; the nonces keep an old one from being one.
 #pragma once
 
 #include <string>
@@ -27,11 +27,11 @@ Proof prove(std::string_view secret, ProofRole role, const Nonce& member, const 
 bool is_equal(const Proof& a, const Proof& b);  // in constant time
 
 // The secret as proofs use it, equal on all ranks of a job. A random one of 128 bits and more is used as it
-// is. A shorter text could be guessed from a proof that somebody has seen, so that it is stretched by
-// Argon2id (16 MiB, some 30 ms). Empty stays empty. Errors: resource_exhausted.
+// is. A shorter text could be guessed from an observed proof, so it is stretched by Argon2id (16 MiB, some 30
+// ms). Empty stays empty. Errors: resource_exhausted.
 Result<std::string> strengthen_secret(const std::string& secret, std::string_view job);
 bool is_strong_secret(std::string_view secret);
-// Text that nobody can guess who does not know the secret.
+// Text that cannot be guessed without the secret.
 std::string name_from_secret(std::string_view secret, std::string_view job);
 
 }  // namespace tutti

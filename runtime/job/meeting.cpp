@@ -15,7 +15,7 @@
 
 #include "runtime/job/control_frame.hpp"
 #include "runtime/job/exchange.hpp"
-#include "runtime/job/link.hpp"
+#include "runtime/job/frame_socket.hpp"
 #include "runtime/net/tcp_socket.hpp"
 #include "tutti/detail/process.hpp"
 
@@ -26,14 +26,14 @@ namespace {
 constexpr PortRange kPorts{20000, 31999};
 constexpr std::size_t kPortCandidates = 16;
 
-// How often this process has joined which job as which rank. Worlds that follow each other get names
-// of their own, so that a fast rank cannot run into the world that a slow one is still leaving.
+// How often this process has joined each job, by rank. Successive worlds have different names: a fast rank
+// must not join the world that a slow one is still leaving.
 struct WorldNumbers {
   std::mutex mutex;
   std::map<std::pair<std::string, int>, std::uint64_t> next;
   std::map<std::string, std::uint64_t> first;  // by job, of those that the parent has joined
 
-  // A child of fork() may be another rank than its parent. Whichever it is, its worlds come after all of the
+  // A child of fork() may be another rank than its parent. In any case its worlds come after all of the
   // parent's, some of which may be open.
   static WorldNumbers inherit(const WorldNumbers& parent) {
     std::map<std::string, std::uint64_t> first = parent.first;
@@ -80,11 +80,11 @@ Result<std::uint16_t> port_of(int fd) {
   return bound.port();
 }
 
-// Without a setting at every address of the machine, whichever way the others come; with one, only at those
-// that it names.
-Result<Doors> listen_at_port(const std::vector<Interface>& interfaces, bool is_everywhere,
-                             std::uint16_t port) {
-  Doors doors;
+// Without a setting at every address of the machine, because peers may use any; with one, only at those that
+// it names.
+Result<Listeners> listen_at_port(const std::vector<Interface>& interfaces, bool is_everywhere,
+                                 std::uint16_t port) {
+  Listeners listeners;
   std::vector<SocketAddress> places;
   if (is_everywhere) {
     places = {wildcard(AF_INET6)};
@@ -96,22 +96,23 @@ Result<Doors> listen_at_port(const std::vector<Interface>& interfaces, bool is_e
     if (!fd && is_everywhere && fd.status().code() != StatusCode::resource_exhausted)
       fd = listen_at(wildcard(AF_INET).with_port(port));  // a kernel without IPv6
     if (!fd) return fd.status();
-    doors.sockets.emplace_back(*fd);
+    listeners.sockets.emplace_back(*fd);
     const Result<std::uint16_t> bound = port_of(*fd);
     if (!bound) return bound.status();
     port = *bound;  // the same at all addresses
   }
-  for (const Interface& interface : interfaces) doors.addresses.push_back(interface.address.with_port(port));
-  return doors;
+  for (const Interface& interface : interfaces)
+    listeners.addresses.push_back(interface.address.with_port(port));
+  return listeners;
 }
 
-Result<Doors> listen_at_any(const std::vector<Interface>& interfaces, bool is_everywhere,
-                            const std::vector<std::uint16_t>& ports) {
+Result<Listeners> listen_at_any(const std::vector<Interface>& interfaces, bool is_everywhere,
+                                const std::vector<std::uint16_t>& ports) {
   Status last;
   for (const std::uint16_t port : ports) {
-    Result<Doors> doors = listen_at_port(interfaces, is_everywhere, port);
-    if (doors) return doors;
-    last = doors.status();
+    Result<Listeners> listeners = listen_at_port(interfaces, is_everywhere, port);
+    if (listeners) return listeners;
+    last = listeners.status();
   }
   return last.with_context("cannot listen for ranks of other nodes");
 }
@@ -175,10 +176,10 @@ struct Network {
   bool is_everywhere = true;
   std::optional<PortRange> ports;  // TUTTI_PORTS
 
-  Result<Doors> listen(const std::vector<std::uint16_t>& at) const {
+  Result<Listeners> listen(const std::vector<std::uint16_t>& at) const {
     return listen_at_any(interfaces, is_everywhere, at);
   }
-  Result<Doors> listen_anywhere() const { return listen(ports_to_try(ports)); }
+  Result<Listeners> listen_anywhere() const { return listen(ports_to_try(ports)); }
 };
 
 Result<Network> find_network(const Environment& environment) {
@@ -194,7 +195,7 @@ Result<Network> find_network(const Environment& environment) {
   return Network{*std::move(selected), !setting->has_value(), *ports};
 }
 
-// The program's exchange tells everybody everything: nodes, the job's id and where rank 0 listens.
+// The program's exchange carries all of it: nodes, the job's id and the addresses of rank 0.
 Status meet_by_exchange(const BootstrapOptions& options, Clock::time_point deadline, Meeting& meeting) {
   Exchange& exchange = *options.exchange;
   const Environment& environment = options.environment;
@@ -202,19 +203,19 @@ Status meet_by_exchange(const BootstrapOptions& options, Clock::time_point deadl
   Status problem = network.status();
   meeting.node = node_of(environment, -1);
   std::string unique_id;
-  Doors doors;
+  Listeners listeners;
   if (exchange.rank() == 0 && problem) {
     Result<std::string> made = new_unique_id();
-    Result<Doors> opened = network->listen_anywhere();
+    Result<Listeners> opened = network->listen_anywhere();
     problem = made ? opened.status() : made.status();
     if (made) unique_id = *std::move(made);
-    if (opened) doors = *std::move(opened);
+    if (opened) listeners = *std::move(opened);
   }
   ByteWriter card;
   card.put_text(encode(StatusPayload{problem.code(), problem.message()}));
   card.put_text(meeting.node);
   card.put_text(unique_id);
-  card.put_text(join_addresses(doors.addresses));
+  card.put_text(join_addresses(listeners.addresses));
   card.put_text(options.open_worlds);
   const Result<std::vector<std::string>> cards = exchange.allgather(card.take(), deadline);
   if (!problem) return problem;
@@ -246,27 +247,27 @@ Status meet_by_exchange(const BootstrapOptions& options, Clock::time_point deadl
   meeting.launch.launcher = "exchange";
   meeting.job = fmt::format("{}/0", meeting.launch.job);
   if (is_one_node) return {};
-  meeting.doors = std::move(doors);
+  meeting.listeners = std::move(listeners);
   meeting.find_root = [first_addresses] { return split_addresses(first_addresses); };
-  meeting.open_doors = [network = *network] { return network.listen_anywhere(); };
+  meeting.open_listeners = [network = *network] { return network.listen_anywhere(); };
   return {};
 }
 
-// Rank 0 tells the store where it listens, and the job's secret if it has none yet.
+// Rank 0 puts its addresses into the store, and a secret if the job has none yet.
 Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting& meeting) {
   LaunchInfo& launch = meeting.launch;
   const std::string key = fmt::format("tutti/{}/root", meeting.job);
   if (launch.rank == 0) {
-    Result<Doors> doors = network.listen_anywhere();
-    if (!doors) return doors.status();
-    meeting.doors = *std::move(doors);
+    Result<Listeners> listeners = network.listen_anywhere();
+    if (!listeners) return listeners.status();
+    meeting.listeners = *std::move(listeners);
     if (launch.secret.empty()) {
       const Result<std::string> fresh = new_unique_id();
       if (!fresh) return fresh.status();
       launch.secret = hash_text(*fresh) + hash_text(*fresh + "2");
     }
-    Status told =
-        launch.store->put(key, fmt::format("{}|{}", launch.secret, join_addresses(meeting.doors.addresses)));
+    Status told = launch.store->put(
+        key, fmt::format("{}|{}", launch.secret, join_addresses(meeting.listeners.addresses)));
     if (told) told = launch.store->commit(deadline);
     return told;
   }
@@ -278,21 +279,22 @@ Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting
     return internal_error(fmt::format("{}: the value of rank 0 is malformed", key));
   if (launch.secret.empty()) launch.secret = value->substr(0, bar);
   meeting.find_root = [text = value->substr(bar + 1)] { return split_addresses(text); };
-  meeting.open_doors = [network] { return network.listen_anywhere(); };
+  meeting.open_listeners = [network] { return network.listen_anywhere(); };
   return {};
 }
 
-// Everybody knows the host of rank 0: it listens at the first free of a few ports that follow from the job.
+// All ranks know the host of rank 0. It listens at the first free one of a few ports that follow from the
+// job.
 Status meet_by_address(const Network& network, Meeting& meeting) {
   const HostSetting setting = parse_host_setting(meeting.launch.host);
   const std::vector<std::uint16_t> ports = ports_of(setting, meeting, network.ports);
   if (meeting.launch.rank == 0) {
-    Result<Doors> doors = network.listen(ports);
-    if (!doors) return doors.status();
-    meeting.doors = *std::move(doors);
+    Result<Listeners> listeners = network.listen(ports);
+    if (!listeners) return listeners.status();
+    meeting.listeners = *std::move(listeners);
   } else {
     meeting.find_root = [setting, ports] { return find_hosts(setting, ports); };
-    meeting.open_doors = [network] { return network.listen_anywhere(); };
+    meeting.open_listeners = [network] { return network.listen_anywhere(); };
   }
   return {};
 }

@@ -1,6 +1,6 @@
-// Look-up of kernels, and those that need no vectors of their own: user-defined ops, integer division,
-// large copies. Knows no vector type; those live in kernels_copy, kernels_float, kernels_integer and
-// kernels_narrow; elements of several numbers are the business of kernels_wide.
+// Look-up of kernels, and those that need no vectors of their own: user-defined ops, integer division, large
+// copies. Knows no vector type; kernels_copy, kernels_float, kernels_integer and kernels_narrow do. Elements
+// of several numbers are in kernels_wide.
 #include "runtime/kernels/kernels.hpp"
 
 #include "runtime/kernels/kernel_targets.hpp"
@@ -21,9 +21,8 @@
 namespace tutti {
 namespace {
 
-// Folds a user-defined op. Up to two sources go straight to dst, which the function may alias; more are
-// folded in blocks on the stack, since dst may be a later source and must not be written before that one is
-// read.
+// Folds a user-defined op. Up to two sources go straight to dst, which the function may alias. More are
+// folded in blocks on the stack: dst may be a later source, and must not be written before that is read.
 template <std::size_t kBlockBytes>
 void fold_user_elements(const UserOp* user, std::size_t element_bytes, void* dst, const void* const* sources,
                         std::size_t source_count, std::size_t count) {

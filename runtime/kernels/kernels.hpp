@@ -1,10 +1,10 @@
-// CPU reduction, scaling and copy kernels, chosen at run time for the widest vectors this CPU has.
-// Knows no schedule, group or transport: pointers, an element count, a dtype and an op are all it is given.
+// CPU reduction, scaling and copy kernels, chosen at run time for the widest vectors this CPU has. Knows no
+// schedule, group or transport: it takes pointers, an element count, a dtype and an op.
 //
 // Common rules: pointers need no alignment. `dst` may be identical to any one (or several) of the sources;
 // any other overlap is an error of the caller that is not detected. Nothing allocates, throws or locks. Every
-// function may be called from any thread. What is computed is defined in ops.hpp, bit for bit (NaN payloads
-// of floating sums aside), and is the same on every CPU.
+// function may be called from any thread. ops.hpp defines results bit for bit (except NaN payloads of
+// floating sums); they are the same on every CPU.
 #pragma once
 
 #include <cstddef>
@@ -20,17 +20,17 @@
 namespace tutti {
 
 // dst[i] = ((s0[i] op s1[i]) op s2[i]) ... for i < count, in exactly this order; source_count >= 1, and one
-// source is a copy. The accumulator between the sources is the dtype itself, f32 for f16, bf16 and f8: a
-// reduction of three sources of those is NOT two reductions of two. `user` is read by kernels of Op::user
+// source is a copy. The accumulator between the sources has the dtype itself; f32 for f16, bf16 and f8. For
+// those, a reduction of three sources is NOT two reductions of two. `user` is read by kernels of Op::user
 // only, which call it for whole elements.
 using KernelFn = void (*)(const UserOp* user, void* dst, const void* const* sources, std::size_t source_count,
                           std::size_t count);
 
-// The same, stored to several places: to the first cached_count of them as usual, to the others with stores
-// that pass the caches by, for results that are longer than this core's share of the cache. place_count >= 1.
-// Each may be identical to a source; such a one belongs to the first, because its lines are in this core's
-// cache by then. Those past the caches all lie equally far from the begin of a line. The stores are ordered
-// before every later store of this thread when the call returns.
+// The same, stored to several destinations: to the first cached_count of them as usual, to the others with
+// non-temporal stores. Use those for results longer than this core's share of the cache. place_count >= 1. A
+// destination may be identical to a source; it belongs to the first group, because its lines are in this
+// core's cache by then. All non-temporal destinations have the same offset from a cache line. The stores are
+// ordered before every later store of this thread when the call returns.
 using StreamKernelFn = void (*)(void* const* places, std::size_t place_count, std::size_t cached_count,
                                 const void* const* sources, std::size_t source_count, std::size_t count);
 
@@ -44,7 +44,7 @@ struct Kernels {
 Kernels select_kernels(Op op, Dtype dtype);
 inline KernelFn select_kernel(Op op, Dtype dtype) { return select_kernels(op, dtype).fold; }
 
-// One reduction, looked up and run: for everything that is not a hot path.
+// One reduction, looked up and run: for code outside hot paths.
 void reduce(const ReduceOp& op, Dtype dtype, void* dst, std::span<const void* const> sources,
             std::size_t count);
 
@@ -63,9 +63,9 @@ inline constexpr std::size_t kLeastInOrderBytes = 129, kMostInOrderBytes = 4096;
 void copy_in_order(void* dst, const void* src, std::size_t size_bytes);
 }  // namespace detail
 
-// Copies; dst == src does nothing, other overlap is not allowed. Few bytes go without a call. From two lines
-// to a page are written in order of address by the widest stores: where another core has read the lines last,
-// that is faster than memcpy, which begins at both ends.
+// Copies; dst == src does nothing, other overlap is not allowed. Few bytes go without a call. Copies of two
+// lines to a page use the widest stores in order of address. That is faster than memcpy, which begins at both
+// ends, where another core has read the lines last.
 inline void copy_bytes(void* dst, const void* src, std::size_t size_bytes) {
   const auto copy_ends = [&](auto* word) {
     // Two moves that may overlap. All is read before anything is written.
@@ -92,9 +92,9 @@ inline void copy_bytes(void* dst, const void* src, std::size_t size_bytes) {
     copy_ends(static_cast<std::uint32_t*>(nullptr));
   }
 }
-// The same with stores that pass the caches by: for copies larger than this core's share of the cache which
-// it will not read soon. The stores are ordered before every later store of this thread when the call
-// returns, so that a release store can publish them.
+// The same with non-temporal stores: for copies larger than this core's share of the cache that it will not
+// read soon. The stores are ordered before every later store of this thread when the call returns, so a
+// release store can make them visible.
 void copy_bytes_streaming(void* dst, const void* src, std::size_t size_bytes);
 
 // The vector instruction set in use ("AVX3" is AVX-512), and all that this build and CPU can run, best first.

@@ -1,13 +1,12 @@
-// The loops that all vector kernels share, compiled once per instruction set.
-// Knows no op and no dtype: a Lanes type says how elements become vectors, a Combine type what happens to
-// them.
+// The loops that all vector kernels share, compiled once per instruction set. Knows no op and no dtype: a
+// Lanes type turns elements into vectors, an Op type combines them.
 //
 // A Lanes type has
-//   Element           what memory holds; Group, the registers that hold one step of it
+//   Element           the type in memory; Group, the registers of one step
 //   step()            elements per Group; kMaxStep, an upper bound known at compile time
 //   kHasMasks         a part of a vector can be loaded and stored without touching the rest
 //   load, store       unaligned; store rounds if the accumulator is wider than the element
-//   kStreams, stream  can a whole group be stored past the caches? To where a vector is aligned
+//   kStreams, stream  non-temporal store of a whole group, to an aligned address; kStreams: there is one
 //   combine<Op>       applies Op::apply(a, b) to the registers of two groups
 //
 // No include guard of the usual kind: Highway includes this once per target with another HWY_NAMESPACE.
@@ -64,7 +63,7 @@ struct PlainLanes {
   using D = hn::ScalableTag<T>;
   using Group = hn::Vec<D>;
   static constexpr std::size_t kMaxStep = HWY_MAX_BYTES / sizeof(T);
-  // Is touching a part of a vector safe next to memory that is not ours?
+  // Whether access to a part of a vector is safe next to foreign memory.
   static constexpr bool kHasMasks = HWY_TARGET != HWY_SCALAR && !HWY_MEM_OPS_MIGHT_FAULT && sizeof(T) >= 4;
   static HWY_INLINE std::size_t step() { return hn::Lanes(D()); }
   static HWY_INLINE Group load(const T* from) { return load_unaligned(D(), from); }
@@ -109,8 +108,8 @@ HWY_INLINE void fold_rest(typename Lanes::Element* dst, const void* const* sourc
   std::memcpy(dst + first, buffer, rest_bytes);
 }
 
-// A few elements, one by one: less work than a part of a vector, and a narrow load finds in the store buffer
-// what a narrow store has just put there, where a wide one must wait for the cache.
+// A few elements, one by one. That is less work than a part of a vector. A narrow load also hits the store
+// buffer after a narrow store, where a wide load must wait for the cache.
 template <class Lanes, class Op>
 HWY_INLINE void fold_few(typename Lanes::Element* dst, const void* const* sources, std::size_t source_count,
                          std::size_t count) {
@@ -125,8 +124,8 @@ HWY_INLINE void fold_few(typename Lanes::Element* dst, const void* const* source
 }
 
 // Folds the steps [first, ...) that fit before `count`, kUnroll of them at a time; returns where it stopped.
-// All sources of a step are read before it is written, which is what makes an identical dst safe.
-// kSources is 2 for the form that matters most (no inner loop), 0 for "source_count of them".
+// All sources of a step are read before it is written, so an identical dst is safe. kSources is 2 for the
+// form that matters most (no inner loop), 0 for "source_count of them".
 template <class Lanes, class Op, int kUnroll, int kSources>
 HWY_INLINE std::size_t fold_steps(typename Lanes::Element* dst, const void* const* sources,
                                   std::size_t source_count, std::size_t first, std::size_t count) {
@@ -149,7 +148,7 @@ HWY_INLINE std::size_t fold_steps(typename Lanes::Element* dst, const void* cons
   return i;
 }
 
-// What is left of a fold.
+// The rest of a fold.
 template <class Lanes, class Op>
 HWY_INLINE void fold_end(typename Lanes::Element* dst, const void* const* sources, std::size_t source_count,
                          std::size_t first, std::size_t count) {
@@ -211,8 +210,8 @@ HWY_INLINE std::size_t stream_steps(void* const* places, std::size_t place_count
   return i;
 }
 
-// The StreamKernelFn of one Lanes and one Op. Registers go straight to all places: what is put together in
-// the cache first is stored from there a fifth slower.
+// The StreamKernelFn of one Lanes and one Op. Registers go straight to all destinations: assembling a result
+// in the cache first makes its stores a fifth slower.
 template <class Lanes, class Op>
 void fold_streaming(void* const* places, std::size_t place_count, std::size_t cached_count,
                     const void* const* sources, std::size_t source_count, std::size_t count) {
@@ -236,8 +235,8 @@ void fold_streaming(void* const* places, std::size_t place_count, std::size_t ca
   if (i > count) i = count;
   fold_some(0, i);
   if (source_count == 2 && place_count == 2 && cached_count == 0) {
-    // What two ranks make for both, a line at a time: 4 % faster between cores of different caches than four
-    // lines to one place and then four to the other. So short a step needs its pointers in registers.
+    // For two destinations, store line by line: 4 % faster between cores of different caches than four lines
+    // to one and then four to the other. So short a step needs its pointers in registers.
     constexpr std::size_t kLineSteps =
         std::clamp<std::size_t>(kLineBytes / (Lanes::kMaxStep * sizeof(Element)), 1, 4);
     const void* const two_sources[] = {sources[0], sources[1]};
@@ -292,8 +291,8 @@ struct Product {
   }
 };
 
-// min and max of ops.hpp: NaN in, positive quiet NaN out; -0 below +0. Written with comparisons, since what
-// the minimum instructions do with NaN and zeros differs between CPUs.
+// min and max of ops.hpp: NaN in, positive quiet NaN out; -0 below +0. Written with comparisons, since
+// minimum instructions treat NaN and zeros differently between CPUs.
 template <class V>
 HWY_INLINE V nan_if_unordered(V value, V a, V b) {
   using T = hn::TFromD<hn::DFromV<V>>;

@@ -92,7 +92,7 @@ struct LogicalXor {
   }
 };
 
-// Everything that does not depend on the sign; U is the unsigned type of the element's width.
+// Ops that do not depend on the sign; U is the unsigned type of the element's width.
 template <class U>
 Kernels select_by_width(Op op) {
   using Lanes = PlainLanes<U>;

@@ -36,8 +36,7 @@ struct SmallFormat {
   static constexpr int kShift = 23 - kMantissa;  // from the mantissa's place here to its place in f32
   static constexpr std::uint32_t kMagnitude = (1u << (kExponent + kMantissa)) - 1;
   static constexpr std::uint32_t kInfinity = ((1u << kExponent) - 1) << kMantissa;
-  static constexpr std::uint32_t kLargest =
-      kFiniteOnly ? kMagnitude - 1 : kInfinity;  // what overflow becomes
+  static constexpr std::uint32_t kLargest = kFiniteOnly ? kMagnitude - 1 : kInfinity;  // result of overflow
   static constexpr std::uint32_t kNan = kFiniteOnly ? kMagnitude : kInfinity | (1u << (kMantissa - 1));
 
   static HWY_INLINE VF decode(VU code) {

@@ -64,7 +64,7 @@ Kernels select_complex(Op op) {
 
 // -- pairs --------------------------------------------------------------------------------------------------
 
-// Is `a` in front of `b`? The greatest number is in front where kIsMax, else the least.
+// Whether `a` is in front of `b`. The greatest number is in front where kIsMax, else the least.
 template <bool kIsMax, class Value>
 bool is_in_front(Value a, Value b) {
   if constexpr (std::is_floating_point_v<Value>) {

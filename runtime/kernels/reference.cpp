@@ -183,8 +183,8 @@ void fold_complex(Op op, void* dst, std::span<const void* const> sources, std::s
   store(dst, 2 * index + 1, imaginary);
 }
 
-// Which source a pair comes from: by a key that puts the winner first. The value lies in front of the index,
-// at a multiple of its own length, as C has it.
+// The source that a pair is taken from, by a key that puts the winner first. The value lies before the index,
+// at a multiple of its own length, as in C.
 template <class Value, class Index>
 void fold_pair(Op op, void* dst, std::span<const void* const> sources, std::size_t index) {
   constexpr std::size_t kBytes = 2 * std::max(sizeof(Value), sizeof(Index));

@@ -55,11 +55,12 @@ struct Interface {
 // Errors: internal with the system's reason.
 Result<std::vector<Interface>> list_interfaces();
 
-// Those that a setting leaves, in the order of `all`. Empty setting: everything usable but loopback, and
-// link-local addresses only where an interface has no other; loopback where nothing else is left. Otherwise
-// items separated by commas, each a name (eth0) or a network (10.0.0.0/24, fd00::/8); a ^ in front of the
-// first leaves out what the items name. An item may fit nothing here, as one setting serves nodes that
-// differ. Errors: invalid_argument, without the variable's name, where no item fits, listing what there is.
+// The interfaces that a setting selects, in the order of `all`. Empty setting: everything usable but
+// loopback, and link-local addresses only where an interface has no other; loopback where nothing else is
+// left. Otherwise items separated by commas, each a name (eth0) or a network (10.0.0.0/24, fd00::/8). A ^ in
+// front of the first excludes the items instead. An item may fit nothing here, as one setting serves nodes
+// that differ. Errors: invalid_argument, without the variable's name, where no item fits, listing what there
+// is.
 Result<std::vector<Interface>> select_interfaces(const std::vector<Interface>& all, std::string_view setting);
 
 // Ports that a firewall lets through. first <= last, and first > 0.
@@ -75,16 +76,16 @@ Result<PortRange> parse_port_range(std::string_view text);
 // TUTTI_PORTS; none if it is not set. Errors: invalid_argument naming the variable.
 Result<std::optional<PortRange>> read_ports(const Environment& environment);
 std::string to_text(const PortRange& range);
-// The ports to try one after the other where any is welcome: all of the range, from one that differs between
-// processes; without a range 0, which leaves the choice to the kernel.
+// The ports to try, one after the other, where any will do. With a range: all of it, from a start that
+// differs between processes. Without one: 0, so the kernel chooses.
 std::vector<std::uint16_t> ports_to_try(const std::optional<PortRange>& range);
 
 // The address of this machine that the kernel would send from to reach `target`. Sends nothing. Errors:
 // unsupported with the system's reason (no route).
 Result<SocketAddress> find_source_address(const SocketAddress& target);
 
-// Whether this machine has a network adapter of a kind that bypasses the kernel (InfiniBand, RoCE, Omni-Path,
-// EFA, Slingshot), as far as the kernel shows one in `folder`. Says nothing about where it leads.
+// Whether this machine has a network adapter that bypasses the kernel (InfiniBand, RoCE, Omni-Path, EFA,
+// Slingshot), as far as `folder` of the kernel shows it. Says nothing about where it leads.
 bool has_fabric(const std::string& folder = "/sys/class");
 
 // The name of the interface that has this address (ports do not matter); empty if none has.

@@ -1,4 +1,4 @@
-// TCP sockets as everybody here wants them: non-blocking, closed on exec, without delay, not silent for ever.
+// TCP sockets for control and data: non-blocking, closed on exec, without delay, not silent for ever.
 // Knows no protocol and no peer.
 #pragma once
 
@@ -22,9 +22,9 @@ Result<int> listen_in(const SocketAddress& address, const std::optional<PortRang
 Result<int> start_connect(const SocketAddress& address);
 // How a connection that was started has ended: 0, or an error number.
 int connect_error(int fd);
-// Keepalive: the kernel ends an idle connection when the other host has not answered for this long. A shorter cut
-// has no effect. Unacknowledged data is repeated as long as the system does so (net.ipv4.tcp_retries2, a quarter
-// of an hour), because a stopped peer must not lose its connections when its buffers are full.
+// Keepalive: the kernel ends an idle connection when the other host has not answered for this long. A shorter
+// cut has no effect. Unacknowledged data is repeated as long as the system does so (net.ipv4.tcp_retries2, a
+// quarter of an hour). A stopped peer must not lose its connections when its buffers are full.
 void limit_silence(int fd, std::chrono::milliseconds silence);
 // The same for connections that never fill a peer's buffers: what was sent must be acknowledged in twice that
 // time. The kernel's pauses between repetitions double, so it may learn of a healed cut as late as that.

@@ -1,9 +1,6 @@
 // Fuzzes the headers of message transports (ucx and ofi carry them beside the bytes): messages, whole or
 // still at their sender, and notices with any contents, against receives that wait and messages that nobody
 // waits for.
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -35,34 +32,21 @@ struct StubLink final : Link {
 // Sends nothing, and delivers what the input says. Lent memory must come back.
 class StubDriver final : public WireDriver {
  public:
-  StubDriver() : event_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-  ~StubDriver() override {
-    if (event_fd_ >= 0) ::close(event_fd_);
-  }
-  StubDriver(const StubDriver&) = delete;
-  StubDriver& operator=(const StubDriver&) = delete;
-
-  std::string_view name() const override { return "stub"; }
   Status start(Worker& worker) override {
     worker_ = &worker;
     return {};
   }
-  bool progress() override { return false; }
+  bool progress(Poll) override { return false; }
   bool arm() override { return true; }
-  int event_fd() const override { return event_fd_; }
   std::unique_ptr<Link> connect(Peer& peer, std::span<const std::byte>) override {
     return std::make_unique<StubLink>(peer);
   }
-  void disconnect(Link&) override {}
-  bool is_disconnecting(Link&) override { return false; }
-  void note_goodbye(const Peer&) override {}
-  void note_closed(const Inbox&) override {}
+  void disconnect(std::unique_ptr<Link>) override {}
   Sent send(Link&, SendOp&) override { return Sent::done; }
   void notify(Link&, const Notice& notice) override {
     // A goodbye waits for its answer.
     if (notice.kind == Notice::Kind::goodbye) worker_->take_notice({Notice::Kind::farewell, kPeer, 0, 0});
   }
-  void flush(Link&) override {}
   void release(void* hold) override {
     if (lent_.erase(hold) != 1) std::abort();
     delete static_cast<std::vector<std::byte>*>(hold);
@@ -71,12 +55,8 @@ class StubDriver final : public WireDriver {
     release(hold);
     worker_->on_fetched(op, fetch_works_);
   }
-  bool has_pieces() const override { return false; }
-  void pump(RecvOp&) override {}
-  bool cancel(SendOp&) override { return true; }
-  bool cancel(RecvOp&) override { return true; }
-  bool finish() override { return true; }
-  void abandon() override {}
+  bool cancel_send(SendOp&) override { return true; }
+  bool cancel_fetch(RecvOp&) override { return true; }
 
   void bring(const MessageHeader& header, std::span<const std::byte> payload, std::uint64_t bytes_at_sender,
              bool fetch_works) {
@@ -98,7 +78,6 @@ class StubDriver final : public WireDriver {
 
  private:
   Worker* worker_ = nullptr;
-  int event_fd_;
   bool fetch_works_ = true;
   std::set<void*> lent_;
 };
@@ -109,7 +88,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::Input input{{reinterpret_cast<const std::byte*>(data), size}};
   auto made = std::make_unique<StubDriver>();
   StubDriver& driver = *made;
-  Worker worker(std::move(made), kOwnInstance);
+  Worker worker(std::move(made), "stub", Fetch::whole, kOwnInstance);
   if (!worker.start()) std::abort();
   std::vector<std::byte> memory(3 * kBytes);
   const std::array<ByteRange, 3> to{ByteRange(memory).first(kBytes),

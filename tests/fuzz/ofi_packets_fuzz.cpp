@@ -177,7 +177,7 @@ void bring_packet(fuzz::Input& input, bool is_plausible) {
 
 void run(fuzz::Input input) {
   auto driver = std::make_unique<OfiDriver>(std::move(*Fabric::make({})));
-  message::Worker worker(std::move(driver), kOwnInstance);
+  message::Worker worker(std::move(driver), "ofi", message::Fetch::piecewise, kOwnInstance);
   if (!worker.start()) std::abort();
   std::vector<std::byte> memory(kMessageBytes.size() * kLongBytes), sent(kLongBytes);
   std::vector<ByteRange> to;

@@ -70,7 +70,7 @@ void check_stream(std::span<const std::byte> stream, std::size_t piece_bytes) {
   tcp::Poller poller = *tcp::Poller::make();
   auto made = std::make_unique<tcp::TcpDriver>(std::move(poller), std::chrono::seconds(30));
   tcp::TcpDriver& driver = *made;
-  message::Worker worker(std::move(made), kOwnInstance);
+  message::Worker worker(std::move(made), "tcp", message::Fetch::piecewise, kOwnInstance);
   if (!worker.start()) std::abort();
   std::array<int, 2> fds{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()) != 0) std::abort();

@@ -167,7 +167,8 @@ Status UcpWorker::set_handler(unsigned id, ucp_am_recv_callback_t handler, void*
 namespace {
 
 void run(fuzz::Input input) {
-  message::Worker worker(std::make_unique<UcxDriver>(std::move(*UcpWorker::make({}, {}))), kOwnInstance);
+  message::Worker worker(std::make_unique<UcxDriver>(std::move(*UcpWorker::make({}, {}))), "ucx",
+                         message::Fetch::whole, kOwnInstance);
   if (!worker.start()) std::abort();
   std::vector<std::byte> memory(2 * kBytes);
   const std::array<ByteRange, 2> to{ByteRange(memory).first(kBytes), ByteRange(memory).subspan(kBytes)};

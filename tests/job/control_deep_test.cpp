@@ -15,7 +15,7 @@
 
 #include "runtime/job/control_plan.hpp"
 #include "runtime/job/control_root.hpp"
-#include "runtime/job/link.hpp"
+#include "runtime/job/frame_socket.hpp"
 #include "tests/job/control_job.hpp"
 #include "tests/support/test_fraction.hpp"
 
@@ -56,7 +56,7 @@ int count_connections(const SocketAddress& address) {
 // -- ranks as processes -------------------------------------------------------------------------------------
 
 // Writes what it hears as lines.
-struct Reporter final : ControlListener {
+struct Reporter final : ControlObserver {
   int fd = -1;
   void say(const std::string& line) const {
     static_cast<void>(::send(fd, (line + "\n").data(), line.size() + 1, MSG_NOSIGNAL));
@@ -75,21 +75,21 @@ struct Reporter final : ControlListener {
 [[noreturn]] void run_rank(const Job& job, int rank, int fd) {
   for (const int number : {SIGTERM, SIGINT, SIGABRT, SIGSEGV}) ::signal(number, SIG_DFL);  // not Catch's
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (rank != 0) ::close(job.door.fd);
+  if (rank != 0) ::close(job.listener.fd);
   ControlOptions options = job.options(rank);
   const bool is_first =
       std::find(job.node_of.begin(), job.node_of.end(), job.node_of[rank]) - job.node_of.begin() == rank;
   options.lead_after = is_first ? 0ms : 15000ms;
-  Doors doors;
-  if (rank == 0) doors.sockets.emplace_back(job.door.fd);
+  Listeners listeners;
+  if (rank == 0) listeners.sockets.emplace_back(job.listener.fd);
   Reporter reporter;
   reporter.fd = fd;
-  Result<Channel> channel = ControlChannel::open(options, std::move(doors));
+  Result<Channel> channel = ControlChannel::open(options, std::move(listeners));
   if (!channel) {
     reporter.say("error " + channel.status().to_string());
     ::_exit(1);
   }
-  (*channel)->set_listener(&reporter);
+  (*channel)->set_observer(&reporter);
   reporter.say("ready");
   char command[2];
   while (::recv(fd, command, sizeof command, MSG_WAITALL) == sizeof command && command[0] != 'q') {
@@ -98,7 +98,7 @@ struct Reporter final : ControlListener {
                         Status(StatusCode::aborted, fmt::format("by {}", rank)));
     if (command[0] == 't') (*channel)->tell(command[1] - 'a', "hello");
   }
-  (*channel)->set_listener(nullptr);
+  (*channel)->set_observer(nullptr);
   channel->reset();
   ::_exit(0);
 }
@@ -145,7 +145,7 @@ class Processes {
       ranks_[rank].pid = pid;
       ranks_[rank].fd = ends[0];
     }
-    ::close(job.door.fd);
+    ::close(job.listener.fd);
   }
   ~Processes() {
     for (Process& process : ranks_) end(process, SIGKILL);
@@ -263,13 +263,13 @@ TEST_CASE("a plan gives every leader a host that is nearer to rank 0, and none m
   }
 }
 
-TEST_CASE("a plan waits for doors, then for those that move, and lets stay who cannot") {
+TEST_CASE("a plan waits for listeners, then for those that move, and lets stay who cannot") {
   ControlPlan plan(numbers(1, 8), 2);  // 1 - { 3, 4 }, 2 - { 5, 6 }, 3 - { 7 }
   CHECK(plan.awaited() == std::vector<int>{1, 2, 3});
-  plan.on_door(1, true);
-  plan.on_door(2, false);
-  plan.on_door(3, true);
-  plan.on_door(9, false);
+  plan.on_listening(1, true);
+  plan.on_listening(2, false);
+  plan.on_listening(3, true);
+  plan.on_listening(9, false);
   CHECK(plan.awaited() == std::vector<int>{3, 4, 7});
   CHECK(plan.below(2).empty());
   plan.on_attached(3, false);
@@ -289,7 +289,7 @@ TEST_CASE("a rank adrift is dead only if it finds no other way") {
   ControlRoot root(4, sent);
   for (int rank = 0; rank < 4; ++rank) root.admit(MemberClaim{rank, 4, 1, "", "", false});
   const Clock::time_point now = Clock::now();
-  for (int rank = 1; rank < 4; ++rank) root.on_adrift(rank, rank != 3, "lost its way", now + 1s);
+  for (int rank = 1; rank < 4; ++rank) root.on_orphaned(rank, rank != 3, "lost its way", now + 1s);
   CHECK(root.next_overdue() == now + 1s);
   CHECK(root.check(MemberClaim{1, 4, 1, "", "", true}));
   CHECK_FALSE(root.check(MemberClaim{1, 4, 1, "", "", false}));
@@ -307,7 +307,7 @@ TEST_CASE("a rank adrift is dead only if it finds no other way") {
   // Who was connected to it knows better, whichever comes first.
   root.on_reported({1, true, false, "closed"});
   CHECK(sent.frames.size() == 1);
-  root.on_adrift(1, true, "lost its way", now + 1s);
+  root.on_orphaned(1, true, "lost its way", now + 1s);
   REQUIRE(sent.frames.size() == 2);
   REQUIRE(decode(sent.frames[1].payload, failure));
   CHECK(failure.message == "closed");
@@ -321,7 +321,7 @@ TEST_CASE("many nodes make a tree that carries values, messages and causes") {
   Job job = deep_job();
   job.degree = GENERATE(1, 2, 3);
   const std::vector<Channel> channels = open_all(job);
-  CHECK(count_connections(job.door.address) == job.degree);
+  CHECK(count_connections(job.listener.address) == job.degree);
   std::vector<std::future<Status>> results;
   for (const Channel& channel : channels) {
     results.push_back(std::async(std::launch::async, [&channel]() -> Status {
@@ -338,7 +338,7 @@ TEST_CASE("many nodes make a tree that carries values, messages and causes") {
   }
   for (auto& result : results) CHECK(result.get().to_string() == Status().to_string());
   std::vector<Recorder> recorders(channels.size());
-  for (std::size_t i = 0; i < channels.size(); ++i) channels[i]->set_listener(&recorders[i]);
+  for (std::size_t i = 0; i < channels.size(); ++i) channels[i]->set_observer(&recorders[i]);
   for (const Channel& from : channels) {
     for (int to = 0; to < kRanks; ++to) from->tell(to, fmt::format("to {}", to));
     from->abort(7, Status(StatusCode::mismatch, fmt::format("by {}", from->rank())));
@@ -346,7 +346,7 @@ TEST_CASE("many nodes make a tree that carries values, messages and causes") {
   for (Recorder& recorder : recorders) {
     CHECK(recorder.wait([&] { return recorder.messages.size() == kRanks && !recorder.causes.empty(); }));
   }
-  for (const Channel& channel : channels) channel->set_listener(nullptr);
+  for (const Channel& channel : channels) channel->set_observer(nullptr);
   for (const Recorder& recorder : recorders) CHECK(recorder.causes == recorders[0].causes);
 }
 
@@ -367,19 +367,19 @@ TEST_CASE("who misses a value is named to every level") {
 TEST_CASE("where a leader cannot listen, or cannot be reached, others stay connected to rank 0") {
   Job job = deep_job();
   if (GENERATE(true, false)) {
-    job.open_doors = nullptr;
+    job.open_listeners = nullptr;
   } else {
     job.rejoin_time = 2s;
-    job.open_doors = []() -> Result<Doors> {
-      Doors doors;
-      const Door door = *try_open_door();
-      ::close(door.fd);
-      doors.addresses.push_back(door.address);
-      return doors;
+    job.open_listeners = []() -> Result<Listeners> {
+      Listeners listeners;
+      const Listener listener = *try_listen();
+      ::close(listener.fd);
+      listeners.addresses.push_back(listener.address);
+      return listeners;
     };
   }
   const std::vector<Channel> channels = open_all(job);
-  CHECK(count_connections(job.door.address) == 8);
+  CHECK(count_connections(job.listener.address) == 8);
   std::vector<std::future<Status>> results;
   for (const Channel& channel : channels)
     results.push_back(

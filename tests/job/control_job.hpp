@@ -27,25 +27,25 @@ using namespace std::chrono_literals;
 
 using Channel = std::unique_ptr<ControlChannel>;
 
-struct Door {
+struct Listener {
   int fd = -1;
   SocketAddress address;
 };
 
 // Somebody listens at a free port of loopback.
-inline Result<Door> try_open_door() {
+inline Result<Listener> try_listen() {
   const auto fd = listen_at(*parse_socket_address("127.0.0.1:0"));
   if (!fd) return fd.status();
-  Door door{*fd, {}};
-  door.address.bytes = sizeof door.address.storage;
-  ::getsockname(*fd, reinterpret_cast<sockaddr*>(&door.address.storage), &door.address.bytes);
-  return door;
+  Listener listener{*fd, {}};
+  listener.address.bytes = sizeof listener.address.storage;
+  ::getsockname(*fd, reinterpret_cast<sockaddr*>(&listener.address.storage), &listener.address.bytes);
+  return listener;
 }
 
-inline Door open_door() {
-  const auto door = try_open_door();
-  REQUIRE(door);
-  return *door;
+inline Listener open_listener() {
+  const auto listener = try_listen();
+  REQUIRE(listener);
+  return *listener;
 }
 
 // A job of ranks on nodes; ranks of one node meet under a name that other nodes do not see.
@@ -55,18 +55,18 @@ struct Job {
     return fmt::format("tutti-tree-test/{}/{}", ::getpid(), count++);
   }();
   std::vector<int> node_of;
-  Door door = open_door();
+  Listener listener = open_listener();
   std::vector<SocketAddress> wrong_places;  // looked at, too
   std::chrono::milliseconds timeout{20000};
   std::chrono::milliseconds rejoin_time{30000};
   int degree = 32;
-  std::function<Result<Doors>()> open_doors = []() -> Result<Doors> {
-    const auto opened = try_open_door();
+  std::function<Result<Listeners>()> open_listeners = []() -> Result<Listeners> {
+    const auto opened = try_listen();
     if (!opened) return opened.status();
-    Doors doors;
-    doors.sockets.emplace_back(opened->fd);
-    doors.addresses.push_back(opened->address);
-    return doors;
+    Listeners listeners;
+    listeners.sockets.emplace_back(opened->fd);
+    listeners.addresses.push_back(opened->address);
+    return listeners;
   };
 
   ControlOptions options(int rank) const {
@@ -86,19 +86,19 @@ struct Job {
     if (rank != 0) {
       options.find_root = [this]() -> Result<std::vector<SocketAddress>> {
         std::vector<SocketAddress> places = wrong_places;
-        places.push_back(door.address);
+        places.push_back(listener.address);
         return places;
       };
       options.lead_after = rank % 2 == 0 ? 0ms : 50ms;
-      options.open_doors = open_doors;
+      options.open_listeners = open_listeners;
     }
     return options;
   }
 
   Result<Channel> open(int rank) const {
-    Doors doors;
-    if (rank == 0) doors.sockets.emplace_back(door.fd);
-    return ControlChannel::open(options(rank), std::move(doors));
+    Listeners listeners;
+    if (rank == 0) listeners.sockets.emplace_back(listener.fd);
+    return ControlChannel::open(options(rank), std::move(listeners));
   }
 };
 
@@ -124,7 +124,7 @@ inline std::vector<Channel> open_all(const Job& job) {
   return channels;
 }
 
-struct Recorder final : ControlListener {
+struct Recorder final : ControlObserver {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<std::pair<int, std::string>> deaths;

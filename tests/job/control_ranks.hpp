@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "runtime/job/control_channel.hpp"
-#include "runtime/job/link.hpp"
+#include "runtime/job/frame_socket.hpp"
 
 namespace tutti::test {
 

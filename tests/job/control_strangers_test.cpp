@@ -110,16 +110,16 @@ TEST_CASE("who has proved nothing is told a random number and nothing else") {
   ControlOptions options = options_of(name, 0, 2);
   options.host = "a-host-name";
   auto first = open_async(options);
-  Link link(connect_raw(name));
+  FrameSocket socket(connect_raw(name));
   HelloPayload hello;
   hello.job = name;
-  link.send(Frame{FrameType::hello, 1, 0, encode(hello)});
-  REQUIRE(link.flush());
+  socket.send(Frame{FrameType::hello, 1, 0, encode(hello)});
+  REQUIRE(socket.flush());
   std::vector<Frame> frames;
   while (frames.empty()) {
-    pollfd readable{link.fd(), POLLIN, 0};
+    pollfd readable{socket.fd(), POLLIN, 0};
     REQUIRE(::poll(&readable, 1, 20000) == 1);
-    REQUIRE(link.receive(frames));
+    REQUIRE(socket.receive(frames));
   }
   REQUIRE(frames.size() == 1);
   CHECK(frames[0].type == FrameType::challenge);
@@ -186,12 +186,12 @@ TEST_CASE("a rank that comes and dies before all are there ends the start long b
   options.timeout = 300s;
   options.rejoin_time = 200ms;
   auto first = open_async(options);
-  Link link(connect_raw(name));
+  FrameSocket socket(connect_raw(name));
   const auto answer = [&](Frame frame) {
-    link.send(frame);
+    socket.send(frame);
     std::vector<Frame> frames;
-    pollfd readable{link.fd(), POLLIN, 0};
-    while (link.flush() && frames.empty() && ::poll(&readable, 1, 20000) == 1 && link.receive(frames)) {
+    pollfd readable{socket.fd(), POLLIN, 0};
+    while (socket.flush() && frames.empty() && ::poll(&readable, 1, 20000) == 1 && socket.receive(frames)) {
     }
     return frames.empty() ? std::string() : frames[0].payload;
   };
@@ -206,9 +206,9 @@ TEST_CASE("a rank that comes and dies before all are there ends the start long b
                  prove("the secret", ProofRole::hub, hello.nonce, challenge.nonce, welcome.claim)));
   mine.claim = MemberClaim{1, 3, 0, "", "build 1"};
   mine.proof = prove("the secret", ProofRole::claim, hello.nonce, challenge.nonce, mine.claim);
-  link.send(Frame{FrameType::claim, 1, 0, encode(mine)});
-  REQUIRE(link.flush());
-  link.close();
+  socket.send(Frame{FrameType::claim, 1, 0, encode(mine)});
+  REQUIRE(socket.flush());
+  socket.close();
   const Status status = first.get().status();
   CHECK(status.code() == StatusCode::peer_failed);
   CHECK(status.peer() == 1);

@@ -37,7 +37,7 @@ std::vector<Channel> open_all(const std::string& name, int size) {
   return channels;
 }
 
-struct Recorder final : ControlListener {
+struct Recorder final : ControlObserver {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<std::tuple<std::uint64_t, int, std::string>> failures;
@@ -202,7 +202,7 @@ TEST_CASE("an allgather that somebody misses names them") {
 TEST_CASE("messages reach the listener of the rank they are for, in order") {
   const std::vector<Channel> channels = open_all(fresh_name(), 3);
   std::vector<Recorder> recorders(3);
-  for (std::size_t i = 0; i < 3; ++i) channels[i]->set_listener(&recorders[i]);
+  for (std::size_t i = 0; i < 3; ++i) channels[i]->set_observer(&recorders[i]);
   for (int i = 0; i < 100; ++i) {
     channels[1]->tell(2, "to 2: " + std::to_string(i));
     channels[0]->tell(1, "to 1");
@@ -211,7 +211,7 @@ TEST_CASE("messages reach the listener of the rank they are for, in order") {
   }
   CHECK(recorders[2].wait([&] { return recorders[2].messages.size() == 200; }));
   CHECK(recorders[1].wait([&] { return recorders[1].messages.size() == 100; }));
-  for (auto& channel : channels) channel->set_listener(nullptr);
+  for (auto& channel : channels) channel->set_observer(nullptr);
   int next = 0;
   for (const auto& [source, text] : recorders[2].messages) {
     if (source == 1) CHECK(text == "to 2: " + std::to_string(next++));
@@ -223,14 +223,14 @@ TEST_CASE("messages reach the listener of the rank they are for, in order") {
 TEST_CASE("two causes of one group: one is stamped, everybody hears that one") {
   const std::vector<Channel> channels = open_all(fresh_name(), 4);
   std::vector<Recorder> recorders(4);
-  for (std::size_t i = 1; i < 4; ++i) channels[i]->set_listener(&recorders[i]);
+  for (std::size_t i = 1; i < 4; ++i) channels[i]->set_observer(&recorders[i]);
   for (int rank = 0; rank < 4; ++rank) {
     channels[rank]->abort(77, Status(StatusCode::mismatch, "cause of rank " + std::to_string(rank), rank));
   }
   channels[0]->abort(78, Status(StatusCode::aborted, "another group"));
-  channels[0]->set_listener(&recorders[0]);  // late: is told what was stamped before
+  channels[0]->set_observer(&recorders[0]);  // late: is told what was stamped before
   for (auto& recorder : recorders) CHECK(recorder.wait([&] { return recorder.failures.size() == 2; }));
-  for (auto& channel : channels) channel->set_listener(nullptr);
+  for (auto& channel : channels) channel->set_observer(nullptr);
   for (auto& recorder : recorders) {
     std::sort(recorder.failures.begin(), recorder.failures.end());
     CHECK(recorder.failures == recorders[0].failures);
@@ -239,7 +239,7 @@ TEST_CASE("two causes of one group: one is stamped, everybody hears that one") {
 }
 
 TEST_CASE("rank 0 tells the others of a failure before it hears of it itself, as it may end then") {
-  struct Waiter final : ControlListener {
+  struct Waiter final : ControlObserver {
     Recorder& other;
     std::atomic<bool> was_second{false};
     std::atomic<bool> has_heard{false};
@@ -254,16 +254,16 @@ TEST_CASE("rank 0 tells the others of a failure before it hears of it itself, as
   const std::vector<Channel> channels = open_all(fresh_name(), 3);
   Recorder far;
   Waiter root(far);
-  channels[0]->set_listener(&root);
-  channels[2]->set_listener(&far);
+  channels[0]->set_observer(&root);
+  channels[2]->set_observer(&far);
   channels[1]->abort(7, Status(StatusCode::aborted, "enough", 1));
   root.has_heard.wait(false);
   CHECK(root.was_second);
-  for (const Channel& channel : channels) channel->set_listener(nullptr);
+  for (const Channel& channel : channels) channel->set_observer(nullptr);
 }
 
 TEST_CASE("an allgather that failed before a late rank calls it names the rank that it failed for") {
-  struct Departures final : ControlListener {
+  struct Departures final : ControlObserver {
     std::promise<void> of_root;
     void on_failure(std::uint64_t, int, const Status&) override {}
     void on_message(int, std::string_view) override {}
@@ -273,7 +273,7 @@ TEST_CASE("an allgather that failed before a late rank calls it names the rank t
   };
   std::vector<Channel> channels = open_all(fresh_name(), 3);
   Departures heard;
-  channels[2]->set_listener(&heard);
+  channels[2]->set_observer(&heard);
   channels[1]->announce_departure("no disk");
   channels[1].reset();
   const std::string cause = "rank 1 has left the world: no disk";
@@ -281,24 +281,24 @@ TEST_CASE("an allgather that failed before a late rank calls it names the rank t
   channels[0].reset();
   REQUIRE(heard.of_root.get_future().wait_for(20s) == std::future_status::ready);
   CHECK(channels[2]->barrier(Clock::now() + 20s).message() == cause);
-  channels[2]->set_listener(nullptr);
+  channels[2]->set_observer(nullptr);
 }
 
 TEST_CASE("who leaves in peace is not dead") {
   std::vector<Channel> channels = open_all(fresh_name(), 3);
   std::vector<Recorder> recorders(3);
-  for (std::size_t i = 0; i < 3; ++i) channels[i]->set_listener(&recorders[i]);
-  channels[1]->set_listener(nullptr);
+  for (std::size_t i = 0; i < 3; ++i) channels[i]->set_observer(&recorders[i]);
+  channels[1]->set_observer(nullptr);
   channels[1].reset();
   auto other = std::async(std::launch::async, [&] { return channels[2]->barrier(Clock::now() + 20s); });
   const Status status = channels[0]->barrier(Clock::now() + 20s);  // fails at once, not at the deadline
   CHECK(status.code() == StatusCode::peer_failed);
   CHECK(status.message() == "rank 1 has left the world");
   CHECK(other.get().message() == status.message());
-  channels[0]->set_listener(nullptr);
+  channels[0]->set_observer(nullptr);
   channels[0].reset();
   CHECK(channels[2]->barrier(Clock::now() + 20s).message() == "rank 0 has left the world");
-  channels[2]->set_listener(nullptr);
+  channels[2]->set_observer(nullptr);
   for (auto& recorder : recorders) CHECK(recorder.failures.empty());
 }
 
@@ -420,7 +420,7 @@ TEST_CASE("an exchange of the program that throws or lies is an error with its t
   CHECK_THAT(liar->barrier(Clock::now()).message(), Contains("returned 1 values for 2 ranks"));
 }
 
-TEST_CASE("a start that fails after rank 0 has opened its doors leaves no descriptor open") {
+TEST_CASE("a start that fails after rank 0 has opened its listeners leaves no descriptor open") {
   const auto thrower = make_function_exchange(0, 2, [](std::string_view) -> std::vector<std::string> {
     throw std::runtime_error("the store is closed");
   });

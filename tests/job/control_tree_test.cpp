@@ -47,7 +47,7 @@ TEST_CASE("ranks on several nodes join, swap bytes, talk, and hear one cause") {
   }
   for (auto& result : results) CHECK(result.get().to_string() == Status().to_string());
   std::vector<Recorder> recorders(channels.size());
-  for (std::size_t i = 0; i < channels.size(); ++i) channels[i]->set_listener(&recorders[i]);
+  for (std::size_t i = 0; i < channels.size(); ++i) channels[i]->set_observer(&recorders[i]);
   for (int from = 0; from < size; ++from) {
     for (int to = 0; to < size; ++to)
       channels[static_cast<std::size_t>(from)]->tell(to, fmt::format("to {}", to));
@@ -59,7 +59,7 @@ TEST_CASE("ranks on several nodes join, swap bytes, talk, and hear one cause") {
     CHECK(recorder.wait(
         [&] { return recorder.messages.size() == channels.size() && !recorder.causes.empty(); }));
   }
-  for (auto& channel : channels) channel->set_listener(nullptr);
+  for (auto& channel : channels) channel->set_observer(nullptr);
   for (std::size_t to = 0; to < recorders.size(); ++to) {
     std::sort(recorders[to].messages.begin(), recorders[to].messages.end());
     for (std::size_t from = 0; from < recorders.size(); ++from)
@@ -91,11 +91,11 @@ TEST_CASE("without rank 0 a node says where it has looked") {
   Job job;
   job.node_of = {0, 1, 1};
   job.timeout = 700ms;
-  ::close(job.door.fd);
+  ::close(job.listener.fd);
   for (const auto& channel : open_some(job, {1, 2})) {
     CHECK(channel.status().code() == StatusCode::timeout);
     CHECK_THAT(channel.status().message(), StartsWith("rank 0 of 3 did not arrive within") &&
-                                               Contains(job.door.address.to_text()) &&
+                                               Contains(job.listener.address.to_text()) &&
                                                Contains("Connection refused"));
   }
 }
@@ -104,8 +104,8 @@ TEST_CASE("a place where another job or a stranger listens is passed over") {
   Job other, job;
   other.node_of = {0, 1};
   job.node_of = {0, 1, 1};
-  const Door silent = open_door(), talkative = open_door();
-  job.wrong_places = {other.door.address, silent.address, talkative.address};
+  const Listener silent = open_listener(), talkative = open_listener();
+  job.wrong_places = {other.listener.address, silent.address, talkative.address};
   std::atomic<bool> is_over{false}, has_talked{true};
   std::thread stranger([&] {
     while (!is_over) {

@@ -104,7 +104,7 @@ int run_collectives() {
   member.backend.reset();
   member.group.reset();
   std::string carriers;
-  for (const PeerPath& path : (*world)->paths())
+  for (const TransportPath& path : (*world)->paths())
     carriers += path.transport.empty() ? "-" : path.transport[0] == 's' ? "s" : "n";
   print(fmt::format("rank {}: {} cases agree, {} domains, peers {}", info.rank, done, nodes.domain_count(),
                     carriers));

@@ -23,32 +23,20 @@ using namespace tutti::message;
 // Nothing moves, but what `moves` makes move, and nothing can be cancelled.
 class StuckDriver final : public WireDriver {
  public:
-  std::string_view name() const override { return "stuck"; }
   Status start(Worker&) override { return {}; }
-  bool progress() override { return moves && moves(); }
+  bool progress(Poll) override { return moves && moves(); }
   bool arm() override { return true; }
-  int event_fd() const override { return -1; }
   std::unique_ptr<Link> connect(Peer&, std::span<const std::byte>) override {
     return std::make_unique<Link>();
   }
-  void disconnect(Link&) override { ++disconnected; }
-  bool is_disconnecting(Link&) override { return false; }
-  void note_goodbye(const Peer&) override {}
-  void note_closed(const Inbox&) override {}
+  void disconnect(std::unique_ptr<Link>) override { ++disconnected; }
   Sent send(Link&, SendOp& op) override {
     sends.push_back(&op);
     return Sent::pending;
   }
   void notify(Link&, const Notice& notice) override { notices.push_back(notice); }
-  void flush(Link&) override {}
   void release(void* hold) override { released.push_back(hold); }
   void fetch(RecvOp&, void*) override {}
-  bool has_pieces() const override { return false; }
-  void pump(RecvOp&) override {}
-  bool cancel(SendOp&) override { return false; }
-  bool cancel(RecvOp&) override { return false; }
-  bool finish() override { return true; }
-  void abandon() override {}
 
   std::function<bool()> moves;
   std::size_t disconnected = 0;
@@ -61,7 +49,7 @@ struct Stuck {
   Stuck() {
     auto made = std::make_unique<StuckDriver>();
     driver = made.get();
-    worker = std::make_unique<Worker>(std::move(made), 1);
+    worker = std::make_unique<Worker>(std::move(made), "stuck", Fetch::whole, 1);
   }
   StuckDriver* driver;
   std::unique_ptr<Worker> worker;

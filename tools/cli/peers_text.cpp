@@ -20,7 +20,7 @@ using nlohmann::json;
 
 json paths_of(const WorldState& world) {
   json paths = json::array();
-  for (const PeerPath& path : world.paths())
+  for (const TransportPath& path : world.paths())
     paths.push_back({{"transport", path.transport}, {"reason", path.reason}});
   return {{"interface", world.info().interface},
           {"interface_reason", world.info().interface_reason},

@@ -109,6 +109,16 @@ PeerWindow MessageEndpoint::window(std::uint32_t) {
   return none;
 }
 
+// The peer has closed or ended: nobody will ask for what it has not taken.
+void MessageEndpoint::cancel_sends() {
+  sends_.each([&](SendOp* op) {
+    if (!worker_.driver().cancel_send(*op)) return;
+    sends_.remove(op);
+    if (op->is_message) worker_.waiting().push_back(event_of(Event::Kind::failed, op->token));
+    worker_.sends().give_back(op);
+  });
+}
+
 // -- closing ------------------------------------------------------------------------------------------------
 
 void MessageEndpoint::close(bool fence) {
@@ -161,21 +171,22 @@ void MessageEndpoint::fail_all() {
 void MessageEndpoint::stop_transfers() {
   WireDriver& driver = worker_.driver();
   sends_.each([&](SendOp* op) {
-    if (!driver.cancel(*op)) return;
+    if (!driver.cancel_send(*op)) return;
     sends_.remove(op);
     worker_.sends().give_back(op);
   });
   fetching_.each([&](RecvOp* op) {
-    if (!driver.cancel(*op)) return;
+    if (!driver.cancel_fetch(*op)) return;
     fetching_.remove(op);
     worker_.give_back(*op);
   });
   const auto is_over = [this] { return sends_.empty() && fetching_.empty(); };
   if (worker_.drain_patiently(is_over)) return;
-  log_info("{}: a peer does not answer while an endpoint closes: the connection to it is cut", driver.name());
+  log_info("{}: a peer does not answer while an endpoint closes: the connection to it is cut",
+           worker_.name());
   inbox_.peer.note_failure("it does not answer while an endpoint closes");
   if (worker_.drain_patiently(is_over)) return;
-  log_warn("{}: {} buffers of a closed endpoint are not given back", driver.name(),
+  log_warn("{}: {} buffers of a closed endpoint are not given back", worker_.name(),
            sends_.count() + fetching_.count());
   sends_.each([](SendOp* op) { op->endpoint = nullptr; });
   fetching_.each([](RecvOp* op) { op->endpoint = nullptr; });

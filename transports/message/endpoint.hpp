@@ -72,6 +72,8 @@ class MessageEndpoint final : public Endpoint {
   void begin(RecvOp& op, const Arrival& arrival);
   void fetch(RecvOp& op, const Arrival& arrival);
   void pump(Channel& c);
+  void cancel_fetches(Channel& c);
+  void cancel_sends();
   static void put(const RecvOp& op, ConstByteRange data);
   bool complete(Channel& c, EventSink& out);
   bool hand_out_controls(EventSink& out);

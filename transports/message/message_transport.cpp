@@ -19,11 +19,11 @@ constexpr std::uint64_t kBetaPsPerByte = 800;  // 10 Gbit/s
 
 class MessageTransport final : public Transport {
  public:
-  MessageTransport(std::unique_ptr<Worker> worker, Address address, std::string_view name, std::string detail)
-      : worker_(std::move(worker)), address_(std::move(address)) {
-    caps_.name = name;
+  MessageTransport(std::unique_ptr<Worker> worker, Address address, WireFacts facts)
+      : worker_(std::move(worker)), address_(std::move(address)), event_fd_(facts.event_fd) {
+    caps_.name = facts.name;
     caps_.family = Family::message;
-    caps_.detail = std::move(detail);
+    caps_.detail = std::move(facts.detail);
     caps_.channels = kChannels;
     caps_.alpha_ns = kAlphaNs;
     caps_.beta_ps_per_byte = kBetaPsPerByte;
@@ -58,7 +58,7 @@ class MessageTransport final : public Transport {
   std::size_t progress(std::span<Event> events) override { return worker_->progress(events); }
   Waitable waitable() const override {
     Waitable waitable;
-    waitable.fd = worker_->driver().event_fd();
+    waitable.fd = event_fd_;
     return waitable;
   }
   ArmResult arm() override {
@@ -71,6 +71,7 @@ class MessageTransport final : public Transport {
  private:
   std::unique_ptr<Worker> worker_;
   Address address_;
+  int event_fd_;
   TransportCaps caps_;
 };
 
@@ -85,11 +86,11 @@ std::uint64_t random_id() {
 
 Result<std::unique_ptr<Transport>> make_message_transport(std::unique_ptr<WireDriver> driver,
                                                           WireFacts facts) {
-  Address address{random_id(), std::move(facts.dialect), std::move(facts.address)};
-  auto worker = std::make_unique<Worker>(std::move(driver), address.instance);
+  Address address{random_id(), facts.dialect, facts.address};
+  auto worker = std::make_unique<Worker>(std::move(driver), facts.name, facts.fetch, address.instance);
   TUTTI_RETURN_IF_ERROR(worker->start().with_context(facts.name));
-  return std::unique_ptr<Transport>(std::make_unique<MessageTransport>(std::move(worker), std::move(address),
-                                                                       facts.name, std::move(facts.detail)));
+  return std::unique_ptr<Transport>(
+      std::make_unique<MessageTransport>(std::move(worker), std::move(address), std::move(facts)));
 }
 
 }  // namespace tutti::message

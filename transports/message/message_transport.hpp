@@ -15,14 +15,6 @@
 
 namespace tutti::message {
 
-// What a plug-in says about the driver that it has made.
-struct WireFacts {
-  std::string_view name;           // of the transport; a literal
-  std::string detail;              // TransportCaps::detail
-  std::string dialect;             // Address::dialect
-  std::vector<std::byte> address;  // how peers reach this driver
-};
-
 // Errors: unsupported with the library's reason.
 Result<std::unique_ptr<Transport>> make_message_transport(std::unique_ptr<WireDriver> driver,
                                                           WireFacts facts);

@@ -20,7 +20,6 @@ Link* Peer::connect() {
 
 void Peer::note_goodbye() {
   if (std::exchange(is_gone_, true)) return;
-  worker_.driver().note_goodbye(*this);
   worker_.list_all_of(*this);
 }
 
@@ -28,7 +27,7 @@ void Peer::note_failure(std::string_view reason) {
   if (std::exchange(has_failed_, true)) return;
   worker_.note_failed_peer();
   if (is_gone_) return;
-  log_info("{}: lost a peer: {}", worker_.driver().name(), reason);
+  log_info("{}: lost a peer: {}", worker_.name(), reason);
   is_gone_ = true;
   worker_.list_all_of(*this);
 }
@@ -36,15 +35,7 @@ void Peer::note_failure(std::string_view reason) {
 void Peer::disconnect() {
   if (link_ == nullptr) return;
   is_gone_ = true;
-  closing_ = std::move(link_);
-  worker_.driver().disconnect(*closing_);
-}
-
-bool Peer::is_disconnecting() {
-  if (closing_ == nullptr) return false;
-  if (worker_.driver().is_disconnecting(*closing_)) return true;
-  closing_.reset();
-  return false;
+  worker_.driver().disconnect(std::move(link_));
 }
 
 }  // namespace tutti::message

@@ -40,8 +40,6 @@ class Peer {
 
   // Gives the link up at once: what is under way on it completes, within some calls of progress, as failed.
   void disconnect();
-  // Does the driver still work on that?
-  bool is_disconnecting();
 
   bool has_said_farewell = false;
   std::uint32_t awaited_count = 0;  // endpoints with receives that are not complete
@@ -51,7 +49,6 @@ class Peer {
   std::uint64_t instance_;
   std::vector<std::byte> address_;
   std::unique_ptr<Link> link_;
-  std::unique_ptr<Link> closing_;
   bool is_gone_ = false;
   bool has_failed_ = false;
   Status trouble_;

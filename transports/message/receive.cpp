@@ -100,7 +100,7 @@ void MessageEndpoint::put(const RecvOp& op, ConstByteRange data) {
 void MessageEndpoint::fetch(RecvOp& op, const Arrival& arrival) {
   WireDriver& driver = worker_.driver();
   inbox_.peer.connect();  // else nobody would hear of the sender's death
-  if (op.sink.deliver != nullptr && !driver.has_pieces()) {
+  if (op.sink.deliver != nullptr && worker_.fetch() == Fetch::whole) {
     op.bounce = worker_.bounces().take(arrival.bytes);
     if (op.bounce.empty()) {
       driver.release(arrival.hold);
@@ -152,9 +152,19 @@ bool MessageEndpoint::complete(Channel& c, EventSink& out) {
 
 // What is being fetched comes in any order among the messages of a channel.
 void MessageEndpoint::pump(Channel& c) {
-  if (!worker_.driver().has_pieces()) return;
+  if (worker_.fetch() != Fetch::piecewise) return;
   for (std::size_t i = 0; i < c.matched_count; ++i) {
     if (c.recvs[i]->state == RecvOp::State::moving) worker_.driver().pump(*c.recvs[i]);
+  }
+}
+
+// The peer has closed or ended, and all that has come was pumped: the rest will not come.
+void MessageEndpoint::cancel_fetches(Channel& c) {
+  for (std::size_t i = 0; i < c.matched_count; ++i) {
+    RecvOp& op = *c.recvs[i];
+    if (op.state != RecvOp::State::moving || !worker_.driver().cancel_fetch(op)) continue;
+    fetching_.remove(&op);
+    op.state = RecvOp::State::failed;
   }
 }
 
@@ -177,11 +187,13 @@ bool MessageEndpoint::hand_out_controls(EventSink& out) {
 
 bool MessageEndpoint::advance(EventSink& out) {
   bool is_short_of_room = hand_out_controls(out);
+  if (is_peer_lost() && !sends_.empty()) cancel_sends();
   for (std::uint64_t bits = pending_recvs_; bits != 0; bits &= bits - 1) {
     const auto index = static_cast<std::uint32_t>(__builtin_ctzll(bits));
     Channel& c = *channels_[index];
     match(index);
     pump(c);
+    if (is_peer_lost()) cancel_fetches(c);
     if (inbox_.is_ended()) {
       for (std::size_t i = c.matched_count; i < c.recvs.count(); ++i) {
         c.recvs[i]->state = RecvOp::State::failed;

@@ -1,18 +1,26 @@
-// What a library has to do for a message transport: carry messages between two processes, in whatever way it
-// can. Knows no receive, no context and no matching; those are the engine's (worker.hpp), which hears of what
-// arrives through the worker it has attached.
+// The seam for adding a network. A wire driver carries messages between two processes over one library or
+// protocol. Matching, ordering, completion and closing belong to the worker (worker.hpp), which every driver
+// shares. A driver knows no receive and no collective; of contexts and channels it only carries the numbers.
 //
-// All calls are made by the worker's owner. The driver calls the worker from within its own progress() only, or
-// from within the call that the news is about.
+// A driver implements eight functions: start, progress, arm, connect, disconnect, send, notify, release. The
+// others have a default, for networks that lack the ability: flush and fetch are for sends that are complete
+// before they have left, and for messages whose bytes stay at the sender.
+//
+// The driver tells the worker what happens, from within progress() or from within the call that the news is
+// about: Worker::take_message, take_notice, on_sent, on_fetched, note_piece; Peer::note_failure, note_trouble.
+//
+// Threading: all calls come from the worker's owner, one at a time. Nothing blocks but flush() and finish().
+// Errors of a connection are told by Peer::note_failure, never by an exception.
+// tests/transports/wire_suite.cpp checks this contract; transports/README.md lists the files of a new network.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/status.hpp"
 #include "transports/message/operations.hpp"
@@ -22,7 +30,22 @@ namespace tutti::message {
 
 class Worker;
 class Peer;
-class Inbox;
+
+// How WireDriver::fetch serves a sink with `deliver`.
+enum class Fetch : std::uint8_t {
+  whole,      // through op.bounce, when all of the message is here
+  piecewise,  // by pump(), while the rest is on its way
+};
+
+// What is fixed about a driver once it is made.
+struct WireFacts {
+  std::string_view name;           // of the transport: "ucx"; a literal
+  std::string detail;              // TransportCaps::detail
+  std::string dialect;             // Address::dialect: both ends must have the same
+  std::vector<std::byte> address;  // what a peer's connect() is given
+  int event_fd = -1;               // after arm(), readable as soon as progress() has something to do
+  Fetch fetch = Fetch::whole;
+};
 
 // A message that has arrived, or at least its beginning.
 struct Arrival {
@@ -46,68 +69,69 @@ class WireDriver {
  public:
   virtual ~WireDriver() = default;
 
-  virtual std::string_view name() const = 0;  // "ucx", for the log
-  // From now on what arrives goes to the worker. Errors: unsupported with the library's reason.
+  // -- life and progress ------------------------------------------------------------------------------------
+
+  // Once, before all other calls: arrivals go to this worker from now on. Errors: unsupported, with the
+  // library's reason; resource_exhausted.
   virtual Status start(Worker& worker) = 0;
 
-  // True if something moved. May be called again from within what it calls.
-  virtual bool progress() = 0;
-  // The same, for one of many calls in a row: peers of whom nothing is awaited (Peer::awaited_count) need not
-  // be looked at in each of them.
-  virtual bool look() { return progress(); }
-  // False if something is to be done before anybody sleeps on event_fd().
+  enum class Poll : std::uint8_t {
+    awaited,  // one of many calls in a row: peers of whom nothing is awaited may be passed over
+    all,      // every peer
+  };
+  // Moves everything on. True if something moved. May be called again from within what it calls.
+  virtual bool progress(Poll which) = 0;
+  // Before the owner sleeps on WireFacts::event_fd. False if progress() has something to do already.
   virtual bool arm() = 0;
-  virtual int event_fd() const = 0;
 
   // -- connections ------------------------------------------------------------------------------------------
 
-  // Begins to connect; what is sent at once goes when the peer answers. The end of a connection, or that it
-  // cannot be made, is told by Peer::note_failure. Null: told already.
+  // Begins to connect and does not wait; sends posted meanwhile go when the peer answers. Also to the driver
+  // itself. A connection that fails or ends later is told by Peer::note_failure. Null: told already.
   virtual std::unique_ptr<Link> connect(Peer& peer, std::span<const std::byte> address) = 0;
-  // Gives a connection up: what is under way on it completes, within some calls of progress, as failed.
-  virtual void disconnect(Link& link) = 0;
-  virtual bool is_disconnecting(Link& link) = 0;
-  // The peer has ended in an orderly way: what waits for an answer of its will not get one, and fails.
-  virtual void note_goodbye(const Peer& peer) = 0;
-  // The peer has closed a context: the same for what waits in it.
-  virtual void note_closed(const Inbox& inbox) = 0;
+  // Gives a connection up. Operations under way on it complete as failed within some calls of progress().
+  virtual void disconnect(std::unique_ptr<Link> link) = 0;
 
   // -- sending ----------------------------------------------------------------------------------------------
 
-  enum class Sent : std::uint8_t { done, pending, failed };
-  // The op and what it refers to stay until Worker::on_sent, if the answer is `pending`. `failed` was told to
-  // the peer.
+  enum class Sent : std::uint8_t {
+    done,     // the memory may be written again; Worker::on_sent is not called
+    pending,  // op and memory stay until Worker::on_sent
+    failed,   // the connection has failed, which the peer was told
+  };
+  // Sends op.header and op.ranges. Messages arrive whole or not at all, in any order.
   virtual Sent send(Link& link, SendOp& op) = 0;
-  // Notices arrive after everything sent before. One that cannot be sent is dropped: whoever is not there
-  // needs none.
+  // Sends a notice. It arrives after everything that was sent before on the link, and needs no completion.
+  // One that cannot be sent is dropped.
   virtual void notify(Link& link, const Notice& notice) = 0;
-  // Progresses until everything sent on the link has left this process, as patiently as the worker closes
-  // endpoints.
-  virtual void flush(Link& link) = 0;
+  // Progresses until everything sent on the link has left this process, or Worker::drain_patiently gives up.
+  // Without it a send that is `done` must have left.
+  virtual void flush(Link& link);
 
   // -- receiving --------------------------------------------------------------------------------------------
 
-  // Gives back what an arrival holds; a remote message completes at its sender, one way or the other.
+  // Gives back what an arrival holds. A remote message completes at its sender, one way or the other.
   virtual void release(void* hold) = 0;
-  // Fetches a remote message into op.bounce, or else into op.ranges; has_pieces(): into op.sink. Later, or at
-  // once, Worker::on_fetched.
-  virtual void fetch(RecvOp& op, void* hold) = 0;
-  // Is a sink with `deliver` served in pieces, by pump()? Otherwise it needs op.bounce.
-  virtual bool has_pieces() const = 0;
-  // Hands what has come of a message that is being fetched to its sink; may call Worker::on_fetched. Called
-  // when Worker::note_piece was.
-  virtual void pump(RecvOp& op) = 0;
+  // Fetches a remote message into op.bounce if there is one, else into op.ranges, or, with Fetch::piecewise, to
+  // a sink with `deliver`, by pump(). Worker::on_fetched follows, perhaps at once.
+  virtual void fetch(RecvOp& op, void* hold);
+  // Delivers what has come of a message that is being fetched; may call Worker::on_fetched. Called after
+  // Worker::note_piece, and before a fetch is cancelled.
+  virtual void pump(RecvOp& op);
 
   // -- ending -----------------------------------------------------------------------------------------------
 
-  // True if the op is the caller's again and nothing of it will be touched; false: its completion must be
-  // waited for.
-  virtual bool cancel(SendOp& op) = 0;
-  virtual bool cancel(RecvOp& op) = 0;
-  // Comes to rest after all connections were given up. False: it did not, and abandon() should follow.
-  virtual bool finish() = 0;
-  // Nothing of it may be touched any more, nor ended: it does not come to rest, or belongs to the parent.
-  virtual void abandon() = 0;
+  // Takes an operation back: its endpoint closes, or its peer has closed or ended. True: nothing of it will be
+  // touched or told any more. False: the library cannot, and its completion must be waited for. The peer still
+  // gets a message in the place of one that was taken back (Arrival::is_lost), because it counts them.
+  virtual bool cancel_send(SendOp& op);
+  virtual bool cancel_fetch(RecvOp& op);
+  // After all links were given up: comes to rest in bounded time, so that the destructor may follow. False if
+  // it does not; then abandon() follows.
+  virtual bool finish();
+  // From now on nothing shared may be touched or ended, by the destructor neither: the library does not come
+  // to rest, or this is a child of fork() and the library belongs to the parent.
+  virtual void abandon();
 };
 
 }  // namespace tutti::message

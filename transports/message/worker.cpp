@@ -17,7 +17,7 @@ namespace {
 // How long a transport that ends waits for peers that compute and do not look. What was sent is in the
 // network by then.
 constexpr std::chrono::milliseconds kLongestFarewell{200};
-constexpr std::chrono::milliseconds kLongestDisconnect{1000};
+constexpr std::chrono::milliseconds kLongestCompletion{1000};  // of operations that disconnecting has failed
 // How long the first endpoint waits that closes while its peer is in the middle of a transfer and nothing
 // moves; and how many times that if something does: on a busy machine what is slow is not stuck.
 constexpr std::chrono::milliseconds kMostPatience{500};
@@ -28,8 +28,13 @@ constexpr std::size_t kUsualOps = 256;   // how many are under way at once depen
 
 }  // namespace
 
-Worker::Worker(std::unique_ptr<WireDriver> driver, std::uint64_t instance)
-    : driver_(std::move(driver)), instance_(instance), pid_(::getpid()), patience_(kMostPatience) {
+Worker::Worker(std::unique_ptr<WireDriver> driver, std::string_view name, Fetch fetch, std::uint64_t instance)
+    : driver_(std::move(driver)),
+      name_(name),
+      fetch_(fetch),
+      instance_(instance),
+      pid_(::getpid()),
+      patience_(kMostPatience) {
   for (std::vector<Inbox*>* list : {&listed_, &wanting_}) list->reserve(kUsualCount);
   lent_.reserve(kUsualCount);
   sends_.make_more(kUsualOps);
@@ -40,17 +45,13 @@ Worker::~Worker() {
   if (!is_own_process()) {
     driver_->abandon();
     for (auto& [key, inbox] : inboxes_) static_cast<void>(inbox.release());  // what they hold is the parent's
-    return;
-  }
-  leave();
-  const auto is_over = [this] {
-    const bool is_disconnecting = std::any_of(
-        peers_.begin(), peers_.end(), [](const auto& entry) { return entry.second->is_disconnecting(); });
-    return !is_disconnecting && sends_.used_count() == 0 && recvs_.used_count() == 0;
-  };
-  if (!drain(is_over, kLongestDisconnect) || !driver_->finish()) {
-    log_info("{}: a transport that ends does not come to rest, and is left as it is", driver_->name());
-    driver_->abandon();
+  } else {
+    leave();
+    const auto is_over = [this] { return sends_.used_count() == 0 && recvs_.used_count() == 0; };
+    if (!drain(is_over, kLongestCompletion) || !driver_->finish()) {
+      log_info("{}: a transport that ends does not come to rest, and is left as it is", name_);
+      driver_->abandon();
+    }
   }
   driver_.reset();  // while there is still what its callbacks refer to
 }
@@ -122,7 +123,6 @@ std::optional<Notice> Worker::take_notice(const Notice& notice) {
     case Notice::Kind::closed: {
       Inbox& inbox = find_inbox(notice.sender, notice.context);
       inbox.close_by_peer(notice.message_count);
-      driver_->note_closed(inbox);
       list(inbox);
       break;
     }
@@ -227,7 +227,7 @@ std::size_t Worker::progress(std::span<Event> events) {
   lent_.clear();
   EventSink out(events, &waiting_);
   if (!out.can_push()) return out.count();
-  const bool has_moved = driver_->look();
+  const bool has_moved = driver_->progress(WireDriver::Poll::awaited);
   if (has_failed_peers_) close_failed();
   if (!has_moved && !wanting_.empty()) connect_wanted();
   const std::size_t count = listed_.size();  // what is listed meanwhile waits for the next call
@@ -250,7 +250,7 @@ bool Worker::arm() {
 }
 
 void Worker::settle() {
-  for (int i = 0; i < kMostCallsToSettle && driver_->progress(); ++i) {
+  for (int i = 0; i < kMostCallsToSettle && driver_->progress(WireDriver::Poll::all); ++i) {
   }
 }
 
@@ -261,7 +261,7 @@ bool Worker::drain(const std::function<bool()>& condition, std::chrono::millisec
   while (!condition()) {
     if (has_failed_peers_) close_failed();
     const auto now = Clock::now();  // before the look: whoever was kept from looking looks once more
-    const bool has_moved = driver_->progress();
+    const bool has_moved = driver_->progress(WireDriver::Poll::all);
     if (has_moved) rest_end = now + at_rest;
     if (now > std::min(rest_end, end)) return false;
     if (!has_moved) ::sched_yield();

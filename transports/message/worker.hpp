@@ -26,7 +26,7 @@ namespace tutti::message {
 
 class Worker {
  public:
-  Worker(std::unique_ptr<WireDriver> driver, std::uint64_t instance);
+  Worker(std::unique_ptr<WireDriver> driver, std::string_view name, Fetch fetch, std::uint64_t instance);
   ~Worker();  // leaves
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -41,6 +41,8 @@ class Worker {
   // -- for endpoints and peers ------------------------------------------------------------------------------
 
   WireDriver& driver() { return *driver_; }
+  std::string_view name() const { return name_; }  // of the transport
+  Fetch fetch() const { return fetch_; }
   std::uint64_t instance() const { return instance_; }
   Peer& find_peer(std::uint64_t instance);
   Inbox& find_inbox(std::uint64_t instance, std::uint64_t context);
@@ -109,6 +111,8 @@ class Worker {
   void say_goodbye();
 
   std::unique_ptr<WireDriver> driver_;
+  std::string_view name_;
+  Fetch fetch_;
   std::uint64_t instance_;
   ::pid_t pid_;
   bool has_failed_peers_ = false;

@@ -4,18 +4,18 @@
 #include <fmt/format.h>
 
 #include "runtime/job/launchers/http_store.hpp"
-#include "runtime/job/launchers/place.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 
 namespace tutti::detail {
 
 Result<LaunchInfo> launch_from_horovod(const Environment& environment, Clock::time_point) {
   LaunchInfo info;
-  TUTTI_RETURN_IF_ERROR(read_place(
+  TUTTI_RETURN_IF_ERROR(read_rank(
       environment, {"horovod", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"},
       info));
   if (info.size == 1) return info;
-  // Horovod numbers the nodes for each local rank of its own: these are numbers of nodes only where all nodes
-  // have as many ranks, so they are not taken for them.
+  // Horovod numbers the nodes for each local rank separately. These are numbers of nodes only where all nodes
+  // have equally many ranks, so they are not used.
   const Result<std::string> host = require(environment, "HOROVOD_GLOO_RENDEZVOUS_ADDR", info.launcher);
   if (!host) return host.status();
   const Result<std::string> port_text = require(environment, "HOROVOD_GLOO_RENDEZVOUS_PORT", info.launcher);

@@ -8,10 +8,10 @@
 
 #include "runtime/base/ascii.hpp"
 #include "runtime/job/launchers/horovod.hpp"
-#include "runtime/job/launchers/place.hpp"
 #include "runtime/job/launchers/pmi1.hpp"
 #include "runtime/job/launchers/pmi2.hpp"
 #include "runtime/job/launchers/pmix.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 #include "runtime/job/launchers/session.hpp"
 #include "runtime/job/launchers/slurm.hpp"
 
@@ -20,14 +20,14 @@ namespace {
 
 using namespace detail;
 
-constexpr PlaceVariables kTuttiRun = {"tutti run", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_LOCAL_RANK",
-                                      "TUTTI_LOCAL_SIZE"};
-constexpr PlaceVariables kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
-constexpr PlaceVariables kPmi = {"pmi1", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
-constexpr PlaceVariables kOpenMpi = {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                                     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr RankVariables kTuttiRun = {"tutti run", "TUTTI_RANK", "TUTTI_SIZE", "TUTTI_LOCAL_RANK",
+                                     "TUTTI_LOCAL_SIZE"};
+constexpr RankVariables kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+constexpr RankVariables kPmi = {"pmi1", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+constexpr RankVariables kOpenMpi = {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                    "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 
-constexpr PlaceVariables kPmix = {"pmix", "PMIX_RANK", nullptr, nullptr, nullptr};
+constexpr RankVariables kPmix = {"pmix", "PMIX_RANK", nullptr, nullptr, nullptr};
 
 std::string text_of(const Environment& environment, const char* name) {
   return std::string(environment.find(name).value_or(""));
@@ -35,14 +35,14 @@ std::string text_of(const Environment& environment, const char* name) {
 
 bool has(const Environment& environment, const char* name) { return environment.find(name).has_value(); }
 
-// TUTTI_LAUNCHER names a launcher: then what others have set does not count.
+// TUTTI_LAUNCHER names a launcher: then variables of others do not count.
 bool is_named(const Environment& environment) {
   return environment.find("TUTTI_LAUNCHER").value_or("auto") != "auto";
 }
 
-// Is the job of `other` smaller than one of `size` ranks, so that each of its processes may have started
-// several of them? True too where nothing is known of `other`.
-bool is_smaller(const Environment& environment, const PlaceVariables& other, int size) {
+// Whether the job of `other` is smaller than `size` ranks, so that each of its processes may have started
+// several of them. Also true where nothing is known of `other`.
+bool is_smaller(const Environment& environment, const RankVariables& other, int size) {
   const auto number = [&](const char* name) {
     return name == nullptr ? -1 : parse_number<int>(environment.find(name).value_or("")).value_or(-1);
   };
@@ -51,9 +51,8 @@ bool is_smaller(const Environment& environment, const PlaceVariables& other, int
 
 Result<LaunchInfo> from_tutti_run(const Environment& environment, Clock::time_point) {
   LaunchInfo info;
-  TUTTI_RETURN_IF_ERROR(read_place(environment, kTuttiRun, info));
-  // `tutti run` sets both families of names. If another launcher has changed one since, we cannot know whose
-  // job this is.
+  TUTTI_RETURN_IF_ERROR(read_rank(environment, kTuttiRun, info));
+  // `tutti run` sets both families of names. If another launcher has changed one since, the job is ambiguous.
   if (!is_named(environment)) TUTTI_RETURN_IF_ERROR(check_agreement(environment, kTuttiRun, kTorchrun));
   for (const char* name : {"TUTTI_JOB_ID", "TUTTI_SECRET"}) {
     if (const auto text = require(environment, name, info.launcher); !text) return text.status();
@@ -66,11 +65,11 @@ Result<LaunchInfo> from_tutti_run(const Environment& environment, Clock::time_po
 
 Result<LaunchInfo> from_torchrun(const Environment& environment, Clock::time_point) {
   LaunchInfo info;
-  TUTTI_RETURN_IF_ERROR(read_place(environment, kTorchrun, info));
-  // torchrun gives ranks as it likes, and may itself be a process of one of these. Variables that are set by
-  // hand, or left over, must not give ranks of an equally large job another order, nor split a larger one.
+  TUTTI_RETURN_IF_ERROR(read_rank(environment, kTorchrun, info));
+  // torchrun chooses ranks itself, and may be a process of one of these launchers. Variables set by hand, or
+  // left over, must not reorder the ranks of an equally large job, nor split a larger one.
   if (!has(environment, "TORCHELASTIC_RUN_ID") && !is_named(environment)) {
-    for (const PlaceVariables& other : {kPmi, kOpenMpi, kSlurm, kPmix}) {
+    for (const RankVariables& other : {kPmi, kOpenMpi, kSlurm, kPmix}) {
       if (is_smaller(environment, other, info.size)) continue;
       TUTTI_RETURN_IF_ERROR(check_agreement(environment, kTorchrun, other));
     }
@@ -83,7 +82,7 @@ Result<LaunchInfo> from_torchrun(const Environment& environment, Clock::time_poi
   if (!port) return port.status();
   info.secret = text_of(environment, "TUTTI_SECRET");
   info.host = *address;
-  // The restart count keeps a restarted job apart from ranks of its earlier life that are still dying.
+  // The restart count tells a restarted job from ranks of its earlier run that are still ending.
   info.job = make_job("torchrun",
                       fmt::format("{}|{}|{}|{}", *address, *port, text_of(environment, "TORCHELASTIC_RUN_ID"),
                                   text_of(environment, "TORCHELASTIC_RESTART_COUNT")));
@@ -96,7 +95,7 @@ Result<LaunchInfo> from_pmix(const Environment& environment, Clock::time_point d
   return info;
 }
 
-// Where the launcher says on which node each rank is, that; else its variables, else nothing.
+// Counts the ranks of this node, if the launcher gives the node of each rank.
 void count_local(const std::vector<int>& node_of_rank, LaunchInfo& info) {
   if (node_of_rank.empty()) return;
   info.node = node_of_rank[static_cast<std::size_t>(info.rank)];
@@ -105,7 +104,7 @@ void count_local(const std::vector<int>& node_of_rank, LaunchInfo& info) {
   info.local_size = static_cast<int>(std::count(node_of_rank.begin(), node_of_rank.end(), info.node));
 }
 
-// What both versions of PMI tell.
+// The launch data that both versions of PMI give.
 template <class Session>
 LaunchInfo launch_of(const std::shared_ptr<Session>& session, const char* launcher) {
   LaunchInfo info;
@@ -121,8 +120,8 @@ LaunchInfo launch_of(const std::shared_ptr<Session>& session, const char* launch
 Result<LaunchInfo> from_pmi1(const Environment& environment, Clock::time_point deadline) {
   LaunchInfo place;
   if (has(environment, "PMI_FD")) {
-    TUTTI_RETURN_IF_ERROR(read_place(environment, kPmi, place));
-    if (place.size == 1) return place;  // nobody to meet, so nothing to ask and no farewell to say
+    TUTTI_RETURN_IF_ERROR(read_rank(environment, kPmi, place));
+    if (place.size == 1) return place;  // no peer, so there is nothing to ask or to finalize
   }
   const Result<std::shared_ptr<Pmi1>> session = Pmi1::of_process(environment, deadline);
   if (!session) return session.status();
@@ -136,7 +135,7 @@ Result<LaunchInfo> from_pmi1(const Environment& environment, Clock::time_point d
 
 Result<LaunchInfo> from_pmi2(const Environment& environment, Clock::time_point deadline) {
   LaunchInfo place;
-  TUTTI_RETURN_IF_ERROR(read_place(environment, {"pmi2", kPmi.rank, kPmi.size, nullptr, nullptr}, place));
+  TUTTI_RETURN_IF_ERROR(read_rank(environment, {"pmi2", kPmi.rank, kPmi.size, nullptr, nullptr}, place));
   if (place.size == 1) return place;
   const Result<std::shared_ptr<Pmi2>> session = Pmi2::of_process(environment, deadline);
   if (!session) return session.status();
@@ -145,7 +144,7 @@ Result<LaunchInfo> from_pmi2(const Environment& environment, Clock::time_point d
 
 Result<LaunchInfo> from_open_mpi(const Environment& environment, Clock::time_point) {
   LaunchInfo info;
-  TUTTI_RETURN_IF_ERROR(read_place(environment, kOpenMpi, info));
+  TUTTI_RETURN_IF_ERROR(read_rank(environment, kOpenMpi, info));
   std::string names;
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri"}) {
     names += text_of(environment, name);
@@ -158,7 +157,7 @@ Result<LaunchInfo> from_open_mpi(const Environment& environment, Clock::time_poi
 
 struct Launcher {
   std::string_view name;       // of TUTTI_LAUNCHER
-  std::string_view variables;  // that it is recognised by or that are read, with spaces between
+  std::string_view variables;  // that identify it or are read, separated by spaces
   bool (*is_seen)(const Environment& environment);
   Result<LaunchInfo> (*read)(const Environment& environment, Clock::time_point deadline);
 };
@@ -177,7 +176,7 @@ constexpr Launcher kLaunchers[] = {
      [](const Environment& e) { return has(e, "RANK") || has(e, "WORLD_SIZE"); }, from_torchrun},
     {"pmix", "PMIX_NAMESPACE PMIX_RANK",
      [](const Environment& e) { return has(e, "PMIX_NAMESPACE") && why_no_pmix().empty(); }, from_pmix},
-    // Slurm takes one introduction over PMI-2, which an MPI library has made or will want to make.
+    // Slurm accepts one initialisation over PMI-2, which an MPI library makes itself.
     {"pmi2", "PMI_FD PMI_JOBID PMI_RANK PMI_SIZE",
      [](const Environment& e) {
        return has(e, "PMI_FD") && has(e, "PMI_JOBID") && !(is_slurm_step(e) && is_mpi_present());

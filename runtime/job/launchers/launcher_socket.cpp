@@ -13,7 +13,7 @@
 #include <system_error>
 #include <vector>
 
-#include "runtime/job/launchers/place.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 #include "runtime/net/network.hpp"
 #include "runtime/net/tcp_socket.hpp"
 
@@ -25,7 +25,7 @@ std::string text_of(int error) { return std::generic_category().message(error); 
 }  // namespace
 
 LauncherSocket::LauncherSocket(int fd, std::string name) : fd_(fd), name_(std::move(name)) {
-  close_on_fork(fd);  // first, for it makes the generations count
+  close_on_fork(fd);  // first, because it starts the count of generations
   generation_ = fork_generation();
 }
 
@@ -130,7 +130,7 @@ Result<std::string> LauncherSocket::receive(std::size_t limit, int flags, Clock:
 Result<std::string> LauncherSocket::read_line(std::size_t limit_bytes, Clock::time_point deadline) {
   std::string line;
   for (;;) {
-    // Looked at first, then taken up to the end of the line.
+    // Peeked first, then read up to the end of the line.
     const Result<std::string> ahead = receive(4096, MSG_PEEK, deadline);
     if (!ahead) return ahead.status();
     const std::size_t newline = ahead->find('\n');

@@ -12,11 +12,11 @@
 namespace tutti::detail {
 
 // Errors of all calls: timeout; peer_failed where the other side has closed the connection. Messages begin
-// with the name. Reading takes no byte more than what it returns: the connection may belong to an MPI library
-// as well, which reads on where we end. One thread at a time.
+// with the name. Reading takes no byte beyond the returned ones: an MPI library may share the connection, and
+// reads on from there. One thread at a time.
 class LauncherSocket {
  public:
-  // Of a descriptor that the launcher left open; it stays open, this keeps one of its own. Errors:
+  // From a descriptor that the launcher left open, which stays open: this duplicates it. Errors:
   // invalid_argument where that is not an open socket.
   static Result<LauncherSocket> adopt(int fd, std::string name);
   // `address` is "host:port". Resolving a name may take longer than the deadline. Errors: invalid_argument.
@@ -38,13 +38,13 @@ class LauncherSocket {
   Result<std::string> read_line(std::size_t limit_bytes, Clock::time_point deadline);
   Result<std::string> read_bytes(std::size_t count, Clock::time_point deadline);
   const std::string& name() const { return name_; }
-  // In a child of fork() there is no connection any more: it belongs to the parent.
+  // True in a child of fork(): the connection belongs to the parent.
   bool is_inherited() const { return generation_ != fork_generation(); }
 
  private:
   LauncherSocket(int fd, std::string name);
   Status wait_until_ready(short events, Clock::time_point deadline);
-  // Adds what a recv() with these flags gives, at most `limit` bytes, to nothing; waits for the first byte.
+  // Returns the bytes of one recv() with these flags, at most `limit`; waits for the first.
   Result<std::string> receive(std::size_t limit, int flags, Clock::time_point deadline);
 
   int fd_ = -1;

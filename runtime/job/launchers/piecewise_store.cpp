@@ -8,15 +8,15 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/job/launchers/place.hpp"
 #include "runtime/job/launchers/pmi_text.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 
 namespace tutti::detail {
 namespace {
 
 using namespace std::chrono_literals;
 
-// A launcher answers at once, or it is gone; this is only against waiting for ever.
+// A launcher answers at once, or it is gone; this only bounds the wait.
 constexpr auto kPutPatience = 60s;
 constexpr std::size_t kMaxPieces = 1000;
 constexpr std::size_t kNumberBytes = 5;  // "999:" in front of the first piece, ".999" behind a key
@@ -34,7 +34,7 @@ class PiecewiseStore final : public Store {
     if (count >= kMaxPieces) {
       return invalid_argument(fmt::format("{}: a value of {} bytes is too long", key, value.size()));
     }
-    // The first one last: where values are seen at once, the others are there by then.
+    // The first piece last: where values are visible at once, a reader of it finds the others.
     for (std::size_t i = count - 1; i > 0; --i) {
       TUTTI_RETURN_IF_ERROR(space_->put(piece_name(name, i), text.substr(i * piece, piece), deadline));
     }

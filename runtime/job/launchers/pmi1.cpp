@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "runtime/job/launchers/place.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 
 namespace tutti::detail {
 namespace {
@@ -21,7 +21,7 @@ Result<std::shared_ptr<Pmi1>> Pmi1::open(const Environment& environment, Clock::
   LaunchInfo place;
   std::string id;
   if (has_fd) {
-    TUTTI_RETURN_IF_ERROR(read_place(environment, {"pmi1", "PMI_RANK", "PMI_SIZE", nullptr, nullptr}, place));
+    TUTTI_RETURN_IF_ERROR(read_rank(environment, {"pmi1", "PMI_RANK", "PMI_SIZE", nullptr, nullptr}, place));
     socket = PmiConnection::open_descriptor(environment);
   } else if (const auto address = environment.find("PMI_PORT")) {
     Result<std::string> asked = require(environment, "PMI_ID", "pmi1");
@@ -47,7 +47,7 @@ Result<std::shared_ptr<Pmi1>> Pmi1::of_process(const Environment& environment, C
   return session.get(key, [&] { return open(environment, deadline); });
 }
 
-// Over a port the launcher does not know who calls. It answers with four lines.
+// Over a port the launcher cannot tell its processes apart, so each names itself. The answer has four lines.
 Status Pmi1::introduce(const std::string& id, Clock::time_point deadline) {
   const Result<PmiRecord> answer =
       connection_.call(fmt::format("cmd=initack pmiid={}", id), "initack", deadline);
@@ -66,7 +66,7 @@ Status Pmi1::introduce(const std::string& id, Clock::time_point deadline) {
 }
 
 Status Pmi1::ask_names(Clock::time_point deadline) {
-  // Said by MPI_Init once more, before or after; Hydra takes that.
+  // MPI_Init sends it once more, before or after; Hydra accepts that.
   const Result<PmiRecord> init =
       connection_.call("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", deadline);
   if (!init) return init.status();

@@ -1,5 +1,5 @@
-// The PMI-1 protocol, which Hydra (MPICH, Intel MPI) speaks with the processes it starts: rank, node and a
-// key-value space. Knows no bootstrap; shares the connection with an MPI library without knowing that.
+// The PMI-1 protocol of Hydra (MPICH, Intel MPI) with the processes it starts: rank, node and a key-value
+// space. Knows no bootstrap. An MPI library may use the same connection.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace tutti::detail {
 
-// Values are seen after a fence. MPI_Init may come before or after; after MPI_Finalize the launcher has
-// closed the connection, and every call says so.
+// Values are seen after a fence. MPI_Init may come before or after. After MPI_Finalize the launcher has
+// closed the connection, and every call reports that.
 class Pmi1 final : public KeyValueSpace, public LauncherSession {
  public:
   // Of PMI_FD with PMI_RANK and PMI_SIZE, or of PMI_PORT with PMI_ID. Errors: invalid_argument, naming the
@@ -27,7 +27,7 @@ class Pmi1 final : public KeyValueSpace, public LauncherSession {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::string& space_name() const { return space_name_; }           // unlike that of any other job
-  const std::vector<int>& node_of_rank() const { return node_of_rank_; }  // empty: the launcher does not say
+  const std::vector<int>& node_of_rank() const { return node_of_rank_; }  // empty: not given by the launcher
 
   Status put(const std::string& key, const std::string& value, Clock::time_point deadline) override;
   Result<std::optional<std::string>> find(const std::string& key, Clock::time_point deadline) override;
@@ -35,7 +35,7 @@ class Pmi1 final : public KeyValueSpace, public LauncherSession {
   std::size_t key_limit_bytes() const override { return key_limit_bytes_; }
   std::size_t value_limit_bytes() const override { return value_limit_bytes_; }
   std::string describe() const override;
-  void finalize() override { connection_.say_farewell("cmd=finalize"); }
+  void finalize() override { connection_.finalize("cmd=finalize"); }
 
  private:
   explicit Pmi1(LauncherSocket socket) : connection_(std::move(socket)) {}

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "runtime/job/launchers/place.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 
 namespace tutti::detail {
 
@@ -91,6 +91,6 @@ Status Pmi2::fence(Clock::time_point deadline) {
 
 std::string Pmi2::describe() const { return fmt::format("PMI-2 ({}, {})", connection_.name(), job_); }
 
-void Pmi2::finalize() { connection_.say_farewell(write_pmi2("finalize", {})); }
+void Pmi2::finalize() { connection_.finalize(write_pmi2("finalize", {})); }
 
 }  // namespace tutti::detail

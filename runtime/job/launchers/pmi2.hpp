@@ -1,5 +1,5 @@
-// The PMI-2 protocol, which Slurm speaks with the processes of srun --mpi=pmi2: rank, node and a key-value
-// space. Knows no bootstrap. An MPI library cannot share the connection: Slurm takes one introduction.
+// The PMI-2 protocol of Slurm with the processes of srun --mpi=pmi2: rank, node and a key-value space. Knows
+// no bootstrap. An MPI library cannot share the connection: Slurm accepts one initialisation.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ class Pmi2 final : public KeyValueSpace, public LauncherSession {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::string& space_name() const { return job_; }                  // unlike that of any other job
-  const std::vector<int>& node_of_rank() const { return node_of_rank_; }  // empty: the launcher does not say
+  const std::vector<int>& node_of_rank() const { return node_of_rank_; }  // empty: not given by the launcher
 
   Status put(const std::string& key, const std::string& value, Clock::time_point deadline) override;
   Result<std::optional<std::string>> find(const std::string& key, Clock::time_point deadline) override;

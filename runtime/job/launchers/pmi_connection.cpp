@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-#include "runtime/job/launchers/place.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 #include "runtime/job/launchers/session.hpp"
 
 namespace tutti::detail {
@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kMaxRecordBytes = std::size_t{1} << 20;
 constexpr std::size_t kLengthBytes = 6;
-constexpr auto kFarewellPatience = 2s;
+constexpr auto kFinalizePatience = 2s;
 
 }  // namespace
 
@@ -81,13 +81,13 @@ Result<PmiRecord> PmiConnection::call(std::string request, std::string_view expe
   return answer;
 }
 
-void PmiConnection::say_farewell(const std::string& request) {
+void PmiConnection::finalize(const std::string& request) {
   const std::lock_guard lock(mutex_);
-  // With an answer owed, the launcher would take it for one to something else.
+  // With an answer owed, the reply to this request could not be told from it.
   if (is_over_ || is_answer_owed_ || socket_.is_inherited() || is_mpi_running()) return;
   is_over_ = true;
-  const Clock::time_point deadline = Clock::now() + kFarewellPatience;
-  // If MPI_Finalize has said farewell, the connection is closed and this fails, which is as well.
+  const Clock::time_point deadline = Clock::now() + kFinalizePatience;
+  // If MPI_Finalize has finalized PMI, the connection is closed and this fails harmlessly.
   if (socket_.write(is_framed_ ? request : request + '\n', deadline)) {
     static_cast<void>(read_record(deadline));
   }

@@ -21,17 +21,16 @@ class PmiConnection {
   // Of the descriptor that PMI_FD names. Errors: invalid_argument.
   static Result<LauncherSocket> open_descriptor(const Environment& environment);
 
-  // From now on in frames with their length in front (PMI-2) instead of lines.
+  // Later records are frames with their length in front (PMI-2) instead of lines.
   void use_frames() { is_framed_ = true; }
-  // Sends a request, which is a line without its newline or what write_pmi2() has made, and reads the answer,
-  // which has to be `expected`. The answer to a call that ended by its deadline is not taken for that of the
-  // next. Errors: timeout; peer_failed; invalid_argument in a child of fork(); internal for an answer to
-  // something else.
+  // Sends a request (a line without its newline, or the result of write_pmi2()) and reads the answer, which
+  // must be `expected`. A late answer to a call that ended by its deadline is dropped. Errors: timeout;
+  // peer_failed; invalid_argument in a child of fork(); internal for another answer.
   Result<PmiRecord> call(std::string request, std::string_view expected, Clock::time_point deadline);
-  // What follows without having been asked for.
+  // Reads a record that the launcher sends without a request.
   Result<PmiRecord> read_record(Clock::time_point deadline);
-  // The last call; does nothing where it would not be taken for that, or where MPI will make it.
-  void say_farewell(const std::string& request);
+  // The last call. Does nothing while an answer is owed, or where MPI will make it.
+  void finalize(const std::string& request);
   const std::string& name() const { return socket_.name(); }
 
  private:

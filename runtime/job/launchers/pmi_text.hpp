@@ -1,5 +1,5 @@
-// The texts of the PMI protocols as values: records of both versions, the process mapping, and how keys and
-// values are written so that they fit. Knows no connection; whatever it reads comes from another process.
+// The texts of the PMI protocols as values: records of both versions, the process mapping, escaped keys and
+// values. Knows no connection; all input comes from another process.
 #pragma once
 
 #include <map>
@@ -30,9 +30,8 @@ Result<PmiRecord> parse_pmi2(std::string_view body);
 std::string write_pmi2(std::string_view command,
                        const std::vector<std::pair<std::string_view, std::string_view>>& fields);
 
-// PMI_process_mapping, "(vector,(first node,nodes,ranks on each),...)": ranks are dealt out to the blocks
-// from left to right, again and again until all have a node. Gives the node of each rank. Errors:
-// invalid_argument.
+// PMI_process_mapping, "(vector,(first node,nodes,ranks on each),...)". Blocks take ranks from left to right,
+// repeatedly, until all ranks have a node. Gives the node of each rank. Errors: invalid_argument.
 Result<std::vector<int>> parse_process_mapping(std::string_view text, int size);
 
 // Keys and values travel between spaces, equals signs and semicolons: everything but letters, digits and

@@ -18,7 +18,7 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/job/launchers/place.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 #include "runtime/job/launchers/session.hpp"
 
 namespace tutti::detail {
@@ -68,7 +68,7 @@ Status failure(const char* call, pmix_status_t status) {
   return Status(code, fmt::format("PMIx: {}: {}", call, library().error_string(status)));
 }
 
-// What a request to PMIx gives, in a form that outlives the library's own value.
+// The answer to a PMIx request, in a form that outlives the library's own value.
 struct Answer {
   pmix_status_t status = PMIX_ERROR;
   std::string text;          // of strings
@@ -102,8 +102,8 @@ Answer read_value(pmix_status_t status, const pmix_value_t* value) {
   return answer;
 }
 
-// Whether the library frees the value afterwards differs between its releases and ways: a few bytes are not
-// worth a double free.
+// Releases of the library differ in whether they free the value afterwards. A leak of a few bytes is better
+// than a double free.
 extern "C" void on_answer(pmix_status_t status, pmix_value_t* value, void* context) {
   const std::unique_ptr<std::shared_ptr<Request>> request(static_cast<std::shared_ptr<Request>*>(context));
   const std::lock_guard lock((*request)->mutex);
@@ -129,13 +129,13 @@ class PmixSession final : public LauncherSession {
 
   const pmix_proc_t& self() const { return self_; }
 
-  // nullopt: there is no such value. Anything may be asked about any rank, and about the job with
-  // PMIX_RANK_WILDCARD.
+  // nullopt: there is no such value. Takes any rank; PMIX_RANK_WILDCARD stands for the job.
   Result<std::optional<Answer>> find(pmix_rank_t rank, const std::string& key, Clock::time_point deadline) {
     if (const Status usable = check(); !usable) return usable;
     pmix_proc_t process = self_;
     process.rank = rank;
-    // The launcher gives up by itself, a little later: its answer to nobody would otherwise wait for ever.
+    // The launcher also gets a timeout, a little later, so that an abandoned request does not stay with it
+    // for ever.
     pmix_info_t timeout = {};
     std::strncpy(timeout.key, PMIX_TIMEOUT, PMIX_MAX_KEYLEN);
     timeout.value.type = PMIX_INT;
@@ -191,7 +191,8 @@ class PmixSession final : public LauncherSession {
   bool is_finalized_ = false;
 };
 
-// What a rank has committed is seen by the others without a fence: their launcher asks that of the rank.
+// Other ranks see committed values without a fence: their launcher requests them from the launcher of the
+// rank.
 class PmixStore final : public Store {
  public:
   explicit PmixStore(std::shared_ptr<PmixSession> session) : session_(std::move(session)) {}

@@ -1,4 +1,4 @@
-// Asks the MPI library of the process, if there is one, whether it runs. Links none.
+// Asks the MPI library of the process, if there is one, for its state. Links none.
 #include "runtime/job/launchers/session.hpp"
 
 #include <dlfcn.h>

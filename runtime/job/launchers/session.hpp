@@ -1,4 +1,4 @@
-// Sessions with a launcher, of which a process has one, however many worlds it makes. Knows no protocol.
+// Sessions with a launcher: one for a process, however many worlds it makes. Knows no protocol.
 #pragma once
 
 #include <map>
@@ -10,22 +10,22 @@
 
 namespace tutti::detail {
 
-// Launchers take a process that has spoken to them and ends without a farewell for a crash, and kill the job.
-// So sessions last to the end of the process and say farewell then.
+// Launchers take the end of a connected process without a finalize call for a crash, and kill the job. So
+// sessions last until the process ends, and finalize then.
 class LauncherSession {
  public:
   virtual ~LauncherSession() = default;
-  // May be called more than once. Does nothing in a child of fork(), whose parent still speaks, and nothing
-  // where an MPI library will do it.
+  // May be called more than once. Does nothing in a child of fork(), whose parent uses the connection, and
+  // nothing where an MPI library will finalize.
   virtual void finalize() = 0;
 };
 
-// For a static variable: opened by the first caller, finalized when the variable ends. Sessions live on as
-// long as somebody holds them.
+// For a static variable: opened by the first caller, finalized when the variable ends. Sessions stay alive as
+// long as they are referenced.
 template <class Session>
 class SessionOfProcess {
  public:
-  // `key` is what the environment says about the session; opens unless there is one of that key.
+  // `key` identifies the session by its variables; opens unless there is one of that key.
   template <class Open>
   Result<std::shared_ptr<Session>> get(const std::string& key, Open open) {
     const std::lock_guard lock(mutex_);
@@ -43,10 +43,10 @@ class SessionOfProcess {
   std::map<std::string, std::shared_ptr<Session>> sessions_;
 };
 
-// Is MPI initialized and not finalized in this process? Asked of whatever MPI library the program is linked
-// with; false without one.
+// Whether MPI is initialized and not finalized in this process. Asks the MPI library that the program is
+// linked with; false without one.
 bool is_mpi_running();
-// Is an MPI library part of this process?
+// Whether an MPI library is part of this process.
 bool is_mpi_present();
 
 }  // namespace tutti::detail

@@ -65,7 +65,7 @@ Result<int> tasks_of_node(std::string_view list, int node) {
 
 Result<LaunchInfo> launch_from_slurm(const Environment& environment) {
   LaunchInfo info;
-  TUTTI_RETURN_IF_ERROR(read_place(environment, kSlurm, info));
+  TUTTI_RETURN_IF_ERROR(read_rank(environment, kSlurm, info));
   const auto text_of = [&](const char* name) { return std::string(environment.find(name).value_or("")); };
   for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID"}) {
     if (const auto text = require(environment, name, info.launcher); !text) return text.status();
@@ -93,7 +93,7 @@ Result<LaunchInfo> launch_from_slurm(const Environment& environment) {
     info.host = *std::move(first);
   }
   info.secret = text_of("TUTTI_SECRET");
-  // The restart count keeps a requeued job apart from what is left of its earlier life.
+  // The restart count tells a requeued job from processes of its earlier run.
   info.job =
       make_job("slurm", fmt::format("{}|{}|{}|{}", text_of("SLURM_CLUSTER_NAME"), text_of("SLURM_JOB_ID"),
                                     text_of("SLURM_STEP_ID"), text_of("SLURM_RESTART_COUNT")));

@@ -1,5 +1,5 @@
-// The environment that Slurm gives the tasks of a step, for srun without PMI. Knows no socket: there is
-// nothing to ask.
+// The environment of the tasks of a Slurm step, for srun without PMI. Knows no socket: there is no server to
+// ask.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 #include "runtime/base/config.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/job/launchers/launch.hpp"
-#include "runtime/job/launchers/place.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 
 namespace tutti::detail {
 
-inline constexpr PlaceVariables kSlurm = {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr, nullptr};
+inline constexpr RankVariables kSlurm = {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr, nullptr};
 
-// Was this process started by srun? A batch script is no step: it starts steps.
+// Whether srun started this process. A batch script is no step: it starts steps.
 bool is_slurm_step(const Environment& environment);
 // The job is Slurm's job and step, the host that of the step's first node, which has rank 0; the secret is
 // TUTTI_SECRET. Errors: invalid_argument, naming the variable.

@@ -1,4 +1,4 @@
-// Unique ids: the text that one process makes and the others join by. Knows no launcher.
+// Unique ids: text that one process makes and all ranks join by. Knows no launcher.
 #include <fmt/format.h>
 #include <sodium.h>
 
@@ -6,7 +6,7 @@
 #include <array>
 
 #include "runtime/job/launchers/launch.hpp"
-#include "runtime/job/launchers/place.hpp"
+#include "runtime/job/launchers/rank_variables.hpp"
 #include "runtime/net/network.hpp"
 
 namespace tutti {
@@ -35,7 +35,7 @@ Result<std::string> new_unique_id() {
   std::array<unsigned char, kIdSecretDigits / 2> secret{};
   randombytes_buf(name.data(), name.size());
   randombytes_buf(secret.data(), secret.size());
-  // Every address of this machine: which of them reaches it from another node, the other node finds out.
+  // Every address of this machine: the other node finds out which of them it can reach.
   const auto all = list_interfaces();
   const auto selected = all ? select_interfaces(*all, "") : all;
   if (!selected) return selected.status();

@@ -50,7 +50,7 @@ Status OfiDriver::start(message::Worker& worker) {
   return post_receives() ? Status() : Status(StatusCode::resource_exhausted, "no memory for packets");
 }
 
-bool OfiDriver::progress() {
+bool OfiDriver::progress(Poll) {
   std::array<fi_cq_msg_entry, kCompletionsAtOnce> entries;
   const ssize_t count = fi_cq_read(fabric_->queue(), entries.data(), entries.size());
   bool has_moved = true;

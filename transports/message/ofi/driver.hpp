@@ -53,18 +53,12 @@ class OfiDriver final : public message::WireDriver {
   explicit OfiDriver(std::unique_ptr<Fabric> fabric);
   ~OfiDriver() override;
 
-  std::string_view name() const override { return "ofi"; }
   Status start(message::Worker& worker) override;
-  bool progress() override;
+  bool progress(Poll which) override;
   bool arm() override;
-  int event_fd() const override { return fabric_->event_fd(); }
 
   std::unique_ptr<message::Link> connect(message::Peer& peer, std::span<const std::byte> address) override;
-  void disconnect(message::Link& link) override;
-  // Packets that libfabric still has hold nothing of anybody's.
-  bool is_disconnecting(message::Link&) override { return false; }
-  void note_goodbye(const message::Peer& peer) override;
-  void note_closed(const message::Inbox& inbox) override;
+  void disconnect(std::unique_ptr<message::Link> link) override;
 
   Sent send(message::Link& link, message::SendOp& op) override;
   void notify(message::Link& link, const message::Notice& notice) override;
@@ -72,11 +66,10 @@ class OfiDriver final : public message::WireDriver {
 
   void release(void* hold) override;
   void fetch(message::RecvOp& op, void* hold) override;
-  bool has_pieces() const override { return true; }
   void pump(message::RecvOp& op) override;
 
-  bool cancel(message::SendOp& op) override;
-  bool cancel(message::RecvOp& op) override;
+  bool cancel_send(message::SendOp& op) override;
+  bool cancel_fetch(message::RecvOp& op) override;
   bool finish() override;
   void abandon() override;
 

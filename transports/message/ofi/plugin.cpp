@@ -18,6 +18,8 @@ Result<std::unique_ptr<Transport>> make_ofi_transport(const TransportSettings& s
   facts.detail = (*fabric)->describe();
   facts.dialect = (*fabric)->dialect();
   facts.address = (*fabric)->address();
+  facts.event_fd = (*fabric)->event_fd();
+  facts.fetch = message::Fetch::piecewise;
   if (facts.address.empty()) return unsupported("ofi: libfabric's endpoint has no address");
   return message::make_message_transport(std::make_unique<ofi::OfiDriver>(*std::move(fabric)),
                                          std::move(facts));

@@ -145,7 +145,6 @@ void OfiDriver::on_announcement(Packet* packet) {
   Incoming* incoming = incoming_.take();
   incoming->op = nullptr;
   incoming->peer = &worker_->find_peer(message.sender);
-  incoming->context = message.context;
   incoming->their_ticket = header.ticket;
   incoming->bytes = header.bytes;
   incoming->arrived_bytes = 0;
@@ -300,7 +299,7 @@ void OfiDriver::lose(Incoming* incoming) {
   worker_->on_fetched(op, false);
 }
 
-bool OfiDriver::cancel(RecvOp& op) {
+bool OfiDriver::cancel_fetch(RecvOp& op) {
   if (auto* incoming = static_cast<Incoming*>(op.work)) end(incoming);
   return true;
 }

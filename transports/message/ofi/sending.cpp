@@ -7,7 +7,6 @@
 #include <cstring>
 #include <utility>
 
-#include "transports/message/endpoint.hpp"
 #include "transports/message/ofi/driver.hpp"
 #include "transports/message/worker.hpp"
 
@@ -57,17 +56,12 @@ std::unique_ptr<Link> OfiDriver::connect(Peer& peer, std::span<const std::byte> 
   return std::make_unique<OfiLink>(connection);
 }
 
-void OfiDriver::disconnect(Link& link) {
-  Connection& connection = connection_of(link);
+void OfiDriver::disconnect(std::unique_ptr<Link> link) {
+  Connection& connection = connection_of(*link);
   connection.is_given_up = true;
   connection.probe.stop();
   fail_waiting(connection);
   fail_transfers(*connection.peer);
-}
-
-void OfiDriver::note_goodbye(const Peer& peer) {
-  if (peer.link() != nullptr) fail_waiting(connection_of(*peer.link()));
-  fail_transfers(peer);
 }
 
 void OfiDriver::fail(Connection& connection, int error, const char* what) {
@@ -317,7 +311,7 @@ void OfiDriver::fail(Outgoing* outgoing) {
   worker_->on_sent(op, false);
 }
 
-bool OfiDriver::cancel(SendOp& op) {
+bool OfiDriver::cancel_send(SendOp& op) {
   if (auto* outgoing = static_cast<Outgoing*>(op.work)) {
     end(outgoing);
     return true;
@@ -344,17 +338,6 @@ void OfiDriver::fail_transfers(const Peer& peer) {
   const std::vector<Incoming*> incoming = incoming_.used();
   for (Incoming* one : incoming) {
     if (one->peer == &peer) lose(one);
-  }
-}
-
-void OfiDriver::note_closed(const message::Inbox& inbox) {
-  const std::vector<Outgoing*> outgoing = outgoing_.used();
-  for (Outgoing* one : outgoing) {
-    if (one->op->endpoint != nullptr && &one->op->endpoint->inbox() == &inbox) fail(one);
-  }
-  const std::vector<Incoming*> incoming = incoming_.used();
-  for (Incoming* one : incoming) {
-    if (one->peer == &inbox.peer && one->context == inbox.context) lose(one);
   }
 }
 

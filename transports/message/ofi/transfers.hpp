@@ -74,7 +74,6 @@ struct Outgoing {
 struct Incoming {
   message::RecvOp* op = nullptr;  // null until it has matched
   message::Peer* peer = nullptr;
-  std::uint64_t context = 0;
   std::uint64_t ticket = 0;
   std::uint64_t their_ticket = 0;
   std::uint64_t bytes = 0;

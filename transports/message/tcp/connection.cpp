@@ -38,12 +38,7 @@ void Connection::end(std::string_view reason) {
   if (std::exchange(state_, State::ended) == State::ended) return;
   close();
   if (!reason.empty()) worker_.find_peer(peer_).note_failure(reason);
-  output.fail_all(false);
-  input.fail_all();
-}
-
-void Connection::note_goodbye() {
-  output.fail_all(true);
+  output.fail_all();
   input.fail_all();
 }
 

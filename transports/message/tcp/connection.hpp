@@ -37,8 +37,6 @@ class Connection final : public Watcher {
   void open(Socket socket);
   // Everything under way fails. Without a reason nobody needs to be told that the peer is lost.
   void end(std::string_view reason);
-  // The peer has ended in an orderly way: nothing that needs it will be complete.
-  void note_goodbye();
 
   void on_ready() override { is_ready = true; }
   // Writes and reads. True if something moved.

@@ -49,7 +49,7 @@ Status TcpDriver::start(message::Worker& worker) {
 
 // -- progress -----------------------------------------------------------------------------------------------
 
-bool TcpDriver::move(bool looks_at_all) {
+bool TcpDriver::progress(Poll which) {
   const bool reads_blindly = open_.size() <= kReadBlindly;
   const std::size_t open_count = open_.size();
   if (++calls_ == kCallsUntilAwake && reads_blindly) {
@@ -61,7 +61,7 @@ bool TcpDriver::move(bool looks_at_all) {
   if (!reads_blindly || greeter_.is_busy() || calls_ % kCallsBetweenLooks == 0) poller_.poll();
   bool has_moved = open_.size() != open_count;
   bool has_ended = false;
-  const bool reads_all = looks_at_all || calls_ % kCallsBetweenReads == 0;
+  const bool reads_all = which == Poll::all || calls_ % kCallsBetweenReads == 0;
   for (std::size_t i = 0; i < open_.size(); ++i) {
     Connection& connection = *open_[i];
     if (connection.push()) has_moved = true;
@@ -124,16 +124,11 @@ std::unique_ptr<Link> TcpDriver::connect(Peer& peer, std::span<const std::byte> 
   return std::make_unique<TcpLink>(&connection);
 }
 
-void TcpDriver::disconnect(Link& link) {
-  Connection* const connection = connection_of(link);
+void TcpDriver::disconnect(std::unique_ptr<Link> link) {
+  Connection* const connection = connection_of(*link);
   if (connection == nullptr) return;
   greeter_.forget(connection->peer());
   connection->end({});
-}
-
-void TcpDriver::note_goodbye(const Peer& peer) {
-  const auto found = connections_.find(peer.instance());
-  if (found != connections_.end()) found->second->note_goodbye();
 }
 
 // -- sending ------------------------------------------------------------------------------------------------
@@ -209,12 +204,12 @@ void TcpDriver::pump(RecvOp& op) {
 
 // -- ending -------------------------------------------------------------------------------------------------
 
-bool TcpDriver::cancel(SendOp& op) {
+bool TcpDriver::cancel_send(SendOp& op) {
   static_cast<Outgoing*>(op.work)->output->cancel(op);
   return true;
 }
 
-bool TcpDriver::cancel(RecvOp& op) {
+bool TcpDriver::cancel_fetch(RecvOp& op) {
   Incoming& incoming = *static_cast<Incoming*>(op.work);
   if (incoming.connection != nullptr) {
     incoming.connection->input.cancel(incoming);
@@ -222,11 +217,6 @@ bool TcpDriver::cancel(RecvOp& op) {
     free_incoming(*worker_, stores_, incoming);
   }
   return true;
-}
-
-void TcpDriver::abandon() {
-  open_.clear();
-  connections_.clear();
 }
 
 }  // namespace tutti::tcp

@@ -30,19 +30,12 @@ class TcpDriver final : public message::WireDriver, private Greeter::Owner {
   // A connection that has been made in another way; for tests.
   void adopt(std::uint64_t instance, Socket socket) { on_met(instance, std::move(socket)); }
 
-  std::string_view name() const override { return "tcp"; }
   Status start(message::Worker& worker) override;
-  bool progress() override { return move(true); }
-  bool look() override { return move(false); }
+  bool progress(Poll which) override;
   bool arm() override;
-  int event_fd() const override { return poller_.fd(); }
 
   std::unique_ptr<message::Link> connect(message::Peer& peer, std::span<const std::byte> address) override;
-  void disconnect(message::Link& link) override;
-  bool is_disconnecting(message::Link&) override { return false; }
-  void note_goodbye(const message::Peer& peer) override;
-  // Whoever has closed answers to what was announced, and takes back what he has announced.
-  void note_closed(const message::Inbox&) override {}
+  void disconnect(std::unique_ptr<message::Link> link) override;
 
   Sent send(message::Link& link, message::SendOp& op) override;
   void notify(message::Link& link, const message::Notice& notice) override;
@@ -50,16 +43,13 @@ class TcpDriver final : public message::WireDriver, private Greeter::Owner {
 
   void release(void* hold) override;
   void fetch(message::RecvOp& op, void* hold) override;
-  bool has_pieces() const override { return true; }
   void pump(message::RecvOp& op) override;
 
-  bool cancel(message::SendOp& op) override;
-  bool cancel(message::RecvOp& op) override;
-  bool finish() override { return true; }
-  void abandon() override;
+  bool cancel_send(message::SendOp& op) override;
+  bool cancel_fetch(message::RecvOp& op) override;
+  void abandon() override { poller_.abandon(); }
 
  private:
-  bool move(bool looks_at_all);
   void on_met(std::uint64_t instance, Socket socket) override;
   void on_unreachable(std::uint64_t instance, const Status& why) override;
   bool is_met(std::uint64_t instance) const override;
@@ -74,7 +64,7 @@ class TcpDriver final : public message::WireDriver, private Greeter::Owner {
   Input::Stores stores_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> open_;
-  std::uint32_t calls_ = 0;  // of move() since the last arm()
+  std::uint32_t calls_ = 0;  // of progress() since the last arm()
 };
 
 }  // namespace tutti::tcp

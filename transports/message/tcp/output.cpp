@@ -290,7 +290,7 @@ void Output::cancel(SendOp& op) {
   if (out.written_bytes != 0 && !is_last) put_gone(out.head.handle);
 }
 
-void Output::fail_all(bool goes_on) {
+void Output::fail_all() {
   const auto fail = [&](Outgoing& out) {
     SendOp* const op = out.op;
     if (op == nullptr) return;
@@ -300,7 +300,7 @@ void Output::fail_all(bool goes_on) {
   const std::size_t count = queue_.count();
   for (std::size_t i = 0; i < count; ++i) fail(*queue_[i]);
   while (!announced_.empty()) fail(*announced_.back());
-  for (; !goes_on && !queue_.empty(); queue_.pop_front()) free(*queue_.front());
+  for (; !queue_.empty(); queue_.pop_front()) free(*queue_.front());
 }
 
 }  // namespace tutti::tcp

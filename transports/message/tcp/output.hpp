@@ -41,8 +41,8 @@ class Output {
   void grant(std::uint64_t number, std::uint32_t handle);
   void drop(std::uint64_t number);
 
-  // Nobody will receive anything any more: all sends fail. What is half written goes on if `goes_on`.
-  void fail_all(bool goes_on);
+  // Nobody will receive anything any more: all sends fail.
+  void fail_all();
 
  private:
   void enqueue(Outgoing& out);

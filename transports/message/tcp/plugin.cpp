@@ -35,13 +35,15 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportSettings& s
   }
   Result<tcp::Poller> poller = tcp::Poller::make();
   if (!poller) return poller.status().with_context("tcp");
+  message::WireFacts facts;
+  facts.event_fd = poller->fd();
   auto driver = std::make_unique<tcp::TcpDriver>(*std::move(poller), settings.silence);
   TUTTI_RETURN_IF_ERROR(driver->greeter().listen(addresses, settings.ports).with_context("tcp"));
-  message::WireFacts facts;
   facts.name = "tcp";
   facts.detail = "connections of our own through " + text;
   facts.dialect = "TCP";
   facts.address = tcp::to_bytes(driver->greeter().address());
+  facts.fetch = message::Fetch::piecewise;
   return message::make_message_transport(std::move(driver), std::move(facts));
 }
 

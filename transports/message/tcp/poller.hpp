@@ -26,6 +26,8 @@ class Poller {
   static Result<Poller> make();
 
   int fd() const { return epoll_.fd(); }
+  // In a child of fork(): what it removed would no longer be watched for the parent.
+  void abandon() { epoll_.close(); }
   // False with errno set.
   bool add(int fd, Watcher& watcher, bool wants_write);
   void change(int fd, Watcher& watcher, bool wants_write);

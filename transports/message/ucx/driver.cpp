@@ -29,7 +29,6 @@ constexpr std::chrono::milliseconds kLongestRest{1000};
 
 struct UcxLink final : Link {
   ucp_ep_h endpoint = nullptr;
-  void* closing = nullptr;  // UCX's request
   Peer* peer = nullptr;
 };
 
@@ -81,21 +80,22 @@ std::unique_ptr<Link> UcxDriver::connect(Peer& peer, std::span<const std::byte> 
   return nullptr;
 }
 
-void UcxDriver::disconnect(Link& link) {
-  auto& self = static_cast<UcxLink&>(link);
+void UcxDriver::disconnect(std::unique_ptr<Link> link) {
+  has_closing_links();  // those that are closed by now
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  ucs_status_ptr_t closing = ucp_ep_close_nbx(std::exchange(self.endpoint, nullptr), &param);
-  if (closing != nullptr && !UCS_PTR_IS_ERR(closing)) self.closing = closing;
+  ucs_status_ptr_t closing = ucp_ep_close_nbx(endpoint_of(*link), &param);
+  if (closing != nullptr && !UCS_PTR_IS_ERR(closing)) closings_.push_back(closing);
 }
 
-bool UcxDriver::is_disconnecting(Link& link) {
-  auto& self = static_cast<UcxLink&>(link);
-  if (self.closing == nullptr) return false;
-  if (ucp_request_check_status(self.closing) == UCS_INPROGRESS) return true;
-  ucp_request_free(std::exchange(self.closing, nullptr));
-  return false;
+bool UcxDriver::has_closing_links() {
+  std::erase_if(closings_, [](void* request) {
+    if (ucp_request_check_status(request) == UCS_INPROGRESS) return false;
+    ucp_request_free(request);
+    return true;
+  });
+  return !closings_.empty();
 }
 
 // -- sending ------------------------------------------------------------------------------------------------
@@ -208,8 +208,8 @@ void UcxDriver::fetch(RecvOp& op, void* hold) {
 // Connections that peers have opened to us without our asking have endpoints, too, inside UCX. With an answer
 // to such a peer still to be sent, destroying the worker aborts the process (an assertion, in UCX 1.13).
 bool UcxDriver::finish() {
-  const auto has_no_notices = [this] { return notices_.used_count() == 0; };
-  if (!worker_->drain(has_no_notices, kLongestRest)) return false;
+  const auto is_closed = [this] { return !has_closing_links() && notices_.used_count() == 0; };
+  if (!worker_->drain(is_closed, kLongestRest)) return false;
   ucp_request_param_t param{};
   const ucs_status_ptr_t flushing = ucp_worker_flush_nbx(ucp_->handle(), &param);
   if (flushing == nullptr || UCS_PTR_IS_ERR(flushing)) return true;

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <string_view>
+#include <vector>
 
 #include "transports/message/operations.hpp"
 #include "transports/message/ucx/ucp_worker.hpp"
@@ -20,18 +20,12 @@ class UcxDriver final : public message::WireDriver {
  public:
   explicit UcxDriver(std::unique_ptr<UcpWorker> ucp_worker) : ucp_(std::move(ucp_worker)) {}
 
-  std::string_view name() const override { return "ucx"; }
   Status start(message::Worker& worker) override;
-  bool progress() override { return ucp_->progress(); }
+  bool progress(Poll) override { return ucp_->progress(); }
   bool arm() override { return ucp_->arm(); }
-  int event_fd() const override { return ucp_->event_fd(); }
 
   std::unique_ptr<message::Link> connect(message::Peer& peer, std::span<const std::byte> address) override;
-  void disconnect(message::Link& link) override;
-  bool is_disconnecting(message::Link& link) override;
-  // UCX ends what is under way itself.
-  void note_goodbye(const message::Peer&) override {}
-  void note_closed(const message::Inbox&) override {}
+  void disconnect(std::unique_ptr<message::Link> link) override;
 
   Sent send(message::Link& link, message::SendOp& op) override;
   void notify(message::Link& link, const message::Notice& notice) override;
@@ -39,12 +33,8 @@ class UcxDriver final : public message::WireDriver {
 
   void release(void* hold) override { ucp_->release(hold); }
   void fetch(message::RecvOp& op, void* hold) override;
-  bool has_pieces() const override { return false; }
-  void pump(message::RecvOp&) override {}
 
-  // There is no way to cancel an active message.
-  bool cancel(message::SendOp&) override { return false; }
-  bool cancel(message::RecvOp&) override { return false; }
+  // UCX has no way to cancel an active message; it ends those of a closed peer itself.
   bool finish() override;
   void abandon() override { ucp_->abandon(); }
 
@@ -61,11 +51,13 @@ class UcxDriver final : public message::WireDriver {
   static void on_sent(void* request, ucs_status_t status, void* op);
   static void on_fetched(void* request, ucs_status_t status, std::size_t bytes, void* op);
   static void on_notice_sent(void* request, ucs_status_t status, void* op);
+  bool has_closing_links();
   void post_notice(ucp_ep_h endpoint, const message::Notice& notice, std::uint32_t flags);
 
   std::unique_ptr<UcpWorker> ucp_;
   message::Worker* worker_ = nullptr;
   message::Pool<NoticeOp> notices_;
+  std::vector<void*> closings_;  // UCX's requests to close an endpoint
 };
 
 }  // namespace tutti::ucx

@@ -22,6 +22,7 @@ Result<std::unique_ptr<Transport>> make_ucx_transport(const TransportSettings& s
   // UCX does not promise that worker addresses of different releases can be read.
   facts.dialect = fmt::format("UCX {}.{}", version.major, version.minor);
   facts.address = (*ucp_worker)->address();
+  facts.event_fd = (*ucp_worker)->event_fd();
   if (facts.address.empty()) return unsupported("ucx: UCX's worker has no address");
   return message::make_message_transport(std::make_unique<ucx::UcxDriver>(*std::move(ucp_worker)),
                                          std::move(facts));

@@ -1,0 +1,56 @@
+// A control connection: a non-blocking unix or TCP socket for frames. Knows no rank and no protocol state.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+#include "runtime/job/control_frame.hpp"
+
+namespace tutti {
+
+// Owns its descriptor, which a child of fork() closes at once. Used by one thread at a time.
+class FrameSocket {
+ public:
+  FrameSocket() = default;
+  explicit FrameSocket(int fd);
+  FrameSocket(FrameSocket&& other) noexcept;
+  FrameSocket& operator=(FrameSocket&& other) noexcept;
+  ~FrameSocket() { close(); }
+
+  bool is_open() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+  bool has_output() const { return sent_ < out_.size(); }
+  void set_limit(std::size_t max_payload_bytes) { parser_.set_limit(max_payload_bytes); }
+
+  void send(const Frame& frame) { append_frame(out_, frame); }
+  // Writes what the socket takes. Errors: peer_failed when the connection is gone, timeout when the other
+  // host has been silent for too long, aborted when it has reset the connection.
+  Status flush();
+  // Appends the frames that have arrived, also before an error. Errors: those of flush(), peer_failed at end
+  // of file, refused for bytes that are no frame.
+  Status receive(std::vector<Frame>& frames);
+  void close();
+
+ private:
+  int fd_ = -1;
+  FrameParser parser_;
+  std::string out_;
+  std::size_t sent_ = 0;
+  Status broken_;  // the error of writing that ended the connection
+};
+
+// Both: an abstract unix socket of this name, or one at this path if it begins with a slash. Non-blocking and
+// closed on exec. Errors: resource_exhausted when the name is taken, internal with the system's reason.
+Result<int> listen_at(const std::string& name);
+// The connected descriptor, or -1 while no process listens there. Errors: refused if the listener is of
+// another user; resource_exhausted if no descriptor is left.
+Result<int> try_connect(const std::string& name);
+// If it is a path: makes its directory, for this user alone, and removes a socket that an earlier run has
+// left there. Errors: refused if the directory belongs to another user or is open to others.
+Status prepare_name(const std::string& name);
+void remove_name(const std::string& name);  // if it is a path
+// Is the process at the other end of the same user?
+bool is_same_user(int fd, int* pid);
+
+}  // namespace tutti
