@@ -118,7 +118,7 @@ void StagedWork::start(Backend& host) {
   call.input = call_.in_place ? output_.host : input_.host;
   call.output = output_.host;
   stage_ = Stage::communicating;
-  auto started = host.start(call, {algorithm_, Submitter::goes_on});
+  auto started = host.start(call, {algorithm_, Completion::asynchronous});
   if (started) {
     on_host_ = *std::move(started);
   } else {
