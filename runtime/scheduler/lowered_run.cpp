@@ -154,7 +154,7 @@ const LoweredRun::Extents& LoweredRun::extents() {
 void LoweredRun::announce() {
   Announcement said;
   const auto place_of = [&](const std::byte* buffer, std::size_t bytes) -> SegmentRange {
-    SharedHeap::Place place;
+    SharedHeap::Location place;
     if (buffer == nullptr || bytes == 0) return {0, 0, 1};
     if (!control_blocks_->heap()->locate(buffer, bytes, &place)) return {};
     return {place.segment, place.offset, bytes};

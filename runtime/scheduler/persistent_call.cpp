@@ -153,7 +153,7 @@ bool LoweredCall::may_enter(std::uint32_t control_slot) const {
 bool LoweredCall::may_be_mapped(const LoweredBuffers& buffers) const {
   const SharedHeap& heap = *control_blocks().heap();
   const auto is_shared = [&](const std::byte* buffer, std::size_t bytes) {
-    SharedHeap::Place place;
+    SharedHeap::Location place;
     return buffer == nullptr || bytes == 0 || heap.locate(buffer, bytes, &place);
   };
   return is_shared(buffers.input, epoch_.input_bytes) && is_shared(buffers.output, epoch_.output_bytes);
