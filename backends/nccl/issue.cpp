@@ -1,5 +1,4 @@
-// Which calls of NCCL each collective is made of: one of its own where it has it, else grouped sends and
-// receives.
+// The NCCL calls of each collective: its own where NCCL has one, else grouped sends and receives.
 #include "backends/nccl/issue.hpp"
 
 #include <vector>
@@ -57,15 +56,16 @@ void* at(const void* base, std::size_t offset) {
   return const_cast<std::byte*>(static_cast<const std::byte*>(base) + offset);
 }
 
-// Moves do not look at elements: they are sent as bytes, whatever they are.
+// Moves send elements as bytes, whatever their dtype.
 constexpr ncclDataType_t kBytes = ncclInt8;
 
 class Issue {
  public:
-  Issue(Communicator& communicator, const Call& call, void* scratch)
+  Issue(Communicator& communicator, const Call& call, const NcclReduction& reduction, void* scratch)
       : communicator_(communicator),
         nccl_(communicator.library()),
         call_(call),
+        reduction_(reduction),
         scratch_(scratch),
         stream_(static_cast<CUstream>(call.stream)),
         rank_(static_cast<std::size_t>(communicator.rank())),
@@ -126,21 +126,18 @@ class Issue {
 
   // -- reductions
   Status reduction() {
-    const auto type = reduced_type(call_.dtype, nccl_.version);
-    const auto op = reduce_op(call_.op.op);
-    if (!type) return type.status();
-    if (!op) return op.status();
-    ncclRedOp_t used = *op;
+    ncclRedOp_t used = reduction_.op;
     const bool is_scaled = call_.op.op == Op::premul_sum;
     if (is_scaled) {
       Scalar scalar = scalar_of(call_.op, call_.dtype);
       TUTTI_RETURN_IF_ERROR(one("ncclRedOpCreatePreMulSum", [&](ncclComm_t c) {
-        return nccl_.ncclRedOpCreatePreMulSum(&used, scalar.bytes, *type, ncclScalarHostImmediate, c);
+        return nccl_.ncclRedOpCreatePreMulSum(&used, scalar.bytes, reduction_.type, ncclScalarHostImmediate,
+                                              c);
       }));
     }
-    Status status = reduce_with(*type, used);
+    Status status = reduce_with(reduction_.type, used);
     if (!is_scaled) return status;
-    // What was enqueued keeps what it needs.
+    // Enqueued calls keep their operation.
     const Status destroyed =
         one("ncclRedOpDestroy", [&](ncclComm_t c) { return nccl_.ncclRedOpDestroy(used, c); });
     return status ? destroyed : status;
@@ -257,8 +254,7 @@ class Issue {
     receive(peer, at(call_.output, output_blocks_.offset(peer)), output_blocks_.bytes(peer));
   }
 
-  // What stays on this rank is copied, the rest sent and received at once. Both sides know of a block that is
-  // empty, and leave it out.
+  // Copies the own block and exchanges the others in one group of calls. Both sides skip empty blocks.
   Status exchange() {
     const Piece* own_send = nullptr;
     const Piece* own_receive = nullptr;
@@ -289,6 +285,7 @@ class Issue {
   Communicator& communicator_;
   const Library& nccl_;
   const Call& call_;
+  const NcclReduction& reduction_;
   void* const scratch_;
   const CUstream stream_;
   const std::size_t rank_, size_, element_bytes_;
@@ -298,8 +295,8 @@ class Issue {
 
 }  // namespace
 
-Status issue(Communicator& communicator, const Call& call, void* scratch) {
-  return Issue(communicator, call, scratch).put();
+Status issue(Communicator& communicator, const Call& call, const NcclReduction& reduction, void* scratch) {
+  return Issue(communicator, call, reduction, scratch).put();
 }
 
 std::size_t scratch_bytes(const Call& call, std::uint32_t rank, std::uint32_t size) {

@@ -1,4 +1,4 @@
-// The table of what NCCL has.
+// The table of NCCL's dtypes, operations and collectives.
 #include "backends/nccl/mapping.hpp"
 
 #include <cstring>
@@ -110,6 +110,11 @@ Status check_call(const Call& call, std::uint32_t rank, std::uint32_t size, int 
   TUTTI_RETURN_IF_ERROR(check_op(call.op, call.dtype));
   if (const auto op = reduce_op(call.op.op); !op) return op.status();
   return reduced_type(call.dtype, version).status();
+}
+
+NcclReduction reduction_of(const Call& call, int version) {
+  if (!is_reducing(call.collective)) return {};
+  return {*reduced_type(call.dtype, version), *reduce_op(call.op.op)};
 }
 
 }  // namespace tutti::nccl

@@ -8,6 +8,7 @@
 #include "backends/native/native_backend.hpp"
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/group/cache_limits.hpp"
 #include "runtime/group/device_calls.hpp"
 #include "runtime/group/work_access.hpp"
@@ -124,31 +125,37 @@ ReduceOp CommGroup::Impl::convert(const Reduction& reduction) {
       UserOp{value.function, value.context, value.is_commutative, value.element_bytes});
 }
 
-DeviceCalls& CommGroup::Impl::make_device_calls() {
-  if (device_calls_ == nullptr) device_calls_ = std::make_unique<DeviceCalls>(*this);
-  return *device_calls_;
+DeviceBackend& CommGroup::Impl::device_backend() {
+  if (device_calls_ == nullptr) {
+    auto made = DeviceCalls::make(*this);
+    throw_if_error(made.status());
+    device_calls_ = *std::move(made);
+  }
+  return device_calls_->backend();
 }
 
 void CommGroup::Impl::split_device_calls(Impl* part, int colour) {
   if (device_calls_ == nullptr) return;
-  const Status status = device_calls_->split(part == nullptr ? nullptr : &part->make_device_calls(), colour);
+  const Status status =
+      device_calls_->backend().split(part == nullptr ? nullptr : &part->device_backend(), colour);
   if (!status) throw_error(settle(status));
 }
 
 std::uint64_t CommGroup::Impl::register_buffer(const void* memory, std::size_t bytes) {
-  const auto number = make_device_calls().register_buffer(memory, bytes);
+  throw_if_error(check_device_memory(memory, bytes));
+  const auto number = device_backend().register_buffer(memory, bytes);
   throw_if_error(number.status());
   return *number;
 }
 
 void CommGroup::Impl::deregister_buffer(std::uint64_t number) {
-  if (device_calls_ != nullptr) device_calls_->deregister_buffer(number);
+  if (device_calls_ != nullptr) device_calls_->backend().deregister_buffer(number);
 }
 
 WorkRef CommGroup::Impl::submit_on_device(const Call& call, std::string_view algorithm) {
   check_may_wait();  // the first call connects the members
   compare_if_asked(call);
-  Result<WorkRef> work = make_device_calls().start(call, algorithm);
+  Result<WorkRef> work = device_backend().start(call, algorithm);
   if (!work) throw_error(settle(work.status()));
   return *std::move(work);
 }
@@ -164,8 +171,9 @@ Work CommGroup::Impl::start(const Call& call, const CallOptions& options) {
   if (call.is_device)
     return WorkAccess::make(handle(), submit_on_device(call, options.algorithm), 0, options);
   if (run_alone(call, options.algorithm)) return {};
-  const Submitter submitter = options.will_wait ? Submitter::waits : Submitter::goes_on;
-  const WorkRef work = submit_checked(call, {options.algorithm, submitter});
+  const Completion completion = options.will_wait ? Completion::awaited_soon : Completion::asynchronous;
+  const WorkRef work = submit_checked(call, {options.algorithm, completion});
+  if (!work) return {};
   const std::uint32_t sequence = call.collective == Collective::send_recv ? 0 : submitted_sequence();
   return WorkAccess::make(handle(), work, sequence, options);
 }
@@ -209,7 +217,7 @@ void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
     submit_on_device(call, algorithm);
     return;
   }
-  const WorkRef work = submit_checked(call, {algorithm, Submitter::blocks});
+  const WorkRef work = submit_checked(call, {algorithm, Completion::blocking});
   if (work) wait(*work.operator->(), call.collective == Collective::send_recv ? 0 : submitted_sequence());
 }
 
@@ -221,15 +229,15 @@ int CommGroup::Impl::receive(const Call& call, std::string_view algorithm) {
     wait(*work.operator->(), 0);
     return work->source();
   }
-  const WorkRef work = submit_checked(call, {algorithm, Submitter::waits});
+  const WorkRef work = submit_checked(call, {algorithm, Completion::awaited_soon});
   wait(*work.operator->(), 0);
   return work->source();
 }
 
-bool CommGroup::Impl::run(const Call& call, PersistentCall& persistent, const CallOptions& options) {
+bool CommGroup::Impl::run(const Call& call, CachedCall& cached, const CallOptions& options) {
   check_may_wait();  // before any operation uses the caller's buffers
   WorkRef unfinished;
-  if (!persistent.run(call, &unfinished)) return false;
+  if (!cached.run(call, Completion::blocking, &unfinished)) return false;
   if (unfinished) {
     const WaitHookScope scope({options.while_waiting, options.while_waiting_context});
     wait(*unfinished.operator->(), submitted_sequence());
@@ -237,13 +245,15 @@ bool CommGroup::Impl::run(const Call& call, PersistentCall& persistent, const Ca
   return true;
 }
 
-bool CommGroup::Impl::Alone::run(const Call& call, WorkRef* /*unfinished*/) { return group.run_alone(call); }
+bool CommGroup::Impl::Alone::run(const Call& call, Completion /*completion*/, WorkRef* /*unfinished*/) {
+  return group.run_alone(call);
+}
 
-PersistentCall* CommGroup::Impl::persistent(const Call& call) {
+CachedCall* CommGroup::Impl::cached_call(const Call& call) {
   if (is_alone_ && !call.is_device) return &alone_;
   const bool has_message_to_compare = world_->settings().check == CheckLevel::group;
   if (has_message_to_compare || call.collective == Collective::send_recv) return nullptr;
-  return backend_->persistent(call);
+  return backend_->cached_call(call);
 }
 
 void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence) {

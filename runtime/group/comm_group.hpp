@@ -83,9 +83,9 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // The same for a receive; returns the rank that sent the message.
   int receive(const Call& call, std::string_view algorithm);
   // As run() for a call that was worked out; false if it has to be run like any other.
-  bool run(const Call& call, PersistentCall& persistent, const CallOptions& options);
+  bool run(const Call& call, CachedCall& cached, const CallOptions& options);
   // Of the call that run() has just carried out; null where nothing is gained. Lives as long as the group.
-  PersistentCall* persistent(const Call& call);
+  CachedCall* cached_call(const Call& call);
   // Waits until the operation is complete. Throws its error; at the group's deadline finds the missing ranks.
   void wait(WorkState& state, std::uint32_t sequence);
   // The same until `deadline`; the message of the failure then says that `limit` has passed.
@@ -93,8 +93,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
             std::chrono::milliseconds limit);
   // Describes why operation `sequence` (0: a message) is not complete. Asks the other ranks.
   std::string describe_awaited(std::uint32_t sequence, int* first_missing);
-  // Part of split(): where NCCL carries this group's calls on GPUs, makes the NCCL communicator of the part
-  // from this group's (null: this rank is in no part). Collective. Throws the group's failure.
+  // Part of split(). Where NCCL carries this group's calls on GPUs, the part's communicator is split from
+  // this group's (null: this rank is in no part). Collective. Throws the group's failure.
   void split_device_calls(Impl* part, int colour);
   // See CommGroup::register_buffer(). Throws.
   std::uint64_t register_buffer(const void* memory, std::size_t bytes);
@@ -136,6 +136,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
 
  private:
   std::uint32_t submitted_sequence() const { return group_->last_sequence(); }
+  std::vector<int> list_awaited_peers() const;
   std::string describe_awaited_peers(int* first_missing);
   int find_blocker(std::vector<int> peers, const std::map<int, RankState>& states) const;
   // `owner`: of a stream, the group that it belongs to.
@@ -163,7 +164,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
     return is_alone_ && algorithm.empty() && call.collective != Collective::send_recv && !call.is_device &&
            run_alone(call);
   }
-  DeviceCalls& make_device_calls();
+  DeviceBackend& device_backend();  // throws
   // The context of a subgroup: equal on every member, without communication.
   std::uint64_t derive_context(const std::vector<int>& world_ranks, MadeBy made_by, std::string_view tag);
   std::shared_ptr<Impl> find_stream(int number);  // throws
@@ -183,9 +184,9 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<DeviceCalls> device_calls_;  // made before the first call on GPU memory
   // Collectives of a group of one rank, without communication.
-  struct Alone final : PersistentCall {
+  struct Alone final : CachedCall {
     explicit Alone(const Impl& of) : group(of) {}
-    bool run(const Call& call, WorkRef* unfinished) override;
+    bool run(const Call& call, Completion completion, WorkRef* unfinished) override;
     const Impl& group;
   };
   Alone alone_{*this};

@@ -17,7 +17,7 @@
 
 namespace tutti {
 
-// What a choice may depend on: values that are equal on all ranks of the group.
+// The inputs of a choice: values that are equal on all ranks of the group.
 struct Question {
   Collective collective = Collective::allreduce;
   std::uint64_t bytes = 0;  // of the full vector m (allgather: received; reduce_scatter: contributed;
@@ -34,8 +34,8 @@ struct Question {
 };
 
 struct Selection {
-  Carrier carrier = Carrier::schedules;  // others: for buffers on GPUs only, and without a row
-  const AlgorithmRow* row = nullptr;     // null: another carrier, or, on GPUs, whatever its carrier likes
+  std::optional<DeviceEngineKind> engine;  // named for buffers on GPUs; then there is no row
+  const AlgorithmRow* row = nullptr;       // null without an engine: on GPUs the price decides
   AlgorithmParams params;
   // Where the buffers of all ranks are shared, with its defaults; null: `row`.
   const AlgorithmRow* shared_row = nullptr;
@@ -43,7 +43,7 @@ struct Selection {
   std::string_view source;  // "argument", "TUTTI_ADJUST_ALLREDUCE", a file, "default rules"
   std::uint32_t item = 0;   // number of the rule's item that matched, from 1
   std::uint32_t line = 0;   // of the file it stands in; 0: in none
-  bool is_made() const { return row != nullptr || carrier != Carrier::schedules; }
+  bool is_made() const { return row != nullptr || engine.has_value(); }
 };
 // "argument", "TUTTI_ADJUST_ALLREDUCE item 2", "/etc/tuning.json line 14", "default rules item 3".
 std::string describe_source(std::string_view source, std::uint32_t item, std::uint32_t line);
@@ -86,11 +86,11 @@ class Selector {
   static Result<Selector> make(std::vector<RuleText> texts);
 
   // The row to use. `argument` (may be empty) is a rule item without conditions that the caller passed for
-  // this call. A row named by an argument or a user's rule is used or the choice fails with the reason; in
-  // advice and among the defaults the first legal item wins. Does not allocate unless it fails or `trail` is
-  // given, to which every item of every source is appended with what became of it (and nothing if an argument
-  // decides). On GPUs only arguments and users' rules count; where they leave the choice open, the selection
-  // is an empty one.
+  // this call. A row named by an argument or a user's rule is used, or the choice fails with the reason. In
+  // advice and among the defaults the first legal item wins. On GPUs only arguments and users' rules count;
+  // where they leave the choice open, the selection is empty.
+  // `trail`, if given, receives every item of every source with its verdict (nothing if an argument decides).
+  // Does not allocate otherwise, unless it fails.
   Result<Selection> choose(const Question& question, std::string_view argument = {},
                            std::vector<Consideration>* trail = nullptr) const;
 

@@ -21,7 +21,7 @@ constexpr std::array<DtypeRow, kDtypeCount> kDtypes = {
      {"float32", 4},   {"float64", 8},     {"float8_e4m3fn", 1}, {"float8_e5m2", 1}, {"bool", 1},
      {"complex64", 8}, {"complex128", 16}, {"f32_i32", 8},       {"f64_i32", 16},    {"i32_i32", 8},
      {"i64_i32", 16},  {"f64_i64", 16},    {"i64_i64", 16},      {"opaque", 0}}};
-// Those behind it are no types of arrays.
+// Later dtypes are no types of arrays.
 constexpr std::size_t kArrayDtypes = static_cast<std::size_t>(Dtype::c128) + 1;
 
 constexpr Dtype integer(std::size_t bytes, bool is_signed) {
@@ -29,6 +29,20 @@ constexpr Dtype integer(std::size_t bytes, bool is_signed) {
   constexpr Dtype kUnsigned[] = {Dtype::u8, Dtype::u16, Dtype::u32, Dtype::u64};
   const std::size_t index = bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3;
   return is_signed ? kSigned[index] : kUnsigned[index];
+}
+
+// The kinds of a format without names and byte orders of this machine; "x" is padding.
+std::string kinds_of(std::string_view format) {
+  std::string kinds;
+  for (std::size_t i = 0; i < format.size(); ++i) {
+    const char c = format[i];
+    if (c == ':') {
+      i = std::min(format.find(':', i + 1), format.size());
+    } else if (c != '@' && c != '=' && c != '<' && c != '^') {
+      kinds += c;
+    }
+  }
+  return kinds;
 }
 
 }  // namespace
@@ -78,15 +92,7 @@ bool dtype_of_record(std::string_view format, std::size_t bytes, Dtype* dtype) {
   constexpr std::size_t kMostBytes = 65536;
   const bool is_record = format.starts_with("T{"), is_raw = format.ends_with("x");
   if ((!is_record && !is_raw) || bytes == 0 || bytes > kMostBytes) return false;
-  std::string kinds;  // without names and byte orders of this machine; "x" is padding
-  for (std::size_t i = is_record ? 2 : 0; i < format.size(); ++i) {
-    const char c = format[i];
-    if (c == ':') {
-      i = std::min(format.find(':', i + 1), format.size());
-    } else if (c != '@' && c != '=' && c != '<' && c != '^') {
-      kinds += c;
-    }
-  }
+  const std::string kinds = kinds_of(format.substr(is_record ? 2 : 0));
   if (kinds.find_first_of("OP&X") != std::string::npos) return false;
   struct Pair {
     Dtype dtype;
