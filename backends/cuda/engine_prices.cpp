@@ -195,7 +195,7 @@ EnginePrice price_of(DeviceEngineKind kind, const Question& q, std::uint64_t byt
 // LL128 92 %. NVLS moves 475 GB/s by SimAI's calbusbw.h. Data sheet of H100 SXM: 3.35 TB/s of memory,
 // PCIe 5.0 x16 (63 GB/s by its standard); of DGX H100: a network card of 400 Gbit/s for each GPU. A kernel's
 // launch takes 4 to 6 us (pegainfer, "From Launch Overhead to CUDA Graph"), a copy 5 to 7 (DualPath, arXiv
-// 2602.21548, section 5.2). What the host takes are orders of magnitude: a thread that is woken is there
+// 2602.21548, section 5.2). Times of the host are orders of magnitude: a thread that is woken is there
 // after 20 to 40 us.
 DeviceModel device_model(GpuLink link) {
   const bool has_nvlink = link == GpuLink::nvlink;

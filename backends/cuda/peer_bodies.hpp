@@ -2,8 +2,8 @@
 // Knows the areas of all ranks, and its position in the grid. Like kernel_bodies.hpp, compiled for the device
 // and, in the tests' stand-in, for the host. The same bits on every rank: all fold in rank order.
 //
-// One shot, for few bytes: every rank stores its vector into the area of every rank, in words of 4 bytes of
-// data and 4 of a flag (as NCCL's LL). Both arrive together, so a reader that sees the flag has the data. Two
+// One shot, for few bytes: every rank stores its vector into the area of every rank. Words have 4 bytes of data
+// and 4 of a flag (as NCCL's LL). Both arrive together, so a reader that sees the flag has the data. Two
 // calls use the words alternately: a rank that begins the call after the next has received all of the next
 // one, so its peers are through with this one.
 //

@@ -41,7 +41,7 @@ TEST_CASE("calls on device memory give what calls on host memory give, in stream
 
 namespace {
 
-// What the tests below share: a rank's stream, and numbers in device memory.
+// Shared by the tests below: a rank's stream, and numbers in device memory.
 struct Numbers {
   explicit Numbers(std::size_t length) : count(length), memory(0, 4 * length) {}
   void fill(const cuda::Stream& stream, std::int32_t value) {
@@ -155,7 +155,7 @@ TEST_CASE("rules and arguments name who carries calls on device memory", "[stand
       }
       if (const std::string error = allreduce(10, "recursive_doubling"); !error.empty()) return error;
       if (const std::string error = allreduce(100000, "staged"); !error.empty()) return error;
-      // What the rule names is used or refused with the reason, on all ranks alike.
+      // The named engine is used or refused with the reason, on all ranks alike.
       if (const std::string error = allreduce(100000, "");
           error.find("TUTTI_ADJUST_ALLREDUCE item 1") > error.size())
         return "no NCCL: " + error;

@@ -1,4 +1,4 @@
-// What NCCL does not do, and how its errors, hangs and versions show: by words, in time, on every rank.
+// Refusals of NCCL, and its errors, hangs and versions: by words, in time, on every rank.
 #include <fmt/format.h>
 
 #include "backends/nccl/mapping.hpp"
