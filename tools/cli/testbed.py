@@ -78,7 +78,7 @@ def unshare(flags):
 
 
 def use_own_sysfs():
-    """/sys shows the interfaces of the namespace that mounted it. The control groups under it stay what they are."""
+    """/sys shows the interfaces of the namespace that mounted it. The control groups under it do not change."""
     groups = os.open("/sys/fs/cgroup", os.O_PATH) if os.path.isdir("/sys/fs/cgroup") else -1
     mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     if groups >= 0:
@@ -248,7 +248,7 @@ class Bed:
         return json.loads(self.output(place, [IP, "-s", "-j", "link", "show", "dev", device]))[0]
 
     def traffic(self, node, rail=0):
-        """What has left and reached the node so far: tx_bytes, tx_packets, rx_bytes, rx_packets."""
+        """Traffic of the node so far: tx_bytes, tx_packets, rx_bytes, rx_packets."""
         counts = self.link(node, f"eth{rail}")["stats64"]
         return {f"{way}_{what}": counts[way][what] for way in ("tx", "rx") for what in ("bytes", "packets")}
 
