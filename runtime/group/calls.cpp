@@ -143,8 +143,8 @@ Admitted& admit(CommGroup::Impl& group, const char* name, const SimpleCall& call
   return known;
 }
 
-// Not to be remembered: its op has arguments (opaque elements need them), or its memory is on a GPU and may
-// be of the host by the next call.
+// Not to be remembered: its op has arguments (opaque elements need them), or its memory is on a GPU now but
+// may not be later.
 bool is_special(const SimpleCall& call, const CallOptions& options, const Reduction* reduction) {
   return (reduction != nullptr && !is_plain(reduction->op())) || is_on_device(call, options);
 }

@@ -8,6 +8,7 @@
 #include "backends/native/native_backend.hpp"
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/group/cache_limits.hpp"
 #include "runtime/group/device_calls.hpp"
 #include "runtime/group/work_access.hpp"
@@ -124,31 +125,37 @@ ReduceOp CommGroup::Impl::convert(const Reduction& reduction) {
       UserOp{value.function, value.context, value.is_commutative, value.element_bytes});
 }
 
-DeviceCalls& CommGroup::Impl::make_device_calls() {
-  if (device_calls_ == nullptr) device_calls_ = std::make_unique<DeviceCalls>(*this);
-  return *device_calls_;
+DeviceBackend& CommGroup::Impl::device_backend() {
+  if (device_calls_ == nullptr) {
+    auto made = DeviceCalls::make(*this);
+    throw_if_error(made.status());
+    device_calls_ = *std::move(made);
+  }
+  return device_calls_->backend();
 }
 
 void CommGroup::Impl::split_device_calls(Impl* part, int colour) {
   if (device_calls_ == nullptr) return;
-  const Status status = device_calls_->split(part == nullptr ? nullptr : &part->make_device_calls(), colour);
+  const Status status =
+      device_calls_->backend().split(part == nullptr ? nullptr : &part->device_backend(), colour);
   if (!status) throw_error(settle(status));
 }
 
 std::uint64_t CommGroup::Impl::register_buffer(const void* memory, std::size_t bytes) {
-  const auto number = make_device_calls().register_buffer(memory, bytes);
+  throw_if_error(check_device_memory(memory, bytes));
+  const auto number = device_backend().register_buffer(memory, bytes);
   throw_if_error(number.status());
   return *number;
 }
 
 void CommGroup::Impl::deregister_buffer(std::uint64_t number) {
-  if (device_calls_ != nullptr) device_calls_->deregister_buffer(number);
+  if (device_calls_ != nullptr) device_calls_->backend().deregister_buffer(number);
 }
 
 WorkRef CommGroup::Impl::submit_on_device(const Call& call, std::string_view algorithm) {
   check_may_wait();  // the first call connects the members
   compare_if_asked(call);
-  Result<WorkRef> work = make_device_calls().start(call, algorithm);
+  Result<WorkRef> work = device_backend().start(call, algorithm);
   if (!work) throw_error(settle(work.status()));
   return *std::move(work);
 }

@@ -93,8 +93,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
             std::chrono::milliseconds limit);
   // Describes why operation `sequence` (0: a message) is not complete. Asks the other ranks.
   std::string describe_awaited(std::uint32_t sequence, int* first_missing);
-  // Part of split(): where NCCL carries this group's calls on GPUs, makes the NCCL communicator of the part
-  // from this group's (null: this rank is in no part). Collective. Throws the group's failure.
+  // Part of split(). Where NCCL carries this group's calls on GPUs, the part's communicator is split from
+  // this group's (null: this rank is in no part). Collective. Throws the group's failure.
   void split_device_calls(Impl* part, int colour);
   // See CommGroup::register_buffer(). Throws.
   std::uint64_t register_buffer(const void* memory, std::size_t bytes);
@@ -163,7 +163,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
     return is_alone_ && algorithm.empty() && call.collective != Collective::send_recv && !call.is_device &&
            run_alone(call);
   }
-  DeviceCalls& make_device_calls();
+  DeviceBackend& device_backend();  // throws
   // The context of a subgroup: equal on every member, without communication.
   std::uint64_t derive_context(const std::vector<int>& world_ranks, MadeBy made_by, std::string_view tag);
   std::shared_ptr<Impl> find_stream(int number);  // throws

@@ -1,5 +1,5 @@
-// Finds a world that all ranks of a new group have open: a list of open worlds as bytes to exchange, and the
-// choice that all ranks make alike. Pure; knows no connection and no group.
+// Finds a world that all ranks of a new group have open: encodes the list of open worlds, and chooses one
+// alike on all ranks. Pure; knows no connection and no group.
 #pragma once
 
 #include <optional>

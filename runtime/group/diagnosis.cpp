@@ -1,9 +1,9 @@
 // Diagnosis of operations that do not end: ranks compare their calls and ask each other for their progress.
 // Part of WorldState; knows no transport.
 //
-// A stalled rank sends its last calls to the rank that it waits for, and to one other member (rank = sequence
-// mod p, later the next one). That member compares them with other reports and with its own calls, which may
-// be complete. With different roots of a broadcast, for example, all ranks but one can be done.
+// A stalled rank sends its last calls to the awaited rank and to one other member (rank = sequence mod p,
+// later the next one). That member compares them with other reports and with its own calls, which may be
+// complete. With different roots of a broadcast, for example, all ranks but one can be done.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct StallReport {
 struct StateQuestion {
   std::uint64_t inquiry = 0, context = 0;
   std::uint32_t calls = 1;  // the most that the answer may list
+  static auto fields(auto& self) { return std::tie(self.inquiry, self.context, self.calls); }
 };
 struct StateAnswer {
   std::uint64_t inquiry = 0;
@@ -50,6 +52,7 @@ struct StateAnswer {
 struct MemberArrival {
   std::uint64_t context = 0;
   std::uint32_t step = 0;
+  static auto fields(auto& self) { return std::tie(self.context, self.step); }
 };
 using DiagnosisMessage = std::variant<StallReport, StateQuestion, StateAnswer, MemberArrival>;
 

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "runtime/base/log.hpp"
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/group/common_world.hpp"
 #include "runtime/group/pinning.hpp"
 #include "runtime/group/world.hpp"
@@ -29,6 +30,10 @@ struct RankRecord {
   std::string contract;      // encode_contract()
   std::uint32_t tuning = 0;  // hash of the tuning file's rules; 0: none is used
   std::string problem;       // the reason why it could not be bound
+  static auto fields(auto& self) {
+    return std::tie(self.process, self.identity, self.cpus, self.is_bound, self.domains, self.contract,
+                    self.tuning, self.problem);
+  }
 };
 
 using Contract = std::vector<std::pair<std::string, std::string>>;
@@ -53,19 +58,6 @@ struct ProcessIdentity {
   std::string bytes = random_bytes(16);
 };
 
-std::string encode(const RankRecord& record) {
-  ByteWriter writer;
-  writer.put_text(record.process);
-  writer.put_text(record.identity);
-  writer.put(record.cpus);
-  writer.put(record.is_bound);
-  writer.put(record.domains);
-  writer.put_text(record.contract);
-  writer.put(record.tuning);
-  writer.put_text(record.problem);
-  return writer.take();
-}
-
 std::string encode_contract(const Contract& contract) {
   ByteWriter writer;
   for (const auto& [name, value] : contract) {
@@ -73,13 +65,6 @@ std::string encode_contract(const Contract& contract) {
     writer.put_text(value);
   }
   return writer.take();
-}
-
-bool decode(std::string_view bytes, RankRecord& record) {
-  ByteReader reader(bytes);
-  return reader.get_text(record.process) && reader.get_text(record.identity) && reader.get(record.cpus) &&
-         reader.get(record.is_bound) && reader.get(record.domains) && reader.get_text(record.contract) &&
-         reader.get(record.tuning) && reader.get_text(record.problem) && reader.is_at_end();
 }
 
 Contract decode_contract(std::string_view bytes) {

@@ -9,6 +9,7 @@
 
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/group/open_in_time.hpp"
 #include "runtime/group/pinning.hpp"
 #include "runtime/group/world.hpp"
@@ -37,22 +38,6 @@ std::vector<std::string> network_transports(bool prefers_libraries) {
 // may do.
 bool is_refusal(const Status& status) {
   return status.code() == StatusCode::unsupported || status.code() == StatusCode::resource_exhausted;
-}
-
-std::string encode(const Status& status) {
-  ByteWriter writer;
-  writer.put(status.code());
-  writer.put_text(status.message());
-  return writer.take();
-}
-
-bool decode(std::string_view bytes, Status& status) {
-  ByteReader reader(bytes);
-  StatusCode code = StatusCode::ok;
-  std::string message;
-  if (!reader.get(code) || !reader.get_text(message)) return false;
-  if (code != StatusCode::ok) status = Status(code, std::move(message));
-  return true;
 }
 
 // The address of a rank's shared memory, if this rank can reach it.
@@ -161,12 +146,14 @@ Status WorldState::agree_on(const Status& verdict) {
 
 // Collective: the status of every rank, by rank.
 Result<std::vector<Status>> WorldState::exchange(const Status& own) {
-  const auto all = control().allgather(encode(own), start_deadline_);
+  const auto all = control().allgather(encode(StatusPayload{own.code(), own.message()}), start_deadline_);
   if (!all) return all.status();
   std::vector<Status> verdicts(all->size());
   for (std::size_t rank = 0; rank < all->size(); ++rank) {
-    if (!decode((*all)[rank], verdicts[rank]))
+    StatusPayload verdict;
+    if (!decode((*all)[rank], verdict))
       return internal_error(fmt::format("the verdict of rank {} is malformed", rank), static_cast<int>(rank));
+    if (verdict.code != StatusCode::ok) verdicts[rank] = Status(verdict.code, std::move(verdict.message));
   }
   return verdicts;
 }
