@@ -148,6 +148,7 @@ void normalise(Call& call, std::uint32_t rank, std::uint32_t /*size*/) {
   if (call.in_place && holds_blocks_in_output(call.collective)) call.input = call.output;
 }
 
+// Has more than 15 decisions because each is one rule for arguments.
 Status check_call(std::string_view name, const Call& call, std::uint32_t rank, std::uint32_t size) {
   if (static_cast<int>(call.dtype) >= kDtypeCount) {
     return invalid_argument(fmt::format("{}: dtype: {} is no dtype", name, static_cast<int>(call.dtype)));

@@ -65,6 +65,7 @@ Status check_overlap(const Schedule& s, std::uint32_t number, std::vector<std::u
   return {};
 }
 
+// Has more than 15 decisions because each is one rule for steps.
 Status check_form(const Schedule& s, std::uint32_t number) {
   const Step& step = s.steps[number];
   if (std::uint64_t{step.first_source} + step.source_count > s.sources.size() ||

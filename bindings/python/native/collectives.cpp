@@ -255,6 +255,7 @@ auto recv(const SharedGroup& group, py::handle buffer, std::optional<int> peer, 
 
 }  // namespace
 
+// Is longer than 60 lines because it lists the functions of the module.
 void define_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>& group) {
   Definer definer(module, group);
   const auto input = py::arg("input");

@@ -82,6 +82,7 @@ std::string describe(const OpenGroup& group) {
          std::to_string(group.group().size()) + ">";
 }
 
+// Is longer than 60 lines because it lists the methods of a class.
 void define_group(py::class_<OpenGroup, SharedGroup>& group) {
   const auto number = [&group](const char* name, int (CommGroup::*read)() const, const char* text) {
     group.def_property_readonly(

@@ -81,6 +81,7 @@ struct Words {
   bool is_b2b = false, is_hot = false;
 };
 
+// Is longer than 60 lines because it lists the options of the command.
 void add_options(CLI::App& app, BenchOptions& o, Words& w) {
   std::string collectives;
   for (const std::string_view name : kCollectiveNames) {
@@ -265,6 +266,7 @@ Status take_against(const Words& w, BenchOptions& o) {
   return {};
 }
 
+// Has more than 15 decisions because each mode is a case.
 Status take_modes(const Words& w, BenchOptions& o) {
   if (w.is_b2b) o.loop.mode = bench::Mode::b2b;
   if (w.is_hot) o.loop.mode = bench::Mode::hot;
@@ -311,6 +313,7 @@ Status take_device(const CLI::App& app, const Words& w, BenchOptions& o) {
   return {};
 }
 
+// Has more than 15 decisions because each is one combination of options that is refused.
 Status check(const CLI::App& app, const Words& w, BenchOptions& o) {
   TUTTI_RETURN_IF_ERROR(take_collective(w, o));
   TUTTI_RETURN_IF_ERROR(take_device(app, w, o));
