@@ -56,7 +56,6 @@ class SignalHandlers {
 constexpr ModuleHost kHost{&log_limit, &write_log, &SignalHandlers::keep};
 
 // The last error of the dynamic linker.
-
 std::string linker_error() {
   const char* text = ::dlerror();
   return text == nullptr ? "unknown error of the dynamic linker" : text;
