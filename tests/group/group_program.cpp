@@ -127,8 +127,8 @@ int come_late() {
   return 0;
 }
 
-// Static destructors run in the child, as in a careless program; but not under AddressSanitizer, whose check
-// for leaks takes what the parent's threads hold for lost: those threads do not exist here.
+// Static destructors run in the child, as in a careless program. Not under AddressSanitizer: its leak check
+// counts memory of the parent's threads as lost, since those threads do not exist here.
 [[noreturn]] void leave_child(int status) {
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)

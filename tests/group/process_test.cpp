@@ -21,7 +21,7 @@ Outcome ranks(int count, const std::string& behaviour, std::vector<std::string> 
   return run(std::move(words));
 }
 
-// What the ranks caught, without the rank in front.
+// The errors that the ranks caught, without the rank in front.
 std::multiset<std::string> caught(const std::string& out) {
   std::multiset<std::string> errors;
   std::istringstream stream(out);

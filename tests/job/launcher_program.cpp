@@ -65,7 +65,7 @@ std::string describe_place(const LaunchInfo& info) {
          std::to_string(info.node);
 }
 
-// Who this process is, and three rounds of the store.
+// Prints rank and node of this process, then three rounds of the store.
 int place() {
   const LaunchInfo info = detect();
   std::string line = describe_place(info);
