@@ -156,7 +156,7 @@ Result<Selection> choose_by_argument(const Question& q, std::string_view argumen
 
 }  // namespace
 
-// Many decisions: one for each verdict on an item.
+// More than 15 decisions because each verdict on an item is one.
 Result<Selection> Selector::choose(const Question& question, std::string_view argument,
                                    std::vector<Consideration>* trail) const {
   Question q = question;

@@ -223,7 +223,7 @@ Status prepare_ranks(BenchOptions& options, const Environment& environment) {
 
 }  // namespace
 
-// Many decisions: one for each way to get the ranks.
+// More than 15 decisions because each way to get the ranks is one.
 int bench_command(int argc, char** argv) {
   int status = 0;
   auto parsed = parse_bench_options(argc, argv, &status);

@@ -97,7 +97,7 @@ void add_call_options(ArgumentParser& app, BenchOptions& o, Words& w) {
                      "the gradients of a model instead of sizes: resnet50, resnet50v2, vgg16, inception3, "
                      "resnet101 or a CSV file");
   app.add_option("--overlap", o.overlap_ms,
-                 "milliseconds of arithmetic beside the workload's allreduces: what they add to it when they "
+                 "milliseconds of arithmetic beside the workload's allreduces: their cost to it when they "
                  "block, and when they are submitted and waited for at the end")
       .needs(workload);
   app.add_flag(
@@ -272,7 +272,7 @@ Status take_against(const Words& w, BenchOptions& o) {
   return {};
 }
 
-// Many decisions: one for each option.
+// More than 15 decisions because each option is one.
 Status take_modes(const Words& w, BenchOptions& o) {
   if (w.is_b2b) o.loop.mode = bench::Mode::b2b;
   if (w.is_hot) o.loop.mode = bench::Mode::hot;
@@ -319,7 +319,7 @@ Status take_device(const ArgumentParser& app, const Words& w, BenchOptions& o) {
   return {};
 }
 
-// Many decisions: one for each pair of options that do not fit.
+// More than 15 decisions because each pair of options that do not fit is one.
 Status check(const ArgumentParser& app, const Words& w, BenchOptions& o) {
   TUTTI_RETURN_IF_ERROR(take_collective(w, o));
   TUTTI_RETURN_IF_ERROR(take_device(app, w, o));

@@ -212,6 +212,7 @@ void add_ccl_entry(const CclVariable& variable, std::string_view entry, const st
 }  // namespace
 
 // A later entry overrides an earlier one where their sizes overlap, and a name without sizes overrides all.
+// More than 15 decisions because each form of an entry is one.
 Result<Import> import_ccl(std::string_view text) {
   ImportWriter writer(ImportForm::ccl);
   std::map<Collective, std::string> given;
@@ -298,7 +299,7 @@ std::optional<std::string> read_count(std::string_view field, std::string_view w
   return std::nullopt;
 }
 
-// Many decisions: one for each field.
+// More than 15 decisions because each field is one.
 void add_nccl_line(const std::vector<std::string_view>& fields, const std::string& line,
                    const std::string& where, ImportWriter& writer) {
   const auto refuse = [&](std::string why) { writer.remark(where, line, std::move(why)); };
