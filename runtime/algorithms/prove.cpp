@@ -80,7 +80,7 @@ Result<std::vector<Schedule>> emit_all(const AlgorithmRow& row, const Instance& 
   return ranks;
 }
 
-// More than 15 decisions because each claim is one.
+// Has more than 15 decisions because there is one for each claim.
 Status prove(const AlgorithmRow& row, const Instance& i, const std::vector<Schedule>& ranks) {
   const auto refuse = [&](const std::string& why) {
     return internal_error(fmt::format("{}: {}", name_of(row, i), why));

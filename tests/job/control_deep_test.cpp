@@ -468,6 +468,7 @@ TEST_CASE("any deaths, in any order: those that are left agree") {
       const int victim = 1 + static_cast<int>(random() % static_cast<unsigned>(size - 1));
       if (!dead.insert(victim).second) continue;
       ranks.kill(victim);
+      // A random order of events.
       if (random() % 2 == 0) ::usleep(static_cast<useconds_t>(random() % 3000));
     }
     INFO("seed " << seed);

@@ -430,6 +430,20 @@ def act_as_ssh(bed, words):
     os.execvp(command[0], command)
 
 
+def act_on_node(bed, node, words):
+    """A verb for one node of the bed: in, cut, heal, lose, rate."""
+    verb, rest = words[0], [word for word in words[1:] if word != "--"]
+    if verb == "in":
+        command = bed.prefix(node) + words[words.index("--") + 1 if "--" in words else 2:]
+        os.execvp(command[0], command)
+    elif verb == "lose":
+        bed.lose(node, float(rest[1]))
+    elif verb == "rate":
+        bed.rate(node, None if rest[1] == "none" else rest[1])
+    else:
+        getattr(bed, verb)(node)
+
+
 def inner_command(words):
     # More than 15 decisions because each command of a bed is one.
     bed = Bed.current()
@@ -447,15 +461,7 @@ def inner_command(words):
         node = int(rest[0]) if rest and rest[0].isdigit() else bed.node_of(rest[0] if rest else "")
         if node is None or node >= bed.nodes:
             sys.exit(f"testbed.py {verb}: expected a node: 0 to {bed.nodes - 1}, its name or address")
-        if verb == "in":
-            words = bed.prefix(node) + words[words.index("--") + 1 if "--" in words else 2:]
-            os.execvp(words[0], words)
-        elif verb == "lose":
-            bed.lose(node, float(rest[1]))
-        elif verb == "rate":
-            bed.rate(node, None if rest[1] == "none" else rest[1])
-        else:
-            getattr(bed, verb)(node)
+        act_on_node(bed, node, words)
 
 
 def main():
