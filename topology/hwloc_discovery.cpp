@@ -115,7 +115,7 @@ class PciParts {
       if (os->attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK)
         here = is_named(os, "hsn") || is_of_kind(os, "Slingshot") ? 4 : 2;
       if (is_of_kind(os, "BXI")) here = 4;
-      // An interface of a card whose fabric is down is down as well.
+      // An interface of a NIC whose fabric is down is down as well.
       best = best == 0 || here == 1 || (here > best && best != 1) ? here : best;
     }
     return best;

@@ -60,7 +60,7 @@ Combine* combine_of(Op op) {
 }
 
 // The bytes to and from one peer in one exchange.
-struct Lane {
+struct PeerTraffic {
   int peer = 0;
   const char* out = nullptr;
   std::size_t out_bytes = 0;
@@ -112,26 +112,26 @@ class Mesh {
 
   // Sends and receives all of it; calls `arrived` whenever something has moved.
   template <class Arrived>
-  void exchange(std::vector<Lane>& lanes, Arrived arrived) const {
-    std::size_t unfinished = lanes.size();
+  void exchange(std::vector<PeerTraffic>& traffic, Arrived arrived) const {
+    std::size_t unfinished = traffic.size();
     for (int idle = 0; unfinished > 0;) {
       bool has_moved = false;
       unfinished = 0;
-      for (Lane& lane : lanes) {
-        const int fd = fds_[static_cast<std::size_t>(lane.peer)];
-        if (lane.sent < lane.out_bytes)
+      for (PeerTraffic& flow : traffic) {
+        const int fd = fds_[static_cast<std::size_t>(flow.peer)];
+        if (flow.sent < flow.out_bytes)
           has_moved |=
-              moved(::send(fd, lane.out + lane.sent, lane.out_bytes - lane.sent, MSG_DONTWAIT | MSG_NOSIGNAL),
-                    lane.sent);
-        if (lane.received < lane.in_bytes)
-          has_moved |= moved(::recv(fd, lane.in + lane.received,
-                                    std::min(kPiece, lane.in_bytes - lane.received), MSG_DONTWAIT),
-                             lane.received);
-        unfinished += lane.sent < lane.out_bytes || lane.received < lane.in_bytes ? 1 : 0;
+              moved(::send(fd, flow.out + flow.sent, flow.out_bytes - flow.sent, MSG_DONTWAIT | MSG_NOSIGNAL),
+                    flow.sent);
+        if (flow.received < flow.in_bytes)
+          has_moved |= moved(::recv(fd, flow.in + flow.received,
+                                    std::min(kPiece, flow.in_bytes - flow.received), MSG_DONTWAIT),
+                             flow.received);
+        unfinished += flow.sent < flow.out_bytes || flow.received < flow.in_bytes ? 1 : 0;
       }
       if (has_moved) {
         idle = 0;
-        arrived(lanes);
+        arrived(traffic);
       } else if (++idle > kPollsBeforeYield) {
         ::sched_yield();
       }
@@ -236,10 +236,10 @@ class SocketsLibrary final : public PeerLibrary {
         return [this] {
           char mine = 0;
           std::vector<char> theirs(static_cast<std::size_t>(ranks_));
-          std::vector<Lane> lanes;
+          std::vector<PeerTraffic> traffic;
           for (const int peer : peers())
-            lanes.push_back({peer, &mine, 1, &theirs[static_cast<std::size_t>(peer)], 1});
-          mesh_.exchange(lanes, [](const auto&) {});
+            traffic.push_back({peer, &mine, 1, &theirs[static_cast<std::size_t>(peer)], 1});
+          mesh_.exchange(traffic, [](const auto&) {});
         };
     }
   }
@@ -261,12 +261,13 @@ class SocketsLibrary final : public PeerLibrary {
 
   // Adds arrived data while it is in the cache: to `own`, peer after peer. `is_guarded`: `sums` is being
   // sent, so only bytes that have left may change.
-  void exchange_and_add(std::vector<Lane>& lanes, const float* own, float* sums, Combine* add,
+  void exchange_and_add(std::vector<PeerTraffic>& traffic, const float* own, float* sums, Combine* add,
                         bool is_guarded) const {
-    std::vector<std::size_t> added(lanes.size(), 0);
-    mesh_.exchange(lanes, [&](const std::vector<Lane>& now) {
+    std::vector<std::size_t> added(traffic.size(), 0);
+    mesh_.exchange(traffic, [&](const std::vector<PeerTraffic>& now) {
       std::size_t most = SIZE_MAX;
-      for (const Lane& lane : now) most = is_guarded ? std::min(most, lane.sent / sizeof(float)) : most;
+      for (const PeerTraffic& flow : now)
+        most = is_guarded ? std::min(most, flow.sent / sizeof(float)) : most;
       for (std::size_t i = 0; i < now.size(); ++i) {
         most = std::min(most, now[i].received / sizeof(float));
         if (most <= added[i]) continue;
@@ -280,62 +281,62 @@ class SocketsLibrary final : public PeerLibrary {
   // Everybody's whole vector to everybody.
   void add_all(const float* input, float* output, std::size_t count, float* arrivals, Combine* add,
                bool in_place) const {
-    std::vector<Lane> lanes;
+    std::vector<PeerTraffic> traffic;
     for (const int peer : peers()) {
-      lanes.push_back({peer, bytes(input), count * sizeof(float), bytes(arrivals), count * sizeof(float)});
+      traffic.push_back({peer, bytes(input), count * sizeof(float), bytes(arrivals), count * sizeof(float)});
       arrivals += count;
     }
-    exchange_and_add(lanes, input, output, add, in_place);
-    if (lanes.empty() && !in_place) std::memcpy(output, input, count * sizeof(float));
+    exchange_and_add(traffic, input, output, add, in_place);
+    if (traffic.empty() && !in_place) std::memcpy(output, input, count * sizeof(float));
   }
 
   // Every rank adds its part of all inputs into `sums`. That part is sent to nobody, so it may be its own
   // sum.
   void add_parts(const float* input, float* sums, std::size_t count, float* arrivals, Combine* add) const {
     const std::size_t first = part(count, rank_), own = part(count, rank_ + 1) - first;
-    std::vector<Lane> lanes;
+    std::vector<PeerTraffic> traffic;
     for (const int peer : peers()) {
       const std::size_t theirs = part(count, peer);
-      lanes.push_back({peer, bytes(input + theirs), (part(count, peer + 1) - theirs) * sizeof(float),
-                       bytes(arrivals), own * sizeof(float)});
+      traffic.push_back({peer, bytes(input + theirs), (part(count, peer + 1) - theirs) * sizeof(float),
+                         bytes(arrivals), own * sizeof(float)});
       arrivals += own;
     }
-    exchange_and_add(lanes, input + first, sums, add, false);
-    if (lanes.empty() && sums != input) std::memcpy(sums, input, own * sizeof(float));
+    exchange_and_add(traffic, input + first, sums, add, false);
+    if (traffic.empty() && sums != input) std::memcpy(sums, input, own * sizeof(float));
   }
 
   // The own part to everybody, and theirs to where `place` says.
   template <class Place>
   void spread(const float* own, std::size_t own_count, Place place, std::size_t count) const {
-    std::vector<Lane> lanes;
+    std::vector<PeerTraffic> traffic;
     for (const int peer : peers()) {
-      lanes.push_back({peer, bytes(own), own_count * sizeof(float), bytes(place(peer)),
-                       (part(count, peer + 1) - part(count, peer)) * sizeof(float)});
+      traffic.push_back({peer, bytes(own), own_count * sizeof(float), bytes(place(peer)),
+                         (part(count, peer + 1) - part(count, peer)) * sizeof(float)});
     }
-    mesh_.exchange(lanes, [](const auto&) {});
+    mesh_.exchange(traffic, [](const auto&) {});
   }
 
   void all_to_all(const float* input, float* output, std::size_t block) const {
     const auto at = [block](auto* buffer, int rank) {
       return buffer + static_cast<std::size_t>(rank) * block;
     };
-    std::vector<Lane> lanes;
+    std::vector<PeerTraffic> traffic;
     for (const int peer : peers())
-      lanes.push_back({peer, bytes(at(input, peer)), block * sizeof(float), bytes(at(output, peer)),
-                       block * sizeof(float)});
+      traffic.push_back({peer, bytes(at(input, peer)), block * sizeof(float), bytes(at(output, peer)),
+                         block * sizeof(float)});
     std::memcpy(at(output, rank_), at(input, rank_), block * sizeof(float));
-    mesh_.exchange(lanes, [](const auto&) {});
+    mesh_.exchange(traffic, [](const auto&) {});
   }
 
   void broadcast(float* buffer, std::size_t count, int root) const {
     const std::size_t size = count * sizeof(float);
-    std::vector<Lane> lanes;
+    std::vector<PeerTraffic> traffic;
     if (rank_ == root) {
-      for (const int peer : peers()) lanes.push_back({peer, bytes(buffer), size});
+      for (const int peer : peers()) traffic.push_back({peer, bytes(buffer), size});
     } else {
-      lanes.push_back({root, nullptr, 0, bytes(buffer), size});
+      traffic.push_back({root, nullptr, 0, bytes(buffer), size});
     }
-    mesh_.exchange(lanes, [](const auto&) {});
+    mesh_.exchange(traffic, [](const auto&) {});
   }
 
   Mesh mesh_;

@@ -200,7 +200,7 @@ constexpr AlgorithmRow kRows[] = {
      {},
      true,
      "rounds about 2 log_radix p; bytes sent by rank 0 m per child",
-     "up and down a tree of a chosen radix; ranks that take turns on their CPUs",
+     "up and down a tree of a chosen radix; oversubscribed ranks",
      kTreeRadixSegments},
     {Collective::allreduce,
      "recursive_multiplying",

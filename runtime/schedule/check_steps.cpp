@@ -46,18 +46,18 @@ Status check_slice(std::span<const Schedule> ranks, const Schedule& s, std::uint
 }
 
 // A step may overwrite a source in place, position by position, but must not overwrite what it reads later.
-Status check_overlap(const Schedule& s, std::uint32_t number, std::vector<std::uint64_t>& stamp) {
+Status check_overlap(const Schedule& s, std::uint32_t number, std::vector<std::uint64_t>& written_at) {
   const Step& step = s.steps[number];
   const std::uint64_t mark = std::uint64_t{number + 1} << 32;
   for (std::uint32_t k = 0; k < step.dst.count; ++k) {
-    std::uint64_t& at = stamp[location(s, step.dst, k)];
+    std::uint64_t& at = written_at[location(s, step.dst, k)];
     if (at >> 32 == number + 1) return bad(s, number, "writes one location twice");
     at = mark | k;
   }
   for (const Slice& source : s.sources_of(step)) {
     if (source.owner != step.dst.owner) continue;
     for (std::uint32_t k = 0; k < source.count; ++k) {
-      const std::uint64_t at = stamp[location(s, source, k)];
+      const std::uint64_t at = written_at[location(s, source, k)];
       if (at >> 32 == number + 1 && at != (mark | k))
         return bad(s, number, fmt::format("{} overlaps what it writes, shifted", to_text(source)));
     }
@@ -137,18 +137,18 @@ bool is_lowered(const Schedule& s) {
 Status check_structure(std::span<const Schedule> ranks) {
   if (ranks.empty()) return internal_error("no ranks");
   for (std::uint32_t r = 0; r < ranks.size(); ++r) TUTTI_RETURN_IF_ERROR(check_header(ranks, r));
-  std::vector<std::uint64_t> stamp;
+  std::vector<std::uint64_t> written_at;
   for (const Schedule& s : ranks) {
     std::uint32_t slots = 0;
     for (const Schedule& other : ranks) slots = std::max(slots, other.scratch_slots);
-    stamp.assign(2 * s.atoms() + slots, 0);
+    written_at.assign(2 * s.atoms() + slots, 0);
     for (std::uint32_t i = 0; i < s.steps.size(); ++i) {
       TUTTI_RETURN_IF_ERROR(check_form(s, i));
       for (const Slice& source : s.sources_of(s.steps[i]))
         TUTTI_RETURN_IF_ERROR(check_slice(ranks, s, i, source, false));
       if (!writes(s.steps[i].verb)) continue;
       TUTTI_RETURN_IF_ERROR(check_slice(ranks, s, i, s.steps[i].dst, true));
-      TUTTI_RETURN_IF_ERROR(check_overlap(s, i, stamp));
+      TUTTI_RETURN_IF_ERROR(check_overlap(s, i, written_at));
     }
   }
   return {};

@@ -6,7 +6,7 @@
 // The model is LogGP per level, with one way in and one way out of a rank. A message takes its sender's way
 // out and its receiver's way in for `message_ps` and its bytes, and arrives `latency_ps` later. A message
 // starts when both sides are there (rendezvous, as everywhere in schedule.hpp). Additions and copies take the
-// rank's time and hold up their channel. Resources that the ranks of a node share (a network card, the
+// rank's time and hold up their channel. Resources that the ranks of a node share (a NIC, the
 // memory) serve one message after the other.
 #pragma once
 

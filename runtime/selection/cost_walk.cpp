@@ -234,12 +234,12 @@ class CostWalk {
                          ? after(start, link.latency_ps + takes, Term::arrival, level, bytes)
                          : after(in_[to], takes, Term::occupation, level, bytes);
     if (link.shared_kib_ps != 0) {
-      const auto at = static_cast<std::size_t>(level == Level::network ? Shared::card_out : Shared::memory);
+      const auto at = static_cast<std::size_t>(level == Level::network ? Shared::nic_out : Shared::memory);
       sent = later(sent, pass(shared_[at][places_.node[from]], start, level, bytes));
       arrived = later(arrived, sent);
       if (level == Level::network) {
-        auto& card = shared_[static_cast<std::size_t>(Shared::card_in)][places_.node[to]];
-        arrived = later(arrived, pass(card, start, level, bytes));
+        auto& nic = shared_[static_cast<std::size_t>(Shared::nic_in)][places_.node[to]];
+        arrived = later(arrived, pass(nic, start, level, bytes));
       }
     }
     out_[from] = sent;
@@ -346,7 +346,7 @@ class CostWalk {
   std::vector<std::vector<StepId>> waiters_;  // of a signal
 
   std::vector<Moment> out_, in_, cpu_;  // until when a rank is taken
-  enum class Shared : std::uint8_t { card_out, card_in, memory };
+  enum class Shared : std::uint8_t { nic_out, nic_in, memory };
   std::array<std::vector<Moment>, 3> shared_;  // by node
   std::vector<Cause> causes_;
   Moment end_;

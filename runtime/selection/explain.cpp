@@ -59,6 +59,7 @@ std::vector<AlgorithmParams> sample_params(const AlgorithmRow& row) {
   return samples;
 }
 
+// More than 15 decisions because each fact about a candidate is one.
 Result<Explanation> explain(const Selector& selector, const Question& question, std::string_view argument,
                             const Setting& setting) {
   Explanation answer;

@@ -203,7 +203,7 @@ TEST_CASE("a bound needs the curves at the sizes that matter, and nowhere else")
 
 TEST_CASE("ranks share caches") {
   // Two sockets; in each an L3 of 8 MB over two cores, with L2s of 1 MB and 2 MB.
-  auto parsed = parse_card(
+  auto parsed = parse_summary(
       "topology1 cores=1x4 pus=0,2,1,3 sockets=2x2 numa= "
       "caches=2:1000000:64:0:1x3,2:2000000:64:3:1x1,3:8000000:64:0:2x2");
   REQUIRE(parsed.is_ok());

@@ -80,7 +80,7 @@ TEST_CASE("one rank's walk is the walk of all where ranks are alike, one node's 
 TEST_CASE("a shared resource serves one message after the other") {
   CostModel model = flat_model();
   model.link(Level::network).shared_kib_ps = kByte * 1024;
-  // Two nodes of four: each pair exchanges across, through one card.
+  // Two nodes of four: each pair exchanges across, through one NIC.
   const PricedCall call = call_of(Collective::allreduce, "recursive_doubling", 1024);
   const std::uint64_t alone = price(call, places_of(8, 4), flat_model()).total_ps;
   CHECK(price(call, places_of(8, 4), model).total_ps == alone + 3 * 1024 * kByte - kLatency - kMessage);

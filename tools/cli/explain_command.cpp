@@ -284,16 +284,16 @@ void add_options(ArgumentParser& app, ExplainOptions& options) {
       "of the full vector: 4096, 64k, 1m (allgather: of all ranks; alltoall: of one rank's buffer)");
   app.add_option("-n,--ranks", options.rank_count, "number of ranks").show_default();
   app.add_option("--ppn", options.per_node, "ranks on each node (default: all on one)");
-  app.add_option("--dtype", options.dtype, "what is added").show_default();
+  app.add_option("--dtype", options.dtype, "the elements' type").show_default();
   app.add_flag("--ordered", options.is_ordered, "the op is not commutative");
   app.add_option("--transport", options.transport,
-                 "what carries messages: on one node between all ranks, on several between nodes");
+                 "transport of messages: on one node between all ranks, on several between nodes");
   app.add_option(
       "--topology", options.topology,
       "the machine: a file of lstopo, or synthetic:STRING (default: TUTTI_TOPOLOGY, else this one)");
   app.add_option("--algorithm", options.algorithm, "the call's own argument, such as 'bruck(radix=4)'");
   app.add_option("--device", options.device,
-                 "where the buffers are: host, or cuda: who carries the call, and what each would take")
+                 "where the buffers are: host, or cuda: the engine of the call, and the price of each")
       .show_default();
   app.add_option("--gpus", options.gpus, "of a call on GPUs: on each node (default: one for each rank)");
   app.add_option("--gpu-link", options.gpu_link, "what connects them: nvlink (default) or pcie");

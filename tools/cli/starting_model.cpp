@@ -53,20 +53,20 @@ Result<StartingModel> starting_model(const Environment& environment, std::string
   network = link_of(kNetworkAlphaNs, kNetworkBetaPsPerByte);
   start.network_transport = "tcp";
   if (has_network) {
-    std::unique_ptr<Transport> carrier;
+    std::unique_ptr<Transport> beyond_node;
     if (transport.empty()) {
-      carrier = find_network(*settings);
+      beyond_node = find_network(*settings);
     } else {
       auto made = make_transport(transport, *settings);
       if (!made) return made.status();
-      carrier = *std::move(made);
+      beyond_node = *std::move(made);
     }
-    if (carrier != nullptr) {
-      start.network_transport = carrier->caps().name;
-      network = link_of(carrier->caps().alpha_ns, carrier->caps().beta_ps_per_byte);
+    if (beyond_node != nullptr) {
+      start.network_transport = beyond_node->caps().name;
+      network = link_of(beyond_node->caps().alpha_ns, beyond_node->caps().beta_ps_per_byte);
     }
   }
-  network.shared_kib_ps = network.kib_ps;  // one card for all ranks of a node
+  network.shared_kib_ps = network.kib_ps;  // one NIC for all ranks of a node
   start.model.reduce_kib_ps = kReducePsPerByte * 1024 * (is_narrow_float(dtype) ? 4 : 1);
   start.model.copy_kib_ps = kCopyPsPerByte * 1024;
   return start;

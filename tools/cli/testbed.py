@@ -445,6 +445,7 @@ def act_on_node(bed, node, words):
 
 
 def inner_command(words):
+    # More than 15 decisions because each command of a bed is one.
     bed = Bed.current()
     if bed is None:
         sys.exit(f"testbed.py {words[0]}: not inside a bed")

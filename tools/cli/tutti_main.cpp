@@ -23,7 +23,7 @@ constexpr Command kCommands[] = {
      "what this build and machine have: transports, backends, algorithms, variables"},
     {"verify", tutti::tool::verify_command, "prove the algorithms' schedules for numbers of ranks"},
     {"explain", tutti::tool::explain_command,
-     "say which algorithm a call runs and why, and what each would cost"},
+     "say which algorithm a call runs and why, and the predicted cost of each"},
     {"tune", tutti::tool::tune_command,
      "measure a job and write rules for it, or judge the cost model on measured times"},
     {"schedule", tutti::tool::schedule_command, "print the schedule of an algorithm"},

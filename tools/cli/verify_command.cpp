@@ -56,7 +56,7 @@ void seed_fault(std::vector<Schedule>& ranks) {
   }
 }
 
-// Defaults, in turn with other numbers of columns and every row that may run across.
+// Defaults, in turn with other numbers of leaders and every row that may run across.
 AlgorithmParams hierarchical_params(const AlgorithmRow& row, std::uint32_t turn) {
   AlgorithmParams params = default_params(row);
   for (const ParamRow& param : row.params) {

@@ -9,7 +9,7 @@
 // bytes sent per rank m, by those with children m for each of them as well
 // order: rank order -> any op, same bits on all ranks
 // A radix of p or more is the least work of all ranks together: p vectors read to add them, p - 1 results
-// read, where a one-shot reads p^2. Where ranks take turns on their CPUs that counts, and a rank that has its
+// read, where a one-shot reads p^2. Where ranks are oversubscribed that counts, and a rank that has its
 // result needs not wait for anybody before it sends its next vector.
 // Segments pay where it is forced for large vectors.
 // Source: textbook; MPICH's tree allreduce.

@@ -97,7 +97,7 @@ void add_call_options(ArgumentParser& app, BenchOptions& o, Words& w) {
                      "the gradients of a model instead of sizes: resnet50, resnet50v2, vgg16, inception3, "
                      "resnet101 or a CSV file");
   app.add_option("--overlap", o.overlap_ms,
-                 "milliseconds of arithmetic beside the workload's allreduces: what they add to it when they "
+                 "milliseconds of arithmetic beside the workload's allreduces: their cost to it when they "
                  "block, and when they are submitted and waited for at the end")
       .needs(workload);
   app.add_flag(

@@ -29,7 +29,7 @@ struct Contestant {
   std::optional<Price> price;
 };
 
-// Every legal row with the settings that are worth a look. Segments as bytes: a number of them is right for
+// Every legal row with the settings worth trying. Segments as bytes: a number of them is right for
 // one size only.
 std::vector<std::string> texts_of(Collective collective, const Question& group) {
   std::vector<std::string> texts;
@@ -125,6 +125,7 @@ class Campaign {
 
   // The algorithms that may run at this size and differ there from each other and from the default choice;
   // the most hopeful first. `known`: leaves out those that are hopeless by the model and by that point.
+  // More than 15 decisions because each reason to leave one out is one.
   std::vector<Contestant> contestants(const Question& asked, const std::vector<std::string>& texts,
                                       const Point* known) {
     const CostModel model = model_at(asked.bytes);
@@ -226,6 +227,8 @@ class Campaign {
     outcome.points.insert(place, std::move(point));
   }
 
+  // Rounds until the order is clear or the share is spent.
+  // More than 15 decisions because each way for a contestant to stop is one.
   void run_race(Race& race, const Question& asked, const std::vector<Contestant>& all, double share) {
     const double begin = course_.now();
     constexpr double kRoundsAtOnce = 3;  // with everybody, before it is clear who is left

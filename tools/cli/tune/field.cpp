@@ -23,8 +23,8 @@ struct Field::Command {
 };
 
 // A group that chooses by certain rules, and the call of the size under way.
-struct Field::Lane {
-  explicit Lane(CommGroup made) : group(std::move(made)), library(group, Allocation::anonymous, "") {}
+struct Field::Contender {
+  explicit Contender(CommGroup made) : group(std::move(made)), library(group, Allocation::anonymous, "") {}
   CommGroup group;
   TuttiLibrary library;
   std::function<void()> call;  // empty: not prepared for the size under way
@@ -92,48 +92,48 @@ void Field::serve() {
   }
 }
 
-// The lane of the command's rules, ready for its call; null, on all ranks alike, where these cannot run.
-Field::Lane* Field::find_lane(const Command& command) {
+// The group and library of the command's rules, ready for its call. Null on all ranks where these cannot run.
+Field::Contender* Field::find_contender(const Command& command) {
   const auto collective = static_cast<Collective>(command.collective);
   const bool is_other = collective != collective_;
-  if (is_other) lanes_.clear();
+  if (is_other) contenders_.clear();
   if (is_other || command.bytes != bytes_ || !buffers_) {
-    for (auto& [rules, lane] : lanes_) lane->call = nullptr;
+    for (auto& [rules, contender] : contenders_) contender->call = nullptr;
     collective_ = collective;
     bytes_ = command.bytes;
     request_ = {};
     request_.shape = bench::make_shape(collective, Dtype::f32, world_.size(), command.bytes);
     buffers_ = TuttiLibrary(world_, Allocation::anonymous, "").make_buffers(request_, world_.rank());
   }
-  std::unique_ptr<Lane>& lane = lanes_[command.rules];
-  if (lane == nullptr) {
+  std::unique_ptr<Contender>& contender = contenders_[command.rules];
+  if (contender == nullptr) {
     std::vector<RuleText> texts;
     if (command.rules[0] != '\0') texts.push_back({collective, "tutti tune", command.rules});
     auto selector = Selector::make(std::move(texts));
     if (!selector) return nullptr;
-    lane = std::make_unique<Lane>(
+    contender = std::make_unique<Contender>(
         CommGroup(CommGroup::Impl::of(world_, "tune")
                       .with_rules(std::make_shared<const Selector>(*std::move(selector)))));
   }
-  if (!lane->call) {
-    lane->call = lane->library.prepare(request_, *buffers_);
-    lane->has_run = false;
+  if (!contender->call) {
+    contender->call = contender->library.prepare(request_, *buffers_);
+    contender->has_run = false;
   }
-  return lane.get();
+  return contender.get();
 }
 
 std::optional<double> Field::run(const Command& command) {
-  Lane* const lane = find_lane(command);
-  if (lane == nullptr) return std::nullopt;
+  Contender* const contender = find_contender(command);
+  if (contender == nullptr) return std::nullopt;
   // The first call may refuse, on all ranks alike and before anything was sent.
-  if (!lane->has_run) {
+  if (!contender->has_run) {
     try {
-      lane->call();
+      contender->call();
     } catch (const Error& error) {
       if (error.code() != StatusCode::unsupported && error.code() != StatusCode::invalid_argument) throw;
       return std::nullopt;
     }
-    lane->has_run = true;
+    contender->has_run = true;
   }
   bench::LoopPlan plan;
   plan.mode = mode_;
@@ -146,7 +146,7 @@ std::optional<double> Field::run(const Command& command) {
   const auto rewrite = [&](std::uint64_t seed) {
     bench::fill_input(inputs, request_.shape, world_.rank(), seed, buffers_->input);
   };
-  return bench::measure(plan, ranks, rewrite, lane->call).p50_us;
+  return bench::measure(plan, ranks, rewrite, contender->call).p50_us;
 }
 
 }  // namespace tutti::tool

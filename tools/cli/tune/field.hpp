@@ -32,9 +32,9 @@ class Field final : public Course {
 
  private:
   struct Command;
-  struct Lane;
+  struct Contender;
   std::optional<double> run(const Command& command);
-  Lane* find_lane(const Command& command);
+  Contender* find_contender(const Command& command);
 
   const CommGroup& world_;
   std::optional<bench::SharedPage> page_;
@@ -45,7 +45,7 @@ class Field final : public Course {
   std::uint64_t bytes_ = 0;
   bench::Request request_;
   std::optional<bench::CallBuffers> buffers_;
-  std::map<std::string, std::unique_ptr<Lane>> lanes_;  // by rules; of one collective
+  std::map<std::string, std::unique_ptr<Contender>> contenders_;  // by rules; of one collective
 };
 
 }  // namespace tutti::tool

@@ -212,6 +212,7 @@ void add_ccl_entry(const CclVariable& variable, std::string_view entry, const st
 }  // namespace
 
 // A later entry overrides an earlier one where their sizes overlap, and a name without sizes overrides all.
+// More than 15 decisions because each form of an entry is one.
 Result<Import> import_ccl(std::string_view text) {
   ImportWriter writer(ImportForm::ccl);
   std::map<Collective, std::string> given;

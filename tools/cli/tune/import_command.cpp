@@ -86,7 +86,7 @@ int import_command(int argc, char** argv) {
       .show_default()
       .one_of({"auto", "openmpi", "ccl", "nccl"});
   app.add_option("-o,--output", output, "the tuning file (default: standard output)");
-  app.add_flag("--json", is_json, "what was taken over and what was not, for programs");
+  app.add_flag("--json", is_json, "the imported and the refused rules, for programs");
   int status = 0;
   if (!app.parse(argc, argv, &status)) return status;
 

@@ -137,6 +137,7 @@ class Collector {
     return is_wanted_;
   }
 
+  // More than 15 decisions because each rule without a counterpart has a reason of its own.
   void add(const Theirs& theirs, const std::string& where) {
     if (!is_wanted_) return;
     const auto found =
