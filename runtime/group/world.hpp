@@ -139,7 +139,7 @@ class WorldState final : private ControlObserver {
   Status open_trace();
   Status agree(std::string_view build_id);
   Status open_transports();
-  WorkerOptions worker_options() const;
+  ProgressThreadOptions worker_options() const;
   Status open_transports(const std::vector<std::string>& names);
   Status open_on_one_node();
   Status open_between_nodes();
