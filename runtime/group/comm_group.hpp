@@ -136,6 +136,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
 
  private:
   std::uint32_t submitted_sequence() const { return group_->last_sequence(); }
+  std::vector<int> list_awaited_peers() const;
   std::string describe_awaited_peers(int* first_missing);
   int find_blocker(std::vector<int> peers, const std::map<int, RankState>& states) const;
   // `owner`: of a stream, the group that it belongs to.

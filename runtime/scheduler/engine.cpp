@@ -176,7 +176,8 @@ bool Engine::progress_once() {
 
 void Engine::on_event(const Event& event) {
   if (event.kind == Event::Kind::control) return on_control(event);
-  if (Operation* operation = pool_.find(event.token); operation != nullptr) return operation->on_event(event);
+  if (Operation* operation = pool_.find(event.request); operation != nullptr)
+    return operation->on_event(event);
   const auto found = corresponding_.find(event.endpoint);
   if (found != corresponding_.end() && event.kind == Event::Kind::failed)
     found->second.messenger->on_gone(found->second.peer, found->second.has_tag);

@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-constexpr Token kProbeToken = ~Token{0};  // of no operation
+constexpr RequestId kProbeRequest = ~RequestId{0};  // of no operation
 
 }  // namespace
 
@@ -165,8 +165,8 @@ Post Messenger::probe(std::uint32_t peer, bool has_tag) {
   const std::uint32_t slot = group_.message_slot(peer, false, has_tag);
   if (peers_[peer].is_gone[has_tag] || group_.is_busy(slot)) return Post::again;
   Sink probe_only;
-  probe_only.only_looks = true;
-  return endpoint(peer, has_tag).recv(0, 0, probe_only, kProbeToken);
+  probe_only.only_polls = true;
+  return endpoint(peer, has_tag).recv(0, 0, probe_only, kProbeRequest);
 }
 
 bool Messenger::probe_for_plain() {

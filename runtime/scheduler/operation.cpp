@@ -207,7 +207,7 @@ void Operation::fail_mismatch(std::uint32_t peer, const Event& message) {
              fmt::format("ranks of one group made different calls: rank {} called {}, number {} of the pair, "
                          "rank {} called {}",
                          group_->rank(), describe_call(call_), sequence_, peer,
-                         describe_message(message.word, message.bytes)),
+                         describe_message(message.match_header, message.bytes)),
              static_cast<int>(peer)));
 }
 

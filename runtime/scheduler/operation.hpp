@@ -53,7 +53,7 @@ struct OperationId {
 // Threading: as a WorkState for any thread; the rest with the progress lock held.
 class Operation final : public WorkState {
  public:
-  // Its place in the pool. Tokens: use, number of the operation, step.
+  // Its place in the pool. Request ids: use, number of the operation, step.
   struct Pooled {
     Operation* next_free = nullptr;
     std::uint32_t id = 0;
@@ -89,10 +89,10 @@ class Operation final : public WorkState {
   Queued& queued() { return queued_; }
   const Queued& queued() const { return queued_; }
   StallRecord& stall_record() { return stalls_; }
-  static std::uint32_t id_of(Token token) {
-    return static_cast<std::uint32_t>(token >> 32U) & ((1U << kIdBits) - 1);
+  static std::uint32_t id_of(RequestId request_id) {
+    return static_cast<std::uint32_t>(request_id >> 32U) & ((1U << kIdBits) - 1);
   }
-  Token token(std::uint32_t step) const {
+  RequestId request_id(std::uint32_t step) const {
     return (std::uint64_t{(pooled_.generation << kIdBits) | pooled_.id} << 32U) | step;
   }
   void reserve_lists(std::uint32_t blocks) { map_.reserve(blocks); }

@@ -212,11 +212,11 @@ Operation::Issue Operation::issue_message(std::uint32_t index, const PlanStep& s
   }
   std::uint32_t range_count = 0;
   const std::size_t total = gather_ranges(step, &range_count);
-  const Token token = this->token(index);
+  const RequestId request_id = this->request_id(index);
   Post post = Post::pending;
   if (step.kind == PlanStep::Kind::send) {
-    post =
-        endpoint->send(step.channel, word_, {frame_->ranges.data() + step.first_range, range_count}, token);
+    post = endpoint->send(step.channel, word_, {frame_->ranges.data() + step.first_range, range_count},
+                          request_id);
   } else {
     Sink sink;
     sink.total_bytes = total;
@@ -230,7 +230,7 @@ Operation::Issue Operation::issue_message(std::uint32_t index, const PlanStep& s
       sink.ranges = {reinterpret_cast<const ByteRange*>(frame_->ranges.data() + step.first_range),
                      range_count};
     }
-    post = endpoint->recv(step.channel, word_, sink, token);
+    post = endpoint->recv(step.channel, word_, sink, request_id);
   }
   if (post == Post::again) return Issue::again;
   return post == Post::done ? Issue::done : Issue::pending;
@@ -243,7 +243,7 @@ void Operation::finish_step(std::uint32_t index) {
 
 void Operation::on_event(const Event& event) {
   if (is_complete()) return;
-  const auto index = static_cast<std::uint32_t>(event.token);
+  const auto index = static_cast<std::uint32_t>(event.request);
   messages_.is_dirty = true;
   if (event.kind == Event::Kind::sent || event.kind == Event::Kind::received) return finish_step(index);
   const std::uint32_t peer = messages_.plan->steps[index].peer;

@@ -62,11 +62,11 @@ void OperationPool::give_back(Operation& operation) {
   }
 }
 
-Operation* OperationPool::find(Token token) const {
-  const std::size_t id = Operation::id_of(token);
+Operation* OperationPool::find(RequestId request_id) const {
+  const std::size_t id = Operation::id_of(request_id);
   if (id >= operations_.size()) return nullptr;
   Operation* const operation = operations_[id].get();
-  return operation->token(0) == (token & ~Token{0xffffffffU}) ? operation : nullptr;
+  return operation->request_id(0) == (request_id & ~RequestId{0xffffffffU}) ? operation : nullptr;
 }
 
 }  // namespace tutti

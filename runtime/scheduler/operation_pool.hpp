@@ -27,8 +27,8 @@ class OperationPool {
   void take_back(Operation& operation);
   // The same from any thread, without the lock.
   void give_back(Operation& operation);
-  // The operation that a token names, if it is still in that use; null: an earlier one.
-  Operation* find(Token token) const;
+  // The operation that a request names, if it is still in that use; null: an earlier one.
+  Operation* find(RequestId request_id) const;
   Operation& at(std::uint32_t id) const { return *operations_[id]; }
   // Lists of counts of so many ranks will be bound.
   void reserve_lists(std::uint32_t blocks);
@@ -38,7 +38,7 @@ class OperationPool {
   void make();
 
   Engine& engine_;
-  std::vector<std::unique_ptr<Operation>> operations_;  // tokens name them by number
+  std::vector<std::unique_ptr<Operation>> operations_;  // requests name them by number
   Operation* free_ = nullptr;
   std::uint32_t list_blocks_ = 0;              // every operation can bind lists of so many ranks
   std::atomic<Operation*> returned_{nullptr};  // given back since the free list was last empty
