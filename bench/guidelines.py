@@ -30,7 +30,7 @@ FIRST, SMALL_LAST = 4, 64 << 10  # bytes; collectives that are only compared end
 SIZE_BOUND, RANK_BOUND = 2.0, 2.5
 FIRST_RANK_STEP = 3
 RULES = (("allreduce", "reduce + broadcast"), ("allgather", "gather + broadcast"), ("reduce_scatter", "reduce + scatter"))
-# What is compared stands side by side.
+# Compared values stand side by side.
 CALLS = ("barrier", *(call for rule in RULES for call in rule))
 
 
@@ -94,7 +94,7 @@ def check_replacements(rounds, ranks, slack):
 
 
 def roofline_rise(arguments, ranks, smaller, larger):
-    """What the bound of an allreduce rises by from one size to the other, for a byte: the median of as many runs as there are rounds."""
+    """Growth of the bound of an allreduce per byte from one size to the other: the median of as many runs as there are rounds."""
     words = ["allreduce", "-n", ranks, "-b", smaller, "-e", larger, "-f", larger // smaller, "--roofline", "--budget", arguments.budget]
     runs = [bench(arguments.tutti, words, "bound_us") for _ in range(arguments.rounds)]
     return statistics.median(bounds[larger] / larger / (bounds[smaller] / smaller) for bounds in runs)

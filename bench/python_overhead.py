@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a call from Python costs above the same call from C++: allreduces back to back, both in turn.
+"""The cost of a call from Python above the same call from C++: allreduces back to back, both in turn.
 
 Knows the tool's JSON and the package. Usage: python_overhead.py TUTTI [-n RANKS] [--rounds 5]; the interpreter that runs this needs
 numpy and the package (PYTHONPATH=build/bindings/python). Prints one line per size: us per call from C++, from Python in place and out

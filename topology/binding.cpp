@@ -386,7 +386,7 @@ void count_threads(const Topology& topology, std::vector<Placement>* placements)
 
 }  // namespace
 
-// Many decisions: one for each policy.
+// Has more than 15 decisions because there is one for each policy.
 Result<std::vector<Placement>> plan_placements(const Topology& topology, std::uint32_t rank_count,
                                                const PinRequest& request) {
   const Pus allowed = topology.allowed_pus();

@@ -129,7 +129,7 @@ std::vector<std::uint32_t> Topology::devices_of(Device::Kind kind) const {
 
 std::uint32_t Topology::last_level() const { return caches.empty() ? 0 : caches.back().level; }
 
-// Many decisions: one for each invariant.
+// Has more than 15 decisions because there is one for each invariant.
 Status Topology::check() const {
   if (pus.empty() || pus.size() > kMaxPus)
     return invalid_argument(fmt::format("{} PUs; 1 to {} are possible", pus.size(), kMaxPus));

@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <link.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,8 +12,8 @@
 #include <mutex>
 
 #include "runtime/base/log.hpp"
+#include "runtime/base/module_folders.hpp"
 #include "runtime/base/version.hpp"
-#include "tutti_config.hpp"
 
 namespace tutti {
 namespace {
@@ -56,27 +55,7 @@ class SignalHandlers {
 
 constexpr ModuleHost kHost{&log_limit, &write_log, &SignalHandlers::keep};
 
-std::string real_path(const std::string& path) {
-  char* found = ::realpath(path.c_str(), nullptr);
-  std::string text = found == nullptr ? "" : found;
-  std::free(found);
-  return text;
-}
-
-// The library or program that this function was linked into; empty if that cannot be found out.
-std::string own_file() {
-  Dl_info info{};
-  link_map* map = nullptr;
-  const int found =
-      ::dladdr1(reinterpret_cast<void*>(&own_file), &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP);
-  // A program has no name there, and its first argument may be anything.
-  if (found != 0 && map != nullptr && map->l_name != nullptr && *map->l_name != '\0') {
-    return real_path(map->l_name);
-  }
-  return real_path("/proc/self/exe");
-}
-
-// The dynamic linker's last error.
+// The last error of the dynamic linker.
 std::string linker_error() {
   const char* text = ::dlerror();
   return text == nullptr ? "unknown error of the dynamic linker" : text;
@@ -100,27 +79,6 @@ Result<TransportMaker> open_module(const std::string& file) {
 
 std::string module_file_name(std::string_view transport) {
   return fmt::format("libtutti_transport_{}.so", transport);
-}
-
-std::vector<std::string> module_folders(std::string_view path) {
-  std::vector<std::string> folders;
-  if (!path.empty()) {
-    for (std::size_t begin = 0; begin <= path.size();) {
-      const std::size_t end = std::min(path.find(':', begin), path.size());
-      if (end > begin) folders.emplace_back(path.substr(begin, end - begin));
-      begin = end + 1;
-    }
-    return folders;
-  }
-  const std::string file = own_file();
-  const std::size_t slash = file.rfind('/');
-  if (slash == std::string::npos) return folders;
-  const std::string folder = file.substr(0, slash);
-  folders.push_back(folder);
-  if (file.starts_with(TUTTI_BUILD_FOLDER "/")) folders.emplace_back(TUTTI_BUILD_FOLDER);
-  folders.push_back(fmt::format("{}/tutti", folder));                      // of the installed library
-  folders.push_back(fmt::format("{}/../{}/tutti", folder, TUTTI_LIBDIR));  // of an installed program
-  return folders;
 }
 
 Result<TransportMaker> load_transport_module(std::string_view transport,

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/module_folders.hpp"
 #include "runtime/base/status.hpp"
 #include "transports/options.hpp"
 #include "transports/transport.hpp"
@@ -37,11 +38,6 @@ inline constexpr const char* kModuleEntry = "tutti_transport_module";
 
 // "libtutti_transport_ucx.so"
 std::string module_file_name(std::string_view transport);
-
-// Where modules are looked for. `path`, if it is not empty, is all there is: folders separated by colons.
-// Otherwise: beside the library or program that holds this function, the build folder if that lies in it,
-// and where modules are installed, seen from there: an installation may be moved as a whole.
-std::vector<std::string> module_folders(std::string_view path);
 
 // Loads the module from the first of the folders that has it. Errors: unsupported with the reason: no such
 // file, the dynamic linker's words (a library that is missing), no module, or another build. Any thread.

@@ -39,7 +39,7 @@ using ConstByteRange = std::span<const std::byte>;
 // thread.
 class SharedHeap {
  public:
-  struct Place {
+  struct Location {
     std::uint32_t segment = 0;
     std::uint64_t offset = 0;
   };
@@ -50,7 +50,7 @@ class SharedHeap {
   // Memory of this heap stays mapped here as long as somebody has this, also after its transport has ended.
   virtual std::shared_ptr<SharedHeap> hold() = 0;
   // Where a byte lies, or false if it is not in this heap (an ordinary buffer).
-  virtual bool locate(const std::byte* address, std::size_t bytes, Place* place) const = 0;
+  virtual bool locate(const std::byte* address, std::size_t bytes, Location* location) const = 0;
 };
 
 // Capabilities of a transport, fixed once it is made. Costs are integers, equal on all ranks.

@@ -50,6 +50,7 @@ struct Integers {
   static TUTTI_DEVICE Wide widen(T stored) { return stored; }
   static TUTTI_DEVICE T store(Wide value) { return static_cast<T>(value); }
 
+  // Has more than 15 decisions because each operation is a case.
   template <Fold fold>
   static TUTTI_DEVICE Wide combine(Wide a, Wide b, FoldRule rule) {
     const Wide flip = rule.is_signed != 0 ? kSign : 0;

@@ -80,7 +80,7 @@ EnginePrice price_nccl(const Question& q, std::uint64_t bytes, const DeviceLayou
     const bool is_for_switch = q.collective == Collective::allreduce && q.size > 2 && layout.nodes == 1;
     if (way.kib_ps == 0 || (way.is_switched && !is_for_switch)) continue;
     std::uint64_t kib_ps = way.kib_ps;
-    // All cards of a node carry a share.
+    // All NICs of a node carry a share.
     if (layout.nodes > 1)
       kib_ps = std::max({kib_ps, way.network_kib_ps, model.network_kib_ps / layout.per_node});
     const std::uint64_t latency_ps =
@@ -125,7 +125,7 @@ EnginePrice price_ipc_schedule(const Question& q, std::uint64_t bytes, const Dev
              of_kib(moved, model.link_kib_ps) + of_kib(4 * bytes, model.memory_kib_ps));
 }
 
-// Our schedules of least rounds and least bytes; on the network the ranks of a node share a card.
+// Our schedules of least rounds and least bytes; on the network the ranks of a node share a NIC.
 EnginePrice price_staged(const Question& q, std::uint64_t bytes, const DeviceLayout& layout,
                          const DeviceModel& model) {
   const Volumes volumes = volumes_of(q.collective, bytes, q.size);
@@ -193,9 +193,9 @@ EnginePrice price_of(DeviceEngineKind kind, const Question& q, std::uint64_t byt
 // Sources. NCCL's own model for Hopper (src/graph/tuning.cc, topo.h): latencies of its rings by protocol and
 // of NVLS, 18 NVLinks of 20.6 GB/s each way, of which LL gets half and at most 141 GB/s (20 between nodes),
 // LL128 92 %. NVLS moves 475 GB/s by SimAI's calbusbw.h. Data sheet of H100 SXM: 3.35 TB/s of memory,
-// PCIe 5.0 x16 (63 GB/s by its standard); of DGX H100: a network card of 400 Gbit/s for each GPU. A kernel's
+// PCIe 5.0 x16 (63 GB/s by its standard); of DGX H100: a NIC of 400 Gbit/s for each GPU. A kernel's
 // launch takes 4 to 6 us (pegainfer, "From Launch Overhead to CUDA Graph"), a copy 5 to 7 (DualPath, arXiv
-// 2602.21548, section 5.2). What the host takes are orders of magnitude: a thread that is woken is there
+// 2602.21548, section 5.2). Times of the host are orders of magnitude: a thread that is woken is there
 // after 20 to 40 us.
 DeviceModel device_model(GpuLink link) {
   const bool has_nvlink = link == GpuLink::nvlink;

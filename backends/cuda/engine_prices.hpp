@@ -44,14 +44,14 @@ struct DeviceModel {
   std::uint64_t memory_kib_ps = 0;     // 1024 bytes read or written in a GPU's memory
   std::uint64_t copy_ps = 0;           // a copy between GPU and host: its latency
   std::uint64_t copy_kib_ps = 0;       // and 1024 bytes of it
-  std::uint64_t network_kib_ps = 0;    // 1024 bytes through a network card; NCCL uses one for each GPU
+  std::uint64_t network_kib_ps = 0;    // 1024 bytes through a NIC; NCCL uses one for each GPU
   std::uint64_t turn_ps = 0;           // until the host's thread sees that a copy has arrived
   std::uint64_t host_round_ps = 0;     // one round of a schedule on the host, on a node
   std::uint64_t network_round_ps = 0;  // and between nodes
   std::uint64_t host_kib_ps = 0;       // 1024 bytes between two ranks through the host's memory
   std::array<NcclProtocol, 4> nccl;
 };
-// H100 with a network card each, by published figures; none was measured by us.
+// H100 with a NIC each, by published figures; none was measured by us.
 DeviceModel device_model(GpuLink link);
 
 // The nodes of a group, equal on all ranks.

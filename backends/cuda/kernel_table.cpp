@@ -35,6 +35,7 @@ std::string_view kind_name(Dtype dtype) {
   }
 }
 
+// Has more than 15 decisions because each data type is a case.
 Fold fold_of(Op op, Dtype dtype) {
   const bool is_truth = dtype == Dtype::boolean;
   switch (op) {

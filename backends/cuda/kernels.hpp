@@ -1,6 +1,6 @@
 // Reducing, scaling and copying device memory: our kernels, put on a stream.
-// Knows no collective. What is computed is defined in runtime/base/ops.hpp, and equals
-// runtime/kernels/kernels.hpp bit for bit (NaN payloads of f32 and f64 sums aside).
+// Knows no collective. Results are those of runtime/base/ops.hpp, and equal runtime/kernels/kernels.hpp bit for
+// bit (NaN payloads of f32 and f64 sums aside).
 //
 // Common rules: the calling thread is in the context of the stream; pointers are memory that its device can
 // reach (its own, a peer's that is mapped, or pinned host memory) and need no alignment, though vectors that

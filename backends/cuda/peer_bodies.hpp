@@ -2,8 +2,8 @@
 // Knows the areas of all ranks, and its position in the grid. Like kernel_bodies.hpp, compiled for the device
 // and, in the tests' stand-in, for the host. The same bits on every rank: all fold in rank order.
 //
-// One shot, for few bytes: every rank stores its vector into the area of every rank, in words of 4 bytes of
-// data and 4 of a flag (as NCCL's LL). Both arrive together, so a reader that sees the flag has the data. Two
+// One shot, for few bytes: every rank stores its vector into the area of every rank. Words have 4 bytes of data
+// and 4 of a flag (as NCCL's LL). Both arrive together, so a reader that sees the flag has the data. Two
 // calls use the words alternately: a rank that begins the call after the next has received all of the next
 // one, so its peers are through with this one.
 //
@@ -142,6 +142,7 @@ TUTTI_DEVICE void store_unit(void* to, uint64_t offset, uint32_t size_bytes, uin
   for (uint32_t i = 0; i < size_bytes; ++i) at[i] = static_cast<unsigned char>(unit >> (8 * i));
 }
 
+// Is longer than 60 lines because values stay in registers from their arrival to their store.
 template <class Element>
 TUTTI_DEVICE void one_shot_body(const PeerArguments& a, PeerThread peer_thread) {
   using T = typename Element::Stored;
@@ -219,7 +220,8 @@ TUTTI_DEVICE bool meet(const PeerArguments& a, PeerThread thread, uint32_t PeerA
   return is_met;
 }
 
-// Folds elements [first, end) of all inputs into all outputs.
+// Folds elements [first, end) of all inputs into all outputs. Is longer than 60 lines because values stay in registers, and
+// has more than 15 decisions because aligned chunks, others and the rest differ.
 template <class Element>
 TUTTI_DEVICE void fold_slice(const PeerArguments& a, const PeerVectors& vectors, uint64_t first, uint64_t end,
                              Thread thread) {

@@ -21,8 +21,8 @@
 namespace tutti::cuda {
 
 // Threading: one thread at a time, as a backend. All ranks make the same calls in the same order. Ranks that
-// are threads of one process have a device each: streams of one process share the queues of a device, and a
-// stream that waits for a flag may block the stream that would write it.
+// are threads of one process have a device each. Streams of one process share the queues of a device: one
+// that waits for a flag may block the one that would write it.
 class PeerSchedules {
  public:
   // Collective, like PeerAreas::create(). Groups of 2 to kMaxPeers ranks. `staging_bytes`: of both staging

@@ -47,8 +47,8 @@ class Communicator {
   // No call on it is under way. Nothing to do once the communicator has ended.
   void deregister_memory(void* handle);
 
-  // Has `function` call NCCL with the handle, calls of all communicators of this process one at a time, and
-  // waits until NCCL has taken it in (the first call connects the ranks).
+  // Runs `function` with the handle, for all communicators of this process one at a time. Waits until NCCL has
+  // accepted the call; the first one connects the ranks.
   Status call(std::string_view what, const std::function<ncclResult_t(ncclComm_t)>& function);
   // An error that NCCL found between calls. Any thread.
   Status async_error();

@@ -116,7 +116,7 @@ class Inputs {
   }
 
   // The element that `rank` contributes at position `phase` of the period.
-  // Many decisions: one for each op.
+  // Has more than 15 decisions because there is one for each op.
   std::int64_t value(int rank, std::size_t phase) const {
     const auto random = detail::mix(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(phase));
     const std::int64_t limit = detail::exact_limit(dtype_);

@@ -85,7 +85,7 @@ TuttiBackend::~TuttiBackend() {
 const std::string TuttiBackend::getBackendName() const { return kName; }
 
 std::shared_ptr<Launch> TuttiBackend::launch(const Operation& operation, const at::Device& device) {
-  return std::make_shared<Launch>(streams_.get(device, operation.lane));
+  return std::make_shared<Launch>(streams_.get(device, operation.queue));
 }
 
 namespace {

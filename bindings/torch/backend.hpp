@@ -146,7 +146,7 @@ class TuttiBackend final : public BackendBase {
     c10d::OpType type;
     const char* name;
     const char* title;
-    int lane = DeviceStreams::kCollectives;
+    int queue = DeviceStreams::kCollectives;
   };
 
   // Submits what `submit(group, submitted)` starts on tensors of `device`, and makes the Work. `inputs` are

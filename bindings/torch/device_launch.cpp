@@ -22,9 +22,9 @@ void* handle_of(const c10::Stream& stream) {
 
 }  // namespace
 
-c10::Stream DeviceStreams::get(const at::Device& device, int lane) {
+c10::Stream DeviceStreams::get(const at::Device& device, int queue) {
   const std::lock_guard lock(mutex_);
-  const std::pair<c10::DeviceIndex, int> key(device.index(), lane);
+  const std::pair<c10::DeviceIndex, int> key(device.index(), queue);
   auto found = streams_.find(key);
   if (found == streams_.end()) {
     const c10::impl::VirtualGuardImpl guard(device.type());

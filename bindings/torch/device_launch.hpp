@@ -23,7 +23,7 @@ class DeviceStreams {
   static int sends_to(int peer) { return 2 * peer + 1; }
   static int receives_from(int peer) { return 2 * peer + 4; }  // also for kAnySource
 
-  c10::Stream get(const at::Device& device, int lane);
+  c10::Stream get(const at::Device& device, int queue);
 
  private:
   std::mutex mutex_;

@@ -33,7 +33,7 @@ def part_of_interval(part, parts, count):
 
 
 def all_points(problem, parts):
-    """What the ranks have together, in rank order."""
+    """The values of all ranks, in rank order."""
     return torch.cat([part_of_interval(part, parts, problem.point_count) for part in range(parts)])
 
 

@@ -1,4 +1,4 @@
-"""What the examples share: the process group from the launcher's variables, equal seeds, averages over the ranks, plots.
+"""Shared by the examples: the process group from the launcher's variables, equal seeds, averages over the ranks, plots.
 
 Knows torch's interface only, and no model. The ranks come from torchrun, `tutti run`, Open MPI's or MPICH's mpirun, or there is one.
 """

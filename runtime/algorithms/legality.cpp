@@ -19,7 +19,7 @@ enum class Obstacle : std::uint8_t {
   domain_order
 };
 
-// Many decisions: one for each condition of a row.
+// Has more than 15 decisions because there is one for each condition of a row.
 Obstacle find_obstacle(const AlgorithmRow& row, std::uint32_t p, bool is_commutative, bool in_place,
                        bool has_equal_counts, const Hierarchy* hierarchy) {
   const Legality& need = row.legality;

@@ -80,7 +80,7 @@ Result<std::vector<Schedule>> emit_all(const AlgorithmRow& row, const Instance& 
   return ranks;
 }
 
-// Many decisions: one for each claim.
+// Has more than 15 decisions because there is one for each claim.
 Status prove(const AlgorithmRow& row, const Instance& i, const std::vector<Schedule>& ranks) {
   const auto refuse = [&](const std::string& why) {
     return internal_error(fmt::format("{}: {}", name_of(row, i), why));

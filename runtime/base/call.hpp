@@ -22,8 +22,9 @@ inline constexpr std::uint32_t kFromAnyRank = ~0U;
 //   alltoall                                     one block; each buffer has size() * count
 //   barrier                                      0
 //   send_recv                                    the message
-// With `counts` (v-variants) `count` is unused. Block b has counts[b] elements and starts at displacements[b];
-// without displacements it follows block b-1. alltoallv has own counts for each side; `counts` is the input's.
+// With `counts` (v-variants) `count` is unused. Block b has counts[b] elements and starts at
+// displacements[b]; without displacements it follows block b-1. alltoallv has own counts for each side;
+// `counts` is the input's.
 // `counts` and `displacements` must stay valid only until the call has been submitted.
 // In place: input and output are the same memory. For allgather and gather, input is this rank's block of the
 // output. For reduce_scatter, and for scatter at the root, output is this rank's block of the input.

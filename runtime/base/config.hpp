@@ -81,7 +81,7 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_NCCL_LIBRARY", VariableType::text, "", "",
      "NCCL's library (default: libnccl.so.2, once a group's calls are on GPUs)"},
     {"TUTTI_MODULE_PATH", VariableType::text, "", "",
-     "folders with the modules of transports, separated by colons (default: beside the library, and where it "
+     "folders with modules, separated by colons (default: beside the library, and where it "
      "was installed)"},
     {"TUTTI_SHM_BYTES", VariableType::size, "256m", "", "bound of the shared memory that one process takes"},
     {"TUTTI_SINGLE_COPY", VariableType::enumeration, "auto", "auto|off|on",

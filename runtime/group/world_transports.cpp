@@ -321,10 +321,10 @@ Status WorldState::choose_paths(const Addresses& addresses, const std::vector<St
         continue;
       }
       const auto* first = reinterpret_cast<const std::byte*>(found->second.data());
-      const std::span<const std::byte> card(first, found->second.size());
-      const auto cost = transport->reach(transport->address(), card);
+      const std::span<const std::byte> address(first, found->second.size());
+      const auto cost = transport->reach(transport->address(), address);
       if (cost) {
-        peers_[rank] = PeerAddress{transport.get(), {card.begin(), card.end()}};
+        peers_[rank] = PeerAddress{transport.get(), {address.begin(), address.end()}};
         paths_[rank] = {name, reasons};
       } else {
         append(reasons, "; ", fmt::format("{}: {}", found->first, cost.status().message()));

@@ -48,7 +48,7 @@ struct Interface {
   std::string name;
   SocketAddress address;
   std::uint32_t prefix_bits = 0;  // of its network: 24 for a netmask of 255.255.255.0
-  bool is_usable = false;         // up, and with a carrier
+  bool is_usable = false;         // up, and connected
   bool is_loopback = false;
 };
 

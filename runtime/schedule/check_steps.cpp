@@ -65,7 +65,7 @@ Status check_overlap(const Schedule& s, std::uint32_t number, std::vector<std::u
   return {};
 }
 
-// Many decisions: one for each rule of form.
+// Has more than 15 decisions because there is one for each rule of form.
 Status check_form(const Schedule& s, std::uint32_t number) {
   const Step& step = s.steps[number];
   if (std::uint64_t{step.first_source} + step.source_count > s.sources.size() ||

@@ -37,7 +37,7 @@ bool make_present(std::byte* memory, std::size_t size_bytes) {
 void ControlBlocks::make(SharedHeap* heap) {
   state_ = State::exchanging;
   heap_ = heap;
-  SharedHeap::Place place;
+  SharedHeap::Location place;
   if (heap == nullptr) return;
   Result<ByteRange> memory = heap->allocate(shape_.total_bytes());
   if (!memory || !heap->locate(memory->data(), memory->size(), &place)) return;

@@ -217,10 +217,10 @@ const ResolvedEpoch& ResolvedCall::direct() {
 
 Announcement ResolvedCall::announcement(const LoweredBuffers& buffers) const {
   const auto range_of = [&](const std::byte* buffer, std::size_t bytes) -> SegmentRange {
-    SharedHeap::Place place;
+    SharedHeap::Location location;
     if (buffer == nullptr || bytes == 0) return {0, 0, 1};
-    if (!control_blocks_->heap()->locate(buffer, bytes, &place)) return {};
-    return {place.segment, place.offset, bytes};
+    if (!control_blocks_->heap()->locate(buffer, bytes, &location)) return {};
+    return {location.segment, location.offset, bytes};
   };
   return {range_of(buffers.input, input_bytes_), range_of(buffers.output, output_bytes_)};
 }

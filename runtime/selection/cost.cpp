@@ -200,7 +200,7 @@ Price Program::estimate(std::uint64_t bytes, const Places& places, const CostMod
   const std::uint64_t blocks = std::max<std::uint64_t>(claim_.blocks, 1);
   at.latencies = at.messages = claim_.rounds;
   at.bytes = bytes / blocks * claim_.sent_blocks + bytes % blocks * claim_.sent_blocks / blocks;
-  // The card carries what all its ranks send.
+  // The network card carries the messages of all its ranks.
   const auto mates = std::count(places.node.begin(), places.node.end(), places.node[0]);
   if (level == Level::network && mates > 1 && model.link(level).shared_kib_ps != 0) {
     at.shared_bytes = at.bytes * static_cast<std::uint64_t>(mates);

@@ -41,7 +41,7 @@ struct Setting {
 Result<Explanation> explain(const Selector& selector, const Question& question, std::string_view argument,
                             const Setting& setting);
 
-// The settings of a row's parameters that are worth a look: its default, then others, one parameter changed
+// The settings of a row's parameters worth trying: its default, then others, one parameter changed
 // at a time. Equal everywhere.
 std::vector<AlgorithmParams> sample_params(const AlgorithmRow& row);
 

@@ -156,7 +156,7 @@ Result<Selection> choose_by_argument(const Question& q, std::string_view argumen
 
 }  // namespace
 
-// Many decisions: one for each verdict on an item.
+// Has more than 15 decisions because there is one for each verdict on an item.
 Result<Selection> Selector::choose(const Question& question, std::string_view argument,
                                    std::vector<Consideration>* trail) const {
   Question q = question;

@@ -41,7 +41,7 @@ TEST_CASE("calls on device memory give what calls on host memory give, in stream
 
 namespace {
 
-// What the tests below share: a rank's stream, and numbers in device memory.
+// Shared by the tests below: a rank's stream, and numbers in device memory.
 struct Numbers {
   explicit Numbers(std::size_t length) : count(length), memory(0, 4 * length) {}
   void fill(const cuda::Stream& stream, std::int32_t value) {
@@ -155,7 +155,7 @@ TEST_CASE("rules and arguments name who carries calls on device memory", "[stand
       }
       if (const std::string error = allreduce(10, "recursive_doubling"); !error.empty()) return error;
       if (const std::string error = allreduce(100000, "staged"); !error.empty()) return error;
-      // What the rule names is used or refused with the reason, on all ranks alike.
+      // The named engine is used or refused with the reason, on all ranks alike.
       if (const std::string error = allreduce(100000, "");
           error.find("TUTTI_ADJUST_ALLREDUCE item 1") > error.size())
         return "no NCCL: " + error;
@@ -200,9 +200,10 @@ TEST_CASE("buffers in two places, and places that are not as said, are refused b
 }
 
 TEST_CASE("a rank that does not come fails the call on its stream, and the stream goes on") {
+  std::atomic<bool> has_failed{false};
   const Verdict verdict = with_ranks(
       2,
-      [](CommGroup& group) -> Verdict {
+      [&](CommGroup& group) -> Verdict {
         return with_stream([&](const cuda::Stream& stream) -> Verdict {
           Numbers numbers(1000);
           numbers.fill(stream, 1);
@@ -210,8 +211,7 @@ TEST_CASE("a rank that does not come fails the call on its stream, and the strea
                           on(stream));
           if (!numbers.hold(stream, 2)) return "wrong sum";
           if (group.rank() == 1) {
-            std::this_thread::sleep_for(3000ms);
-            return "";
+            return becomes_true(has_failed) ? "" : "the other rank's call does not fail";
           }
           const Work work = group.iallreduce(numbers.memory.data(), numbers.memory.data(), numbers.count,
                                              Dtype::i32, Op::sum, on(stream));
@@ -220,6 +220,7 @@ TEST_CASE("a rank that does not come fails the call on its stream, and the strea
             group.allreduce(numbers.memory.data(), numbers.memory.data(), 1, Dtype::i32, Op::sum, on(stream));
           });
           static_cast<void>(numbers.hold(stream, 0));  // returns
+          has_failed = true;
           if (error.find("allreduce") > error.size() || later.empty())
             return "first: " + error + "; then: " + later;
           return "";

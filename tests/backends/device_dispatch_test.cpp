@@ -85,7 +85,14 @@ struct Fixture {
     return dispatch.start(call, algorithm).status().message();
   }
 
-  CommGroup group = init({0, 1, make_unique_id()});
+  static CommGroup alone() {
+    InitOptions options;
+    options.unique_id = make_unique_id();
+    options.rank = 0;
+    options.size = 1;
+    return init(options);
+  }
+  CommGroup group = alone();
   test::SharedPlace place;
   Selector selector;
   ServicesOverHost services;

@@ -277,7 +277,7 @@ TEST_CASE("whom a rule names carries the call, or the answer is the reason why n
   asked.setting.layout.per_node = asked.setting.gpus_per_node = 32;
   CHECK(asked.explained().engine == DeviceEngineKind::staged);
   CHECK(asked.explained().algorithm == "one_shot");
-  // What the host could not run either.
+  // The host cannot run it either.
   asked.question.is_commutative = false;
   asked.argument = "ring";
   CHECK(asked.answer().status().message().find("argument") == 0);

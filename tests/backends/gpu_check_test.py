@@ -46,7 +46,7 @@ def test_pack(program, scratch):
 def test_allreduce(module):
     line = '{"collective": "allreduce", "bytes": 4096, "p50_us": 8.0, "algorithm": "one_shot"}'
     rows = module.allreduce_rows(line + "\n", 2, "auto")
-    expect(rows == [{"what": "allreduce", "bytes": 4096, "us": 8.0, "gbps": 2.0, "ranks": 2, "carrier": "auto"}], f"a line: {rows}")
+    expect(rows == [{"what": "allreduce", "bytes": 4096, "us": 8.0, "gbps": 2.0, "ranks": 2, "engine": "auto"}], f"a line: {rows}")
     rows = module.allreduce_rows("# a table\ntutti bench: rank 0: no NCCL\nending\n", 1, "nccl")
     expect(rows[0]["error"] == "tutti bench: rank 0: no NCCL", f"a failure: {rows}")
 
@@ -54,8 +54,8 @@ def test_allreduce(module):
 def test_report(module, scratch):
     rows = [{"what": "copy", "bytes": 1 << 20, "us": 1.0, "gbps": 2000.0}, {"what": "launch", "bytes": 4, "us": 2.0, "gbps": 0.0},
             {"what": "reduce 2 f32", "bytes": 1 << 26, "us": 100.0, "gbps": 1500.0},
-            {"what": "allreduce", "bytes": 4, "us": 5.0, "gbps": 0.1, "ranks": 2, "carrier": "one_shot"},
-            {"what": "allreduce", "bytes": 4, "ranks": 2, "carrier": "nccl", "error": "why"}]
+            {"what": "allreduce", "bytes": 4, "us": 5.0, "gbps": 0.1, "ranks": 2, "engine": "one_shot"},
+            {"what": "allreduce", "bytes": 4, "ranks": 2, "engine": "nccl", "error": "why"}]
     module.add_ratios(rows)
     expect(rows[2]["of_copy_percent"] == 75.0, f"of copy: {rows[2]}")
     expect(rows[3]["launches"] == 2.5 and "of_copy_percent" not in rows[3], f"launches: {rows[3]}")

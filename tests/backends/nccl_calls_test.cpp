@@ -74,6 +74,9 @@ TEST_CASE("NCCL carries what it can, others what it cannot, and rules and argume
       return "bor: " + said;
     const std::string refused = mine.add_up(group, "nccl", OnDevice::kLong, Op::bor);
     if (refused.find("NCCL has no operation bor") > refused.size()) return "nccl, bor: " + refused;
+    const std::string too_long = mine.add_up(group, "one_shot");
+    if (too_long.find("one_shot by argument: one shot carries at most 262144 bytes") > too_long.size())
+      return "one_shot, too long: " + too_long;
     if (const std::string said = mine.add_up(group, "ring"); !said.empty()) return "ring: " + said;
     return "";
   });

@@ -1,4 +1,4 @@
-// What NCCL does not do, and how its errors, hangs and versions show: by words, in time, on every rank.
+// Refusals of NCCL, and its errors, hangs and versions: by words, in time, on every rank.
 #include <fmt/format.h>
 
 #include "backends/nccl/mapping.hpp"
@@ -175,6 +175,7 @@ TEST_CASE("what is before a call on its stream takes the time it takes") {
   CHECK(with_engines(group, [](Rank& rank) -> Verdict {
           cuda_stand_in_hang(0, true);
           auto work = rank.start(rank.call(Collective::allreduce, Dtype::f32, 8));
+          // Longer than the timeout of 300 ms, which must not count here.
           std::this_thread::sleep_for(700ms);
           const bool is_complete = !work || (*work)->test();
           cuda_stand_in_hang(0, false);
@@ -256,6 +257,7 @@ TEST_CASE("a group is split by NCCL once what is under way is complete") {
           if (rank.rank() == 0) {
             cuda_stand_in_hang(0, true);
             release = std::async(std::launch::async, [] {
+              // Any time: the split must wait for the call, however long it takes.
               std::this_thread::sleep_for(100ms);
               cuda_stand_in_hang(0, false);
             });

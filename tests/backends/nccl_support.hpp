@@ -24,7 +24,7 @@ namespace tutti::test {
 
 using Verdict = std::string;  // empty: as expected
 
-// What the ranks of a group share.
+// Shared by the ranks of a group.
 class FakeGroup {
  public:
   FakeGroup(std::uint32_t size, std::chrono::milliseconds timeout) : size_(size), timeout_(timeout) {}

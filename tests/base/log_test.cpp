@@ -14,9 +14,9 @@
 namespace tutti {
 namespace {
 
-// What `body` writes to standard error, in a child process so that this one's level, rank and descriptors
-// stay. A datagram socket would keep the writes apart; a pipe in packet mode does the same: one read gets one
-// write.
+// The output of `body` on standard error. It runs in a child process, so that level, rank and descriptors of
+// this one stay. A datagram socket would keep the writes apart; a pipe in packet mode does the same: one read
+// gets one write.
 template <class Body>
 std::vector<std::string> writes_of(Body body) {
   int ends[2];

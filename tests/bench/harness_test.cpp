@@ -87,7 +87,7 @@ TEST_CASE("small integers are encoded as the compiler encodes them") {
   CHECK(byte == 0x4A);
 }
 
-// What a correct library would leave at `rank`, computed naively in the integers that i64 holds.
+// The result of a correct library at `rank`, computed naively in the integers that i64 holds.
 std::vector<std::int64_t> serial_result(const Shape& shape, Op op, int rank,
                                         const std::vector<std::vector<std::int64_t>>& in) {
   std::vector<std::int64_t> out(shape.output_count(rank));

@@ -181,6 +181,7 @@ def check_setting(library, library_name, setting, program):
             if "error" not in peer.ask(command):
                 fail(f"{setting}: accepted: {command}")
         before = peer.processor_seconds()
+        # the processor time of this period is measured
         time.sleep(0.5)
         idle = peer.processor_seconds() - before
         if idle > 0.25:  # two ranks that burn their cores use up to 1.0 s meanwhile

@@ -105,7 +105,7 @@ TEST_CASE("bounds of two ranks, by hand") {
   CHECK(is_near(largest.us, 0.5 + 2.0 * 64 * kMiB / 60e3));
   CHECK(largest.formula == "line 0.50 us + 2m traffic at 60.0 GB/s (DRAM)");
 
-  // What the kernel reads counts too where it is best, and what was not measured does not count.
+  // The kernel's reading counts where it is best; an unmeasured ceiling does not count.
   Ceilings other = c;
   other.of(Ceiling::copy_fresh) = other.of(Ceiling::add_fresh) = {};
   CHECK(is_near(bound_us(Collective::allreduce, 2, 100000, other), 0.5 + 10));
@@ -116,7 +116,7 @@ TEST_CASE("bounds of two ranks, by hand") {
         std::string::npos);
 }
 
-TEST_CASE("who waits for everybody cannot be faster than an exchange") {
+TEST_CASE("a call that waits for all ranks cannot be faster than an exchange") {
   Ceilings c = flat(2, 10, 5);
   c.exchange_us = 0.75;
   CHECK(is_near(bound_us(Collective::barrier, 2, 0, c), 0.75));

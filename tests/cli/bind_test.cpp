@@ -64,7 +64,7 @@ TEST_CASE("a list binds rank by rank") {
   CHECK(lines_of(sets.out) == std::set<std::string>{"0: " + last + " 1 off", "1: " + first + " 1 off"});
   CHECK_THAT(sets.err, Contains("rank 0: CPUs " + last) && Contains("rank 1: CPUs " + first) &&
                            Contains("1 thread [") && Contains("B"));
-  // What the variable says holds as well, and an argument wins over it.
+  // The variable holds as well, and an argument wins over it.
   ::setenv("TUTTI_PIN", last.c_str(), 1);
   CHECK(launch({"-n", "1"}).out == "0: " + last + " 1 off\n");
   CHECK(launch({"-n", "1", "--bind", first}).out == "0: " + first + " 1 off\n");
@@ -103,7 +103,7 @@ TEST_CASE("nobody leaves the set that the job itself was given") {
   CHECK_THAT(refused.err, Contains("CPU " + std::to_string(before.front()) + " is not allowed"));
 }
 
-TEST_CASE("what is reported of ranks with a GPU") {
+TEST_CASE("the report of ranks with a GPU") {
   auto made = make_synthetic_topology("pack:2 [numa] core:2 pu:1");
   if (!made) return;  // a build without hwloc
   RunBinding binding;
@@ -131,7 +131,7 @@ TEST_CASE("what is reported of ranks with a GPU") {
   CHECK_THAT(describe_binding(binding, 2, 6), Contains("CPUs 1,") && Contains("GPU 0 (cuda0)"));
 }
 
-TEST_CASE("what cannot be bound is refused before anything starts") {
+TEST_CASE("an impossible binding is refused before anything starts") {
   const auto refused = [](const std::vector<std::string>& options, const std::string& words) {
     const Outcome outcome = launch(options, "echo started");
     INFO(outcome.err);

@@ -135,7 +135,7 @@ TEST_CASE("ranks that ignore SIGTERM are killed after the grace, with all they h
   CHECK(is_gone(word));
 }
 
-TEST_CASE("what a rank leaves in the background is ended with the job") {
+TEST_CASE("background processes of a rank end with the job") {
   const std::string word = mark("daemon");
   const Outcome outcome = shell(2, "setsid sh -c 'sleep 100; :' " + word + " & sleep 0.2; echo done");
   CHECK(outcome.status == 0);

@@ -17,12 +17,12 @@ Import import(const std::string& text, ImportForm form) {
   INFO(made.status().to_string());
   REQUIRE(made.is_ok());
   CHECK(made->form == form);
-  // What is written is a tuning file.
+  // The written text is a tuning file.
   REQUIRE(parse_tuning(to_text(made->tuning), "F").is_ok());
   return *std::move(made);
 }
 
-// What a group of `size` ranks would run; "default" where the import says nothing.
+// The algorithm of a group of `size` ranks; "default" where the import has no rule.
 std::string chosen(const Import& made, Collective collective, std::uint64_t bytes, std::uint32_t size,
                    Reach reach = Reach::node) {
   const Selector selector = selector_of(rule_texts(made.tuning, "F"));

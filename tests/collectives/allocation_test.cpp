@@ -445,6 +445,7 @@ TEST_CASE("a rank that is not talked to yet may link at any time", "[scheduler][
     if (member.rank == 1) {
       Status status = run_message(0, true);
       wait_for(has_linked);
+      // Nothing tells that rank 0 waits by now; too early only tests less.
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       if (status) status = run_message(0, true);
       return status.is_ok() ? "" : status.to_string();

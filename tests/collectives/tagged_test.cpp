@@ -352,6 +352,7 @@ TEST_CASE("an abort ends what is not matched", "[tagged]") {
   CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
           Numbers got(4);
           if (group.rank() == 1) {
+            // Rank 0 mostly waits by then; too early only tests less.
             std::this_thread::sleep_for(20ms);
             group.abort("enough of it");
             return {};

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/job/launchers/http_store.hpp"
 #include "runtime/job/launchers/pmi_text.hpp"
 #include "runtime/job/launchers/slurm.hpp"
 
@@ -33,7 +32,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   static_cast<void>(unescape_pmi(text));
-  if (const auto head = parse_http_head(text); head && head->status < 0) std::abort();
   if (const auto host = first_host(text); host && host->size() > text.size()) std::abort();
   if (const auto tasks = tasks_of_node(text, ranks); tasks && *tasks < 0) std::abort();
   if (const auto same = unescape_pmi(escape_pmi(text)); !same || *same != text) std::abort();

@@ -1,6 +1,6 @@
 // The public interface with threads as ranks: every collective once against its definition, groups, errors,
-// shared memory. What the collectives compute for all counts, dtypes and algorithms is tests/collectives;
-// this is about the interface.
+// shared memory. Tests of the interface; tests/collectives has the results for all counts, dtypes and
+// algorithms.
 #include <functional>
 #include <future>
 #include <numeric>

@@ -13,11 +13,13 @@
 #include <vector>
 
 #include "tests/support/rank_output.hpp"
+#include "tests/support/rank_signals.hpp"
 #include "tutti/tutti.hpp"
 
 using namespace std::chrono_literals;
 using tutti::CommGroup;
 using tutti::test::print;
+using tutti::test::RankSignals;
 
 namespace {
 
@@ -46,8 +48,11 @@ void begin(const CommGroup& group, int leaver) {
 // The last rank of a subgroup leaves; ranks of the group and of the world differ by one.
 int leave_subgroup(bool leaves_world) {
   CommGroup world = tutti::init();
+  const RankSignals signals(world);
+  const int reporters = world.size() - 2;
   std::vector<int> members;
   for (int rank = 1; rank < world.size(); ++rank) members.push_back(rank);
+  bool has_reported = false;
   if (world.rank() > 0) {
     CommGroup group = world.create(members);
     begin(group, group.size() - 1);
@@ -57,21 +62,28 @@ int leave_subgroup(bool leaves_world) {
     } else {
       report([&] { add_up_for_ever(group); });
       report([&] { add_up_for_ever(group); });
+      signals.tell_others();
+      has_reported = true;
     }
   }
-  std::this_thread::sleep_for(3s);  // rank 0 goes on, so that the others can hear of each other
+  signals.wait_for(reporters -
+                   (has_reported ? 1 : 0));  // all stay, so that the others can hear of each other
   return 0;
 }
 
 int leave_world() {
   CommGroup world = tutti::init();
+  const RankSignals signals(world);
+  const int reporters = world.size() - 1;
   begin(world, world.size() - 2);
   if (world.rank() == world.size() - 2) {
     world = {};
+    signals.wait_for(reporters);
   } else {
     report([&] { add_up_for_ever(world); });
+    signals.tell_others();
+    signals.wait_for(reporters - 1);
   }
-  std::this_thread::sleep_for(2s);
   return 0;
 }
 
@@ -119,6 +131,7 @@ int freeze_sender(int victim) {
   add_up(world);
   if (place == 0) ::raise(SIGSTOP);
   std::vector<int> values(10);
+  // Later than the rank behind it, whose deadline so comes first.
   if (place == 1) std::this_thread::sleep_for(500ms);
   if (place <= 2)
     report([&] { world.recv(std::span(values), (world.rank() + world.size() - 1) % world.size()); });
@@ -141,20 +154,27 @@ int freeze_behind() {
 // The other rank never sends.
 int receive_in_vain() {
   const CommGroup world = tutti::init();
+  const RankSignals signals(world);
   add_up(world);
   std::vector<int> values(10);
-  if (world.rank() == 0) report([&] { world.recv(std::span(values), 2); });
-  std::this_thread::sleep_for(world.rank() == 0 ? 0s : 3s);
+  if (world.rank() == 0) {
+    report([&] { world.recv(std::span(values), 2); });
+    signals.tell_others();
+  } else {
+    signals.wait_for(1);
+  }
   return 0;
 }
 
 // Leaves by an orderly exit of the process, with the world open.
 int leave_by_exit() {
   static CommGroup world = tutti::init();
+  const RankSignals signals(world);
   begin(world, 1);
   if (world.rank() == 1) std::exit(0);
   report([&] { add_up_for_ever(world); });
-  std::this_thread::sleep_for(1s);
+  signals.tell_others();
+  signals.wait_for(world.size() - 2);
   return 0;
 }
 
@@ -171,6 +191,7 @@ int second_start() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  RankSignals::block();
   const std::map<std::string, std::function<int()>> behaviours = {
       {"leave_group", [] { return leave_subgroup(false); }},
       {"leave_group_and_world", [] { return leave_subgroup(true); }},

@@ -1,4 +1,4 @@
-// Whom the others blame when a rank leaves, freezes or cannot start: the right one, by the numbers of the
+// The rank that others blame when one leaves, freezes or cannot start: the right one, by its number in the
 // group.
 #include <algorithm>
 #include <sstream>

@@ -1,6 +1,6 @@
-// Calls as programs of other libraries make them, through the public interface with threads as ranks: counts
-// at the root alone, in place, buffers between each other, elements of several numbers, one rank, waiting
-// with another library in the process, completions in a thread of the program's choice.
+// Calls in the manner of other libraries, through the public interface with threads as ranks: counts only at
+// the root, in place, interleaved buffers, elements of several numbers. Also one rank, waiting beside another
+// library, and completions in a thread of the program's choice.
 #include <atomic>
 #include <complex>
 #include <functional>

@@ -21,6 +21,7 @@
 #include "runtime/base/status.hpp"
 #include "tests/support/call_filter.hpp"
 #include "tests/support/rank_output.hpp"
+#include "tests/support/rank_signals.hpp"
 #include "topology/affinity.hpp"
 #include "topology/topology.hpp"
 #include "tutti/tutti.hpp"
@@ -100,14 +101,18 @@ int wait_for_each_other() {
   return 0;
 }
 
+// Rank 1 does not come before the calls of the others have failed.
 int stay_away() {
   outlive_the_end();
+  tutti::test::RankSignals::block();
   const CommGroup world = tutti::init();
+  const tutti::test::RankSignals signals(world);
   add_up(world);
   if (world.rank() == 1) {
-    std::this_thread::sleep_for(2500ms);
+    signals.wait_for(world.size() - 1);
   } else {
     caught([&] { add_up(world); });
+    signals.tell_others();
   }
   caught([&] { add_up(world); });
   return 0;
@@ -116,13 +121,14 @@ int stay_away() {
 int come_late() {
   const CommGroup world = tutti::init();
   add_up(world);
+  // Late by more than the stall warning and by less than the timeout.
   if (world.rank() == 1) std::this_thread::sleep_for(1500ms);
   add_up(world);
   return 0;
 }
 
-// Static destructors run in the child, as in a careless program; but not under AddressSanitizer, whose check
-// for leaks takes what the parent's threads hold for lost: those threads do not exist here.
+// Static destructors run in the child, as in a careless program. Not under AddressSanitizer: its leak check
+// counts memory of the parent's threads as lost, since those threads do not exist here.
 [[noreturn]] void leave_child(int status) {
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -264,6 +270,7 @@ int abort_group() {
 int leave_early() {
   const CommGroup world = tutti::init();
   add_up(world);
+  // One after the other, mostly; the order is not checked.
   if (world.rank() != 0) std::this_thread::sleep_for(100ms * world.rank());
   return 0;
 }

@@ -152,6 +152,7 @@ long cpu_time_us() {
 
 void idle() {
   const long before = cpu_time_us();
+  // The processor time of this period is measured.
   std::this_thread::sleep_for(std::chrono::seconds(3));
   std::printf("used %ld us\n", cpu_time_us() - before);
 }

@@ -118,7 +118,7 @@ TEST_CASE("ranks of an ordinary user") {
     return;
   }
   check_right({"call"}, nobody);
-  // Who has changed users may no longer be looked into by others of the same user.
+  // A process that has changed users can no longer be inspected by others of the same user.
   check_right({"another_user", "call"});
 }
 

@@ -21,7 +21,7 @@ Outcome ranks(int count, const std::string& behaviour, std::vector<std::string> 
   return run(std::move(words));
 }
 
-// What the ranks caught, without the rank in front.
+// The errors that the ranks caught, without the rank in front.
 std::multiset<std::string> caught(const std::string& out) {
   std::multiset<std::string> errors;
   std::istringstream stream(out);
@@ -124,10 +124,10 @@ TEST_CASE("a rank that stays away is named at the deadline, and hears of it") {
   const auto errors = caught(outcome.out);
   REQUIRE(errors.size() == 5);
   CHECK(std::set<std::string>(errors.begin(), errors.end()).size() == 1);
-  CHECK_THAT(*errors.begin(), Contains("caught timeout peer 1: operation 2: allreduce of 1000 i32, sum") &&
+  CHECK_THAT(*errors.begin(), Contains("caught timeout peer 1: operation 3: allreduce of 1000 i32, sum") &&
                                   Contains("within 1 s") &&
                                   Contains("did not arrive: rank 1 (is alive; its last call was allreduce of "
-                                           "1000 i32, sum, operation 1)"));
+                                           "1000 i32, sum, operation 2)"));
 }
 
 TEST_CASE("a long wait is reported once, with who is missing, and the operation goes on") {

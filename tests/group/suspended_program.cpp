@@ -1,5 +1,5 @@
-// The program that suspended_test starts as ranks: takes part in one phase of a job for as long as the test
-// wants, and prints what its calls threw. The test stops all ranks meanwhile.
+// The ranks of suspended_test: each takes part in one phase of a job for as long as the test wants, and
+// prints the errors of its calls. The test stops all ranks meanwhile.
 #include <signal.h>
 #include <unistd.h>
 

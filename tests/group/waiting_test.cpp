@@ -12,7 +12,7 @@ WaitPolicy policy_of(const Environment& environment, int ranks, int cpus) {
   return settings->wait_policy(ranks, cpus, false);
 }
 
-TEST_CASE("only ranks with a CPU each let a moment pass before they look") {
+TEST_CASE("only ranks with a CPU each back off before the first poll") {
   const WaitPolicy alone = policy_of({}, 2, 2), crowded = policy_of({}, 3, 2);
   CHECK_FALSE(alone.shares_cpus());
   CHECK(alone.pauses_per_ns >= 1.0 / 50);
@@ -23,7 +23,7 @@ TEST_CASE("only ranks with a CPU each let a moment pass before they look") {
   CHECK(policy_of({}, 2, 4).pauses_per_ns == alone.pauses_per_ns);
 }
 
-TEST_CASE("who is told to give way does not let a moment pass first") {
+TEST_CASE("ranks that must yield do not back off first") {
   for (const char* mode : {"yield", "sleep"}) {
     CAPTURE(mode);
     CHECK(policy_of({{"TUTTI_WAIT", mode}}, 2, 2).pauses_per_ns == 0);

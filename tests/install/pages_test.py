@@ -28,13 +28,14 @@ LEFT_OUT = [
     (r"0,1,12,13|0-1;12-13", "needs a machine with 24 cores"),
     (r"^tutti info --plan \d+ --bind gpu", "needs a GPU; the same command with TUTTI_TOPOLOGY is run"),
     (r"tune$", "measures for three minutes; the same command with a budget is run"),
+    (r"examples/torch/|python_overhead\.py", "trains or measures for minutes; the tests torch_examples_* train"),
     (r"--workload .*--overlap", "needs 200 MB for each rank; the test tools_workload measures such"),
     (r"^cd ", "a folder of commands that are not run here"),
     (r"api_reference|check_layers\.py", "has a test of its own in the suite lint"),
 ]
 
 # Output of another program than the one that is run here.
-NOT_COMPARED = re.compile(r"TUTTI_STALL_WARNING")
+NOT_COMPARED = re.compile(r"TUTTI_STALL_WARNING|TUTTI_CHECK")
 
 NODE_XML = "tests/topology/data/power9_two_sockets.xml"  # a machine with GPUs
 FILES = {

@@ -263,7 +263,7 @@ TEST_CASE("a plan gives every leader a host that is nearer to rank 0, and none m
   }
 }
 
-TEST_CASE("a plan waits for listeners, then for those that move, and lets stay who cannot") {
+TEST_CASE("a plan waits for listeners, then for moving leaders, and keeps those that cannot move") {
   ControlPlan plan(numbers(1, 8), 2);  // 1 - { 3, 4 }, 2 - { 5, 6 }, 3 - { 7 }
   CHECK(plan.awaited() == std::vector<int>{1, 2, 3});
   plan.on_listening(1, true);
@@ -284,7 +284,7 @@ TEST_CASE("a plan waits for listeners, then for those that move, and lets stay w
   CHECK(plan.is_complete());
 }
 
-TEST_CASE("a rank adrift is dead only if it finds no other way") {
+TEST_CASE("an orphaned rank is dead only if it finds no other parent") {
   Sent sent;
   ControlRoot root(4, sent);
   for (int rank = 0; rank < 4; ++rank) root.admit(MemberClaim{rank, 4, 1, "", "", false});
@@ -304,7 +304,7 @@ TEST_CASE("a rank adrift is dead only if it finds no other way") {
   CHECK(failure.message == "lost its way");
   CHECK_FALSE(root.check(MemberClaim{2, 4, 1, "", "", true}));
   CHECK(root.next_overdue() == Clock::time_point::max());
-  // Who was connected to it knows better, whichever comes first.
+  // The report of a former parent or child is better, whichever comes first.
   root.on_reported({1, true, false, "closed"});
   CHECK(sent.frames.size() == 1);
   root.on_orphaned(1, true, "lost its way", now + 1s);
@@ -387,7 +387,7 @@ TEST_CASE("where a leader cannot listen, or cannot be reached, others stay conne
   for (auto& result : results) CHECK(result.get());
 }
 
-// -- deaths and farewells -----------------------------------------------------------------------------------
+// -- deaths and departures ---------------------------------------------------------------------------------
 
 TEST_CASE("whoever dies in the tree, the others hear of it and of one cause") {
   const int victim = GENERATE(1, 3, 7, 9, 10);
@@ -415,7 +415,7 @@ TEST_CASE("two levels that die at once leave the others connected") {
   ranks.check_deaths({1, 3});
 }
 
-TEST_CASE("rank 0's death is heard on every level, and causes hold where it cannot stamp them") {
+TEST_CASE("rank 0's death is reported on every level, and causes then hold locally") {
   Processes ranks(deep_job());
   REQUIRE(ranks.missing(ranks.alive(), "ready") == std::vector<int>());
   ranks.kill(0);
@@ -468,6 +468,7 @@ TEST_CASE("any deaths, in any order: those that are left agree") {
       const int victim = 1 + static_cast<int>(random() % static_cast<unsigned>(size - 1));
       if (!dead.insert(victim).second) continue;
       ranks.kill(victim);
+      // A random order of events.
       if (random() % 2 == 0) ::usleep(static_cast<useconds_t>(random() % 3000));
     }
     INFO("seed " << seed);

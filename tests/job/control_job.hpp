@@ -1,5 +1,5 @@
-// Jobs on pretended nodes, which meet over loopback: options of their ranks, ranks as threads, a listener
-// that keeps what it hears. Knows no test case.
+// Jobs on simulated nodes over loopback: options of their ranks, ranks as threads, an observer that records
+// events. Knows no test case.
 #pragma once
 
 #include <sys/socket.h>

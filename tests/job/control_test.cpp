@@ -1,4 +1,4 @@
-// The control channel with threads as ranks: joining, refusing, allgather, messages, stamped causes, absence.
+// The control channel with threads as ranks: joining, refusing, allgather, messages, causes of failure, absence.
 #include <unistd.h>
 
 #include <algorithm>
@@ -199,7 +199,7 @@ TEST_CASE("an allgather that somebody misses names them") {
   }
 }
 
-TEST_CASE("messages reach the listener of the rank they are for, in order") {
+TEST_CASE("messages reach the observer of their target, in order") {
   const std::vector<Channel> channels = open_all(fresh_name(), 3);
   std::vector<Recorder> recorders(3);
   for (std::size_t i = 0; i < 3; ++i) channels[i]->set_observer(&recorders[i]);
@@ -220,7 +220,7 @@ TEST_CASE("messages reach the listener of the rank they are for, in order") {
   CHECK(recorders[0].messages.empty());
 }
 
-TEST_CASE("two causes of one group: one is stamped, everybody hears that one") {
+TEST_CASE("of two causes of one group the first holds, on all ranks") {
   const std::vector<Channel> channels = open_all(fresh_name(), 4);
   std::vector<Recorder> recorders(4);
   for (std::size_t i = 1; i < 4; ++i) channels[i]->set_observer(&recorders[i]);
@@ -228,7 +228,7 @@ TEST_CASE("two causes of one group: one is stamped, everybody hears that one") {
     channels[rank]->abort(77, Status(StatusCode::mismatch, "cause of rank " + std::to_string(rank), rank));
   }
   channels[0]->abort(78, Status(StatusCode::aborted, "another group"));
-  channels[0]->set_observer(&recorders[0]);  // late: is told what was stamped before
+  channels[0]->set_observer(&recorders[0]);  // late: gets the earlier causes
   for (auto& recorder : recorders) CHECK(recorder.wait([&] { return recorder.failures.size() == 2; }));
   for (auto& channel : channels) channel->set_observer(nullptr);
   for (auto& recorder : recorders) {
@@ -329,20 +329,20 @@ TEST_CASE("worlds from a unique id, one after the other and side by side") {
 }
 
 TEST_CASE("worlds from an exchange of the program: an allgather or a store") {
-  struct Board {
+  struct KeyValues {
     std::mutex mutex;
     std::condition_variable changed;
     std::map<std::string, std::string> values;
-  } board;
+  } shared;
   const auto put = [&](const std::string& key, const std::string& value) {
-    const std::lock_guard lock(board.mutex);
-    board.values[key] = value;
-    board.changed.notify_all();
+    const std::lock_guard lock(shared.mutex);
+    shared.values[key] = value;
+    shared.changed.notify_all();
   };
   const auto get = [&](const std::string& key) {
-    std::unique_lock lock(board.mutex);
-    board.changed.wait(lock, [&] { return board.values.count(key) > 0; });
-    return board.values[key];
+    std::unique_lock lock(shared.mutex);
+    shared.changed.wait(lock, [&] { return shared.values.count(key) > 0; });
+    return shared.values[key];
   };
   const bool use_store = GENERATE(true, false);
   std::vector<std::future<std::string>> ranks;
@@ -363,24 +363,24 @@ TEST_CASE("worlds from an exchange of the program: an allgather or a store") {
 }
 
 TEST_CASE("what ranks put into a store of the program is erased before anybody's start is over") {
-  struct Board {
+  struct KeyValues {
     std::mutex mutex;
     std::condition_variable changed;
     std::map<std::string, std::string> values;
-  } board;
+  } shared;
   const auto put = [&](const std::string& key, const std::string& value) {
-    const std::lock_guard lock(board.mutex);
-    board.values[key] = value;
-    board.changed.notify_all();
+    const std::lock_guard lock(shared.mutex);
+    shared.values[key] = value;
+    shared.changed.notify_all();
   };
   const auto get = [&](const std::string& key) {
-    std::unique_lock lock(board.mutex);
-    board.changed.wait(lock, [&] { return board.values.count(key) > 0; });
-    return board.values[key];
+    std::unique_lock lock(shared.mutex);
+    shared.changed.wait(lock, [&] { return shared.values.count(key) > 0; });
+    return shared.values[key];
   };
   const auto erase = [&](const std::string& key) {
-    const std::lock_guard lock(board.mutex);
-    board.values.erase(key);
+    const std::lock_guard lock(shared.mutex);
+    shared.values.erase(key);
   };
   // The same keys in each life: a fast rank must not find what a slow one has put in the life before.
   std::vector<std::future<std::string>> ranks;
@@ -399,15 +399,15 @@ TEST_CASE("what ranks put into a store of the program is erased before anybody's
     }));
   }
   for (auto& rank : ranks) CHECK(rank.get() == "fine");
-  CHECK(board.values.empty());
+  CHECK(shared.values.empty());
   {
     const auto left_alone = make_store_exchange(
         0, 2, "same", put, [](const std::string&) -> std::string { throw std::runtime_error("too late"); },
         erase);
     CHECK_THAT(left_alone->barrier(Clock::now() + 20s).message(), Contains("too late"));
-    CHECK(board.values.size() == 1);
+    CHECK(shared.values.size() == 1);
   }
-  CHECK(board.values.empty());  // also where the start has failed
+  CHECK(shared.values.empty());  // also where the start has failed
 }
 
 TEST_CASE("an exchange of the program that throws or lies is an error with its text") {

@@ -1,5 +1,5 @@
-// The control channel over several nodes, with threads as ranks and TCP over loopback between them: leaders,
-// routes, what the death of a leader takes with it, and looking for rank 0 in the wrong places.
+// The control channel over several nodes, with threads as ranks and TCP over loopback: leaders, routes, the
+// death of a leader, and a search at wrong addresses.
 #include <sys/socket.h>
 #include <unistd.h>
 

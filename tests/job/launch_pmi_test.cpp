@@ -137,7 +137,7 @@ TEST_CASE("escaped texts keep every byte and need none that PMI reads") {
   for (const char* bad : {"~", "~0", "a~0g", "~-1"}) CHECK_FALSE(unescape_pmi(bad));
 }
 
-TEST_CASE("a session knows ranks and nodes, stores long values and says farewell") {
+TEST_CASE("a session knows ranks and nodes, stores long values and finalizes") {
   PmiServer server{Hydra()};
   {
     const auto session = Pmi1::open(server.environment(3, 4), soon());

@@ -1,9 +1,13 @@
 // Reading launchers' variables and unique ids: what is recognised, and that every error names the variable.
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <map>
 
 #include "runtime/job/launchers/http_store.hpp"
 #include "runtime/job/launchers/launch.hpp"
 #include "runtime/job/launchers/slurm.hpp"
+#include "runtime/net/tcp_socket.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace tutti;
@@ -267,20 +271,27 @@ TEST_CASE("Horovod's variables name its rendezvous server") {
   CHECK_THAT(error_of(values), Catch::Matchers::StartsWith("HOROVOD_GLOO_RENDEZVOUS_ADDR is not set"));
 }
 
-TEST_CASE("heads of answers") {
-  using detail::parse_http_head;
-  const auto head = parse_http_head("HTTP/1.0 200 OK\nServer: x\ncontent-LENGTH:  12 \n");
-  REQUIRE(head);
-  CHECK(head->status == 200);
-  CHECK(head->body_bytes == 12);
-  CHECK(parse_http_head("HTTP/1.1 404\n")->status == 404);
-  CHECK_FALSE(parse_http_head("HTTP/1.1 404\n")->body_bytes);
-  for (const char* bad : {"", "\n", "HTTP/1.0\n", "HTTP/1.0 2\n", "HTTP/2 200\n", "HTTP/1.0 -20\n",
-                          "HTTP/1.0 200 OK\nno colon\n", "HTTP/1.0 200\nContent-Length: 1x\n",
-                          "HTTP/1.0 200\nContent-Length: -1\n"}) {
-    CAPTURE(bad);
-    CHECK_FALSE(parse_http_head(bad));
+TEST_CASE("Horovod's store says why its server gives nothing") {
+  const auto silent = listen_at(*parse_socket_address("127.0.0.1:0"));
+  REQUIRE(silent);
+  SocketAddress address;
+  address.bytes = sizeof address.storage;
+  REQUIRE(::getsockname(*silent, reinterpret_cast<sockaddr*>(&address.storage), &address.bytes) == 0);
+  const auto store = detail::make_http_store("127.0.0.1", address.port(), "");
+  const std::string prefix = store->describe() + ": ";
+  Status status = store->get("key", Clock::now() + std::chrono::milliseconds(50)).status();
+  if (status.code() != StatusCode::unsupported) {  // the build has the module
+    CHECK(status.message() == prefix + "the server did not answer in time");
+    CHECK(status.code() == StatusCode::timeout);
+    ::close(*silent);
+    status = store->put("key", "value");
+    CHECK(status.code() == StatusCode::peer_failed);
+  } else {
+    ::close(*silent);
   }
+  CHECK_THAT(status.message(), Catch::Matchers::StartsWith(prefix));
+  status = detail::make_http_store("127.0.0.1", 1, "/nowhere")->put("key", "value");
+  CHECK_FALSE(status);
 }
 
 TEST_CASE("what can be seen of launchers names the variables that are set") {

@@ -65,7 +65,7 @@ std::string describe_place(const LaunchInfo& info) {
          std::to_string(info.node);
 }
 
-// Who this process is, and three rounds of the store.
+// Prints rank and node of this process, then three rounds of the store.
 int place() {
   const LaunchInfo info = detect();
   std::string line = describe_place(info);
@@ -125,6 +125,7 @@ int fork_child() {
 int absent() {
   const LaunchInfo info = detect();
   if (info.rank == 0) {
+    // Longer than the others wait; the launcher may kill them when this rank ends.
     std::this_thread::sleep_for(2s);
     return 0;
   }
@@ -158,6 +159,7 @@ int mpi_late() {
   MPI_Init(nullptr, nullptr);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  // The others mostly ask before; too early only tests less.
   if (rank == 0) std::this_thread::sleep_for(1500ms);
   const int status = join("mpi_late");
   add_up_with_mpi();

@@ -62,7 +62,7 @@ def command_path(name):
 
 
 class LauncherTest(unittest.TestCase):
-    """What all launchers have in common: how to run, and what to expect of the lines."""
+    """Common parts of all launchers: how to run, and the expected lines."""
 
     # libpmix and its threads keep memory to the end of the process. What tutti would keep is found where other launchers
     # start the same program.
@@ -142,7 +142,7 @@ class Hydra(LauncherTest):
                              r"not all of the 3 ranks have come", self.output)
 
     def test_a_program_of_several(self):
-        """The first one says farewell to the launcher; the second one is told what has happened."""
+        """The first program finalizes PMI; the second one gets an error that says so."""
         done = self.run_command(self.launch(2, "sh", "-c", f"{program} join && {program} join; true"))
         self.expect_join(done, 2)
         self.assertIn("an earlier program of this rank", done.stdout, self.output)

@@ -1,5 +1,5 @@
-// Reductions of elements that are several numbers, or what a program makes of them: whether they are cut
-// where they may be, and which pair wins. That kernels equal the reference is kernels_test.
+// Reductions of elements of several numbers, or of opaque ones: cuts only between elements, and the right
+// pair wins. That kernels equal the reference is kernels_test.
 #include <cmath>
 #include <cstring>
 #include <random>

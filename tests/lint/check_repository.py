@@ -112,6 +112,27 @@ def check_links(root, path, text):
                 yield path, number, f"the link to {target} leads nowhere"
 
 
+# A test that sleeps for a time is slow on a fast machine and wrong on a slow one. It waits for a condition (the sleep stands in a loop), or says
+# on the same line or above why it cannot.
+SLEEP = re.compile(r"\b(?:sleep_for|sleep_until|time\.sleep|usleep|nanosleep|(?<!un)sleep)\s*\(")
+SHORT_SLEEP = re.compile(r"microseconds\(|\d+us\b|\b[0-5]?ms\b|\(0\.0")
+LOOP = re.compile(r"\b(?:while|for)\b")
+
+
+def check_sleeps(path, text):
+    if not path.startswith("tests/") or not path.endswith((".cpp", ".hpp", ".py")) or path.startswith("tests/lint/"):
+        return
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        mark = "#" if path.endswith(".py") else "//"
+        if not SLEEP.search(line.split(mark)[0]) or SHORT_SLEEP.search(line):
+            continue
+        around = [line] + [earlier for earlier in lines[max(0, number - 4):number - 1] if LOOP.search(earlier)]
+        if any(LOOP.search(part) for part in around) or mark in line or lines[number - 2].strip().startswith(mark):
+            continue
+        yield path, number, "a test sleeps for a time; wait for a condition, or say why it cannot"
+
+
 # Files of the repository that comments and pages name. Programs of users and files of other projects are told by their names.
 NAMED_FILE = re.compile(r"(?<![\w/.*<>-])(?:[\w-]+/)*[A-Za-z_][\w-]*\.(?:md|cpp|hpp|cu|cuh|py|build)\b")
 NAMES_OF_OTHERS = {"train.py", "program.py", "distributed_test.py", "name_test.cpp", "name_fuzz.cpp"}
@@ -148,6 +169,7 @@ def check_tree(root):
         violations += check_text(path, text)
         violations += check_locale(path, text)
         violations += check_named_files(path, text, paths)
+        violations += check_sleeps(path, text)
         if path.endswith(".md"):
             violations += check_links(root, path, text)
     return violations

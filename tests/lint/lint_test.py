@@ -241,6 +241,14 @@ class RepositoryTest(unittest.TestCase):
         tree.write("base/here.hpp", "// see here.hpp, base/here.hpp and *.cpp\n#include \"gone.hpp\"\n", True)
         self.assertEqual(tree.repository_violations(), [])
 
+    def test_tests_do_not_sleep_for_a_time(self):
+        for path, text in (("tests/base/a.cpp", "int a;\n  std::this_thread::sleep_for(300ms);\n"), ("tests/base/a.py", "a = 1\ntime.sleep(0.5)\n")):
+            self.expect(path, text, "a test sleeps for a time")
+        tree = Tree({})
+        tree.write("tests/base/a.cpp", "while (!f()) sleep_for(10ms);\nint a;\n// The period is measured.\nsleep_for(3s);\nusleep(9);  // why\n", True)
+        tree.write("runtime/base/a.cpp", "int a;\nsleep_for(3s);\n", True)
+        self.assertEqual(tree.repository_violations(), [])
+
     def test_what_is_fine_stays_fine(self):
         tree = Tree({})
         tree.write("a.md", "[a](a.md#part) [b](https://example.org) `[c](x.md)` TO" + "DO: wait for the fix of the compiler\n", True)

@@ -158,6 +158,7 @@ def healed(bed, program):
     job = Job(bed, [2, 2], program, "sum_until_told", TUTTI_TIMEOUT=str(timeout))
     job.wait_for("sums", range(4))
     bed.cut(1)
+    # so long the link is cut: more than the network is given, less than the timeout
     time.sleep(0.4 * timeout)
     bed.heal(1)
     os.kill(job.pid_of(3), signal.SIGUSR1)

@@ -1,5 +1,5 @@
-// The centre of the tests: every row of the catalogue, over every group size, root and placement, proved; and
-// proved again as cut into segments and as lowered for shared memory.
+// Proves every row of the catalogue over every group size, root and placement, as emitted, cut into segments
+// and lowered for shared memory.
 #include "runtime/schedule/check_steps.hpp"
 #include "runtime/schedule/passes/fuse.hpp"
 #include "runtime/schedule/passes/in_place.hpp"

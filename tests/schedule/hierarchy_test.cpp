@@ -138,7 +138,7 @@ TEST_CASE("hierarchical rows are proved over even, uneven and interleaved domain
   }
 }
 
-TEST_CASE("what leaves a domain is what the row across sends, whatever the number of leaders") {
+TEST_CASE("the bytes that leave a domain are those of the row across, for any number of leaders") {
   struct Row {
     Collective collective;
     std::uint32_t across;
@@ -298,7 +298,7 @@ TEST_CASE("neighbouring blocks of a part stay one slice; uneven ones and a wrap 
                                                        "recv scratch.6[0+3] from 0"});
 }
 
-TEST_CASE("what cannot be spliced is refused") {
+TEST_CASE("a part that cannot be spliced is refused") {
   Builder whole({}, {0, 2}, 2);
   auto part = emit_row(Collective::allreduce, "ring", 2)[0];
   PartPlace place;

@@ -255,8 +255,8 @@ TEST_CASE("in place is right only where nobody takes an input after its place ma
     Collective collective;
     bool is_mapped_right, is_staged_right;
   };
-  // Mapped, a rank of the first two takes a peer's input when the peer may have stored its result there;
-  // staged it takes a copy. two_shot stores a block where all its inputs have been read.
+  // In the direct form a rank of the first two takes a peer's input when the peer may have stored its result
+  // there; in the staged form it takes a copy. two_shot stores a block where all its inputs have been read.
   for (const Known& known : {Known{"linear", Collective::alltoall, false, true},
                              Known{"one_shot", Collective::allreduce, false, true},
                              Known{"two_shot", Collective::allreduce, true, true}}) {

@@ -1,5 +1,4 @@
-// What the schedule tests share: all ranks' schedules by name, and hand-written ones.
-// Knows no transport.
+// Shared by the schedule tests: all ranks' schedules by name, and hand-written ones. Knows no transport.
 #pragma once
 
 #include <functional>
@@ -25,7 +24,7 @@ inline std::vector<Schedule> emit_row(Collective collective, std::string_view na
   return *std::move(ranks);
 }
 
-// What a row runs over: all ranks alike, or domains.
+// The hierarchies for a row: all ranks alike, or domains.
 inline std::vector<Hierarchy> hierarchies_of(const AlgorithmRow& row, std::uint32_t p) {
   return row.legality.needs_hierarchy ? sample_hierarchies(p) : std::vector<Hierarchy>{Hierarchy()};
 }

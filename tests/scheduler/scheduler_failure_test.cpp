@@ -146,6 +146,7 @@ TEST_CASE("failing a group ends what is pending and refuses what comes", "[sched
   }
   const Status cause(StatusCode::peer_failed, "rank 1 lost its power supply", 1);
   std::thread other([&] {
+    // The wait below has mostly begun; too early only tests less.
     std::this_thread::sleep_for(milliseconds(20));
     member.group->fail(cause);
     member.group->fail(Status(StatusCode::internal, "a later cause"));

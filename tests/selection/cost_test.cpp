@@ -77,7 +77,7 @@ TEST_CASE("one rank's walk is the walk of all where ranks are alike, one node's 
   }
 }
 
-TEST_CASE("what ranks share serves one after the other") {
+TEST_CASE("a shared resource serves one message after the other") {
   CostModel model = flat_model();
   model.link(Level::network).shared_kib_ps = kByte * 1024;
   // Two nodes of four: each pair exchanges across, through one card.
@@ -117,7 +117,7 @@ TEST_CASE("every row has a price, also over domains") {
   }
 }
 
-TEST_CASE("what cannot end has no price") {
+TEST_CASE("a deadlock has no price") {
   const auto ranks = emit_all(*find_algorithm(Collective::allreduce, "ring"), {3, 0, false, {}});
   REQUIRE(ranks.is_ok());
   std::vector<Schedule> broken = *ranks;

@@ -1,4 +1,4 @@
-// What the tests of selection share: a selector and a question in one line each. Knows no rule.
+// Shared by the tests of selection: a selector and a question in one line each. Knows no rule.
 #pragma once
 
 #include <string>

@@ -138,7 +138,7 @@ TEST_CASE("spaces between words change nothing", "[selection]") {
   CHECK(wide[1].column == 61);
 }
 
-TEST_CASE("what is malformed is pointed at, with what would be right there", "[selection]") {
+TEST_CASE("a malformed rule is an error with its column and the right words", "[selection]") {
   struct Bad {
     const char* text;
     std::uint32_t column;
@@ -315,7 +315,7 @@ TEST_CASE(
   CHECK(selector.choose(across)->shared_row == nullptr);
 }
 
-TEST_CASE("what is forced is used or refused with the reason", "[selection]") {
+TEST_CASE("a forced algorithm is used or refused with the reason", "[selection]") {
   const Selector selector = selector_of({{Collective::allreduce, "TUTTI_ADJUST_ALLREDUCE", "ring"}});
   Question q = ask(Collective::allreduce, 1U << 20U, 4);
   q.is_commutative = false;
@@ -370,7 +370,7 @@ TEST_CASE("engines of device memory are names of their own, and mean nothing whe
   CHECK(selector.choose(q)->row->name == "ring");
   q.bytes = 8;
   CHECK(selector.choose(q)->engine == DeviceEngineKind::staged);
-  // What is known of host memory, by experience or by default, is no advice.
+  // Facts about host memory, measured or default, are no advice for buffers on GPUs.
   RuleText advice{c, "tuning.json", "ring"};
   advice.is_advice = true;
   CHECK_FALSE(selector_of({advice}).choose(q)->is_made());

@@ -83,7 +83,7 @@ TEST_CASE("a tuning file with the former parameter columns is read as leaders", 
   CHECK((*rules)[0].params.leaders == 1);
 }
 
-TEST_CASE("what is written is read again", "[tuning]") {
+TEST_CASE("a written file is read again", "[tuning]") {
   Tuning tuning = read(kExample);
   Tuning again = read(to_text(tuning));
   CHECK(again.rules[0].items[1].line > again.rules[0].items[0].line);
@@ -130,7 +130,7 @@ TEST_CASE("an error names the file, the line and the column", "[tuning]") {
     CHECK(error_of(text).rfind("F line 1 column ", 0) == 0);
 }
 
-TEST_CASE("what two places both know must be equal", "[tuning]") {
+TEST_CASE("names in two fingerprints must have equal values", "[tuning]") {
   const Fingerprint here = {{"cpu", "A"}, {"machine", "M"}, {"node", "shm"}};
   CHECK(describe_difference({}, here).empty());
   CHECK(describe_difference(here, here).empty());

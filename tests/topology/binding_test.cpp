@@ -1,5 +1,5 @@
-// Who gets which CPUs, memory, GPU and NIC: golden plans for real and made-up machines, and what every plan
-// promises.
+// The CPUs, memory, GPU and NIC of each rank: golden plans for real and invented machines, and the invariants
+// of every plan.
 #include "topology/binding.hpp"
 
 #include <fmt/format.h>
@@ -229,8 +229,7 @@ TEST_CASE("a machine with four GPUs") {
   CHECK(plan(power, 2, "gpu") == Lines{by_gpu[0], by_gpu[1]});  // rank i has GPU i, as frameworks choose
   CHECK(plan(power, 2, "socket") ==
         Lines{"8-87 numa 0 threads 20 cuda0 mlx5_0", "96-175 numa 8 threads 20 cuda2 mlx5_2"});
-  // More ranks than GPUs: in turn, so that rank i still has GPU i modulo 4; the ranks near two GPUs share out
-  // the cores there.
+  // More ranks than GPUs: rank i has GPU i modulo 4; the ranks near two GPUs share out the cores there.
   CHECK(plan(power, 8, "gpu") ==
         Lines{"8-27 numa 0 threads 5 cuda0 mlx5_0", "28-47 numa 0 threads 5 cuda1 mlx5_1",
               "96-115 numa 8 threads 5 cuda2 mlx5_2", "116-135 numa 8 threads 5 cuda3 mlx5_3",
@@ -370,9 +369,9 @@ TEST_CASE("how policies are written") {
   }
 }
 
-// Whatever the machine, the set and the policy: every rank has CPUs, allowed ones only, and where ranks are
-// not more than cores none shares a core unless it shares a whole unit.
-TEST_CASE("what every plan promises") {
+// For every machine, set and policy: every rank has CPUs, allowed ones only. Where ranks are not more than
+// cores, none shares a core unless it shares a whole unit.
+TEST_CASE("the invariants of every plan") {
   if (!has_hwloc()) return;
   std::mt19937 random(7);
   Topology machines[] = {synthetic("pack:2 [numa] l3:4 core:4 pu:2"),

@@ -189,7 +189,7 @@ TEST_CASE(
   }
 }
 
-// Whatever happened to a file on its way: an error or a topology that keeps its promises, never a crash.
+// Any damage to a file gives an error or a topology that keeps its invariants, never a crash.
 TEST_CASE("damaged XML") {
   if (!has_hwloc()) return;
   ::setenv("HWLOC_HIDE_ERRORS", "2", 1);  // it would print pages about each of them

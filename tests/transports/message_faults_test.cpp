@@ -27,9 +27,10 @@ Setup processes() {
   return setup;
 }
 
+// For what the peer does meanwhile without a sign of it; too short a pause only tests less.
 void pause(long milliseconds) {
   const ::timespec time{milliseconds / 1000, milliseconds % 1000 * 1000000};
-  ::nanosleep(&time, nullptr);
+  ::nanosleep(&time, nullptr);  // see above
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -294,4 +295,29 @@ TEST_CASE("a connection that this process has no descriptor for fails with the l
   CHECK(a.events[0].kind == Event::Kind::failed);
   CHECK(a.peer->trouble().code() == StatusCode::resource_exhausted);
   CHECK(a.peer->trouble().message().find("ulimit -n") != std::string::npos);
+}
+
+TEST_CASE("a child of fork() that ends its copy leaves the parent's connections watched") {
+  Side a, b;
+  a.open(b);
+  b.open(a);
+  std::array<std::byte, 8> data{}, got{};
+  const ConstByteRange from = data;
+  const ByteRange to = got;
+  REQUIRE(a.peer->recv(0, 1, sink_of(&to), 1) == Post::pending);
+  REQUIRE(b.peer->send(0, 1, {&from, 1}, 2) != Post::again);
+  REQUIRE(drive({&a, &b}, [&] { return !a.events.empty(); }));
+  REQUIRE(drive({&a}, [&] { return a.transport->arm().is_armed; }));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    a.peer.reset();
+    a.transport.reset();
+    ::_exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  REQUIRE(b.peer->send(0, 1, {&from, 1}, 3) == Post::done);
+  pollfd on{a.transport->waitable().fd, POLLIN, 0};
+  CHECK(::poll(&on, 1, 30000) == 1);
 }

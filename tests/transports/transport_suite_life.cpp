@@ -102,7 +102,7 @@ TEST_CASE("a completed send is delivered although its endpoint closes at once, a
       return {};
     }
     ::timespec pause{0, 30000000};
-    ::nanosleep(&pause, nullptr);
+    ::nanosleep(&pause, nullptr);  // the other side has mostly closed by then; right either way
     std::vector<std::byte> in(data.size()), more(10);
     const ByteRange to = in, to_more = more;
     self.recv(other, 0, 1, sink_of(&to), 1);
@@ -276,14 +276,14 @@ TEST_CASE("heap memory is zeroed, aligned, found, and visible through the peer's
       blocks = kept;
     }
     std::byte ordinary{};
-    SharedHeap::Place place;
+    SharedHeap::Location place;
     if (heap->locate(&ordinary, 1, &place)) return "an ordinary byte is said to be in the heap";
     auto memory = heap->allocate(100000);
     if (!memory) return memory.status().to_string();
     const std::vector<std::byte> data = pattern(memory->size(), static_cast<std::uint64_t>(self.rank));
     std::memcpy(memory->data(), data.data(), data.size());
     if (!heap->locate(memory->data() + 50, 200, &place)) return "heap memory is not located";
-    SharedHeap::Place theirs;
+    SharedHeap::Location theirs;
     const ConstByteRange from{reinterpret_cast<std::byte*>(&place), sizeof(place)};
     const ByteRange to{reinterpret_cast<std::byte*>(&theirs), sizeof(theirs)};
     self.send(other, 0, 1, {&from, 1}, 1);
@@ -311,7 +311,7 @@ TEST_CASE("a window tells whether its peer sleeps, control wakes it, and closing
     SharedHeap* heap = self.transport->caps().heap;
     if (heap == nullptr) return {};
     const auto memory = heap->allocate(4096);
-    SharedHeap::Place place;
+    SharedHeap::Location place;
     if (!memory || !heap->locate(memory->data(), memory->size(), &place)) return "no memory";
     if (std::string why = self.open_all(); !why.empty()) return why;
     Endpoint& other = self.peer(1 - self.rank);

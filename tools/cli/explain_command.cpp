@@ -87,7 +87,7 @@ JobShape job_of(const StartingModel& start, std::uint32_t p, std::uint32_t per_n
   return job;
 }
 
-// Many decisions: one for each mistake in the options.
+// Has more than 15 decisions because there is one for each mistake in the options.
 Result<Case> make_case(const ExplainOptions& options) {
   Case made;
   const auto collective = parse_collective(options.collective);

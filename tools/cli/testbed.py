@@ -78,7 +78,7 @@ def unshare(flags):
 
 
 def use_own_sysfs():
-    """/sys shows the interfaces of the namespace that mounted it. The control groups under it stay what they are."""
+    """/sys shows the interfaces of the namespace that mounted it. The control groups under it do not change."""
     groups = os.open("/sys/fs/cgroup", os.O_PATH) if os.path.isdir("/sys/fs/cgroup") else -1
     mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     if groups >= 0:
@@ -248,7 +248,7 @@ class Bed:
         return json.loads(self.output(place, [IP, "-s", "-j", "link", "show", "dev", device]))[0]
 
     def traffic(self, node, rail=0):
-        """What has left and reached the node so far: tx_bytes, tx_packets, rx_bytes, rx_packets."""
+        """Traffic of the node so far: tx_bytes, tx_packets, rx_bytes, rx_packets."""
         counts = self.link(node, f"eth{rail}")["stats64"]
         return {f"{way}_{what}": counts[way][what] for way in ("tx", "rx") for what in ("bytes", "packets")}
 
@@ -430,6 +430,20 @@ def act_as_ssh(bed, words):
     os.execvp(command[0], command)
 
 
+def act_on_node(bed, node, words):
+    """A verb for one node of the bed: in, cut, heal, lose, rate."""
+    verb, rest = words[0], [word for word in words[1:] if word != "--"]
+    if verb == "in":
+        command = bed.prefix(node) + words[words.index("--") + 1 if "--" in words else 2:]
+        os.execvp(command[0], command)
+    elif verb == "lose":
+        bed.lose(node, float(rest[1]))
+    elif verb == "rate":
+        bed.rate(node, None if rest[1] == "none" else rest[1])
+    else:
+        getattr(bed, verb)(node)
+
+
 def inner_command(words):
     bed = Bed.current()
     if bed is None:
@@ -446,15 +460,7 @@ def inner_command(words):
         node = int(rest[0]) if rest and rest[0].isdigit() else bed.node_of(rest[0] if rest else "")
         if node is None or node >= bed.nodes:
             sys.exit(f"testbed.py {verb}: expected a node: 0 to {bed.nodes - 1}, its name or address")
-        if verb == "in":
-            words = bed.prefix(node) + words[words.index("--") + 1 if "--" in words else 2:]
-            os.execvp(words[0], words)
-        elif verb == "lose":
-            bed.lose(node, float(rest[1]))
-        elif verb == "rate":
-            bed.rate(node, None if rest[1] == "none" else rest[1])
-        else:
-            getattr(bed, verb)(node)
+        act_on_node(bed, node, words)
 
 
 def main():

@@ -96,6 +96,7 @@ THIRD_PARTY = {
     r"nccl": ["backends/nccl/**"],
     r"cuda": ["backends/cuda/**", "backends/nccl/**"],
     r"pmix": ["runtime/job/launchers/**"],
+    r"httplib": ["runtime/job/launchers/http_module.cpp"],
     r"pybind11/|torch/|Python\.h": ["bindings/**"],
 }
 # Stand-ins for the libraries of GPUs, and the tests that are linked with them.

@@ -4,7 +4,7 @@
 
 # What building tutti, and configuring its tests, needs on Debian 12.
 build_packages=(g++ meson ninja-build pkg-config libhwy-dev libfmt-dev nlohmann-json3-dev libsodium-dev
-  libhwloc-dev libucx-dev libfabric-dev libcli11-dev catch2)
+  libhwloc-dev libucx-dev libfabric-dev libcpp-httplib-dev libcli11-dev catch2)
 
 say() { printf '== %s\n' "$*"; }
 

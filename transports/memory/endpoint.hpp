@@ -41,7 +41,7 @@ struct RecvOp {
 };
 
 // The message that is arriving on a channel.
-struct Arrival {
+struct ArrivingMessage {
   enum class Kind : std::uint8_t { none, staged, read };
   Kind kind = Kind::none;
   bool is_discarded = false;  // it did not match: its bytes go nowhere
@@ -87,7 +87,7 @@ struct Channel {
   std::uint64_t expected_cell = 0;
   std::uint64_t expected_piece = 0;
   Fifo<RecvOp> recvs;
-  Arrival arrival;
+  ArrivingMessage arrival;
 };
 
 // Services of the transport for its endpoints.

@@ -261,24 +261,24 @@ Result<ByteRange> Heap::allocate(std::size_t bytes) {
 }
 
 void Heap::release(ByteRange memory) {
-  Place place;
-  const bool is_ours = locate(memory.data(), memory.size(), &place);
+  Location location;
+  const bool is_ours = locate(memory.data(), memory.size(), &location);
   TUTTI_ASSERT(is_ours, "released memory that is not of this heap");
   const std::lock_guard lock(mutex_);
-  arena_.release(make_place(place.segment, place.offset));
+  arena_.release(make_place(location.segment, location.offset));
   used_bytes_ -= memory.size();
 }
 
 std::shared_ptr<SharedHeap> Heap::hold() { return {instance_->shared_from_this(), this}; }
 
-bool Heap::locate(const std::byte* address, std::size_t bytes, Place* place) const {
+bool Heap::locate(const std::byte* address, std::size_t bytes, Location* location) const {
   const std::uint32_t count = instance_->segment_count();
   const auto wanted = reinterpret_cast<std::uintptr_t>(address);
   for (std::uint32_t i = 1; i < count; ++i) {
     const Segment& segment = instance_->segment(i);
     const auto base = reinterpret_cast<std::uintptr_t>(segment.base);
     if (wanted < base || wanted - base >= segment.bytes || bytes > segment.bytes - (wanted - base)) continue;
-    *place = {i, wanted - base};
+    *location = {i, wanted - base};
     return true;
   }
   return false;

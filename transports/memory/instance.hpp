@@ -63,7 +63,7 @@ class Heap final : public SharedHeap {
   Result<ByteRange> allocate(std::size_t bytes) override;
   void release(ByteRange memory) override;
   std::shared_ptr<SharedHeap> hold() override;
-  bool locate(const std::byte* address, std::size_t bytes, Place* place) const override;
+  bool locate(const std::byte* address, std::size_t bytes, Location* location) const override;
 
  private:
   Instance* instance_;

@@ -49,7 +49,7 @@ void MemoryEndpoint::ask_to_stage(Channel& c) {
   ReceiverLine& own = block_->receivers[c.index];
   own.stage_offset.store(c.arrival.offset, std::memory_order_relaxed);
   own.stage_request.store(c.expected_cell + 1, std::memory_order_release);
-  c.arrival.kind = Arrival::Kind::staged;
+  c.arrival.kind = ArrivingMessage::Kind::staged;
   c.arrival.first_piece_bytes = 0;
   c.arrival.has_asked_to_stage = true;
   notify(true);

@@ -39,7 +39,7 @@ void MemoryEndpoint::consume_cell(Channel& c) {
 
 // Hands the next bytes of the message to its sink.
 void MemoryEndpoint::put(Channel& c, ConstByteRange data) {
-  Arrival& arrival = c.arrival;
+  ArrivingMessage& arrival = c.arrival;
   const Sink& sink = c.recvs.front().sink;
   if (data.empty()) return;
   if (sink.deliver != nullptr) {
@@ -72,7 +72,7 @@ MemoryEndpoint::Received MemoryEndpoint::begin(Channel& c, const CellLine& line,
   if (kind == CellKind::staged) {
     StagedHeader header{};
     std::memcpy(&header, line.payload.data(), sizeof(header));
-    c.arrival.kind = Arrival::Kind::staged;
+    c.arrival.kind = ArrivingMessage::Kind::staged;
     c.arrival.first_piece_bytes = header.first_piece_bytes;
     c.arrival.is_discarded = !is_match;
   }
@@ -99,14 +99,14 @@ MemoryEndpoint::Received MemoryEndpoint::begin(Channel& c, const CellLine& line,
       consume_cell(c);
       break;
     case CellKind::read:
-      c.arrival.kind = Arrival::Kind::read;  // the cell is consumed when all is read
+      c.arrival.kind = ArrivingMessage::Kind::read;  // the cell is consumed when all is read
       break;
   }
   return Received::partly;
 }
 
 MemoryEndpoint::Received MemoryEndpoint::receive_staged(Channel& c, std::size_t* budget) {
-  Arrival& arrival = c.arrival;
+  ArrivingMessage& arrival = c.arrival;
   if (!find_ring(c)) return Received::nothing;
   bool has_moved = false;
   while (arrival.offset < arrival.total_bytes && *budget != 0) {
@@ -134,14 +134,14 @@ MemoryEndpoint::Received MemoryEndpoint::receive_staged(Channel& c, std::size_t*
   if (arrival.offset == arrival.total_bytes) {
     const bool is_discarded = arrival.is_discarded;
     if (arrival.has_asked_to_stage) consume_cell(c);
-    arrival.kind = Arrival::Kind::none;
+    arrival.kind = ArrivingMessage::Kind::none;
     return is_discarded ? Received::partly : Received::complete;
   }
   return has_moved ? Received::partly : Received::nothing;
 }
 
 MemoryEndpoint::Received MemoryEndpoint::receive_read(Channel& c, std::size_t* budget) {
-  Arrival& arrival = c.arrival;
+  ArrivingMessage& arrival = c.arrival;
   const std::uint64_t start = arrival.offset;
   while (arrival.offset < arrival.total_bytes && *budget != 0) {
     const std::uint64_t before = arrival.offset;
@@ -154,7 +154,7 @@ MemoryEndpoint::Received MemoryEndpoint::receive_read(Channel& c, std::size_t* b
     *budget -= std::min<std::size_t>(*budget, arrival.offset - before);
   }
   if (arrival.offset == arrival.total_bytes) {
-    arrival.kind = Arrival::Kind::none;
+    arrival.kind = ArrivingMessage::Kind::none;
     consume_cell(c);
     return Received::complete;
   }
@@ -163,7 +163,7 @@ MemoryEndpoint::Received MemoryEndpoint::receive_read(Channel& c, std::size_t* b
 
 // One attempt to move the channel on.
 MemoryEndpoint::Received MemoryEndpoint::receive(Channel& c, std::size_t* budget, Event* mismatch) {
-  if (c.arrival.kind == Arrival::Kind::none) {
+  if (c.arrival.kind == ArrivingMessage::Kind::none) {
     if (c.recvs.empty()) return Received::nothing;
     const CellLine* line = arrived_line(c);
     if (line == nullptr) return Received::nothing;
@@ -171,7 +171,7 @@ MemoryEndpoint::Received MemoryEndpoint::receive(Channel& c, std::size_t* budget
     if (begun != Received::partly) return begun;
   }
   const Received moved =
-      c.arrival.kind == Arrival::Kind::staged ? receive_staged(c, budget) : receive_read(c, budget);
+      c.arrival.kind == ArrivingMessage::Kind::staged ? receive_staged(c, budget) : receive_read(c, budget);
   return moved;
 }
 
@@ -185,7 +185,7 @@ Post MemoryEndpoint::recv(std::uint32_t channel_index, std::uint64_t expected_he
   if (c.recvs.count() >= kMaxQueued) return Post::again;
   c.recvs.push_back({expected_header, sink, request});
   // A message cannot overtake: only the oldest receive may be tried at once.
-  if (c.recvs.count() == 1 && c.arrival.kind == Arrival::Kind::none &&
+  if (c.recvs.count() == 1 && c.arrival.kind == ArrivingMessage::Kind::none &&
       (peer_block_ != nullptr || try_link())) {
     std::size_t budget = kBudgetBytes;
     Event mismatch;
@@ -195,7 +195,7 @@ Post MemoryEndpoint::recv(std::uint32_t channel_index, std::uint64_t expected_he
         return Post::done;
       case Received::mismatch:
         worker_->waiting.push_back(mismatch);
-        if (c.arrival.kind == Arrival::Kind::none) return Post::pending;
+        if (c.arrival.kind == ArrivingMessage::Kind::none) return Post::pending;
         break;
       case Received::nothing:
       case Received::partly:
@@ -214,7 +214,7 @@ Post MemoryEndpoint::poll(std::uint32_t channel_index, RequestId request) {
   const bool was_closed = is_peer_closed();  // before looking at the data
   if (peer_block_ != nullptr || try_link()) {
     Channel& c = *channel(channel_index);
-    if (c.recvs.empty() && c.arrival.kind == Arrival::Kind::none && arrived_line(c) != nullptr) {
+    if (c.recvs.empty() && c.arrival.kind == ArrivingMessage::Kind::none && arrived_line(c) != nullptr) {
       failed_polls_ = 0;
       return Post::done;
     }
@@ -225,7 +225,7 @@ Post MemoryEndpoint::poll(std::uint32_t channel_index, RequestId request) {
 bool MemoryEndpoint::progress_recvs(Channel& c, EventSink& out) {
   std::size_t budget = kBudgetBytes;
   bool has_moved = false;
-  while (!c.recvs.empty() || c.arrival.kind != Arrival::Kind::none) {
+  while (!c.recvs.empty() || c.arrival.kind != ArrivingMessage::Kind::none) {
     if (!out.can_push()) return has_moved;
     Event event;
     const Received received = receive(c, &budget, &event);
@@ -248,11 +248,11 @@ bool MemoryEndpoint::progress_recvs(Channel& c, EventSink& out) {
 
 bool MemoryEndpoint::has_recv_news(Channel& c) {
   switch (c.arrival.kind) {
-    case Arrival::Kind::none:
+    case ArrivingMessage::Kind::none:
       return arrived_line(c) != nullptr;
-    case Arrival::Kind::read:
+    case ArrivingMessage::Kind::read:
       return true;
-    case Arrival::Kind::staged:
+    case ArrivingMessage::Kind::staged:
       break;
   }
   if (c.arrival.first_piece_bytes != 0) return true;

@@ -86,7 +86,7 @@ bool MemoryEndpoint::try_publish_read(Channel& c, SendOp& op) {
   bool is_all_in_heap = true;
   for (const ConstByteRange& range : op.ranges) {
     if (range.empty()) continue;
-    SharedHeap::Place place;
+    SharedHeap::Location place;
     is_all_in_heap = is_all_in_heap && instance.heap().locate(range.data(), range.size(), &place) &&
                      (range_count == 0 || place.segment == list[0].segment);
     list[range_count++] = {is_all_in_heap ? place.offset : 0, range.size(), place.segment};

@@ -88,6 +88,7 @@ bool dtype_of_format(const char* format, std::size_t bytes, Dtype* dtype) {
   return element_bytes(*dtype) == bytes;
 }
 
+// Has more than 15 decisions because each pair of types is a case.
 bool dtype_of_record(std::string_view format, std::size_t bytes, Dtype* dtype) {
   constexpr std::size_t kMostBytes = 65536;
   const bool is_record = format.starts_with("T{"), is_raw = format.ends_with("x");

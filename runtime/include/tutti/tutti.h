@@ -311,8 +311,8 @@ tutti_status_t tutti_explain_algorithm(tutti_collective_t collective, size_t cou
 tutti_status_t tutti_alloc(size_t bytes, tutti_group_t group, void** memory);
 tutti_status_t tutti_free(void* memory, tutti_group_t group);
 
-// Tells NCCL that many calls of this group (not of its streams) will use this GPU memory. Network cards and
-// switches may then access it directly (NCCL 2.19 or later). The result of no call changes. Where NCCL
+// Tells NCCL that many calls of this group (not of its streams) will use this GPU memory. Network adapters
+// and switches may then access it directly (NCCL 2.19 or later). The result of no call changes. Where NCCL
 // carries none of the group's calls, nothing happens. Before the group's first call on a GPU the request is
 // kept until then. Of this rank alone; no communication. Errors: INVALID_ARGUMENT for host memory or for
 // another GPU than the group's; NCCL's own errors.

@@ -248,7 +248,7 @@ class CommGroup {
   void close_stream(int number) const;
 
   // Tells NCCL (ncclCommRegister) that many calls of this group, not of its streams, will use this GPU
-  // memory. Network cards and switches may then access it directly (NCCL 2.19 or later). The result of no
+  // memory. Network adapters and switches may then access it directly (NCCL 2.19 or later). The result of no
   // call changes. Where NCCL carries none of the group's calls, nothing happens. Before the group's first
   // call on a GPU the request is kept until then. Of this rank alone; no communication. Errors:
   // invalid_argument for host memory or for another GPU than the group's; NCCL's own errors.

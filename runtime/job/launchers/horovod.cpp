@@ -26,7 +26,7 @@ Result<LaunchInfo> launch_from_horovod(const Environment& environment, Clock::ti
                                                                    : fmt::format("[{}]:{}", *host, *port);
   info.job = make_job("horovod", address);
   info.secret = environment.find("TUTTI_SECRET").value_or("");
-  info.store = make_http_store(address);
+  info.store = make_http_store(*host, *port, std::string(environment.find("TUTTI_MODULE_PATH").value_or("")));
   return info;
 }
 

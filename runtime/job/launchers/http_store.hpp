@@ -3,24 +3,15 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "runtime/job/launchers/store.hpp"
 
 namespace tutti::detail {
 
-// What matters of an answer's head.
-struct HttpHead {
-  int status = 0;
-  std::optional<std::size_t> body_bytes;  // nullopt: up to the end of the connection
-};
-
-// The first line and then the others, without their ends. Errors: invalid_argument.
-Result<HttpHead> parse_http_head(std::string_view head);
-
-// `address` is "host:port". Each request has a connection of its own. The server asks nobody who he is.
-std::shared_ptr<Store> make_http_store(std::string address);
+// Each request has its own connection, and the server does not authenticate clients. `module_path`: as
+// module_folders() takes it. Put and get return unsupported where the module of the HTTP client cannot be
+// loaded.
+std::shared_ptr<Store> make_http_store(std::string host, int port, std::string module_path);
 
 }  // namespace tutti::detail

@@ -1,5 +1,5 @@
-// What the C interface says of mistakes and failures, and that they change nothing else. One of two ranks of
-// a job; knows the C interface only.
+// Errors of the C interface for mistakes and failures, which change nothing else. One of two ranks of a job;
+// knows the C interface only.
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -211,7 +211,7 @@ static void unfinished(void) {
   CHECK(work == NULL);
 }
 
-// What the callback of an operation was told. `tried`: another one that it waits for, in vain.
+// The arguments of a completion callback. `tried`: another one that it waits for, in vain.
 struct ending {
   tutti_status_t status;
   int peer;

@@ -58,7 +58,7 @@ static int put_bytes(void* context, const char* key, const void* value, size_t b
   return 0;
 }
 
-// Whoever asks for the first time is told of more than there is room for, as with a very long value.
+// The first call reports more bytes than there is room for, as for a very long value.
 static int get_bytes(void* context, const char* key, void* value, size_t capacity, size_t* bytes) {
   static _Thread_local int has_asked = 0;
   (void)context;

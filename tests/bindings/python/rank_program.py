@@ -500,7 +500,7 @@ def run_readme(path):
 
 
 def end_under_way(_unused):
-    """Ranks end with operations under way, groups held by globals and cycles, and no farewell of theirs."""
+    """Ranks end with operations under way, groups held by globals and cycles, and they do not finalize."""
     global kept  # pylint: disable=global-variable-undefined
     world = tutti.init()
     group = world.split(0)

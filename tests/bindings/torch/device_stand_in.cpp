@@ -1,6 +1,6 @@
-// CUDA for a torch that was built without it, over the stand-in for its driver: streams, events, memory that
-// is scribbled over once it is freed, and the few kernels that tutti's backend and the tests use. A library
-// of operators for torch.ops.load_library. Knows nothing of tutti.
+// CUDA for a torch that was built without it, over the stand-in for its driver: streams, events and the few
+// kernels that the backend and the tests use. Freed memory is overwritten. A library of operators for
+// torch.ops.load_library. Knows nothing of tutti.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/as_strided_native.h>

@@ -223,7 +223,7 @@ Status prepare_ranks(BenchOptions& options, const Environment& environment) {
 
 }  // namespace
 
-// Many decisions: one for each way to get the ranks.
+// Has more than 15 decisions because there is one for each way to get the ranks.
 int bench_command(int argc, char** argv) {
   int status = 0;
   auto parsed = parse_bench_options(argc, argv, &status);

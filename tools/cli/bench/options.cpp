@@ -272,7 +272,7 @@ Status take_against(const Words& w, BenchOptions& o) {
   return {};
 }
 
-// Many decisions: one for each option.
+// Has more than 15 decisions because there is one for each option.
 Status take_modes(const Words& w, BenchOptions& o) {
   if (w.is_b2b) o.loop.mode = bench::Mode::b2b;
   if (w.is_hot) o.loop.mode = bench::Mode::hot;
@@ -319,7 +319,7 @@ Status take_device(const ArgumentParser& app, const Words& w, BenchOptions& o) {
   return {};
 }
 
-// Many decisions: one for each pair of options that do not fit.
+// Has more than 15 decisions because there is one for each pair of options that do not fit.
 Status check(const ArgumentParser& app, const Words& w, BenchOptions& o) {
   TUTTI_RETURN_IF_ERROR(take_collective(w, o));
   TUTTI_RETURN_IF_ERROR(take_device(app, w, o));

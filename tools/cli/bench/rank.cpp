@@ -328,7 +328,7 @@ std::optional<Workload> workload_of(const BenchOptions& options) {
 
 }  // namespace
 
-// Many decisions: each part of the report belongs to a kind of run.
+// Has more than 15 decisions because each part of the report belongs to a kind of run.
 int run_bench_rank(const BenchOptions& options, const CommGroup& group, const std::vector<int>& cpus) {
   const int cpu_count = count_cpus(group, cpus);
   const bool is_first = group.rank() == 0;

@@ -163,7 +163,7 @@ void Job::watch_parent() {
     if (const auto signal = signal_of_name(words_.substr(0, end))) pass_on(*signal);
 }
 
-// Many decisions: each system call may fail, between fork and exec in the child.
+// Has more than 15 decisions because each system call may fail, between fork and exec in the child.
 std::optional<Job::SpawnError> Job::spawn(int rank) {
   const auto failed = [](std::string what) { return SpawnError{errno, std::move(what)}; };
   auto report = make_pipe();

@@ -155,7 +155,7 @@ namespace {
 
 // --bind and --report-bindings in the words of another launcher. Errors: unsupported for what it has none
 // for.
-// Many decisions: one for each launcher and unit.
+// Has more than 15 decisions because there is one for each launcher and unit.
 Result<std::vector<std::string>> binding_words(const RunOptions& options, std::string_view way) {
   const bool is_open = way == "mpiexec" && is_open_mpi();
   std::vector<std::string> words;

@@ -298,7 +298,7 @@ std::optional<std::string> read_count(std::string_view field, std::string_view w
   return std::nullopt;
 }
 
-// Many decisions: one for each field.
+// Has more than 15 decisions because there is one for each field.
 void add_nccl_line(const std::vector<std::string_view>& fields, const std::string& line,
                    const std::string& where, ImportWriter& writer) {
   const auto refuse = [&](std::string why) { writer.remark(where, line, std::move(why)); };
