@@ -140,7 +140,7 @@ class WorldState final : private ControlObserver {
   Status open_trace();
   Status agree(std::string_view build_id);
   Status open_transports();
-  WorkerOptions worker_options() const;
+  ProgressThreadOptions worker_options() const;
   struct Refusals {
     Status all;     // by all transports that cannot be used here
     Status memory;  // by shared memory

@@ -99,8 +99,8 @@ Status WorldState::open_transports() {
   return {};
 }
 
-WorkerOptions WorldState::worker_options() const {
-  WorkerOptions options;
+ProgressThreadOptions WorldState::worker_options() const {
+  ProgressThreadOptions options;
   options.count = settings_.workers.count;
   options.is_dedicated = !settings_.workers.cpus.entries.empty();
   options.on_start = [this](std::uint32_t worker) { pin_this_worker(worker, worker_cpus_[worker]); };

@@ -16,7 +16,7 @@
 namespace tutti {
 namespace {
 
-// What is prefetched of the staging behind a flag line: while the line is polled, and once it has come.
+// How much staging behind a flag line is prefetched: while the line is polled, and once it has come.
 struct Fetching {
   std::size_t early_bytes = 0, owned_bytes = 0;
 };
@@ -37,7 +37,7 @@ void back_off(double ns, double pauses_per_ns) {
   for (long left = std::lround(ns * pauses_per_ns); left > 0; --left) relax();
 }
 
-// What reading the clock adds to what is timed.
+// The time that reading the clock adds.
 double measure_clock_ns() {
   double least_ns = 1000;
   for (int i = 0; i < 16; ++i) {
@@ -106,24 +106,24 @@ std::unique_ptr<CachedEpoch> CachedEpoch::make(GroupContext& group, const Prepar
 }
 
 void CachedEpoch::resolve() {
-  group_.engine_.acquire();
+  group_.engine().lock().acquire();
   static_cast<void>(resolved_.staged());
-  group_.engine_.release();
+  group_.engine().lock().release();
 }
 
 bool CachedEpoch::run(const Call& call, Completion completion, WorkRef* unfinished) {
-  Engine& engine = group_.engine_;
+  ProgressLock& lock = group_.engine().lock();
   // Whoever is in the way is dealt with by submit().
-  if (!engine.try_acquire()) return false;
-  group_.is_submitting_.store(true, std::memory_order_relaxed);
+  if (!lock.try_acquire()) return false;
+  group_.set_submitting(true);
   const bool has_run = !group_.has_failed() && run_with_lock(call, completion, unfinished);
-  group_.is_submitting_.store(false, std::memory_order_relaxed);
-  engine.release();
+  group_.set_submitting(false);
+  lock.release();
   if (completion == Completion::asynchronous && *unfinished) group_.leave_to_others();
   return has_run;
 }
 
-// What a call without an operation does at the steps of its epoch.
+// The steps of an epoch without an operation.
 struct CachedEpoch::Driver {
   const CachedEpoch& call;
   ControlBlocks& control_blocks;
@@ -213,26 +213,26 @@ void CachedEpoch::fetch_lines_of_next(std::uint32_t sequence) const {
 }
 
 bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef* unfinished) {
-  Trace* const trace = group_.engine_.trace();
+  Trace* const trace = group_.engine().trace();
   const SteadyClock::time_point begun = trace != nullptr ? SteadyClock::now() : SteadyClock::time_point{};
-  const std::uint32_t sequence = group_.next_sequence_.load(std::memory_order_relaxed);
+  const std::uint32_t sequence = group_.next_sequence();
   const std::uint32_t slot = prepared_.slots.of(sequence), control_slot = GroupContext::control_slot(slot);
   ControlBlocks& control_blocks = control_blocks_;
   std::uint32_t behind = 0;
-  if (group_.slots_[slot].head != nullptr ||
+  if (group_.is_busy(slot) ||
       !control_blocks.may_write(control_slot, control_blocks.epoch(control_slot) + 1, &behind))
     return false;
   const LoweredBuffers buffers = lowered_buffers(call, resolved_.shape());
   // With shared buffers it depends on the others which form runs.
   if (is_announced_ && resolved_.announcement(buffers).is_shared()) return false;
-  const std::uint64_t digest = group_.submitted_.digest_with(prepared_.contract);
+  const std::uint64_t digest = group_.digest_with(prepared_.contract);
   group_.remember(sequence, digest, prepared_.contract);
   const std::uint64_t epoch = control_blocks.next_epoch(control_slot);
   const ControlBlocks::Area area = control_blocks.area(control_slot, epoch);
   std::array<std::uintptr_t, ResolvedPlace::peer_buffers> origins;
   resolved_.set_origins(origins.data(), area, epoch, epoch_, buffers);
-  const WaitPolicy& waiting = group_.engine_.options_.waiting;
-  PeerDistance& distance = group_.distance_;
+  const WaitPolicy& waiting = group_.engine().wait_policy();
+  PeerDistance& distance = group_.distance();
   Driver driver{*this,
                 control_blocks,
                 waiting,

@@ -43,7 +43,7 @@ void ControlBlocks::make(SharedHeap* heap) {
   if (!memory || !heap->locate(memory->data(), memory->size(), &place)) return;
   own_ = *memory;
   base_[rank_] = own_.data();
-  // Into the caches as well, while nobody looks yet.
+  // Into the caches as well, while nobody reads yet.
   if (shape_.rotates_offset && make_present(own_.data(), own_.size()))
     std::memset(own_.data(), 0, own_.size());
   places_[rank_] = {place.segment, place.offset, own_.size()};
@@ -100,7 +100,7 @@ void ControlBlocks::revoke() {
   head(rank_).is_revoked.store(1, std::memory_order_seq_cst);
   const auto until = Clock::now() + kLongestTouch;
   for (std::uint32_t r = 0; r < size(); ++r) {
-    // A peer stores is_touching and then looks at is_revoked, both sequentially consistent: either we see
+    // A peer stores is_touching and then loads is_revoked, both sequentially consistent: either we see
     // that it touches, or it sees that it may not.
     while (r != rank_ && head(r).is_touching.load(std::memory_order_seq_cst) != 0) {
       if (is_gone(r) || Clock::now() > until) break;
@@ -114,12 +114,12 @@ bool ControlBlocks::leave(RetiredBlock* retired) {
     if (r != rank_ && base_[r] != nullptr) head(r).left.fetch_add(1, std::memory_order_release);
   }
   // Whoever leaves in order has nothing to revoke: peers may still be at work on each other's buffers. And
-  // the heads of peers are not to be looked at from here on.
+  // the heads of peers are not to be read from here on.
   state_ = State::absent;
   if (own_.empty()) return false;
   const bool is_refused = is_exchanged_ && std::any_of(places_.begin(), places_.end(),
                                                        [](const SegmentRange& at) { return at.bytes == 0; });
-  if (is_refused) {  // nobody ever looks at it
+  if (is_refused) {  // nobody ever reads it
     heap_->release(own_);
     own_ = {};
     return false;

@@ -1,5 +1,5 @@
-// Control blocks: what the ranks of a group publish to each other in memory that they share. Every rank owns one
-// control block (lines and staging memory) and sees those of the others. Knows no schedule, no call and no waiting.
+// Control blocks: shared memory in which the ranks of a group signal each other. Every rank owns one (flag lines
+// and staging buffers) and sees those of the others. Knows no schedule, no call and no waiting.
 //
 // A control block has areas by (slot, parity). Operations of one slot run one after the other; each takes one or more
 // *epochs* of the slot (1, 2, ...), and epoch e uses the areas of parity e mod 2. A rank may write an area
@@ -38,7 +38,7 @@ struct alignas(64) FlagLine {
     digest = own_digest;
     sequence.store(epoch, std::memory_order_release);
   }
-  // Has the owner published it in that epoch, after the same calls?
+  // Has the owner signaled it in that epoch, after the same calls?
   bool is_of(std::uint64_t epoch, std::uint64_t expected_digest) const {
     return sequence.load(std::memory_order_acquire) == epoch && digest == expected_digest;
   }
@@ -50,7 +50,7 @@ constexpr std::uint32_t kPollsWithoutPause = 128;
 
 // First on every control block.
 struct ControlBlockHead {
-  alignas(64) std::atomic<std::uint32_t> left;         // peers that will not look here any more
+  alignas(64) std::atomic<std::uint32_t> left;         // peers that have read it for the last time
   alignas(64) std::atomic<std::uint32_t> is_revoked;   // peers may no longer touch buffers of the owner
   alignas(64) std::atomic<std::uint32_t> is_touching;  // the owner is touching buffers of others now
   alignas(64) std::atomic<std::uint32_t> cpu;  // where the owner last signaled or waited, plus 1; 0: not told
@@ -94,7 +94,7 @@ struct RetiredBlock {
   }
 };
 
-// The control blocks of all ranks of one group, as one rank sees them. Belongs to the lane's owner.
+// The control blocks of all ranks of one group, as one rank sees them. Belongs to the holder of the progress lock.
 class ControlBlocks {
  public:
   enum class State : std::uint8_t { absent, exchanging, linked, refused };
@@ -128,7 +128,7 @@ class ControlBlocks {
     }
     return rank_;
   }
-  // A rank that was gone, or had memory that cannot be mapped, when its control block was looked for; or kNoRank.
+  // A rank that was gone, or had memory that cannot be mapped, when its control block was to be mapped; or kNoRank.
   static constexpr std::uint32_t kNoRank = ~0U;
   std::uint32_t lost_rank() const { return lost_rank_; }
   // After the exchange: linked, refused (some rank has no control block), or still exchanging: a peer's segment is
@@ -152,7 +152,7 @@ class ControlBlocks {
   std::atomic<std::uint64_t>& ended(std::uint32_t rank, std::uint32_t slot) const {
     return reinterpret_cast<FlagLine*>(base_[rank] + sizeof(ControlBlockHead))[slot].sequence;
   }
-  // Has the rank ended that epoch of the slot? Looks at its control block only if it had not at the last look.
+  // Has the rank ended that epoch of the slot? Reads its control block only if it had not when last asked.
   bool has_ended(std::uint32_t rank, std::uint32_t slot, std::uint64_t epoch) {
     std::uint64_t& seen = seen_[std::size_t{slot} * size() + rank];
     if (seen < epoch) seen = ended(rank, slot).load(std::memory_order_acquire);
@@ -187,17 +187,17 @@ class ControlBlocks {
   }
   // Does the reader of a line write it next?
   bool alternates_owner() const { return size() == 2; }
-  // As ControlBlockShape says, but where ranks take turns and both write (`all_write`): a rank has just read the
+  // As ControlBlockShape says, but where lines alternate owners and both ranks write (`all_write`): a rank has just read the
   // lines that it writes next, so at one place they are in its own caches.
   std::size_t staging_place(std::uint64_t epoch, std::size_t taken_bytes, bool all_write) const {
     return alternates_owner() && all_write ? 0 : shape_.rotated_offset(epoch, taken_bytes);
   }
-  // What the rank writes in that area, which lies on another rank's control block at times: a distance may lead back.
+  // The lines that the rank writes in that area, which lies on another rank's control block at times: a distance may lead back.
   FlagLine* lines_at(std::uint32_t rank, const Area& area) const {
     return reinterpret_cast<FlagLine*>(reinterpret_cast<std::uintptr_t>(base_[rank]) +
                                        (rank == rank_ ? area.own : area.others));
   }
-  // What this rank stores in areas for others to read goes through here.
+  // Stores of this rank into areas that others read go through here.
   StagingStores& stores() { return stores_; }
   const StagingStores& stores() const { return stores_; }
   std::size_t staging_offset() const { return shape_.lines * sizeof(FlagLine); }  // behind the lines
@@ -207,7 +207,7 @@ class ControlBlocks {
   // Until it tells again, it runs on none.
   void tell_no_cpu() { head(rank_).cpu.store(0, std::memory_order_relaxed); }
   std::uint32_t told_cpu(std::uint32_t rank) const { return head(rank).cpu.load(std::memory_order_relaxed); }
-  // Have all others that last told that CPU published that line of the area in that epoch?
+  // Have all others that last told that CPU signaled that line of the area in that epoch?
   bool have_signaled_on(std::uint32_t cpu, const Area& area, std::uint32_t line, std::uint64_t epoch) const;
 
   std::uint64_t epoch(std::uint32_t slot) const { return slots_[slot].epoch; }
@@ -222,11 +222,11 @@ class ControlBlocks {
   void count_direct() { ++direct_count_; }
   std::uint64_t direct_count() const { return direct_count_; }
 
-  // Wakes peers that sleep, so that they see what was just published.
+  // Wakes peers that sleep, so that they see what was just signaled.
   void wake_sleepers() {
     for (PeerBell& peer : peers_) {
       if (peer.is_sleeping == nullptr) continue;
-      // What orders our publishing before this load is the sleeper's business (membarrier), unless it cannot.
+      // The sleeper orders our signal before this load (membarrier), unless it cannot.
       const std::uint32_t is_sleeping = peer.needs_fence
                                             ? peer.is_sleeping->fetch_add(0, std::memory_order_acq_rel)
                                             : peer.is_sleeping->load(std::memory_order_relaxed);

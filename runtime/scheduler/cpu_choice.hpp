@@ -2,7 +2,7 @@
 // operation.
 //
 // Ranks that are not bound can end up on one CPU, and stay there beside other busy processes: each of them
-// sleeps or yields too often to look like load, so the scheduler sees nothing to balance. Every call then
+// sleeps or yields too often to count as load, so the scheduler sees nothing to balance. Every call then
 // takes as long as the neighbours' turns.
 #pragma once
 

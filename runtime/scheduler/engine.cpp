@@ -1,4 +1,4 @@
-// Progress and waiting: the lane, the events, the way from spinning over yielding to sleep.
+// Progress and waiting: events, and the way from spinning over yielding to sleep.
 #include "runtime/scheduler/engine.hpp"
 
 #include <algorithm>
@@ -24,11 +24,11 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kFewestOperations = 64;  // of an engine that has any
-constexpr std::uint32_t kPollsPerClock = 64;   // polls between two looks at the clock
+constexpr std::uint32_t kPollsPerClock = 64;  // polls between two readings of the clock
 constexpr std::chrono::microseconds kBetweenHooks{5};
 constexpr std::chrono::microseconds kLongestSleepWithHook{100};
-constexpr std::uint32_t kWorkerPolls = 1000;  // of a worker that has no CPU of its own, before it yields
+constexpr std::uint32_t kThreadPolls =
+    1000;  // of a progress thread without a CPU of its own, before it yields
 
 void sleep_on(const Waitable& bell, std::uint32_t armed_value, std::chrono::microseconds at_most) {
   if (bell.futex_word != nullptr) {
@@ -65,62 +65,58 @@ struct Engine::Patience {
 };
 
 Engine::Engine(std::vector<std::unique_ptr<Transport>> transports, Options options)
-    : transports_(std::move(transports)), options_(std::move(options)), events_(64) {
-  if (options_.workers.count > 0) workers_ = std::make_unique<Workers>(*this, options_.workers);
+    : transports_(std::move(transports)), options_(std::move(options)), pool_(*this), events_(64) {
+  if (options_.workers.count > 0) threads_ = std::make_unique<ProgressThreads>(*this, options_.workers);
 }
 
 Engine::~Engine() {
-  workers_.reset();
+  threads_.reset();
   TUTTI_ASSERT(active_.empty() && waiting_.empty(), "an engine is destroyed after its groups");
 }
 
-void Engine::acquire() {
-  static constexpr std::atomic<bool> kNever{false};
-  acquire_unless(kNever);
+void Engine::add_group(GroupContext& group) {
+  lock_.acquire();
+  groups_.push_back(&group);
+  lock_.release();
 }
 
-bool Engine::acquire_within(std::chrono::milliseconds at_most) {
-  const Clock::time_point end = Clock::now() + at_most;
-  wanting_.fetch_add(1, std::memory_order_relaxed);
-  bool is_acquired = false;
-  while (!(is_acquired = try_acquire()) && Clock::now() < end) ::sched_yield();
-  wanting_.fetch_sub(1, std::memory_order_relaxed);
-  return is_acquired;
+void Engine::remove_group(GroupContext& group) { std::erase(groups_, &group); }
+
+void Engine::add_messenger(Messenger& messenger) {
+  if (std::find(messengers_.begin(), messengers_.end(), &messenger) == messengers_.end())
+    messengers_.push_back(&messenger);
+}
+
+void Engine::remove_messenger(Messenger& messenger) {
+  std::erase(messengers_, &messenger);
+  std::erase_if(corresponding_,
+                [&messenger](const auto& entry) { return entry.second.messenger == &messenger; });
 }
 
 bool Engine::leave(std::chrono::milliseconds at_most) {
-  if (!acquire_within(at_most)) return false;
+  if (!lock_.acquire_before(Clock::now() + at_most)) return false;
   for (const auto& transport : transports_) transport->leave();
-  release();
+  lock_.release();
   return true;
 }
 
-bool Engine::acquire_unless(const std::atomic<bool>& refuses) {
-  if (try_acquire()) return true;
-  wanting_.fetch_add(1, std::memory_order_relaxed);
-  bool is_acquired = false;
-  while (!refuses.load(std::memory_order_relaxed) && !(is_acquired = try_acquire())) ::sched_yield();
-  wanting_.fetch_sub(1, std::memory_order_relaxed);
-  return is_acquired;
-}
-
-bool Engine::drive(std::uint32_t* looks) {
-  if (!try_acquire()) return false;
+bool Engine::drive(std::uint32_t* failed_polls) {
+  if (!lock_.try_acquire()) return false;
   bool has_moved = progress_once();
-  if (looks != nullptr)
-    *looks = !active_.empty() && active_.front()->is_lowered_ ? options_.waiting.line_polls : 1;
+  if (failed_polls != nullptr)
+    *failed_polls = !active_.empty() && active_.front()->is_lowered() ? options_.waiting.line_polls : 1;
   Operation* job = take_user_step();
   bool has_callbacks = !callbacks_.empty();
-  release();
+  lock_.release();
   while (job != nullptr) {
     job->run_user_step();
     has_moved = true;
-    acquire();
+    lock_.acquire();
     job->finish_user_step();
     progress_once();
     job = take_user_step();
     has_callbacks = !callbacks_.empty();
-    release();
+    lock_.release();
   }
   if (has_callbacks) run_callbacks();
   return has_moved;
@@ -128,34 +124,29 @@ bool Engine::drive(std::uint32_t* looks) {
 
 void Engine::note_callback(Operation& operation) {
   owed_callbacks_.fetch_sub(1, std::memory_order_relaxed);
-  callbacks_.push_back({WorkRef(&operation), std::move(operation.callback_)});
-  operation.callback_ = nullptr;
-  operation.is_callback_due_ = true;
+  callbacks_.push_back({WorkRef(&operation), operation.take_callback()});
 }
 
 void Engine::run_callbacks() {
   for (;;) {
-    acquire();
+    lock_.acquire();
     if (callbacks_.empty()) break;
     Callback due = std::move(callbacks_.front());
     callbacks_.erase(callbacks_.begin());
-    release();
+    lock_.release();
     call_back(due.function, due.operation->status());
-    due.function = nullptr;  // what it holds is the program's, and ends without the lane
-    acquire();
+    due.function = nullptr;  // what it holds is the program's, and ends without the lock
+    lock_.acquire();
     auto& operation = static_cast<Operation&>(*due.operation.operator->());
-    operation.is_callback_due_ = false;
-    if (operation.callback_) note_callback(operation);  // given meanwhile
-    release();
+    if (operation.has_callback_after()) note_callback(operation);  // given meanwhile
+    lock_.release();
   }
-  release();
+  lock_.release();
 }
 
 Operation* Engine::take_user_step() {
   for (Operation* operation : active_) {
-    if (!operation->has_user_step_ || operation->is_user_step_taken_) continue;
-    operation->is_user_step_taken_ = true;
-    return operation;
+    if (operation->take_user_step()) return operation;
   }
   return nullptr;
 }
@@ -172,12 +163,11 @@ bool Engine::progress_once() {
   // Advancing may complete an operation and thereby start the next of its slot, at the end of the list.
   for (std::size_t i = 0; i < active_.size(); ++i) {
     Operation& operation = *active_[i];
-    if ((operation.is_dirty_ || operation.is_lowered_) && operation.status_)
-      has_moved = operation.advance(options_.waiting.line_polls) || has_moved;
+    if (operation.may_advance()) has_moved = operation.advance(options_.waiting.line_polls) || has_moved;
     if (operation.is_finished()) finish(operation);
-    // The rest gets its turn when whoever waits for the lane has had it. Who has moved nothing goes on: else
-    // two threads in turn might look at the first operation only.
-    if (has_moved && is_wanted()) break;
+    // The rest gets its turn when whoever waits for the lock has had it. Who has moved nothing goes on: else
+    // two threads in turn might advance the first operation only.
+    if (has_moved && lock_.is_wanted()) break;
   }
   std::erase(active_, nullptr);
   count_under_way();
@@ -186,7 +176,8 @@ bool Engine::progress_once() {
 
 void Engine::on_event(const Event& event) {
   if (event.kind == Event::Kind::control) return on_control(event);
-  if (Operation* operation = find(event.request); operation != nullptr) return operation->on_event(event);
+  if (Operation* operation = pool_.find(event.request); operation != nullptr)
+    return operation->on_event(event);
   const auto found = corresponding_.find(event.endpoint);
   if (found != corresponding_.end() && event.kind == Event::Kind::failed)
     found->second.messenger->on_gone(found->second.peer, found->second.has_tag);
@@ -204,23 +195,23 @@ void Engine::on_control(const Event& event) {
   if (found != corresponding_.end()) found->second.messenger->on_note(found->second.peer, event.data);
 }
 
-bool Engine::progress_messengers(bool is_last_look) {
+bool Engine::progress_messengers(bool before_sleep) {
   bool has_moved = false;
-  for (Messenger* messenger : messengers_) has_moved = messenger->progress(is_last_look) || has_moved;
+  for (Messenger* messenger : messengers_) has_moved = messenger->progress(before_sleep) || has_moved;
   std::erase_if(messengers_, [](const Messenger* messenger) { return !messenger->has_work(); });
   return has_moved;
 }
 
 void Engine::add_waiting(Operation& operation) {
-  operation.waiting_index_ = waiting_.size();
+  operation.queued().waiting_index = waiting_.size();
   waiting_.push_back(&operation);
   count_under_way();
 }
 
 void Engine::remove_waiting(Operation& operation) {
   Operation* const last = waiting_.back();
-  waiting_[operation.waiting_index_] = last;
-  last->waiting_index_ = operation.waiting_index_;
+  waiting_[operation.queued().waiting_index] = last;
+  last->queued().waiting_index = operation.queued().waiting_index;
   waiting_.pop_back();
   count_under_way();
 }
@@ -228,11 +219,12 @@ void Engine::remove_waiting(Operation& operation) {
 void Engine::finish(Operation& operation) {
   const auto at = std::find(active_.begin(), active_.end(), &operation);
   if (at != active_.end()) *at = nullptr;
-  operation.group_->on_complete(operation);
+  operation.group().on_complete(operation);
 }
 
 bool Engine::start(Operation& operation) {
-  if (operation.status_) operation.advance(options_.waiting.line_polls);
+  active_.reserve(pool_.size());  // whatever number of them gets under way
+  if (!operation.has_failed()) operation.advance(options_.waiting.line_polls);
   if (operation.is_finished()) return false;
   active_.push_back(&operation);
   count_under_way();
@@ -240,21 +232,21 @@ bool Engine::start(Operation& operation) {
 }
 
 void Engine::fail_operations() {
-  // Those that wait for nothing any more are finished like the others.
+  // Operations that wait for a match are finished like the others.
   for (std::size_t i = waiting_.size(); i-- > 0;) {
     Operation& operation = *waiting_[i];
-    if (!operation.group_->has_failed()) continue;
+    if (!operation.group().has_failed()) continue;
     remove_waiting(operation);
     active_.push_back(&operation);
   }
   for (Operation* operation : active_) {
-    if (operation == nullptr || !operation->group_->has_failed()) continue;
-    operation->group_->close_endpoints();
-    operation->fail(operation->group_->failure());
+    if (operation == nullptr || !operation->group().has_failed()) continue;
+    operation->group().close_endpoints();
+    operation->fail(operation->group().failure());
   }
 }
 
-// Another look in vain, or not: what comes before the next one. Polls, then yields the core, then sleeps.
+// Waits before the next poll: spins, then yields the core, then sleeps.
 void Engine::wait_a_little(Patience& patience, const Operation* waiting, Clock::time_point deadline) {
   const WaitPolicy& policy = options_.waiting;
   if (patience.idle_polls <= policy.spin_polls) {
@@ -276,12 +268,12 @@ void Engine::wait_a_little(Patience& patience, const Operation* waiting, Clock::
 }
 
 bool Engine::wait_for(const Operation& operation, Clock::time_point deadline) {
-  const bool has_workers = workers_ != nullptr && workers_->is_started();
-  if (has_workers) callers_.fetch_add(1, std::memory_order_seq_cst);
+  const bool has_threads = threads_ != nullptr && threads_->is_started();
+  if (has_threads) callers_.fetch_add(1, std::memory_order_seq_cst);
   const bool is_complete = wait_until(operation, deadline);
-  if (has_workers) callers_.fetch_sub(1, std::memory_order_seq_cst);
+  if (has_threads) callers_.fetch_sub(1, std::memory_order_seq_cst);
   // Whoever gives up waiting leaves the operation to them.
-  if (!is_complete || (has_workers && has_work_for_workers())) call_workers();
+  if (!is_complete || (has_threads && has_work_for_threads())) call_progress_threads();
   return is_complete;
 }
 
@@ -292,11 +284,11 @@ bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) 
   Patience patience{policy.first_sleep};
   is_beside_peer_.store(false, std::memory_order_relaxed);  // of an earlier wait
   for (; !operation.is_complete(); ++patience.polls) {
-    std::uint32_t looks = 1;
-    if (drive(&looks)) {
+    std::uint32_t failed_polls = 1;
+    if (drive(&failed_polls)) {
       patience = {policy.first_sleep, patience.polls};
     } else {
-      patience.idle_polls += looks;
+      patience.idle_polls += failed_polls;
     }
     if (operation.is_complete()) return true;
     if (patience.polls % kPollsPerClock == 0 || patience.idle_polls > policy.spin_polls) {
@@ -317,25 +309,25 @@ bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) 
   return true;
 }
 
-Engine::Tended Engine::tend(const Workers& workers) {
+Engine::Tended Engine::tend(const ProgressThreads& threads) {
   const WaitPolicy& policy = options_.waiting;
-  // A worker without a CPU of its own takes from the program what it polls away.
-  const std::uint32_t most_polls = workers.is_dedicated() ? policy.spin_polls : kWorkerPolls;
+  // A thread without a CPU of its own takes from the program the time that it polls.
+  const std::uint32_t most_polls = threads.is_dedicated() ? policy.spin_polls : kThreadPolls;
   const std::uint32_t skipped = policy.spin_polls - std::min(policy.spin_polls, most_polls);
   const std::uint32_t turns = caller_turns();
-  const long preempted = workers.is_dedicated() ? 0 : preemptions();
+  const long preempted = threads.is_dedicated() ? 0 : preemptions();
   Patience patience{policy.first_sleep, 1, skipped};
-  for (; has_work_for_workers() && !workers.is_stopping(); ++patience.polls) {
-    std::uint32_t looks = 1;
-    if (drive(&looks)) {
+  for (; has_work_for_threads() && !threads.is_stopping(); ++patience.polls) {
+    std::uint32_t failed_polls = 1;
+    if (drive(&failed_polls)) {
       patience = {policy.first_sleep, patience.polls, skipped};
     } else {
-      patience.idle_polls += looks;
+      patience.idle_polls += failed_polls;
     }
     const Clock::time_point now = Clock::now();
     if (patience.idle_polls > policy.spin_polls) {
       report_stall(nullptr, now);
-      if (!workers.is_dedicated() && caller_turns() != turns && !owes_callbacks() &&
+      if (!threads.is_dedicated() && caller_turns() != turns && !owes_callbacks() &&
           preemptions() != preempted)
         return Tended::in_the_way;
     }
@@ -346,14 +338,14 @@ Engine::Tended Engine::tend(const Workers& workers) {
 
 void Engine::sleep_once(const Operation* waiting, Clock::time_point deadline,
                         std::chrono::microseconds at_most) {
-  if (transports_.empty() || !try_acquire()) {
+  if (transports_.empty() || !lock_.try_acquire()) {
     ::sched_yield();
     return;
   }
-  if (waiting == nullptr && any_under_way() == nullptr) return release();
-  // Several bells cannot be waited for at once: sleep on that of the peer that is awaited, and look at the
+  if (waiting == nullptr && any_under_way() == nullptr) return lock_.release();
+  // Several bells cannot be waited for at once: sleep on that of the peer that is awaited, and poll the
   // others when it ends.
-  const Operation& awaited = waiting != nullptr ? *operations_[waiting->id_] : *any_under_way();
+  const Operation& awaited = waiting != nullptr ? pool_.at(waiting->pooled().id) : *any_under_way();
   const std::size_t rung = transports_.size() == 1 ? 0 : awaited_transport(awaited);
   bool may_sleep = true;
   ArmResult bell_armed;
@@ -362,15 +354,15 @@ void Engine::sleep_once(const Operation* waiting, Clock::time_point deadline,
     if (i == rung) bell_armed = armed;
     may_sleep = may_sleep && armed.is_armed;
   }
-  // Looked at after the intent to sleep is visible, so that no line is missed. Nothing at all announces that
+  // Read after the intent to sleep is visible, so that no signal is missed. Nothing at all announces that
   // a post which was told `again` may be repeated.
   may_sleep = may_sleep && std::none_of(active_.begin(), active_.end(),
                                         [](const Operation* operation) { return operation->has_news(); });
   may_sleep = !progress_messengers(true) && may_sleep;
-  // Who sleeps seldom polls, and still wants to hear soon that the peer it waits for is gone.
+  // A sleeping thread seldom polls, and must still notice soon that the awaited peer is gone.
   for (Operation* operation : active_) operation->note_sleep();
   const Waitable bell = transports_[rung]->waitable();
-  release();
+  lock_.release();
   if (!may_sleep) {
     ::sched_yield();
     return;
@@ -381,69 +373,11 @@ void Engine::sleep_once(const Operation* waiting, Clock::time_point deadline,
 
 std::size_t Engine::awaited_transport(const Operation& operation) const {
   if (operation.is_complete()) return 0;
-  const Transport* awaited = operation.group_->transport_of(operation.first_awaited_rank());
+  const Transport* awaited = operation.group().transport_of(operation.first_awaited_rank());
   for (std::size_t i = 0; i < transports_.size(); ++i) {
     if (transports_[i].get() == awaited) return i;
   }
   return 0;
-}
-
-// -- operations for reuse -----------------------------------------------------------------------------------
-
-Operation* Engine::take_operation() {
-  // The one that was given back last first: it has grown to what is called most, and is in the cache.
-  if (returned_.load(std::memory_order_relaxed) != nullptr) {
-    Operation* const newest = returned_.exchange(nullptr, std::memory_order_acquire);
-    Operation* oldest = newest;
-    while (oldest->next_free_ != nullptr) oldest = oldest->next_free_;
-    oldest->next_free_ = free_;
-    free_ = newest;
-  }
-  if (free_ == nullptr) make_operations();
-  Operation* const operation = free_;
-  free_ = operation->next_free_;
-  ++operation->generation_;
-  return operation;
-}
-
-// Many at a time, so that calls after the first find one whatever number of them is under way.
-void Engine::make_operations() {
-  const std::size_t made = operations_.size(), count = std::max(kFewestOperations, made);
-  operations_.reserve(made + count);
-  active_.reserve(made + count);
-  for (std::size_t i = 0; i < count; ++i) {
-    Operation& operation = *operations_.emplace_back(std::make_unique<Operation>());
-    operation.engine_ = this;
-    operation.id_ = static_cast<std::uint32_t>(made + i);
-    operation.map_.reserve(list_blocks_);
-    operation.next_free_ = free_;
-    free_ = &operation;
-  }
-}
-
-void Engine::reserve_lists(std::uint32_t blocks) {
-  if (blocks <= list_blocks_) return;
-  list_blocks_ = blocks;
-  for (const auto& operation : operations_) operation->map_.reserve(blocks);
-}
-
-void Engine::take_back(Operation& operation) {
-  operation.next_free_ = free_;
-  free_ = &operation;
-}
-
-void Engine::give_back(Operation& operation) {
-  operation.next_free_ = returned_.load(std::memory_order_relaxed);
-  while (!returned_.compare_exchange_weak(operation.next_free_, &operation, std::memory_order_release,
-                                          std::memory_order_relaxed)) {
-  }
-}
-
-Operation* Engine::find(RequestId request_id) const {
-  const std::size_t id = Operation::id_of(request_id);
-  if (id >= operations_.size()) return nullptr;
-  Operation* const operation = operations_[id].get();
-  return operation->request_id(0) == (request_id & ~RequestId{0xffffffffU}) ? operation : nullptr;
 }
 
 void Engine::reap_retired() {

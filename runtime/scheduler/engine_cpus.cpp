@@ -39,11 +39,11 @@ void Engine::note_blocked(ControlBlocks& control_blocks, std::uint32_t peer) {
 }
 
 void Engine::leave_shared_cpu() {
-  if (!try_acquire()) return;
+  if (!lock_.try_acquire()) return;
   const CpuChoice choice = other_cpus_;
   const bool is_mine = must_leave_cpu_.exchange(false, std::memory_order_relaxed);
   is_beside_peer_.store(false, std::memory_order_relaxed);
-  release();
+  lock_.release();
   if (is_mine && !choice.move_there()) ::sched_yield();
 }
 

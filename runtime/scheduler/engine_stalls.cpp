@@ -13,39 +13,35 @@ namespace tutti {
 
 void Engine::report_stall(const Operation* waiting, Clock::time_point now) {
   if (!options_.on_stall) return;
-  if (!try_acquire()) return;
+  if (!lock_.try_acquire()) return;
   Stall stall;
   bool is_due = false;
   // A waiting thread holds a reference, so the operation is still the one it waits for.
   Operation* operation = nullptr;
   if (waiting != nullptr) {
-    operation = operations_[waiting->id_].get();
+    operation = &pool_.at(waiting->pooled().id);
   } else if (const Operation* const some = any_under_way(); some != nullptr) {
-    operation = operations_[some->id_].get();
+    operation = &pool_.at(some->pooled().id);
   }
   if (operation != nullptr && !operation->is_complete()) {
-    if (operation->first_stalled_ == Clock::time_point{}) {
-      operation->first_stalled_ = now;
-      operation->next_report_ = options_.stall_report;
-      operation->stall_reports_ = 0;
-    }
-    const auto lasted =
-        std::chrono::duration_cast<std::chrono::milliseconds>(now - operation->first_stalled_);
-    if (lasted >= operation->next_report_) {
+    Operation::StallRecord& record = operation->stall_record();
+    if (record.first == Clock::time_point{}) record = {now, options_.stall_report, 0};
+    const auto lasted = std::chrono::duration_cast<std::chrono::milliseconds>(now - record.first);
+    if (lasted >= record.next_report) {
       is_due = true;
       // Doubled, but one comes when the operation is old enough for a warning, and one at the group's
       // deadline.
-      operation->next_report_ *= 2;
-      for (const std::chrono::milliseconds age : {options_.stall_warning, operation->group_->timeout()}) {
-        if (lasted < age) operation->next_report_ = std::min(operation->next_report_, age);
+      record.next_report *= 2;
+      for (const std::chrono::milliseconds age : {options_.stall_warning, operation->group().timeout()}) {
+        if (lasted < age) record.next_report = std::min(record.next_report, age);
       }
       stall = stall_of(*operation);
       stall.is_attended = waiting != nullptr;
       stall.lasted = lasted;
-      stall.number = operation->stall_reports_++;
+      stall.number = record.reports++;
     }
   }
-  release();
+  lock_.release();
   if (!is_due) return;
   if (options_.trace != nullptr) {
     options_.trace->mark("stalled",
@@ -57,11 +53,11 @@ void Engine::report_stall(const Operation* waiting, Clock::time_point now) {
 
 Stall Engine::stall_of(const Operation& operation) {
   Stall stall;
-  stall.context = operation.group_->context();
-  stall.rank = operation.group_->rank();
-  stall.timeout = operation.group_->timeout();
-  stall.sequence = operation.sequence_;
-  stall.is_message = operation.call_.collective == Collective::send_recv;
+  stall.context = operation.group().context();
+  stall.rank = operation.group().rank();
+  stall.timeout = operation.group().timeout();
+  stall.sequence = operation.sequence();
+  stall.is_message = operation.call().collective == Collective::send_recv;
   stall.awaited_rank = operation.first_awaited_rank();
   stall.call = operation.describe();
   return stall;
@@ -70,18 +66,14 @@ Stall Engine::stall_of(const Operation& operation) {
 std::vector<Stall> Engine::list_under_way(std::size_t at_most, std::chrono::milliseconds patience) {
   std::vector<Stall> listed;
   const Clock::time_point deadline = Clock::now() + patience;
-  wanting_.fetch_add(1, std::memory_order_relaxed);
-  bool is_held = false;
-  while (!(is_held = try_acquire()) && Clock::now() < deadline) ::sched_yield();
-  wanting_.fetch_sub(1, std::memory_order_relaxed);
-  if (!is_held) return listed;
+  if (!lock_.acquire_before(deadline)) return listed;
   for (const std::vector<Operation*>* const operations : {&active_, &waiting_}) {
     for (const Operation* operation : *operations) {
       if (operation != nullptr && !operation->is_complete() && listed.size() < at_most)
         listed.push_back(stall_of(*operation));
     }
   }
-  release();
+  lock_.release();
   return listed;
 }
 

@@ -1,4 +1,4 @@
-// Passes over the data that go to several places, past the caches, or piece by piece.
+// Passes over the data that go to several places, by nt_stores, or piece by piece.
 #include "runtime/scheduler/epoch_steps.hpp"
 
 #include <algorithm>

@@ -55,7 +55,7 @@ inline void run_plain(const ResolvedEpoch& epoch, const std::uintptr_t* origins,
   kernel(nullptr, step.at.in(origins), from.data(), step.source_count, step.count);
 }
 
-// What passes over the data need to know of their call.
+// The call as passes over its data see it.
 struct PassSettings {
   const ResolvedEpoch* epoch = nullptr;
   const std::uintptr_t* origins = nullptr;

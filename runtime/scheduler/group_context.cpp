@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-// How long a rank that ends waits for threads that hold the lane.
+// How long a rank that ends waits for threads that hold the progress lock.
 constexpr std::chrono::seconds kLeaveTime{1};
 
 // A message to or from a peer, as a schedule of one step. The catalogue has no rows for it: there is nothing
@@ -56,18 +56,16 @@ GroupContext::GroupContext(Engine& engine, Options options)
     is_common = is_common && common == options_.peers[r].transport;
   }
   if (is_common && common != nullptr) heap_ = common->caps().heap;
-  engine_.acquire();
-  engine_.groups_.push_back(this);
-  engine_.release();
+  engine_.add_group(*this);
 }
 
 GroupContext::~GroupContext() {
-  engine_.acquire();
+  engine_.lock().acquire();
   deliver_and_fail(Status(StatusCode::aborted, "the group was destroyed while operations were under way"));
-  engine_.release();
+  engine_.lock().release();
   for (bool is_done = false; !is_done;) {
     engine_.drive();
-    engine_.acquire();
+    engine_.lock().acquire();
     is_done = !has_operations();
     if (is_done) {
       RetiredBlock retired;
@@ -75,12 +73,12 @@ GroupContext::~GroupContext() {
         if (control_blocks.leave(&retired)) engine_.retire(retired);
       }
       messenger_.leave();
-      // Endpoints belong to the lane to their end.
+      // Endpoints are used with the lock held, to their end.
       close_endpoints();
       endpoints_.clear();
-      std::erase(engine_.groups_, this);
+      engine_.remove_group(*this);
     }
-    engine_.release();
+    engine_.lock().release();
     if (!is_done) ::sched_yield();  // another thread runs a user's function for one of them
   }
 }
@@ -106,24 +104,24 @@ void GroupContext::deliver_and_fail(const Status& why) {
 }
 
 bool GroupContext::leave(const Status& why) {
-  if (!engine_.acquire_within(kLeaveTime)) return false;
+  if (!engine_.lock().acquire_before(Clock::now() + kLeaveTime)) return false;
   deliver_and_fail(why);
-  engine_.release();
+  engine_.lock().release();
   engine_.drive();  // the failed operations complete
   return true;
 }
 
 Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call, Completion completion) {
-  // Submissions hold the lane, so whoever gets it at once is alone.
-  if (!engine_.acquire_unless(is_submitting_)) {
+  // Submissions hold the progress lock, so whoever gets it at once is alone.
+  if (!engine_.lock().acquire_unless(is_submitting_)) {
     return invalid_argument(
         "two threads submit to one stream of a group at the same time; give each thread a stream of its own "
         "(stream)");
   }
-  is_submitting_.store(true, std::memory_order_relaxed);
+  set_submitting(true);
   Result<WorkRef> result = submit_exclusively(prepared, call, completion);
-  is_submitting_.store(false, std::memory_order_relaxed);
-  engine_.release();
+  set_submitting(false);
+  engine_.lock().release();
   // A user's function may itself submit to this group.
   if (call.op.op == Op::user && result) engine_.drive();
   if (completion == Completion::asynchronous && result && !(*result)->is_complete()) leave_to_others();
@@ -132,7 +130,7 @@ Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call,
 
 void GroupContext::leave_to_others() {
   engine_.take_turn();
-  engine_.call_workers();
+  engine_.call_progress_threads();
 }
 
 void GroupContext::place(std::shared_ptr<const LoweredPlans> plans, bool is_bulk, const Call& call,
@@ -149,11 +147,11 @@ void GroupContext::place(std::shared_ptr<const LoweredPlans> plans, bool is_bulk
     prepared->slots = {0, 0};
   }
   // Operations let go of it with the lock held.
-  engine_.acquire();
+  engine_.lock().acquire();
   std::shared_ptr<ResolvedCall>& resolved = prepared->lowered;
   if (resolved.use_count() != 1) resolved = std::make_shared<ResolvedCall>(options_.lowered_limits);
   resolved->reset(std::move(plans), control_blocks_[is_bulk], call, prepared->vector_bytes);
-  engine_.release();
+  engine_.lock().release();
 }
 
 Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const Call& call,
@@ -163,11 +161,11 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
   const std::uint32_t sequence = next_sequence_.load(std::memory_order_relaxed);
   const std::uint32_t slot = prepared.slots.of(sequence);
   const OperationId id{sequence, submitted_.digest_with(prepared.contract)};
-  Operation* operation = engine_.take_operation();
+  Operation* operation = engine_.pool().take();
   // A call that is refused takes no number: the other ranks, told the same, count on in step.
   SlotNeeds needs;
   if (Status refused = operation->bind(*this, prepared, call, id, slot, &needs); !refused) {
-    engine_.take_back(*operation);
+    engine_.pool().take_back(*operation);
     return refused;
   }
   // Before anything of it goes out: whoever gets that may ask what it is.
@@ -175,7 +173,7 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
   if (prepared.lowered != nullptr &&
       control_blocks_[prepared.is_bulk].state() == ControlBlocks::State::absent) {
     if (Status failed = exchange_control_blocks(prepared, call, id); !failed) {
-      engine_.take_back(*operation);
+      engine_.pool().take_back(*operation);
       return failed;
     }
   }
@@ -183,8 +181,8 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
   enqueue(slots_[slot], *operation);
   if (operation->is_complete() && completion == Completion::blocking) {
     // Nobody else has seen it.
-    Status status = std::move(operation->status_);
-    engine_.take_back(*operation);
+    Status status = operation->take_status();
+    engine_.pool().take_back(*operation);
     if (!status) return status;
     return WorkRef();
   }
@@ -193,7 +191,7 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
 
 Result<WorkRef> GroupContext::submit_message(const Call& call, std::uint32_t kind) {
   if (messenger_.must_match(call)) return messenger_.submit(call, kind);
-  Operation* const operation = engine_.take_operation();
+  Operation* const operation = engine_.pool().take();
   start_message(*operation, call, kind, false);
   return hand_out(*operation, {});
 }
@@ -208,7 +206,7 @@ void GroupContext::start_message(Operation& operation, const Call& call, std::ui
   // A message has no counts that could be refused.
   static_cast<void>(
       operation.bind(*this, prepared, call, {number, make_message_word(number, kind)}, slot, &needs));
-  operation.is_referenced_ = is_referenced;
+  operation.queued().is_referenced = is_referenced;
   reserve_frames(slot, needs);
   enqueue(slots_[slot], operation);
 }
@@ -227,21 +225,19 @@ const std::shared_ptr<const Plan>& GroupContext::message_plan(std::uint32_t slot
 WorkRef GroupContext::hand_out(Operation& operation, const Prepared& prepared) {
   const bool is_under_way = !operation.is_complete();
   // One reference is the group's, until on_complete.
-  operation.references_.store(is_under_way ? 2 : 1, std::memory_order_relaxed);
-  operation.is_referenced_ = is_under_way;
-  if (is_under_way) operation.kept_lowered_ = prepared.lowered;
+  operation.set_references(is_under_way ? 2 : 1, is_under_way);
+  if (is_under_way) operation.keep(prepared.lowered);
   return WorkRef::adopt(&operation);
 }
 
 WorkRef GroupContext::resume(const Prepared& prepared, const Call& call, const OperationId& id,
                              std::uint32_t slot, const ResolvedStep* step, SteadyClock::time_point begun) {
-  Operation* const operation = engine_.take_operation();
+  Operation* const operation = engine_.pool().take();
   SlotNeeds needs;
   // Lowered operations have no counts that could be refused.
   static_cast<void>(operation->bind(*this, prepared, call, id, slot, &needs));
   reserve_frames(slot, needs);
-  operation->resumed_step_ = step;
-  operation->submitted_ = begun;
+  operation->continue_from(step, begun);
   enqueue(slots_[slot], *operation);
   return hand_out(*operation, prepared);
 }
@@ -276,20 +272,19 @@ Status GroupContext::exchange_control_blocks(const Prepared& prepared, const Cal
   swap.input = control_blocks.places().data() + options_.rank;
   Prepared exchange;
   exchange.messages = prepared.exchange;
-  Operation* operation = engine_.take_operation();
+  Operation* operation = engine_.pool().take();
   SlotNeeds needs;
   if (Status refused = operation->bind(*this, exchange, swap, id, kBulkSlot, &needs); !refused) {
-    engine_.take_back(*operation);
+    engine_.pool().take_back(*operation);
     return refused;
   }
   reserve_frames(kBulkSlot, needs);
   operation->serve(control_blocks, call);
   enqueue(slots_[kBulkSlot], *operation);
   if (operation->is_complete()) {
-    engine_.take_back(*operation);
+    engine_.pool().take_back(*operation);
   } else {
-    operation->references_.store(1, std::memory_order_relaxed);
-    operation->is_referenced_ = true;
+    operation->set_references(1, true);
   }
   return {};
 }
@@ -313,11 +308,11 @@ bool GroupContext::link(ControlBlocks& control_blocks) {
 void GroupContext::enqueue(Slot& slot, Operation& operation) {
   if (slot.head == nullptr) {
     slot.head = slot.tail = &operation;
-    // Failures that came before this look will not be reported again.
+    // Failures that came before this check will not be reported again.
     if (has_failed()) operation.fail(failure());
     if (!start(slot, operation)) on_complete(operation);
   } else {
-    slot.tail->next_in_slot_ = &operation;
+    slot.tail->queued().next_in_slot = &operation;
     slot.tail = &operation;
   }
 }
@@ -351,17 +346,17 @@ bool GroupContext::start(Slot& slot, Operation& operation) {
 }
 
 void GroupContext::on_complete(Operation& operation) {
-  if (operation.is_unmatched_) {
+  if (operation.queued().is_unmatched) {
     // It has failed: nothing was posted for it.
     messenger_.forget(operation);
     operation.complete();
-    operation.release();
+    operation.drop_reference();
     return;
   }
-  Slot& slot = slots_[operation.slot_];
+  Slot& slot = slots_[operation.queued().slot];
   // A loop, since after a failure all that queue up complete at once.
   for (Operation* done = &operation; done != nullptr;) {
-    Operation* const next = done->next_in_slot_;
+    Operation* const next = done->queued().next_in_slot;
     slot.head = next;
     if (next == nullptr) slot.tail = nullptr;
     if (has_failed()) {
@@ -369,7 +364,7 @@ void GroupContext::on_complete(Operation& operation) {
       done->fail(failure());
     }
     done->complete();
-    if (done->is_referenced_) done->release();
+    if (done->queued().is_referenced) done->drop_reference();
     if (next == nullptr) return;
     if (has_failed()) next->fail(failure());
     done = start(slot, *next) ? nullptr : next;
@@ -434,7 +429,7 @@ void GroupContext::fail(const Status& cause) {
     failure_ = cause;
   }
   has_failed_.store(true, std::memory_order_release);
-  engine_.has_failures_.store(true, std::memory_order_release);
+  engine_.note_failure();
 }
 
 void GroupContext::fail_for_all(const Status& cause) {
@@ -444,13 +439,13 @@ void GroupContext::fail_for_all(const Status& cause) {
     if (unsent_notice_.is_ok()) unsent_notice_ = cause;
   }
   has_failed_.store(true, std::memory_order_release);
-  engine_.has_failures_.store(true, std::memory_order_release);
+  engine_.note_failure();
 }
 
 void GroupContext::tell_members() {
-  engine_.acquire();
+  engine_.lock().acquire();
   send_abort_notice();
-  engine_.release();
+  engine_.lock().release();
   engine_.drive();  // gets them out, and ends what is under way here
 }
 

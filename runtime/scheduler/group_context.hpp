@@ -61,13 +61,13 @@ class GroupContext {
   // Do all members share memory, so that lowered plans may be given? The same answer on all of them, unless
   // some rank later finds no memory for its control block: then messages carry what was given as lowered.
   bool shares_memory() const { return heap_ != nullptr; }
-  // What control blocks hold of one operation at a time, and from where on it goes to the bulk control blocks.
+  // How much of one operation small and bulk control blocks hold at a time.
   const ControlBlockShape& control_block_shape(bool is_bulk) const {
     return is_bulk ? options_.bulk_control_blocks : options_.small_control_blocks;
   }
   const Messenger& messenger() const { return messenger_; }
   const LoweredLimits& lowered_limits() const { return options_.lowered_limits; }
-  // For those who look at how far operations have come; while nothing is under way, or from within the lane.
+  // For tests and tools; while nothing is under way, or with the progress lock held.
   const ControlBlocks& shown_control_blocks(bool is_bulk) const { return control_blocks_[is_bulk]; }
 
   // Starts an operation and runs it inline until it would block. Lowered plans come with the message plan
@@ -107,12 +107,52 @@ class GroupContext {
   Status failure() const;
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
 
- private:
-  friend class Engine;
-  friend class CachedEpoch;
-  friend class Messenger;
-  friend class Operation;
+  // -- for the scheduler's own classes, with the progress lock held unless it says otherwise
 
+  // For operations.
+  Endpoint* endpoint(std::uint32_t slot, std::uint32_t peer, Status* status);  // opened when first asked for
+  // Why nothing comes from or goes to a peer: a limit that this process reached, or the peer is gone.
+  Status cause_of_loss(std::uint32_t peer, const std::string& call) const;
+  bool link(ControlBlocks& control_blocks);  // false while some rank's is not known or not mapped yet
+  static std::uint32_t control_slot(std::uint32_t slot) { return slot < kSlots ? slot : 0; }
+  // A call that ends now, for the trace.
+  Trace::Span span_of(const Call& call, std::uint32_t sequence, std::uint32_t choice) const;
+
+  // For the engine.
+  void on_complete(Operation& operation);
+  void close_endpoints();
+  // The notice of a peer, received by that endpoint. False: the endpoint is not of this group.
+  bool take_abort_notice(const Endpoint* endpoint, ConstByteRange bytes);
+  // Carries messages to this rank; null for ourselves.
+  const Transport* transport_of(std::uint32_t peer) const { return options_.peers[peer].transport; }
+
+  // For the messenger. Binds a message and puts it behind those of its pair. `kind`: message_kind().
+  void start_message(Operation& operation, const Call& call, std::uint32_t kind, bool is_referenced);
+  static std::uint32_t message_slot(std::uint32_t peer, bool is_send, bool has_tag) {
+    return kMessageSlots + kSlotsPerPeer * peer + (has_tag ? 2U : 0U) + (is_send ? 1U : 0U);
+  }
+  bool is_busy(std::uint32_t slot) const { return slots_[slot].head != nullptr; }
+  Endpoint& opened_endpoint(std::uint32_t slot, std::uint32_t peer) const {
+    return *endpoints_[context_of(slot)][peer];
+  }
+
+  // For cached calls. Submissions hold the lock; another thread's is refused meanwhile.
+  void set_submitting(bool is_submitting) { is_submitting_.store(is_submitting, std::memory_order_relaxed); }
+  std::uint32_t next_sequence() const { return next_sequence_.load(std::memory_order_relaxed); }
+  std::uint64_t digest_with(const CallContract& contract) const { return submitted_.digest_with(contract); }
+  // A collective has taken its number.
+  void remember(std::uint32_t sequence, std::uint64_t digest, const CallContract& contract) {
+    submitted_.add(sequence, digest, contract);
+    next_sequence_.store(sequence + 1, std::memory_order_relaxed);
+  }
+  PeerDistance& distance() { return distance_; }
+  // A call on control blocks that has its number, has begun its epoch and is blocked at a step.
+  WorkRef resume(const Prepared& prepared, const Call& call, const OperationId& id, std::uint32_t slot,
+                 const ResolvedStep* step, SteadyClock::time_point begun);
+  // The caller goes on, and somebody has to carry on what it has submitted. Without the lock.
+  void leave_to_others();
+
+ private:
   // Operations with these resources, one at a time in order of submission.
   struct Slot {
     Operation* head = nullptr;  // the one that runs; linked through Operation::next_in_slot
@@ -121,47 +161,19 @@ class GroupContext {
     std::unique_ptr<SlotFrame> larger_frame;  // takes its place once the running operation has ended
   };
 
-  // What carries messages to this rank; null for ourselves.
-  const Transport* transport_of(std::uint32_t peer) const { return options_.peers[peer].transport; }
-  Endpoint* endpoint(std::uint32_t slot, std::uint32_t peer, Status* status);
-  // Why nothing comes from or goes to a peer: a limit that this process reached, or the peer is gone.
-  Status cause_of_loss(std::uint32_t peer, const std::string& call) const;
   Result<WorkRef> submit_exclusively(const Prepared& prepared, const Call& call, Completion completion);
   Result<WorkRef> submit_message(const Call& call, std::uint32_t kind);
-  // Binds a message and puts it behind those of its pair.
-  // `kind`: message_kind().
-  void start_message(Operation& operation, const Call& call, std::uint32_t kind, bool is_referenced);
   // Submits the exchange of control blocks in front of the first operation that needs them, which has that id.
   Status exchange_control_blocks(const Prepared& prepared, const Call& call, const OperationId& id);
-  ControlBlocks& control_blocks(bool is_bulk) { return control_blocks_[is_bulk]; }
-  bool link(
-      ControlBlocks& control_blocks);  // false while some rank's control block is not known or not mapped yet
-  static std::uint32_t control_slot(std::uint32_t slot) { return slot < kSlots ? slot : 0; }
   WorkRef hand_out(Operation& operation, const Prepared& prepared);  // just enqueued
-  // A call on control blocks that has its number, has begun its epoch and is blocked at a step.
-  WorkRef resume(const Prepared& prepared, const Call& call, const OperationId& id, std::uint32_t slot,
-                 const ResolvedStep* step, SteadyClock::time_point begun);
-  // The caller goes on, and somebody has to carry on what it has submitted. Without the progress lock.
-  void leave_to_others();
-  // A call that ends now, for the trace.
-  Trace::Span span_of(const Call& call, std::uint32_t sequence, std::uint32_t choice) const;
-  // A collective has taken its number.
-  void remember(std::uint32_t sequence, std::uint64_t digest, const CallContract& contract) {
-    submitted_.add(sequence, digest, contract);
-    next_sequence_.store(sequence + 1, std::memory_order_relaxed);
-  }
   void enqueue(Slot& slot, Operation& operation);
   // Gets the frames of all slots ready in which operations like the one of `slot` may run.
   void reserve_frames(std::uint32_t slot, const SlotNeeds& needs);
   bool start(Slot& slot, Operation& operation);  // at the head of its slot; false if it is finished
-  void on_complete(Operation& operation);
-  void deliver_and_fail(const Status& why);  // with the lane held
-  bool has_operations() const;               // under way, or waiting for a match
+  void deliver_and_fail(const Status& why);      // with the progress lock held
+  bool has_operations() const;                   // under way, or waiting for a match
   void revoke_control_blocks();
-  void close_endpoints();
-  void send_abort_notice();  // once, with the lane held, before the endpoints close
-  // The notice of a peer, received by that endpoint. False: the endpoint is not of this group.
-  bool take_abort_notice(const Endpoint* endpoint, ConstByteRange bytes);
+  void send_abort_notice();  // once, with the progress lock held, before the endpoints close
   // Slot index of an operation: collectives use 0..kSlots-1, those on the bulk control blocks the one after them;
   // behind it every pair has four: recv and send, without a tag, then with one.
   static constexpr std::uint32_t kBulkSlot = kSlots;
@@ -174,9 +186,6 @@ class GroupContext {
   // Contexts of endpoints: one for each slot of collectives, and two for messages, without a tag and with
   // one.
   static constexpr std::uint32_t kContexts = kSlots + 3;
-  static std::uint32_t message_slot(std::uint32_t peer, bool is_send, bool has_tag) {
-    return kMessageSlots + kSlotsPerPeer * peer + (has_tag ? 2U : 0U) + (is_send ? 1U : 0U);
-  }
   static std::uint32_t context_of(std::uint32_t slot) {
     return slot < kMessageSlots ? slot : kMessageSlots + (slot - kMessageSlots) % kSlotsPerPeer / 2;
   }
@@ -186,16 +195,16 @@ class GroupContext {
 
   Engine& engine_;
   Options options_;
-  SubmittedCalls submitted_;  // with the lane held
+  SubmittedCalls submitted_;  // with the progress lock held
   std::atomic<bool> is_submitting_{false};
-  std::atomic<std::uint32_t> next_sequence_{1};             // changed with the lane held
+  std::atomic<std::uint32_t> next_sequence_{1};             // changed with the progress lock held
   std::vector<std::uint32_t> next_message_;                 // send_recv sequence numbers, by slot
   std::vector<std::shared_ptr<const Plan>> message_plans_;  // by slot; made when first needed
   std::vector<Slot> slots_;
   Messenger messenger_;
   SlotNeeds collective_needs_;  // the frames of slots 0..kSlots-1 cover them
   std::vector<std::vector<std::unique_ptr<Endpoint>>> endpoints_;  // by context, peer
-  PeerDistance distance_;                                          // with the lane held
+  PeerDistance distance_;                                          // with the progress lock held
   SharedHeap* heap_ = nullptr;                   // the own one, where all members share memory
   std::array<ControlBlocks, 2> control_blocks_;  // small, bulk; made when first needed
   std::array<std::atomic<std::uint8_t>, 2> control_state_{};
@@ -203,7 +212,7 @@ class GroupContext {
   mutable std::mutex failure_mutex_;
   Status failure_;
   Status unsent_notice_;         // what members are to be told; guarded by failure_mutex_
-  bool may_send_notice_ = true;  // endpoints are open, and no notice was sent; with the lane held
+  bool may_send_notice_ = true;  // endpoints are open, and no notice was sent; with the progress lock held
 };
 
 }  // namespace tutti

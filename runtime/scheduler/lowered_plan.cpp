@@ -21,7 +21,7 @@ std::uint64_t granule_of(std::size_t element_bytes) {
 bool is_store(Verb verb) { return verb == Verb::copy || verb == Verb::reduce; }
 
 // By scratch slot of one rank: the line of the signal that follows its only write at once, or kNoLine.
-std::vector<std::uint32_t> carriers(const Schedule& s) {
+std::vector<std::uint32_t> lines_of_slots(const Schedule& s) {
   std::vector<std::uint32_t> line(s.scratch_slots, LoweredSlice::kNoLine), writes(s.scratch_slots, 0);
   for (std::size_t i = 0; i < s.steps.size(); ++i) {
     const Step& step = s.steps[i];
@@ -39,8 +39,8 @@ std::vector<std::uint32_t> carriers(const Schedule& s) {
 class LoweredCompiler {
  public:
   LoweredCompiler(std::span<const Schedule> ranks, std::uint32_t rank) : ranks_(ranks), s_(ranks[rank]) {
-    for (const Schedule& s : ranks) carriers_.push_back(carriers(s));
-    // What somebody takes together with its neighbours must lie beside them.
+    for (const Schedule& s : ranks) slot_lines_.push_back(lines_of_slots(s));
+    // Slots that a rank reads or writes together must lie side by side.
     for (const Schedule& s : ranks) {
       for (const Step& step : s.steps) {
         if (is_store(step.verb)) keep_in_staging(s, step.dst);
@@ -69,14 +69,14 @@ class LoweredCompiler {
  private:
   void keep_in_staging(const Schedule& s, const Slice& slice) {
     if (slice.buffer != Buffer::scratch || slice.count == 1) return;
-    auto& lines = carriers_[slice.owner == kSelf ? s.rank : static_cast<std::uint32_t>(slice.owner)];
+    auto& lines = slot_lines_[slice.owner == kSelf ? s.rank : static_cast<std::uint32_t>(slice.owner)];
     std::fill_n(lines.begin() + slice.slot, slice.count, LoweredSlice::kNoLine);
   }
 
   std::uint32_t add_slice(const Slice& slice) {
     LoweredSlice at{slice, s_.rank, LoweredSlice::kNoLine};
     if (slice.owner != kSelf) at.owner = static_cast<std::uint32_t>(slice.owner);
-    if (slice.buffer == Buffer::scratch && slice.count == 1) at.line = carriers_[at.owner][slice.slot];
+    if (slice.buffer == Buffer::scratch && slice.count == 1) at.line = slot_lines_[at.owner][slice.slot];
     plan_.slices.push_back(at);
     return static_cast<std::uint32_t>(plan_.slices.size() - 1);
   }
@@ -91,7 +91,7 @@ class LoweredCompiler {
     return count;
   }
 
-  // A rank that publishes before it does anything says that it has come. Where buffers are mapped that is
+  // A rank that signals before it does anything says that it has come. In the direct form that is
   // known: every rank has announced them, and waited for all others' announcements, before its first step.
   bool is_announced(std::uint32_t rank, std::uint32_t sequence) const {
     const Schedule& s = ranks_[rank];
@@ -135,7 +135,7 @@ class LoweredCompiler {
 
   std::span<const Schedule> ranks_;
   const Schedule& s_;
-  std::vector<std::vector<std::uint32_t>> carriers_;
+  std::vector<std::vector<std::uint32_t>> slot_lines_;
   LoweredPlan plan_;
 };
 

@@ -87,7 +87,7 @@ std::uint64_t epoch_length(const LoweredPlan& plan, std::uint64_t count, std::si
 // the same map, on buffers that begin n elements later.
 void bind_epoch_map(ChunkMap& map, const Schedule& shape, std::uint64_t count, std::uint64_t length,
                     std::size_t element_bytes);
-// What one scratch slot takes of the staging buffer, once the map is bound.
+// The bytes of one scratch slot in the staging buffer, once the map is bound.
 std::size_t slot_bytes_of(const ChunkMap& map, std::size_t element_bytes);
 
 // Has the rank a result, which avg then divides? A reduce leaves its result at the root. An exscan leaves

@@ -154,7 +154,7 @@ bool LoweredRun::collect_announcements() {
   return true;
 }
 
-// What an operation does at the steps of an epoch.
+// The steps of an epoch as an operation runs them.
 struct LoweredRun::Driver {
   LoweredRun& run;
   PassSettings settings;

@@ -71,7 +71,7 @@ class LoweredRun {
   bool find_buffers(std::uint32_t peer, const Announcement& said);
   bool may_touch();
   PassSettings pass_settings() const;
-  // What follows a phase that is done; false: stopped_ says why not.
+  // One phase each; false: stopped_ says why it is not done.
   bool enter_epoch();
   bool collect_announcements();
   bool run_epoch();

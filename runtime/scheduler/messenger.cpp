@@ -11,23 +11,19 @@
 namespace tutti {
 namespace {
 
-constexpr RequestId kPollRequest = ~RequestId{0};  // of no operation
+constexpr RequestId kProbeRequest = ~RequestId{0};  // of no operation
 
 }  // namespace
 
 Messenger::Messenger(GroupContext& group) : group_(group), peers_(group.size()) {}
 
-void Messenger::leave() {
-  std::erase(group_.engine_.messengers_, this);
-  std::erase_if(group_.engine_.corresponding_,
-                [this](const auto& entry) { return entry.second.messenger == this; });
-}
+void Messenger::leave() { group_.engine().remove_messenger(*this); }
 
 // -- submission ---------------------------------------------------------------------------------------------
 
 Result<WorkRef> Messenger::submit(const Call& call, std::uint32_t kind) {
   TUTTI_RETURN_IF_ERROR(open(call));
-  Operation& operation = *group_.engine_.take_operation();
+  Operation& operation = *group_.engine().pool().take();
   hold(operation, call, kind);
   if (call.is_send) {
     Peer& peer = peers_[call.root];
@@ -56,7 +52,7 @@ Status Messenger::open(const Call& call) {
     const Endpoint* const endpoint =
         group_.endpoint(group_.message_slot(peer, call.is_send, has_tag), peer, &status);
     if (endpoint != nullptr) {
-      group_.engine_.corresponding_[endpoint] = {this, peer, has_tag};
+      group_.engine().add_correspondent(endpoint, *this, peer, has_tag);
     } else if (call.root == peer) {
       return status;
     } else {
@@ -67,7 +63,7 @@ Status Messenger::open(const Call& call) {
 }
 
 Endpoint& Messenger::endpoint(std::uint32_t peer, bool has_tag) const {
-  return *group_.endpoints_[GroupContext::context_of(GroupContext::message_slot(peer, false, has_tag))][peer];
+  return group_.opened_endpoint(GroupContext::message_slot(peer, false, has_tag), peer);
 }
 
 void Messenger::hold(Operation& operation, const Call& call, std::uint32_t kind) {
@@ -75,15 +71,14 @@ void Messenger::hold(Operation& operation, const Call& call, std::uint32_t kind)
   SlotNeeds needs;
   // Without a plan there are no counts that could be refused.
   static_cast<void>(operation.bind(group_, prepared, call, {0, kind}, 0, &needs));
-  operation.is_unmatched_ = operation.is_referenced_ = true;
-  operation.references_.store(2, std::memory_order_relaxed);  // one is the group's, until it is complete
-  group_.engine_.add_waiting(operation);
-  std::vector<Messenger*>& messengers = group_.engine_.messengers_;
-  if (std::find(messengers.begin(), messengers.end(), this) == messengers.end()) messengers.push_back(this);
+  operation.queued().is_unmatched = true;
+  operation.set_references(2, true);  // one is the group's, until it is complete
+  group_.engine().add_waiting(operation);
+  group_.engine().add_messenger(*this);
 }
 
 void Messenger::forget(const Operation& operation) {
-  const Call& call = operation.call_;
+  const Call& call = operation.call();
   if (!call.is_send) {
     matcher_.withdraw({call.root, call.tag, const_cast<Operation*>(&operation)});
     return;
@@ -103,10 +98,10 @@ void Messenger::take(const MessageMatcher::Receive& receive, const MessageMatche
 
 // From now on it is a message of that pair like any other, behind those that were matched before.
 void Messenger::begin(Operation& operation, std::uint32_t peer) {
-  group_.engine_.remove_waiting(operation);
-  Call call = operation.call_;
+  group_.engine().remove_waiting(operation);
+  Call call = operation.call();
   call.root = peer;
-  group_.start_message(operation, call, static_cast<std::uint32_t>(operation.word_), true);
+  group_.start_message(operation, call, static_cast<std::uint32_t>(operation.word()), true);
 }
 
 void Messenger::on_note(std::uint32_t peer, ConstByteRange bytes) {
@@ -151,46 +146,46 @@ bool Messenger::send_notes() {
   return unsent_count_ > 0;
 }
 
-// -- looking ------------------------------------------------------------------------------------------------
+// -- probing ------------------------------------------------------------------------------------------------
 
-bool Messenger::progress(bool is_last_look) {
+bool Messenger::progress(bool before_sleep) {
   if (group_.has_failed()) {
     for (Peer& peer : peers_) peer.unsent.clear();
     unsent_count_ = 0;
     return false;
   }
   bool has_moved = unsent_count_ > 0 && send_notes();
-  if (matcher_.waits_for_any(0)) has_moved = look_for_plain() || has_moved;
-  if (is_last_look) look_for_ends();
+  if (matcher_.waits_for_any(0)) has_moved = probe_for_plain() || has_moved;
+  if (before_sleep) probe_for_ends();
   return has_moved;
 }
 
-Post Messenger::look(std::uint32_t peer, bool has_tag) {
-  // Messages that are received already, or will be by what was posted before, are not looked at.
+Post Messenger::probe(std::uint32_t peer, bool has_tag) {
+  // Messages that are received already, or will be by what was posted before, are not probed for.
   const std::uint32_t slot = group_.message_slot(peer, false, has_tag);
-  if (peers_[peer].is_gone[has_tag] || group_.slots_[slot].head != nullptr) return Post::again;
-  Sink only_look;
-  only_look.only_polls = true;
-  return endpoint(peer, has_tag).recv(0, 0, only_look, kPollRequest);
+  if (peers_[peer].is_gone[has_tag] || group_.is_busy(slot)) return Post::again;
+  Sink probe_only;
+  probe_only.only_polls = true;
+  return endpoint(peer, has_tag).recv(0, 0, probe_only, kProbeRequest);
 }
 
-bool Messenger::look_for_plain() {
+bool Messenger::probe_for_plain() {
   bool has_moved = false;
-  const std::uint32_t first = next_looked_;
+  const std::uint32_t first = next_probed_;
   for (std::uint32_t i = 0; i < group_.size() && matcher_.waits_for_any(0); ++i) {
     const std::uint32_t peer = (first + i) % group_.size();
-    if (peer == group_.rank() || look(peer, false) != Post::done) continue;
+    if (peer == group_.rank() || probe(peer, false) != Post::done) continue;
     const MessageMatcher::Message message{peer, 0, 0};
     if (const auto receive = matcher_.announce(message)) take(*receive, message);
     while (const auto held = matcher_.take_unrivalled(0)) begin(*held->operation, held->source);
-    next_looked_ = peer + 1;
+    next_probed_ = peer + 1;
     has_moved = true;
   }
   return has_moved;
 }
 
 // Of peers that owe an announcement or a clearance; the end of one comes as an event.
-void Messenger::look_for_ends() {
+void Messenger::probe_for_ends() {
   std::vector<bool> is_awaited(peers_.size(), false);
   for (const auto& [send, operation] : sends_) is_awaited[send.first] = true;
   for (const auto& [place, receive] : matcher_.posted()) {
@@ -200,7 +195,7 @@ void Messenger::look_for_ends() {
   }
   is_awaited[group_.rank()] = false;
   for (std::uint32_t peer = 0; peer < peers_.size(); ++peer) {
-    if (is_awaited[peer]) static_cast<void>(look(peer, true));
+    if (is_awaited[peer]) static_cast<void>(probe(peer, true));
   }
 }
 
@@ -238,10 +233,10 @@ void Messenger::check_receive(const MessageMatcher::Receive& receive) {
 // The first cause stays. `is_last`: no other rank is left either.
 void Messenger::fail_gone(const Operation& operation, std::uint32_t peer, bool is_last) {
   if (group_.has_failed()) return;
-  const Status cause = group_.cause_of_loss(peer, describe_call(operation.call_));
+  const Status cause = group_.cause_of_loss(peer, describe_call(operation.call()));
   group_.fail(is_last && cause.code() == StatusCode::peer_failed
                   ? Status(StatusCode::peer_failed,
-                           fmt::format("all other ranks are gone during {}", describe_call(operation.call_)),
+                           fmt::format("all other ranks are gone during {}", describe_call(operation.call())),
                            static_cast<int>(peer))
                   : cause);
 }
@@ -258,7 +253,7 @@ std::string Messenger::name_senders(bool has_tag) const {
 
 std::string Messenger::describe(const Operation& operation) const {
   constexpr std::size_t kMostNamed = 8;
-  const Call& call = operation.call_;
+  const Call& call = operation.call();
   std::string text = describe_call(call);
   if (call.is_send) return text + fmt::format(" (rank {} has called no receive that takes it)", call.root);
   text += fmt::format(

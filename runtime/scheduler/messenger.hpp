@@ -4,7 +4,7 @@
 // A send with a tag announces itself to the receiver, whose messenger answers with a clearance once a receive
 // takes it; only then the payload moves, behind those that were cleared before it. So a message that nobody
 // receives blocks no other. Tag 0 is announced by nobody: the order of a pair's messages is their match. A
-// receive of tag 0 from any source looks at the endpoints for what has arrived, and what is received from one
+// receive of tag 0 from any source probes the endpoints for messages that have arrived, and what is received from one
 // source meanwhile waits behind it.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace tutti {
 
 class GroupContext;
 
-// Everything with the lane held.
+// Everything with the progress lock held.
 class Messenger {
  public:
   explicit Messenger(GroupContext& group);
@@ -49,9 +49,9 @@ class Messenger {
   bool has_operations() const { return !matcher_.posted().empty() || !sends_.empty(); }
   bool has_work() const { return has_operations() || unsent_count_ > 0; }
 
-  // For the engine. Sends what could not be sent, and looks for what has arrived; before somebody sleeps also
+  // For the engine. Sends what could not be sent, and probes for messages that have arrived; before somebody sleeps also
   // for peers that are gone. True if anything moved, or may move without an event.
-  bool progress(bool is_last_look);
+  bool progress(bool before_sleep);
   void on_note(std::uint32_t peer, ConstByteRange bytes);
   void on_gone(std::uint32_t peer, bool has_tag);
 
@@ -78,9 +78,9 @@ class Messenger {
   void take(const MessageMatcher::Receive& receive, const MessageMatcher::Message& message);
   void tell(std::uint32_t peer, const Note& note);
   bool send_notes();
-  bool look_for_plain();
-  Post look(std::uint32_t peer, bool has_tag);
-  void look_for_ends();
+  bool probe_for_plain();
+  Post probe(std::uint32_t peer, bool has_tag);
+  void probe_for_ends();
   // Fails the group where an operation waits for ranks that are all gone: this one, or any.
   void check_senders();
   void check_send(const Operation& operation, std::uint32_t peer);
@@ -97,7 +97,7 @@ class Messenger {
   std::unordered_map<const Operation*, Sends::iterator> send_of_;
   std::vector<Peer> peers_;
   std::size_t unsent_count_ = 0;
-  std::uint32_t next_looked_ = 0;  // rank at which the next round of looks begins: everybody has a turn
+  std::uint32_t next_probed_ = 0;  // rank at which the next round of probes begins: everybody has a turn
 };
 
 }  // namespace tutti

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -14,8 +15,8 @@
 namespace tutti {
 namespace {
 
-// Between two looks whether the peer that is waited for is still there.
-constexpr std::uint32_t kBlockedPollsPerLook = 4096;
+// Failed polls between two checks whether the awaited peer is still there.
+constexpr std::uint32_t kFailedPollsPerCheck = 4096;
 
 }  // namespace
 
@@ -35,41 +36,42 @@ void ScratchMemory::release() {
 Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call& call, const OperationId& id,
                        std::uint32_t slot, SlotNeeds* needs) {
   group_ = &group;
-  plan_ = prepared.messages;
-  lowered_ = prepared.lowered.get();
-  is_lowered_ = lowered_ != nullptr;
-  is_exchange_ = is_referenced_ = is_unmatched_ = false;
+  messages_.plan = prepared.messages;
+  blocks_.resolved = prepared.lowered.get();
+  blocks_.is_used = blocks_.resolved != nullptr;
+  blocks_.is_exchange = queued_.is_referenced = queued_.is_unmatched = false;
   call_ = call;
   element_bytes_ = element_bytes(call);
   sequence_ = id.sequence;
   word_ = id.word;
-  slot_ = slot;
+  queued_.slot = slot;
   kernel_ = prepared.kernel;
-  choice_ = prepared.choice;
-  if (engine_->trace() != nullptr) submitted_ = SteadyClock::now();
+  trace_.choice = prepared.choice;
+  if (engine_.trace() != nullptr) trace_.submitted = SteadyClock::now();
   input_ = const_cast<std::byte*>(
       static_cast<const std::byte*>(call.input));  // never written: no step writes to the input
   output_ = static_cast<std::byte*>(call_.output);
-  has_user_step_ = false;
-  next_in_slot_ = nullptr;
-  first_stalled_ = {};
+  messages_.user = UserStep::none;
+  queued_.next_in_slot = nullptr;
+  stalls_.first = {};
   status_ = {};
   is_complete_.store(false, std::memory_order_relaxed);
-  is_dirty_ = is_run_started_ = false;
-  resumed_step_ = nullptr;
-  blocked_polls_ = 0;
-  remaining_ = 1;
-  if (plan_ != nullptr) {
+  messages_.is_dirty = blocks_.is_run_started = false;
+  blocks_.resumed_step = nullptr;
+  blocks_.failed_polls = 0;
+  messages_.remaining = 1;
+  if (messages_.plan != nullptr) {
     TUTTI_RETURN_IF_ERROR(bind_counts());
-    const Schedule& shape = plan_->shape;
-    needs->channels = plan_->channels.size();
-    needs->steps = plan_->steps.size();
-    needs->ranges = plan_->range_count;
-    needs->scratch_bytes = shape.scratch_slots * slot_bytes_ + prescaled_count(shape) * element_bytes_;
+    const Schedule& shape = messages_.plan->shape;
+    needs->channels = messages_.plan->channels.size();
+    needs->steps = messages_.plan->steps.size();
+    needs->ranges = messages_.plan->range_count;
+    needs->scratch_bytes =
+        shape.scratch_slots * messages_.slot_bytes + prescaled_count(shape) * element_bytes_;
   }
-  if (is_lowered_) {
-    control_blocks_ = &group.control_blocks(prepared.is_bulk);
-    const Schedule& shape = lowered_->shape();
+  if (blocks_.is_used) {
+    blocks_.control_blocks = &blocks_.resolved->control_blocks();
+    const Schedule& shape = blocks_.resolved->shape();
     if (is_prescaled(call_)) {
       bind_whole(shape);
       needs->scratch_bytes = std::max(needs->scratch_bytes, prescaled_count(shape) * element_bytes_);
@@ -81,8 +83,8 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
 
 void Operation::enter(SlotFrame& frame) {
   frame_ = &frame;
-  if (engine_->trace() != nullptr) entered_ = SteadyClock::now();
-  if (!is_lowered_) enter_messages();
+  if (engine_.trace() != nullptr) trace_.entered = SteadyClock::now();
+  if (!blocks_.is_used) enter_messages();
 }
 
 std::uint64_t Operation::prescaled_count(const Schedule& shape) const {
@@ -96,26 +98,26 @@ void Operation::prescale(std::byte* to, std::uint64_t count) {
 }
 
 void Operation::serve(ControlBlocks& control_blocks, const Call& shown) {
-  is_exchange_ = true;
-  control_blocks_ = &control_blocks;
-  shown_call_ = shown;
-  shown_call_.counts = shown_call_.displacements = {};
+  blocks_.is_exchange = true;
+  blocks_.control_blocks = &control_blocks;
+  blocks_.shown_call = shown;
+  blocks_.shown_call.counts = blocks_.shown_call.displacements = {};
 }
 
 bool Operation::advance(std::uint32_t polls) {
-  return is_lowered_ ? advance_lowered(polls) : advance_messages();
+  return blocks_.is_used ? advance_lowered(polls) : advance_messages();
 }
 
 bool Operation::start_lowered() {
-  if (!group_->link(*control_blocks_)) return false;
-  if (control_blocks_->state() == ControlBlocks::State::refused) {
+  if (!group_->link(*blocks_.control_blocks)) return false;
+  if (blocks_.control_blocks->state() == ControlBlocks::State::refused) {
     // Some rank has no memory for a control block: messages carry the operation, on every rank.
-    is_lowered_ = false;
+    blocks_.is_used = false;
     if (const Status status = bind_counts(); !status) fail(status);
     enter_messages();
     return true;
   }
-  const Schedule& shape = lowered_->shape();
+  const Schedule& shape = blocks_.resolved->shape();
   const LoweredBuffers buffers = lowered_buffers(call_, shape);
   input_ = buffers.input;
   output_ = buffers.output;
@@ -129,27 +131,27 @@ bool Operation::start_lowered() {
   work.kernel = kernel_;
   work.buffers = {input_, output_};
   work.digest = word_;
-  work.slot = GroupContext::control_slot(slot_);
-  work.wanting = &engine_->wanting_;
-  if (resumed_step_ == nullptr) {
-    frame_->run.start(*lowered_);
+  work.slot = GroupContext::control_slot(queued_.slot);
+  work.wanting = &engine_.lock().wanting();
+  if (blocks_.resumed_step == nullptr) {
+    frame_->run.start(*blocks_.resolved);
   } else {
-    frame_->run.resume(*lowered_, resumed_step_);
+    frame_->run.resume(*blocks_.resolved, blocks_.resumed_step);
   }
-  if (engine_->options_.waiting.watches_cpus) control_blocks_->tell_cpu();
-  is_run_started_ = true;
+  if (engine_.wait_policy().watches_cpus) blocks_.control_blocks->tell_cpu();
+  blocks_.is_run_started = true;
   return true;
 }
 
 bool Operation::advance_lowered(std::uint32_t polls) {
-  if (!is_run_started_) {
+  if (!blocks_.is_run_started) {
     if (!start_lowered()) return false;
-    if (!is_lowered_) return advance_messages();
+    if (!blocks_.is_used) return advance_messages();
   }
   LoweredRun& run = frame_->run;
   switch (run.advance(polls)) {
     case LoweredRun::Progress::complete:
-      remaining_ = 0;
+      messages_.remaining = 0;
       return true;
     case LoweredRun::Progress::mismatch:
       fail_mismatch(run.peer());
@@ -161,22 +163,22 @@ bool Operation::advance_lowered(std::uint32_t polls) {
       break;
   }
   if (run.has_moved()) {
-    blocked_polls_ = 0;
+    blocks_.failed_polls = 0;
     return true;
   }
-  engine_->note_blocked(*control_blocks_, run.peer());
-  if (++blocked_polls_ >= kBlockedPollsPerLook) {
-    blocked_polls_ = 0;
-    // What it published before it went is visible now.
-    if (control_blocks_->is_gone(run.peer()) && !run.has_news()) fail_gone(run.peer());
+  engine_.note_blocked(*blocks_.control_blocks, run.peer());
+  if (++blocks_.failed_polls >= kFailedPollsPerCheck) {
+    blocks_.failed_polls = 0;
+    // The signals that it gave before it went are visible now.
+    if (blocks_.control_blocks->is_gone(run.peer()) && !run.has_news()) fail_gone(run.peer());
   }
   return false;
 }
 
 bool Operation::has_news() const {
-  if (!is_lowered_) return is_dirty_ && !has_user_step_;
-  return is_run_started_ ? frame_->run.has_news()
-                         : control_blocks_->state() != ControlBlocks::State::exchanging;
+  if (!blocks_.is_used) return messages_.is_dirty && messages_.user == UserStep::none;
+  return blocks_.is_run_started ? frame_->run.has_news()
+                                : blocks_.control_blocks->state() != ControlBlocks::State::exchanging;
 }
 
 void Operation::bind_whole(const Schedule& shape) {
@@ -215,98 +217,106 @@ void Operation::fail_gone(std::uint32_t peer) {
 
 void Operation::fail(const Status& status) {
   if (status_) status_ = status;
-  is_dirty_ = true;
+  messages_.is_dirty = true;
+}
+
+// avg divides the sum where it has been left.
+void Operation::scale_result() {
+  const Schedule& shape = blocks_.is_used ? blocks_.resolved->shape() : messages_.plan->shape;
+  if (!has_result(call_.collective, shape.rank, shape.root)) return;
+  if (blocks_.is_used) bind_whole(shape);
+  const Window held = window(shape, Buffer::output);
+  const bool is_own_block_only = call_.collective == Collective::reduce_scatter;
+  for (std::uint32_t atom = held.first; atom < held.first + held.count; ++atom) {
+    if (is_own_block_only && atom / shape.segments != shape.rank) continue;
+    const Range range = map_.range(Buffer::output, atom);
+    std::byte* const at = output_ + range.first * element_bytes_;
+    scale(call_.op, static_cast<int>(shape.size), call_.dtype, at, at, range.count);
+  }
 }
 
 void Operation::complete() {
-  if (status_ && is_reducing(call_.collective) && scales_after(call_.op.op)) {
-    const Schedule& shape = is_lowered_ ? lowered_->shape() : plan_->shape;
-    if (is_lowered_) bind_whole(shape);
-    const Window held = window(shape, Buffer::output);
-    const bool is_held = has_result(call_.collective, shape.rank, shape.root);
-    const bool is_own_block_only = call_.collective == Collective::reduce_scatter;
-    for (std::uint32_t i = 0; i < held.count && is_held; ++i) {
-      const std::uint32_t atom = held.first + i;
-      if (is_own_block_only && atom / shape.segments != shape.rank) continue;
-      const Range range = map_.range(Buffer::output, atom);
-      std::byte* at = output_ + range.first * element_bytes_;
-      scale(call_.op, static_cast<int>(shape.size), call_.dtype, at, at, range.count);
-    }
-  }
-  if (is_exchange_ && status_) control_blocks_->finish_exchange();
-  if (plan_ != nullptr) plan_.reset();
-  if (kept_lowered_ != nullptr) kept_lowered_.reset();
+  if (status_ && is_reducing(call_.collective) && scales_after(call_.op.op)) scale_result();
+  if (blocks_.is_exchange && status_) blocks_.control_blocks->finish_exchange();
+  if (messages_.plan != nullptr) messages_.plan.reset();
+  if (blocks_.kept != nullptr) blocks_.kept.reset();
   frame_ = nullptr;
-  if (Trace* const trace = engine_->trace(); trace != nullptr && !is_exchange_) record(*trace);
+  if (Trace* const trace = engine_.trace(); trace != nullptr && !blocks_.is_exchange) record(*trace);
   is_complete_.store(true, std::memory_order_release);
-  if (callback_) engine_->note_callback(*this);
+  if (callback_.function) engine_.note_callback(*this);
 }
 
 void Operation::record(Trace& trace) const {
-  Trace::Span span = group_->span_of(call_, sequence_, choice_);
-  span.submitted = submitted_;
-  span.started = entered_;
+  Trace::Span span = group_->span_of(call_, sequence_, trace_.choice);
+  span.submitted = trace_.submitted;
+  span.started = trace_.entered;
   span.status = status_.code();
   trace.add(span);
 }
 
 std::uint32_t Operation::first_awaited_rank() const {
-  if (!is_lowered_) return first_awaited_sender();
-  return is_run_started_ ? frame_->run.peer() : control_blocks_->first_unknown();
+  if (!blocks_.is_used) return first_awaited_sender();
+  return blocks_.is_run_started ? frame_->run.peer() : blocks_.control_blocks->first_unknown();
 }
 
 bool Operation::test() {
   if (is_complete()) return true;
-  engine_->take_turn();
+  engine_.take_turn();
   return is_complete();
 }
 
 Status Operation::wait(Clock::time_point deadline) {
-  if (!is_complete() && !engine_->wait_for(*this, deadline)) {
-    engine_->acquire();
+  if (!is_complete() && !engine_.wait_for(*this, deadline)) {
+    engine_.lock().acquire();
     const std::string what = describe();
     int peer = Status::kNoPeer;
     if (!is_complete() && first_awaited_rank() != group_->rank())
       peer = static_cast<int>(first_awaited_rank());
-    engine_->release();
+    engine_.lock().release();
     return Status(StatusCode::timeout, what + " is not complete yet", peer);
   }
   return status_;
 }
 
 void Operation::when_complete(CompletionCallback callback) {
-  engine_->acquire();
+  engine_.lock().acquire();
   // While an earlier one is being called, this one waits for its turn.
-  if (is_complete() && !is_callback_due_) {
-    engine_->release();
+  if (is_complete() && !callback_.is_due) {
+    engine_.lock().release();
     call_back(callback, status_);
     return;
   }
-  if (callback_) {
-    callback_ = [first = std::move(callback_), then = std::move(callback)](const Status& status) {
+  if (callback_.function) {
+    callback_.function = [first = std::move(callback_.function),
+                          then = std::move(callback)](const Status& status) {
       first(status);
       then(status);
     };
   } else {
-    callback_ = std::move(callback);
-    engine_->owed_callbacks_.fetch_add(1, std::memory_order_relaxed);
+    callback_.function = std::move(callback);
+    engine_.expect_callback();
   }
-  engine_->release();
-  engine_->call_workers();
+  engine_.lock().release();
+  engine_.call_progress_threads();
+}
+
+CompletionCallback Operation::take_callback() {
+  callback_.is_due = true;
+  return std::exchange(callback_.function, nullptr);
 }
 
 std::string Operation::describe() const {
-  return is_unmatched_ ? group_->messenger().describe(*this) : describe_call(shown_call());
+  return queued_.is_unmatched ? group_->messenger().describe(*this) : describe_call(shown_call());
 }
 
 int Operation::source() const {
-  if (!is_complete()) return -1;  // the lane may be writing to the call
+  if (!is_complete()) return -1;  // the lock's holder may be writing to the call
   const bool is_receive = call_.collective == Collective::send_recv && !call_.is_send;
   return is_receive ? static_cast<int>(call_.root) : -1;
 }
 
 Status Operation::status() const { return is_complete() ? status_ : Status{}; }
 
-void Operation::recycle() { engine_->give_back(*this); }
+void Operation::recycle() { engine_.pool().give_back(*this); }
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 // One operation under way: a plan bound to a call's memory, and how far it has come. Its messages are steps
 // of a plan that this class issues (operation_messages.cpp); where ranks share memory a LoweredRun does the
-// work. Knows no algorithm and no waiting; the engine drives it while it holds the lane.
+// work. Knows no algorithm and no waiting; the engine drives it with the progress lock held.
 #pragma once
 
 #include <memory>
@@ -50,133 +50,207 @@ struct OperationId {
   std::uint64_t word = 0;
 };
 
+// Threading: as a WorkState for any thread; the rest with the progress lock held.
 class Operation final : public WorkState {
  public:
+  // Its place in the pool. Request ids: use, number of the operation, step.
+  struct Pooled {
+    Operation* next_free = nullptr;
+    std::uint32_t id = 0;
+    std::uint32_t generation = 0;  // of uses: events of an earlier one must not be taken for this one's
+  };
+  // Its place among the operations of its group.
+  struct Queued {
+    Operation* next_in_slot = nullptr;
+    std::uint32_t slot = 0;
+    std::size_t waiting_index = 0;  // in the engine's list, while it is unmatched
+    bool is_unmatched = false;      // a message that has no slot yet: the group's messenger has it
+    bool is_referenced = false;     // the group holds a reference, which it drops on completion
+  };
+  // Reports that it makes no progress.
+  struct StallRecord {
+    Clock::time_point first{};
+    std::chrono::milliseconds next_report{0};
+    std::uint32_t reports = 0;
+  };
+
+  Operation(Engine& engine, std::uint32_t id) : engine_(engine) { pooled_.id = id; }
+
   bool test() override;
   Status wait(Clock::time_point deadline) override;
   Status status() const override;
   int source() const override;
   void when_complete(CompletionCallback callback) override;
 
- private:
-  friend class Engine;
-  friend class GroupContext;
-  friend class CachedEpoch;
-  friend class Messenger;
+  // -- for its owners: the pool, the group's queues, the engine
 
-  enum class Issue : std::uint8_t { done, pending, again, user };
-
-  // Tokens: use, number of the operation, step.
-  static constexpr std::uint32_t kIdBits = 20;
+  Pooled& pooled() { return pooled_; }
+  const Pooled& pooled() const { return pooled_; }
+  Queued& queued() { return queued_; }
+  const Queued& queued() const { return queued_; }
+  StallRecord& stall_record() { return stalls_; }
   static std::uint32_t id_of(RequestId request_id) {
     return static_cast<std::uint32_t>(request_id >> 32U) & ((1U << kIdBits) - 1);
   }
   RequestId request_id(std::uint32_t step) const {
-    return (std::uint64_t{(generation_ << kIdBits) | id_} << 32U) | step;
+    return (std::uint64_t{(pooled_.generation << kIdBits) | pooled_.id} << 32U) | step;
   }
+  void reserve_lists(std::uint32_t blocks) { map_.reserve(blocks); }
 
-  void recycle() override;
+  GroupContext& group() const { return *group_; }
+  const Call& call() const { return call_; }
+  std::uint32_t sequence() const { return sequence_; }
+  std::uint64_t word() const { return word_; }
+  bool is_lowered() const { return blocks_.is_used; }
+  bool has_failed() const { return !status_; }
 
-  // Binds plan and call; nothing is posted yet. What the caller's memory is needed for beside its buffers is
-  // over afterwards. `needs`: of the frame it will run in.
+  // Binds plan and call; nothing is posted yet. On return the count arrays are no longer referenced. `needs`:
+  // of the frame that it will run in.
   Status bind(GroupContext& group, const Prepared& prepared, const Call& call, const OperationId& id,
               std::uint32_t slot, SlotNeeds* needs);
+  // Before it is enqueued: a cached call that has run up to that step, since `begun`.
+  void continue_from(const ResolvedStep* step, SteadyClock::time_point begun) {
+    blocks_.resumed_step = step;
+    trace_.submitted = begun;
+  }
+  // Before it is enqueued: it exchanges control blocks for the call `shown`, whose word it has.
+  void serve(ControlBlocks& control_blocks, const Call& shown);
+  // It outlives its submission: keeps what the signature's callers share.
+  void keep(std::shared_ptr<ResolvedCall> resolved) { blocks_.kept = std::move(resolved); }
+  // So many references; `is_referenced`: one of them is the group's.
+  void set_references(std::uint32_t count, bool is_referenced) {
+    references_.store(count, std::memory_order_relaxed);
+    queued_.is_referenced = is_referenced;
+  }
+  void drop_reference() { release(); }
+  Status take_status() { return std::move(status_); }
+
+  // It is the first of its slot now and may be advanced.
+  void enter(SlotFrame& frame);
+  bool may_advance() const { return (messages_.is_dirty || blocks_.is_used) && status_; }
+  // Does what can be done; polls so often for a flag. True if anything was.
+  bool advance(std::uint32_t polls);
+  // Might advance() get further, without an event having come?
+  bool has_news() const;
+  // The thread that drives it is about to sleep: as good as many failed polls.
+  void note_sleep() { blocks_.failed_polls += kPollsPerSleep; }
+  void on_event(const Event& event);
+  void fail(const Status& status);
+  // Nothing more to do: all steps are done, or it failed and no user's function is running on its memory.
+  bool is_finished() const {
+    return messages_.remaining == 0 || (!status_.is_ok() && messages_.user == UserStep::none);
+  }
+  // Last local work (avg divides), then completion becomes visible.
+  void complete();
+
+  // The step that runs a user-defined op. True: it is due, and the caller runs it without the lock, then
+  // finishes it.
+  bool take_user_step();
+  void run_user_step();
+  void finish_user_step();
+
+  // Completed: its callback, which is to be called now. has_callback_after(): another was given meanwhile.
+  CompletionCallback take_callback();
+  bool has_callback_after() {
+    callback_.is_due = false;
+    return static_cast<bool>(callback_.function);
+  }
+
+  // Its call, and if it is not matched yet, the message that it waits for.
+  std::string describe() const;
+  std::uint32_t first_awaited_rank() const;
+
+ private:
+  enum class Issue : std::uint8_t { done, pending, again, user };
+  enum class UserStep : std::uint8_t { none, due, running };
+  static constexpr std::uint32_t kIdBits = 20;
+  static constexpr std::uint32_t kPollsPerSleep = 256;
+
+  void recycle() override;
   void record(Trace& trace) const;  // what it was and how long it took, now that it has ended
-  Status bind_counts();
-  void bind_whole(const Schedule& shape);  // the map of a whole lowered operation
+  const Call& shown_call() const { return blocks_.is_exchange ? blocks_.shown_call : call_; }
+  void fail_mismatch(std::uint32_t peer);
+  void fail_mismatch(std::uint32_t peer, const Event& message);
+  void fail_gone(std::uint32_t peer);
+  void scale_result();
   // Elements of the input that are scaled in front of a reduction, into scratch.
   std::uint64_t prescaled_count(const Schedule& shape) const;
   void prescale(std::byte* to, std::uint64_t count);  // the input from now on
-  // It is the first of its slot now and may be advanced.
-  void enter(SlotFrame& frame);
-  void enter_messages();
-  // Makes this operation swap control blocks for the call `shown`, whose word it has.
-  void serve(ControlBlocks& control_blocks, const Call& shown);
-  // Does what can be done; looks so often at a line that a peer has still to publish. True if anything was.
-  bool advance(std::uint32_t polls);
-  bool start_lowered();  // false while control blocks are being swapped
+
+  // On control blocks.
+  void bind_whole(const Schedule& shape);  // the map of a whole lowered operation
+  bool start_lowered();                    // false while control blocks are being exchanged
   bool advance_lowered(std::uint32_t polls);
-  // The thread that drives it is about to sleep: as good as many polls in vain.
-  void note_sleep() { blocked_polls_ += kPollsPerSleep; }
+
+  // By messages (operation_messages.cpp).
+  Status bind_counts();
+  void enter_messages();
   bool advance_messages();
-  // Might advance() get further, without an event having come?
-  bool has_news() const;
   bool is_ready(const PlanStep& step) const;
   Issue issue(std::uint32_t index, const PlanStep& step);
   Issue issue_message(std::uint32_t index, const PlanStep& step);
   void finish_step(std::uint32_t index);
-  void on_event(const Event& event);
-  void fail(const Status& status);
-  void fail_mismatch(std::uint32_t peer);
-  void fail_mismatch(std::uint32_t peer, const Event& message);
-  void fail_gone(std::uint32_t peer);
-  // What it is, and if it is not matched yet, what it waits for. With the lane held.
-  std::string describe() const;
-  const Call& shown_call() const { return is_exchange_ ? shown_call_ : call_; }
-  // Last local work (avg divides), then completion becomes visible.
-  void complete();
-  // Nothing more to do: all steps are done, or it failed and no user's function is running on its memory.
-  bool is_finished() const { return remaining_ == 0 || (!status_.is_ok() && !has_user_step_); }
-
   std::byte* address(const Slice& slice, std::uint32_t k) const;
   std::size_t atom_bytes(const Slice& slice, std::uint32_t k) const;
-  std::size_t gather_ranges(
-      const PlanStep& step);  // of the frame; returns total bytes, their number is in range_total_
+  std::size_t gather_ranges(const PlanStep& step, std::uint32_t* range_count);  // of the frame; bytes
   // The local work of a step on bytes [offset, offset + length) of its slice; `arriving` replaces that source
-  // where not null.
   void compute(const PlanStep& step, std::size_t offset, std::size_t length, const std::byte* arriving);
-  // The step that runs a user-defined op: without the lane, then finished with it.
-  void run_user_step();
-  void finish_user_step();
   static void deliver(void* context, std::size_t offset, ConstByteRange data);
-  std::uint32_t first_awaited_rank() const;
   std::uint32_t first_awaited_sender() const;
 
+  // Of the call.
+  Engine& engine_;
   GroupContext* group_ = nullptr;
-  Engine* engine_ = nullptr;
-  Operation* next_free_ = nullptr;    // in the engine's pool
-  std::shared_ptr<const Plan> plan_;  // messages
-  ResolvedCall* lowered_ = nullptr;
-  std::shared_ptr<ResolvedCall> kept_lowered_;  // once it outlives the call that submitted it
-  ControlBlocks* control_blocks_ = nullptr;     // where `lowered_` runs, or those that this operation swaps
-  SlotFrame* frame_ = nullptr;                  // null but while it runs
-  bool is_lowered_ = false, is_run_started_ = false, is_exchange_ = false;
-  bool is_unmatched_ = false;      // a message that has no slot yet: the group's messenger has it
-  std::size_t waiting_index_ = 0;  // while it is unmatched: its place in the engine's list
-  bool is_referenced_ = false;     // the group holds a reference, which it drops on completion
-  static constexpr std::uint32_t kPollsPerSleep = 256;
-  const ResolvedStep* resumed_step_ = nullptr;  // of a cached call that has run up to there
-  std::uint32_t blocked_polls_ = 0;
   Call call_;
-  Call shown_call_;  // of an exchange: the call it is made for
-  ChunkMap map_;
-  std::uint32_t id_ = 0;          // in the engine's table
-  std::uint32_t generation_ = 0;  // of uses: events of an earlier one must not be taken for this one's
   std::uint32_t sequence_ = 0;
-  std::uint32_t slot_ = 0;
   std::uint64_t word_ = 0;
   KernelFn kernel_ = nullptr;
   std::size_t element_bytes_ = 0;
-  std::size_t slot_bytes_ = 0;
   std::byte* input_ = nullptr;
   std::byte* output_ = nullptr;
-  std::byte* scratch_ = nullptr;
-  std::uint32_t remaining_ = 0;
-  std::uint32_t range_total_ = 0;
-  bool is_dirty_ = false;       // an event came, or a post said `again`
-  bool has_user_step_ = false;  // a user-defined op is due or running
-  bool is_user_step_taken_ = false;
-  std::uint32_t user_step_ = 0;
-  Operation* next_in_slot_ = nullptr;
-  CompletionCallback callback_;
-  bool is_callback_due_ = false;  // one is to be called, or has not returned; guarded by the lane
-
-  std::uint32_t choice_ = 0;
-  SteadyClock::time_point submitted_{}, entered_{};  // with a trace
-  Clock::time_point first_stalled_{};
-  std::chrono::milliseconds next_report_{0};
-  std::uint32_t stall_reports_ = 0;
+  ChunkMap map_;
+  SlotFrame* frame_ = nullptr;  // null but while it runs
   Status status_;
+
+  struct OnControlBlocks {
+    bool is_used = false;              // else messages carry it
+    ResolvedCall* resolved = nullptr;  // of its signature
+    std::shared_ptr<ResolvedCall> kept;
+    ControlBlocks* control_blocks = nullptr;  // where it runs, or those that it exchanges
+    bool is_run_started = false;
+    const ResolvedStep* resumed_step = nullptr;  // of a cached call that has run up to there
+    std::uint32_t failed_polls = 0;
+    bool is_exchange = false;
+    Call shown_call;  // of an exchange: the call it is made for
+  };
+  OnControlBlocks blocks_;
+
+  struct ByMessages {
+    std::shared_ptr<const Plan> plan;
+    std::byte* scratch = nullptr;
+    std::size_t slot_bytes = 0;
+    std::uint32_t remaining = 0;  // steps; on control blocks 1 until the end
+    bool is_dirty = false;        // an event came, or a post said `again`
+    UserStep user = UserStep::none;
+    std::uint32_t user_step = 0;
+  };
+  ByMessages messages_;
+
+  struct Callback {
+    CompletionCallback function;
+    bool is_due = false;  // one is to be called, or has not returned
+  };
+  Callback callback_;
+
+  struct TraceTimes {
+    std::uint32_t choice = 0;
+    SteadyClock::time_point submitted{}, entered{};
+  };
+  TraceTimes trace_;
+
+  Pooled pooled_;
+  Queued queued_;
+  StallRecord stalls_;
 };
 
 }  // namespace tutti

@@ -17,22 +17,23 @@ constexpr std::uint64_t kCacheLineBytes = 64;
 
 void Operation::enter_messages() {
   SlotFrame& frame = *frame_;
-  const Schedule& shape = plan_->shape;
+  const Schedule& shape = messages_.plan->shape;
   // The whole vector lies at the input; the caller's output is the own block in it.
   const bool is_scatter_root = shape.collective == Collective::scatter && shape.rank == shape.root;
   if (shape.in_place && (shape.collective == Collective::reduce_scatter || is_scatter_root)) output_ = input_;
-  scratch_ = frame.scratch.data();
+  messages_.scratch = frame.scratch.data();
   if (const std::uint64_t count = prescaled_count(shape); count > 0)
-    prescale(scratch_ + shape.scratch_slots * slot_bytes_, count);
-  frame.cursor.resize(plan_->channels.size());
-  for (std::size_t c = 0; c < frame.cursor.size(); ++c) frame.cursor[c] = plan_->channels[c].first_step;
-  frame.is_step_done.assign(plan_->steps.size(), 0);
-  remaining_ = static_cast<std::uint32_t>(plan_->steps.size());
-  is_dirty_ = true;
+    prescale(messages_.scratch + shape.scratch_slots * messages_.slot_bytes, count);
+  frame.cursor.resize(messages_.plan->channels.size());
+  for (std::size_t c = 0; c < frame.cursor.size(); ++c)
+    frame.cursor[c] = messages_.plan->channels[c].first_step;
+  frame.is_step_done.assign(messages_.plan->steps.size(), 0);
+  messages_.remaining = static_cast<std::uint32_t>(messages_.plan->steps.size());
+  messages_.is_dirty = true;
 }
 
 Status Operation::bind_counts() {
-  const Schedule& shape = plan_->shape;
+  const Schedule& shape = messages_.plan->shape;
   const std::uint64_t granule = std::max<std::uint64_t>(1, kCacheLineBytes / element_bytes_);
   map_.reset(shape);
   const auto check = [&](std::span<const std::uint64_t> list, const char* name, bool may_be_empty) -> Status {
@@ -41,7 +42,7 @@ Status Operation::bind_counts() {
         fmt::format("{}: {} entries for {} ranks; one per rank is needed", name, list.size(), shape.blocks));
   };
   if (!call_.counts.empty()) {
-    engine_->reserve_lists(shape.blocks);
+    engine_.pool().reserve_lists(shape.blocks);
     call_.count =
         std::accumulate(call_.counts.begin(), call_.counts.end(), std::uint64_t{0});  // for messages
     TUTTI_RETURN_IF_ERROR(check(call_.counts, "counts", false));
@@ -61,22 +62,22 @@ Status Operation::bind_counts() {
   }
   call_.counts = call_.displacements = call_.output_counts =
       call_.output_displacements = {};  // the caller's memory
-  slot_bytes_ = (map_.max_atom_count() * element_bytes_ + 63) & ~std::size_t{63};
+  messages_.slot_bytes = (map_.max_atom_count() * element_bytes_ + 63) & ~std::size_t{63};
   return {};
 }
 
 std::byte* Operation::address(const Slice& slice, std::uint32_t k) const {
-  if (slice.buffer == Buffer::scratch) return scratch_ + (slice.slot + k) * slot_bytes_;
-  const Range range = map_.range(slice.buffer, plan_->shape.atom(slice, k));
+  if (slice.buffer == Buffer::scratch) return messages_.scratch + (slice.slot + k) * messages_.slot_bytes;
+  const Range range = map_.range(slice.buffer, messages_.plan->shape.atom(slice, k));
   return (slice.buffer == Buffer::input ? input_ : output_) + range.first * element_bytes_;
 }
 
 std::size_t Operation::atom_bytes(const Slice& slice, std::uint32_t k) const {
-  return map_.range(slice.buffer, plan_->shape.atom(slice, k)).count * element_bytes_;
+  return map_.range(slice.buffer, messages_.plan->shape.atom(slice, k)).count * element_bytes_;
 }
 
-std::size_t Operation::gather_ranges(const PlanStep& step) {
-  const Slice& slice = plan_->slices[step.dst];
+std::size_t Operation::gather_ranges(const PlanStep& step, std::uint32_t* range_count) {
+  const Slice& slice = messages_.plan->slices[step.dst];
   ConstByteRange* const first = frame_->ranges.data() + step.first_range;
   std::uint32_t count = 0;
   std::size_t total = 0;
@@ -90,14 +91,14 @@ std::size_t Operation::gather_ranges(const PlanStep& step) {
       first[count++] = {at, bytes};
     }
   }
-  range_total_ = count;
+  *range_count = count;
   return total;
 }
 
 void Operation::compute(const PlanStep& step, std::size_t offset, std::size_t length,
                         const std::byte* arriving) {
-  const Slice& dst = plan_->slices[step.dst];
-  const Slice* sources = plan_->slices.data() + step.first_source;
+  const Slice& dst = messages_.plan->slices[step.dst];
+  const Slice* sources = messages_.plan->slices.data() + step.first_source;
   const std::uint32_t n = step.source_count;
   std::array<const void*, 256> at;
   std::size_t atom_start = 0;  // offset of atom k in the slice
@@ -122,22 +123,30 @@ void Operation::compute(const PlanStep& step, std::size_t offset, std::size_t le
   }
 }
 
-void Operation::run_user_step() { compute(plan_->steps[user_step_], 0, ~std::size_t{0} >> 1U, nullptr); }
+void Operation::run_user_step() {
+  compute(messages_.plan->steps[messages_.user_step], 0, ~std::size_t{0} >> 1U, nullptr);
+}
+
+bool Operation::take_user_step() {
+  if (messages_.user != UserStep::due) return false;
+  messages_.user = UserStep::running;
+  return true;
+}
 
 void Operation::finish_user_step() {
-  has_user_step_ = false;
-  is_dirty_ = true;
-  finish_step(user_step_);
+  messages_.user = UserStep::none;
+  messages_.is_dirty = true;
+  finish_step(messages_.user_step);
 }
 
 void Operation::deliver(void* context, std::size_t offset, ConstByteRange data) {
   const auto& delivery = *static_cast<const SlotFrame::Delivery*>(context);
   Operation& operation = *delivery.operation;
-  operation.compute(operation.plan_->steps[delivery.step], offset, data.size(), data.data());
+  operation.compute(operation.messages_.plan->steps[delivery.step], offset, data.size(), data.data());
 }
 
 bool Operation::is_ready(const PlanStep& step) const {
-  const std::uint32_t* waits = plan_->waits.data() + step.first_wait;
+  const std::uint32_t* waits = messages_.plan->waits.data() + step.first_wait;
   for (std::uint32_t i = 0; i < step.wait_count; ++i) {
     if (frame_->is_step_done[waits[i]] == 0) return false;
   }
@@ -146,24 +155,23 @@ bool Operation::is_ready(const PlanStep& step) const {
 
 bool Operation::advance_messages() {
   bool has_moved = false;
-  if (has_user_step_) return false;  // goes on when the user's function has returned
-  is_dirty_ = false;
+  if (messages_.user != UserStep::none) return false;  // goes on when the user's function has returned
+  messages_.is_dirty = false;
   std::vector<std::uint32_t>& cursor = frame_->cursor;
   for (std::size_t c = 0; c < cursor.size(); ++c) {
-    const std::uint32_t end = plan_->channels[c].end_step;
+    const std::uint32_t end = messages_.plan->channels[c].end_step;
     while (cursor[c] < end) {
       const std::uint32_t index = cursor[c];
-      const PlanStep& step = plan_->steps[index];
+      const PlanStep& step = messages_.plan->steps[index];
       if (!is_ready(step)) break;
       const Issue result = issue(index, step);
       if (result == Issue::again) {
-        is_dirty_ = true;
+        messages_.is_dirty = true;
         break;
       }
       if (result == Issue::user) {
-        has_user_step_ = true;
-        is_user_step_taken_ = false;
-        user_step_ = index;
+        messages_.user = UserStep::due;
+        messages_.user_step = index;
         ++cursor[c];
         return true;
       }
@@ -173,7 +181,7 @@ bool Operation::advance_messages() {
       // A local step or an immediate completion may let an earlier channel go on.
       if (result == Issue::done) {
         finish_step(index);
-        is_dirty_ = is_dirty_ || cursor.size() > 1;
+        messages_.is_dirty = messages_.is_dirty || cursor.size() > 1;
       }
     }
   }
@@ -184,7 +192,7 @@ Operation::Issue Operation::issue(std::uint32_t index, const PlanStep& step) {
   switch (step.kind) {
     case PlanStep::Kind::copy:
     case PlanStep::Kind::reduce: {
-      // A user's function may take its time, or call tutti: it never runs while the lane is held.
+      // A user's function may take its time, or call tutti: it never runs while the progress lock is held.
       if (call_.op.op == Op::user && step.kind == PlanStep::Kind::reduce) return Issue::user;
       compute(step, 0, ~std::size_t{0} >> 1U, nullptr);
       return Issue::done;
@@ -196,17 +204,18 @@ Operation::Issue Operation::issue(std::uint32_t index, const PlanStep& step) {
 
 Operation::Issue Operation::issue_message(std::uint32_t index, const PlanStep& step) {
   Status status;
-  Endpoint* endpoint = group_->endpoint(slot_, step.peer, &status);
+  Endpoint* endpoint = group_->endpoint(queued_.slot, step.peer, &status);
   if (endpoint == nullptr) {
     group_->fail(status);
     fail(status);
     return Issue::pending;
   }
-  const std::size_t total = gather_ranges(step);
+  std::uint32_t range_count = 0;
+  const std::size_t total = gather_ranges(step, &range_count);
   const RequestId request_id = this->request_id(index);
   Post post = Post::pending;
   if (step.kind == PlanStep::Kind::send) {
-    post = endpoint->send(step.channel, word_, {frame_->ranges.data() + step.first_range, range_total_},
+    post = endpoint->send(step.channel, word_, {frame_->ranges.data() + step.first_range, range_count},
                           request_id);
   } else {
     Sink sink;
@@ -219,7 +228,7 @@ Operation::Issue Operation::issue_message(std::uint32_t index, const PlanStep& s
       // The ranges describe memory of this operation's output or scratch; the list is shared with sends,
       // which only read.
       sink.ranges = {reinterpret_cast<const ByteRange*>(frame_->ranges.data() + step.first_range),
-                     range_total_};
+                     range_count};
     }
     post = endpoint->recv(step.channel, word_, sink, request_id);
   }
@@ -229,15 +238,15 @@ Operation::Issue Operation::issue_message(std::uint32_t index, const PlanStep& s
 
 void Operation::finish_step(std::uint32_t index) {
   frame_->is_step_done[index] = 1;
-  --remaining_;
+  --messages_.remaining;
 }
 
 void Operation::on_event(const Event& event) {
   if (is_complete()) return;
   const auto index = static_cast<std::uint32_t>(event.request);
-  is_dirty_ = true;
+  messages_.is_dirty = true;
   if (event.kind == Event::Kind::sent || event.kind == Event::Kind::received) return finish_step(index);
-  const std::uint32_t peer = plan_->steps[index].peer;
+  const std::uint32_t peer = messages_.plan->steps[index].peer;
   if (event.kind == Event::Kind::mismatch) {
     fail_mismatch(peer, event);
   } else {
@@ -246,11 +255,11 @@ void Operation::on_event(const Event& event) {
 }
 
 std::uint32_t Operation::first_awaited_sender() const {
-  if (is_unmatched_) return call_.root == kFromAnyRank ? group_->rank() : call_.root;
+  if (queued_.is_unmatched) return call_.root == kFromAnyRank ? group_->rank() : call_.root;
   if (frame_ == nullptr) return group_->rank();  // waits for the operation in front of it
   for (std::size_t c = 0; c < frame_->cursor.size(); ++c) {
-    for (std::uint32_t i = plan_->channels[c].first_step; i < frame_->cursor[c]; ++i) {
-      if (frame_->is_step_done[i] == 0) return plan_->steps[i].peer;
+    for (std::uint32_t i = messages_.plan->channels[c].first_step; i < frame_->cursor[c]; ++i) {
+      if (frame_->is_step_done[i] == 0) return messages_.plan->steps[i].peer;
     }
   }
   return group_->rank();

@@ -12,7 +12,7 @@
 
 namespace tutti {
 
-// What a plan depends on besides the group it was made for. No call signature, because calls of all counts
+// The key of a plan of one group. No call signature, because calls of all counts
 // share a plan. `row` is the catalogue row (by address), `params` packs its parameters.
 struct PlanKey {
   const void* row = nullptr;

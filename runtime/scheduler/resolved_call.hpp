@@ -1,5 +1,5 @@
 // A call signature on the control blocks of its group, resolved: every step with the memory that it works on.
-// Nothing is looked up any more when an epoch runs (epoch_steps.hpp). Runs nothing and waits for nothing.
+// An epoch that runs (epoch_steps.hpp) needs no further lookup. Runs nothing and waits for nothing.
 //
 // Steps name their memory as a distance from an origin. Origins change from call to call (buffers) and from
 // epoch to epoch (areas); distances follow from the plan and the counts alone.

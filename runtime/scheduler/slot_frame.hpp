@@ -1,4 +1,4 @@
-// What an operation needs only while it runs. A frame belongs to a slot, whose operations run one after the
+// Memory that an operation needs only while it runs. A frame belongs to a slot, whose operations run one after the
 // other: so however many calls of a signature are under way, nothing grows any more once its first call has
 // been submitted. Knows no plan and no call.
 #pragma once
@@ -18,7 +18,7 @@ class Operation;
 // Memory that grows and is kept, 64-byte aligned.
 class ScratchMemory {
  public:
-  // What was in it is lost if it grows.
+  // Its content is lost if it grows.
   void reserve(std::size_t bytes);
   std::byte* data() const { return data_; }
   std::size_t size() const { return bytes_; }

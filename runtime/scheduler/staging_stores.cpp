@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What a batch counts for at most: during one of them the thread may have been off its CPU.
+// The most that a batch counts for: during one of them the thread may have been off its CPU.
 constexpr double kMostNsPerLine = 64;
 
 double ns_since(Clock::time_point begun) {

@@ -1,15 +1,15 @@
-// How a rank stores into its staging memory what others will read there: into its own caches, or past them.
+// Chooses how a rank stores into its staging buffer: through its caches, or with non-temporal stores (nt_stores).
 // Knows no control block.
 //
-// Lines that another core has read last must be taken back from it. Between cores of one last-level cache
-// that is quick. Where the readers have another one (chiplets, sockets, a virtual machine that was moved)
-// each line takes a round trip of its own, and few are on the way at once: then stores that pass the caches
-// by are several times faster for both sides, although readers get the data from memory. What holds can
-// change while a program runs, and no description of the machine says it, so it is measured: some of the
-// copies are timed. Every rank decides for itself, results are the same.
+// Lines that another core has read must be taken back from it. Between cores of one last-level cache that is
+// quick. Between caches (chiplets, sockets, a virtual machine that was moved) each line takes a round trip, and
+// few are under way at once. There nt_stores are several times faster for both sides, although readers then get
+// the data from memory. The distance can change while a program runs, and no description of the machine tells
+// it. So some of the copies are timed. Every rank decides for itself; results are the same.
 //
-// What is copied in one epoch is one batch, made in one way: its copies for readers on the same CPU are quick
-// wherever the others run, so that a copy alone says little.
+// The copies of one epoch are one batch, made in one way. A single copy says little, because copies for readers
+// on the same CPU are always quick.
+
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class StagingStores {
   // A trial begins where taking lines back costs more than between neighbours: those take 1 to 9 ns a line,
   // cores of different chiplets 20 to 35, and half of that where half the readers run on the same CPU.
   static constexpr double kSlowNsPerLine = 12;
-  // What a streamed line must save: reading it from memory costs the reader about 5 ns.
+  // A streamed line must save so much: reading it from memory costs the reader about 5 ns.
   static constexpr double kGainNsPerLine = 6;
   static constexpr std::uint32_t kTimedEvery = 32;   // cached batches
   static constexpr std::uint32_t kProbedEvery = 64;  // streamed batches: would a cached one still be slower?
@@ -54,7 +54,7 @@ class StagingStores {
   }
   // Should what is computed be streamed there, too?
   bool is_streaming() const { return phase_ != Phase::cached; }
-  // What was copied since the last time was one batch.
+  // Ends a batch: all copies since the last time.
   void end_batch() {
     if (batch_bytes_ != 0) close_batch();
   }
