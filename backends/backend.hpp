@@ -1,5 +1,6 @@
-// The backend seam: who carries out a whole collective for one group (native schedules, later NCCL).
-// Knows no algorithm, no transport and no way of choosing; at most eight methods.
+// The backend seam: a backend carries out whole collectives for one group. Host memory has the native backend;
+// memory of GPUs has one device backend, and several engines behind it.
+// Knows no algorithm, no transport and no way of choosing.
 #pragma once
 
 #include <chrono>
@@ -15,26 +16,19 @@
 
 namespace tutti {
 
+class Selector;
+class Trace;
 struct LoweredPlans;
 
 struct BackendCaps {
-  std::string_view name;    // "native"
-  std::string unavailable;  // why it cannot be used; empty if it can
-  std::string disliked;     // why it is better used only where it is named; empty if it is not
+  std::string_view name;  // "native"
 };
 
-// How a call is to be carried out. `algorithm` is a backend's own word ("ring"); empty leaves the choice to
-// the backend, which applies rules and tuning (kernels among peers must be told). A named algorithm is used
-// or the call fails with the reason.
+// How to carry out a call. `algorithm`: of the catalogue ("ring"); empty leaves the choice to the backend,
+// which applies rules and tuning. A named algorithm is used or the call fails with the reason.
 struct Choice {
   std::string_view algorithm;
   Submitter submitter = Submitter::goes_on;  // `blocks`: start() may return an empty reference
-};
-
-// What a backend has prepared for a buffer; ends with this object, or with the backend.
-class Registration {
- public:
-  virtual ~Registration() = default;
 };
 
 // Threading: calls of one backend object come from one thread at a time (the stream's submitter).
@@ -52,14 +46,8 @@ class Backend {
   // for those who make it again and again and wait at once; null where nothing is gained by it. Lives as long
   // as the backend's group.
   virtual PersistentCall* persistent(const Call& call) = 0;
-  // Memory that many calls will use, known to the backend as long as the result lives; none of these calls is
-  // under way when that ends. Null where nothing is gained by it. Errors: what the backend's library said.
-  virtual Result<std::unique_ptr<Registration>> register_buffer(const void* /*memory*/,
-                                                                std::size_t /*bytes*/) {
-    return std::unique_ptr<Registration>();
-  }
-  // The plans by which this backend has a call carried out in memory that all ranks reach; null where it has
-  // none. `algorithm`: as of a choice. For the thread that submits. Errors: as of start().
+  // The plans of a call for memory that all ranks reach; null where the algorithm has none. `algorithm`: as
+  // of a Choice. For the thread that submits. Errors: as of start().
   virtual Result<std::shared_ptr<const LoweredPlans>> lowered_plans(const Call& /*call*/,
                                                                     std::string_view /*algorithm*/) {
     return std::shared_ptr<const LoweredPlans>();
@@ -68,8 +56,8 @@ class Backend {
   virtual Result<std::string> explain(const Call& call) const = 0;
 };
 
-// What a backend for memory of GPUs needs of its group, which outlives it. `host` and `allgather` communicate
-// apart from the group's own calls: nothing that its user submits comes between.
+// The group as its device backend sees it; outlives the backend. `host` and `allgather` use streams of their
+// own, so that no call of the user comes between.
 class GroupServices {
  public:
   virtual ~GroupServices() = default;
@@ -79,9 +67,9 @@ class GroupServices {
   // Collective, blocking: `all` gets the `bytes` of every rank, in rank order, in host memory. For the thread
   // that submits to the group. Errors: the group's failure; timeout.
   virtual Status allgather(const void* mine, void* all, std::size_t bytes) = 0;
-  // Carries calls on host memory out; for one thread, which need not be the one that submits to the group.
+  // The native backend of a stream for staged calls; one thread uses it. For the thread that submits.
   virtual Backend& host() = 0;
-  // Those of the group's own schedules; see Backend.
+  // Of the group's native backend; see Backend.
   virtual Result<std::shared_ptr<const LoweredPlans>> lowered_plans(const Call& /*call*/,
                                                                     std::string_view /*algorithm*/) {
     return std::shared_ptr<const LoweredPlans>();
@@ -90,6 +78,42 @@ class GroupServices {
   virtual void fail(const Status& cause) = 0;
   // Why the group has failed; ok while it has not. Any thread.
   virtual Status failure() const = 0;
+};
+
+// Properties of a group that stay; equal on all ranks.
+struct DeviceOptions {
+  const Selector& selector;
+  std::uint32_t nodes = 1;
+  std::uint32_t ranks_per_node = 1;  // of the fullest node
+  Trace* trace = nullptr;            // of this rank; may be null
+};
+
+// Memory registered with an engine's library, as long as this lives. No call uses it when this ends.
+class Registration {
+ public:
+  virtual ~Registration() = default;
+};
+
+// Calls of one group on the memory of GPUs, by the engine that a rule names or that is cheapest. For the
+// thread that submits to the group.
+class DeviceBackend {
+ public:
+  virtual ~DeviceBackend() = default;
+  // Puts a checked call on its stream and returns; the Work is complete once the device is past the call. The
+  // group's first call is collective. Errors: those of the choice and of the engine; the group's failure.
+  virtual Result<WorkRef> start(const Call& call, std::string_view algorithm) = 0;
+  // Prepares `child`, the device backend of a group split from this one (null: this rank is in none), for
+  // NCCL. Collective. Errors: the group's failure.
+  virtual Status split(DeviceBackend* child, int color) = 0;
+  // Registers memory of a GPU with the engines that gain by it, until deregister_buffer(). Local. Errors:
+  // invalid_argument, if it is on another GPU than the group's calls; those of the engine's library.
+  virtual Result<std::uint64_t> register_buffer(const void* memory, std::size_t bytes) = 0;
+  virtual void deregister_buffer(std::uint64_t number) = 0;
+  // The engine of the last call, and its algorithm where the catalogue has it: "staged", "ring".
+  struct Route {
+    std::string_view engine, algorithm;
+  };
+  virtual Route last() const = 0;
 };
 
 }  // namespace tutti

@@ -59,16 +59,17 @@ void look_for_cuda() {
 
 int current_device() { return cuda::current_device(); }
 
-Result<std::unique_ptr<Backend>> make_staged_backend(GroupServices& services, int device) {
-  return cuda::make_staged_backend(services, device);
-}
-
-Result<std::unique_ptr<Backend>> make_peer_backend(GroupServices& services, int device) {
-  return cuda::make_peer_backend(services, device);
-}
-
-Result<std::unique_ptr<Backend>> make_mapped_backend(GroupServices& services, int device) {
-  return cuda::make_mapped_backend(services, device);
+Result<std::unique_ptr<DeviceBackend>> make_device_backend(GroupServices& services,
+                                                           const DeviceOptions& options) {
+#if TUTTI_HAVE_NCCL
+  constexpr cuda::EngineFactory kMakeNccl = nccl::make_engine;
+#else
+  constexpr cuda::EngineFactory kMakeNccl = [](GroupServices&,
+                                               int) -> Result<std::unique_ptr<cuda::DeviceEngine>> {
+    return not_built("nccl", TUTTI_REASON_NCCL);
+  };
+#endif
+  return cuda::make_device_backend(services, options, kMakeNccl);
 }
 
 #else
@@ -77,37 +78,11 @@ int device_of(const void* /*memory*/) { return -1; }
 void look_for_cuda() {}
 int current_device() { return -1; }
 
-Result<std::unique_ptr<Backend>> make_staged_backend(GroupServices& /*services*/, int /*device*/) {
-  return not_built("cuda", TUTTI_REASON_CUDA);
-}
-
-Result<std::unique_ptr<Backend>> make_peer_backend(GroupServices& /*services*/, int /*device*/) {
-  return not_built("cuda", TUTTI_REASON_CUDA);
-}
-
-Result<std::unique_ptr<Backend>> make_mapped_backend(GroupServices& /*services*/, int /*device*/) {
+Result<std::unique_ptr<DeviceBackend>> make_device_backend(GroupServices& /*services*/,
+                                                           const DeviceOptions& /*options*/) {
   return not_built("cuda", TUTTI_REASON_CUDA);
 }
 
 #endif
-
-Result<std::unique_ptr<Backend>> make_nccl_backend([[maybe_unused]] GroupServices& services,
-                                                   [[maybe_unused]] int device) {
-#if TUTTI_HAVE_NCCL
-  return nccl::make_backend(services, device);
-#else
-  return not_built("nccl", TUTTI_REASON_NCCL);
-#endif
-}
-
-Result<std::unique_ptr<Backend>> split_nccl_backend([[maybe_unused]] Backend& parent,
-                                                    [[maybe_unused]] GroupServices& services,
-                                                    [[maybe_unused]] int color, [[maybe_unused]] int key) {
-#if TUTTI_HAVE_NCCL
-  return nccl::split_backend(parent, services, color, key);
-#else
-  return not_built("nccl", TUTTI_REASON_NCCL);
-#endif
-}
 
 }  // namespace tutti

@@ -29,8 +29,6 @@ struct ModuleHost {
   void (*keep_signals)() = nullptr;
 };
 
-using TransportMaker = Result<std::unique_ptr<Transport>> (*)(const TransportSettings& settings);
-
 // The one thing that a module exports, under the name of kModuleEntry: returns the module's binary_id(), and
 // sets `maker` if it is equal to `loader_id`. Of the arguments it touches nothing else before it has
 // compared: another build may have other structures.

@@ -9,7 +9,9 @@
 #include <optional>
 #include <string>
 
+#include "runtime/base/status.hpp"
 #include "runtime/net/network.hpp"
+#include "transports/transport.hpp"
 
 namespace tutti {
 
@@ -64,5 +66,8 @@ struct TransportSettings {
   std::string ofi_provider;                   // of libfabric; empty: the best that is known to work
   std::string module_path;  // folders to look for modules in, separated by colons; empty: the usual ones
 };
+
+// How an instance is made; every transport brings such a function.
+using TransportMaker = Result<std::unique_ptr<Transport>> (*)(const TransportSettings& settings);
 
 }  // namespace tutti

@@ -9,24 +9,12 @@
 
 #include "runtime/base/fork_guard.hpp"
 #include "transports/memory/inproc/plugin.hpp"
-#include "transports/module.hpp"
-#if TUTTI_HAVE_TRANSPORT_SHM
 #include "transports/memory/shm/plugin.hpp"
-#endif
-#if TUTTI_HAVE_TRANSPORT_TCP
 #include "transports/message/tcp/plugin.hpp"
-#endif
+#include "transports/module.hpp"
 
 namespace tutti {
 namespace {
-
-constexpr std::array kEntries = {
-    TransportEntry{"shm", TUTTI_REASON_TRANSPORT_SHM},
-    TransportEntry{"inproc", TUTTI_REASON_TRANSPORT_INPROC},
-    TransportEntry{"tcp", TUTTI_REASON_TRANSPORT_TCP, true},
-    TransportEntry{"ucx", TUTTI_REASON_TRANSPORT_UCX, true, true},
-    TransportEntry{"ofi", TUTTI_REASON_TRANSPORT_OFI, true, true},
-};
 
 // Ranks that are threads of this process find each other here, whichever world they belong to. Its id says
 // that they are of one process, so a child of fork() has another one.
@@ -34,6 +22,25 @@ struct ProcessFabric {
   std::shared_ptr<InprocFabric> fabric = make_inproc_fabric();
 };
 const std::shared_ptr<InprocFabric>& process_fabric() { return detail::of_process<ProcessFabric>().fabric; }
+
+Result<std::unique_ptr<Transport>> make_inproc_transport(const TransportSettings& settings) {
+  return tutti::make_inproc_transport(process_fabric(), settings.memory);
+}
+
+#if TUTTI_HAVE_TRANSPORT_SHM
+Result<std::unique_ptr<Transport>> make_shm_transport(const TransportSettings& settings) {
+  return tutti::make_shm_transport({settings.memory, settings.node_id, process_fabric()});
+}
+#endif
+
+// One row a transport: name, why it is not built, connects nodes, is a module, maker.
+constexpr std::array kEntries = {
+    TransportEntry{"shm", TUTTI_REASON_TRANSPORT_SHM, false, false, TUTTI_MAKER_TRANSPORT_SHM},
+    TransportEntry{"inproc", TUTTI_REASON_TRANSPORT_INPROC, false, false, TUTTI_MAKER_TRANSPORT_INPROC},
+    TransportEntry{"tcp", TUTTI_REASON_TRANSPORT_TCP, true, false, TUTTI_MAKER_TRANSPORT_TCP},
+    TransportEntry{"ucx", TUTTI_REASON_TRANSPORT_UCX, true, true},
+    TransportEntry{"ofi", TUTTI_REASON_TRANSPORT_OFI, true, true},
+};
 
 }  // namespace
 
@@ -47,18 +54,11 @@ Result<std::unique_ptr<Transport>> make_transport(std::string_view name, const T
     if (!entry.missing.empty()) {
       return unsupported(fmt::format("transport {} is not in this build: {}", name, entry.missing));
     }
-    if (!entry.is_module) continue;
+    if (!entry.is_module) return entry.make(settings);
     const Result<TransportMaker> maker = load_transport_module(name, module_folders(settings.module_path));
     if (!maker) return maker.status();
     return (*maker)(settings);
   }
-  if (name == "inproc") return make_inproc_transport(process_fabric(), settings.memory);
-#if TUTTI_HAVE_TRANSPORT_SHM
-  if (name == "shm") return make_shm_transport({settings.memory, settings.node_id, process_fabric()});
-#endif
-#if TUTTI_HAVE_TRANSPORT_TCP
-  if (name == "tcp") return make_tcp_transport(settings);
-#endif
   return invalid_argument(fmt::format("there is no transport '{}'; known are {}", name, known));
 }
 

@@ -15,9 +15,10 @@ namespace tutti {
 
 struct TransportEntry {
   std::string_view name;
-  std::string_view missing;     // why it was not built; empty if it was
-  bool connects_nodes = false;  // may carry what goes from one node to another
-  bool is_module = false;       // loaded when it is asked for
+  std::string_view missing;       // why it was not built; empty if it was
+  bool connects_nodes = false;    // may carry what goes from one node to another
+  bool is_module = false;         // loaded when it is asked for
+  TransportMaker make = nullptr;  // of one that is built in
 };
 
 // Every transport of this source tree, also those left out of this build.

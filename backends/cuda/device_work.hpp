@@ -1,4 +1,4 @@
-// How a call on a GPU's buffers ended, and who is told. Knows neither device nor carrier.
+// How a call on a GPU's buffers ended, and who is told. Knows neither device nor engine.
 #pragma once
 
 #include <condition_variable>

@@ -66,7 +66,8 @@ PeerAllreduce::~PeerAllreduce() {
 
 void PeerAllreduce::abort() { std::atomic_ref(*abort_word_).store(1, std::memory_order_release); }
 
-Status PeerAllreduce::supports(std::size_t count, Dtype dtype, const ReduceOp& op, Shots shots) const {
+Result<PeerKernel> PeerAllreduce::find_kernel(std::size_t count, Dtype dtype, const ReduceOp& op,
+                                              Shots shots) const {
   TUTTI_RETURN_IF_ERROR(check_op(op, dtype));
   if (op.op == Op::user) return unsupported("a user-defined op is a function of the host");
   if (!is_scalar(dtype))
@@ -75,39 +76,45 @@ Status PeerAllreduce::supports(std::size_t count, Dtype dtype, const ReduceOp& o
     return unsupported("one shot carries at most " + std::to_string(kMostOneShotBytes) + " bytes, not " +
                        std::to_string(count * size_of(dtype)));
   }
-  return {};
+  const KernelRow& row = shots == Shots::one ? kernels_.one_shot : kernels_.two_shot;
+  PeerKernel kernel;
+  kernel.function = row[kind_of(dtype)];
+  kernel.rule = fold_rule(op.op, dtype);
+  kernel.is_average = op.op == Op::avg;
+  if (kernel.is_average) kernel.average = scale_rule(op, dtype, static_cast<int>(services_.size()));
+  kernel.shots = shots;
+  kernel.dtype = dtype;
+  return kernel;
 }
 
-Status PeerAllreduce::launch(const KernelRow& row, Dtype dtype, PeerArguments& arguments, std::uint64_t tasks,
+Status PeerAllreduce::launch(CUfunction function, PeerArguments& arguments, std::uint64_t tasks,
                              CUstream stream) {
   if (++epoch_ == 0) ++epoch_;  // areas begin as zeros
   arguments.epoch = epoch_;
   const auto blocks = static_cast<unsigned>(
       std::clamp<std::uint64_t>((tasks + kThreads - 1) / kThreads, 1, areas_.most_blocks()));
   void* parameters[] = {&arguments};
-  return to_status(table_,
-                   table_.cuLaunchKernel(row[kind_of(dtype)], blocks, 1, 1, kThreads, 1, 1, 0, stream,
-                                         parameters, nullptr),
-                   "cuLaunchKernel");
+  return to_status(
+      table_, table_.cuLaunchKernel(function, blocks, 1, 1, kThreads, 1, 1, 0, stream, parameters, nullptr),
+      "cuLaunchKernel");
 }
 
-Status PeerAllreduce::start(void* dst, const void* src, std::size_t count, Dtype dtype, const ReduceOp& op,
-                            CUstream stream, Shots shots) {
-  TUTTI_RETURN_IF_ERROR(supports(count, dtype, op, shots));
+Status PeerAllreduce::start(const PeerKernel& kernel, void* dst, const void* src, std::size_t count,
+                            const ReduceOp& op, CUstream stream) {
   if (count == 0) return {};
   const Result<ContextScope> context = ContextScope::enter(device_);
   if (!context) return context.status();
   TUTTI_RETURN_IF_ERROR(order_.begin(stream));
   if (op.op == Op::premul_sum) {
-    TUTTI_RETURN_IF_ERROR(scale(dst, src, count, dtype, op, 1, stream));
+    TUTTI_RETURN_IF_ERROR(scale(dst, src, count, kernel.dtype, op, 1, stream));
     src = dst;
   }
-  const std::size_t element_bytes = size_of(dtype);
+  const std::size_t element_bytes = size_of(kernel.dtype);
   const std::size_t size_bytes = count * element_bytes;
   PeerArguments arguments{};
-  arguments.rule = fold_rule(op.op, dtype);
-  arguments.is_average = op.op == Op::avg ? 1 : 0;
-  arguments.average = scale_rule(op, dtype, static_cast<int>(services_.size()));
+  arguments.rule = kernel.rule;
+  arguments.is_average = kernel.is_average ? 1 : 0;
+  arguments.average = kernel.average;
   arguments.rank = services_.rank();
   arguments.size = services_.size();
   arguments.word_capacity = kMostOneShotBytes / sizeof(std::uint32_t);
@@ -117,11 +124,11 @@ Status PeerAllreduce::start(void* dst, const void* src, std::size_t count, Dtype
   arguments.count = count;
   arguments.input = src;
   arguments.output = dst;
-  if (shots == Shots::one) {
-    TUTTI_RETURN_IF_ERROR(launch(kernels_.one_shot, dtype, arguments, (size_bytes + 7) / 8, stream));
+  if (kernel.shots == Shots::one) {
+    TUTTI_RETURN_IF_ERROR(launch(kernel.function, arguments, (size_bytes + 7) / 8, stream));
   } else if (areas_.is_one_process()) {
     TUTTI_RETURN_IF_ERROR(
-        launch(kernels_.two_shot, dtype, arguments, size_bytes / services_.size() / kChunkBytes + 1, stream));
+        launch(kernel.function, arguments, size_bytes / services_.size() / kChunkBytes + 1, stream));
   } else {
     arguments.is_staged = 1;
     auto* staging = reinterpret_cast<std::byte*>(areas_.at(services_.rank())) + areas_.staging_offset();
@@ -130,8 +137,8 @@ Status PeerAllreduce::start(void* dst, const void* src, std::size_t count, Dtype
       arguments.count = piece_bytes / element_bytes;
       TUTTI_RETURN_IF_ERROR(
           copy_async(staging, static_cast<const std::byte*>(src) + done, piece_bytes, stream));
-      TUTTI_RETURN_IF_ERROR(launch(kernels_.two_shot, dtype, arguments,
-                                   piece_bytes / services_.size() / kChunkBytes + 1, stream));
+      TUTTI_RETURN_IF_ERROR(
+          launch(kernel.function, arguments, piece_bytes / services_.size() / kChunkBytes + 1, stream));
       TUTTI_RETURN_IF_ERROR(copy_async(static_cast<std::byte*>(dst) + done, staging, piece_bytes, stream));
     }
   }

@@ -13,9 +13,9 @@
 #include "backends/cuda/driver.hpp"
 #include "backends/cuda/kernel_table.hpp"
 #include "backends/cuda/peer_bodies.hpp"
+#include "backends/cuda/peer_limits.hpp"
 #include "backends/cuda/stream_event.hpp"
 #include "runtime/base/ops.hpp"
-#include "runtime/base/peer_limits.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/base/types.hpp"
 
@@ -38,8 +38,8 @@ class PeerAreas {
   std::size_t staging_offset() const { return staging_offset_; }
   // Are all ranks threads of this process, so that they reach each other's vectors as they are?
   bool is_one_process() const { return is_one_process_; }
-  // Are there processes that share a device? Their kernels take turns there, unless MPS merges them.
-  bool takes_turns() const { return takes_turns_; }
+  // Do processes share a device? It then runs their kernels in time slices, unless MPS merges them.
+  bool is_time_sliced() const { return is_time_sliced_; }
   // Are there threads of one process that share a device? Their streams share its queues.
   bool shares_queues() const { return shares_queues_; }
   // Blocks that each rank may launch, such that those of all ranks run at a time.
@@ -58,12 +58,22 @@ class PeerAreas {
   std::array<CUdeviceptr, kMaxPeers> opened_{};  // to be closed
   std::size_t staging_offset_ = 0;
   bool is_one_process_ = false;
-  bool takes_turns_ = false;
+  bool is_time_sliced_ = false;
   bool shares_queues_ = false;
   std::uint32_t most_blocks_ = 1;
 };
 
 enum class Shots : std::uint8_t { one, two };
+
+// The kernel of one signature, with the rules that it computes by.
+struct PeerKernel {
+  CUfunction function = nullptr;
+  FoldRule rule{};
+  ScaleRule average{};
+  bool is_average = false;
+  Shots shots = Shots::one;
+  Dtype dtype = Dtype::f32;
+};
 
 // Threading: one thread at a time, as a backend. All ranks make the same calls in the same order. Where ranks
 // share a device, none may free device memory while another's call waits for it: freeing waits for the whole
@@ -78,22 +88,21 @@ class PeerAllreduce {
   PeerAllreduce(const PeerAllreduce&) = delete;
   PeerAllreduce& operator=(const PeerAllreduce&) = delete;
 
-  bool takes_turns() const { return areas_.takes_turns(); }
-  // ok, or why the call is not carried out.
-  Status supports(std::size_t count, Dtype dtype, const ReduceOp& op, Shots shots) const;
+  bool is_time_sliced() const { return areas_.is_time_sliced(); }
+  // Errors: unsupported or invalid_argument, with the reason why no kernel reduces such vectors.
+  Result<PeerKernel> find_kernel(std::size_t count, Dtype dtype, const ReduceOp& op, Shots shots) const;
   // dst <- the reduction of all ranks' `src` (in place if equal), put on `stream`, which belongs to the
-  // device; nothing is waited for. All ranks get the same bits. Whether the group reads vectors where they
-  // are or through staging memory is decided here.
-  Status start(void* dst, const void* src, std::size_t count, Dtype dtype, const ReduceOp& op,
-               CUstream stream, Shots shots);
+  // device; returns at once. `count` and `op` are those that `kernel` was found for, whatever the op's scalar.
+  // All ranks get the same bits. Processes go through staging buffers, threads read vectors directly.
+  Status start(const PeerKernel& kernel, void* dst, const void* src, std::size_t count, const ReduceOp& op,
+               CUstream stream);
   // Kernels that wait for a rank give up; their results are worthless. For good, from any thread.
   void abort();
 
  private:
   PeerAllreduce(GroupServices& services, int device, PeerAreas areas, const Driver& table,
                 const DeviceKernels& kernels, std::size_t staging_bytes, std::uint32_t* abort_word);
-  Status launch(const KernelRow& row, Dtype dtype, PeerArguments& arguments, std::uint64_t tasks,
-                CUstream stream);
+  Status launch(CUfunction function, PeerArguments& arguments, std::uint64_t tasks, CUstream stream);
 
   GroupServices& services_;
   const int device_;

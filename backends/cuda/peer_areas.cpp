@@ -159,7 +159,7 @@ Result<PeerAreas> PeerAreas::create(GroupServices& services, int device, std::ui
     for (const Introduction& other : all) {
       if (&one == &other || std::memcmp(&other.device_name, &one.device_name, sizeof one.device_name) != 0)
         continue;
-      (other.process == one.process ? areas.shares_queues_ : areas.takes_turns_) = true;
+      (other.process == one.process ? areas.shares_queues_ : areas.is_time_sliced_) = true;
     }
   }
   areas.most_blocks_ = shared_blocks(all);
@@ -173,7 +173,7 @@ PeerAreas::PeerAreas(PeerAreas&& other) noexcept
       opened_(std::exchange(other.opened_, {})),
       staging_offset_(other.staging_offset_),
       is_one_process_(other.is_one_process_),
-      takes_turns_(other.takes_turns_),
+      is_time_sliced_(other.is_time_sliced_),
       shares_queues_(other.shares_queues_),
       most_blocks_(other.most_blocks_) {}
 

@@ -96,7 +96,7 @@ PeerSchedules::~PeerSchedules() {
   if (!all_have_ended()) areas_.abandon();
 }
 
-Status PeerSchedules::supports(const Call& call) {
+Status PeerSchedules::check_call(const Call& call) {
   if (call.collective == Collective::barrier || call.collective == Collective::send_recv)
     return unsupported("it has no schedule on the memory of GPUs");
   if (has_uneven_blocks(call))
@@ -106,13 +106,15 @@ Status PeerSchedules::supports(const Call& call) {
   if (call.op.op == Op::user) return unsupported("a user-defined op is a function of the host");
   if (!is_scalar(call.dtype))
     return unsupported(std::string("the host alone reduces ") + std::string(to_string(call.dtype)));
-  if (scales_before(call.op.op)) return unsupported("inputs that are scaled first have no place on the GPU");
+  if (is_prescaled(call)) return unsupported("inputs that are scaled first have no scratch on the GPU");
   return {};
 }
 
-Status PeerSchedules::supports(const LoweredPlan& plan) const {
+Status PeerSchedules::check_plan(const LoweredPlan& plan) const {
   if (plan.line_count > kMostLines) return unsupported("a plan of too many lines");
   if (plan.staging_slots * kAlignment > area_bytes_) return unsupported("a plan of too much scratch");
+  // Cannot differ between ranks: a step folds at most one vector of each of kMaxPeers ranks.
+  static_assert(kMaxReduceSources >= kMaxPeers);
   const bool is_too_wide = std::any_of(plan.steps.begin(), plan.steps.end(), [](const LoweredStep& step) {
     return step.source_count > kMaxReduceSources;
   });
@@ -170,9 +172,7 @@ Status PeerSchedules::move(Epoch& epoch, const LoweredStep& step) {
     if (from.slice.buffer == Buffer::scratch)
       return {area_of(from.owner) + (from.slice.slot + k) * epoch.slot_bytes, bytes};
     std::byte* const base = from.slice.buffer == Buffer::input ? epoch.buffers.input : epoch.buffers.output;
-    // A part of a vector starts anew at 0; one of blocks keeps their places.
-    const std::uint64_t first = range.first + (has_rank_blocks(shape.collective) ? 0 : epoch.done);
-    return {base + first * element_bytes, bytes};
+    return {base + (range.first + epoch.done) * element_bytes, bytes};
   };
   const std::uint32_t atoms = epoch.plan.slices[step.dst].slice.count;
   for (std::uint32_t k = 0; k < atoms;) {
@@ -219,35 +219,20 @@ Status PeerSchedules::start(const Call& call, const LoweredPlan& plan, CUstream 
   const Result<ContextScope> context = ContextScope::enter(device_);
   if (!context) return context.status();
   TUTTI_RETURN_IF_ERROR(order_.begin(stream));
-  const Schedule& shape = plan.shape;
-  const bool has_blocks = has_rank_blocks(shape.collective);
   const std::size_t element_bytes = size_of(call.dtype);
-  const std::uint64_t granule = std::max<std::uint64_t>(1, kAlignment / element_bytes);
-  std::uint64_t fits = call.count;
-  if (plan.staging_slots > 0) {
-    fits = (area_bytes_ / plan.staging_slots) / kAlignment * kAlignment / element_bytes;
-    if (!has_blocks) fits *= shape.blocks;
-  }
-  Epoch epoch{call, plan, lowered_buffers(call, shape), stream};
+  const std::uint64_t length = epoch_length(plan, call.count, element_bytes, area_bytes_);
+  Epoch epoch{call, plan, lowered_buffers(call, plan.shape), stream};
   for (; epoch.done < call.count; epoch.done += epoch.count) {
-    epoch.count = std::min(fits, call.count - epoch.done);
-    map_.reset(shape);
-    if (has_blocks) {
-      map_.bind_equal_part(call.count, epoch.done, epoch.count, granule);
-    } else {
-      map_.bind_vector(epoch.count, granule);
-    }
-    epoch.slot_bytes = round_up(map_.max_atom_count() * element_bytes, kAlignment);
+    epoch.count = std::min(length, call.count - epoch.done);
+    bind_epoch_map(map_, plan.shape, call.count, epoch.count, element_bytes);
+    epoch.slot_bytes = slot_bytes_of(map_, element_bytes);
     TUTTI_RETURN_IF_ERROR(run(epoch));
   }
-  if (is_reducing(call.collective) && scales_after(call.op.op)) {
-    // A reduce leaves its result at the root, and an exscan none at rank 0, whose output is the caller's.
-    const bool has_result = !(call.collective == Collective::reduce && !is_root(call, services_.rank())) &&
-                            !(call.collective == Collective::exscan && services_.rank() == 0);
-    if (has_result) {
-      TUTTI_RETURN_IF_ERROR(scale(epoch.buffers.output, epoch.buffers.output, call.count, call.dtype, call.op,
-                                  static_cast<int>(services_.size()), stream));
-    }
+  const bool is_scaled = is_reducing(call.collective) && scales_after(call.op.op) &&
+                         has_result(call.collective, services_.rank(), call.root);
+  if (is_scaled) {
+    TUTTI_RETURN_IF_ERROR(scale(epoch.buffers.output, epoch.buffers.output, call.count, call.dtype, call.op,
+                                static_cast<int>(services_.size()), stream));
   }
   return order_.end(stream);
 }

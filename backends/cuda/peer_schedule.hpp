@@ -13,8 +13,8 @@
 #include "backends/backend.hpp"
 #include "backends/cuda/driver.hpp"
 #include "backends/cuda/peer_allreduce.hpp"
+#include "backends/cuda/peer_limits.hpp"
 #include "backends/cuda/stream_event.hpp"
-#include "runtime/base/peer_limits.hpp"
 #include "runtime/schedule/chunk_map.hpp"
 #include "runtime/scheduler/lowered_plan.hpp"
 
@@ -34,12 +34,12 @@ class PeerSchedules {
   PeerSchedules(const PeerSchedules&) = delete;
   PeerSchedules& operator=(const PeerSchedules&) = delete;
 
-  bool takes_turns() const { return areas_.takes_turns(); }
-  // ok, or why no plan carries the call out here.
-  static Status supports(const Call& call);
-  // ok, or why this plan does not.
-  Status supports(const LoweredPlan& plan) const;
-  // Puts a supported call on `stream`, which belongs to the device; nothing is waited for. `plan`: staged,
+  bool is_time_sliced() const { return areas_.is_time_sliced(); }
+  // ok, or why no plan carries out the call on GPUs.
+  static Status check_call(const Call& call);
+  // ok, or why this plan cannot run here. Equal on all ranks.
+  Status check_plan(const LoweredPlan& plan) const;
+  // Puts a checked call on `stream`, which belongs to the device; nothing is waited for. `plan`: staged,
   // the same schedule on all ranks.
   Status start(const Call& call, const LoweredPlan& plan, CUstream stream);
   // Streams that wait for a rank go on; their results are worthless. For good, from any thread.

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <link.h>
 
+#include "backends/cuda/device_dispatch.hpp"
 #include "backends/cuda/memory.hpp"
-#include "backends/cuda/staged_backend.hpp"
 
 namespace tutti::cuda {
 namespace {
@@ -57,24 +57,10 @@ Result<std::string> describe_driver() {
   return text;
 }
 
-Result<std::unique_ptr<Backend>> make_staged_backend(GroupServices& services, int device) {
-  const auto table = driver();
-  if (!table) return table.status();
-  CUdevice handle = 0;
-  TUTTI_RETURN_IF_CUDA_ERROR(**table, (*table)->cuDeviceGet(&handle, device), "cuDeviceGet");
-  int can_wait = 0;
-  TUTTI_RETURN_IF_CUDA_ERROR(
-      **table,
-      (*table)->cuDeviceGetAttribute(&can_wait, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1, handle),
-      "cuDeviceGetAttribute");
-  // Drivers since CUDA 12 have a second version, which every device can do; the attribute is of the first.
-  if (can_wait == 0 && (*table)->version < 12000) {
-    return unsupported(
-        fmt::format("streams of GPU {} cannot wait for a word of memory (a driver before CUDA 12 with "
-                    "NVreg_EnableStreamMemOPs=0)",
-                    device));
-  }
-  return make_staged_backend(services);
+Result<std::unique_ptr<DeviceBackend>> make_device_backend(GroupServices& services,
+                                                           const DeviceOptions& options,
+                                                           EngineFactory make_nccl) {
+  return std::unique_ptr<DeviceBackend>(std::make_unique<DeviceDispatch>(services, options, make_nccl));
 }
 
 }  // namespace tutti::cuda

@@ -84,9 +84,9 @@ Status StreamWork::wait(Clock::time_point deadline) {
   return status();
 }
 
-// -- all works of a carrier ---------------------------------------------------------------------------------
+// -- all works of a stream owner ---------------------------------------------------------------------------------
 
-StreamWatch::~StreamWatch() { TUTTI_ASSERT(!thread_.joinable(), "a carrier closes its watch"); }
+StreamWatch::~StreamWatch() { TUTTI_ASSERT(!thread_.joinable(), "the owner closes its watch"); }
 
 Result<WorkRef> StreamWatch::begin(std::string what, int source, CUstream stream) {
   Result<Event> begun = events_.take();
@@ -123,7 +123,7 @@ void StreamWatch::look_at_all() {
 }
 
 Status StreamWatch::diagnose() {
-  TUTTI_RETURN_IF_ERROR(carrier_.diagnose());
+  TUTTI_RETURN_IF_ERROR(owner_.diagnose());
   TUTTI_RETURN_IF_ERROR(services_.failure());
   const std::chrono::milliseconds timeout = services_.timeout();
   for (const WorkRef& reference : pending()) {
@@ -153,7 +153,7 @@ void StreamWatch::fail(const Status& cause) {
   }
   const std::vector<WorkRef> works = pending();
   for (const WorkRef& work : works) stream_work(work).disbelieve_events();
-  carrier_.abort(cause);
+  owner_.abort(cause);
   if (!is_closed && services_.failure().is_ok()) services_.fail(cause);
   for (const WorkRef& work : works) stream_work(work).complete(cause);
   look_at_all();

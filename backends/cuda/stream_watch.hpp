@@ -1,5 +1,5 @@
 // Calls that are on streams, and the thread that sees how they end: by an event of the device, by what their
-// carrier or the group finds wrong while nobody calls, or by the time they take.
+// stream owner or the group finds wrong while nobody calls, or by the time they take.
 // Knows no collective, and not who carries the calls out.
 #pragma once
 
@@ -55,7 +55,7 @@ class StreamWork final : public DeviceWork {
 class StreamWatch {
  public:
   // Who carries the calls out. Used by the watch's thread too, until close().
-  class Carrier {
+  class Owner {
    public:
     // What has gone wrong on the device or elsewhere while nobody called; ok while nothing has.
     virtual Status diagnose() = 0;
@@ -63,12 +63,12 @@ class StreamWatch {
     virtual void abort(const Status& cause) = 0;
 
    protected:
-    ~Carrier() = default;
+    ~Owner() = default;
   };
 
   // `name`: of the thread, which starts with the first work.
-  StreamWatch(GroupServices& services, Carrier& carrier, int device, const char* name)
-      : services_(services), carrier_(carrier), name_(name), events_(device) {}
+  StreamWatch(GroupServices& services, Owner& owner, int device, const char* name)
+      : services_(services), owner_(owner), name_(name), events_(device) {}
   ~StreamWatch();  // closed by then
   StreamWatch(const StreamWatch&) = delete;
   StreamWatch& operator=(const StreamWatch&) = delete;
@@ -83,7 +83,7 @@ class StreamWatch {
 
   // Why calls fail from now on; ok while they do not.
   Status failure();
-  // Ends everything: the carrier aborts, works complete with `cause`, the group fails. The first cause
+  // Ends everything: the stream owner aborts, works complete with `cause`, the group fails. The first cause
   // counts.
   void fail(const Status& cause);
   // Waits for what is under way, however long its streams take; the failure, if that ends it. For the thread
@@ -99,13 +99,13 @@ class StreamWatch {
   bool is_busy();
   // Also lets go of those that are complete.
   void look_at_all();
-  // What is wrong with the group, the carrier, or a work that takes too long.
+  // What is wrong with the group, the stream owner, or a work that takes too long.
   Status diagnose();
   void look_sooner();
   void run();
 
   GroupServices& services_;
-  Carrier& carrier_;
+  Owner& owner_;
   const char* const name_;
   EventPool events_;
   std::atomic<std::size_t> wanted_{0};  // callbacks of pending works

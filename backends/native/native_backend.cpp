@@ -318,7 +318,7 @@ class NativeBackend final : public Backend {
   std::shared_ptr<const Plan> exchange_;
   LastCall last_;
   std::set<std::string> reported_;
-  BackendCaps caps_{"native", "", ""};
+  BackendCaps caps_{"native"};
   bool can_fuse_;
 };
 

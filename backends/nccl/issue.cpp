@@ -62,10 +62,11 @@ constexpr ncclDataType_t kBytes = ncclInt8;
 
 class Issue {
  public:
-  Issue(Communicator& communicator, const Call& call, void* scratch)
+  Issue(Communicator& communicator, const Call& call, const NcclReduction& reduction, void* scratch)
       : communicator_(communicator),
         nccl_(communicator.library()),
         call_(call),
+        reduction_(reduction),
         scratch_(scratch),
         stream_(static_cast<CUstream>(call.stream)),
         rank_(static_cast<std::size_t>(communicator.rank())),
@@ -126,19 +127,16 @@ class Issue {
 
   // -- reductions
   Status reduction() {
-    const auto type = reduced_type(call_.dtype, nccl_.version);
-    const auto op = reduce_op(call_.op.op);
-    if (!type) return type.status();
-    if (!op) return op.status();
-    ncclRedOp_t used = *op;
+    ncclRedOp_t used = reduction_.op;
     const bool is_scaled = call_.op.op == Op::premul_sum;
     if (is_scaled) {
       Scalar scalar = scalar_of(call_.op, call_.dtype);
       TUTTI_RETURN_IF_ERROR(one("ncclRedOpCreatePreMulSum", [&](ncclComm_t c) {
-        return nccl_.ncclRedOpCreatePreMulSum(&used, scalar.bytes, *type, ncclScalarHostImmediate, c);
+        return nccl_.ncclRedOpCreatePreMulSum(&used, scalar.bytes, reduction_.type, ncclScalarHostImmediate,
+                                              c);
       }));
     }
-    Status status = reduce_with(*type, used);
+    Status status = reduce_with(reduction_.type, used);
     if (!is_scaled) return status;
     // What was enqueued keeps what it needs.
     const Status destroyed =
@@ -289,6 +287,7 @@ class Issue {
   Communicator& communicator_;
   const Library& nccl_;
   const Call& call_;
+  const NcclReduction& reduction_;
   void* const scratch_;
   const CUstream stream_;
   const std::size_t rank_, size_, element_bytes_;
@@ -298,8 +297,8 @@ class Issue {
 
 }  // namespace
 
-Status issue(Communicator& communicator, const Call& call, void* scratch) {
-  return Issue(communicator, call, scratch).put();
+Status issue(Communicator& communicator, const Call& call, const NcclReduction& reduction, void* scratch) {
+  return Issue(communicator, call, reduction, scratch).put();
 }
 
 std::size_t scratch_bytes(const Call& call, std::uint32_t rank, std::uint32_t size) {

@@ -5,13 +5,15 @@
 #include <cuda.h>
 
 #include "backends/nccl/communicator.hpp"
+#include "backends/nccl/mapping.hpp"
 #include "runtime/base/call.hpp"
 
 namespace tutti::nccl {
 
-// Puts a call that check_call() found good on its stream. `scratch` is device memory of scratch_bytes().
+// Puts a call that check_call() found good on its stream. `reduction` is its reduction_of(); `scratch` is
+// device memory of scratch_bytes().
 // Collective as the call is. The calling thread is in the device's context.
-Status issue(Communicator& communicator, const Call& call, void* scratch);
+Status issue(Communicator& communicator, const Call& call, const NcclReduction& reduction, void* scratch);
 
 // Device memory that a call needs besides its buffers: for alltoall in place, which NCCL does not do, and for
 // the element that a barrier sends round.

@@ -112,4 +112,9 @@ Status check_call(const Call& call, std::uint32_t rank, std::uint32_t size, int 
   return reduced_type(call.dtype, version).status();
 }
 
+NcclReduction reduction_of(const Call& call, int version) {
+  if (!is_reducing(call.collective)) return {};
+  return {*reduced_type(call.dtype, version), *reduce_op(call.op.op)};
+}
+
 }  // namespace tutti::nccl

@@ -1,7 +1,8 @@
 // NCCL as the registry sees it.
 #include "backends/nccl/plugin.hpp"
 
-#include "backends/nccl/nccl_backend.hpp"
+#include "backends/nccl/library.hpp"
+#include "backends/nccl/nccl_engine.hpp"
 
 namespace tutti::nccl {
 
@@ -11,16 +12,8 @@ Result<std::string> describe_library() {
   return "NCCL " + version_text((*loaded)->version);
 }
 
-Result<std::unique_ptr<Backend>> make_backend(GroupServices& services, int device) {
-  auto made = make_nccl_backend(services, device);
-  if (!made) return made.status();
-  return std::unique_ptr<Backend>(*std::move(made));
-}
-
-Result<std::unique_ptr<Backend>> split_backend(Backend& parent, GroupServices& services, int color, int key) {
-  auto made = static_cast<NcclBackend&>(parent).split(services, color, key);
-  if (!made) return made.status();
-  return std::unique_ptr<Backend>(*std::move(made));
+Result<std::unique_ptr<cuda::DeviceEngine>> make_engine(GroupServices& services, int device) {
+  return make_nccl_engine(services, device);
 }
 
 }  // namespace tutti::nccl

@@ -1,5 +1,5 @@
-// Enumerations and options of the C interface as C++ has them. Knows no group; that their numbers are equal
-// is checked here, when this is compiled.
+// Converts enumerations and options of the C interface to C++. Knows no group. Compiling it checks that the
+// numbers are equal.
 #include <cstddef>
 #include <limits>
 
@@ -113,7 +113,7 @@ Reduction CallArguments::special_reduction(tutti_op_t op, tutti_dtype_t number) 
            (op == TUTTI_USER ? "a function" : "a factor"));
   }
   if (op == TUTTI_USER) {
-    // The types differ in noexcept, of which C knows nothing; that no exception leaves it is the contract.
+    // The types differ in noexcept, which C lacks; by contract no exception leaves the function.
     const auto function = reinterpret_cast<UserFunction>(options_.function);
     return Reduction::user(function, options_.function_context, options_.is_ordered == 0,
                            number == TUTTI_OPAQUE ? options_.element_bytes : 0);

@@ -1,4 +1,4 @@
-// How failures leave the C interface, and what the library says of itself. Knows no group.
+// Error returns of the C interface, and the version of the library. Knows no group.
 #include <array>
 #include <system_error>
 

@@ -1,5 +1,5 @@
-// The exchange or store of a C program, as tutti::init takes it. Knows the functions it was given, and
-// nothing of what is swapped.
+// The exchange or store of a C program, in the form of tutti::init. Knows the given functions, and no meaning
+// of the bytes.
 #include <numeric>
 #include <stdexcept>
 #include <vector>
@@ -17,8 +17,8 @@ void check_done(const char* what, int result) {
   if (result != 0) throw std::runtime_error(std::string(what) + " returned " + std::to_string(result));
 }
 
-// Ranks give texts of different lengths; C programs swap equal ones: first the lengths, then the texts,
-// filled up to the longest.
+// Ranks give texts of different lengths, but the C allgather takes equal ones: first the lengths, then the
+// texts, padded to the longest.
 std::vector<std::string> allgather_texts(const tutti_init_options_t& options, std::string_view mine) {
   const auto size = static_cast<std::size_t>(options.size);
   const std::uint64_t length = mine.size();
@@ -66,7 +66,7 @@ InitOptions init_options_of(const tutti_init_options_t& given) {
     result.get = [options](const std::string& key) { return get_value(options, key); };
   }
   if (options.store_prefix != nullptr) result.store_prefix = options.store_prefix;
-  // In C, zeros are what nobody has set.
+  // In C, a zero is an unset member.
   const bool is_set = options.rank != 0 || options.size != 0;
   if (is_set || options.unique_id != nullptr || result.allgather || result.put || result.get) {
     result.rank = options.rank;

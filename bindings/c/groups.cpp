@@ -1,5 +1,5 @@
 // The C interface of joining, groups, operations under way and shared memory. Knows the public C++ interface
-// only; what each function does is said in tutti.h.
+// only; tutti.h has the contracts.
 #include <optional>
 
 #include "bindings/c/handles.hpp"
@@ -39,7 +39,7 @@ bool has_ended(const tutti::Work& work) {
   }
 }
 
-// Gives an operation back when it has ended, which `wait` waits for; throws its error.
+// Calls `wait`, then frees the operation if it has ended; throws its error.
 template <class Wait>
 void wait_and_free(tutti_work_t* work, const Wait& wait) {
   if (*work == nullptr) return;

@@ -1,5 +1,5 @@
-// What the files of the C interface share: handles, the way out of a function, options and enumerations as
-// C++ has them. Knows the public C++ interface and no group, transport or schedule.
+// Shared by the files of the C interface: handles, error returns, options and enumerations in their C++ form.
+// Knows the public C++ interface and no group, transport or schedule.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct TuttiBuffer {
 
 struct TuttiWork {
   tutti::Work work;
-  int* source = nullptr;  // where the source of a receive goes once it is complete; may be null
+  int* source = nullptr;  // receives the source of a complete receive; may be null
 };
 
 struct TuttiQueue {
@@ -44,7 +44,7 @@ namespace tutti::c {
 
 [[noreturn]] void refuse(const std::string& message);  // throws invalid_argument
 
-// What the exception under way is called in C; leaves its sentence for tutti_last_error(). Inside a catch.
+// The status of the current exception; keeps its message for tutti_last_error(). Inside a catch.
 tutti_status_t record_failure() noexcept;
 
 // Runs the body of an exported function.
@@ -58,27 +58,28 @@ tutti_status_t guarded(Body&& body) noexcept {
   }
 }
 
-// NULL is a closed group, whose functions say so.
+// NULL is a closed group, whose functions report that.
 const CommGroup& group_of(tutti_group_t handle);
 
-// One number per rank; none where there is no list, or no group to say how long it is.
+// One number per rank; empty without a list, or without a group that gives its length.
 inline Counts list_of(const CommGroup& group, const std::uint64_t* numbers) {
   if (numbers == nullptr || !group.is_open()) return {};
   return {numbers, static_cast<std::size_t>(group.size())};
 }
 
-// Throws invalid_argument if an exported function was given no place for its result.
+// Throws invalid_argument if an exported function got no pointer for its result.
 template <class T>
 void check_place(const char* call, const char* what, const T* place) {
   if (place == nullptr)
     refuse(std::string(call) + ": " + what + ": a null pointer, nowhere to put the result");
 }
 
-// For ever, for a program that says so by a large number, is a century: clocks count in 64 bits.
+// Limits a time to a century, because clocks count in 64 bits; a program may pass a huge number for "for
+// ever".
 std::chrono::milliseconds duration_of(std::int64_t milliseconds);
 
-// Options of a program that knows `given->struct_bytes` of them, the rest zero. `first_bytes`: of the first
-// version there was. Throws invalid_argument, or unsupported if it asks for what only a later version has.
+// Options of a program that knows `given->struct_bytes` of them, the rest zero. `first_bytes`: the size of
+// the first version. Throws invalid_argument, or unsupported for a member of a later version.
 template <class Options>
 Options known_options(const char* call, const Options* given, std::size_t first_bytes) {
   Options known{};
@@ -97,7 +98,7 @@ Options known_options(const char* call, const Options* given, std::size_t first_
   return known;
 }
 
-// The arguments of one call as C++ takes them. Its functions throw invalid_argument, naming the call.
+// The arguments of one call in their C++ form. Its functions throw invalid_argument, naming the call.
 class CallArguments {
  public:
   CallArguments(const char* call, const tutti_call_options_t* options) : call_(call) {
@@ -111,7 +112,7 @@ class CallArguments {
     if (options_.memory < TUTTI_MEMORY_DETECT || options_.memory > TUTTI_MEMORY_DEVICE)
       refuse_number("memory", options_.memory);
     options.memory = static_cast<Memory>(options_.memory);
-    // The types differ in noexcept, of which C knows nothing; that no exception leaves it is the contract.
+    // The types differ in noexcept, which C lacks; by contract no exception leaves the function.
     options.while_waiting = reinterpret_cast<WaitFunction>(options_.while_waiting);
     options.while_waiting_context = options_.while_waiting_context;
     return options;
@@ -139,7 +140,7 @@ class CallArguments {
   tutti_call_options_t options_{};
 };
 
-// The program's exchange, store or id as C++ takes it.
+// The program's exchange, store or id in its C++ form.
 InitOptions init_options_of(const tutti_init_options_t& options);
 
 }  // namespace tutti::c

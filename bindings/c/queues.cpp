@@ -1,5 +1,4 @@
-// Completion queues of the C interface. Knows the public C++ interface only; what each function does is said
-// in tutti.h.
+// Completion queues of the C interface. Knows the public C++ interface only; tutti.h has the contracts.
 #include "bindings/c/handles.hpp"
 
 using namespace tutti::c;

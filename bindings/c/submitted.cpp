@@ -1,5 +1,5 @@
-// The C interface of submitted calls: each is the call of tutti.hpp of the same name, with its arguments as C
-// has them. Knows the public C++ interface only; what each function does is said in tutti.h.
+// The C interface of submitted calls: each is the call of tutti.hpp of the same name, with converted
+// arguments. Knows the public C++ interface only; tutti.h has the contracts.
 #include "bindings/c/handles.hpp"
 
 using namespace tutti::c;

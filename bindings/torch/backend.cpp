@@ -1,5 +1,5 @@
-// The life of the backend, what it shares among collectives, messages and barriers. Knows no collective on
-// lists of tensors; those are in collectives.cpp.
+// Construction and end of the backend, parts shared by collectives, messages and barriers. Knows no
+// collective on lists of tensors; those are in collectives.cpp.
 #include "bindings/torch/backend.hpp"
 
 #include <c10/util/Exception.h>
@@ -46,7 +46,7 @@ CommGroup join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
   try {
     return init(options_of(store, rank, size, deadline, timeout));
   } catch (const Error& error) {
-    // A store says in many words that the time was over.
+    // A store reports a timeout in various texts.
     const bool is_late = error.code() == StatusCode::internal && Clock::now() >= deadline;
     const Error cause = is_late ? Error(StatusCode::timeout, error.peer(), error.what()) : error;
     std::rethrow_exception(to_torch_exception(cause, "init_process_group"));
@@ -90,7 +90,7 @@ std::shared_ptr<Launch> TuttiBackend::launch(const Operation& operation, const a
 
 namespace {
 
-// What would be seen to when an operation on the host is complete goes to the stream behind this one.
+// On a GPU, work that follows the operation (as finishers do on the host) goes to the stream behind it.
 void end_launch(const Tensors& inputs, Submitted* submitted) {
   run_finishers(submitted->finishers, submitted->outputs);
   submitted->finishers.clear();
@@ -220,10 +220,10 @@ WorkPointer TuttiBackend::receive(const Operation& operation, Tensors& tensors, 
 WorkPointer TuttiBackend::receive_own(const Operation& operation, Tensors& tensors, int tag) {
   Submitted submitted;
   submitted.outputs = {tensors};
-  submitted.arrival = own_messages_.receive(tag);
-  submitted.arrival_limit = timeout_.load(std::memory_order_relaxed);
-  submitted.finishers.emplace_back([arrival = submitted.arrival, tensor = tensors.front()] {
-    const at::Tensor message = arrival->message();
+  submitted.receive = own_messages_.receive(tag);
+  submitted.receive_limit = timeout_.load(std::memory_order_relaxed);
+  submitted.finishers.emplace_back([receive = submitted.receive, tensor = tensors.front()] {
+    const at::Tensor message = receive->message();
     TORCH_CHECK(message.defined(), "tutti: recv: the process group has been shut down");
     TORCH_CHECK(message.numel() == tensor.numel() && message.scalar_type() == tensor.scalar_type(),
                 "tutti: recv: this rank has sent itself ", message.numel(), " elements of ",
@@ -234,7 +234,7 @@ WorkPointer TuttiBackend::receive_own(const Operation& operation, Tensors& tenso
 }
 
 WorkPointer TuttiBackend::barrier(const c10d::BarrierOptions& opts) {
-  // torch does not say where. What all ranks know is where the group has worked.
+  // torch does not give the device. All ranks know the devices on which the group has worked.
   const c10::DeviceIndex gpu = gpu_.load(std::memory_order_relaxed);
   return barrier_on(gpu < 0 ? at::Device(at::kCPU) : at::Device(at::kCUDA, gpu), opts);
 }
@@ -249,7 +249,7 @@ WorkPointer TuttiBackend::barrier_on(const at::Device& device, const c10d::Barri
                    s->operations.push_back(group.ibarrier(options));
                    return;
                  }
-                 // Only what is on a stream waits for what is before it there.
+                 // Only work on a stream waits for earlier work there.
                  void* byte = Staging(s).in_place(at::empty({1}, at::TensorOptions(device).dtype(at::kByte)));
                  s->operations.push_back(group.iallreduce(byte, byte, 1, Dtype::u8, Op::max, options));
                });
@@ -303,7 +303,7 @@ void TuttiBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_
     }
     put("verdict", "passed");
   }
-  // Rank 0 may host the store: it must not go before the others have read its verdict.
+  // Rank 0 may host the store: it must not end before the others have read its verdict.
   barrier_on(at::kCPU, opts)->wait(kNoTimeout);
   erase_left_keys();
 }

@@ -30,26 +30,26 @@ using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<std::vector<at::Tensor>>;
 
 #if TORCH_VERSION_MAJOR >= 2
-// What Backend.options gives: can be copied in Python, as split_group() does.
+// The value of Backend.options: can be copied in Python, as split_group() does.
 class BackendOptions final : public c10d::Backend::Options {
  public:
   using c10d::Backend::Options::Options;
 };
 #endif
 
-// The semantics are those that torch documents, with ProcessGroupGloo's where that says nothing. Operations
-// of one group are submitted in the order of the calls, which must be the same on all ranks. Errors: of
-// arguments at once; of communication from Work::wait(), exception() and futures; after one of these the
-// group has failed on all ranks. Any thread, one call at a time.
+// Semantics as torch documents them, else as ProcessGroupGloo's. Operations of one group are submitted in the
+// order of the calls, which must be equal on all ranks. Errors of arguments are thrown at once; errors of
+// communication come from Work::wait(), exception() and futures. After one of these the group has failed on
+// all ranks. Any thread, one call at a time.
 class TuttiBackend final : public BackendBase {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
   // Joins the group of all `size` ranks that come with the same store. Collective. `timeout` is the deadline
-  // of every wait. `ends_store`: rank 0 has the store's server, and ends it when it leaves the group.
+  // of every wait. `ends_store`: rank 0 hosts the store, and ends it when it leaves the group.
   TuttiBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Milliseconds timeout,
                bool ends_store = false);
-  // Over a group that is there.
+  // Over an existing group.
   TuttiBackend(c10::intrusive_ptr<c10d::Store> store, const CommGroup& group, Milliseconds timeout);
   ~TuttiBackend() override;
   TuttiBackend(const TuttiBackend&) = delete;
@@ -82,10 +82,10 @@ class TuttiBackend final : public BackendBase {
   WorkPointer recvAnysource(Tensors& tensors, int tag) override;
 
   // Complete once all ranks have called it and this rank's earlier collectives are complete, their results in
-  // place. Once the group has worked on a GPU, the thread also waits for what was on its current stream
+  // place. Once the group has worked on a GPU, the thread also waits for the work on its current stream
   // there.
   WorkPointer barrier(const c10d::BarrierOptions& opts) override;
-  // Over the store: says which ranks did not come, and leaves the group as it is.
+  // Over the store: reports the missing ranks, and leaves the group as it is.
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
   // The number is counted by all ranks alike, from 0, so there is nothing to agree on.
   void setSequenceNumberForGroup() override {}
@@ -123,7 +123,7 @@ class TuttiBackend final : public BackendBase {
                                            int shrink_flags,
                                            const c10::intrusive_ptr<Options>& opts_override) override;
   c10d::ErrorType getError() override;
-  // Of what is submitted from now on.
+  // Of later submissions.
   void enableCollectivesTiming() override;
   // Called on a completion thread after every operation that succeeds, in any order.
   void registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
@@ -150,7 +150,7 @@ class TuttiBackend final : public BackendBase {
   };
 
   // Submits what `submit(group, submitted)` starts on tensors of `device`, and makes the Work. `inputs` are
-  // what it reads, also for torch's profiler.
+  // the tensors that it reads, also for torch's profiler.
   template <class Submit>
   WorkPointer start(const Operation& operation, const at::Device& device, Milliseconds timeout,
                     const Tensors& inputs, const Submit& submit);
@@ -191,12 +191,12 @@ class TuttiBackend final : public BackendBase {
   std::vector<c10::intrusive_ptr<OperationWork>> coalesced_;
   // Collectives on the CPU that may not be settled yet: a barrier waits for them.
   std::vector<std::weak_ptr<Execution>> under_way_;
-  std::size_t most_under_way_ = kFewestUnderWay;  // before those that are settled are looked for
+  std::size_t most_under_way_ = kFewestUnderWay;  // before settled ones are collected
 
 #if TUTTI_HAS_TORCH_2_13
-  // Has the work's end noted, and told to the hook.
+  // Records the end of the work, and calls the hook with it.
   void observe(const c10::intrusive_ptr<OperationWork>& work);
-  // Observed, and not yet told to the hook.
+  // Observed, but the hook was not called yet.
   struct Pending {
     std::mutex mutex;
     std::condition_variable is_idle;

@@ -1,4 +1,4 @@
-// Checks of tensors that collectives share, and rules for where inputs may lie. Knows no collective.
+// Checks of tensors that collectives share, and rules for overlapping inputs. Knows no collective.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Utils.hpp>
@@ -12,7 +12,7 @@
 
 namespace tutti::torch_binding {
 
-// Callback for torch's own checks: gets the complaint.
+// Callback for torch's own checks: gets the error text.
 inline auto refuse(const char* operation) {
   return [operation](const std::string& what) { TORCH_CHECK(false, "tutti: ", operation, ": ", what); };
 }

@@ -1,5 +1,5 @@
-// The collectives of the backend, but for those that gather. Knows neither how an operation completes nor how
-// a group is made.
+// The collectives of the backend except gathering ones. Knows neither completion of operations nor
+// construction of groups.
 #include <c10/core/GradMode.h>
 #include <torch/csrc/distributed/c10d/Utils.hpp>
 
@@ -246,7 +246,7 @@ WorkPointer TuttiBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& i
       {input}, opts);
 }
 
-// -- everybody to everybody ---------------------------------------------------------------------------------
+// -- all to all ---------------------------------------------------------------------------------------------
 
 WorkPointer TuttiBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                         std::vector<std::int64_t>& output_splits,

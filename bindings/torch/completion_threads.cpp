@@ -44,7 +44,7 @@ void CompletionThreads::run(std::function<void()> task) {
                     "wait until its timeout.");
     std::unique_lock lock(mutex_);
     --idle_count_;
-    // A busy thread takes the task when it is done. Without any this one has to.
+    // A busy thread takes the task later. Without any thread this one runs it.
     if (idle_count_ + running_count_ > 0 || tasks_.empty()) return;
     const std::function<void()> own = std::move(tasks_.back());
     tasks_.pop_back();
@@ -79,7 +79,7 @@ void CompletionThreads::serve() {
     ++running_count_;
     lock.unlock();
     carry_out(task);
-    task = nullptr;  // what it holds may be the last of something large
+    task = nullptr;  // it may hold the last reference to a large object
     lock.lock();
     ++idle_count_;
     --running_count_;

@@ -1,5 +1,5 @@
-// Threads that complete futures: what a program attached to one may wait for other operations, which the
-// threads that carry operations on must not. Knows no tensor and no group.
+// Threads that complete futures. Callbacks of a program may wait for other operations, which progress threads
+// must not. Knows no tensor and no group.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 
 namespace tutti::torch_binding {
 
-// One for the process, never destroyed. There is always a thread free for the next task, however many wait;
-// threads that have had nothing to do for a second end.
+// One for the process, never destroyed. A thread is always free for the next task, however many wait. Threads
+// without a task for a second end.
 class CompletionThreads {
  public:
   static CompletionThreads& instance();
@@ -24,7 +24,7 @@ class CompletionThreads {
   bool wait_until_idle(std::chrono::milliseconds at_most);
 
  private:
-  // Why the system gave no thread; nothing if it did.
+  // The reason why no thread could be started; nothing if one was.
   std::string start_thread();
   void serve();
 

@@ -13,7 +13,7 @@
 namespace tutti::torch_binding {
 namespace {
 
-// While another thread waits for an operation, which keeps the deadline until it gives up.
+// While another thread waits for an operation: that thread keeps the deadline until it gives up.
 constexpr std::chrono::milliseconds kAgainAfter{100};
 constexpr std::size_t kFewestEntries = 64;
 

@@ -1,4 +1,4 @@
-// Ends operations at their deadlines where nobody waits for them. Knows no collective.
+// Ends operations at their deadlines where no thread waits for them. Knows no collective.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace tutti::torch_binding {
 
-// One for the process, with one thread while there is something to watch, however much that is.
+// One for the process, with one thread while there are operations to watch.
 class Deadlines {
  public:
   static Deadlines& instance();
@@ -33,7 +33,7 @@ class Deadlines {
   std::mutex mutex_;
   std::condition_variable has_earlier_;
   std::priority_queue<Entry> entries_;
-  std::size_t most_entries_ = 64;  // before those that are settled are looked for
+  std::size_t most_entries_ = 64;  // before settled ones are collected
   bool is_serving_ = false;
 };
 

@@ -1,6 +1,6 @@
-// Calls on tensors of a GPU: the streams of a group, what a call has put on one, and how the program's
-// streams are ordered behind it. By torch's interface for all devices, so that nothing of CUDA is linked.
-// Knows no collective.
+// Calls on tensors of a GPU: the streams of a group, the work of a call on them, and its order with the
+// program's streams. Uses torch's interface for all devices, so nothing of CUDA is linked. Knows no
+// collective.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,7 @@ namespace tutti::torch_binding {
 class DeviceStreams {
  public:
   // Collectives have one stream. Messages have one per peer and direction: on one stream, a receive would
-  // hold up the very send that its message is the answer to.
+  // block the send that its message answers.
   static constexpr int kCollectives = 0;
   static int sends_to(int peer) { return 2 * peer + 1; }
   static int receives_from(int peer) { return 2 * peer + 4; }  // also for kAnySource
@@ -30,13 +30,13 @@ class DeviceStreams {
   std::map<std::pair<c10::DeviceIndex, int>, c10::Stream> streams_;
 };
 
-// What one call has put on a stream. Filled by one thread; any thread once it has ended.
+// The work of one call on a stream. Filled by one thread; any thread once the call has returned.
 class Launch {
  public:
-  // Behind what the current stream of the device holds. Errors: c10::Error under a torch that does not tell a
-  // stream's handle.
+  // Behind the work on the current stream of the device. Errors: c10::Error under a torch that does not
+  // expose the handle of a stream.
   explicit Launch(const c10::Stream& stream);
-  // Where nobody has waited, the tensors' memory is given to no other stream until this one is past the call.
+  // Without a wait, the tensors' memory is given to no other stream until this one is past the call.
   ~Launch();
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
@@ -49,7 +49,7 @@ class Launch {
   bool is_over() const { return ended_.query(); }
   // `stream` goes on behind the call.
   void order(const c10::Stream& stream) const { ended_.block(stream); }
-  // The current stream of the device does, where the tensors may be used from then on.
+  // The current stream of the device goes on behind the call; it may then use the tensors.
   void order_current_stream();
 
  private:

@@ -1,4 +1,4 @@
-// Tensors as tutti takes them: a number of elements and a dtype; and torch's reductions. Knows no group.
+// Tensors in tutti's form, a number of elements and a dtype; and torch's reductions. Knows no group.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,7 +10,7 @@
 
 namespace tutti::torch_binding {
 
-// What the elements of a tensor are to tutti: a complex number is two.
+// The elements of a tensor in tutti's form: a complex number is two.
 struct Elements {
   Dtype dtype;
   std::uint64_t per_scalar;
@@ -20,11 +20,10 @@ struct Elements {
   }
 };
 
-// For moving: every dtype, bytes where tutti has none like it. Errors: c10::Error for a tensor that is not
+// For moving: every dtype, as bytes where tutti has no equal one. Errors: c10::Error for a tensor that is not
 // dense, or on another device than the CPU and CUDA's.
 Elements elements_to_move(const char* operation, const at::Tensor& tensor);
-// For reducing by `op`. Errors: as above, and TypeError for a dtype without arithmetic, or on which op means
-// nothing.
+// For reducing by `op`. Errors: as above, and TypeError for a dtype without arithmetic or without this op.
 Elements elements_to_reduce(const char* operation, const at::Tensor& tensor, const c10d::ReduceOp& op);
 Reduction reduction_of(const char* operation, const c10d::ReduceOp& op, const Elements& elements);
 

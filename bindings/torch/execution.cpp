@@ -1,4 +1,4 @@
-// Waiting for operations, and what comes behind them. Knows no torch::Work and no collective.
+// Waiting for operations, and the steps after them. Knows no torch::Work and no collective.
 #include "bindings/torch/execution.hpp"
 
 #include <c10/core/GradMode.h>
@@ -46,9 +46,8 @@ std::string first_line_of(const std::exception_ptr& failure) {
   }
 }
 
-// Runs `then` once all operations are complete, on a completion thread. Nothing is left to the thread that
-// completes the last of them: a group whose last reference goes there would have to wait for that very
-// thread.
+// Runs `then` once all operations are complete, on a completion thread. The thread that completes the last of
+// them drops no reference: the end of a group there would have to wait for that very thread.
 void when_all_complete(const std::vector<tutti::Work>& operations, std::function<void()> then) {
   struct Rest {
     std::atomic<std::size_t> count;
@@ -92,8 +91,8 @@ Execution::Execution(std::shared_ptr<Membership> membership, const WorkInfo& inf
       info_(info),
       launches_(std::move(submitted.launches)),
       outputs_(std::move(submitted.outputs)),
-      arrival_(std::move(submitted.arrival)),
-      arrival_limit_(submitted.arrival_limit),
+      receive_(std::move(submitted.receive)),
+      receive_limit_(submitted.receive_limit),
       submitted_(std::move(submitted)),
       at_end_(std::move(at_end)) {}
 
@@ -122,12 +121,12 @@ bool Execution::poll() {
   for (const tutti::Work& operation : operations()) {
     if (!operation.test()) return false;
   }
-  if (arrival_ != nullptr && !arrival_->is_over()) return false;
+  if (receive_ != nullptr && !receive_->is_over()) return false;
   for (const std::shared_ptr<Execution>& part : parts()) {
     if (!part->poll()) return false;
   }
   const std::optional<Error> failure = failure_of_complete();
-  // Of what has failed, the device may never get to the end.
+  // The device may never finish failed work.
   if (!failure && !is_past_device()) return false;
   settle(failure);
   return true;
@@ -162,21 +161,21 @@ void Execution::wait_as_only_one(std::chrono::milliseconds timeout) {
         "tutti: " + std::string(info_.name) + ": Timed out waiting for other ranks: after the " +
         seconds_text(timeout) + " given to wait(): " + missing + "; the operation goes on"));
   }
-  if (arrival_ != nullptr) failure = wait_for_arrival(timeout);
+  if (receive_ != nullptr) failure = wait_for_message(timeout);
   for (const std::shared_ptr<Execution>& part : parts()) part->wait(timeout);
   settle(failure);
 }
 
-std::optional<Error> Execution::wait_for_arrival(std::chrono::milliseconds timeout) const {
+std::optional<Error> Execution::wait_for_message(std::chrono::milliseconds timeout) const {
   const auto left = std::max(
       std::chrono::milliseconds(0),
-      std::chrono::ceil<std::chrono::milliseconds>(submitted_at_ + arrival_limit_ - RunningClock::now()));
+      std::chrono::ceil<std::chrono::milliseconds>(submitted_at_ + receive_limit_ - RunningClock::now()));
   const bool gives_up = timeout > kNoTimeLimit && timeout < left;
-  if (arrival_->wait_for(gives_up ? timeout : left)) return std::nullopt;
+  if (receive_->wait_for(gives_up ? timeout : left)) return std::nullopt;
   const std::string missing = "rank " + std::to_string(info_.rank) + " has sent itself no message with tag " +
-                              std::to_string(arrival_->tag());
+                              std::to_string(receive_->tag());
   if (!gives_up)
-    return Error(StatusCode::timeout, info_.rank, missing + " within " + seconds_text(arrival_limit_));
+    return Error(StatusCode::timeout, info_.rank, missing + " within " + seconds_text(receive_limit_));
   std::rethrow_exception(torch_exception("tutti: " + std::string(info_.name) +
                                          ": Timed out waiting: after the " + seconds_text(timeout) +
                                          " given to wait(): " + missing + "; the operation goes on"));
@@ -196,8 +195,8 @@ bool Execution::wait_for(const tutti::Work& operation, std::chrono::milliseconds
 }
 
 void Execution::settle_when_complete(std::function<void()> then) {
-  if (arrival_ != nullptr && !arrival_->is_over()) {
-    arrival_->then([self = shared_from_this(), then = std::move(then)]() mutable {
+  if (receive_ != nullptr && !receive_->is_over()) {
+    receive_->then([self = shared_from_this(), then = std::move(then)]() mutable {
       CompletionThreads::instance().run([self, then = std::move(then)] {
         self->settle_complete();
         then();
@@ -235,12 +234,12 @@ bool Execution::end_overdue() {
 }
 
 void Execution::let_go() {
-  // In a child of fork() memory is all that there is to let go of.
+  // A child of fork() only frees memory.
   if (is_settled() || is_on_device() || membership_->is_inherited()) return;
   try {
     settle_when_complete([self = shared_from_this()] {
       if (self->failure_ == nullptr || self->failure_code_ != StatusCode::ok) return;
-      // Nobody else can be told.
+      // There is no caller to report to.
       TORCH_WARN("tutti: ", self->info_.name,
                  ": the result of a dropped operation could not be copied to its tensors: ",
                  first_line_of(self->failure_));
@@ -275,7 +274,7 @@ void Execution::settle_complete() {
 void Execution::settle(const std::optional<Error>& failure) {
   std::exception_ptr outcome = failure ? to_torch_exception(*failure, info_.name) : nullptr;
   try {
-    // The copies behind an operation that is complete take no time to speak of.
+    // The copies after a complete operation take little time.
     while (!outcome && !is_past_device()) std::this_thread::yield();
   } catch (...) {
     outcome = std::current_exception();
@@ -296,7 +295,7 @@ void Execution::settle(const std::optional<Error>& failure) {
     }
   }
   if (!submitted_.operations.empty()) source_ = submitted_.operations.front().source();
-  if (arrival_ != nullptr) source_ = info_.rank;
+  if (receive_ != nullptr) source_ = info_.rank;
   // Dropped outside of the lock: the last reference to a group says goodbye to the others.
   std::swap(finished, submitted_);
   failure_ = std::move(outcome);

@@ -1,5 +1,5 @@
-// The operations of tutti behind one Work of torch, and what they need until they are complete. Lives on when
-// the Work is dropped. Knows neither torch's Work nor a collective.
+// The operations of tutti behind one Work of torch, with their resources until they are complete. Stays alive
+// when the Work is dropped. Knows neither torch's Work nor a collective.
 #pragma once
 
 #include <torch/version.h>
@@ -28,24 +28,23 @@ namespace tutti::torch_binding {
 
 class Execution;
 
-// The submitted works, and everything they need until they are complete.
+// The submitted works, and their resources until they are complete.
 struct Submitted {
   std::vector<tutti::Work> operations;
   std::vector<at::Tensor> buffers;               // in use by the operations
   std::vector<std::function<void()>> finishers;  // carry results from staging memory to the program's tensors
-  std::vector<std::vector<at::Tensor>> outputs;  // what result() and the future give
-  // Of tensors on a GPU, where buffers are theirs and finishers have gone to the stream; of those of the CPU
-  // none.
+  std::vector<std::vector<at::Tensor>> outputs;  // values of result() and the future
+  // For tensors on a GPU: they hold the buffers, and finishers run on the stream. Empty for tensors of the CPU.
   std::vector<std::shared_ptr<Launch>> launches;
   // Earlier ones that are settled first: all before a barrier, or those that were coalesced.
   std::vector<std::shared_ptr<Execution>> parts;
   bool fails_with_parts = false;  // their errors are its own
-  // Of a receive from this rank itself, instead of an operation; waited for at most `arrival_limit`.
-  std::shared_ptr<Arrival> arrival;
-  std::chrono::milliseconds arrival_limit{0};
+  // Of a receive from this rank itself, instead of an operation; waited for at most `receive_limit`.
+  std::shared_ptr<PendingReceive> receive;
+  std::chrono::milliseconds receive_limit{0};
 };
 
-// They write to tensors of `outputs`. Those that were made in inference mode only that mode may change.
+// Finishers write to tensors of `outputs`. Only inference mode may change tensors that were made in it.
 void run_finishers(const std::vector<std::function<void()>>& finishers,
                    const std::vector<std::vector<at::Tensor>>& outputs);
 
@@ -83,27 +82,27 @@ class Execution : public std::enable_shared_from_this<Execution> {
   std::chrono::steady_clock::time_point finished() const { return finished_; }  // once settled, if timed
   int source() const { return is_settled() ? source_ : -1; }                    // of a receive
 
-  // Moves it on; true once it is settled.
+  // Makes progress; true once it is settled.
   bool poll();
-  // Waits until it is settled. Throws only what leaves it under way: after `timeout` (zero: none), or where
-  // the caller must not wait.
+  // Waits until it is settled. Throws only where it goes on: after `timeout` (zero: none), or where the
+  // caller must not wait.
   void wait(std::chrono::milliseconds timeout);
-  // Sees to it that it is settled as soon as it is complete, whoever waits, and calls `then` afterwards, on a
-  // completion thread, or here if it is settled already. Keeps it until then.
+  // Settles it as soon as it is complete, also without a waiting thread, then calls `then` on a completion
+  // thread. If it is settled already, calls `then` here. Keeps it until then.
   void settle_when_complete(std::function<void()> then);
-  // A future waits for nothing by itself, nor does a stream: has the deadline kept where nobody else does.
+  // Futures and streams do not wait themselves: watches the deadline where no thread does.
   void watch_deadline();
-  // At the deadline. False if another thread waits, whose business it is as long as it does.
+  // Called at the deadline. False if another thread waits, which then keeps the deadline.
   bool end_overdue();
-  // Nobody will ask for it any more, but its buffers must stay and its results arrive.
+  // No caller will ask for it any more, but its buffers must stay and its results must arrive.
   void let_go();
   void abort();
 
  private:
-  // False after `timeout`; throws the operation's error, and at its own deadline that.
+  // False after `timeout`; throws the operation's error, or its own timeout at its deadline.
   bool wait_for(const tutti::Work& operation, std::chrono::milliseconds timeout) const;
   void wait_as_only_one(std::chrono::milliseconds timeout);
-  std::optional<Error> wait_for_arrival(std::chrono::milliseconds timeout) const;
+  std::optional<Error> wait_for_message(std::chrono::milliseconds timeout) const;
   std::vector<tutti::Work> operations() const;  // none once it is settled
   std::vector<std::shared_ptr<Execution>> parts() const;
   void collect_operations(std::vector<tutti::Work>* all) const;  // those of parts, too
@@ -116,8 +115,8 @@ class Execution : public std::enable_shared_from_this<Execution> {
   const WorkInfo info_;
   const std::vector<std::shared_ptr<Launch>> launches_;
   const std::vector<std::vector<at::Tensor>> outputs_;
-  const std::shared_ptr<Arrival> arrival_;  // null but for a receive from this rank itself
-  const std::chrono::milliseconds arrival_limit_;
+  const std::shared_ptr<PendingReceive> receive_;  // null but for a receive from this rank itself
+  const std::chrono::milliseconds receive_limit_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   const RunningClock::time_point submitted_at_ = RunningClock::now();  // for its deadline
   std::mutex waiting_mutex_;  // an operation of tutti has one waiting thread

@@ -1,5 +1,5 @@
-// The collectives that gather: what every rank has, to all or to one. Knows neither how an operation
-// completes nor how a group is made.
+// The collectives that gather tensors of every rank, to all ranks or to one. Knows neither completion of
+// operations nor construction of groups.
 #include <utility>
 
 #include "bindings/torch/backend.hpp"

@@ -1,4 +1,4 @@
-// The lives of the groups of this process. Knows no tensor and no operation.
+// The groups of this process, until its end. Knows no tensor and no operation.
 #include "bindings/torch/membership.hpp"
 
 #include "bindings/torch/completion_threads.hpp"

@@ -1,5 +1,5 @@
-// The tutti group of a process group of torch, and its end: before the interpreter's, because a rank that
-// ends without a goodbye is taken for dead. Knows no tensor and no operation.
+// The tutti group of a process group of torch. It ends before the interpreter, because a rank that ends
+// without a goodbye is taken for dead. Knows no tensor and no operation.
 #pragma once
 
 #include <chrono>
@@ -33,15 +33,15 @@ class Membership {
   }
   // Without the lock, so that it can end a call that is stuck. Nothing where the group was closed.
   void abort(const std::string& why);
-  // Why the group has failed; nothing while it works, or where it was closed.
+  // The failure of the group; nothing while it works, or where it was closed.
   std::optional<Error> failure();
-  // Leaves the group. Twice is once, and in a child of fork() it does nothing.
+  // Leaves the group. A second call does nothing, nor does one in a child of fork().
   void close();
   // True once all ranks have called this; false after `at_most`, and where the group cannot tell.
   bool meet(std::chrono::milliseconds at_most);
-  // As close(), on a completion thread: for a group that nobody uses any more.
+  // As close(), on a completion thread: for a group that is no longer in use.
   void close_later();
-  // Is this process a child of fork() of the one that joined the group?
+  // Whether this process is a child of fork() of the one that joined the group.
   bool is_inherited() const { return generation_ != tutti::detail::fork_generation(); }
   // At the end of the interpreter.
   static void close_all();

@@ -33,8 +33,7 @@ bool is_tutti(const py::object& backend) {
          dynamic_cast<TuttiBackend*>(backend.cast<c10::intrusive_ptr<BackendBase>>().get()) != nullptr;
 }
 
-// Operations end with their groups; what was attached to them is let finish, if it does not wait for
-// something else.
+// Operations end with their groups; attached callbacks may finish, unless they wait for something else.
 void close_all() {
   constexpr std::chrono::seconds kCallbackTime{2};
   Membership::close_all();

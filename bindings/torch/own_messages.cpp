@@ -9,12 +9,12 @@
 
 namespace tutti::torch_binding {
 
-bool Arrival::is_over() const {
+bool PendingReceive::is_over() const {
   const std::lock_guard lock(mutex_);
   return is_over_;
 }
 
-bool Arrival::wait_for(std::chrono::milliseconds at_most) {
+bool PendingReceive::wait_for(std::chrono::milliseconds at_most) {
   std::unique_lock lock(mutex_);
   const RunningClock::time_point end = RunningClock::now() + at_most;
   for (auto now = RunningClock::now(); !is_over_ && now < end; now = RunningClock::now())
@@ -22,7 +22,7 @@ bool Arrival::wait_for(std::chrono::milliseconds at_most) {
   return is_over_;
 }
 
-void Arrival::then(std::function<void()> then) {
+void PendingReceive::then(std::function<void()> then) {
   {
     const std::lock_guard lock(mutex_);
     if (!is_over_) {
@@ -33,7 +33,7 @@ void Arrival::then(std::function<void()> then) {
   then();
 }
 
-void Arrival::end(at::Tensor message) {
+void PendingReceive::end(at::Tensor message) {
   std::vector<std::function<void()>> thens;
   {
     const std::lock_guard lock(mutex_);
@@ -45,50 +45,50 @@ void Arrival::end(at::Tensor message) {
   for (const std::function<void()>& then : thens) then();
 }
 
-at::Tensor Arrival::message() const {
+at::Tensor PendingReceive::message() const {
   const std::lock_guard lock(mutex_);
   return message_;
 }
 
 void OwnMessages::send(const at::Tensor& tensor, int tag) {
   at::Tensor copy = tensor.detach().clone();
-  std::shared_ptr<Arrival> arrival;
+  std::shared_ptr<PendingReceive> receive;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = std::find_if(arrivals_.begin(), arrivals_.end(),
+    const auto found = std::find_if(pending_.begin(), pending_.end(),
                                     [tag](const auto& waiting) { return waiting->tag() == tag; });
-    if (found == arrivals_.end()) {
+    if (found == pending_.end()) {
       messages_.emplace_back(tag, std::move(copy));
       return;
     }
-    arrival = *found;
-    arrivals_.erase(found);
+    receive = *found;
+    pending_.erase(found);
   }
-  arrival->end(std::move(copy));
+  receive->end(std::move(copy));
 }
 
-std::shared_ptr<Arrival> OwnMessages::receive(int tag) {
-  auto arrival = std::make_shared<Arrival>(tag);
+std::shared_ptr<PendingReceive> OwnMessages::receive(int tag) {
+  auto receive = std::make_shared<PendingReceive>(tag);
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(messages_.begin(), messages_.end(),
                                   [tag](const auto& message) { return message.first == tag; });
   if (found == messages_.end()) {
-    arrivals_.push_back(arrival);
+    pending_.push_back(receive);
   } else {
-    arrival->end(std::move(found->second));
+    receive->end(std::move(found->second));
     messages_.erase(found);
   }
-  return arrival;
+  return receive;
 }
 
 void OwnMessages::cancel() {
-  std::deque<std::shared_ptr<Arrival>> waiting;
+  std::deque<std::shared_ptr<PendingReceive>> waiting;
   {
     const std::lock_guard lock(mutex_);
-    waiting.swap(arrivals_);
+    waiting.swap(pending_);
     messages_.clear();
   }
-  for (const std::shared_ptr<Arrival>& arrival : waiting) arrival->end({});
+  for (const std::shared_ptr<PendingReceive>& receive : waiting) receive->end({});
 }
 
 }  // namespace tutti::torch_binding

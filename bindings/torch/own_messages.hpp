@@ -15,14 +15,14 @@
 namespace tutti::torch_binding {
 
 // The event that a receive from oneself waits for. Any thread.
-class Arrival {
+class PendingReceive {
  public:
-  explicit Arrival(int tag) : tag_(tag) {}
+  explicit PendingReceive(int tag) : tag_(tag) {}
   int tag() const { return tag_; }
   bool is_over() const;
   // False after `at_most`.
   bool wait_for(std::chrono::milliseconds at_most);
-  // Calls `then` once it is over: here if it is, else in the thread that ends it.
+  // Calls `then` once it is over: here if it is already, else on the thread that ends it.
   void then(std::function<void()> then);
   // An undefined tensor says that none will come.
   void end(at::Tensor message);
@@ -43,14 +43,14 @@ class OwnMessages {
   ~OwnMessages() { cancel(); }
   // Keeps a copy, so that the send is complete.
   void send(const at::Tensor& tensor, int tag);
-  std::shared_ptr<Arrival> receive(int tag);
-  // Nothing will come any more.
+  std::shared_ptr<PendingReceive> receive(int tag);
+  // No message will come any more.
   void cancel();
 
  private:
   std::mutex mutex_;
-  std::deque<std::pair<int, at::Tensor>> messages_;  // that nobody has received yet
-  std::deque<std::shared_ptr<Arrival>> arrivals_;    // that still wait
+  std::deque<std::pair<int, at::Tensor>> messages_;      // that nobody has received yet
+  std::deque<std::shared_ptr<PendingReceive>> pending_;  // that still wait
 };
 
 }  // namespace tutti::torch_binding

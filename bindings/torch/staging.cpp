@@ -33,8 +33,8 @@ struct Stretch {
   std::size_t bytes = 0;
 };
 
-// Where tensors lie that follow each other in memory, as chunks of one tensor do. Those without elements lie
-// nowhere.
+// The range of tensors that follow each other in memory, as chunks of one tensor do. Tensors without elements
+// have none.
 std::optional<Stretch> find_stretch(const std::vector<at::Tensor>& tensors) {
   Stretch stretch;
   const at::Tensor* before = nullptr;

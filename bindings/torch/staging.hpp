@@ -1,4 +1,4 @@
-// Where operations read and write: in tensors, or in copies of them. Knows no group and no dtype of tutti.
+// The memory of operations: tensors, or copies of them. Knows no group and no dtype of tutti.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,11 +12,10 @@
 namespace tutti::torch_binding {
 
 // Contiguous tensors are used in place; others are copied, kept in `submitted`, and a finisher brings results
-// back. The operations of a call run at the same time, so no two of them may write to the same memory, nor
-// one to what another reads: such tensors are used through copies, too. The outcome is then as if all inputs
-// were read first and all results written afterwards, in the order of the lists. For that, all outputs of a
-// call are asked for before its first input, and all inputs before its first operation is submitted. One
-// thread.
+// back. The operations of a call run at the same time. So no two of them may write to the same memory, nor
+// one to an input of another: such tensors are copied, too. The outcome is as if all inputs were read first
+// and all results written afterwards, in the order of the lists. So all outputs of a call are requested
+// before its first input, and all inputs before its first operation is submitted. One thread.
 class Staging {
  public:
   explicit Staging(Submitted* submitted) : submitted_(submitted) {}

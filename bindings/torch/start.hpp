@@ -1,4 +1,4 @@
-// How every method of the backend submits. Included by its two sources. Knows no collective.
+// Submission, for every method of the backend. Included by its two sources. Knows no collective.
 #pragma once
 
 #include <c10/core/StreamGuard.h>
@@ -10,7 +10,7 @@
 
 namespace tutti::torch_binding {
 
-// Where the tensors are is known, so that nobody has to look.
+// The device of the tensors is known, so detection is not needed.
 inline CallOptions call_options(const Submitted& submitted) {
   CallOptions call;
   call.memory = submitted.launches.empty() ? Memory::host : Memory::device;
@@ -18,7 +18,7 @@ inline CallOptions call_options(const Submitted& submitted) {
   return call;
 }
 
-// Who waits at once (torch 2 says so) needs no worker; for a GPU, only a stream waits.
+// A caller that waits at once (torch 2 tells) needs no progress thread; on a GPU only a stream waits.
 template <class Options>
 CallOptions call_options(const Options& options, const Submitted& submitted) {
   CallOptions call = call_options(submitted);
@@ -40,7 +40,8 @@ WorkPointer TuttiBackend::start(const Operation& operation, const at::Device& de
     membership_->use([&](const CommGroup& group) { submit(group, &submitted); });
   } catch (const Error& error) {
     const std::exception_ptr failure = to_torch_exception(error, operation.name);
-    // What was submitted before the failure needs its buffers until it is complete; the Work sees to that.
+    // Operations submitted before the failure need their buffers until they are complete; the Work holds
+    // them.
     if (!submitted.operations.empty()) finish_start(operation, timeout, inputs, std::move(submitted));
     std::rethrow_exception(failure);
   }

@@ -1,5 +1,5 @@
-// What torch 2's Backend has and torch 1.13's ProcessGroup has not: several operations as one, groups made
-// from groups, ends, errors, timing. Knows no collective.
+// Methods of torch 2's Backend that torch 1.13's ProcessGroup lacks: coalescing, groups made from groups,
+// shutdown, errors, timing. Knows no collective.
 #include "bindings/torch/backend.hpp"
 
 #if TORCH_VERSION_MAJOR >= 2
@@ -107,8 +107,8 @@ void TuttiBackend::shutdown() {
     erase_left_keys();
     own_messages_.cancel();
   }
-  // Behind this call, rank 0 ends the store's server. A rank that is faster, and joins again, would find the
-  // old one: where all leave at the same time, rank 0 goes on at once.
+  // Behind this call, rank 0 ends the store's server. A faster rank that joins again would find the old
+  // server. If all ranks leave at the same time, rank 0 goes on at once.
   constexpr Milliseconds kMeetingTime{100};
   if (ends_store_ && membership_->meet(kMeetingTime) && rank_ == 0) return membership_->close_later();
   membership_->close();
@@ -135,13 +135,13 @@ c10::intrusive_ptr<c10d::Backend> TuttiBackend::shrink(const std::vector<std::in
               " itself is among them: only those that stay call it");
   const auto rank = std::count(is_out.begin(), is_out.begin() + rank_, false);
   const auto size = std::count(is_out.begin(), is_out.end(), false);
-  // What the survivors agree on without talking: who they are, and how often they have met.
+  // Survivors agree without communication on their ranks and on how often they have met.
   std::string prefix = "shrink" + std::to_string(shrinks_++);
   for (std::size_t i = 0; i < is_out.size(); ++i) {
     if (is_out[i]) prefix += "-" + std::to_string(i);
   }
   if (shrink_flags == kShrinkAbort) membership_->abort("rank " + std::to_string(rank_) + " shrinks it");
-  // Met anew rather than made from this group, which may have failed.
+  // A new meeting, because this group may have failed.
   return c10::make_intrusive<TuttiBackend>(c10::make_intrusive<c10d::PrefixStore>(prefix, store_),
                                            static_cast<int>(rank), static_cast<int>(size),
                                            opts_override ? opts_override->timeout : group_timeout_);

@@ -10,7 +10,7 @@ namespace tutti::torch_binding {
 OperationWork::OperationWork(std::shared_ptr<Membership> membership, const WorkInfo& info,
                              Submitted submitted, const std::vector<at::Tensor>& inputs)
     : Work(info.rank, info.type, info.title, inputs) {
-  // For torch's profiler: what takes place on the device is the device's to tell.
+  // For torch's profiler: the device reports its own work.
   if (!submitted.launches.empty() && recordFunctionEndCallback_)
     std::exchange(recordFunctionEndCallback_, nullptr)();
   execution_ = std::make_shared<Execution>(std::move(membership), info, std::move(submitted),

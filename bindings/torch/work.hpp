@@ -11,12 +11,11 @@
 
 namespace tutti::torch_binding {
 
-// Waiting and testing move things on. Errors are thrown by wait() and given by exception(); the future has
-// them, too. Dropping it neither waits nor cancels: buffers and staged results are seen to when the
-// operations are complete. Any thread.
-// On a GPU, made with the stream of the call as the current one: wait() lets the current stream wait and
-// throws errors that are known by then, and the future is complete from the beginning, its callbacks behind
-// the call.
+// Waiting and testing make progress. wait() throws errors, exception() returns them, and the future has them.
+// Dropping it neither waits nor cancels: buffers and staged results are handled when the operations are
+// complete. Any thread. On a GPU, made with the stream of the call as the current one. wait() makes the
+// current stream wait, and throws errors that are known by then. The future is complete from the beginning;
+// its callbacks run behind the call.
 class OperationWork final : public c10d::Work {
  public:
   OperationWork(std::shared_ptr<Membership> membership, const WorkInfo& info, Submitted submitted,
@@ -31,9 +30,9 @@ class OperationWork final : public c10d::Work {
   int sourceRank() const override;
   std::vector<at::Tensor> result() override;
   void synchronize() override { wait(kNoTimeout); }
-  // On a GPU, the thread itself waits with a timeout, for a barrier, and for a receive whose source it may
-  // ask for. After `timeout` (zero: none) throws, and the operation goes on; after its own or the group's
-  // deadline it has failed. Either way the message says "Timed out" and who is missing.
+  // On a GPU, the thread itself waits if there is a timeout, for a barrier, and for a receive from any
+  // source. After `timeout` (zero: none) throws, and the operation goes on; after its own or the group's
+  // deadline it has failed. Either way the message says "Timed out" and names the missing ranks.
   bool wait(std::chrono::milliseconds timeout) override;
   // Fails the process group on all ranks: an operation alone cannot be taken back.
   void abort() override { execution_->abort(); }

@@ -1,5 +1,5 @@
-// The rest of the public interface: init, groups from groups, waiting, reductions, shared memory.
-// Knows no transport by name and no algorithm.
+// Public interface besides calls.cpp: init, groups from groups, waiting, reductions, shared memory. Knows no
+// transport by name and no algorithm.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// How a group fails on all its ranks, and whom it blames: deaths and departures of members, and where a lost
-// connection began. Knows no transport.
+// Failure of a group on all its ranks and the rank that it blames: deaths and departures of members, origins
+// of lost connections. Knows no transport.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 namespace tutti {
 namespace {
 
-// A transport often sees a death before the control channel does; then the better cause is worth a moment.
+// A transport often sees a death before the control channel does; the better cause is worth a short wait.
 constexpr std::chrono::milliseconds kVerdictTime{500};
-constexpr std::chrono::milliseconds kStampTime{1000};
+constexpr std::chrono::milliseconds kDecisionTime{1000};
 constexpr std::chrono::milliseconds kAnswerTime{300};
 
 }  // namespace
@@ -36,7 +36,7 @@ Status CommGroup::Impl::local_failure() const {
   const Impl& group = owner();
   {
     const std::lock_guard lock(group.failure_mutex_);
-    if (group.stamped_) return *group.stamped_;
+    if (group.decided_) return *group.decided_;
   }
   if (group.group_->has_failed()) return group.group_->failure();
   const std::lock_guard lock(group.streams_mutex_);
@@ -77,7 +77,7 @@ Status CommGroup::Impl::find_origin(const Status& found) {
                     fmt::format("the connection to rank {} was lost, but its process is alive", blamed),
                     blamed);
     }
-    cause = failure;  // it has failed before us, so what it blames is nearer to the origin
+    cause = failure;  // it failed earlier, so its cause is nearer to the origin
   }
   {
     const std::lock_guard lock(group.failure_mutex_);
@@ -94,15 +94,15 @@ void CommGroup::Impl::on_failure(const Status& cause) {
   Impl& group = owner();
   {
     const std::lock_guard lock(group.failure_mutex_);
-    if (group.stamped_) return;
-    group.stamped_ = cause;
+    if (group.decided_) return;
+    group.decided_ = cause;
   }
   group.fail_streams(cause);
   group.failed_.notify_all();
 }
 
 void CommGroup::Impl::fail_streams(const Status& cause) {
-  // Members pass an abort on. Other causes must not overtake the last message of an operation.
+  // Members forward an abort. Other causes must not overtake the last message of an operation.
   const auto fail = [&](GroupContext& group) {
     cause.code() == StatusCode::aborted ? group.fail_for_all(cause) : group.fail(cause);
   };
@@ -119,7 +119,7 @@ void CommGroup::Impl::announce(const Status& cause) {
 
 void CommGroup::Impl::abort(const Status& cause) {
   announce(cause);
-  // The way over rank 0 may be blocked. Members also tell each other.
+  // The route over rank 0 may be blocked, so members also tell each other.
   Impl& group = owner();
   group.fail_streams(cause);
   group.group_->tell_members();
@@ -132,40 +132,40 @@ void CommGroup::Impl::abort(const Status& cause) {
   static_cast<void>(fail_everywhere(cause));
 }
 
-std::optional<Status> CommGroup::Impl::wait_for_stamp(std::chrono::milliseconds at_most) {
+std::optional<Status> CommGroup::Impl::wait_for_decision(std::chrono::milliseconds at_most) {
   Impl& group = owner();
   std::unique_lock lock(group.failure_mutex_);
-  wait_for(group.failed_, lock, at_most, [&] { return group.stamped_.has_value(); });
-  return group.stamped_;
+  wait_for(group.failed_, lock, at_most, [&] { return group.decided_.has_value(); });
+  return group.decided_;
 }
 
 Status CommGroup::Impl::fail_everywhere(const Status& cause) {
   Impl& group = owner();
   announce(cause);
   const bool has_root = world_->has_root();
-  std::optional<Status> stamped = wait_for_stamp(has_root ? kAnswerTime : std::chrono::milliseconds(0));
-  if (!stamped && has_root && world_->find_root()) stamped = wait_for_stamp(kStampTime);
-  if (!stamped) group.fail_streams(cause);
-  return stamped.value_or(cause);
+  std::optional<Status> decided = wait_for_decision(has_root ? kAnswerTime : std::chrono::milliseconds(0));
+  if (!decided && has_root && world_->find_root()) decided = wait_for_decision(kDecisionTime);
+  if (!decided) group.fail_streams(cause);
+  return decided.value_or(cause);
 }
 
 std::optional<Status> CommGroup::Impl::failure() {
   if (!group_->has_failed()) return std::nullopt;
-  const std::optional<Status> stamped = wait_for_stamp(std::chrono::milliseconds(0));
-  return stamped ? *stamped : group_->failure();
+  const std::optional<Status> decided = wait_for_decision(std::chrono::milliseconds(0));
+  return decided ? *decided : group_->failure();
 }
 
 Status CommGroup::Impl::settle(const Status& status) {
   if (!group_->has_failed()) return status;  // the caller's mistake; the group goes on
   if (is_closed_.load(std::memory_order_acquire)) return group_->failure();
-  if (const std::optional<Status> stamped = wait_for_stamp(std::chrono::milliseconds(0))) return *stamped;
+  if (const std::optional<Status> decided = wait_for_decision(std::chrono::milliseconds(0))) return *decided;
   Status found = group_->failure();
   if (found.code() == StatusCode::peer_failed) {
     Impl& group = owner();
     std::unique_lock lock(group.failure_mutex_);
     wait_for(group.failed_, lock, kVerdictTime,
-             [&] { return group.stamped_.has_value() || has_departed(found.peer()); });
-    if (group.stamped_) return *group.stamped_;
+             [&] { return group.decided_.has_value() || has_departed(found.peer()); });
+    if (group.decided_) return *group.decided_;
     lock.unlock();
     found = find_origin(found);
   }

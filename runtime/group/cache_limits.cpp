@@ -19,7 +19,7 @@ std::uint32_t cores_in(const Topology& topology, const PuRange& pus) {
   return std::max(count, 1U);
 }
 
-// The least that a core has of a level; 0 if nothing is known of it.
+// The smallest share of a level that a core has; 0 if not known.
 std::uint64_t bytes_of_core(const Topology& topology, std::uint32_t level) {
   std::uint64_t least = 0;
   for (const Cache& cache : topology.caches) {

@@ -1,5 +1,5 @@
-// The sizes of collectives in shared memory, as they follow from the caches of the node. Knows what a cache
-// is; no schedule, no transport and no environment.
+// Sizes for collectives in shared memory, derived from the caches of the node. Knows caches; no schedule, no
+// transport and no environment.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-// What the limits depend on. A size of 0 is not known.
+// The caches that limits depend on. A size of 0 is not known.
 struct NodeCaches {
   std::uint64_t l1_bytes = 0, l2_bytes = 0;  // of one core
   std::uint64_t last_level_bytes = 0;        // of one last-level cache
@@ -20,9 +20,9 @@ struct NodeCaches {
   bool operator==(const NodeCaches&) const = default;
 };
 
-// Of all cores, whatever this process may use: ranks bound to different CPUs of one machine find the same.
-// Where caches of a level differ the smallest counts, and one that several cores share counts by core. A last
-// level that is a first level is taken for unknown: what is behind it was not described.
+// Of all cores, also those that this process may not use: ranks bound to different CPUs of one machine find
+// the same. Where caches of a level differ, the smallest counts; a shared cache counts by core. A last level
+// that is a first level counts as unknown, because the levels behind it were not described.
 NodeCaches caches_of(const Topology& topology);
 
 // Every number, for contracts: equal texts, equal limits.
@@ -35,24 +35,22 @@ struct CacheLimits {
   bool operator==(const CacheLimits&) const = default;
 };
 
-// The limits of a group of `group_size` ranks of the node, by integers alone; all are powers of two. What a
-// cache that is not known would decide stays as CacheLimits has it. Bounds keep an odd machine from epochs
-// that are all synchronisation and from control blocks of many MiB.
+// The limits of a group of `group_size` ranks of the node, by integers alone; all are powers of two. Limits
+// of unknown caches keep the defaults of CacheLimits. Bounds exclude epochs that are all synchronisation, and
+// control blocks of many MiB.
 //
-// - Bulk staging, half of L2 for an epoch: what a rank fills is not to leave its L2 while the peers read it.
-//   128 KiB to 1 MiB.
-// - Small staging, half of L1: what is staged fits beside the input that it is made of. At least twice
-//   announce_bytes, so that what is not announced finds its place in one epoch; at most 32 KiB, since every
-//   group has eight such areas.
-// - Pieces, half of L1: a pass reads the piece that it has just computed for each further store, and half is
-//   left for the sources. Streamed pieces, all of L1: they pass through one private buffer, and after
-//   each the store buffers drain, so the fewer the better. 4 KiB to what LoweredRun has room for.
-// - Streaming, the first power of two at which the inputs and outputs of all ranks no longer fit in the
-//   last-level caches that the ranks use: stores that stay there would push out inputs that are still to be
-//   read, and be pushed out themselves before anybody reads them. Ranks are taken to fill one such cache
-//   after the other, a core each. 1 MiB to 1 GiB.
+// - Bulk staging, half of L2 for an epoch: staged data must not leave the L2 of its writer while peers read
+//   it. 128 KiB to 1 MiB.
+// - Small staging, half of L1: staged data fits beside its input. At least twice announce_bytes, so that a
+//   vector that is not announced fits in one epoch. At most 32 KiB, since every group has eight such areas.
+// - Pieces, half of L1: a pass reads the computed piece again for each further store, and half is left for
+//   the sources. Streamed pieces, all of L1: they go through one private buffer, and the store buffers drain
+//   after each, so few are best. From 4 KiB to the room of the executor.
+// - Streaming, the first power of two at which the inputs and outputs of all ranks exceed the last-level
+//   caches in use. Ordinary stores would then evict inputs before they are read, and be evicted before peers
+//   read them. Ranks are taken to fill one such cache after the other, a core each. 1 MiB to 1 GiB.
 //
-// announce_bytes does not depend on sizes of caches: it weighs one exchange of lines against one copy.
+// announce_bytes does not depend on sizes of caches: it weighs one exchange of flag lines against one copy.
 CacheLimits limits_for(const NodeCaches& caches, std::uint32_t group_size);
 
 }  // namespace tutti

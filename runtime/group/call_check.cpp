@@ -22,7 +22,7 @@ bool holds_blocks_in_input(Collective c) {
 bool is_in_place(const Call& call, std::uint32_t rank) {
   if (call.collective == Collective::broadcast) return true;
   if (call.collective == Collective::barrier || call.collective == Collective::send_recv) return false;
-  // Only the root has both buffers; what the others pass for the missing one means nothing.
+  // Only the root has both buffers; other ranks may pass anything for the missing one.
   if (call.input == nullptr || call.output == nullptr || !is_root(call, rank)) return false;
   const auto* input = static_cast<const std::byte*>(call.input);
   const auto* output = static_cast<const std::byte*>(call.output);
@@ -44,7 +44,7 @@ Status check_list(std::string_view name, std::string_view what, std::span<const 
       fmt::format("{}: {}: {} numbers for {} ranks; one per rank is needed", name, what, list.size(), size));
 }
 
-// Of this rank, where the root alone has counts.
+// The count of this rank, where only the root has counts.
 Status check_own_count(std::string_view name, const Call& call, std::uint32_t rank, std::uint32_t size) {
   if (!is_root(call, rank)) return {};
   TUTTI_RETURN_IF_ERROR(check_list(name, "counts", call.counts, size, false));
@@ -106,7 +106,7 @@ void add_pieces(const Call& call, bool is_input, const Extent& extent, std::vect
   for (std::size_t block = 0; block < counts.size(); ++block) add(displacements[block], counts[block]);
 }
 
-// Is some byte part of both buffers? Blocks of one may lie between those of the other.
+// Whether some byte belongs to both buffers. Blocks of one may lie between blocks of the other.
 bool shares_elements(const Call& call, const Extent& input, const Extent& output) {
   std::vector<Piece> pieces;
   add_pieces(call, true, input, pieces);

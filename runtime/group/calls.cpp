@@ -15,8 +15,7 @@ static_assert(static_cast<std::uint32_t>(kAnySource) == kFromAnyRank);
 
 bool is_plain(Op op) { return op != Op::user && op != Op::premul_sum; }
 
-// A call with one count for all ranks, as its caller describes it: in whole words, since what is asked of
-// each call is whether it is equal to an earlier one.
+// A call with one count for all ranks, packed into whole words: each call is compared with earlier ones.
 class SimpleCall {
  public:
   SimpleCall() = default;
@@ -35,7 +34,7 @@ class SimpleCall {
   const void* input() const { return input_; }
   const void* output() const { return output_; }
   bool operator==(const SimpleCall& other) const {
-    // Without branches: it is nearly always true.
+    // Without branches: nearly always true.
     const auto differing = (address(input_) ^ address(other.input_)) |
                            (address(output_) ^ address(other.output_)) | (count_ ^ other.count_) |
                            (root_and_tag_ ^ other.root_and_tag_) | (kind_ ^ other.kind_);
@@ -72,7 +71,7 @@ class SimpleCall {
   std::uint64_t kind_ = 0;  // collective, dtype, op and is_send, a byte each
 };
 
-// One that was found right, and what it became.
+// A checked call and its prepared form.
 struct Admitted {
   std::uint64_t group_number = 0;
   SimpleCall asked;
@@ -85,25 +84,25 @@ struct Admitted {
   }
 };
 
-// Training repeats itself: where a call like this one is remembered that this thread has made lately.
+// Training repeats its calls: the slot of this thread that may hold an equal call.
 Admitted& remembered(const SimpleCall& call) {
   thread_local std::array<Admitted, SimpleCall::kPlaces> last;
   return last[call.place()];
 }
 
-// May the call be on a GPU's memory?
+// Whether the call may be on GPU memory.
 bool may_be_on_device(const CallOptions& options) {
   return options.memory == Memory::device || (options.memory == Memory::detect && is_cuda_in_use());
 }
 
-// Is it, for sure?
+// Whether it is known to be.
 bool is_on_device(const SimpleCall& call, const CallOptions& options) {
   if (!may_be_on_device(options)) return false;
   return options.memory == Memory::device || (call.input() != nullptr && device_of(call.input()) >= 0) ||
          (call.output() != nullptr && device_of(call.output()) >= 0);
 }
 
-// A call as its caller describes it becomes one that may be submitted. Throws what is wrong with it.
+// Turns a call as its caller describes it into one that may be submitted. Throws the error of a bad call.
 Call admit(CommGroup::Impl& group, const char* name, Call call, const CallOptions& options,
            const Reduction* reduction) {
   if (reduction != nullptr) call.op = CommGroup::Impl::convert(*reduction);
@@ -133,19 +132,19 @@ void run(const CommGroup& handle, const char* name, const Call& call, const Call
   group.run(admit(group, name, call, options, reduction), options.algorithm);
 }
 
-// The very call that this thread has made lately is right.
+// An equal recent call of this thread was checked already.
 Admitted& admit(CommGroup::Impl& group, const char* name, const SimpleCall& call, const CallOptions& options,
                 const Reduction* reduction) {
   Admitted& known = remembered(call);
   if (known.is_of(group, call)) return known;
   const Call admitted = admit(group, name, call.described(), options, reduction);
-  // What has just been found out to be on a GPU is not remembered, as is_special() says.
+  // A call on GPU memory is not remembered; see is_special().
   known = {admitted.is_device ? 0 : group.number(), call, nullptr, false, admitted};
   return known;
 }
 
-// Nothing to remember: its op has arguments (opaque elements have such a one), or it is on a GPU's memory,
-// which may be the host's by the next call.
+// Not to be remembered: its op has arguments (opaque elements need them), or its memory is on a GPU now but
+// may not be later.
 bool is_special(const SimpleCall& call, const CallOptions& options, const Reduction* reduction) {
   return (reduction != nullptr && !is_plain(reduction->op())) || is_on_device(call, options);
 }
@@ -210,7 +209,7 @@ Call make_call(Collective collective, const void* input, void* output, Counts co
   return call;
 }
 
-// Where the root alone has the counts, no rank may choose by them: block by block, which needs no others.
+// Where only the root has counts, no rank may choose by them: "linear" works block by block.
 Call make_call_of_root(const CommGroup& handle, const char* name, Collective collective, const void* input,
                        void* output, std::size_t own_count, Counts counts, Counts displacements, Dtype dtype,
                        int root, CallOptions& options) {

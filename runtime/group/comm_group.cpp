@@ -1,5 +1,4 @@
-// The life of a group: making it and submitting to it. Knows no argument checking; that is
-// calls.cpp.
+// Construction and end of a group, and submission to it. Knows no argument checking; that is calls.cpp.
 #include "runtime/group/comm_group.hpp"
 
 #include <fmt/format.h>
@@ -9,6 +8,7 @@
 #include "backends/native/native_backend.hpp"
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/group/cache_limits.hpp"
 #include "runtime/group/device_calls.hpp"
 #include "runtime/group/work_access.hpp"
@@ -34,7 +34,7 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make(std::shared_ptr<WorldStat
   return impl;
 }
 
-// In a child of fork() endpoints and threads belong to the parent: nothing may be closed on its behalf.
+// In a child of fork() endpoints and threads belong to the parent: close nothing.
 std::shared_ptr<CommGroup::Impl> CommGroup::Impl::own(Impl* made) {
   return {made, [generation = fork_generation()](Impl* last) {
             if (generation == fork_generation()) delete last;
@@ -95,7 +95,7 @@ CommGroup::Impl::~Impl() {
   // They use internal streams, each two.
   device_calls_.reset();
   for (const auto& [number, stream] : streams) stream->device_calls_.reset();
-  streams.clear();  // not with the mutex, which who tells of failures waits for
+  streams.clear();  // without the mutex, which failure reports take
   world_->remove(*this);
   backend_.reset();  // its plans are used by operations, which the group ends
   group_.reset();
@@ -125,31 +125,37 @@ ReduceOp CommGroup::Impl::convert(const Reduction& reduction) {
       UserOp{value.function, value.context, value.is_commutative, value.element_bytes});
 }
 
-DeviceCalls& CommGroup::Impl::make_device_calls() {
-  if (device_calls_ == nullptr) device_calls_ = std::make_unique<DeviceCalls>(*this);
-  return *device_calls_;
+DeviceBackend& CommGroup::Impl::device_backend() {
+  if (device_calls_ == nullptr) {
+    auto made = DeviceCalls::make(*this);
+    throw_if_error(made.status());
+    device_calls_ = *std::move(made);
+  }
+  return device_calls_->backend();
 }
 
 void CommGroup::Impl::split_device_calls(Impl* part, int colour) {
   if (device_calls_ == nullptr) return;
-  const Status status = device_calls_->split(part == nullptr ? nullptr : &part->make_device_calls(), colour);
+  const Status status =
+      device_calls_->backend().split(part == nullptr ? nullptr : &part->device_backend(), colour);
   if (!status) throw_error(settle(status));
 }
 
 std::uint64_t CommGroup::Impl::register_buffer(const void* memory, std::size_t bytes) {
-  const auto number = make_device_calls().register_buffer(memory, bytes);
+  throw_if_error(check_device_memory(memory, bytes));
+  const auto number = device_backend().register_buffer(memory, bytes);
   throw_if_error(number.status());
   return *number;
 }
 
 void CommGroup::Impl::deregister_buffer(std::uint64_t number) {
-  if (device_calls_ != nullptr) device_calls_->deregister_buffer(number);
+  if (device_calls_ != nullptr) device_calls_->backend().deregister_buffer(number);
 }
 
 WorkRef CommGroup::Impl::submit_on_device(const Call& call, std::string_view algorithm) {
-  check_may_wait();  // the first one meets the others
+  check_may_wait();  // the first call connects the members
   compare_if_asked(call);
-  Result<WorkRef> work = make_device_calls().start(call, algorithm);
+  Result<WorkRef> work = device_backend().start(call, algorithm);
   if (!work) throw_error(settle(work.status()));
   return *std::move(work);
 }
@@ -205,7 +211,7 @@ bool CommGroup::Impl::run_alone(const Call& call) const {
 void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
   check_may_wait();
   if (run_alone(call, algorithm)) return;
-  // On its stream is all that a call on a GPU's memory has to be when it returns.
+  // A call on GPU memory is done once it is enqueued on its stream.
   if (call.is_device) {
     submit_on_device(call, algorithm);
     return;
@@ -228,7 +234,7 @@ int CommGroup::Impl::receive(const Call& call, std::string_view algorithm) {
 }
 
 bool CommGroup::Impl::run(const Call& call, PersistentCall& persistent, const CallOptions& options) {
-  check_may_wait();  // before anything is under way on the caller's buffers
+  check_may_wait();  // before any operation uses the caller's buffers
   WorkRef unfinished;
   if (!persistent.run(call, &unfinished)) return false;
   if (unfinished) {
@@ -248,7 +254,7 @@ PersistentCall* CommGroup::Impl::persistent(const Call& call) {
 }
 
 void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence) {
-  // Most short operations are complete by now; those cost no look at the clock.
+  // Most short operations are complete by now; they need no reading of the clock.
   if (state.is_complete() && state.status()) return;
   wait(state, sequence, Clock::now() + group_->timeout(), group_->timeout());
 }
@@ -260,7 +266,7 @@ void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence, Clock::time
   if (status) return;
   if (status.code() != StatusCode::timeout || group_->has_failed()) throw_error(settle(status));
   const Status cause = time_out(sequence, status, limit);
-  // The buffers are the caller's again only when the failed operation has let go of them.
+  // Return the buffers only after the failed operation has stopped using them.
   static_cast<void>(state.wait(Clock::now() + kUnwindTime));
   throw_error(cause);
 }

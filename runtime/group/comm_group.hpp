@@ -27,14 +27,13 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   static std::shared_ptr<Impl> make(std::shared_ptr<WorldState> world, std::vector<int> world_ranks,
                                     std::uint64_t context, std::chrono::milliseconds timeout,
                                     std::shared_ptr<const Selector> rules = nullptr);
-  // A group of ranks that met anew and have this world in common. `name` is random and equal on all members.
-  // Waits until all have it; `when_met` is called in between, once all members have come here and before any
-  // returns. Throws.
+  // A new group of ranks that have this world in common. `name` is random and equal on all members. Waits
+  // until all members have it. Calls `when_met` once all members have arrived and before any returns. Throws.
   static std::shared_ptr<Impl> make_within(std::shared_ptr<WorldState> world, std::vector<int> world_ranks,
                                            std::string_view name, std::chrono::milliseconds timeout,
                                            const std::function<void()>& when_met);
-  // A new group of the same members that chooses by other rules, as a tuner compares them: a call's own
-  // argument would do, too, but is read again on each call. Collective; no communication.
+  // A new group of the same members with other rules, for a tuner: an algorithm argument would be parsed
+  // again on each call. Collective; no communication.
   std::shared_ptr<Impl> with_rules(std::shared_ptr<const Selector> rules);
   // The stream of CommGroup::stream(). Made at the first call, and kept until it is closed. Any thread.
   std::shared_ptr<Impl> stream(int number);
@@ -46,10 +45,10 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   Impl& internal_stream(Purpose purpose);
   // A reference to this group, or to this stream, which keeps its whole group alive.
   std::shared_ptr<Impl> handle() { return owner_ == nullptr ? shared_from_this() : stream_handle(); }
-  // The same for this group or the one of its streams that is meant; null once that is closed.
+  // The same for this group or this stream; null once that is closed.
   std::shared_ptr<Impl> find_handle(const Impl* meant);
   std::weak_ptr<Impl> weak_owner() { return owner().weak_from_this(); }
-  // What a handle refers to, for the function `name`. Throws if it is closed or this process may not use it.
+  // The object of a handle, for the function `name`. Throws if it is closed or this process may not use it.
   static Impl& of(const CommGroup& handle, const char* name) {
     if (handle.impl_ == nullptr) refuse_closed(name);
     handle.impl_->check_process();
@@ -66,7 +65,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   const std::shared_ptr<WorldState>& world_handle() const { return world_; }
   GroupContext& group() const { return *group_; }
   Backend& backend() const { return *backend_; }
-  // Null before there was a reason for it.
+  // Null before the first use.
   const DeviceCalls* device_calls() const { return device_calls_.get(); }
   const Selector& selector() const { return rules_ != nullptr ? *rules_ : *world_->settings().selector; }
   const std::vector<int>& world_ranks() const override { return world_ranks_; }
@@ -77,43 +76,42 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   void check_process() const {
     if (world_->fork_generation() != fork_generation()) refuse_child();
   }
-  // Submits a checked call. Throws what the backend says, or the group's failure.
+  // Submits a checked call. Throws the error of the backend, or the group's failure.
   Work start(const Call& call, const CallOptions& options);
-  // The same, to its end: what blocking calls do, without making a Work.
+  // The same, to its end, for blocking calls: makes no Work.
   void run(const Call& call, std::string_view algorithm);
-  // The same for a receive; returns the rank that the message came from.
+  // The same for a receive; returns the rank that sent the message.
   int receive(const Call& call, std::string_view algorithm);
   // As run() for a call that was worked out; false if it has to be run like any other.
   bool run(const Call& call, PersistentCall& persistent, const CallOptions& options);
   // Of the call that run() has just carried out; null where nothing is gained. Lives as long as the group.
   PersistentCall* persistent(const Call& call);
-  // Waits until the operation is complete. Throws its error; at the group's deadline finds out who is
-  // missing.
+  // Waits until the operation is complete. Throws its error; at the group's deadline finds the missing ranks.
   void wait(WorkState& state, std::uint32_t sequence);
   // The same until `deadline`; the message of the failure then says that `limit` has passed.
   void wait(WorkState& state, std::uint32_t sequence, Clock::time_point deadline,
             std::chrono::milliseconds limit);
-  // Says why operation `sequence` (0: a message) is not complete, for people. Asks the other ranks.
+  // Describes why operation `sequence` (0: a message) is not complete. Asks the other ranks.
   std::string describe_awaited(std::uint32_t sequence, int* first_missing);
-  // Part of split(): where this group's calls on GPUs go by NCCL, those of its part (null: this rank is in
-  // none) will by a communicator made of this group's. Collective. Throws the group's failure.
+  // Part of split(). Where NCCL carries this group's calls on GPUs, the part's communicator is split from
+  // this group's (null: this rank is in no part). Collective. Throws the group's failure.
   void split_device_calls(Impl* part, int colour);
   // See CommGroup::register_buffer(). Throws.
   std::uint64_t register_buffer(const void* memory, std::size_t bytes);
   void deregister_buffer(std::uint64_t number);
-  // The op as the scheduler wants it.
+  // The op in the form of the scheduler.
   static ReduceOp convert(const Reduction& reduction);
 
-  // Turns the failure of an operation into what is thrown: once the group has failed, the cause that rank 0
-  // stamped, so that all ranks throw the same.
+  // Turns the failure of an operation into the error to throw. Once the group has failed that is the cause
+  // that rank 0 decided, so all ranks throw the same.
   Status settle(const Status& status);
-  // Why the group has failed: as rank 0 stamped it, or as it was found here until that is known.
+  // The failure of the group: as rank 0 decided it or, before that is known, as found here.
   std::optional<Status> failure();
-  // An operation did not end before its deadline: finds out who is missing and fails the group.
+  // An operation has reached its deadline: finds the missing ranks and fails the group.
   Status time_out(std::uint32_t sequence, const Status& status, std::chrono::milliseconds limit);
-  // The same mismatch with what the ranks called, as far as they tell.
+  // The same mismatch with the calls of the ranks, as far as they answer.
   Status explain_mismatch(const Status& found);
-  // Stamps `cause` for all ranks and waits until it is known here.
+  // Reports `cause` as the failure on all ranks, and waits until it is decided.
   Status fail_everywhere(const Status& cause);
   // See CommGroup::abort().
   void abort(const Status& cause);
@@ -154,22 +152,23 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   const Impl& owner() const { return owner_ == nullptr ? *this : *owner_; }
   [[noreturn]] static void refuse_closed(const char* name);
   [[noreturn]] static void refuse_child();
-  // With TUTTI_CHECK=group, swaps a summary of the call before it runs. Throws mismatch, on all ranks alike.
+  // With TUTTI_CHECK=group, exchanges a summary of the call before it runs. Throws mismatch, on all ranks
+  // alike.
   void compare_if_asked(const Call& call);
   WorkRef submit_checked(const Call& call, const Choice& choice);          // throws; empty as Choice says
   WorkRef submit_on_device(const Call& call, std::string_view algorithm);  // throws
-  // False: it is to be submitted like any other.
+  // False: submit it like any other call.
   bool run_alone(const Call& call) const;
   bool run_alone(const Call& call, std::string_view algorithm) const {
     return is_alone_ && algorithm.empty() && call.collective != Collective::send_recv && !call.is_device &&
            run_alone(call);
   }
-  DeviceCalls& make_device_calls();
-  // The context of a subgroup: the same on every member, without talking.
+  DeviceBackend& device_backend();  // throws
+  // The context of a subgroup: equal on every member, without communication.
   std::uint64_t derive_context(const std::vector<int>& world_ranks, MadeBy made_by, std::string_view tag);
   std::shared_ptr<Impl> find_stream(int number);  // throws
-  std::optional<Status> wait_for_stamp(std::chrono::milliseconds at_most);
-  // A lost connection is where a failure is seen and not always where it began: follows it to its origin.
+  std::optional<Status> wait_for_decision(std::chrono::milliseconds at_most);
+  // A lost connection shows a failure, but not always its origin: follows it there.
   bool has_departed(int rank) const;  // with the owner's failure_mutex_ held
   Status find_origin(const Status& found);
   void fail_streams(const Status& cause);  // the group's own, too
@@ -182,8 +181,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   int rank_ = -1;
   std::unique_ptr<GroupContext> group_;
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<DeviceCalls> device_calls_;  // made when calls on a GPU's memory are to come
-  // Collectives of a group of one rank, which nobody else hears of.
+  std::unique_ptr<DeviceCalls> device_calls_;  // made before the first call on GPU memory
+  // Collectives of a group of one rank, without communication.
   struct Alone final : PersistentCall {
     explicit Alone(const Impl& of) : group(of) {}
     bool run(const Call& call, WorkRef* unfinished) override;
@@ -192,22 +191,22 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   Alone alone_{*this};
   const bool is_alone_;  // one rank, and no trace that would want to see its calls
   std::mutex children_mutex_;
-  std::map<std::string, std::uint32_t> children_;  // how many groups were made by equal lists, ways and tags
+  std::map<std::string, std::uint32_t> children_;  // number of groups made by equal lists, ways and tags
 
   // A stream is a group of the same members that shares its owner's life and failure, and nothing else.
   Impl* const owner_;  // null: it is one itself
   const int stream_;
-  std::mutex making_mutex_;  // one thread makes streams at a time; never held by who tells of failures
+  std::mutex making_mutex_;  // one thread makes streams at a time; never held while failures are reported
   mutable std::mutex streams_mutex_;
   std::map<int, std::shared_ptr<Impl>> streams_;
   std::map<int, std::uint32_t> closings_;  // of streams, by number; guarded by making_mutex_
-  std::atomic<bool> is_closed_{false};     // of a stream: its end is nobody's failure
+  std::atomic<bool> is_closed_{false};     // of a stream: its end is no failure
   std::mutex hold_mutex_;
   std::weak_ptr<StreamHold> hold_;  // of a stream; kept by its handles
 
   mutable std::mutex failure_mutex_;  // this and what follows: of owners
   std::condition_variable failed_;
-  std::optional<Status> stamped_;
+  std::optional<Status> decided_;
   std::vector<int> departed_;  // members that have left the world, by rank of the group, the first one first
   std::atomic<bool> is_announced_{false};
 };

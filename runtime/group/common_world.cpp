@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-// A rank of each note in the world; empty if some note lacks it or two notes name the same rank.
+// The rank of each note in the world; empty if some note lacks it or two notes name the same rank.
 std::vector<int> ranks_in(const std::string& identity, const std::vector<std::vector<OpenWorld>>& notes) {
   std::vector<int> ranks;
   std::set<int> seen;

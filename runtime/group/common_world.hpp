@@ -1,5 +1,5 @@
-// Ranks that meet anew and have a world in common already: the worlds that each of them has open, as bytes
-// that they swap, and the choice that all of them make alike. Pure; knows no connection and no group.
+// Finds a world that all ranks of a new group have open: encodes the list of open worlds, and chooses one
+// alike on all ranks. Pure; knows no connection and no group.
 #pragma once
 
 #include <optional>
@@ -17,10 +17,10 @@ struct OpenWorld {
 };
 
 inline constexpr std::size_t kWorldIdentityBytes = 16;
-inline constexpr std::size_t kMaxOpenWorlds = 64;  // that a rank tells of, the oldest first
+inline constexpr std::size_t kMaxOpenWorlds = 64;  // in one list, the oldest first
 
 std::string encode_open_worlds(const std::vector<OpenWorld>& worlds);
-// Nothing for bytes that no encode_open_worlds() gives.
+// nullopt for bytes that no encode_open_worlds() writes.
 std::optional<std::vector<OpenWorld>> decode_open_worlds(std::string_view bytes);
 
 // A world that all of the ranks have open.
@@ -29,8 +29,8 @@ struct CommonWorld {
   std::vector<int> ranks;  // in that world, in the order of the notes
 };
 
-// `notes`: encode_open_worlds() of each rank, where empty ones and what cannot be decoded name no world. The
-// first world of the first rank's note that all have, each as a rank of its own; nullopt if there is none.
+// `notes`: encode_open_worlds() of each rank; notes that are empty or malformed name no world. Returns the
+// first world of the first note that all notes have, with distinct ranks; nullopt if there is none.
 std::optional<CommonWorld> find_common_world(const std::vector<std::string>& notes);
 
 }  // namespace tutti

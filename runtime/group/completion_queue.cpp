@@ -1,5 +1,4 @@
-// CompletionQueue: completions that are handed out in the thread that asks for them. Knows no transport and
-// no algorithm.
+// CompletionQueue: hands completions to the thread that polls. Knows no transport and no algorithm.
 #include <deque>
 #include <map>
 #include <mutex>
@@ -25,7 +24,7 @@ struct CompletionQueue::State {
 CompletionQueue::CompletionQueue() : state_(std::make_shared<State>()) {}
 
 CompletionQueue::~CompletionQueue() {
-  // Callbacks hold the state, which must not hold what they belong to.
+  // Callbacks hold the state, so the state must not hold their operations.
   std::map<std::uint64_t, State::Entry> dropped;
   const std::lock_guard lock(state_->mutex);
   dropped.swap(state_->entries);
@@ -51,7 +50,7 @@ std::optional<CompletionQueue::Completion> CompletionQueue::poll() {
   State& state = *state_;
   std::unique_lock lock(state.mutex);
   if (state.complete.empty() && !state.entries.empty()) {
-    // One of them moves all of its world on; in turn, since they may be of several.
+    // One entry makes progress for all of its world; in turn, since entries may be of several worlds.
     auto next = state.entries.upper_bound(state.driven);
     if (next == state.entries.end()) next = state.entries.begin();
     state.driven = next->first;

@@ -1,9 +1,9 @@
-// Why an operation does not end: ranks compare the calls they have made and ask each other how far they have
-// come. Part of WorldState; knows no transport.
+// Diagnosis of operations that do not end: ranks compare their calls and ask each other for their progress.
+// Part of WorldState; knows no transport.
 //
-// A stalled rank tells its last calls to the rank that it waits for and to one other member (rank = sequence
-// mod p, later the next one). That member compares them with what others told it and with its own, which may
-// be complete: ranks that broadcast from different roots can all be done but one.
+// A stalled rank sends its last calls to the awaited rank and to one other member (rank = sequence mod p,
+// later the next one). That member compares them with other reports and with its own calls, which may be
+// complete. With different roots of a broadcast, for example, all ranks but one can be done.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,11 +19,11 @@ constexpr std::size_t kMaxReports = 256;               // of one group
 constexpr std::size_t kReportedCalls = 16;             // of a stalled rank
 constexpr std::size_t kMaxNamedRanks = 16;             // of a group
 constexpr std::chrono::milliseconds kAnswerTime{300};  // control threads answer at once unless frozen
-// Ranks that wait for each other come to their deadlines one after the other.
+// Ranks that wait for each other reach their deadlines one after the other.
 constexpr std::chrono::seconds kDeadlineTime{5};
 constexpr std::chrono::milliseconds kTraceTime{200};
-constexpr std::chrono::milliseconds kLaneTime{20};  // for a look at what is under way
-constexpr std::chrono::seconds kMoment{1};          // a process that was stopped may go on
+constexpr std::chrono::milliseconds kEngineTime{20};  // to inspect the operations under way
+constexpr std::chrono::seconds kResumeTime{1};        // a process that was stopped may go on
 
 std::string name_group(const std::vector<int>& world_ranks) {
   const bool is_whole = world_ranks.size() <= kMaxNamedRanks;
@@ -63,7 +63,7 @@ void WorldState::on_stall(const Stall& stall) {
     warn_of_stall(stall, operation);
 }
 
-// Nobody waits for the operation, so nobody else sees that its deadline has passed.
+// No thread waits for the operation, so only this check sees that its deadline has passed.
 void WorldState::end_unattended(const Stall& stall) {
   GroupMember* group = nullptr;
   {
@@ -189,7 +189,7 @@ void WorldState::note_deadline(std::uint64_t context) {
 
 // The operations under way, of this rank's groups.
 std::vector<WaitingCall> WorldState::list_under_way() {
-  const std::vector<Stall> under_way = engine_->list_under_way(kMaxWaitingCalls, kLaneTime);
+  const std::vector<Stall> under_way = engine_->list_under_way(kMaxWaitingCalls, kEngineTime);
   std::vector<WaitingCall> waiting;
   const std::lock_guard lock(groups_mutex_);
   for (const Stall& stall : under_way) {
@@ -256,18 +256,18 @@ void WorldState::note_root(bool is_there) {
 
 bool WorldState::has_root() const {
   const Clock::rep missed = root_missed_.load(std::memory_order_relaxed);
-  return missed == 0 || Clock::now() - Clock::time_point(Clock::duration(missed)) > kMoment;
+  return missed == 0 || Clock::now() - Clock::time_point(Clock::duration(missed)) > kResumeTime;
 }
 
-// A member that does not answer may only be behind a rank that does not pass the question on.
-// `asked`: group ranks by world rank.
+// A member may be silent only because a rank on the route does not forward the query. `asked`: group ranks by
+// world rank.
 void WorldState::find_obstacles(std::uint64_t context, const std::map<int, int>& asked,
                                 std::map<int, RankState>& states) {
   std::vector<int> silent;
   for (const auto& [rank, group_rank] : asked) {
     if (!states.contains(group_rank)) silent.push_back(rank);
   }
-  silent.push_back(0);  // the rank that stamps causes
+  silent.push_back(0);  // the rank that decides causes of failure
   const std::vector<int> ends = control().find_silent(silent, kTraceTime);
   note_root(ends.back() < 0);
   const std::lock_guard lock(groups_mutex_);
@@ -323,7 +323,7 @@ std::string WorldState::describe_peer(std::uint64_t context, const RankState& st
 std::string WorldState::describe_missing(std::uint64_t context, const std::map<int, RankState>& states,
                                          int size, std::uint32_t sequence, int* first_missing) {
   std::string text;
-  std::map<std::string, std::vector<int>> unknown;  // by the rank that is in the way
+  std::map<std::string, std::vector<int>> unknown;  // by the silent rank on the route
   std::int64_t least_lead = std::numeric_limits<std::int64_t>::max();
   for (int rank = 0; rank < size; ++rank) {
     const auto found = states.find(rank);
@@ -347,7 +347,7 @@ std::string WorldState::describe_missing(std::uint64_t context, const std::map<i
       if (const std::string waiting = describe_waiting(context, state); !waiting.empty())
         why += "; " + waiting;
     }
-    // A silent rank is the cause; among the others, the one with the fewest calls holds the rest up.
+    // A silent rank is the cause; among the others it is the one with the fewest calls.
     const std::int64_t lead = found == states.end() ? -1 : std::int64_t{found->second.sequence()};
     if (lead < least_lead) *first_missing = rank, least_lead = lead;
     text += fmt::format("{}rank {} ({})", text.empty() ? "" : ", ", rank, why);

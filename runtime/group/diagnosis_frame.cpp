@@ -33,14 +33,10 @@ bool get_calls(ByteReader& reader, CallHistory& calls) {
 }
 
 bool get_failure(ByteReader& reader, Status& failure) {
-  std::uint8_t code = 0;
-  std::int32_t peer = 0;
-  std::string text;
-  if (!reader.get(code) || code > static_cast<std::uint8_t>(StatusCode::internal) || !reader.get(peer) ||
-      !reader.get_text(text))
-    return false;
-  if (code == 0) return peer == Status::kNoPeer && text.empty();
-  failure = Status(static_cast<StatusCode>(code), std::move(text), peer);
+  StatusPayload payload;
+  if (!reader.get(payload)) return false;
+  if (payload.code == StatusCode::ok) return payload.peer == Status::kNoPeer && payload.message.empty();
+  failure = Status(payload.code, std::move(payload.message), payload.peer);
   return true;
 }
 
@@ -69,19 +65,15 @@ struct Encoder {
   }
   void operator()(const StateQuestion& question) {
     writer.put(Kind::question);
-    writer.put(question.inquiry);
-    writer.put(question.context);
-    writer.put(question.calls);
+    writer.put(question);
   }
   void operator()(const StateAnswer& answer) {
     writer.put(Kind::answer);
     writer.put(answer.inquiry);
-    writer.put(static_cast<std::uint8_t>(answer.state.has_group));
+    writer.put(answer.state.has_group);
     put_calls(writer, answer.state.calls);
     const Status& failure = answer.state.failure;
-    writer.put(static_cast<std::uint8_t>(failure.code()));
-    writer.put(static_cast<std::int32_t>(failure.peer()));
-    writer.put_text(failure.message());
+    writer.put(StatusPayload{failure.code(), failure.message(), failure.peer()});
     writer.put(static_cast<std::uint32_t>(answer.state.waiting.size()));
     for (const WaitingCall& call : answer.state.waiting) {
       writer.put(call.context);
@@ -93,8 +85,7 @@ struct Encoder {
   }
   void operator()(const MemberArrival& arrival) {
     writer.put(Kind::arrival);
-    writer.put(arrival.context);
-    writer.put(arrival.step);
+    writer.put(arrival);
   }
 };
 
@@ -108,7 +99,7 @@ std::string encode(const DiagnosisMessage& message) {
 
 std::optional<DiagnosisMessage> decode_diagnosis(std::string_view bytes) {
   ByteReader reader(bytes);
-  std::uint8_t kind = 0, has_group = 0;
+  std::uint8_t kind = 0;
   if (!reader.get(kind)) return std::nullopt;
   std::optional<DiagnosisMessage> decoded;
   if (kind == static_cast<std::uint8_t>(Kind::report)) {
@@ -116,20 +107,16 @@ std::optional<DiagnosisMessage> decode_diagnosis(std::string_view bytes) {
     if (reader.get(report.context) && get_calls(reader, report.calls)) decoded = std::move(report);
   } else if (kind == static_cast<std::uint8_t>(Kind::question)) {
     StateQuestion question;
-    if (reader.get(question.inquiry) && reader.get(question.context) && reader.get(question.calls))
-      decoded = question;
+    if (reader.get(question)) decoded = question;
   } else if (kind == static_cast<std::uint8_t>(Kind::answer)) {
     StateAnswer answer;
     RankState& state = answer.state;
-    if (reader.get(answer.inquiry) && reader.get(has_group) && has_group <= 1 &&
-        get_calls(reader, state.calls) && get_failure(reader, state.failure) &&
-        get_waiting(reader, state.waiting)) {
-      state.has_group = has_group != 0;
+    if (reader.get(answer.inquiry) && reader.get(state.has_group) && get_calls(reader, state.calls) &&
+        get_failure(reader, state.failure) && get_waiting(reader, state.waiting))
       decoded = std::move(answer);
-    }
   } else if (kind == static_cast<std::uint8_t>(Kind::arrival)) {
     MemberArrival arrival;
-    if (reader.get(arrival.context) && reader.get(arrival.step)) decoded = arrival;
+    if (reader.get(arrival)) decoded = arrival;
   }
   return reader.is_at_end() ? decoded : std::nullopt;
 }

@@ -1,11 +1,12 @@
-// Questions and answers between ranks about operations that do not end, and arrivals at new groups, as bytes
-// of the control tree's messages. Pure; knows no group and no connection.
+// Messages between ranks about operations that do not end, and about members of new groups, as payload of the
+// control tree. Pure; knows no group and no connection.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -18,15 +19,15 @@ namespace tutti {
 struct WaitingCall {
   std::uint64_t context = 0;     // of its group
   std::vector<int> world_ranks;  // the group's members
-  int awaited_world_rank = -1;   // whose message or flag comes next; -1: any member's
+  int awaited_world_rank = -1;   // whose message or flag is awaited; -1: any member's
   std::string text;              // "allreduce of 4 f32, sum, operation 3"
 };
 
-// The answer of a rank that is asked how far it has come in a group.
+// The progress of a rank in a group, as its answer to a query.
 struct RankState {
   bool has_group = false;
-  Status failure;                    // why the group has failed there; ok: it has not
-  std::string behind;                // it could not be asked: this rank on the way to it does not answer
+  Status failure;                    // the failure of the group there; ok: not failed
+  std::string behind;                // not reachable: this rank on the route to it does not answer
   int behind_rank = -1;              // its number in the group; -1: it is no member
   CallHistory calls;                 // in that group, the last ones
   std::vector<WaitingCall> waiting;  // in any group
@@ -40,23 +41,25 @@ struct StallReport {
 };
 struct StateQuestion {
   std::uint64_t inquiry = 0, context = 0;
-  std::uint32_t calls = 1;  // at most so many are to be told
+  std::uint32_t calls = 1;  // the most that the answer may list
+  static auto fields(auto& self) { return std::tie(self.inquiry, self.context, self.calls); }
 };
 struct StateAnswer {
   std::uint64_t inquiry = 0;
   RankState state;
 };
-// A rank has come to this step of making a group, or, from the group's first rank: all have.
+// A rank has reached this step of making a group. From the group's first rank: all members have.
 struct MemberArrival {
   std::uint64_t context = 0;
   std::uint32_t step = 0;
+  static auto fields(auto& self) { return std::tie(self.context, self.step); }
 };
 using DiagnosisMessage = std::variant<StallReport, StateQuestion, StateAnswer, MemberArrival>;
 
 inline constexpr std::size_t kMaxWaitingCalls = 4;  // in one answer
 
 std::string encode(const DiagnosisMessage& message);
-// Nothing for bytes that no encode() gives.
+// nullopt for bytes that no encode() writes.
 std::optional<DiagnosisMessage> decode_diagnosis(std::string_view bytes);
 
 }  // namespace tutti

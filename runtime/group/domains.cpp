@@ -1,4 +1,4 @@
-// Ranks to CPUs to caches and sockets to domains. Knows values only.
+// Maps ranks to CPUs, to caches and sockets, to domains. Knows values only.
 #include "runtime/group/domains.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ std::int32_t name_of(const Topology& topology, const PuRange& range) {
   return static_cast<std::int32_t>(smallest);
 }
 
-// A hierarchy that is worth going by: two domains with something to do inside.
+// Whether a hierarchy is useful: at least two domains with two members or more.
 bool divides(const Hierarchy& hierarchy) {
   std::uint32_t several = 0;
   for (std::uint32_t d = 0; d < hierarchy.domain_count(); ++d)

@@ -1,4 +1,5 @@
-// Why a group's operation does not end, or ranks' calls differ, as its members tell. Part of CommGroup::Impl.
+// Explains operations that do not end and calls that differ, from answers of members. Part of
+// CommGroup::Impl.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -9,12 +10,12 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::milliseconds kAnswerTime{300};
-constexpr std::size_t kMostMessages = 16;  // that are looked at, and peers that are asked
+constexpr std::size_t kMostMessages = 16;  // that are inspected, and peers that are asked
 
 }  // namespace
 
 Status CommGroup::Impl::explain_mismatch(const Status& found) {
-  // Nobody else says more of a message between two ranks; in large groups two histories must do.
+  // Other ranks know nothing of a message between two ranks; in large groups two histories must suffice.
   constexpr int kMostAsked = 64;
   if (found.code() != StatusCode::mismatch || found.peer() < 0) return found;
   std::vector<int> asked;
@@ -34,8 +35,8 @@ std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first
   return missing.empty() ? "all ranks have called it" : "did not arrive: " + missing;
 }
 
-// Follows who waits for whom, from `peers` on. Returns a member that does not answer, else one that waits in no
-// call, else -1 (ranks wait for each other).
+// Follows the chain of waits from `peers` on. Returns a member that does not answer, else one that waits in
+// no call, else -1 (ranks wait for each other).
 int CommGroup::Impl::find_blocker(std::vector<int> peers, const std::map<int, RankState>& states) const {
   int idle = -1;
   for (std::size_t i = 0; i < peers.size(); ++i) {
@@ -90,7 +91,7 @@ std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
 Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status,
                                  std::chrono::milliseconds limit) {
   std::string text = fmt::format("{} within {}", status.message(), format_seconds(limit));
-  int peer = sequence > 0 ? Status::kNoPeer : status.peer();  // a message names its other end
+  int peer = sequence > 0 ? Status::kNoPeer : status.peer();  // of a message: the other side
   world_->note_deadline(context());
   const std::string awaited = describe_awaited(sequence, &peer);
   if (sequence > 0) text = fmt::format("{}: {}", name_operation(sequence), text);

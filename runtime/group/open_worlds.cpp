@@ -24,7 +24,7 @@ struct OpenWorlds {
 // Never freed: a child of fork() cannot lock the mutex of its parent's list, and makes a list of its own.
 std::atomic<OpenWorlds*> open_worlds{nullptr};
 
-// Ends no world: static objects of the program may hold groups, and their threads may use them.
+// Destroys no world: static objects of the program may hold groups, and their threads may use them.
 void leave_all() {
   OpenWorlds* const open = open_worlds.load(std::memory_order_acquire);
   if (open == nullptr || open->generation != fork_generation()) return;

@@ -1,5 +1,5 @@
-// The worlds that this process has open. exit() and a return from main leave them in an orderly way. Knows of a
-// world only that it can be left.
+// The worlds that this process has open. exit() and a return from main leave them in an orderly way. Knows of
+// a world only that it can be left.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,11 @@ namespace tutti {
 
 class WorldState;
 
-// Has the world left when the process ends, if it is still open then. Not in a child of fork(), whose parent
-// has the world.
+// Makes the end of the process leave the world, if it is still open then. Not in a child of fork(), whose
+// parent has the world.
 void leave_at_exit(const std::shared_ptr<WorldState>& world);
 
-// Those of this process that are open, in the order in which they were made.
+// The open worlds of this process, in the order in which they were made.
 std::vector<std::shared_ptr<WorldState>> list_open_worlds();
 
 }  // namespace tutti

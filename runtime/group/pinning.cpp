@@ -1,4 +1,4 @@
-// The decision of a machine's ranks, and carrying it out. Knows no exchange between them.
+// Decides and applies the binding of a machine's ranks. Knows no exchange between them.
 #include "runtime/group/pinning.hpp"
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ Result<PinDecision> decide_pinning(const Topology& topology, const PinRequest& r
 
 Status pin_this_thread(const Topology& topology, const PinRequest& request,
                        std::span<const StartAffinity> ranks_here, std::size_t index) {
-  // What we have bound this thread to, for the next world that it makes.
+  // The binding that we gave this thread, for the next world that it makes.
   thread_local std::vector<std::uint32_t> bound_by_us;
   if (!bound_by_us.empty() && ranks_here[index].cpus == bound_by_us) return {};
   const auto decision = decide_pinning(topology, request, ranks_here, index);

@@ -46,8 +46,8 @@ Status read_duration(const Environment& environment, std::string_view name,
   return {};
 }
 
-// Intel MPI's variables are for another library: one that we cannot follow is worth a warning, not a failed
-// start.
+// Intel MPI's variables are for another library: one that has no equivalent here causes a warning, not a
+// failed start.
 void add_intel_rule(const Environment& environment, Collective collective, std::vector<RuleText>& texts) {
   std::string name = variable_of("I_MPI_ADJUST_", collective);
   auto text = environment.find(name);
@@ -62,7 +62,7 @@ void add_intel_rule(const Environment& environment, Collective collective, std::
   }
 }
 
-// Of Intel MPI's variables that nothing here corresponds to, such as I_MPI_ADJUST_REDUCE_SCATTER_BLOCK.
+// Warns about variables of Intel MPI without an equivalent here, such as I_MPI_ADJUST_REDUCE_SCATTER_BLOCK.
 void warn_of_other_intel_rules(const Environment& environment) {
   constexpr std::string_view kPrefix = "I_MPI_ADJUST_";
   const auto is_known = [&](std::string_view name) {
@@ -103,8 +103,8 @@ Status read_rules(const Environment& environment, WorldSettings& settings) {
   return {};
 }
 
-// Rules of variables come before those of the tuning file. Only one that somebody has named must be equal on
-// all ranks: whether one that happens to lie there is used is for the ranks to find out.
+// Rules of variables come before those of the tuning file. Only a file that the user named must be equal on
+// all ranks. The ranks agree later whether a file at the default path is used.
 Status read_tuning(const Environment& environment, WorldSettings& settings) {
   auto file = load_tuning(environment, fingerprint_of(settings.topology));
   if (!file) return file.status();
@@ -202,7 +202,7 @@ Result<TransportSettings> read_transport_settings(const Environment& environment
   return settings;
 }
 
-// A setting of ours, else what a variable of MLSL says, of which a mistake is worth a warning only.
+// Our own setting, else a variable of MLSL, whose mistakes only cause a warning.
 Result<WorkerSettings> read_worker_settings(const Environment& environment) {
   WorkerSettings settings;
   const auto count = get_integer(environment, "TUTTI_WORKERS");

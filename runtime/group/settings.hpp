@@ -1,5 +1,5 @@
-// What the environment says about a world: deadlines, checks, waiting, transports and rules, read once at its
-// start. Knows no socket and no rank.
+// The settings of a world from its environment: deadlines, checks, waiting, transports and rules. Read once
+// at its start. Knows no socket and no rank.
 #pragma once
 
 #include <chrono>
@@ -55,15 +55,15 @@ struct WorldSettings {
   std::string trace_path;  // of TUTTI_TRACE; empty: none
   WorkerSettings workers;
   TensorSettings tensors;
-  // What all ranks must have equal, as (variable, text): compared when a world is made.
+  // Settings that must be equal on all ranks, as (variable, text). Compared when a world is made.
   std::vector<std::pair<std::string, std::string>> contract;
 
   // The tuning file is not used, for that reason: the selector is made without it.
   void refuse_tuning(std::string reason);
   // Refuses it if it was measured elsewhere. Errors: invalid_argument if it is one that has to fit.
   Status judge_tuning(const Fingerprint& here);
-  // How a thread waits when `rank_count` ranks share `cpu_count` CPUs: with hardly any spinning if they
-  // outnumber them, with none where a poll is a system call.
+  // The wait policy for `rank_count` ranks on `cpu_count` CPUs. It spins very little if ranks are
+  // oversubscribed, and not at all where a poll is a system call.
   WaitPolicy wait_policy(int rank_count, int cpu_count, bool is_poll_call) const;
 };
 

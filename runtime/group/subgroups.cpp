@@ -89,7 +89,7 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::find_stream(int number) {
     if (const auto found = streams_.find(number); found != streams_.end()) return found->second;
   }
   if (group_->has_failed()) throw_error(settle(group_->failure()));
-  // Everybody comes by the same one, whenever it is asked for.
+  // All members derive the same one, whenever they ask for it.
   ByteWriter writer;
   writer.put(context());
   writer.put_text("stream");
@@ -102,8 +102,8 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::find_stream(int number) {
     const std::lock_guard lock(streams_mutex_);
     streams_.emplace(number, made);
   }
-  // A failure that was stamped before did not reach it.
-  if (const auto stamped = wait_for_stamp(std::chrono::milliseconds(0))) made->group_->fail(*stamped);
+  // A failure that was decided before has not reached it.
+  if (const auto decided = wait_for_decision(std::chrono::milliseconds(0))) made->group_->fail(*decided);
   return made;
 }
 

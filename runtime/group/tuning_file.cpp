@@ -1,4 +1,4 @@
-// Finds, reads and judges the tuning file. Knows no rank: what a job has to agree on is for world.cpp.
+// Finds, reads and judges the tuning file. Knows no rank; world_agreement.cpp makes the ranks agree.
 #include "runtime/group/tuning_file.hpp"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-// Far more than any rules take; not to read a device without an end.
+// Far more than any rules take; protects against reading an endless device.
 constexpr std::size_t kMostFileBytes = std::size_t{16} << 20U;
 
 Result<std::string> read_text(const std::string& path) {

@@ -1,4 +1,4 @@
-// The tuning file of a process: where it lies, whether it fits this machine and job. Reads files; knows no
+// The tuning file of a process: its path, and whether it fits this machine and job. Reads files; knows no
 // rule and no rank.
 #pragma once
 
@@ -32,7 +32,7 @@ struct TuningFile {
   std::string path;       // empty: none
   bool is_named = false;  // by TUTTI_TUNING_FILE: then it must fit
   Tuning tuning;          // empty where it is not used
-  std::string refusal;    // why not
+  std::string refusal;    // the reason
 
   bool is_used() const { return !path.empty() && refusal.empty(); }
   void refuse(std::string reason);

@@ -1,5 +1,4 @@
-// How the implementation gets at the insides of Work and Reduction, which the public headers hide.
-// Knows no group.
+// Access of the implementation to private members of Work and Reduction. Knows no group.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,4 @@
-// How a world comes to be and goes, and the registry of its groups.
-// Knows no public API.
+// Construction and end of a world, and the registry of its groups. Knows no public API.
 #include "runtime/group/world.hpp"
 
 #include <fmt/format.h>
@@ -9,6 +8,7 @@
 
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/base/thread.hpp"
 #include "runtime/group/open_worlds.hpp"
 #include "runtime/group/pinning.hpp"
@@ -38,11 +38,11 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
   Result<World> joined = bootstrap(options, std::move(meeting));
   if (!joined) return joined.status();
   set_log_rank(joined->info.size > 1 ? joined->info.rank : -1);
-  // A child of fork() has no control thread and no peers: it must not tear down what belongs to the parent.
+  // A child of fork() has no control thread and no peers: it must not tear down objects of the parent.
   std::shared_ptr<WorldState> world(new WorldState(*std::move(joined), std::move(settings)),
                                     [](WorldState* state) {
                                       if (state->fork_generation_ != tutti::fork_generation()) return;
-                                      // A worker cannot wait for its own end.
+                                      // A progress thread cannot wait for its own end.
                                       if (is_in_callback()) {
                                         delete_on_another_thread(state);
                                       } else {
@@ -51,7 +51,7 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
                                     });
   world->start_deadline_ = deadline;
   if (Status started = world->start(options.build_id); !started) {
-    world->start_error_ = started.message();  // the others wait for us, and hear it
+    world->start_error_ = started.message();  // ranks that wait for this one get it
     return started;
   }
   world->control().set_observer(world.get());
@@ -69,7 +69,7 @@ Status WorldState::start(std::string_view build_id) {
 WorldState::~WorldState() {
   world_.control->set_observer(nullptr);
   world_.control->announce_departure(start_error_);
-  engine_.reset();  // closes the transports while the peers still take us for alive
+  engine_.reset();  // closes the transports while peers still count this rank as alive
 }
 
 Status WorldState::open_trace() {
@@ -110,7 +110,7 @@ void WorldState::remove(GroupMember& group) {
 }
 
 void WorldState::leave() {
-  constexpr std::chrono::seconds kPatience{1};  // with threads that hold the lane
+  constexpr std::chrono::seconds kPatience{1};  // for threads that hold the progress engine
   control().announce_departure({});             // before anything closes and looks like a death
   std::vector<GroupMember*> leaving;
   {
@@ -122,7 +122,7 @@ void WorldState::leave() {
   }
   for (GroupMember* group : leaving) group->leave();
   engine_->leave(kPatience);
-  control().leave();  // last: until then it passes on what others say
+  control().leave();  // last: until then it forwards frames of other ranks
   const std::lock_guard lock(groups_mutex_);
   for (const GroupMember* group : leaving) {
     const auto found = groups_in_use_.find(group->context());
@@ -144,7 +144,7 @@ void WorldState::on_arrival(int source, const MemberArrival& arrival) {
 }
 
 Status WorldState::meet(const GroupMember& group, std::uint32_t step, Clock::time_point deadline) {
-  constexpr std::chrono::milliseconds kBetweenLooks{20};  // at the group's failure
+  constexpr std::chrono::milliseconds kPollPause{20};  // at the group's failure
   const std::vector<int>& ranks = group.world_ranks();
   const std::string arrival = encode(MemberArrival{group.context(), step});
   const bool is_first = ranks.front() == info().rank;
@@ -155,7 +155,7 @@ Status WorldState::meet(const GroupMember& group, std::uint32_t step, Clock::tim
     std::unique_lock lock(talk_mutex_);
     const std::set<int>& arrived = arrivals_[group.context()][step];
     while (!std::includes(arrived.begin(), arrived.end(), awaited.begin(), awaited.end())) {
-      answered_.wait_for(lock, kBetweenLooks);
+      answered_.wait_for(lock, kPollPause);
       TUTTI_RETURN_IF_ERROR(group.local_failure());
       if (Clock::now() < deadline) continue;
       std::vector<int> missing;
@@ -186,7 +186,7 @@ void WorldState::on_failure(std::uint64_t group, int dead_rank, const Status& ca
     if (GroupMember* member = find(group)) {
       member->on_failure(cause);
     } else {
-      early_failures_.emplace(group, cause);  // bounded by what the hub is willing to stamp
+      early_failures_.emplace(group, cause);  // bounded by rank 0 (kMaxFailedGroups)
     }
     return;
   }

@@ -1,5 +1,5 @@
-// A world at run time: the ranks that joined, the engine of this rank, and the groups that live in it.
-// Knows no public API; of transports and collectives only their seams.
+// A world at run time: the ranks that joined, the progress engine of this rank, and its groups. Knows no
+// public API; of transports and collectives only their seams.
 #pragma once
 
 #include <atomic>
@@ -21,27 +21,28 @@
 
 namespace tutti {
 
-// A group as its world sees it. Every method is called with the world's registry locked, so the object cannot
-// go away during the call; none may block or call back into the registry.
+// A group as its world sees it. The world calls every method with its registry locked, so the object cannot
+// go away meanwhile. No method may block or call back into the registry.
 class GroupMember {
  public:
   virtual std::uint64_t context() const = 0;
-  // Of what fails when this does: a stream's is its group's.
+  // The context that fails together with this one: a stream's is its group's.
   virtual std::uint64_t failure_context() const = 0;
   // "operation 3", "operation 3 of stream 1".
   virtual std::string name_operation(std::uint32_t sequence) const = 0;
   // This group's rank of a world rank, or -1.
   virtual int group_rank_of(int world_rank) const = 0;
   virtual const std::vector<int>& world_ranks() const = 0;
-  // The stamped cause of this group, equal on all its members: peer and text count by ranks of the group.
+  // The one cause of failure of this group, equal on all its members: peer and text count by ranks of the
+  // group.
   virtual void on_failure(const Status& cause) = 0;
   // A member is dead: peer and text count by ranks of the world. Control thread, as on_failure().
   virtual void on_death(int world_rank, const Status& cause) = 0;
-  // A member has left the world in peace. Control thread.
+  // A member has left the world in an orderly way. Control thread.
   virtual void on_departure(int world_rank) = 0;
-  // Why the group has failed here, as far as this rank knows; ok: it has not. Any thread.
+  // The cause of failure as far as this rank knows; ok: not failed. Any thread.
   virtual Status local_failure() const = 0;
-  // The last collectives submitted, complete or not, at most so many. Any thread.
+  // The last submitted collectives, complete or not, at most `at_most`. Any thread.
   virtual CallHistory submitted_calls(std::size_t at_most) const = 0;
   // The following two are called without the registry locked, and may block; the group does not end
   // meanwhile. An operation (0: a message) that nobody waits for has not ended in time.
@@ -54,7 +55,7 @@ class GroupMember {
 };
 
 struct TransportPath {
-  std::string transport;  // empty: ourselves
+  std::string transport;  // empty: this rank itself
   std::string reason;
 };
 
@@ -63,7 +64,7 @@ class WorldState final : private ControlObserver {
   // Joins the job, agrees with the others, opens the transports. Collective over all ranks; errors of
   // bootstrap(), and invalid_argument if the ranks' settings differ, listing ranks and both values.
   static Result<std::shared_ptr<WorldState>> make(const BootstrapOptions& options, WorldSettings settings);
-  // The second half, of ranks that have swapped where they are.
+  // The second half, for ranks that have already exchanged their locations.
   static Result<std::shared_ptr<WorldState>> make(const BootstrapOptions& options, Meeting meeting,
                                                   WorldSettings settings);
   ~WorldState();
@@ -77,56 +78,57 @@ class WorldState final : private ControlObserver {
   Engine& engine() { return *engine_; }
   ControlChannel& control() { return *world_.control; }
   const std::vector<PeerAddress>& peers() const { return peers_; }  // by world rank
-  // What carries messages to a world rank, and why nothing earlier in the order of preference does.
+  // The transport for each world rank, and why preferred ones cannot be used.
   const std::vector<TransportPath>& paths() const { return paths_; }
   std::uint32_t contract_hash() const { return contract_hash_; }
   const WorldDomains& domains() const { return domains_; }
   unsigned fork_generation() const { return fork_generation_; }
   // Random, equal on all ranks of this world and on no others.
   const std::string& identity() const { return identity_; }
-  // False once a rank has died or left, where rank 0 does not answer, and in a child of fork(): new groups
-  // are better off in a world of their own.
+  // False once a rank has died or left, where rank 0 does not answer, and in a child of fork(). New groups
+  // should then get a new world.
   bool is_sound();
 
   void add(GroupMember& group);
   void remove(GroupMember& group);
-  // The process ends with this world open: leaves it as its destructor would, but ends no object, since other
-  // threads may be using them. Their operations fail with StatusCode::aborted.
+  // The process ends with this world open: leaves it as its destructor would, but destroys no object that
+  // other threads may be using. Their operations fail with StatusCode::aborted.
   void leave();
 
-  // Returns when all members of a group that was just added have called this with that step. By the control
-  // channel: the group has no endpoints yet. Errors: timeout naming the absent; the failure of the group.
+  // Returns when all members of a new group have called this with that step. Uses the control channel: the
+  // group has no endpoints yet. Errors: timeout naming the absent members; the failure of the group.
   Status meet(const GroupMember& group, std::uint32_t step, Clock::time_point deadline);
 
-  // Memory of the shared heap for the program; release says whether the memory was ours. Any thread.
+  // Memory of the shared heap for the program; release returns whether the memory belongs to this world. Any
+  // thread.
   Result<void*> allocate(std::size_t bytes);
-  // Memory that ends with its last reference, which may be after the world's end.
+  // Memory that is freed with its last reference, possibly after the end of the world.
   Result<std::shared_ptr<void>> allocate_owned(std::size_t bytes);
   bool release(void* memory);
 
-  // Asks members how far they have come. Waits up to `at_most` for answers, and up to kTraceTime longer to
-  // find where the way to silent members ends. By group rank; a rank that has not answered is missing, or has
-  // `behind` set. Not from the control thread. `group_ranks`: whom to ask, the own rank possibly included;
-  // empty: all. `calls`: how many of their last calls they tell.
+  // Asks members for their progress. Waits up to `at_most` for answers, and up to kTraceTime longer to find
+  // the silent rank on the route to silent members. By group rank; a rank that has not answered is missing,
+  // or has `behind` set. Not from the control thread. `group_ranks`: the ranks to ask, possibly this one;
+  // empty: all. `calls`: the number of last calls that each returns.
   std::map<int, RankState> ask_members(std::uint64_t context, std::chrono::milliseconds at_most,
                                        const std::vector<int>& group_ranks = {}, std::uint32_t calls = 1);
-  // "rank 2 (is alive; its last call was broadcast of 4 f32, root 0), rank 3 (does not answer: ...)": those
-  // of `size` members who have not submitted operation `sequence`; empty if all have. `first_missing`: the
-  // one to blame, a silent rank before one that has merely made fewer calls.
+  // Members among `size` that have not submitted operation `sequence`: "rank 2 (is alive; its last call was
+  // broadcast of 4 f32, root 0)". Empty if all have. `first_missing`: the one to blame, a silent rank before
+  // one that has merely made fewer calls.
   std::string describe_missing(std::uint64_t context, const std::map<int, RankState>& states, int size,
                                std::uint32_t sequence, int* first_missing);
-  // The call that a rank waits in outside the group of `context`, and why that keeps it from coming there.
+  // The call outside the group of `context` that a rank waits in, and how it blocks this group.
   std::string describe_waiting(std::uint64_t context, const RankState& state);
   // The state of a rank that owes a message in the group of `context`: "waits in ..."
   std::string describe_peer(std::uint64_t context, const RankState& state);
-  // This rank's wait in that group ends with its deadline: others that ask shortly after are told of it.
+  // This rank's wait in that group has reached its deadline: ranks that ask shortly after get that answer.
   void note_deadline(std::uint64_t context);
-  // Where members' calls differ first, among those that are remembered; nullopt: nowhere.
+  // The first difference between the remembered calls of members; nullopt: none.
   std::optional<CallDifference> compare_calls(std::uint64_t context, const std::vector<int>& group_ranks,
                                               std::chrono::milliseconds at_most);
-  // False if rank 0 did not answer when it was asked a moment ago: then it stamps no cause.
+  // False if rank 0 did not answer recently: then it decides no cause of failure.
   bool has_root() const;
-  // Asks rank 0's control thread whether it is there, and waits up to kTraceTime. As ask_members().
+  // Probes rank 0's control thread, and waits up to kTraceTime. As ask_members().
   bool find_root();
 
  private:
@@ -154,7 +156,7 @@ class WorldState final : private ControlObserver {
   void on_message(int source, std::string_view bytes) override;
   void on_departure(int rank) override;
   void on_stall(const Stall& stall);
-  // A member's call that makes no progress; compared with what other members reported of the same operation.
+  // Compares a stalled call of a member with reports of other members about the same operation.
   void on_report(int source, StallReport& report);
   void on_question(int source, const StateQuestion& question);
   void on_answer(int source, StateAnswer& answer);
@@ -176,8 +178,8 @@ class WorldState final : private ControlObserver {
   WorldSettings settings_;
   unsigned fork_generation_;
   std::string identity_;
-  Clock::time_point start_deadline_;  // for everything until all ranks can call
-  std::string start_error_;           // why this rank leaves before the world has come to be
+  Clock::time_point start_deadline_;  // of the whole start
+  std::string start_error_;           // why this rank leaves during the start
   std::uint32_t contract_hash_ = 0;
   WorldDomains domains_;
   // Of this machine, which may hold several nodes.
@@ -192,16 +194,16 @@ class WorldState final : private ControlObserver {
   std::unique_ptr<Engine> engine_;
 
   std::mutex memory_mutex_;
-  std::map<void*, std::shared_ptr<void>> memory_;  // what the program has allocated, and frees itself
+  std::map<void*, std::shared_ptr<void>> memory_;  // allocated by the program, which frees it
 
   std::mutex groups_mutex_;
   std::map<std::uint64_t, GroupMember*> groups_;
   std::map<std::uint64_t, int> groups_in_use_;  // by workers; remove() waits for them
   std::condition_variable group_released_;
-  // A group that is made only after its failure was stamped, or after the death of a member, fails at once.
+  // A group that is made after its failure was decided, or after the death of a member, fails at once.
   std::map<std::uint64_t, Status> early_failures_;
   std::vector<std::pair<int, Status>> deaths_;
-  std::vector<int> departures_;  // world ranks that have left in peace
+  std::vector<int> departures_;  // world ranks that have left in an orderly way
 
   std::mutex talk_mutex_;  // the following; never held together with groups_mutex_
   std::condition_variable answered_;
@@ -210,7 +212,7 @@ class WorldState final : private ControlObserver {
   std::map<std::uint64_t, std::map<std::uint32_t, std::set<int>>>
       arrivals_;                                                          // world ranks, by context and step
   std::vector<std::pair<Clock::time_point, WaitingCall>> past_deadline_;  // when, and what
-  std::atomic<Clock::rep> root_missed_{0};  // when rank 0 did not answer last; 0: it always has
+  std::atomic<Clock::rep> root_missed_{0};  // time of the last missing answer of rank 0; 0: none
   std::uint64_t next_inquiry_ = 1;
   std::map<std::uint64_t, std::uint32_t>
       warned_;  // last sequence per context that a stall warning was given for

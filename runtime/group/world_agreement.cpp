@@ -11,6 +11,7 @@
 #include <set>
 
 #include "runtime/base/log.hpp"
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/group/common_world.hpp"
 #include "runtime/group/pinning.hpp"
 #include "runtime/group/world.hpp"
@@ -19,16 +20,20 @@
 namespace tutti {
 namespace {
 
-// The first thing that every rank tells the others.
+// The first data that all ranks exchange.
 struct RankRecord {
   std::string process;   // equal for ranks that are threads of one process
-  std::string identity;  // rank 0's becomes the world's
+  std::string identity;  // of rank 0: the identity of the world
   cpu_set_t cpus;
   bool is_bound = false;  // before init()
   RankDomains domains;
   std::string contract;      // encode_contract()
-  std::uint32_t tuning = 0;  // of the tuning file's rules; 0: none is used
-  std::string problem;       // why it could not be bound
+  std::uint32_t tuning = 0;  // hash of the tuning file's rules; 0: none is used
+  std::string problem;       // the reason why it could not be bound
+  static auto fields(auto& self) {
+    return std::tie(self.process, self.identity, self.cpus, self.is_bound, self.domains, self.contract,
+                    self.tuning, self.problem);
+  }
 };
 
 using Contract = std::vector<std::pair<std::string, std::string>>;
@@ -47,24 +52,11 @@ std::string random_bytes(std::size_t count) {
   return bytes;
 }
 
-// Names this process: a child of fork() gets another one than its parent. A process id would not do: ranks in
+// Identifies this process; a child of fork() gets another identity. Process ids are not unique: ranks in
 // different containers may have the same one.
 struct ProcessIdentity {
   std::string bytes = random_bytes(16);
 };
-
-std::string encode(const RankRecord& record) {
-  ByteWriter writer;
-  writer.put_text(record.process);
-  writer.put_text(record.identity);
-  writer.put(record.cpus);
-  writer.put(record.is_bound);
-  writer.put(record.domains);
-  writer.put_text(record.contract);
-  writer.put(record.tuning);
-  writer.put_text(record.problem);
-  return writer.take();
-}
 
 std::string encode_contract(const Contract& contract) {
   ByteWriter writer;
@@ -73,13 +65,6 @@ std::string encode_contract(const Contract& contract) {
     writer.put_text(value);
   }
   return writer.take();
-}
-
-bool decode(std::string_view bytes, RankRecord& record) {
-  ByteReader reader(bytes);
-  return reader.get_text(record.process) && reader.get_text(record.identity) && reader.get(record.cpus) &&
-         reader.get(record.is_bound) && reader.get(record.domains) && reader.get_text(record.contract) &&
-         reader.get(record.tuning) && reader.get_text(record.problem) && reader.is_at_end();
 }
 
 Contract decode_contract(std::string_view bytes) {
@@ -99,7 +84,7 @@ std::string value_of(const Contract& contract, const std::string& name) {
   return "not set";
 }
 
-// The first setting on which some rank differs from rank 0: who has which value.
+// The error for the first setting that differs between ranks, with all values and their ranks.
 Status compare_contracts(const std::vector<RankRecord>& records) {
   const bool is_equal = std::all_of(records.begin(), records.end(), [&](const RankRecord& record) {
     return record.contract == records[0].contract;
@@ -140,7 +125,7 @@ Result<std::vector<RankRecord>> exchange_records(ControlChannel& control, const 
   return records;
 }
 
-// Where this rank may run, and what that is part of.
+// The CPUs that this rank may use, and the caches and sockets that hold them.
 void discover_affinity(const WorldSettings& settings, const WorldInfo& info, RankRecord& mine) {
   CPU_ZERO(&mine.cpus);
   ::sched_getaffinity(0, sizeof mine.cpus, &mine.cpus);
@@ -149,7 +134,7 @@ void discover_affinity(const WorldSettings& settings, const WorldInfo& info, Ran
                    static_cast<std::uint32_t>(info.local_size));
 }
 
-// The ranks on one machine, and the CPUs that they may use between them.
+// The ranks on one machine, and the CPUs that they may use together.
 struct MachineShare {
   int rank_count = 0;
   cpu_set_t cpus{};
@@ -170,7 +155,7 @@ Status first_problem(const std::vector<RankRecord>& records, std::string_view va
   return {};
 }
 
-// Which CPUs the workers of this rank get, among those of all ranks of its machine.
+// Chooses the CPUs of the progress threads of this rank, among those of all ranks of its machine.
 Status plan_own_workers(const WorldSettings& settings, const WorldInfo& info,
                         std::vector<std::vector<std::uint32_t>>& cpus) {
   const auto own = static_cast<std::size_t>(info.rank);
@@ -185,7 +170,7 @@ Status plan_own_workers(const WorldSettings& settings, const WorldInfo& info,
   return {};
 }
 
-// TUTTI_PIN. Contracts are equal here, so all ranks exchange their records once more or none does.
+// Applies TUTTI_PIN. Contracts are equal here, so either all ranks exchange their records again or none does.
 Result<std::vector<RankRecord>> pin(const WorldSettings& settings, const WorldInfo& info,
                                     ControlChannel& control, const std::vector<RankRecord>& records,
                                     Clock::time_point deadline) {
@@ -287,7 +272,7 @@ Status WorldState::agree(std::string_view build_id) {
 // -- the tuning file ----------------------------------------------------------------------------------------
 
 Result<Fingerprint> WorldState::exchange_fingerprint() {
-  // Transports of this rank's messages, within its node and beyond.
+  // Transports of this rank, within its node and beyond.
   std::set<std::string> node, network;
   const auto own = static_cast<std::size_t>(info().rank);
   std::map<int, std::uint32_t> ranks_of_node;

@@ -1,5 +1,5 @@
-// Which transports a world opens, and which of them carries what between whom.
-// Knows transports by their seam and the names of the registry.
+// The transports that a world opens, and the one that connects each pair of ranks. Knows transports by their
+// seam and the names of the registry.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/group/open_in_time.hpp"
 #include "runtime/group/pinning.hpp"
 #include "runtime/group/world.hpp"
@@ -18,11 +19,11 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::microseconds kShortSleep{100};
-// So many neighbours on either side are met before anything is sent. All ranks of a node would be ideal, but
-// what a start costs would rise with their square. Limits that are found later are errors.
+// The number of neighbours on either side that are met before anything is sent. All ranks of a node would be
+// ideal, but the cost of a start would grow with their square. Limits that are reached later are errors.
 constexpr std::size_t kMetOnEitherSide = 8;
 
-// What connects nodes, in the order of the registry: our own sockets first. Libraries go before them where
+// Transports between nodes, in the order of the registry: our own sockets first. Libraries go first where
 // there is a fabric that only they can use.
 std::vector<std::string> network_transports(bool prefers_libraries) {
   std::vector<std::string> names;
@@ -33,28 +34,13 @@ std::vector<std::string> network_transports(bool prefers_libraries) {
   return names;
 }
 
-// Why a transport or all of them cannot be used here; the others are told, and something else may be.
+// Whether an error only rules out a transport here: it is reported to the other ranks, and another transport
+// may do.
 bool is_refusal(const Status& status) {
   return status.code() == StatusCode::unsupported || status.code() == StatusCode::resource_exhausted;
 }
 
-std::string encode(const Status& status) {
-  ByteWriter writer;
-  writer.put(status.code());
-  writer.put_text(status.message());
-  return writer.take();
-}
-
-bool decode(std::string_view bytes, Status& status) {
-  ByteReader reader(bytes);
-  StatusCode code = StatusCode::ok;
-  std::string message;
-  if (!reader.get(code) || !reader.get_text(message)) return false;
-  if (code != StatusCode::ok) status = Status(code, std::move(message));
-  return true;
-}
-
-// The address of a rank's shared memory, where we may share it.
+// The address of a rank's shared memory, if this rank can reach it.
 std::optional<std::span<const std::byte>> find_reachable(const Transport& shm,
                                                          const std::map<std::string, std::string>& theirs) {
   const auto found = theirs.find("shm");
@@ -64,7 +50,7 @@ std::optional<std::span<const std::byte>> find_reachable(const Transport& shm,
   return address;
 }
 
-// The first reason, and all ranks that give it.
+// The first reason, with all ranks that report it.
 Status first_reason(const std::vector<Status>& verdicts) {
   const auto first = std::find_if(verdicts.begin(), verdicts.end(), [](const Status& v) { return !v; });
   if (first == verdicts.end()) return {};
@@ -102,8 +88,8 @@ Status WorldState::open_transports() {
     return peer.transport != nullptr && peer.transport->caps().family == Family::message;
   });
   options.waiting = settings_.wait_policy(rank_count_here_, cpu_count_, has_messages);
-  // Several bells cannot be slept on at once, so a sleep may miss one: never for longer than the wait before
-  // it.
+  // A thread sleeps on one bell at a time, so a sleep may miss another. It never takes longer than the wait
+  // before it.
   if (transports_.size() > 1) options.waiting.first_sleep = kShortSleep;
   options.stall_warning = settings_.stall_warning;
   options.on_stall = [this](const Stall& stall) { on_stall(stall); };
@@ -127,7 +113,7 @@ Status WorldState::open_on_one_node() {
   return verdict || !is_refusal(verdict) ? verdict : open_between_nodes();
 }
 
-// The first network that connects everybody: one that is missing on some node only is no use on the others.
+// The first network that connects all nodes: one that is missing on some node is useless on the others.
 Status WorldState::open_between_nodes() {
   std::string reasons;
   StatusCode code = StatusCode::unsupported;
@@ -138,7 +124,7 @@ Status WorldState::open_between_nodes() {
   for (const std::string& network : network_transports(is_fabric)) {
     Status verdict = agree_on(open_transports({"shm", network}));
     if (verdict) {
-      // Somebody expects the faster network: what is used instead, and why, is said without being asked for.
+      // The user may expect the faster network, so warn about the one in use.
       if (!reasons.empty() && info().rank == 0)
         log_warn("{} carries what goes between nodes, for {}", network, reasons);
       return {};
@@ -158,19 +144,21 @@ Status WorldState::agree_on(const Status& verdict) {
   return verdicts ? first_reason(*verdicts) : verdicts.status();
 }
 
-// Collective: what every rank says, by rank.
+// Collective: the status of every rank, by rank.
 Result<std::vector<Status>> WorldState::exchange(const Status& own) {
-  const auto all = control().allgather(encode(own), start_deadline_);
+  const auto all = control().allgather(encode(StatusPayload{own.code(), own.message()}), start_deadline_);
   if (!all) return all.status();
   std::vector<Status> verdicts(all->size());
   for (std::size_t rank = 0; rank < all->size(); ++rank) {
-    if (!decode((*all)[rank], verdicts[rank]))
+    StatusPayload verdict;
+    if (!decode((*all)[rank], verdict))
       return internal_error(fmt::format("the verdict of rank {} is malformed", rank), static_cast<int>(rank));
+    if (verdict.code != StatusCode::ok) verdicts[rank] = Status(verdict.code, std::move(verdict.message));
   }
   return verdicts;
 }
 
-// Refusals are told by all that find them; the addresses are swapped in any case.
+// Every rank reports its refusals; addresses are exchanged in any case.
 Status WorldState::open_transports(const std::vector<std::string>& names) {
   transports_.clear();
   Status refusal;         // of all transports
@@ -198,7 +186,7 @@ Status WorldState::open_transports(const std::vector<std::string>& names) {
         reason.code() == StatusCode::resource_exhausted || refusal.code() == StatusCode::resource_exhausted;
     refusal = Status(is_limit ? StatusCode::resource_exhausted : StatusCode::unsupported, std::move(all));
   }
-  // No early return: the others wait for our addresses, and an empty list tells them that we have none.
+  // No early return: other ranks wait for our addresses, and an empty list tells them that there are none.
   const auto addresses = swap_addresses();
   if (!addresses) return addresses.status();
   std::vector<Status> apart(addresses->size());
@@ -244,8 +232,8 @@ Result<std::vector<std::map<std::string, std::string>>> WorldState::swap_address
   return addresses;
 }
 
-// Collective: ranks of a node map each other's memory. By rank, why it can share none with anybody: it shares
-// with all or with none, so that the members of a group never disagree whether they share memory.
+// Collective: ranks of a node map each other's memory. By rank, the reason why it cannot share memory. A rank
+// shares with all or with none, so members of a group never disagree.
 Result<std::vector<Status>> WorldState::meet_neighbours(const Addresses& addresses,
                                                         const Status& own_refusal) {
   const auto shm = std::find_if(transports_.begin(), transports_.end(), [](const auto& transport) {
@@ -271,7 +259,7 @@ Result<std::vector<Status>> WorldState::meet_neighbours(const Addresses& address
     for (const auto& [rank, address] : neighbours) {
       while (own) {
         const auto meeting = (*shm)->meet(address);
-        if (!meeting && !is_refusal(meeting.status())) break;  // it has ended; others will say so
+        if (!meeting && !is_refusal(meeting.status())) break;  // the peer has ended; it is reported elsewhere
         if (!meeting) own = meeting.status();
         if (!meeting || *meeting >= wanted) break;
         if (Clock::now() > deadline) {
@@ -286,14 +274,14 @@ Result<std::vector<Status>> WorldState::meet_neighbours(const Addresses& address
   meet_all(Contact::told);
   auto verdicts = exchange(own);
   if (!verdicts) return verdicts;
-  // Those may not have told us.
+  // Failed ranks may not have sent their segment.
   std::erase_if(neighbours, [&](const auto& neighbour) { return !(*verdicts)[neighbour.first]; });
   meet_all(Contact::met);
   return exchange(own);
 }
 
-// Both sides take the first transport of the common order of preference that both have and that reaches.
-// `apart`: by rank, why it cannot share memory.
+// Both sides take the first transport in the common order of preference that both have and that reaches.
+// `apart`: by rank, the reason why it cannot share memory.
 Status WorldState::choose_paths(const Addresses& addresses, const std::vector<Status>& apart) {
   peers_.assign(addresses.size(), {});
   paths_.assign(addresses.size(), {});
@@ -334,17 +322,17 @@ Status WorldState::choose_paths(const Addresses& addresses, const std::vector<St
   return {};
 }
 
-// One line for the whole job: what carries what.
+// One line for the whole job: the transports in use.
 void WorldState::report_transports() const {
   if (info().rank != 0 || info().size == 1) return;
   std::map<std::string, int> peers_by;
   for (const TransportPath& path : paths_) {
     if (!path.transport.empty()) ++peers_by[path.transport];
   }
-  std::string carriers;
-  for (const auto& [name, count] : peers_by) append(carriers, ", ", fmt::format("{} to {}", name, count));
+  std::string counts;
+  for (const auto& [name, count] : peers_by) append(counts, ", ", fmt::format("{} to {}", name, count));
   log_info("{} ranks on {} node{} (started by {}); from rank 0 {} of them{}", info().size, info().node_count,
-           info().node_count == 1 ? "" : "s", info().launcher, carriers,
+           info().node_count == 1 ? "" : "s", info().launcher, counts,
            info().interface.empty()
                ? ""
                : fmt::format(", between nodes through {} ({})", info().interface, info().interface_reason));
@@ -358,7 +346,7 @@ Result<std::shared_ptr<void>> WorldState::allocate_owned(std::size_t bytes) {
     const std::shared_ptr<SharedHeap> heap = engine_->transport(i).caps().heap->hold();
     const Result<ByteRange> memory = heap->allocate(std::max<std::size_t>(bytes, 1));
     if (!memory) return memory.status();
-    // In a child of fork() the heap's books are the parent's, and its mutex may be locked for ever.
+    // In a child of fork() the heap's state is the parent's, and its mutex may be locked for ever.
     return std::shared_ptr<void>(memory->data(),
                                  [heap, range = *memory, generation = tutti::fork_generation()](void*) {
                                    if (generation == tutti::fork_generation()) heap->release(range);

@@ -8,6 +8,7 @@
 #include <array>
 #include <fstream>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "runtime/job/handshake.hpp"
@@ -27,20 +28,8 @@ struct RankLocation {
   std::string machine;  // nodes that are parts of one machine share its CPUs
   std::string host;
   std::string remote;  // the address of another node that it is connected to
+  static auto fields(auto& self) { return std::tie(self.node, self.machine, self.host, self.remote); }
 };
-
-std::string encode(const RankLocation& location) {
-  ByteWriter writer;
-  for (const std::string* text : {&location.node, &location.machine, &location.host, &location.remote})
-    writer.put_text(*text);
-  return writer.take();
-}
-
-bool decode(std::string_view bytes, RankLocation& location) {
-  ByteReader reader(bytes);
-  return reader.get_text(location.node) && reader.get_text(location.machine) &&
-         reader.get_text(location.host) && reader.get_text(location.remote) && reader.is_at_end();
-}
 
 std::string boot_id() {
   std::string id;

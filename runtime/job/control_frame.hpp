@@ -8,11 +8,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "runtime/base/bytes.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/job/byte_fields.hpp"
 
 namespace tutti {
 
@@ -82,10 +83,13 @@ using Proof = std::array<unsigned char, 32>;
 
 inline constexpr std::uint32_t kControlProtocolVersion = 4;
 
+// -- payloads, by encode() and decode() of byte_fields.hpp --------------------------------------------------
+
 struct HelloPayload {
   std::uint32_t version = kControlProtocolVersion;
   Nonce nonce{};
   std::string job;  // that the sender belongs to: any process may listen at a port
+  static auto fields(auto& self) { return std::tie(self.version, self.nonce, self.job); }
 };
 // The identity that a process claims. Covered by its proof.
 struct MemberClaim {
@@ -95,59 +99,74 @@ struct MemberClaim {
   std::string host;  // for people
   std::string build_id;
   bool is_moving = false;  // belongs to the job already, and changes its parent
+  static auto fields(auto& self) {
+    return std::tie(self.rank, self.size, self.pid, self.host, self.build_id, self.is_moving);
+  }
 };
 // Reveals nothing of the listening side: any process may ask for it.
 struct ChallengePayload {
   Nonce nonce{};
+  static auto fields(auto& self) { return std::tie(self.nonce); }
 };
 struct ProofPayload {
   Proof proof{};  // the sender knows the secret
+  static auto fields(auto& self) { return std::tie(self.proof); }
 };
 struct ClaimPayload {
   Proof proof{};  // the sender knows the secret, and the claim is its own
   MemberClaim claim;
+  static auto fields(auto& self) { return std::tie(self.proof, self.claim); }
 };
 struct ArrivedPayload {
   std::vector<MemberClaim> claims;
+  static auto fields(auto& self) { return std::tie(self.claims); }
 };
 struct GonePayload {
   std::int32_t rank = 0;
   bool is_dead = false;     // otherwise it has left in an orderly way
   bool may_return = false;  // orphaned: its path to rank 0 is lost, and it may find another
   std::string text;
+  static auto fields(auto& self) { return std::tie(self.rank, self.is_dead, self.may_return, self.text); }
 };
 struct RanksPayload {
   std::vector<std::int32_t> ranks;
+  static auto fields(auto& self) { return std::tie(self.ranks); }
 };
 // The listeners of a rank for others of the job; text of join_addresses().
 struct PathStep {
   std::int32_t rank = 0;
   std::string addresses;
   bool operator==(const PathStep&) const = default;
+  static auto fields(auto& self) { return std::tie(self.rank, self.addresses); }
 };
 struct PathPayload {
   std::vector<PathStep> steps;  // in order, towards rank 0
+  static auto fields(auto& self) { return std::tie(self.steps); }
 };
 // The route of a frame to a rank, hop by hop.
 struct TracePayload {
   std::uint64_t number = 0;  // of the query, counted by the rank that asks
   std::int32_t rank = -1;    // the route to this rank is asked for
   std::int32_t hop = -1;     // answer: this rank has got the query
-  std::int32_t next_hop =
-      -1;  // answer: and has forwarded it to this one; itself: it is the target; -1: no route
+  // Answer: `hop` has forwarded the query to this one. Itself: it is the target; -1: no route.
+  std::int32_t next_hop = -1;
+  static auto fields(auto& self) { return std::tie(self.number, self.rank, self.hop, self.next_hop); }
 };
 struct StatusPayload {
   StatusCode code = StatusCode::ok;
   std::string message;
   std::int32_t peer = Status::kNoPeer;
+  static auto fields(auto& self) { return std::tie(self.code, self.message, self.peer); }
 };
 struct GatherPayload {
   std::uint64_t number = 0;
   std::vector<std::string> values;
+  static auto fields(auto& self) { return std::tie(self.number, self.values); }
 };
 struct EntriesPayload {
   std::uint64_t number = 0;
   std::vector<std::pair<std::int32_t, std::string>> entries;  // rank, value
+  static auto fields(auto& self) { return std::tie(self.number, self.entries); }
 };
 struct FailurePayload {
   std::uint64_t group = 0;      // 0: `dead_rank` is gone
@@ -155,39 +174,10 @@ struct FailurePayload {
   std::int32_t peer = -1;       // Status::peer
   StatusCode code = StatusCode::internal;
   std::string message;
+  static auto fields(auto& self) {
+    return std::tie(self.group, self.dead_rank, self.peer, self.code, self.message);
+  }
+  bool is_valid() const { return code != StatusCode::ok; }
 };
-
-std::string encode(const HelloPayload& payload);
-std::string encode(const ChallengePayload& payload);
-std::string encode(const ProofPayload& payload);
-std::string encode(const ClaimPayload& payload);
-std::string encode(const ArrivedPayload& payload);
-std::string encode(const GonePayload& payload);
-std::string encode(const RanksPayload& payload);
-std::string encode(const PathPayload& payload);
-std::string encode(const TracePayload& payload);
-std::string encode(const StatusPayload& payload);
-std::string encode(const GatherPayload& payload);
-std::string encode(const EntriesPayload& payload);
-std::string encode(const FailurePayload& payload);
-
-// Each accepts exactly the bytes that its encode wrote; false for others (too short, too long, wrong
-// lengths).
-bool decode(std::string_view bytes, HelloPayload& payload);
-bool decode(std::string_view bytes, ChallengePayload& payload);
-bool decode(std::string_view bytes, ProofPayload& payload);
-bool decode(std::string_view bytes, ClaimPayload& payload);
-bool decode(std::string_view bytes, ArrivedPayload& payload);
-bool decode(std::string_view bytes, GonePayload& payload);
-bool decode(std::string_view bytes, RanksPayload& payload);
-bool decode(std::string_view bytes, PathPayload& payload);
-bool decode(std::string_view bytes, TracePayload& payload);
-bool decode(std::string_view bytes, StatusPayload& payload);
-bool decode(std::string_view bytes, GatherPayload& payload);
-bool decode(std::string_view bytes, EntriesPayload& payload);
-bool decode(std::string_view bytes, FailurePayload& payload);
-
-// The claim alone, as the proofs cover it.
-std::string encode(const MemberClaim& claim);
 
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/job/control_channel.hpp"
 
 namespace tutti {

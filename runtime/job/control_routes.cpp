@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/job/control_tree.hpp"
 
 namespace tutti {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/base/fork_guard.hpp"
+#include "runtime/base/rank_lists.hpp"
 
 namespace tutti {
 namespace {

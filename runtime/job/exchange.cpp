@@ -116,10 +116,6 @@ std::unique_ptr<Exchange> make_store_exchange(int rank, int size, std::string pr
                                          std::move(erase));
 }
 
-std::string name_ranks(const std::vector<int>& ranks, int size) {
-  return fmt::format("{} {} of {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "), size);
-}
-
 std::string format_seconds(Clock::duration duration) {
   const auto rounded = std::chrono::round<std::chrono::milliseconds>(duration);
   return fmt::format("{:g} s", std::chrono::duration<double>(rounded).count());

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -45,21 +44,6 @@ using EraseFunction = std::function<void(const std::string& key)>;  // may be em
 std::unique_ptr<Exchange> make_store_exchange(int rank, int size, std::string prefix, PutFunction put,
                                               GetFunction get, EraseFunction erase = {});
 
-// "rank 2 of 8", "ranks 2, 5 of 8": the beginning of messages about missing ranks.
-std::string name_ranks(const std::vector<int>& ranks, int size);
-// `holders`: ranks by their value. Returns the first rank of the smallest set, to be named in an error about
-// ranks that differ. Equal on all ranks.
-template <class Key>
-int first_of_fewest(const std::map<Key, std::vector<int>>& holders) {
-  const std::vector<int>* fewest = nullptr;
-  for (const auto& [key, ranks] : holders) {
-    // Of sets of equal size the one with rank 0 is taken for right.
-    const bool are_fewer = fewest == nullptr || ranks.size() < fewest->size() ||
-                           (ranks.size() == fewest->size() && ranks.front() > fewest->front());
-    if (are_fewer) fewest = &ranks;
-  }
-  return fewest == nullptr ? Status::kNoPeer : fewest->front();
-}
 // "300 s", "0.5 s"
 std::string format_seconds(Clock::duration duration);
 

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/rank_lists.hpp"
+
 namespace tutti {
 
 CallHistory SubmittedCalls::recent(std::size_t at_most) const {
@@ -37,38 +39,28 @@ const SubmittedCall* find(const CallHistory& history, std::uint32_t sequence) {
   return &history[sequence - history.front().sequence];
 }
 
-std::string name(const std::vector<int>& ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
-}
-
 // Lists the call of each rank as that operation, ranks with equal calls together.
 void list_callers(const std::map<int, CallHistory>& histories, bool has_equal_past, CallDifference* found) {
-  std::vector<std::pair<const SubmittedCall*, std::vector<int>>> callers;
+  std::vector<const SubmittedCall*> calls;            // that differ, in the order of their first ranks
+  std::map<std::uint64_t, std::vector<int>> callers;  // by digest
   for (const auto& [rank, history] : histories) {
     const SubmittedCall* const call = find(history, found->sequence);
     if (call == nullptr) continue;
-    const auto known =
-        std::ranges::find_if(callers, [&](const auto& other) { return other.first->digest == call->digest; });
-    if (known != callers.end()) {
-      known->second.push_back(rank);
-    } else {
-      callers.emplace_back(call, std::vector<int>{rank});
-    }
+    std::vector<int>& ranks = callers[call->digest];
+    if (ranks.empty()) calls.push_back(call);
+    ranks.push_back(rank);
   }
   std::string& text = found->text;
   text.clear();
-  std::size_t fewest = histories.size();
-  const SubmittedCall& first = *callers.front().first;
-  for (const auto& [call, ranks] : callers) {
-    text += fmt::format("{}{} called {}", text.empty() ? "" : "; ", name(ranks),
+  const SubmittedCall& first = *calls.front();
+  for (const SubmittedCall* const call : calls) {
+    text += fmt::format("{}{} called {}", text.empty() ? "" : "; ", name_ranks(callers[call->digest]),
                         describe_contract(call->kind, call->count));
     const bool looks_equal = call != &first && call->kind == first.kind && call->count == first.count;
     if (looks_equal)
       text += has_equal_past ? " by another algorithm or with other counts" : " after other calls before it";
-    if (ranks.size() > fewest) continue;
-    fewest = ranks.size();
-    found->peer = ranks.front();
   }
+  found->peer = first_of_fewest(callers);
 }
 
 }  // namespace

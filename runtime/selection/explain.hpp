@@ -1,6 +1,5 @@
 // Why a call runs the algorithm that it runs: every row of the catalogue with what it would cost, and what
-// the rules had to say; of calls on GPUs every carrier likewise. Knows no settings and no output; asks
-// Selector::choose, as every call does.
+// the rules had to say. Knows no settings and no output; asks Selector::choose, as every call does.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/selection/carriers.hpp"
 #include "runtime/selection/cost.hpp"
 #include "runtime/selection/selection.hpp"
 
@@ -41,35 +39,6 @@ struct Setting {
 // Errors: those of Selector::choose.
 Result<Explanation> explain(const Selector& selector, const Question& question, std::string_view argument,
                             const Setting& setting);
-
-// What is taken for granted of calls on buffers of GPUs, since nobody is asked: drivers and NCCL are there on
-// all ranks, which are processes, and the GPUs of a node reach each other's memory.
-struct DeviceSetting {
-  DevicePlaces places;
-  DeviceModel model;
-  std::uint32_t gpus_per_node = 1;  // fewer than ranks: these share them
-  Dtype dtype = Dtype::f32;
-};
-
-struct DeviceCandidate {
-  DeviceCarrier carrier = DeviceCarrier::staged;
-  std::optional<DevicePrice> price;  // none where it cannot carry the call, or GPUs are shared
-  bool is_possible = false, is_chosen = false;
-  std::string reason;  // of the chosen one, what decided; of the others, why not
-};
-
-struct DeviceExplanation {
-  Selection chosen;       // not made: the price has decided
-  std::string rule;       // the item that decided, in the grammar of rules; empty: none
-  std::string algorithm;  // our own, where the rule names one
-  DeviceCarrier carrier = DeviceCarrier::staged;
-  std::vector<DeviceCandidate> candidates;  // the cheapest first, then those that cannot
-};
-
-// Who carries a call on buffers of GPUs, what each would take, and what decided. Errors: those of
-// Selector::choose; unsupported, if whom a rule names cannot carry the call.
-Result<DeviceExplanation> explain_device(const Selector& selector, const Question& question,
-                                         std::string_view argument, const DeviceSetting& setting);
 
 // The settings of a row's parameters that are worth a look: its default, then others, one parameter changed
 // at a time. Equal everywhere.

@@ -58,9 +58,9 @@ class Parser {
     const std::size_t start = at_;
     const std::string_view word = take_word();
     if (word == "0" || word == "auto") return {};
-    for (const Carrier carrier : {Carrier::nccl, Carrier::staged}) {
-      if (word != to_string(carrier)) continue;
-      item.carrier = carrier;
+    for (const DeviceEngineKind engine : {DeviceEngineKind::nccl, DeviceEngineKind::staged}) {
+      if (word != to_string(engine)) continue;
+      item.engine = engine;
       return {};
     }
     std::string_view name = word;
@@ -180,8 +180,7 @@ class Parser {
   }
 
   std::string list_params(const RuleItem& item) const {
-    if (item.carrier != Carrier::schedules)
-      return fmt::format("no parameters: {} has none", to_string(item.carrier));
+    if (item.engine) return fmt::format("no parameters: {} has none", to_string(*item.engine));
     if (item.row == nullptr) return "no parameters after an automatic choice";
     if (item.row->params.empty()) return fmt::format("no parameters: {} has none", item.row->name);
     std::string list = fmt::format("a parameter of {}:", item.row->name);
@@ -286,7 +285,7 @@ std::string to_text(const AlgorithmRow& row, const AlgorithmParams& params, std:
 }
 
 std::string to_text(const RuleItem& item) {
-  std::string text(item.carrier == Carrier::schedules ? "auto" : to_string(item.carrier));
+  std::string text(item.engine ? to_string(*item.engine) : "auto");
   if (item.row != nullptr) text = to_text(*item.row, item.params, item.segment_bytes);
   for (const RuleCondition& c : item.conditions) {
     text += &c == item.conditions.data() ? ':' : ',';

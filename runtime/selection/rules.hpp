@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,23 +30,26 @@ struct RuleCondition {
   bool operator==(const RuleCondition&) const = default;
 };
 
-// Who carries a call out: our schedules, or, of buffers on GPUs, somebody else. `staged`: our schedules, by
-// way of host memory.
-enum class Carrier : std::uint8_t { schedules, nccl, staged };
-inline constexpr std::array<std::string_view, 3> kCarrierNames = {"", "nccl", "staged"};
+// The engines that carry out calls on buffers of GPUs: NCCL, our kernels over peer memory (two), our schedules
+// over CUDA IPC, and our schedules on the host by way of pinned memory. Rules name the first and the last; the
+// others follow from an algorithm. Of equal prices the first one is taken.
+enum class DeviceEngineKind : std::uint8_t { nccl, one_shot, two_shot, ipc_schedule, staged };
+inline constexpr std::array<std::string_view, 5> kDeviceEngineNames = {"nccl", "one_shot", "two_shot",
+                                                                       "ipc_schedule", "staged"};
+inline constexpr std::size_t kDeviceEngineCount = kDeviceEngineNames.size();
 
-constexpr std::string_view to_string(Carrier carrier) {
-  return kCarrierNames[static_cast<std::size_t>(carrier)];
+constexpr std::string_view to_string(DeviceEngineKind kind) {
+  return kDeviceEngineNames[static_cast<std::size_t>(kind)];
 }
 
 struct RuleItem {
-  Carrier carrier = Carrier::schedules;   // others: no row, and only calls on GPUs' memory are meant
-  const AlgorithmRow* row = nullptr;      // null, of schedules: automatic choice
-  AlgorithmParams params;                 // defaults of the row, overridden by the item
-  std::uint64_t segment_bytes = 0;        // "segment=256k": pieces of about this size; 0 = not given
-  std::vector<RuleCondition> conditions;  // empty: everything
-  std::uint32_t column = 0;               // where the item starts in its text, from 1
-  bool is_choice() const { return row != nullptr || carrier != Carrier::schedules; }
+  std::optional<DeviceEngineKind> engine;  // named: no row, and the item is for buffers on GPUs only
+  const AlgorithmRow* row = nullptr;       // null without an engine: automatic choice
+  AlgorithmParams params;                  // defaults of the row, overridden by the item
+  std::uint64_t segment_bytes = 0;         // "segment=256k": pieces of about this size; 0 = not given
+  std::vector<RuleCondition> conditions;   // empty: everything
+  std::uint32_t column = 0;                // where the item starts in its text, from 1
+  bool is_choice() const { return row != nullptr || engine.has_value(); }
 };
 using RuleList = std::vector<RuleItem>;
 

@@ -54,7 +54,7 @@ std::uint32_t segments_for(const AlgorithmRow& row, const AlgorithmParams& param
 
 Selection select(const RuleItem& item, const Question& q) {
   Selection s;
-  s.carrier = item.carrier;
+  s.engine = item.engine;
   s.row = item.row;
   s.params = item.params;
   if (item.segment_bytes != 0)
@@ -142,10 +142,10 @@ Result<Selection> Selector::choose(const Question& question, std::string_view ar
   if (!argument.empty()) {
     const auto item = parse_argument(q.collective, argument);
     if (!item) return item.status().with_context("algorithm argument");
-    if (item->carrier != Carrier::schedules && !q.is_device) {
+    if (item->engine && !q.is_device) {
       return unsupported(fmt::format(
           "algorithm argument: {} carries buffers on GPUs only; these are in the memory of the host",
-          to_string(item->carrier)));
+          to_string(*item->engine)));
     }
     if (item->is_choice()) {
       if (Status legal = check(*item, q); !legal) return legal.with_context("algorithm argument");
@@ -172,7 +172,7 @@ Result<Selection> Selector::choose(const Question& question, std::string_view ar
       };
       if (is_over || !match_item(item, q.bytes, q.size)) {
         note(is_over ? Verdict::late : Verdict::unmatched);
-      } else if (item.carrier != Carrier::schedules && !q.is_device) {
+      } else if (item.engine && !q.is_device) {
         note(Verdict::elsewhere);
       } else if (!item.is_choice()) {
         note(Verdict::automatic);
@@ -219,7 +219,7 @@ std::string Selector::canonical() const {
       for (const RuleItem& item : source.rules) {
         text += fmt::format("{}:{}:{}:{}:{}:{}",
                             item.row != nullptr ? item.row->name
-                            : item.is_choice()  ? to_string(item.carrier)
+                            : item.engine       ? to_string(*item.engine)
                                                 : "auto",
                             item.params.radix, item.params.segments, item.params.channels,
                             item.params.aggregate, item.segment_bytes);

@@ -34,8 +34,8 @@ struct Question {
 };
 
 struct Selection {
-  Carrier carrier = Carrier::schedules;  // others: for buffers on GPUs only, and without a row
-  const AlgorithmRow* row = nullptr;     // null: another carrier, or, on GPUs, whatever its carrier likes
+  std::optional<DeviceEngineKind> engine;  // named for buffers on GPUs; then there is no row
+  const AlgorithmRow* row = nullptr;       // null without an engine: on GPUs the price decides
   AlgorithmParams params;
   // Where the buffers of all ranks are shared, with its defaults; null: `row`.
   const AlgorithmRow* shared_row = nullptr;
@@ -43,7 +43,7 @@ struct Selection {
   std::string_view source;  // "argument", "TUTTI_ADJUST_ALLREDUCE", a file, "default rules"
   std::uint32_t item = 0;   // number of the rule's item that matched, from 1
   std::uint32_t line = 0;   // of the file it stands in; 0: in none
-  bool is_made() const { return row != nullptr || carrier != Carrier::schedules; }
+  bool is_made() const { return row != nullptr || engine.has_value(); }
 };
 // "argument", "TUTTI_ADJUST_ALLREDUCE item 2", "/etc/tuning.json line 14", "default rules item 3".
 std::string describe_source(std::string_view source, std::uint32_t item, std::uint32_t line);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/job/exchange.hpp"
+#include "runtime/base/rank_lists.hpp"
 
 namespace tutti {
 namespace {

@@ -9,7 +9,7 @@
 #include <map>
 #include <utility>
 
-#include "runtime/base/bytes.hpp"
+#include "runtime/job/byte_fields.hpp"
 
 namespace tutti {
 namespace {

@@ -8,9 +8,9 @@
 #include <numeric>
 #include <utility>
 
-#include "runtime/base/bytes.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/ops.hpp"
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/job/exchange.hpp"
 #include "tutti/detail/process.hpp"
 

@@ -12,7 +12,7 @@
 
 #include "backends/cuda/memory.hpp"
 #include "backends/cuda/peer_allreduce.hpp"
-#include "backends/cuda/peer_backend.hpp"
+#include "backends/cuda/peer_engines.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/cuda_stand_in/control.hpp"
 #include "tests/support/cuda_stand_in/peer_exercise.hpp"
@@ -124,8 +124,8 @@ TEST_CASE("what no kernel reduces is refused before anything is put on a stream"
     auto peers = PeerAllreduce::create(services, device);
     if (!peers) return peers.status().to_string();
     const std::size_t too_many = kMostOneShotBytes / 4 + 1;
-    return (*peers)->start(nullptr, nullptr, too_many, Dtype::f32, Op::sum, nullptr, Shots::one).message() +
-           "; " + (*peers)->start(nullptr, nullptr, 4, Dtype::f32, Op::bor, nullptr, Shots::two).message();
+    return (*peers)->find_kernel(too_many, Dtype::f32, Op::sum, Shots::one).status().message() + "; " +
+           (*peers)->find_kernel(4, Dtype::f32, Op::bor, Shots::two).status().message();
   });
   for (const std::string& result : results) {
     CHECK_THAT(result, Contains("at most 262144 bytes, not 262148") && Contains("bor is not defined"));
@@ -145,7 +145,8 @@ TEST_CASE("kernels that wait for a rank that does not come give up when told to"
         const auto stream = Stream::create(device);
         const test::PeerVector vector(64);
         auto event = events.take();
-        if (!(*peers)->start(vector.data(), vector.data(), 16, Dtype::f32, Op::sum, stream->get(), shots))
+        if (!test::start_by_kernel(**peers, vector.data(), vector.data(), 16, Dtype::f32, Op::sum,
+                                   stream->get(), shots))
           return "start";
         if (!event->record(stream->get())) return "record";
         if (event->wait(Clock::now() + 5ms).code() != StatusCode::timeout)
@@ -178,10 +179,10 @@ Call allreduce_of(const test::PeerVector& vector, std::size_t count, CUstream st
 }  // namespace
 
 TEST_CASE(
-    "as a backend: calls return at once, works end with the device, callbacks are called, names are obeyed") {
+    "as an engine: calls return at once, works end with the device, callbacks are called, names are obeyed") {
   const auto results = run_ranks(3, [](test::SharedServices& services, int device) -> std::string {
-    auto backend = make_peer_backend(services, device);
-    if (!backend) return backend.status().to_string();
+    auto engine = make_kernel_engine(services, device);
+    if (!engine) return engine.status().to_string();
     const auto stream = Stream::create(device);
     const test::PeerVector vector(400);
     std::vector<float> values(100, static_cast<float>(services.rank() + 1));
@@ -190,7 +191,7 @@ TEST_CASE(
     std::atomic<int> called{0};
     std::vector<WorkRef> works;
     for (const std::string_view algorithm : {"one_shot", "two_shot", "two_shot"}) {
-      auto work = (*backend)->start(call, {algorithm, Submitter::goes_on});
+      auto work = test::start_by(**engine, call, algorithm);
       if (!work) return work.status().to_string();
       (*work)->when_complete([&](const Status& status) { called += status ? 1 : 100; });
       works.push_back(*work);
@@ -201,10 +202,11 @@ TEST_CASE(
     while (called < 3) std::this_thread::yield();
     if (!test::copy_now(values.data(), vector.data(), 400)) return "no copy";
     if (called != 3 || values[0] != 54 || values[99] != 54) return "6, 18, 54 were expected";
-    const Status other = (*backend)->start(call, {"ring", Submitter::goes_on}).status();
-    const Status none = (*backend)->start(call, {}).status();
+    const Status other = test::start_by(**engine, call, "ring").status();
+    const Status none = test::start_by(**engine, call, "").status();
     call.collective = Collective::broadcast;
-    return other.message() + "; " + none.message() + "; " + (*backend)->supports(call).message();
+    return other.message() + "; " + none.message() + "; " +
+           test::start_by(**engine, call, "one_shot").status().message();
   });
   for (const std::string& result : results) {
     CHECK_THAT(result, Contains("one_shot and two_shot, not ring") && Contains("not a choice of their own") &&
@@ -214,8 +216,8 @@ TEST_CASE(
 
 TEST_CASE("a rank that does not come fails the group after its timeout, and the works with it") {
   const auto results = run_ranks(2, [](test::SharedServices& services, int device) -> std::string {
-    auto backend = make_peer_backend(services, device);
-    if (!backend) return backend.status().to_string();
+    auto engine = make_kernel_engine(services, device);
+    if (!engine) return engine.status().to_string();
     char at_end = 0;
     std::vector<char> all(2);
     std::string outcome;
@@ -223,15 +225,12 @@ TEST_CASE("a rank that does not come fails the group after its timeout, and the 
       services.set_timeout(20ms);
       const auto stream = Stream::create(device);
       const test::PeerVector vector(64);
-      auto work =
-          (*backend)->start(allreduce_of(vector, 16, stream->get()), {"one_shot", Submitter::goes_on});
+      auto work = test::start_by(**engine, allreduce_of(vector, 16, stream->get()), "one_shot");
       if (!work) return work.status().to_string();
       outcome = (*work)->wait(Clock::now() + 60s).to_string();
       outcome +=
-          "; then " + (*backend)
-                          ->start(allreduce_of(vector, 16, stream->get()), {"one_shot", Submitter::goes_on})
-                          .status()
-                          .message();
+          "; then " +
+          test::start_by(**engine, allreduce_of(vector, 16, stream->get()), "one_shot").status().message();
       services.set_timeout(60s);
     }
     const Status met = services.allgather(&at_end, all.data(), 1);  // rank 1 keeps its area until then

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/engine_prices.hpp"
 #include "backends/cuda/stream_event.hpp"
 #include "backends/nccl/mapping.hpp"
-#include "runtime/selection/carriers.hpp"
 #include "tests/backends/nccl_support.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/thread_ranks.hpp"
@@ -117,8 +117,8 @@ TEST_CASE("what the choice takes NCCL to carry is what its backend carries") {
     Call call;
     call.collective = collective;
     bool is_refused = false;
-    for (const DeviceOffer& offer : device_offers(question, {1, 2}, device_model(GpuLink::nvlink)))
-      is_refused = is_refused || (offer.carrier == DeviceCarrier::nccl && !offer.refusal.empty());
+    for (const EngineOffer& offer : engine_offers(question, {1, 2}, device_model(GpuLink::nvlink)))
+      is_refused = is_refused || (offer.kind == DeviceEngineKind::nccl && !offer.refusal.empty());
     INFO(to_string(collective));
     CHECK(is_refused != nccl::check_call(call, 0, 2, kNewest).is_ok());
   }

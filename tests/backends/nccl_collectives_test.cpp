@@ -126,7 +126,7 @@ Verdict exercise(Rank& rank, const Case& c) {
   const bool gathers = c.collective == Collective::allgather || c.collective == Collective::gather;
   const bool scatters = c.collective == Collective::reduce_scatter || c.collective == Collective::scatter;
   const bool is_broadcast = c.collective == Collective::broadcast;
-  // As the calls above the backend are made normal.
+  // As the calls above the engine are made normal.
   call.in_place = is_broadcast || (c.in_place && is_root(call, me));
   std::byte* const input = rank.input.data();
   std::byte* const output = call.in_place && !gathers && !is_broadcast ? input : rank.output.data();
@@ -141,9 +141,9 @@ Verdict exercise(Rank& rank, const Case& c) {
     if (!data.empty()) std::memcpy(place, data.data(), data.size());
   }
 
-  const Status supported = rank.backend->supports(call);
+  const Status supported = rank.engine->prepare(call, {}).status();
   if (!supported) return text_of(c) + ": " + supported.to_string();
-  auto work = rank.backend->start(call, {});
+  auto work = rank.start(call);
   if (!work) return text_of(c) + ": " + work.status().to_string();
   // Lists are the caller's to reuse once the call is submitted.
   const Status status = (*work)->wait(soon());
@@ -192,7 +192,7 @@ Verdict exercise(Rank& rank, const Case& c) {
 Verdict run_all(const std::vector<Case>& cases) {
   for (std::uint32_t size = 1; size <= 4; ++size) {
     FakeGroup group(size, std::chrono::seconds(20));
-    const Verdict verdict = with_backends(group, [&](Rank& rank) -> Verdict {
+    const Verdict verdict = with_engines(group, [&](Rank& rank) -> Verdict {
       for (Case c : cases) {
         if (c.root >= size) c.root = size - 1;
         if (Verdict one = exercise(rank, c); !one.empty()) return one;
@@ -267,7 +267,7 @@ TEST_CASE("moves: every dtype, counts, roots, in place, uneven blocks") {
 
 TEST_CASE("messages, one stream for each direction") {
   FakeGroup group(3, std::chrono::seconds(20));
-  CHECK(with_backends(group, [](Rank& rank) -> Verdict {
+  CHECK(with_engines(group, [](Rank& rank) -> Verdict {
           auto other = cuda::Stream::create(rank.device);
           if (!other) return other.status().to_string();
           constexpr std::uint64_t kCount = 100;
@@ -280,8 +280,8 @@ TEST_CASE("messages, one stream for each direction") {
           receive.is_send = false;
           receive.root = (rank.rank() + 2) % 3;
           receive.stream = other->get();
-          auto sent = rank.backend->start(send, {});
-          auto received = rank.backend->start(receive, {});
+          auto sent = rank.start(send);
+          auto received = rank.start(receive);
           if (!sent || !received) return "not started";
           if (!(*sent)->wait(soon()) || !(*received)->wait(soon())) return "not complete";
           if ((*received)->source() != static_cast<int>(receive.root) || (*sent)->source() != -1)
@@ -293,14 +293,14 @@ TEST_CASE("messages, one stream for each direction") {
 
 TEST_CASE("calls are ordered on their stream, and return before they are complete") {
   FakeGroup group(2, std::chrono::seconds(20));
-  CHECK(with_backends(group, [](Rank& rank) -> Verdict {
+  CHECK(with_engines(group, [](Rank& rank) -> Verdict {
           std::memset(rank.input.data(), 1, kBufferBytes);
           // Nothing runs on the devices until all calls are made, and all ranks have looked at them.
           if (rank.rank() == 0) cuda_stand_in_hang(0, true);
           Call call = rank.call(Collective::allreduce, Dtype::u8, 1000);
           std::vector<WorkRef> works;
           for (int i = 0; i < 3; ++i) {
-            auto work = rank.backend->start(call, {});
+            auto work = rank.start(call);
             if (!work) return work.status().to_string();
             works.push_back(*std::move(work));
             std::swap(call.output, const_cast<void*&>(call.input));
@@ -319,9 +319,9 @@ TEST_CASE("calls are ordered on their stream, and return before they are complet
 
 TEST_CASE("a callback is called without anybody waiting, or at once") {
   FakeGroup group(2, std::chrono::seconds(20));
-  CHECK(with_backends(group, [](Rank& rank) -> Verdict {
+  CHECK(with_engines(group, [](Rank& rank) -> Verdict {
           std::promise<bool> first, second;
-          auto work = rank.backend->start(rank.call(Collective::allreduce, Dtype::f32, 10), {});
+          auto work = rank.start(rank.call(Collective::allreduce, Dtype::f32, 10));
           if (!work) return work.status().to_string();
           (*work)->when_complete([&first](const Status& status) { first.set_value(status.is_ok()); });
           if (!first.get_future().get()) return "failed";

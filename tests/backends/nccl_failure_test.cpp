@@ -109,7 +109,7 @@ TEST_CASE("two ranks on one GPU are refused by name, before NCCL is asked") {
   for (std::uint32_t i = 0; i < 3; ++i) {
     ranks.push_back(std::async(std::launch::async, [&group, i] {
       FakeServices services(group, i);
-      const auto made = nccl::make_nccl_backend(services, i == 2 ? 0 : static_cast<int>(i));
+      const auto made = nccl::make_nccl_engine(services, i == 2 ? 0 : static_cast<int>(i));
       return made ? "made" : made.status().to_string();
     }));
   }
@@ -124,7 +124,7 @@ TEST_CASE("a rank that cannot take part is named, and all go another way") {
   for (std::uint32_t i = 0; i < 2; ++i) {
     ranks.push_back(std::async(std::launch::async, [&group, i] {
       FakeServices services(group, i);
-      return nccl::make_nccl_backend(services, i == 0 ? 0 : 77).status();
+      return nccl::make_nccl_engine(services, i == 0 ? 0 : 77).status();
     }));
   }
   for (auto& rank : ranks) {
@@ -137,21 +137,21 @@ TEST_CASE("a rank that cannot take part is named, and all go another way") {
 TEST_CASE("a communicator that does not come about ends in a timeout with words, and nothing is left") {
   nccl_stand_in_hang_init(true);
   FakeGroup group(2, 1600ms);
-  const Verdict verdict = with_backends(group, [](Rank&) { return "made"; });
+  const Verdict verdict = with_engines(group, [](Rank&) { return "made"; });
   nccl_stand_in_hang_init(false);
   CHECK_THAT(verdict, Contains("ncclCommInitRankConfig of rank 0 has not come to an end within 800 ms"));
-  CHECK_THAT(verdict, Contains("rank 1: no backend: unsupported"));
+  CHECK_THAT(verdict, Contains("rank 1: no engine: unsupported"));
   CHECK(nccl_stand_in_alive() == 0);
 }
 
 TEST_CASE("a call that a rank does not make ends in a timeout with words; later ones give the cause") {
   FakeGroup group(2, 1s);
-  CHECK(with_backends(group, [&](Rank& rank) -> Verdict {
+  CHECK(with_engines(group, [&](Rank& rank) -> Verdict {
           const Call call = rank.call(Collective::allreduce, Dtype::f32, 1024);
           if (rank.rank() == 1) {
             for (int i = 0; i < 20000 && group.failure().is_ok(); ++i) std::this_thread::sleep_for(1ms);
           } else {
-            auto work = rank.backend->start(call, {});
+            auto work = rank.start(call);
             if (!work) return work.status().to_string();
             // A wait of one's own ends alone.
             if ((*work)->wait(Clock::now()).code() != StatusCode::timeout || (*work)->is_complete())
@@ -160,11 +160,11 @@ TEST_CASE("a call that a rank does not make ends in a timeout with words; later 
             if (status.code() != StatusCode::timeout) return status.to_string();
             if (status.message().find("allreduce of 1024 f32") == std::string::npos) return status.message();
           }
-          // The other rank's backend sees it as soon as it has something under way.
-          auto later = rank.backend->start(call, {});
+          // The other rank's engine sees it as soon as it has something under way.
+          auto later = rank.start(call);
           const Status status = later ? (*later)->wait(soon()) : later.status();
           if (status.code() != StatusCode::timeout) return "later: " + status.to_string();
-          later = rank.backend->start(call, {});
+          later = rank.start(call);
           return later ? "started after a failure" : "";
         }) == "");
   CHECK(nccl_stand_in_alive() == 0);
@@ -172,9 +172,9 @@ TEST_CASE("a call that a rank does not make ends in a timeout with words; later 
 
 TEST_CASE("what is before a call on its stream takes the time it takes") {
   FakeGroup group(1, 300ms);
-  CHECK(with_backends(group, [](Rank& rank) -> Verdict {
+  CHECK(with_engines(group, [](Rank& rank) -> Verdict {
           cuda_stand_in_hang(0, true);
-          auto work = rank.backend->start(rank.call(Collective::allreduce, Dtype::f32, 8), {});
+          auto work = rank.start(rank.call(Collective::allreduce, Dtype::f32, 8));
           std::this_thread::sleep_for(700ms);
           const bool is_complete = !work || (*work)->test();
           cuda_stand_in_hang(0, false);
@@ -185,12 +185,12 @@ TEST_CASE("what is before a call on its stream takes the time it takes") {
 
 TEST_CASE("an error that NCCL reports while nobody calls ends what is under way, with NCCL's words") {
   FakeGroup group(2, 20s);
-  const Verdict verdict = with_backends(group, [](Rank& rank) -> Verdict {
+  const Verdict verdict = with_engines(group, [](Rank& rank) -> Verdict {
     if (rank.rank() == 1) {
       for (int i = 0; i < 20000 && rank.services.failure().is_ok(); ++i) std::this_thread::sleep_for(1ms);
       return rank.services.failure().is_ok() ? "the group has not failed" : "";
     }
-    auto work = rank.backend->start(rank.call(Collective::barrier, Dtype::u8, 0), {});
+    auto work = rank.start(rank.call(Collective::barrier, Dtype::u8, 0));
     if (!work) return work.status().to_string();
     std::promise<Status> told;
     (*work)->when_complete([&told](const Status& status) { told.set_value(status); });
@@ -207,12 +207,12 @@ TEST_CASE("an error that NCCL reports while nobody calls ends what is under way,
 
 TEST_CASE("a call that NCCL refuses on one rank fails the group, so that nobody waits for it") {
   FakeGroup group(2, 20s);
-  CHECK(with_backends(group, [](Rank& rank) -> Verdict {
+  CHECK(with_engines(group, [](Rank& rank) -> Verdict {
           if (rank.rank() == 0) nccl_stand_in_fail("ncclAllReduce", ncclInternalError);
           std::uint8_t byte = 0;
           std::array<std::uint8_t, 2> all{};
           if (!rank.services.allgather(&byte, all.data(), 1)) return "allgather";
-          auto work = rank.backend->start(rank.call(Collective::allreduce, Dtype::f32, 3), {});
+          auto work = rank.start(rank.call(Collective::allreduce, Dtype::f32, 3));
           const Status status = work ? (*work)->wait(soon()) : work.status();
           return status.message().find("ncclAllReduce failed: internal error") != std::string::npos
                      ? ""
@@ -223,23 +223,23 @@ TEST_CASE("a call that NCCL refuses on one rank fails the group, so that nobody 
 
 TEST_CASE("when the group fails for another reason, what is under way ends with that") {
   FakeGroup group(2, 20s);
-  CHECK(with_backends(group, [&group](Rank& rank) -> Verdict {
+  CHECK(with_engines(group, [&group](Rank& rank) -> Verdict {
           if (rank.rank() == 1) {
             group.fail(Status(StatusCode::peer_failed, "rank 1 was killed", 1));
             return {};
           }
-          auto work = rank.backend->start(rank.call(Collective::allreduce, Dtype::f32, 3), {});
+          auto work = rank.start(rank.call(Collective::allreduce, Dtype::f32, 3));
           const Status status = work ? (*work)->wait(soon()) : work.status();
           return status.message() == "rank 1 was killed" && status.peer() == 1 ? "" : status.to_string();
         }) == "");
 }
 
-TEST_CASE("a work outlives its backend, complete") {
+TEST_CASE("a work outlives its engine, complete") {
   FakeGroup group(2, 20s);
-  CHECK(with_backends(group, [](Rank& rank) -> Verdict {
-          auto work = rank.backend->start(rank.call(Collective::allreduce, Dtype::f32, 3), {});
+  CHECK(with_engines(group, [](Rank& rank) -> Verdict {
+          auto work = rank.start(rank.call(Collective::allreduce, Dtype::f32, 3));
           if (!work) return work.status().to_string();
-          rank.backend.reset();
+          rank.engine.reset();
           return (*work)->is_complete() ? (*work)->status().message() : "not complete";
         }) == "");
   CHECK(nccl_stand_in_alive() == 0);
@@ -247,7 +247,7 @@ TEST_CASE("a work outlives its backend, complete") {
 
 TEST_CASE("a group is split by NCCL once what is under way is complete") {
   FakeGroup world(4, 20s), even(2, 20s);
-  CHECK(with_backends(world, [&](Rank& rank) -> Verdict {
+  CHECK(with_engines(world, [&](Rank& rank) -> Verdict {
           // Ranks 0 and 2, the other way round; 1 and 3 take no part.
           const bool is_even = rank.rank() % 2 == 0;
           FakeServices of_even(even, 1 - rank.rank() / 2);
@@ -260,22 +260,22 @@ TEST_CASE("a group is split by NCCL once what is under way is complete") {
               cuda_stand_in_hang(0, false);
             });
           }
-          auto before = rank.backend->start(rank.call(Collective::allreduce, Dtype::u32, 1), {});
+          auto before = rank.start(rank.call(Collective::allreduce, Dtype::u32, 1));
           if (!before) return before.status().to_string();
-          auto pair = rank.backend->split(of_even, is_even ? 5 : -1, static_cast<int>(4 - rank.rank()));
+          auto pair = rank.engine->split(of_even, is_even ? 5 : -1, static_cast<int>(4 - rank.rank()));
           if (!pair) return pair.status().to_string();
           if (!(*before)->is_complete()) return "split while a call was under way";
           if ((*pair != nullptr) != is_even) return "in the wrong group";
           *reinterpret_cast<std::uint32_t*>(rank.input.data()) = 1U << rank.rank();
-          const auto sum_by = [&](nccl::NcclBackend& backend) -> std::uint32_t {
-            auto work = backend.start(rank.call(Collective::allreduce, Dtype::u32, 1), {});
+          const auto sum_by = [&](cuda::DeviceEngine& engine) -> std::uint32_t {
+            auto work = start_by(engine, rank.call(Collective::allreduce, Dtype::u32, 1));
             if (!work || !(*work)->wait(soon())) return 0;
             return *reinterpret_cast<const std::uint32_t*>(rank.output.data());
           };
           if (is_even) {
             if (const std::uint32_t sum = sum_by(**pair); sum != 5) return fmt::format("of two: {}", sum);
           }
-          const std::uint32_t sum = sum_by(*rank.backend);
+          const std::uint32_t sum = sum_by(*rank.engine);
           return sum == 15 ? "" : fmt::format("of four: {}", sum);
         }) == "");
   CHECK(nccl_stand_in_alive() == 0);
@@ -284,9 +284,9 @@ TEST_CASE("a group is split by NCCL once what is under way is complete") {
 TEST_CASE("a split that one rank cannot make fails on all, and so does their group") {
   FakeGroup world(3, 2s), parts(3, 2s);
   nccl_stand_in_fail("ncclCommSplit", ncclSystemError);
-  CHECK(with_backends(world, [&](Rank& rank) -> Verdict {
+  CHECK(with_engines(world, [&](Rank& rank) -> Verdict {
           FakeServices of_part(parts, rank.rank());
-          auto part = rank.backend->split(of_part, 0, static_cast<int>(rank.rank()));
+          auto part = rank.engine->split(of_part, 0, static_cast<int>(rank.rank()));
           if (part) return "split";
           if (part.status().message().find("ncclCommSplit failed") == std::string::npos)
             return part.status().to_string();
@@ -298,9 +298,9 @@ TEST_CASE("a split that one rank cannot make fails on all, and so does their gro
 TEST_CASE("buffers are registered as long as asked for, and not with an NCCL that cannot") {
   const bool is_able = (*nccl::library())->register_memory != nullptr;
   FakeGroup group(1, 20s);
-  CHECK(with_backends(group, [&](Rank& rank) -> Verdict {
-          auto one = rank.backend->register_buffer(rank.input.data(), kBufferBytes);
-          auto two = rank.backend->register_buffer(rank.output.data(), kBufferBytes);
+  CHECK(with_engines(group, [&](Rank& rank) -> Verdict {
+          auto one = rank.engine->register_buffer(rank.input.data(), kBufferBytes);
+          auto two = rank.engine->register_buffer(rank.output.data(), kBufferBytes);
           if (!one || !two) return "not registered";
           if ((*one != nullptr) != is_able || nccl_stand_in_registered() != (is_able ? 2 : 0))
             return "registered otherwise";
@@ -308,12 +308,12 @@ TEST_CASE("buffers are registered as long as asked for, and not with an NCCL tha
           if (nccl_stand_in_registered() != (is_able ? 1 : 0)) return "not deregistered";
           nccl_stand_in_fail("ncclCommRegister", ncclInvalidUsage);
           if (is_able) {
-            const Status refused = rank.backend->register_buffer(rank.input.data(), 8).status();
+            const Status refused = rank.engine->register_buffer(rank.input.data(), 8).status();
             if (refused.message().find("ncclCommRegister failed") == std::string::npos)
               return "refused by: " + refused.to_string();
           }
           rank.services.fail(Status(StatusCode::aborted, "enough"));
-          auto call = rank.backend->start(rank.call(Collective::allreduce, Dtype::u32, 1), {});
+          auto call = rank.start(rank.call(Collective::allreduce, Dtype::u32, 1));
           if (call) static_cast<void>((*call)->wait(soon()));
           two->reset();  // with a communicator that may be gone
           return "";

@@ -1,5 +1,5 @@
-// Ranks that are threads, each with a GPU of the stand-in's and a backend of NCCL's stand-in.
-// Knows no group of tutti: what a backend needs of one is played here.
+// Ranks that are threads, each with a GPU of the stand-in's and an engine of NCCL's stand-in.
+// Knows no group of tutti: the services of one are played here.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,8 @@
 #include "backends/cuda/driver.hpp"
 #include "backends/cuda/memory.hpp"
 #include "backends/cuda/stream_event.hpp"
-#include "backends/nccl/nccl_backend.hpp"
+#include "backends/nccl/library.hpp"
+#include "backends/nccl/nccl_engine.hpp"
 #include "tests/support/cuda_stand_in/control.hpp"
 #include "tests/support/device_memory.hpp"
 #include "tests/support/nccl_stand_in/control.hpp"
@@ -87,13 +88,20 @@ class FakeServices final : public GroupServices {
   const std::uint32_t rank_;
 };
 
+// Prepares a call and starts it.
+inline Result<WorkRef> start_by(cuda::DeviceEngine& engine, const Call& call) {
+  const auto prepared = engine.prepare(call, {});
+  if (!prepared) return prepared.status();
+  return (*prepared)->start(call);
+}
+
 constexpr std::size_t kBufferBytes = 64 << 10U;
 
 struct Rank {
-  Rank(FakeServices& used, int on_device, std::unique_ptr<nccl::NcclBackend> made)
+  Rank(FakeServices& used, int on_device, std::unique_ptr<cuda::DeviceEngine> made)
       : services(used),
         device(on_device),
-        backend(std::move(made)),
+        engine(std::move(made)),
         stream(*cuda::Stream::create(on_device)),
         input(on_device, kBufferBytes),
         output(on_device, kBufferBytes) {}
@@ -114,27 +122,29 @@ struct Rank {
     return made;
   }
 
+  Result<WorkRef> start(const Call& made) const { return start_by(*engine, made); }
+
   FakeServices& services;
   int device;
-  std::unique_ptr<nccl::NcclBackend> backend;
+  std::unique_ptr<cuda::DeviceEngine> engine;
   cuda::Stream stream;
   DeviceMemory input, output;
 };
 
 inline Clock::time_point soon() { return Clock::now() + std::chrono::seconds(20); }
 
-// Makes a backend on each rank, GPU i for rank i, and runs `body`; what the ranks complain of.
-inline Verdict with_backends(FakeGroup& group, const std::function<Verdict(Rank&)>& body) {
+// Makes an engine on each rank, GPU i for rank i, and runs `body`; what the ranks complain of.
+inline Verdict with_engines(FakeGroup& group, const std::function<Verdict(Rank&)>& body) {
   std::vector<std::future<Verdict>> ranks;
   for (std::uint32_t i = 0; i < group.size(); ++i) {
     ranks.push_back(std::async(std::launch::async, [&group, &body, i]() -> Verdict {
       FakeServices services(group, i);
       const int device = static_cast<int>(i);
-      auto made = nccl::make_nccl_backend(services, device);
-      if (!made) return "no backend: " + made.status().to_string();
+      auto made = nccl::make_nccl_engine(services, device);
+      if (!made) return "no engine: " + made.status().to_string();
       Rank rank(services, device, *std::move(made));
       Verdict verdict = body(rank);
-      rank.backend.reset();
+      rank.engine.reset();
       return verdict;
     }));
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`tutti bench --device cuda` on the stand-ins for CUDA's driver and NCCL: every collective, carrier and error, as table and JSON.
+"""`tutti bench --device cuda` on the stand-ins for CUDA's driver and NCCL: every collective, engine and error, as table and JSON.
 
 usage: bench_gpu_test.py TUTTI [CUDA_STAND_IN [NCCL_STAND_IN]]     without stand-ins: a build without CUDA says how to get one
 """
@@ -65,11 +65,11 @@ def test_choices(path, **cuda):
     """Who carries the call, in which order, and what of the options."""
     small = ["allreduce", *BENCH, "-b", "4k", "-e", "4k"]
     # Processes that have a GPU each, and threads that do.
-    for words, carrier in (([], "one_shot"), (["--algorithm", "two_shot"], "two_shot"), (["--algorithm", "staged"], "staged"),
-                           (["--algorithm", "ring"], "mapped+ring"), (["--threads", "--algorithm", "one_shot"], "one_shot"),
+    for words, engine in (([], "one_shot"), (["--algorithm", "two_shot"], "two_shot"), (["--algorithm", "staged"], "staged"),
+                           (["--algorithm", "ring"], "ipc_schedule+ring"), (["--threads", "--algorithm", "one_shot"], "one_shot"),
                            (["--hot"], "one_shot"), (["--dtype", "bf16", "--op", "avg"], "one_shot")):
         _, rows = measured(path, *small, *words, **cuda)
-        expect({row["algorithm"] for row in rows.values()} == {carrier}, f"{words}: {rows}")
+        expect({row["algorithm"] for row in rows.values()} == {engine}, f"{words}: {rows}")
     _, rows = measured(path, *small, TUTTI_ADJUST_ALLREDUCE="two_shot", **cuda)
     expect(rows[4096, False]["algorithm"] == "two_shot", f"a rule of the environment: {rows}")
     _, rows = measured(path, *small, "--in-place", **cuda)
@@ -108,10 +108,10 @@ def test_errors(**cuda):
 
 def test_nccl(path, **both):
     """Its stand-in knows ranks that are threads."""
-    for words, carrier in ((["allgather"], "nccl"), (["allreduce", "--algorithm", "nccl"], "nccl"), (["allreduce"], "one_shot"),
-                           (["scan"], "mapped+recursive_doubling")):
+    for words, engine in ((["allgather"], "nccl"), (["allreduce", "--algorithm", "nccl"], "nccl"), (["allreduce"], "one_shot"),
+                           (["scan"], "ipc_schedule+recursive_doubling")):
         _, rows = measured(path, *words, *BENCH, "--threads", "-b", "4k", "-e", "4k", **both)
-        expect({row["algorithm"] for row in rows.values()} == {carrier}, f"{words}: {rows}")
+        expect({row["algorithm"] for row in rows.values()} == {engine}, f"{words}: {rows}")
     result = run("bench", "allreduce", "--device", "cuda", "--threads", "-n", 3, "--algorithm", "nccl", "-b", 4, "-e", 4, **both)
     expect(result.returncode == 1 and "ranks 0 and 2 are on one GPU" in result.stderr, "NCCL wants a GPU for each rank", result)
 

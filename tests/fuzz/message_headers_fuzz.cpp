@@ -55,8 +55,8 @@ class StubDriver final : public WireDriver {
     release(hold);
     worker_->on_fetched(op, fetch_works_);
   }
-  bool cancel(SendOp&) override { return true; }
-  bool cancel(RecvOp&) override { return true; }
+  bool cancel_send(SendOp&) override { return true; }
+  bool cancel_fetch(RecvOp&) override { return true; }
 
   void bring(const MessageHeader& header, std::span<const std::byte> payload, std::uint64_t bytes_at_sender,
              bool fetch_works) {

@@ -25,7 +25,7 @@ enum class Buffers : std::uint8_t { any, on_host };
 const tutti::RuleItem* first_matching(const tutti::RuleList& rules, Buffers buffers, std::uint64_t bytes,
                                       std::uint32_t size) {
   for (const tutti::RuleItem& item : rules) {
-    if (buffers == Buffers::on_host && item.carrier != tutti::Carrier::schedules) continue;
+    if (buffers == Buffers::on_host && item.engine) continue;
     bool matches = item.conditions.empty();
     for (const tutti::RuleCondition& c : item.conditions) {
       require(c.min_bytes <= c.max_bytes && c.min_size <= c.max_size);
@@ -45,7 +45,7 @@ void check_on_host(const tutti::Selector& selector, tutti::Question q, const tut
     return;
   }
   const bool is_ours = item != nullptr && item->row != nullptr;
-  require(chosen->carrier == tutti::Carrier::schedules && chosen->is_forced == is_ours);
+  require(!chosen->engine && chosen->is_forced == is_ours);
   if (is_ours) require(chosen->row == item->row);
   for (const tutti::ParamRow& param : chosen->row->params) {
     const std::uint32_t value = chosen->params.*(param.field);
@@ -63,7 +63,7 @@ void check_on_device(const tutti::Selector& selector, tutti::Question q, const t
     return;
   }
   require(chosen->is_made() == (item != nullptr && item->is_choice()));
-  if (chosen->is_made()) require(chosen->carrier == item->carrier && chosen->row == item->row);
+  if (chosen->is_made()) require(chosen->engine == item->engine && chosen->row == item->row);
 }
 
 void check(tutti::Collective collective, std::string_view text) {

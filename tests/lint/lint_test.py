@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests of the repository's own checkers: each seeded violation is found, and a clean tree is left in peace.
-Knows check_layers.py, check_ptxas.py, check_repository.py, count_results.py and make_man.py, nothing of the real tree."""
+Knows the checkers of tools/dev and tests/lint and make_man.py, nothing of the real tree."""
 
 import os
 import sys
@@ -14,8 +14,11 @@ sys.dont_write_bytecode = True
 import check_layers  # noqa: E402
 import check_ptxas  # noqa: E402
 import check_repository  # noqa: E402
+import check_sizes  # noqa: E402
+import check_words  # noqa: E402
 import count_results  # noqa: E402
 import make_man  # noqa: E402
+import test_history  # noqa: E402
 
 SCRATCH = tempfile.TemporaryDirectory()
 unittest.addModuleCleanup(SCRATCH.cleanup)
@@ -244,6 +247,83 @@ class RepositoryTest(unittest.TestCase):
         self.assertEqual(tree.repository_violations(), [])
 
 
+class SizesTest(unittest.TestCase):
+    LONG = "int before(int a) {{ return a; }}\n{0}void Thing::long_one(std::vector<int>&& a) noexcept {{\n{1}}}\nint after() {{ return 1; }}\n"
+
+    def functions(self, text):
+        return [(f.name, f.lines, f.decisions) for f in check_sizes.functions_of("a.cpp", text)]
+
+    def test_functions_are_found_by_their_braces(self):
+        text = ("namespace a {\nstruct S : B {\n  S(int n) : n_{n}, m_(n) {\n    if (n) {}\n  }\n  int n_ = 1, m_{2};\n};\n"
+                "enum class E { a, b };\nint table[] = {1, 2};\nauto f = [](int a) { return a ? 1 : 2; };\n"
+                "#if X\nint g() {\n#else\nint g(int) {\n#endif\n  const char* text = \"if } while\";  // if (a && b) {\n"
+                "  return a && b;\n}\nbool operator==(const S& a, const S& b) { return a.n_ == b.n_ || f(a); }\n}\n")
+        self.assertEqual([f[0] for f in self.functions(text)], ["S", "g", "operator=="])
+        self.assertEqual([f[2] for f in self.functions(text)], [1, 1, 1])
+        self.assertEqual(self.functions(self.LONG.format("", "  f();\n" * 70))[1], ("Thing::long_one", 72, 0))
+        python = "class A:\n    def b(self):\n        if c and d:\n            return [x for x in y]\n"
+        self.assertEqual([f[2:5] for f in check_sizes.python_functions_of("a.py", python)], [("b", 3, 3)])
+
+    def test_long_functions_need_a_reason(self):
+        for body, reason in (("  f();\n" * 60, "longer than 60 lines because it is a table"),
+                             ("  if (a) f();\n" * 16, "more than 15 decisions because it is a table")):
+            tree = Tree({})
+            tree.write("runtime/base/a.cpp", self.LONG.format("", body), plain=True)
+            tree.write("tests/base/a.cpp", self.LONG.format("", body), plain=True)  # no product
+            found = [f"{path}:{line}: {message}" for path, line, message in check_sizes.check_tree(tree.folder)[0] if path != "runtime/base"]
+            self.assertEqual(len(found), 1, found)
+            self.assertIn("runtime/base/a.cpp:2: Thing::long_one has", found[0])
+            tree.write("runtime/base/a.cpp", self.LONG.format(f"// Is {reason}.\n", body), plain=True)
+            self.assertEqual([v for v in check_sizes.check_tree(tree.folder)[0] if v[0] != "runtime/base"], [])
+
+    def test_folders_and_files_stay_small(self):
+        tree = Tree({f"runtime/{name}/a.hpp": "\n" * 10 for name in "abcdefghi"})
+        self.assertEqual(check_sizes.check_tree(tree.folder)[0], [])
+        tree.write("runtime/a/b.hpp", "\n" * 20)
+        self.assertIn("at most 20 %", check_sizes.check_tree(tree.folder)[0][0][2])
+        for name in "abcdefghi":
+            tree.write(f"runtime/{name}/a.hpp", "\n" * 280)
+        self.assertIn("nine of ten files", check_sizes.check_tree(tree.folder)[0][0][2])
+
+
+class WordsTest(unittest.TestCase):
+    ROWS = "| term | meaning | elsewhere |\n|---|---|---|\n"
+
+    def violations(self, files):
+        tree = Tree({})
+        for path, text in {"docs/glossary.md": self.ROWS, **files}.items():
+            tree.write(path, text, plain=True)
+        return tree, [f"{path}:{line}: {message}" for path, line, message in check_words.check_tree(tree.folder)[0]]
+
+    def test_a_word_has_one_row_and_is_used(self):
+        rows = self.ROWS + "| atom, grid (of a buffer) | a | |\n| flag line | b | |\n"
+        self.assertEqual(self.violations({"docs/glossary.md": rows, "a.md": "Atoms, a grid and a flag\nline.\n"})[1], [])
+        for row, part in (("| grid | c | |\n", "'grid' has a row already, in line 3"), ("| flange | c | |\n", "'flange' is used nowhere")):
+            found = self.violations({"docs/glossary.md": rows + row, "a.md": "Atoms, a grid and a flag line.\n"})[1]
+            self.assertEqual(len(found), 1, found)
+            self.assertIn(part, found[0])
+
+    def test_retired_words_do_not_come_back(self):
+        for path, line in (("runtime/scheduler/a.hpp", "class Board;"), ("runtime/job/a.cpp", "on_door(guest);"), ("a.md", "the lane and its stamp"),
+                           ("backends/nccl/a.hpp", "class DeviceCarrier;"), ("runtime/schedule/a.cpp", "publish(1);")):
+            found = self.violations({path: line + "\n"})[1]
+            self.assertTrue(found and all("is retired; say" in message for message in found), found)
+        for path, line in (("runtime/kernels/a.hpp", "a vector of 8 lanes"), ("docs/notebook/a.md", "~~boards~~"), ("runtime/group/a.cpp", "publish();"),
+                           ("a.cpp", "boarding, discard, Timestamp")):
+            self.assertEqual(self.violations({path: line + "\n"})[1], [])
+
+    def test_exceptions_only_shrink(self):
+        still = {check_words.STILL_IN_FILE: "lane: runtime/ topology/\n" + check_words.HIDDEN_SUBJECTS + ": 1\n"}
+        text = "// What comes first is the\n// lane. Who is it?\n"
+        tree, found = self.violations({**still, "runtime/a.cpp": text})
+        self.assertEqual(found, [])
+        _, _, needed, hidden = check_words.check_tree(tree.folder)
+        self.assertEqual((needed, hidden), ({"lane": ["runtime/"]}, 1))
+        found = self.violations({**still, "runtime/a.cpp": text + "// Who waits, yields.\n"})[1]
+        self.assertEqual(len(found), 2, found)
+        self.assertIn("begins with a clause instead of its subject", found[0])
+
+
 class CountTest(unittest.TestCase):
     def test_every_result_is_counted_once(self):
         words = ["OK", "OK", "EXPECTEDFAIL", "FAIL", "TIMEOUT", "ERROR", "UNEXPECTEDPASS", "INTERRUPT", "SKIP"]
@@ -260,6 +340,30 @@ class CountTest(unittest.TestCase):
         self.assertEqual(shown[0], "bad: TIMEOUT after 2.5 s")
         self.assertEqual(shown[-1], "    line 99")
         self.assertEqual(len(shown), 1 + count_results.LINES_SHOWN)
+
+
+class HistoryTest(unittest.TestCase):
+    def log(self, **results):
+        return [f'{{"name": "tutti:unit / {name}", "result": "{word}", "duration": {seconds}}}\n' for name, (word, seconds) in results.items()]
+
+    def test_a_test_that_passes_and_fails_with_one_version_is_flaky(self):
+        runs = test_history.add([], "build", self.log(a=("OK", 1), b=("OK", 1), c=("SKIP", 1), d=("OK", 2)), "v1")
+        runs = test_history.add(runs, "build", self.log(a=("TIMEOUT", 30), b=("OK", 1), d=("OK", 2)), "v1")
+        runs = test_history.add(runs, "build", self.log(a=("OK", 1), b=("FAIL", 1), d=("OK", 20)), "v2")
+        lines = list(test_history.table(runs))
+        self.assertEqual([(line.split()[0], line.split()[-1]) for line in lines[1:]], [("flaky", "a"), ("failed", "b"), ("slow", "d")])
+        self.assertEqual(lines[1].split(), ["flaky", "1", "1", "3", "1.0", "30.0", "build", "a"])
+        self.assertEqual(list(test_history.table(test_history.add([], "build", self.log(a=("OK", 1)), "v1"))), [])
+
+    def test_the_file_survives_a_cut_and_stays_short(self):
+        path = os.path.join(tempfile.mkdtemp(dir=SCRATCH.name), "history.tsv")
+        runs = []
+        for i in range(60):
+            runs = test_history.add(runs, "build", self.log(a=("OK", i)), f"v{i}")
+        test_history.write(path, runs)
+        with open(path, "a", encoding="utf-8") as file:
+            file.write("build\ta")
+        self.assertEqual([run.version for run in test_history.read(path)], [f"v{i}" for i in range(10, 60)])
 
 
 class ManTest(unittest.TestCase):

@@ -347,12 +347,12 @@ TEST_CASE("what is forced is used or refused with the reason", "[selection]") {
   CHECK(bad.status().message().find("TUTTI_ADJUST_ALLREDUCE: column 6: ") != std::string::npos);
 }
 
-TEST_CASE("carriers of device memory are names of their own, and mean nothing where the memory is the host's",
+TEST_CASE("engines of device memory are names of their own, and mean nothing where the memory is the host's",
           "[selection]") {
   const auto c = Collective::allreduce;
   const RuleList rules = rules_of(c, "nccl:64k-;staged:-1k;ring");
-  CHECK(rules[0].carrier == Carrier::nccl);
-  CHECK(rules[1].carrier == Carrier::staged);
+  CHECK(rules[0].engine == DeviceEngineKind::nccl);
+  CHECK(rules[1].engine == DeviceEngineKind::staged);
   CHECK(to_text(rules[0]) == "nccl:64k-");
   CHECK_THAT(parse_rules(c, "nccl(radix=2)").status().message(), Catch::Matchers::Contains("nccl has none"));
 
@@ -362,14 +362,14 @@ TEST_CASE("carriers of device memory are names of their own, and mean nothing wh
   CHECK_THAT(selector.choose(q, "staged").status().message(),
              Catch::Matchers::Contains("memory of the host"));
   q.is_device = true;
-  CHECK(selector.choose(q)->carrier == Carrier::nccl);
+  CHECK(selector.choose(q)->engine == DeviceEngineKind::nccl);
   CHECK(selector.choose(q)->is_forced);
-  CHECK(selector.choose(q, "staged")->carrier == Carrier::staged);
+  CHECK(selector.choose(q, "staged")->engine == DeviceEngineKind::staged);
   CHECK(selector.choose(q, "ring")->row->name == "ring");
   q.bytes = 4096;
   CHECK(selector.choose(q)->row->name == "ring");
   q.bytes = 8;
-  CHECK(selector.choose(q)->carrier == Carrier::staged);
+  CHECK(selector.choose(q)->engine == DeviceEngineKind::staged);
   // What is known of host memory, by experience or by default, is no advice.
   RuleText advice{c, "tuning.json", "ring"};
   advice.is_advice = true;

@@ -148,7 +148,7 @@ Result<DeviceAsked> device_case(const ExplainOptions& options, const Case& asked
     return invalid_argument("--device cuda: a barrier has no buffers, and goes by the host");
   if (!options.transport.empty()) {
     return invalid_argument(
-        "--transport: carriers of buffers on GPUs are priced without one; leave out either it or --device");
+        "--transport: engines for buffers on GPUs are priced without one; leave out either it or --device");
   }
   DeviceAsked made;
   const auto link = std::find(kGpuLinkNames.begin(), kGpuLinkNames.end(), options.gpu_link);
@@ -160,9 +160,9 @@ Result<DeviceAsked> device_case(const ExplainOptions& options, const Case& asked
   const std::uint32_t p = options.rank_count, per_node = options.per_node == 0 ? p : options.per_node;
   made.question = asked.question;
   made.question.is_device = true;
-  made.setting.places = {(p + per_node - 1) / per_node, std::min(p, per_node)};
+  made.setting.layout = {(p + per_node - 1) / per_node, std::min(p, per_node)};
   made.setting.model = device_model(made.link);
-  made.setting.gpus_per_node = options.gpus == 0 ? made.setting.places.per_node : options.gpus;
+  made.setting.gpus_per_node = options.gpus == 0 ? made.setting.layout.per_node : options.gpus;
   made.setting.dtype = asked.dtype;
   made.algorithm = options.algorithm;
   made.is_json = options.is_json;

@@ -1,11 +1,11 @@
-// `tutti explain --device cuda`: the carriers of a call on buffers of GPUs, in words. Knows no rule and no
-// price itself, and asks no driver: the GPUs may be ones that nobody here owns.
+// `tutti explain --device cuda`: the engines for a call on buffers of GPUs, as a table. Knows no rule and no
+// price, and asks no driver: this machine needs no GPU.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "runtime/selection/explain.hpp"
+#include "backends/cuda/engine_explanation.hpp"
 
 namespace tutti::tool {
 

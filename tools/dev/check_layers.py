@@ -50,7 +50,8 @@ ALLOWED = [
     # Above groups, of which it uses the public interface; one file makes Works as groups do.
     ("runtime/training/tensor_queue.cpp", ["tutti/**", "runtime/base/**", "runtime/training/**", "runtime/group/**",
                                             "backends/registry.hpp"]),
-    ("runtime/training/**", ["tutti/**", "runtime/base/**", "runtime/kernels/**", "runtime/job/exchange.hpp", "runtime/training/**",
+    ("runtime/training/**", ["tutti/**", "runtime/base/**", "runtime/kernels/**", "runtime/job/exchange.hpp", "runtime/job/byte_fields.hpp",
+                             "runtime/training/**",
                              "runtime/group/tensor_settings.hpp"]),
     ("topology/**", FLOOR),
     # A registry is the one file that knows every plug-in, and it knows nothing of one but how to make it.
@@ -70,7 +71,8 @@ ALLOWED = [
     # Device memory, events and contexts are CUDA's business, also where NCCL moves the data.
     ("backends/nccl/**", FLOOR + ["runtime/kernels/**", "backends/*", "backends/cuda/**"]),
     # Runs lowered plans on the memory of GPUs.
-    ("backends/cuda/**", FLOOR + ["runtime/kernels/**", "runtime/schedule/**", "runtime/scheduler/lowered_plan.hpp", "backends/*"]),
+    ("backends/cuda/**", FLOOR + ["runtime/kernels/**", "runtime/schedule/**", "runtime/scheduler/lowered_plan.hpp", "runtime/selection/**",
+                          "runtime/algorithms/catalog.hpp", "backends/*"]),
     ("backends/*/**", FLOOR + ["backends/*"]),
     # The C interface stands on the public C++ interface, and nothing is decided in it.
     ("bindings/c/**", ["tutti/**"] + FLOOR),
@@ -116,11 +118,12 @@ VENDOR_SYMBOLS = {
 }
 
 # Layers that are functions of their arguments: no clock, no environment, no thread, no I/O.
-PURE_LAYERS = ["runtime/schedule/**", "runtime/algorithms/**", "runtime/selection/**"]
+ENGINE_CHOICE = ["backends/cuda/engine_choice.*", "backends/cuda/engine_explanation.*", "backends/cuda/engine_prices.*"]
+PURE_LAYERS = ["runtime/schedule/**", "runtime/algorithms/**", "runtime/selection/**"] + ENGINE_CHOICE
 IMPURE_HEADERS = {"thread", "mutex", "shared_mutex", "condition_variable", "chrono", "ctime", "fstream", "iostream",
                   "filesystem", "random", "future"}
 IMPURE_SYMBOLS = r"\b(?:getenv|secure_getenv|setenv|system_clock|steady_clock|clock_gettime|gettimeofday|rand|srand)\b"
-INTEGER_LAYERS = ["runtime/selection/**"]  # two ranks must not choose differently because of rounding
+INTEGER_LAYERS = ["runtime/selection/**"] + ENGINE_CHOICE  # two ranks must not choose differently because of rounding
 FLOAT_SYMBOLS = r"\b(?:float|double)\b|(?<![\w.])\d+\.\d+"
 
 AIM_LINES, MAX_LINES = 250, 500

@@ -112,7 +112,7 @@ PeerWindow MessageEndpoint::window(std::uint32_t) {
 // The peer has closed or ended: nobody will ask for what it has not taken.
 void MessageEndpoint::cancel_sends() {
   sends_.each([&](SendOp* op) {
-    if (!worker_.driver().cancel(*op)) return;
+    if (!worker_.driver().cancel_send(*op)) return;
     sends_.remove(op);
     if (op->is_message) worker_.waiting().push_back(event_of(Event::Kind::failed, op->token));
     worker_.sends().give_back(op);
@@ -171,12 +171,12 @@ void MessageEndpoint::fail_all() {
 void MessageEndpoint::stop_transfers() {
   WireDriver& driver = worker_.driver();
   sends_.each([&](SendOp* op) {
-    if (!driver.cancel(*op)) return;
+    if (!driver.cancel_send(*op)) return;
     sends_.remove(op);
     worker_.sends().give_back(op);
   });
   fetching_.each([&](RecvOp* op) {
-    if (!driver.cancel(*op)) return;
+    if (!driver.cancel_fetch(*op)) return;
     fetching_.remove(op);
     worker_.give_back(*op);
   });

@@ -162,7 +162,7 @@ void MessageEndpoint::pump(Channel& c) {
 void MessageEndpoint::cancel_fetches(Channel& c) {
   for (std::size_t i = 0; i < c.matched_count; ++i) {
     RecvOp& op = *c.recvs[i];
-    if (op.state != RecvOp::State::moving || !worker_.driver().cancel(op)) continue;
+    if (op.state != RecvOp::State::moving || !worker_.driver().cancel_fetch(op)) continue;
     fetching_.remove(&op);
     op.state = RecvOp::State::failed;
   }

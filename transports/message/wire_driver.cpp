@@ -9,9 +9,9 @@ void WireDriver::fetch(RecvOp&, void*) { TUTTI_ASSERT(false, "this driver has no
 
 void WireDriver::pump(RecvOp&) {}
 
-bool WireDriver::cancel(SendOp&) { return false; }
+bool WireDriver::cancel_send(SendOp&) { return false; }
 
-bool WireDriver::cancel(RecvOp&) { return false; }
+bool WireDriver::cancel_fetch(RecvOp&) { return false; }
 
 bool WireDriver::finish() { return true; }
 

@@ -124,8 +124,8 @@ class WireDriver {
   // Takes an operation back: its endpoint closes, or its peer has closed or ended. True: nothing of it will be
   // touched or told any more. False: the library cannot, and its completion must be waited for. The peer still
   // gets a message in the place of one that was taken back (Arrival::is_lost), because it counts them.
-  virtual bool cancel(SendOp& op);
-  virtual bool cancel(RecvOp& op);
+  virtual bool cancel_send(SendOp& op);
+  virtual bool cancel_fetch(RecvOp& op);
   // After all links were given up: comes to rest in bounded time, so that the destructor may follow. False if
   // it does not; then abandon() follows.
   virtual bool finish();

@@ -1,4 +1,4 @@
-// How arguments of Python become those of the C++ interface. Knows no collective.
+// Converts arguments of Python to the C++ interface. Knows no collective.
 #include "bindings/python/native/arguments.hpp"
 
 #include <array>
@@ -37,7 +37,7 @@ std::optional<std::string_view> text_of(py::handle object) {
 
 std::string prefix(const char* call, const char* name) { return std::string(call) + ": " + name + ": "; }
 
-// The number of a stream, as the libraries that have streams give it away.
+// The number of a stream, in the forms of libraries that have streams.
 py::object number_of(py::handle stream) {
   if (PyIndex_Check(stream.ptr()) != 0) return py::reinterpret_borrow<py::object>(stream);
   if (py::hasattr(stream, "__cuda_stream__")) {
@@ -68,7 +68,7 @@ std::optional<StreamNumber> stream_of(py::handle stream, const char* call) {
     throw py::value_error(prefix(call, "stream") + py::str(index).cast<std::string>() +
                           " is no address; expected 0 or more");
   }
-  // Zero is what libraries call the default stream, and the protocols of arrays do not have.
+  // Libraries call the default stream zero, a number that array protocols do not have.
   return value == 0 ? kDefaultStream : value;
 }
 

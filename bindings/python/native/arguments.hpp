@@ -38,7 +38,7 @@ class CallArguments {
   const char* call_;
   const OpenGroup& group_;
   std::optional<StreamNumber> given_;
-  std::optional<StreamNumber> stream_;  // on which the arrays seen so far are as they should be
+  std::optional<StreamNumber> stream_;  // whose earlier work the arrays so far depend on
   bool is_on_gpu_ = false;
 };
 

@@ -1,4 +1,4 @@
-// How arrays of other libraries become pointer, count and dtype. Knows no group and no collective.
+// Converts arrays of other libraries to pointer, count and dtype. Knows no group and no collective.
 #include "bindings/python/native/array.hpp"
 
 #include <pybind11/stl.h>

@@ -1,5 +1,5 @@
-// An argument that holds elements: whatever has the buffer protocol, __dlpack__ or __cuda_array_interface__,
-// borrowed without a copy. Knows no group and no collective.
+// An argument that holds elements, used without a copy: any object with the buffer protocol, __dlpack__ or
+// __cuda_array_interface__. Knows no group and no collective.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -50,11 +50,11 @@ class Array {
   std::size_t element_bytes() const { return element_bytes_; }
   bool is_empty() const { return owner_ == Owner::none; }
   bool is_on_gpu() const { return is_on_gpu_; }
-  // The stream behind whose work so far the elements are as they should be; none: any.
+  // The stream whose earlier work produces the elements; none: any.
   std::optional<StreamNumber> ready_on() const { return ready_on_; }
   // The pointer to element `index`.
   void* at(std::size_t index) const;
-  // Lets go of the memory without telling its owner: for the end of the interpreter.
+  // Drops the memory without calling its owner: for the end of the interpreter.
   void forget() { owner_ = Owner::none; }
 
  private:

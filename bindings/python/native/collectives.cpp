@@ -1,5 +1,5 @@
-// Collectives with one count for all ranks, send and recv: arrays to pointers and counts, with their sizes
-// checked. Knows no transport and nothing of how a call is carried out.
+// Collectives with one count for all ranks, send and recv: converts arrays to pointers and counts, and checks
+// their sizes. Knows no transport.
 #include "bindings/python/native/collectives.hpp"
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace tutti::python {
 namespace {
 
-// What an element-wise call works on. Without an output it is in place.
+// The arrays of an element-wise call. Without an output it is in place.
 struct Elements {
   Buffers buffers;
   const void* input = nullptr;

@@ -6,7 +6,7 @@
 namespace tutti::python {
 
 void define_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>& group);
-// Those with counts of their own for each rank.
+// Calls with a count for each rank.
 void define_uneven_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>& group);
 
 }  // namespace tutti::python

@@ -1,5 +1,5 @@
-// How one description of a call becomes four functions: of a group and of the module, blocking and not. Knows
-// no collective.
+// Makes four functions of one description of a call: of a group and of the module, blocking and not. Knows no
+// collective.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tutti::python {
 
-// The two ways to end a call. `result` is what the call returns, or what result() of its Work does.
+// The two ways to end a call. `result` is the result of the call, or of result() of its Work.
 struct Blocking {
   using Result = py::object;
   static constexpr bool kWaits = true;

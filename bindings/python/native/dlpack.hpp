@@ -1,5 +1,5 @@
-// The part of the DLPack interface (version 1) that a consumer of arrays in main memory and on CUDA's devices
-// needs, laid out as its specification says. Knows neither Python nor tutti.
+// The part of the DLPack interface (version 1) for consumers of arrays in main memory and on CUDA devices.
+// Laid out as its specification says. Knows neither Python nor tutti.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ constexpr std::array<DtypeRow, kDtypeCount> kDtypes = {
      {"float32", 4},   {"float64", 8},     {"float8_e4m3fn", 1}, {"float8_e5m2", 1}, {"bool", 1},
      {"complex64", 8}, {"complex128", 16}, {"f32_i32", 8},       {"f64_i32", 16},    {"i32_i32", 8},
      {"i64_i32", 16},  {"f64_i64", 16},    {"i64_i64", 16},      {"opaque", 0}}};
-// Those behind it are no types of arrays.
+// Later dtypes are no types of arrays.
 constexpr std::size_t kArrayDtypes = static_cast<std::size_t>(Dtype::c128) + 1;
 
 constexpr Dtype integer(std::size_t bytes, bool is_signed) {

@@ -1,4 +1,4 @@
-// What dtypes are called in numpy and in the protocols of arrays. Knows no array.
+// Names of dtypes in numpy and in array protocols. Knows no array.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ const char* dtype_name(Dtype dtype);  // as numpy has it: "float32"
 Dtype dtype_of_name(std::string_view name);
 std::size_t element_bytes(Dtype dtype);
 
-// The dtype of a format of the struct module, which says the kind; the item size says how many bytes. False
-// for what tutti has not.
+// The dtype of a format of the struct module, which gives the kind; the item size gives the bytes. False for
+// types that tutti lacks.
 bool dtype_of_format(const char* format, std::size_t bytes, Dtype* dtype);
-// The dtype of a record (a structured dtype of numpy's) or of raw bytes, by its format in the struct module:
-// a pair of a value and an index, or else opaque. False for what other processes cannot read (references), or
-// too much for one element.
+// The dtype of a record (numpy's structured dtype) or of raw bytes, by its format in the struct module: a
+// pair of a value and an index, or else opaque. False for references, which other processes cannot read, and
+// for too large elements.
 bool dtype_of_record(std::string_view format, std::size_t bytes, Dtype* dtype);
 bool dtype_of_tensor(dlpack::DataType type, Dtype* dtype);
-// The dtype of a type string of numpy's: "<f4".
+// The dtype of a numpy type string: "<f4".
 bool dtype_of_type_string(std::string_view text, Dtype* dtype);
 
 // For messages.

@@ -1,4 +1,4 @@
-// Which exception of Python an error of tutti becomes. Knows no call.
+// Maps errors of tutti to exceptions of Python. Knows no call.
 #include "bindings/python/native/errors.hpp"
 
 #include <array>

@@ -11,7 +11,7 @@
 namespace tutti::python {
 namespace {
 
-// What may outlive the interpreter, and must have let go of its world before: ranks that end without a
+// Objects that may outlive the interpreter but must release their world before: ranks that end without a
 // goodbye are taken for dead. Never destroyed, because objects may die after static destructors.
 template <class T>
 std::unordered_set<T*>& living() {
@@ -19,7 +19,7 @@ std::unordered_set<T*>& living() {
   return *objects;
 }
 
-// Dropping the last reference to a world says goodbye to the others, which may take a moment.
+// Dropping the last reference to a world says goodbye to the other ranks, which may take some time.
 template <class T>
 void drop(T& reference) {
   T last = std::exchange(reference, T());
@@ -62,7 +62,7 @@ void call_back(PyObject* callback, const char* operation, int rank, UserCall* op
     py::reinterpret_borrow<py::object>(callback)(told);
   } catch (py::error_already_set& error) {
     error.restore();
-    PyErr_WriteUnraisable(callback);  // nobody else could take it
+    PyErr_WriteUnraisable(callback);  // no caller could catch it
   }
 }
 
@@ -110,11 +110,11 @@ void OpenGroup::collect_complete() {
   }
 }
 
-// Mostly in order, so that one look suffices while the GPU is behind.
+// Mostly in order, so one test suffices while the GPU is behind.
 void OpenGroup::collect_from_streams() {
   while (!on_streams_.empty() && on_streams_.front().work.test()) {
     const Pending ended = std::move(on_streams_.front());
-    on_streams_.pop_front();  // before the owner of a buffer is told, who may make calls of this group
+    on_streams_.pop_front();  // before the buffer is released: its owner may make calls of this group
   }
 }
 

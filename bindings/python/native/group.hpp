@@ -1,5 +1,5 @@
-// Groups and operations under way as Python holds them: with the buffers they use, and ended in good time.
-// Knows no collective.
+// Groups and operations of Python objects: they hold their buffers, and end before the interpreter. Knows no
+// collective.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -28,13 +28,13 @@ struct Buffers {
   bool are_on_gpu() const { return input.is_on_gpu() || output.is_on_gpu(); }
 };
 
-// An operation with what must live as long.
+// An operation with the objects that must live as long.
 struct Pending {
   Work work;
   Buffers buffers;
 };
 
-// A group of Python's. Everything here needs the GIL.
+// A group of Python. All members need the GIL.
 class OpenGroup {
  public:
   explicit OpenGroup(CommGroup group);
@@ -44,11 +44,11 @@ class OpenGroup {
 
   const CommGroup& group() const { return group_; }
   int rank_or_none() const { return rank_; }  // -1 once closed
-  // Nobody waits for it any more, but its buffers are in use until it is complete.
+  // Takes an operation that no caller waits for any more; its buffers are in use until it is complete.
   void abandon(Pending pending);
-  // It is on its stream, which is all that a blocking call waits for; a GPU uses its buffers.
+  // Takes an operation that is enqueued on its stream, so its call returns; a GPU still uses the buffers.
   void leave_on_stream(Pending pending) { on_streams_.push_back(std::move(pending)); }
-  // Gives buffers of operations back that nobody waits for and that are complete.
+  // Releases the buffers of those operations that are complete.
   void collect() {
     if (!abandoned_.empty()) collect_complete();
     if (!on_streams_.empty()) collect_from_streams();
@@ -58,7 +58,7 @@ class OpenGroup {
   CallOptions options() const;
   py::object while_waiting() const { return hook_ == nullptr ? py::none() : hook_->function; }
   void set_while_waiting(const py::object& function);
-  // The end of the interpreter: as close(), and no buffer's owner is spoken to.
+  // The end of the interpreter: as close(), without calls to owners of buffers.
   static void close_all();
 
  private:
@@ -77,7 +77,7 @@ class OpenGroup {
   std::vector<std::unique_ptr<WaitHook>> hooks_;
 };
 
-// What an _async function returns.
+// The result of an _async function.
 class PendingWork {
  public:
   PendingWork(std::shared_ptr<OpenGroup> group, const char* operation, Pending pending, py::object result);
@@ -89,8 +89,7 @@ class PendingWork {
   // False if the time has passed; without one, waits for the group's deadline.
   bool wait(std::optional<double> timeout_seconds);
   py::object result();
-  // Has it called with None or the exception, once the operation is complete, by whichever thread completes
-  // it.
+  // Calls it with None or the exception once the operation is complete, on the thread that completes it.
   void on_complete(const py::object& callback);
   // Of a receive that is complete.
   std::optional<int> source() const {
@@ -121,7 +120,7 @@ using SharedGroup = std::shared_ptr<OpenGroup>;
 // Waits for each; then throws the first failure, or at once what a signal handler has raised.
 void wait_all(const py::iterable& works);
 
-// Works whose completion the program asks for, in a thread of its own choice.
+// Works whose completions the program polls, in a thread of its choice.
 class WorkQueue {
  public:
   void add(const py::object& work);
@@ -141,8 +140,8 @@ class WorkQueue {
 // Throws in a completion callback: a call that is waited for must not be submitted there.
 void check_may_wait();
 
-// Calls `start`, which returns a Work, without the GIL, and waits for it; on a GPU's memory not, as in C++.
-// Throws its error.
+// Calls `start`, which returns a Work, without the GIL, and waits for it; calls on GPU memory do not wait, as
+// in C++. Throws its error.
 template <class Start>
 void run_to_end(const SharedGroup& group, const char* operation, Buffers&& buffers, const Start& start) {
   check_may_wait();

@@ -29,7 +29,7 @@ auto without_gil(const Function& function) {
 
 py::object split(const SharedGroup& group, std::optional<int> colour, int key) {
   return guarded(*group, "split", [&] {
-    // What the split itself swaps is then here at once, so that only the barrier needs to see Ctrl-C.
+    // The exchange of the split is then quick, so only the barrier needs to react to Ctrl-C.
     run_to_end(group, "split", {}, [](const CommGroup& g) { return g.ibarrier(); });
     CommGroup made;
     {

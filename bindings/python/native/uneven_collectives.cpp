@@ -1,5 +1,5 @@
-// Collectives with counts of their own for each rank: what the C++ interface cannot see is checked here, that
-// all blocks lie inside their array. Knows no transport and nothing of how a call is carried out.
+// Collectives with a count for each rank. Checks that all blocks lie inside their array, which the C++
+// interface cannot see. Knows no transport.
 #include <algorithm>
 #include <string>
 

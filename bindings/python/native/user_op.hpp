@@ -29,7 +29,7 @@ class UserCall {
   Reduction reduction();
   // The exception that the function raised, or a null object. After an exception the call has no valid result.
   py::object failure() const { return failure_ ? py::object(failure_->value()) : py::object(); }
-  // The same, handed over: the destructor no longer reports it.
+  // The same, moved out: the destructor no longer reports it.
   py::object take_failure();
 
  private:

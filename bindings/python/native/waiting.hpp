@@ -15,7 +15,7 @@ class WithoutGil {
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
 
-  // Has a signal handler raised an exception? It is then set in this thread.
+  // Whether a signal handler has raised an exception, which is then set in this thread.
   bool is_interrupted() {
     PyEval_RestoreThread(state_);
     const bool has_raised = PyErr_CheckSignals() != 0;

@@ -1,4 +1,4 @@
-// init(): who the ranks are, from a launcher or from what the program has, such as a communicator of mpi4py.
+// init(): finds the ranks by a launcher or by an object of the program, such as a communicator of mpi4py.
 // Knows no collective.
 #include "bindings/python/native/world.hpp"
 
@@ -15,7 +15,7 @@ SharedGroup& first_world() {
   return *group;
 }
 
-// What a program's function raised, kept while C++ passes it on as a message.
+// The exception of a program's function, kept while C++ propagates its message.
 struct Raised {
   std::optional<py::error_already_set> error;
 
@@ -32,7 +32,7 @@ struct Raised {
   }
 };
 
-// Ranks meet outside of the interpreter, where Python's own handler of Ctrl-C would only take note.
+// The start runs outside of the interpreter, where Python's own handler of Ctrl-C would only set a flag.
 class EndOnInterrupt {
  public:
   EndOnInterrupt() {
@@ -181,7 +181,7 @@ void define_world(py::module_& module) {
       "local_rank", [] { return world()->group().local_rank(); }, "This rank among those of its node.");
   module.def(
       "local_size", [] { return world()->group().local_size(); }, "The number of ranks of this node.");
-  // Everybody says goodbye before the interpreter ends: a rank that just ends is taken for dead.
+  // All worlds say goodbye before the interpreter ends: a rank that just ends is taken for dead.
   py::module_::import("atexit").attr("register")(py::cpp_function(&OpenGroup::close_all));
 }
 

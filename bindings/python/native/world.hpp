@@ -1,4 +1,4 @@
-// The world that functions of the module mean, and how it is made. Knows no collective.
+// The default world of the module functions, and its construction. Knows no collective.
 #pragma once
 
 #include "bindings/python/native/group.hpp"
@@ -7,7 +7,7 @@ namespace tutti::python {
 
 // The first world that init() made, until it is closed. Raises NotInitializedError.
 const SharedGroup& world();
-// Adds init, finalize and what else has to do with worlds.
+// Adds init, finalize and the other functions of worlds.
 void define_world(py::module_& module);
 
 }  // namespace tutti::python

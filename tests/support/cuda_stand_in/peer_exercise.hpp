@@ -134,6 +134,13 @@ inline bool copy_now(void* dst, const void* src, std::size_t size_bytes) {
              CUDA_SUCCESS;
 }
 
+// One call by the kernel of its signature.
+inline Status start_by_kernel(cuda::PeerAllreduce& peers, void* dst, const void* src, std::size_t count,
+                              Dtype dtype, const ReduceOp& op, CUstream stream, cuda::Shots shots) {
+  const auto kernel = peers.find_kernel(count, dtype, op, shots);
+  return kernel ? peers.start(*kernel, dst, src, count, op, stream) : kernel.status();
+}
+
 // Runs the cases in turn; the first that fails or is wrong, else empty. In the context of the device.
 inline std::string exercise_peers(cuda::PeerAllreduce& peers, const std::vector<PeerCase>& cases,
                                   GroupServices& services, int device) {
@@ -162,7 +169,7 @@ inline std::string exercise_peers(cuda::PeerAllreduce& peers, const std::vector<
     std::byte* dst = one.is_in_place ? src : outputs.data() + one.offset;
     const CUstream stream = call % 3 == 2 ? second->get() : first->get();
     if (!copy_now(src, content.data(), content.size())) return describe(one) + ": no copy to the device";
-    Status status = peers.start(dst, src, one.count, one.dtype, peer_op(one), stream, one.shots);
+    Status status = start_by_kernel(peers, dst, src, one.count, one.dtype, peer_op(one), stream, one.shots);
     if (status) status = event->record(stream);
     if (status) status = event->wait(Clock::now() + std::chrono::seconds(60));
     if (!status) return describe(one) + ": " + status.to_string();

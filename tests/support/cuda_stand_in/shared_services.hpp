@@ -1,5 +1,5 @@
-// What a backend for devices needs of its group, for tests: ranks that are threads or forked processes meet
-// in memory that they share. Knows no transport; there is no native backend behind it.
+// The services of a group, for tests of engines: ranks that are threads or forked processes meet in memory
+// that they share. Knows no transport; there is no native backend behind it.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "backends/backend.hpp"
+#include "backends/cuda/device_engine.hpp"
 
 namespace tutti::test {
 
@@ -41,6 +42,13 @@ class SharedPlace {
  private:
   Content* content_ = nullptr;
 };
+
+// Prepares one call and starts it.
+inline Result<WorkRef> start_by(cuda::DeviceEngine& engine, const Call& call, std::string_view algorithm) {
+  const auto prepared = engine.prepare(call, algorithm);
+  if (!prepared) return prepared.status();
+  return (*prepared)->start(call);
+}
 
 class SharedServices : public GroupServices {
  public:

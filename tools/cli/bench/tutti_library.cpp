@@ -206,7 +206,7 @@ bench::SubmittedCall TuttiLibrary::prepare_submitted(const bench::Request& reque
 
 // The row of the catalogue: the forced item without its parameters, or what the group would choose.
 std::string TuttiLibrary::algorithm_of(const bench::Request& request) const {
-  if (gpu_ != nullptr) return carrier_of_last_call();
+  if (gpu_ != nullptr) return engine_of_last_call();
   const std::string& forced = request.algorithm.empty() ? forced_algorithm_ : request.algorithm;
   std::string text = forced;
   if (text.empty()) {
@@ -221,13 +221,11 @@ std::string TuttiLibrary::algorithm_of(const bench::Request& request) const {
   return text.substr(0, text.find_first_of("(): "));
 }
 
-// Who carried the last call: "nccl", "one_shot", "staged", or "staged+ring" where an algorithm was named.
-std::string TuttiLibrary::carrier_of_last_call() const {
-  const DeviceCalls::Carried& last = CommGroup::Impl::of(group_, "bench").device_calls()->last();
-  const std::string_view by = last.backend->caps().name;
-  std::string algorithm = last.algorithm.substr(0, last.algorithm.find('('));
-  if (by == "peers") return algorithm;
-  return algorithm.empty() ? std::string(by) : fmt::format("{}+{}", by, algorithm);
+// The device engine of the last call: "nccl", "one_shot", "staged", or "staged+ring" with its algorithm.
+std::string TuttiLibrary::engine_of_last_call() const {
+  const DeviceBackend::Route last = CommGroup::Impl::of(group_, "bench").device_calls()->backend().last();
+  const std::string_view algorithm = last.algorithm.substr(0, last.algorithm.find('('));
+  return algorithm.empty() ? std::string(last.engine) : fmt::format("{}+{}", last.engine, algorithm);
 }
 
 }  // namespace tutti::tool

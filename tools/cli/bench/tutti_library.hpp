@@ -37,7 +37,7 @@ class TuttiLibrary : public bench::PeerLibrary {
   std::shared_ptr<void> allocate(std::size_t bytes, bench::Pages pages) const;
   CallOptions options_of(const bench::Request& request) const;
   std::function<void()> call_on(const bench::Request& request, const bench::CallBuffers& buffers) const;
-  std::string carrier_of_last_call() const;
+  std::string engine_of_last_call() const;
 
   const CommGroup& group_;
   Allocation allocation_;

@@ -68,8 +68,8 @@ class OfiDriver final : public message::WireDriver {
   void fetch(message::RecvOp& op, void* hold) override;
   void pump(message::RecvOp& op) override;
 
-  bool cancel(message::SendOp& op) override;
-  bool cancel(message::RecvOp& op) override;
+  bool cancel_send(message::SendOp& op) override;
+  bool cancel_fetch(message::RecvOp& op) override;
   bool finish() override;
   void abandon() override;
 

@@ -299,7 +299,7 @@ void OfiDriver::lose(Incoming* incoming) {
   worker_->on_fetched(op, false);
 }
 
-bool OfiDriver::cancel(RecvOp& op) {
+bool OfiDriver::cancel_fetch(RecvOp& op) {
   if (auto* incoming = static_cast<Incoming*>(op.work)) end(incoming);
   return true;
 }

@@ -311,7 +311,7 @@ void OfiDriver::fail(Outgoing* outgoing) {
   worker_->on_sent(op, false);
 }
 
-bool OfiDriver::cancel(SendOp& op) {
+bool OfiDriver::cancel_send(SendOp& op) {
   if (auto* outgoing = static_cast<Outgoing*>(op.work)) {
     end(outgoing);
     return true;

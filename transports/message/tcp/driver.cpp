@@ -204,12 +204,12 @@ void TcpDriver::pump(RecvOp& op) {
 
 // -- ending -------------------------------------------------------------------------------------------------
 
-bool TcpDriver::cancel(SendOp& op) {
+bool TcpDriver::cancel_send(SendOp& op) {
   static_cast<Outgoing*>(op.work)->output->cancel(op);
   return true;
 }
 
-bool TcpDriver::cancel(RecvOp& op) {
+bool TcpDriver::cancel_fetch(RecvOp& op) {
   Incoming& incoming = *static_cast<Incoming*>(op.work);
   if (incoming.connection != nullptr) {
     incoming.connection->input.cancel(incoming);

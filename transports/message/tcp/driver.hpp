@@ -45,8 +45,8 @@ class TcpDriver final : public message::WireDriver, private Greeter::Owner {
   void fetch(message::RecvOp& op, void* hold) override;
   void pump(message::RecvOp& op) override;
 
-  bool cancel(message::SendOp& op) override;
-  bool cancel(message::RecvOp& op) override;
+  bool cancel_send(message::SendOp& op) override;
+  bool cancel_fetch(message::RecvOp& op) override;
   void abandon() override { poller_.abandon(); }
 
  private:

@@ -1,10 +1,13 @@
-// The thread that moves staged calls on.
-#include "backends/cuda/staged_backend.hpp"
+// The thread that advances staged calls.
+#include "backends/cuda/staged_engine.hpp"
 
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <string>
 #include <thread>
+
+#include <fmt/format.h>
 
 #include "backends/cuda/staged_work.hpp"
 #include "runtime/base/log.hpp"
@@ -26,11 +29,11 @@ PinnedPool& process_pool() {
   return *kPool;
 }
 
-class StagedBackend final : public Backend {
+class StagedEngine final : public DeviceEngine {
  public:
-  explicit StagedBackend(GroupServices& services) : services_(services) {}
+  explicit StagedEngine(GroupServices& services) : services_(services), host_(services.host()) {}
 
-  ~StagedBackend() override {
+  ~StagedEngine() override {
     {
       const std::lock_guard lock(mutex_);
       is_ending_ = true;
@@ -39,14 +42,15 @@ class StagedBackend final : public Backend {
     if (mover_.joinable()) mover_.join();
   }
 
-  const BackendCaps& caps() const override { return caps_; }
-
-  Status supports(const Call& call) const override {
-    return is_reducing(call.collective) ? check_op(call.op, call.dtype) : Status();
+  Result<std::unique_ptr<PreparedCall>> prepare(const Call& call, std::string_view algorithm) override {
+    if (is_reducing(call.collective)) TUTTI_RETURN_IF_ERROR(check_op(call.op, call.dtype));
+    return std::unique_ptr<PreparedCall>(
+        std::make_unique<PreparedFor<StagedEngine, std::string>>(*this, std::string(algorithm)));
   }
 
-  Result<WorkRef> start(const Call& call, const Choice& choice) override {
-    auto* const work = new StagedWork(call, choice.algorithm, services_.rank(), services_.size());
+  // `algorithm`: of the host's backend.
+  Result<WorkRef> start(const Call& call, const std::string& algorithm) {
+    auto* const work = new StagedWork(call, algorithm, services_.rank(), services_.size());
     WorkRef reference(work);
     Status enqueued = work->enqueue(process_pool());
     if (!enqueued) return enqueued;
@@ -61,11 +65,6 @@ class StagedBackend final : public Backend {
     }
     has_news_.notify_one();
     return reference;
-  }
-
-  PersistentCall* persistent(const Call& /*call*/) override { return nullptr; }
-  Result<std::string> explain(const Call& /*call*/) const override {
-    return std::string("staged: through pinned memory of the host");
   }
 
  private:
@@ -105,7 +104,7 @@ class StagedBackend final : public Backend {
         if (!failure) {
           work.fail(failure);
         } else if (may_start) {
-          work.start(services_.host());
+          work.start(host_);
         }
         has_moved = has_moved || work.stage() != Stage::arriving;
       } else if (work.look()) {
@@ -122,7 +121,7 @@ class StagedBackend final : public Backend {
   }
 
   GroupServices& services_;
-  BackendCaps caps_{"staged", "", ""};
+  Backend& host_;
   std::mutex mutex_;
   std::condition_variable has_news_;
   std::deque<Pending> waiting_;  // not seen by the thread yet
@@ -132,8 +131,24 @@ class StagedBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_staged_backend(GroupServices& services) {
-  return std::make_unique<StagedBackend>(services);
+Result<std::unique_ptr<DeviceEngine>> make_staged_engine(GroupServices& services, int device) {
+  const auto table = driver();
+  if (!table) return table.status();
+  CUdevice handle = 0;
+  TUTTI_RETURN_IF_CUDA_ERROR(**table, (*table)->cuDeviceGet(&handle, device), "cuDeviceGet");
+  int can_wait = 0;
+  TUTTI_RETURN_IF_CUDA_ERROR(
+      **table,
+      (*table)->cuDeviceGetAttribute(&can_wait, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1, handle),
+      "cuDeviceGetAttribute");
+  // The attribute is of the first version. Drivers since CUDA 12 have a second one, for every device.
+  if (can_wait == 0 && (*table)->version < 12000) {
+    return unsupported(
+        fmt::format("streams of GPU {} cannot wait for a word of memory (a driver before CUDA 12 with "
+                    "NVreg_EnableStreamMemOPs=0)",
+                    device));
+  }
+  return std::unique_ptr<DeviceEngine>(std::make_unique<StagedEngine>(services));
 }
 
 }  // namespace tutti::cuda

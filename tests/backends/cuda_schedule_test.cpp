@@ -1,6 +1,6 @@
 // Our schedules over memory of devices that all ranks reach. Through the public interface every algorithm of
-// the catalogue that has such a form, against the same call on host memory, bit for bit; and as a backend,
-// what happens when a rank does not come. Ranks are threads with a device of the stand-in each.
+// the catalogue that has such a form, against the same call on host memory, bit for bit; and as an engine,
+// the failure when a rank does not come. Ranks are threads with a device of the stand-in each.
 #include <cstdlib>
 
 #include <functional>
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "backends/cuda/peer_backend.hpp"
+#include "backends/cuda/peer_engines.hpp"
 #include "backends/native/native_backend.hpp"
 #include "runtime/algorithms/catalog.hpp"
 #include "runtime/group/comm_group.hpp"
@@ -28,10 +28,10 @@ using namespace std::chrono_literals;
 const bool is_named =
     ::setenv("TUTTI_CUDA_LIBRARY", STAND_IN_FILE, 0) == 0 && ::setenv("CUDA_STAND_IN_DEVICES", "5", 1) == 0;
 
-// Who carried the last call of the group on its GPU.
-std::string last_carrier(const CommGroup& group) {
+// The engine of the group's last call on its GPU.
+std::string last_engine(const CommGroup& group) {
   const DeviceCalls* const calls = CommGroup::Impl::of(group, "test").device_calls();
-  return calls == nullptr ? "nobody" : std::string(calls->last().backend->caps().name);
+  return calls == nullptr ? "none" : std::string(calls->backend().last().engine);
 }
 
 std::string text_of(const AlgorithmRow& row) { return to_text(row, default_params(row)); }
@@ -49,12 +49,11 @@ TEST_CASE("with a GPU for each rank all but uneven blocks stays on the GPUs", "[
                                "gather", "scatter", "scan", "exscan", "allgatherv", "scatterv"}) {
         const bool is_uneven = std::string_view(name).back() == 'v';
         const std::string expected = is_uneven                               ? "staged"
-                                     : std::string_view(name) == "allreduce" ? "peers"
-                                                                             : "mapped";
+                                     : std::string_view(name) == "allreduce" ? "one_shot"
+                                                                             : "ipc_schedule";
         const auto look = [&, expected]() -> Verdict {
-          const std::string carrier = last_carrier(group);
-          return carrier == expected ? ""
-                                     : std::string(name) + " is carried by " + carrier + ", not " + expected;
+          const std::string engine = last_engine(group);
+          return engine == expected ? "" : std::string(name) + " runs on " + engine + ", not " + expected;
         };
         const Comparison how{name, group.rank(), "", look};
         if (verdict.empty()) verdict = compare_calls(group, count, Dtype::i32, Op::sum, root, how);
@@ -71,7 +70,7 @@ TEST_CASE("with a GPU for each rank all but uneven blocks stays on the GPUs", "[
 TEST_CASE("every algorithm of the catalogue does on GPUs what it does on the host, or is staged",
           "[stand-in]") {
   const int size = GENERATE(2, 3, 4);
-  std::atomic<int> mapped{0};
+  std::atomic<int> on_gpus{0};
   const Verdict verdict_of_all = with_ranks(size, [&, size](CommGroup& group) -> Verdict {
     std::uint64_t number = 0;
     for (const AlgorithmRow& row : catalog()) {
@@ -82,7 +81,7 @@ TEST_CASE("every algorithm of the catalogue does on GPUs what it does on the hos
       if (!may_run(row, static_cast<std::uint32_t>(size), true, false, true, nullptr)) continue;
       if (!test::is_selected(number++)) continue;
       const auto look = [&]() -> Verdict {
-        mapped += last_carrier(group) == "mapped" ? 1 : 0;
+        on_gpus += last_engine(group) == "ipc_schedule" ? 1 : 0;
         return "";
       };
       const Comparison how{std::string(to_string(row.collective)), group.rank(), text_of(row), look};
@@ -94,7 +93,7 @@ TEST_CASE("every algorithm of the catalogue does on GPUs what it does on the hos
     return {};
   });
   CHECK(verdict_of_all == "");
-  CHECK(mapped > 0);
+  CHECK(on_gpus > 0);
 }
 
 TEST_CASE("long vectors go in parts, through areas that take turns", "[stand-in]") {
@@ -144,10 +143,10 @@ TEST_CASE("a rank that does not come fails the group after its timeout, and sche
       PlannedServices services(place, rank, 2);
       const int device = static_cast<int>(rank);
       const auto context = cuda::ContextScope::enter(device);
-      auto backend = cuda::make_mapped_backend(services, device);
+      auto engine = cuda::make_schedule_engine(services, device);
       char at_end = 0;
       std::vector<char> all(2);
-      if (backend && rank == 0) {
+      if (engine && rank == 0) {
         services.set_timeout(20ms);
         const auto stream = cuda::Stream::create(device);
         const test::DeviceMemory memory(device, 64);
@@ -157,15 +156,15 @@ TEST_CASE("a rank that does not come fails the group after its timeout, and sche
         call.input = call.output = memory.data();
         call.count = 16;
         call.stream = stream->get();
-        const auto work = (*backend)->start(call, {"ring", Submitter::goes_on});
+        const auto work = test::start_by(**engine, call, "ring");
         results[0] = work ? (*work)->wait(Clock::now() + 60s).to_string() : work.status().to_string();
-        results[0] += "; then " + (*backend)->start(call, {"ring", Submitter::goes_on}).status().message();
-        results[0] += "; and " + (*backend)->start(call, {"rong", Submitter::goes_on}).status().message();
+        results[0] += "; then " + test::start_by(**engine, call, "ring").status().message();
+        results[0] += "; and " + test::start_by(**engine, call, "rong").status().message();
         call.collective = Collective::barrier;
-        results[0] += "; and " + (*backend)->supports(call).message();
+        results[0] += "; and " + test::start_by(**engine, call, "ring").status().message();
         services.set_timeout(60s);
       }
-      if (!backend) results[rank] = backend.status().to_string();
+      if (!engine) results[rank] = engine.status().to_string();
       static_cast<void>(services.allgather(&at_end, all.data(), 1));  // rank 1 keeps its area until then
     });
   }
@@ -180,7 +179,7 @@ TEST_CASE("a rank that does not come fails the group after its timeout, and sche
 TEST_CASE("threads of one process that share a GPU go by the host instead", "[stand-in]") {
   const Verdict verdict_of_all = with_ranks(2, [](CommGroup& group) -> Verdict {
     const auto look = [&]() -> Verdict {
-      return last_carrier(group) == "staged" ? "" : "carried by " + last_carrier(group);
+      return last_engine(group) == "staged" ? "" : "runs on " + last_engine(group);
     };
     return compare_calls(group, 100, Dtype::f32, Op::sum, 0, {"allgather", 0, "", look});
   });

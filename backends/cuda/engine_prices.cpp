@@ -1,13 +1,13 @@
-// The figures of a machine with GPUs, and the few sums that make prices of them.
-#include "runtime/selection/carriers.hpp"
+// The figures of a machine with GPUs, and the sums that make prices of them.
+#include "backends/cuda/engine_prices.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <limits>
 #include <tuple>
 
+#include "backends/cuda/peer_limits.hpp"
 #include "runtime/base/ops.hpp"
-#include "runtime/base/peer_limits.hpp"
 #include "runtime/selection/cost_walk.hpp"
 
 namespace tutti {
@@ -55,51 +55,51 @@ struct Hops {
 };
 // NCCL's: rings, of an allreduce trees between the nodes; moves without a collective of its own meet all
 // partners at a time.
-Hops nccl_hops(const Question& q, const DevicePlaces& places) {
+Hops nccl_hops(const Question& q, const DeviceLayout& layout) {
   const bool is_ring = is_reducing(q.collective) ||
                        (q.has_equal_counts && q.collective != Collective::alltoall &&
                         q.collective != Collective::gather && q.collective != Collective::scatter);
   if (q.size < 2) return {};
-  if (!is_ring) return places.nodes > 1 ? Hops{0, 1} : Hops{1, 0};
+  if (!is_ring) return layout.nodes > 1 ? Hops{0, 1} : Hops{1, 0};
   if (q.collective == Collective::allreduce)
-    return {2 * (places.per_node - std::uint64_t{1}), 2 * log2_up(places.nodes)};
-  return {q.size - places.nodes, places.nodes - std::uint64_t{1}};
+    return {2 * (layout.per_node - std::uint64_t{1}), 2 * log2_up(layout.nodes)};
+  return {q.size - layout.nodes, layout.nodes - std::uint64_t{1}};
 }
 
-DevicePrice sum(std::uint64_t latency_ps, std::uint64_t bytes_ps) {
+EnginePrice sum(std::uint64_t latency_ps, std::uint64_t bytes_ps) {
   return {latency_ps + bytes_ps, latency_ps, bytes_ps};
 }
 
-DevicePrice price_nccl(const Question& q, std::uint64_t bytes, const DevicePlaces& places,
+EnginePrice price_nccl(const Question& q, std::uint64_t bytes, const DeviceLayout& layout,
                        const DeviceModel& model) {
-  const Hops hops = nccl_hops(q, places);
+  const Hops hops = nccl_hops(q, layout);
   const std::uint64_t moved = volumes_of(q.collective, bytes, q.size).moved;
-  DevicePrice best;
+  EnginePrice best;
   best.total_ps = std::numeric_limits<std::uint64_t>::max();
   for (const NcclProtocol& way : model.nccl) {
-    const bool is_for_switch = q.collective == Collective::allreduce && q.size > 2 && places.nodes == 1;
+    const bool is_for_switch = q.collective == Collective::allreduce && q.size > 2 && layout.nodes == 1;
     if (way.kib_ps == 0 || (way.is_switched && !is_for_switch)) continue;
     std::uint64_t kib_ps = way.kib_ps;
     // All cards of a node carry a share.
-    if (places.nodes > 1)
-      kib_ps = std::max({kib_ps, way.network_kib_ps, model.network_kib_ps / places.per_node});
+    if (layout.nodes > 1)
+      kib_ps = std::max({kib_ps, way.network_kib_ps, model.network_kib_ps / layout.per_node});
     const std::uint64_t latency_ps =
         way.call_ps + hops.on_node * way.hop_ps + hops.between_nodes * way.network_hop_ps;
-    const DevicePrice price = sum(latency_ps, of_kib(moved, kib_ps));
+    const EnginePrice price = sum(latency_ps, of_kib(moved, kib_ps));
     if (price.total_ps < best.total_ps) best = price;
   }
   return best;
 }
 
 // Words with flags: twice the bytes to every rank, and as many from the own memory.
-DevicePrice price_one_shot(std::uint32_t size, std::uint64_t bytes, const DeviceModel& model) {
+EnginePrice price_one_shot(std::uint32_t size, std::uint64_t bytes, const DeviceModel& model) {
   return sum(model.launch_ps + model.flag_ps, of_kib(2 * bytes * (size - 1), model.link_kib_ps) +
                                                   of_kib(4 * bytes * size, model.memory_kib_ps));
 }
 
 // As between processes: into memory that all reach and out of it again, piece by piece. (Threads of one
 // process are spared that, and do better than this says.)
-DevicePrice price_two_shot(std::uint32_t size, std::uint64_t bytes, const DeviceModel& model) {
+EnginePrice price_two_shot(std::uint32_t size, std::uint64_t bytes, const DeviceModel& model) {
   const std::uint64_t pieces =
       std::max<std::uint64_t>(1, (bytes + kTwoShotPieceBytes - 1) / kTwoShotPieceBytes);
   // All meet, inputs are fetched (there and back), all meet.
@@ -108,9 +108,9 @@ DevicePrice price_two_shot(std::uint32_t size, std::uint64_t bytes, const Device
                              of_kib(4 * bytes, model.memory_kib_ps));
 }
 
-// By mapped_algorithm(): into the own scratch, words to all and from all, what is wanted out of the others';
+// By ipc_algorithm(): into the own scratch, words to all and from all, what is wanted out of the others';
 // a scan does so, with whole vectors, in rounds. Piece by piece.
-DevicePrice price_mapped(const Question& q, std::uint64_t bytes, const DeviceModel& model) {
+EnginePrice price_ipc_schedule(const Question& q, std::uint64_t bytes, const DeviceModel& model) {
   const std::uint64_t pieces =
       std::max<std::uint64_t>(1, (bytes + kSchedulePieceBytes - 1) / kSchedulePieceBytes);
   const std::uint64_t others = q.size - std::uint64_t{1};
@@ -126,66 +126,66 @@ DevicePrice price_mapped(const Question& q, std::uint64_t bytes, const DeviceMod
 }
 
 // Our schedules of least rounds and least bytes; on the network the ranks of a node share a card.
-DevicePrice price_staged(const Question& q, std::uint64_t bytes, const DevicePlaces& places,
+EnginePrice price_staged(const Question& q, std::uint64_t bytes, const DeviceLayout& layout,
                          const DeviceModel& model) {
   const Volumes volumes = volumes_of(q.collective, bytes, q.size);
-  const bool has_network = places.nodes > 1;
+  const bool has_network = layout.nodes > 1;
   const std::uint64_t rounds = q.size > 1 ? log2_up(q.size) : 0;
   const std::uint64_t round_ps = has_network ? model.network_round_ps : model.host_round_ps;
   const std::uint64_t kib_ps =
-      has_network ? std::max(model.host_kib_ps, model.network_kib_ps * places.per_node) : model.host_kib_ps;
+      has_network ? std::max(model.host_kib_ps, model.network_kib_ps * layout.per_node) : model.host_kib_ps;
   return sum(2 * model.copy_ps + model.turn_ps + rounds * round_ps,
              of_kib(volumes.to_host + volumes.to_device, model.copy_kib_ps) + of_kib(volumes.moved, kib_ps));
 }
 
 // What kernels and schedules have in common that reach the memory of all ranks.
-std::string_view reach_refusal(const Question& q, const DevicePlaces& places) {
+std::string_view reach_refusal(const Question& q, const DeviceLayout& layout) {
   static_assert(kMostPeers == 16, "as the text says");
-  if (places.nodes > 1) return "the memory of ranks is reached on one machine only";
+  if (layout.nodes > 1) return "the memory of ranks is reached on one machine only";
   if (q.size < 2 || q.size > kMostPeers) return "the memory of 2 to 16 ranks is reached";
   if (!q.is_commutative) return "a user-defined op is a function of the host";
   return {};
 }
 
-std::string_view mapped_refusal(const Question& q, const DevicePlaces& places) {
+std::string_view ipc_refusal(const Question& q, const DeviceLayout& layout) {
   if (!q.has_equal_counts) return "plans over memory that all ranks reach have blocks of one length";
-  return reach_refusal(q, places);
+  return reach_refusal(q, layout);
 }
 
-std::string_view kernel_refusal(DeviceCarrier carrier, const Question& q, std::uint64_t bytes,
-                                const DevicePlaces& places) {
+std::string_view kernel_refusal(DeviceEngineKind kind, const Question& q, std::uint64_t bytes,
+                                const DeviceLayout& layout) {
   static_assert(kMostOneShotBytes == 262144, "as the text says");
   if (q.collective != Collective::allreduce) return "our kernels carry allreduce only";
-  if (const std::string_view refusal = reach_refusal(q, places); !refusal.empty()) return refusal;
-  if (carrier == DeviceCarrier::one_shot && bytes > kMostOneShotBytes)
+  if (const std::string_view refusal = reach_refusal(q, layout); !refusal.empty()) return refusal;
+  if (kind == DeviceEngineKind::one_shot && bytes > kMostOneShotBytes)
     return "one shot carries at most 262144 bytes";
   return {};
 }
 
-std::string_view refusal_of(DeviceCarrier carrier, const Question& q, std::uint64_t bytes,
-                            const DevicePlaces& places) {
-  if (carrier == DeviceCarrier::staged) return {};
-  if (carrier == DeviceCarrier::mapped) return mapped_refusal(q, places);
-  if (is_kernel(carrier)) return kernel_refusal(carrier, q, bytes, places);
+std::string_view refusal_of(DeviceEngineKind kind, const Question& q, std::uint64_t bytes,
+                            const DeviceLayout& layout) {
+  if (kind == DeviceEngineKind::staged) return {};
+  if (kind == DeviceEngineKind::ipc_schedule) return ipc_refusal(q, layout);
+  if (is_kernel(kind)) return kernel_refusal(kind, q, bytes, layout);
   if (q.collective == Collective::scan || q.collective == Collective::exscan) return "NCCL has no scans";
   return q.is_commutative ? std::string_view() : "NCCL takes no op of the user's";
 }
 
-DevicePrice price_of(DeviceCarrier carrier, const Question& q, std::uint64_t bytes,
-                     const DevicePlaces& places, const DeviceModel& model) {
-  switch (carrier) {
-    case DeviceCarrier::nccl:
-      return price_nccl(q, bytes, places, model);
-    case DeviceCarrier::one_shot:
+EnginePrice price_of(DeviceEngineKind kind, const Question& q, std::uint64_t bytes,
+                     const DeviceLayout& layout, const DeviceModel& model) {
+  switch (kind) {
+    case DeviceEngineKind::nccl:
+      return price_nccl(q, bytes, layout, model);
+    case DeviceEngineKind::one_shot:
       return price_one_shot(q.size, bytes, model);
-    case DeviceCarrier::two_shot:
+    case DeviceEngineKind::two_shot:
       return price_two_shot(q.size, bytes, model);
-    case DeviceCarrier::mapped:
-      return price_mapped(q, bytes, model);
-    case DeviceCarrier::staged:
+    case DeviceEngineKind::ipc_schedule:
+      return price_ipc_schedule(q, bytes, model);
+    case DeviceEngineKind::staged:
       break;
   }
-  return price_staged(q, bytes, places, model);
+  return price_staged(q, bytes, layout, model);
 }
 
 }  // namespace
@@ -233,35 +233,24 @@ DeviceModel device_model(GpuLink link) {
   return model;
 }
 
-DeviceOffers device_offers(const Question& question, const DevicePlaces& places, const DeviceModel& model) {
+EngineOffers engine_offers(const Question& question, const DeviceLayout& layout, const DeviceModel& model) {
   const std::uint64_t bytes = question.has_known_bytes ? std::min(question.bytes, kMostBytes) : 0;
-  DeviceOffers offers;
+  EngineOffers offers;
   for (std::size_t i = 0; i < offers.size(); ++i) {
-    DeviceOffer& offer = offers[i];
-    offer.carrier = static_cast<DeviceCarrier>(i);
-    offer.refusal = refusal_of(offer.carrier, question, bytes, places);
-    if (offer.refusal.empty()) offer.price = price_of(offer.carrier, question, bytes, places, model);
+    EngineOffer& offer = offers[i];
+    offer.kind = static_cast<DeviceEngineKind>(i);
+    offer.refusal = refusal_of(offer.kind, question, bytes, layout);
+    if (offer.refusal.empty()) offer.price = price_of(offer.kind, question, bytes, layout, model);
   }
-  const auto rank = [](const DeviceOffer& offer) {
-    return std::tuple(!offer.refusal.empty(), offer.price.total_ps, offer.carrier);
+  const auto rank = [](const EngineOffer& offer) {
+    return std::tuple(!offer.refusal.empty(), offer.price.total_ps, offer.kind);
   };
   std::sort(offers.begin(), offers.end(),
-            [&](const DeviceOffer& a, const DeviceOffer& b) { return rank(a) < rank(b); });
+            [&](const EngineOffer& a, const EngineOffer& b) { return rank(a) < rank(b); });
   return offers;
 }
 
-std::optional<DeviceCarrier> carrier_named_by(Carrier carrier, const AlgorithmRow* row) {
-  if (carrier == Carrier::nccl) return DeviceCarrier::nccl;
-  if (carrier == Carrier::staged) return DeviceCarrier::staged;
-  if (row == nullptr) return std::nullopt;
-  if (row->collective == Collective::allreduce && row->name == to_string(DeviceCarrier::one_shot))
-    return DeviceCarrier::one_shot;
-  if (row->collective == Collective::allreduce && row->name == to_string(DeviceCarrier::two_shot))
-    return DeviceCarrier::two_shot;
-  return DeviceCarrier::mapped;
-}
-
-std::string_view mapped_algorithm(Collective collective, std::uint64_t bytes) {
+std::string_view ipc_algorithm(Collective collective, std::uint64_t bytes) {
   constexpr std::uint64_t kShort = 1 << 20;
   switch (collective) {
     case Collective::allreduce:
