@@ -28,7 +28,7 @@ struct BackendCaps {
 // which applies rules and tuning. A named algorithm is used or the call fails with the reason.
 struct Choice {
   std::string_view algorithm;
-  Submitter submitter = Submitter::goes_on;  // `blocks`: start() may return an empty reference
+  Completion completion = Completion::asynchronous;
 };
 
 // Threading: calls of one backend object come from one thread at a time (the stream's submitter).
@@ -38,14 +38,13 @@ class Backend {
   virtual const BackendCaps& caps() const = 0;
   // ok, or why this backend cannot carry out the call.
   virtual Status supports(const Call& call) const = 0;
-  // Starts the operation; it runs inline until it would block. The buffers belong to the operation until it
-  // is complete. Errors (nothing was started): invalid_argument, unsupported, aborted or peer_failed once the
-  // group has failed.
+  // Starts the operation; it runs inline until it would block. Empty: it has ended well. The buffers belong to
+  // the operation until it is complete. Errors (nothing was started): invalid_argument, unsupported, aborted or
+  // peer_failed once the group has failed.
   virtual Result<WorkRef> start(const Call& call, const Choice& choice) = 0;
-  // The signature of the call that was started last, with no algorithm named and by now complete, worked out
-  // for those who make it again and again and wait at once; null where nothing is gained by it. Lives as long
-  // as the backend's group.
-  virtual PersistentCall* persistent(const Call& call) = 0;
+  // The signature of the call that was started last, with no algorithm named and by now complete, resolved for
+  // callers who make it again and again; null where nothing is gained by it. Lives as long as the backend.
+  virtual CachedCall* cached_call(const Call& call) = 0;
   // The plans of a call for memory that all ranks reach; null where the algorithm has none. `algorithm`: as
   // of a Choice. For the thread that submits. Errors: as of start().
   virtual Result<std::shared_ptr<const LoweredPlans>> lowered_plans(const Call& /*call*/,

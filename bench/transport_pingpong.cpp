@@ -1,10 +1,11 @@
-// Measures a transport alone between two ranks: round trips of small messages, one-way bandwidth of large
-// ones. Knows the seam; not part of any test. usage: transport_pingpong [TRANSPORT|sockets] [malloc|heap]
-// [mapped_read_bytes] [copied_read_bytes] [piece_bytes] [offset]
+// Measures a transport alone between two ranks: round trips of small messages, one-way bandwidth of large ones.
+// Knows the seam; not part of any test.
+// usage: transport_pingpong [TRANSPORT|sockets] [malloc|heap] [mapped_read_bytes] [copied_read_bytes]
+//                           [piece_bytes] [offset]
 //
-// `sockets` is no transport but the floor of those over TCP: one connection over loopback, polled by hand.
-// Prints half the median round trip in us, and GB/s of messages sent one after the other. Receivers read what
-// arrives and senders rewrite what they send, as a training step does.
+// `sockets` is the floor of transports over TCP: one connection over loopback, polled by hand. Prints half the
+// median round trip in us, and GB/s of messages in sequence. Receivers read the messages and senders rewrite
+// them, as a training step does.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

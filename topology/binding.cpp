@@ -104,8 +104,8 @@ std::pair<std::size_t, std::size_t> slice(std::size_t k, std::size_t r, std::siz
   return {first, std::max(first + 1, (k + 1) * count / r)};
 }
 
-// An order of units, known by their first PUs, in which neighbours are as far apart as can be: from socket to
-// socket in turn, inside of each from NUMA node to NUMA node, and so on.
+// An order of units, known by their first PUs, in which neighbours are as far apart as possible: from socket
+// to socket in turn, inside of each from NUMA node to NUMA node, and so on.
 std::vector<std::size_t> scattered(const std::vector<Border>& borders, std::size_t level,
                                    const Pus& first_pus, std::vector<std::size_t> units) {
   if (level == borders.size() || units.size() <= 1) return units;
@@ -203,9 +203,9 @@ std::vector<std::size_t> ends_of(const Border& border, const Cores& cores) {
   return ends;
 }
 
-// Cuts cores into runs of groups and says how many ranks each run gets: a run of several groups for each rank
-// if groups are more than ranks; else each group gets one, and then one after the other goes where it gets
-// most, so that the least share is as large as can be.
+// Cuts cores into runs of groups and assigns a number of ranks to each run. With more groups than ranks each
+// rank gets a run of several groups. Else each group gets one rank, and each further rank goes where its
+// share is largest.
 struct Run {
   std::size_t first = 0, end = 0;
   std::size_t weight = 0;
@@ -249,8 +249,8 @@ bool costs_somebody(const Run& run, std::size_t whole_weight, std::uint32_t rank
          most_sharers(run.rank_count, run.weight) > most_sharers(rank_count, whole_weight);
 }
 
-// Shares cores out to ranks, in machine order. Nobody has cores on both sides of a border as far as it can be
-// kept; a border of caches is not kept where it would cost some rank a core.
+// Shares cores out to ranks, in machine order. As far as possible no rank has cores on both sides of a
+// border. A border of caches is ignored where it would cost some rank a core.
 void share_out(const Topology& topology, const std::vector<Border>& borders, std::size_t level,
                const Cores& cores, std::uint32_t rank_count, std::vector<Pus>* places) {
   if (rank_count == 0) return;
@@ -296,9 +296,9 @@ std::vector<Pus> place_evenly(const Topology& topology, const Pus& allowed, std:
   return places;
 }
 
-// The GPU of each rank by its number, in turn where ranks outnumber them, as programs choose theirs; and a
-// share of the cores next to it, which ranks of one GPU, or of several in one place, have apart. What is next
-// to less comes first: those cores are not shared out again where a GPU is only known to be next to more.
+// The GPU of each rank by its number, in turn where ranks outnumber GPUs, as programs choose theirs; and a
+// share of the cores next to it. Ranks of one GPU, or of several in one place, divide these cores. GPUs next
+// to fewer cores come first, so that their cores are not given to a GPU that is next to more.
 std::vector<Pus> place_at_gpus(const Topology& topology, std::uint32_t rank_count, PinOrder order,
                                std::vector<std::uint32_t>* gpus) {
   const std::vector<std::uint32_t> all = topology.devices_of(Device::Kind::gpu);
@@ -386,6 +386,7 @@ void count_threads(const Topology& topology, std::vector<Placement>* placements)
 
 }  // namespace
 
+// Many decisions: one for each policy.
 Result<std::vector<Placement>> plan_placements(const Topology& topology, std::uint32_t rank_count,
                                                const PinRequest& request) {
   const Pus allowed = topology.allowed_pus();

@@ -39,12 +39,12 @@ struct PinRequest {
   bool needs_devices() const { return policy == PinPolicy::gpu || policy == PinPolicy::automatic; }
 };
 
-// One of the names of policies ("auto" is automatic), or a list: "0,1,12-15" gives local rank i the i-th CPU;
+// One of the names of policies ("auto" is automatic), or a list. "0,1,12-15" gives local rank i the i-th CPU;
 // with semicolons, "0-5;6-11", the i-th set. Errors: invalid_argument.
 Result<PinRequest> parse_pin(std::string_view text);
 std::string_view to_string(PinPolicy policy);
 
-// What one local rank gets.
+// The CPUs and devices of one local rank.
 struct Placement {
   std::vector<std::uint32_t> pus;         // positions, rising, allowed ones only
   std::vector<std::uint32_t> numa_nodes;  // positions of those whose PUs these are; fast memory without PUs
@@ -55,7 +55,7 @@ struct Placement {
   std::uint32_t thread_count = 1;
 };
 
-// By local rank. Errors: invalid_argument for a list that is too short or names CPUs that are not there or
+// By local rank. Errors: invalid_argument for a list that is too short or names CPUs that do not exist or are
 // not allowed; unsupported for `gpu` where no GPU is known.
 Result<std::vector<Placement>> plan_placements(const Topology& topology, std::uint32_t rank_count,
                                                const PinRequest& request);

@@ -64,8 +64,8 @@ void tighten(T* limit, T other) {
   if (other > 0 && (*limit == 0 || other < *limit)) *limit = other;
 }
 
-// Limits of all levels hold. In a container the path may be that of the host, whose upper part is not there;
-// the root of what is mounted is then the container's own cgroup.
+// Limits of all levels hold. In a container the path may be that of the host, whose upper part does not exist
+// here; the root of the mount is then the container's own cgroup.
 template <class Read>
 auto tightest(const std::string& mount, std::string path, bool is_version_2, Read read_in) {
   auto least = read_in(mount, is_version_2);

@@ -1,5 +1,5 @@
-// What the cgroup of this process grants of the CPUs' time and of memory; which CPUs, the affinity and hwloc
-// tell. Knows the files of Linux, no topology.
+// The CPU time and the memory that the cgroup of this process grants; the allowed CPUs come from the affinity
+// and hwloc. Knows the files of Linux, no topology.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ std::uint64_t system_value(int name) {
 }
 
 // A level is a name, a colon and a number, or a number alone; "[numa]" attaches memory to the level before
-// it. What hwloc itself says is only "invalid argument", so mistakes are looked for here.
+// it. hwloc reports only "invalid argument", so mistakes are found here.
 struct SyntheticSize {
   std::uint64_t pu_count = 1;
   std::uint64_t neighbour_count = 0;  // of a PU and what it is in, on all levels
@@ -108,7 +108,7 @@ void restrict_to(const std::vector<std::uint32_t>& cpus, Topology* topology) {
   }
 }
 
-// What this process may use of its own machine.
+// The limits of this process on its own machine.
 void add_limits(Topology* topology) {
   restrict_to(affinity_of_this_thread(), topology);
   const CgroupLimits limits = cgroup_limits();
@@ -122,8 +122,8 @@ Result<Topology> discover_topology(const Environment& environment, Devices devic
   const auto asked = get_text(environment, "TUTTI_TOPOLOGY");
   if (!asked) return asked.status();
   if (!*asked) {
-    // hwloc would take these as well, but fall back to this machine where they cannot be read, and crash or
-    // take minutes where somebody has made a mistake.
+    // hwloc would read these as well. But it falls back to this machine where they cannot be read, and a
+    // mistake in them makes it crash or take minutes.
     const auto file = environment.find("HWLOC_XMLFILE"), description = environment.find("HWLOC_SYNTHETIC");
     if (!file && !description) return discover_this_machine(devices);
     auto loaded = file ? load_topology_xml(std::string(*file)) : make_synthetic_topology(*description);

@@ -14,19 +14,19 @@ namespace tutti {
 // Are GPUs and NICs of this machine to be found as well? It takes longer; files have them anyway.
 enum class Devices : bool { skip, find };
 
-// What TUTTI_TOPOLOGY asks for, else what HWLOC_XMLFILE and hwloc's other variables do, else this machine.
-// TUTTI_TOPOLOGY is xml:FILE (or FILE.xml) or synthetic:STRING.
-// Errors: invalid_argument and unsupported (a build without hwloc), naming the variable and its value.
+// The topology named by TUTTI_TOPOLOGY, else by HWLOC_XMLFILE and hwloc's other variables, else this machine.
+// TUTTI_TOPOLOGY is xml:FILE (or FILE.xml) or synthetic:STRING. Errors: invalid_argument and unsupported (a
+// build without hwloc), naming the variable and its value.
 Result<Topology> discover_topology(const Environment& environment, Devices devices = Devices::skip);
 
 // This machine. PUs are allowed where the affinity of the calling thread and the system's limits (cgroups)
-// permit it; the others are listed too, and the cgroup's CPU quota is in it. Never fails: where hwloc is
-// missing or fails it is a flat topology whose detail says why. Cost: some milliseconds.
+// permit it; the others are listed too. The cgroup's CPU quota is included. Never fails: where hwloc is
+// missing or fails the topology is flat and its detail says why. Cost: some milliseconds.
 Topology discover_this_machine(Devices devices = Devices::skip);
 
-// `text` is what `lstopo --of xml` writes; `source` names it in the result and in messages. hwloc reads it in
-// a child process first, as it does a synthetic topology: an edited file can crash it.
-// Errors: invalid_argument, unsupported (a build without hwloc).
+// `text` is the output of `lstopo --of xml`; `source` names it in the result and in messages. hwloc reads it
+// in a child process first, as it does a synthetic topology: an edited file can crash it. Errors:
+// invalid_argument, unsupported (a build without hwloc).
 Result<Topology> read_topology_xml(std::string_view text, std::string source);
 Result<Topology> load_topology_xml(const std::string& path);
 
@@ -34,8 +34,8 @@ Result<Topology> load_topology_xml(const std::string& path);
 // L3 caches of 8 cores each. Errors: invalid_argument, naming the level; unsupported.
 Result<Topology> make_synthetic_topology(std::string_view description);
 
-// One socket in which every online CPU is a core with an L1 and an L2 of its own below one common L3, of the
-// sizes that sysconf() reports: all that is known without hwloc. `detail` says why.
+// One socket with a core for every online CPU, each with an L1 and an L2 of its own below one common L3, of
+// the sizes that sysconf() reports. More is not known without hwloc. `detail` says why.
 Topology make_flat_topology(std::string detail);
 
 namespace detail {

@@ -38,8 +38,8 @@ Status failure(std::string_view what) {
   return invalid_argument(fmt::format("hwloc {} ({})", what, std::strerror(error)));
 }
 
-// hwloc unloads its plugins with the last topology of the process, and the library that looks at PCI then
-// loses the memory it has kept for the next time. An empty topology that stays keeps them loaded.
+// hwloc unloads its plugins with the last topology of the process, and its PCI library then leaks memory. An
+// empty topology that stays keeps them loaded.
 void keep_plugins_loaded() {
   static hwloc_topology* const kKeeper = [] {
     hwloc_topology* keeper = nullptr;
@@ -57,15 +57,15 @@ Result<Handle> load(const HwlocSource& source) {
   // CPUs that this process may not use belong to the machine all the same.
   unsigned long flags = HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED;
 #if HWLOC_API_VERSION >= 0x00020500
-  // Else it binds the calling thread to one CPU after the other to ask each about itself, which takes long
-  // where they are busy and many; Linux knows the same.
+  // Otherwise hwloc binds the calling thread to each CPU in turn to ask it about itself, which takes long on
+  // busy machines; Linux knows the same.
   flags |= HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING;
 #endif
   hwloc_topology_set_flags(raw, flags);
   if (source.devices == Devices::find) {
     hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-    // Else hwloc starts the run time of every vendor that is installed: seconds, memory on each GPU, and
-    // state that does not survive a fork. What PCI and the kernel tell will do.
+    // Otherwise hwloc starts the run time of every vendor that is installed: seconds, memory on each GPU, and
+    // state that does not survive a fork. The facts of PCI and the kernel suffice.
     for (const char* vendor : {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl"})
       hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, vendor);
   }
@@ -124,7 +124,7 @@ class PciParts {
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const hwloc_obj_t os : parts_) {
-      // What programs know it by first: mlx5_0 before ib0, cuda0 before card1.
+      // The name that programs use comes first: mlx5_0 before ib0, cuda0 before card1.
       const bool is_first = os->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS ||
                             os->attr->osdev.type == HWLOC_OBJ_OSDEV_COPROC;
       if (os->name != nullptr) names.insert(is_first ? names.begin() : names.end(), os->name);

@@ -13,8 +13,8 @@ namespace tutti::detail {
 std::vector<std::uint32_t> numa_nodes_of(const Topology& topology, const std::vector<std::uint32_t>& pus);
 
 // The candidate nearest to a rank: below the same bridges as its GPU, then next to most of its CPUs, then
-// known most closely, then with the fewest ranks so far, which `loads` counts by position of the device. None
-// where there is no candidate.
+// known most closely, then with the fewest ranks so far (`loads`, by position of the device). nullopt without
+// candidates.
 std::optional<std::uint32_t> nearest_device(const Topology& topology,
                                             const std::vector<std::uint32_t>& candidates,
                                             const Placement& placement, std::vector<std::uint32_t>* loads);

@@ -4,9 +4,11 @@
 //   topology1 cores=1x36 pus=0-35 sockets=18x2 numa=0:67119017984:0:18,1:67639386112:18:18
 //   caches=1:32768:64:0:1x36,...   (one line)
 //
-// cores, sockets: PUs x how many such in a row. pus: the system's CPU numbers, first those that come first in
-// their core, then all second ones, and so on, which makes long runs (first-last/step). numa:
-// number:bytes:first PU:PUs. caches: level:bytes:line:first PU:PUs x how many such in a row.
+//   cores, sockets  PUs x number of such units in a row
+//   pus             the system's CPU numbers: the first PU of each core, then all second ones, and so on, which
+//                   makes long runs (first-last/step)
+//   numa            number:bytes:first PU:PUs
+//   caches          level:bytes:line:first PU:PUs x number of such caches in a row
 #include <fmt/format.h>
 
 #include <algorithm>

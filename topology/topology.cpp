@@ -67,8 +67,8 @@ std::vector<std::uint32_t> Topology::allowed_pus() const {
 }
 
 const Cache* Topology::smallest_shared_cache(std::uint32_t a, std::uint32_t b) const {
-  // By level: a lower one lies inside a higher one, whatever their sizes (an L2 may be larger than the share
-  // of an L3, and sizes may not be known).
+  // By level: a lower one lies inside a higher one, whatever their sizes. (An L2 may be larger than the share
+  // of an L3, and sizes may be unknown.)
   for (const Cache& cache : caches) {
     if (cache.pus.contains(a) && cache.pus.contains(b)) return &cache;
   }
@@ -129,6 +129,7 @@ std::vector<std::uint32_t> Topology::devices_of(Device::Kind kind) const {
 
 std::uint32_t Topology::last_level() const { return caches.empty() ? 0 : caches.back().level; }
 
+// Many decisions: one for each invariant.
 Status Topology::check() const {
   if (pus.empty() || pus.size() > kMaxPus)
     return invalid_argument(fmt::format("{} PUs; 1 to {} are possible", pus.size(), kMaxPus));

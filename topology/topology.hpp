@@ -1,11 +1,11 @@
 // The topology of a node as a plain value: sockets, NUMA nodes, caches, cores and processing units, the GPUs
-// and network interfaces next to them, and questions about them. Knows no library that finds it out, no file
-// and no environment; discovery.hpp does.
+// and network interfaces next to them, and questions about them. Knows no discovery, no file and no
+// environment (discovery.hpp does).
 //
-// A processing unit (PU) is what the system schedules a thread on: a hardware thread of a core. PUs lie in
-// the order of the hierarchy, so neighbours share most, and whatever contains several of them (a core, a
-// cache, a socket, a NUMA node) is a range of positions in `pus`. Every function of this page takes
-// positions; find_pu() turns the system's CPU number into one.
+// A processing unit (PU) is a hardware thread of a core, the unit to which the system schedules threads. PUs
+// lie in the order of the hierarchy, so that neighbours share most. A core, a cache, a socket and a NUMA node
+// are ranges of positions in `pus`. Every function of this page takes positions; find_pu() turns the system's
+// CPU number into one.
 #pragma once
 
 #include <cstdint>
@@ -60,8 +60,8 @@ struct Device {
   std::string model;                   // for people; may be empty
   PuRange pus;                         // next to it: all of them where nothing is known
   std::vector<std::uint32_t> bridges;  // of PCI above it, the outermost first; equal numbers, equal bridge
-  // How well a NIC is suited: ranks go to the highest that there is (4 a fabric that is up, 3 RDMA over
-  // Ethernet or of unknown state, 2 Ethernet, 1 RDMA that is down).
+  // How well a NIC is suited; ranks take the highest: 4 a fabric that is up, 3 RDMA over Ethernet or of
+  // unknown state, 2 Ethernet, 1 RDMA that is down.
   std::uint32_t preference = 0;
   bool operator==(const Device&) const = default;
 };
@@ -92,12 +92,12 @@ struct Topology {
   const Cache* last_level_cache_of(std::uint32_t pu) const;
   // 0 where there is no such cache.
   std::uint64_t l2_bytes(std::uint32_t pu) const;
-  // The PU's last-level cache divided by the cores that share it, which may be more than this process may
-  // use: others are busy there. 0 where no cache is known.
+  // The PU's last-level cache divided by the cores that share it. They may be more than this process may use,
+  // because others are busy there. 0 where no cache is known.
   std::uint64_t last_level_share_bytes(std::uint32_t pu) const;
 
   // Groups for hierarchies: each PU is in exactly one, in order of position. A PU without such a cache, or in
-  // no NUMA node, is a group of its own; of several NUMA nodes of a PU the one with fewest PUs counts.
+  // no NUMA node, is a group of its own. Of several NUMA nodes of a PU the one with fewest PUs counts.
   std::vector<PuRange> groups_by_cache(std::uint32_t level) const;
   std::vector<PuRange> groups_by_socket() const { return sockets; }
   std::vector<PuRange> groups_by_numa() const;
@@ -108,7 +108,7 @@ struct Topology {
   // The highest level of any cache; 0 if there is none.
   std::uint32_t last_level() const;
 
-  // What every reader may rely on (see the members), for topologies that came from outside. Errors:
+  // Checks the invariants that every reader relies on (see the members), for topologies from outside. Errors:
   // invalid_argument.
   Status check() const;
 
@@ -117,9 +117,9 @@ struct Topology {
 
 inline constexpr std::uint32_t kMaxPus = 1U << 16U;
 
-// The machine as one short line of digits and letters, for contracts: equal machines have equal summaries, and
-// parse_summary(to_summary(t)) is t without source, detail, model and devices, with every PU allowed and no quota,
-// since what a process may use is its own affair.
+// The machine as one short line of digits and letters, for contracts: equal machines have equal summaries.
+// parse_summary(to_summary(t)) is t without source, detail, model and devices, with every PU allowed and no
+// quota: the limits of a process do not belong to the machine.
 std::string to_summary(const Topology& topology);
 // Errors: invalid_argument, with the field that is wrong.
 Result<Topology> parse_summary(std::string_view summary);

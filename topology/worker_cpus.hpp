@@ -11,8 +11,8 @@
 
 namespace tutti {
 
-// What TUTTI_WORKER_AFFINITY says, for all ranks of a machine: CPUs by the system's numbers ("0,1,12-15"), or
-// sets of them ("0-1;12-13"). Empty: workers may run where their rank may.
+// The value of TUTTI_WORKER_AFFINITY, for all ranks of a machine: CPUs by the system's numbers ("0,1,12-15"),
+// or sets of them ("0-1;12-13"). Empty: workers may run where their rank may.
 struct WorkerCpuList {
   std::vector<std::vector<std::uint32_t>> entries;
 };
@@ -20,9 +20,9 @@ struct WorkerCpuList {
 // "auto", or a list. Errors: invalid_argument.
 Result<WorkerCpuList> parse_worker_cpus(std::string_view text);
 
-// By worker of local rank `local_rank` of `local_size`. The entries are shared out evenly, neighbours to one
-// rank, and its workers take turns on its share; ranks take turns on a list that is shorter than they are
-// many. Errors: invalid_argument for CPUs that are not there or not allowed.
+// By worker of local rank `local_rank` of `local_size`. Neighbouring entries go to one rank, evenly over the
+// ranks, and its workers share them in turn. A list shorter than the number of ranks is used in turn. Errors:
+// invalid_argument for CPUs that do not exist or are not allowed.
 Result<std::vector<std::vector<std::uint32_t>>> plan_workers(const Topology& topology,
                                                              const WorkerCpuList& list,
                                                              std::uint32_t local_size,

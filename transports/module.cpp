@@ -76,7 +76,7 @@ std::string own_file() {
   return real_path("/proc/self/exe");
 }
 
-// What the linker last complained about.
+// The dynamic linker's last error.
 std::string linker_error() {
   const char* text = ::dlerror();
   return text == nullptr ? "unknown error of the dynamic linker" : text;

@@ -1,5 +1,5 @@
 // Transports that are modules: shared libraries that are loaded when somebody asks for one, so that a missing
-// vendor library costs nobody else anything. Both sides of the door: what a module exports, and the loader.
+// vendor library disables nothing else. Holds both sides: the exported function and the loader.
 // Knows no transport but its name.
 //
 // A module links its own copy of the few files of runtime/base that it needs; none of them has state that
@@ -20,7 +20,7 @@
 
 namespace tutti {
 
-// What the loading side lends to a module, as long as the process lives. Any thread.
+// Services of the loading side for a module, as long as the process lives. Any thread.
 struct ModuleHost {
   int (*log_limit)() = nullptr;  // the highest LogLevel that is written
   void (*write_log)(int level, const char* text, std::size_t bytes) = nullptr;

@@ -1,4 +1,4 @@
-// What every transport module is built with beside its transport: the answer to the loader.
+// Built into every transport module: the answer to the loader.
 // Knows no transport; never part of the core.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What a caller may set on transports, and the shared vocabulary of the memory transports' two constructors.
-// Knows no configuration variable: whoever reads TUTTI_* fills these in.
+// Settings of transports, and the shared vocabulary of the memory transports' two constructors.
+// Knows no configuration variable: the reader of TUTTI_* fills these in.
 #pragma once
 
 #include <chrono>
@@ -56,7 +56,7 @@ struct ShmOptions {
   std::shared_ptr<memory::InstanceRegistry> registry;
 };
 
-// Everything that any transport may be told.
+// All settings of all transports.
 struct TransportSettings {
   MemoryOptions memory;
   std::string node_id;             // ShmOptions::node_id

@@ -39,7 +39,7 @@ class Fifo {
   }
 
  private:
-  // From the start as large as most collectives ever need: how long a queue gets depends on who is late, and
+  // From the start as large as most collectives ever need: how long a queue gets depends on late ranks, and
   // a late call should not be the one that allocates.
   static constexpr std::size_t kInitialItems = 32;
   std::vector<T> items_ = std::vector<T>(kInitialItems);
@@ -47,7 +47,7 @@ class Fifo {
   std::uint64_t tail_ = 0;
 };
 
-// Where events go: into the caller's span while there is room, else they wait in the transport.
+// Collects events: in the caller's span while there is room, then in the transport's queue.
 class EventSink {
  public:
   EventSink(std::span<Event> out, Fifo<Event>* waiting) : out_(out), waiting_(waiting) {
@@ -58,7 +58,7 @@ class EventSink {
   }
   // In the caller's span.
   bool has_room() const { return count_ < out_.size(); }
-  // Without an allocation. Whoever can put work off asks first; there is always room for what cannot wait.
+  // True if push() allocates nothing. Work that can be put off is put off otherwise; push() always succeeds.
   bool can_push() const { return has_room() || !waiting_->is_full(); }
   void push(const Event& event) {
     if (has_room() && waiting_->empty()) {

@@ -1,4 +1,4 @@
-// The transport seam: who moves bytes between ranks. Knows no collective, group, dtype or algorithm.
+// The transport seam: moves bytes between ranks. Knows no collective, group, dtype or algorithm.
 //
 // Two families implement it. *Memory* transports (inproc, shm) reach the peer's memory and expose windows
 // onto it; *message* transports (tcp, ucx, ofi) post. Everything below holds for both and is checked by the
@@ -13,8 +13,8 @@
 // no wildcards. An unmatched message never keeps one of another channel or endpoint from arriving.
 //
 // Completion. Each send or recv completes exactly once: by returning `done`, or later by one Event with its
-// token. After completion of a send its memory may be written, which does not say that the peer received it;
-// after completion of a recv its data is visible.
+// request. After completion of a send its memory may be written, which does not say that the peer received
+// it; after completion of a recv its data is visible.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,8 @@ enum class Family : std::uint8_t { memory, message };
 using ByteRange = std::span<std::byte>;
 using ConstByteRange = std::span<const std::byte>;
 
-// Memory that peers on this node can map: buffers of tutti::alloc and the control blocks of groups. Any thread.
+// Memory that peers on this node can map: buffers of tutti::alloc and the control blocks of groups. Any
+// thread.
 class SharedHeap {
  public:
   struct Place {
@@ -52,7 +53,7 @@ class SharedHeap {
   virtual bool locate(const std::byte* address, std::size_t bytes, Place* place) const = 0;
 };
 
-// What a transport can do, fixed once it is made. Costs are integers, equal on all ranks.
+// Capabilities of a transport, fixed once it is made. Costs are integers, equal on all ranks.
 struct TransportCaps {
   std::string_view name;  // "shm"
   Family family = Family::message;
@@ -69,44 +70,44 @@ struct TransportCaps {
 // deliver(context, offset, data) in ascending, gapless offsets that are multiples of 64, made from within
 // recv() or progress(): a reduction may read the message where it lies. All stays valid until completion.
 //
-// A recv that only looks takes nothing. For those who will receive from one of several endpoints: it says, on
-// a channel where no recv is pending, `done` if the next message is there (or its beginning), `again` if not
-// yet, and `pending` if none will come, whose event is `failed`. Who sleeps is woken for a message that
-// nobody receives yet; it is no event, so they look after arm().
+// A recv that only polls takes nothing; receives from any of several endpoints are built on it. On a channel
+// without a pending recv it answers `done` if the next message (or its beginning) is there, `again` if not
+// yet, and `pending` if none will come; then the event is `failed`. A sleeper is woken for a message that
+// nobody receives yet. That is no event, so it polls again after arm().
 struct Sink {
   std::span<const ByteRange> ranges;
   std::size_t total_bytes = 0;  // exact length of the message expected
   void (*deliver)(void* context, std::size_t offset, ConstByteRange data) = nullptr;
   void* context = nullptr;
-  bool only_looks = false;
+  bool only_polls = false;
 };
 
-using Token = std::uint64_t;
+using RequestId = std::uint64_t;
 enum class Post : std::uint8_t {
   done,     // complete; no event follows
-  pending,  // taken; one event with the token follows
+  pending,  // taken; one event with the request follows
   again,    // nothing was taken: call again after progress()
 };
 
 class Endpoint;
 struct Event {
   enum class Kind : std::uint8_t {
-    sent,      // send `token` is complete
-    received,  // recv `token` is complete
-    mismatch,  // the message for recv `token` had another word or length than expected; `word`, `bytes` are
-               // what it had; nothing was delivered, the message is consumed, and the recv is complete
+    sent,      // send `request` is complete
+    received,  // recv `request` is complete
+    mismatch,  // the message for recv `request` has another match header or length than expected, which
+               // `match_header` and `bytes` say; the message is consumed, nothing is delivered
     control,   // control bytes arrived at `endpoint`; `data` is valid until the next progress()
-    failed,    // the peer of `token` is gone: one event for each token that was pending, none otherwise
+    failed,    // the peer of `request` is gone: one event for each request that was pending, none otherwise
   };
   Kind kind = Kind::sent;
-  Token token = 0;
-  std::uint64_t word = 0;
+  RequestId request = 0;
+  std::uint64_t match_header = 0;
   std::uint64_t bytes = 0;
   Endpoint* endpoint = nullptr;
   ConstByteRange data;
 };
 
-// What the owner of a transport sleeps on: exactly one of the three.
+// The owner of a transport sleeps on one of these; exactly one is set.
 struct Waitable {
   int fd = -1;                                // poll(2) for reading
   const std::uint32_t* futex_word = nullptr;  // FUTEX_WAIT (shared form) on the value of `arm`
@@ -117,7 +118,7 @@ struct ArmResult {
   std::uint32_t futex_value = 0;  // for Waitable::futex_word
 };
 
-// Memory family: a segment of a peer as mapped here, for those who publish in memory instead of sending.
+// Memory family: a segment of a peer as mapped here, for ranks that share data without messages.
 struct PeerWindow {
   ByteRange memory;                                   // empty until it can be mapped
   std::atomic<std::uint32_t>* is_sleeping = nullptr;  // not 0: after publishing, wake the peer by control({})
@@ -130,15 +131,16 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;
 
-  // Sends the concatenation of `ranges` with a 64-bit word; list and memory stay valid until completion. The
-  // protocol (inline, staged, read by the peer) is the sender's choice; a reader that may not read the
-  // sender's memory answers "stage it", also in the middle of a job.
-  virtual Post send(std::uint32_t channel, std::uint64_t word, std::span<const ConstByteRange> ranges,
-                    Token token) = 0;
+  // Sends the concatenation of `ranges` with a 64-bit match header. List and memory stay valid until
+  // completion. The sender chooses the protocol: inline, staged, or read by the peer. A peer that may not
+  // read the sender's memory answers "stage it", at any byte.
+  virtual Post send(std::uint32_t channel, std::uint64_t match_header, std::span<const ConstByteRange> ranges,
+                    RequestId request) = 0;
 
-  // Receives the next message of the channel. If its word differs from `expected_word`, or its length from
-  // sink.total_bytes, it completes as Event::mismatch (never as `done`).
-  virtual Post recv(std::uint32_t channel, std::uint64_t expected_word, const Sink& sink, Token token) = 0;
+  // Receives the next message of the channel. Completes as Event::mismatch, never as `done`, if its match
+  // header is not `expected_header` or its length not sink.total_bytes.
+  virtual Post recv(std::uint32_t channel, std::uint64_t expected_header, const Sink& sink,
+                    RequestId request) = 0;
 
   // At most 256 unsolicited bytes, in order among control messages, outside all channels.
   virtual Post control(ConstByteRange bytes) = 0;
@@ -146,8 +148,8 @@ class Endpoint {
   // Memory family: a segment of the peer's heap, mapped as long as the endpoint. May cost system calls.
   virtual PeerWindow window(std::uint32_t segment) = 0;
 
-  // Why nothing passes although the peer lives: what this process has no room for, and the limit that it
-  // reached. Ok otherwise; then an Event::failed means that the peer is gone.
+  // The limit of this process that keeps messages from passing although the peer lives. Ok if there is none;
+  // then an Event::failed means that the peer is gone.
   virtual Status trouble() const { return {}; }
 
   // Completes everything pending exactly once (as `failed`); afterwards no peer touches a buffer of ours.
@@ -176,21 +178,21 @@ class Transport {
   virtual Result<std::uint64_t> reach(std::span<const std::byte> mine,
                                       std::span<const std::byte> theirs) const = 0;
 
-  // Memory family: tells the peer of our memory and maps what the peer has told us of, so that what keeps two
-  // processes apart is known before anything is sent. Optional, never waits; call it again. Any thread.
-  // Errors: resource_exhausted, naming the limit of this process; unsupported; peer_failed.
+  // Memory family: tells the peer of our memory and maps its own, so that an obstacle is known before
+  // anything is sent. Optional, never waits; call it again. Any thread. Errors: resource_exhausted, naming
+  // the limit of this process; unsupported; peer_failed.
   virtual Result<Contact> meet(std::span<const std::byte> peer_address) {
     static_cast<void>(peer_address);
     return Contact::met;
   }
 
   // Opens an endpoint to the peer with this address. Endpoints talk to each other only if both were opened
-  // with the same `context`; every (peer, context) is opened once per side. Never waits for the
-  // peer: what is posted at once proceeds when the peer has opened its side.
+  // with the same `context`; every (peer, context) is opened once per side. Never waits for the peer: posts
+  // proceed when the peer has opened its side.
   virtual Result<std::unique_ptr<Endpoint>> open(std::span<const std::byte> peer_address,
                                                  std::uint64_t context) = 0;
 
-  // Moves everything on; fills up to events.size() events, returns how many. Calls up only Sink::deliver.
+  // Moves everything on; fills up to events.size() events and returns their number. Calls only Sink::deliver.
   virtual std::size_t progress(std::span<Event> events) = 0;
 
   // Sleeping: w = waitable(); if arm().is_armed, the owner may sleep on w and will be woken by the
@@ -198,9 +200,9 @@ class Transport {
   virtual Waitable waitable() const = 0;
   virtual ArmResult arm() = 0;
 
-  // The process ends, and may end before the destructor: tells the peers, all endpoints being closed. What
-  // was sent and completed no longer depends on this process afterwards. Waits a bounded time; idempotent;
-  // the destructor does the same. progress() may be called afterwards.
+  // The process ends, perhaps before the destructor: tells the peers. All endpoints are closed. Afterwards
+  // completed sends no longer depend on this process. Waits a bounded time; idempotent; the destructor does
+  // it, too. progress() may be called afterwards.
   virtual void leave() {}
 };
 

@@ -220,8 +220,8 @@ DeviceEngine* DeviceDispatch::find(DeviceEngineKind kind) {
 // -- registered buffers -------------------------------------------------------------------------------------
 
 Status DeviceDispatch::register_with_nccl(Buffer& buffer) const {
-  const Place place = place_of(buffer.memory);
-  const int device = place.is_device ? place.device : -1;
+  const MemoryLocation location = location_of(buffer.memory);
+  const int device = location.is_device ? location.device : -1;
   if (device != device_) {
     return invalid_argument(fmt::format(
         "register_buffer: memory: on GPU {}, and this group's calls are on GPU {}", device, device_));

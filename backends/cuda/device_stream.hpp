@@ -15,7 +15,7 @@ namespace tutti::cuda {
 Result<int> count_devices();
 
 // While it lives, its device is the one that the thread which opened it uses; only that thread may use it.
-// What has a size comes behind whatever the stream was given, and is done when it returns.
+// copy() and fill() run behind earlier work of the stream, and are complete on return.
 class DeviceStream {
  public:
   static Result<DeviceStream> open(int device);

@@ -1,4 +1,4 @@
-// How a call on a GPU's buffers ended, and who is told. Knows neither device nor engine.
+// The completion of a call on a GPU's buffers, and its callbacks. Knows neither device nor engine.
 #pragma once
 
 #include <condition_variable>
@@ -16,11 +16,10 @@ class DeviceWork : public WorkState {
   void when_complete(CompletionCallback callback) override;
 
  protected:
-  // Completes it, tells everybody, and is true; the first outcome counts, later ones change nothing. A
-  // receive says from whom.
+  // Completes it and calls back; true for the first outcome, later ones change nothing. `source`: of a
+  // receive.
   bool complete(const Status& status, int source = -1);
-  // For mutex_ being held: somebody waits for a call back; it is about to be complete, and `callbacks` are
-  // called.
+  // With mutex_ held: a callback was added; it is about to complete, with so many `callbacks`.
   virtual void on_wanted() {}
   virtual void on_complete(std::size_t /*callbacks*/) {}
 

@@ -67,7 +67,7 @@ inline void* pointer_to(CUdeviceptr address) {
 Result<int> count_devices(const Driver& table);
 Result<std::string> name_of_device(const Driver& table, int device);
 
-// ok, or what was done and what the driver said: "cuMemAlloc(1024) failed: CUDA_ERROR_OUT_OF_MEMORY (out of
+// ok, or the call and the driver's error: "cuMemAlloc(1024) failed: CUDA_ERROR_OUT_OF_MEMORY (out of
 // memory)". Running out of memory is resource_exhausted, an unusable argument invalid_argument.
 Status to_status(const Driver& table, CUresult result, std::string_view what);
 

@@ -17,11 +17,11 @@
 
 namespace tutti::cuda {
 
-// What a fold does to two values. Types share kernels: bool is u8 with logical ops, and signed integers are
+// The fold of two values. Types share kernels: bool is u8 with logical ops, and signed integers are
 // unsigned ones, whose order a flipped sign bit makes.
 enum class Fold : uint32_t { sum, prod, min, max, band, bor, bxor, land, lor, lxor };
 
-// What a kernel has to know of the elements besides their size.
+// The rule of a fold, beside the size of elements.
 struct FoldRule {
   Fold fold;
   uint32_t is_signed;  // integers: min and max compare, and division divides, signed values

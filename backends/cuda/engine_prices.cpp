@@ -24,8 +24,8 @@ constexpr std::uint64_t of_ns(std::uint64_t ns) { return 1000 * ns; }
 
 std::uint64_t log2_up(std::uint32_t number) { return static_cast<std::uint64_t>(std::bit_width(number - 1)); }
 
-// What a call comes down to: the most bytes that a rank sends or receives where none moves twice in vain, and
-// what goes between a rank's GPU and its host before and after.
+// The bytes of a call: the most that a rank must send or receive, and those copied between a rank's GPU and its
+// host before and after.
 struct Volumes {
   std::uint64_t moved = 0, to_host = 0, to_device = 0;
 };
@@ -91,14 +91,14 @@ EnginePrice price_nccl(const Question& q, std::uint64_t bytes, const DeviceLayou
   return best;
 }
 
-// Words with flags: twice the bytes to every rank, and as many from the own memory.
+// Data beside flags: twice the bytes to every rank, and as many from the own memory.
 EnginePrice price_one_shot(std::uint32_t size, std::uint64_t bytes, const DeviceModel& model) {
   return sum(model.launch_ps + model.flag_ps, of_kib(2 * bytes * (size - 1), model.link_kib_ps) +
                                                   of_kib(4 * bytes * size, model.memory_kib_ps));
 }
 
-// As between processes: into memory that all reach and out of it again, piece by piece. (Threads of one
-// process are spared that, and do better than this says.)
+// As between processes: copied into a staging buffer and out again, piece by piece. Threads of one process
+// skip the copies and are faster than this price.
 EnginePrice price_two_shot(std::uint32_t size, std::uint64_t bytes, const DeviceModel& model) {
   const std::uint64_t pieces =
       std::max<std::uint64_t>(1, (bytes + kTwoShotPieceBytes - 1) / kTwoShotPieceBytes);
@@ -108,7 +108,7 @@ EnginePrice price_two_shot(std::uint32_t size, std::uint64_t bytes, const Device
                              of_kib(4 * bytes, model.memory_kib_ps));
 }
 
-// By ipc_algorithm(): into the own scratch, words to all and from all, what is wanted out of the others';
+// By ipc_algorithm(): copy into the own staging buffer, exchange flags with all, read the others' buffers;
 // a scan does so, with whole vectors, in rounds. Piece by piece.
 EnginePrice price_ipc_schedule(const Question& q, std::uint64_t bytes, const DeviceModel& model) {
   const std::uint64_t pieces =
@@ -117,7 +117,7 @@ EnginePrice price_ipc_schedule(const Question& q, std::uint64_t bytes, const Dev
   const bool is_scan = q.collective == Collective::scan || q.collective == Collective::exscan;
   const std::uint64_t scan_rounds = is_scan ? log2_up(q.size) : 1;
   const std::uint64_t rounds = q.collective == Collective::allreduce ? 2 : scan_rounds;
-  // What is folded goes in one launch, what is only moved in one for each rank it comes from.
+  // A fold is one launch; moves are one launch for each source rank.
   const std::uint64_t launches = is_reducing(q.collective) ? 2 : 1 + others;
   const std::uint64_t round_ps = launches * model.launch_ps + 3 * others * model.word_ps + model.flag_ps;
   const std::uint64_t moved = scan_rounds * volumes_of(q.collective, bytes, q.size).moved;
@@ -138,7 +138,7 @@ EnginePrice price_staged(const Question& q, std::uint64_t bytes, const DeviceLay
              of_kib(volumes.to_host + volumes.to_device, model.copy_kib_ps) + of_kib(volumes.moved, kib_ps));
 }
 
-// What kernels and schedules have in common that reach the memory of all ranks.
+// The limits of kernels and schedules on peer memory.
 std::string_view reach_refusal(const Question& q, const DeviceLayout& layout) {
   static_assert(kMostPeers == 16, "as the text says");
   if (layout.nodes > 1) return "the memory of ranks is reached on one machine only";

@@ -20,7 +20,7 @@ constexpr bool reaches_peers(DeviceEngineKind kind) {
   return is_kernel(kind) || kind == DeviceEngineKind::ipc_schedule;
 }
 
-// What connects the GPUs of a node.
+// The link between the GPUs of a node.
 enum class GpuLink : std::uint8_t { nvlink, pcie };
 inline constexpr std::array<std::string_view, 2> kGpuLinkNames = {"nvlink", "pcie"};
 constexpr std::string_view to_string(GpuLink link) { return kGpuLinkNames[static_cast<std::size_t>(link)]; }

@@ -1,5 +1,5 @@
-// The kernels' bodies: reducing n sources into one place, and scaling, for one kind of element.
-// Knows pointers and its place in the grid. Compiled for the device by kernels.cu, and for the host by the
+// The kernels' bodies: reducing n sources into one vector, and scaling, for one kind of element.
+// Knows pointers and its position in the grid. Compiled for the device by kernels.cu, and for the host by the
 // tests' stand-in, which runs every block as one thread.
 #pragma once
 
@@ -11,7 +11,7 @@ inline constexpr uint32_t kMaxSources = 32;
 inline constexpr uint32_t kThreads = 256;  // of a block, on the device
 inline constexpr uint32_t kChunkBytes = 16;
 
-// How a vector is cut: `head` elements until dst is aligned, chunks of 16 bytes, and what is left.
+// How a vector is cut: `head` elements until dst is aligned, chunks of 16 bytes, and the rest.
 // The one parameter of a kernel; made by plan_pass().
 struct Cut {
   uint64_t count;   // elements

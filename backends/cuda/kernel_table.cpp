@@ -20,7 +20,7 @@ constexpr std::array kKindNames = std::to_array<std::string_view>({TUTTI_DEVICE_
 static_assert(kKindNames.size() == kKinds);
 #undef TUTTI_KIND_NAME
 
-// What a kind is called: the name of its dtype, unsigned for integers.
+// The name of a kind: that of its dtype, unsigned for integers.
 std::string_view kind_name(Dtype dtype) {
   if (class_of(dtype) == DtypeClass::floating) return to_string(dtype);
   switch (size_of(dtype)) {
@@ -84,8 +84,8 @@ Status fill(const Driver& table, CUdevice device, DeviceKernels& kernels) {
       "cuDeviceGetAttribute");
   kernels.most_blocks =
       static_cast<std::uint64_t>(std::max(1, processors * (threads / static_cast<int>(kThreads))));
-  // Asking loads each of them now: loaded later, by a first launch, one might wait for a peer's that waits
-  // for it.
+  // Asking loads each kernel now. Loaded by its first launch, one might wait for a peer's kernel that waits for
+  // it.
   int fewest = threads / static_cast<int>(kThreads);
   for (const KernelRow& row : {kernels.one_shot, kernels.two_shot}) {
     for (const CUfunction function : row) {

@@ -1,5 +1,5 @@
-// The kernels of a device by kind of element, and what a dtype and an op are to them.
-// Knows names and rules; who launches what is decided by kernels.cpp and peer_allreduce.cpp.
+// The kernels of a device by kind of element, and the rules for a dtype and an op.
+// Knows names and rules; kernels.cpp and peer_allreduce.cpp launch them.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ struct DeviceKernels {
       0;  // of one_shot and two_shot, of any kind: so many are sure to run at a time
 };
 
-// The place of a dtype's kind in a row. Signed integers and bool are with the unsigned integers of their
+// The index of a dtype's kind in a row. Signed integers and bool are with the unsigned integers of their
 // width.
 std::size_t kind_of(Dtype dtype);
 // Both for legal pairs. avg and premul_sum fold as sum does.

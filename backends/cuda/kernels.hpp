@@ -3,8 +3,8 @@
 // runtime/kernels/kernels.hpp bit for bit (NaN payloads of f32 and f64 sums aside).
 //
 // Common rules: the calling thread is in the context of the stream; pointers are memory that its device can
-// reach (its own, a peer's that is mapped, or pinned host memory) and need no alignment, though what is not
-// aligned to its elements is slow. `dst` may be identical to any source; other overlap is not allowed. Calls
+// reach (its own, a peer's that is mapped, or pinned host memory) and need no alignment, though vectors that
+// are not aligned to their elements are slow. `dst` may be identical to any source; other overlap is not allowed. Calls
 // put work on the stream and return: nothing is waited for.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace tutti::cuda {
 
-// What one pass folds at most.
+// Sources of one pass.
 inline constexpr std::size_t kMaxReduceSources = 32;
 
 // dst[i] = ((s0[i] op s1[i]) op s2[i]) ...; one source is copied. avg and premul_sum are sums here, as in

@@ -31,10 +31,10 @@ Result<CUcontext> primary_context(const Driver& table, int device) {
 
 }  // namespace
 
-Place place_of(const void* pointer) {
+MemoryLocation location_of(const void* pointer) {
   const Driver* table = driver_in_use();
   if (table == nullptr || pointer == nullptr) return {};
-  // The plural form takes any pointer: attributes of what is not CUDA's are zero.
+  // The plural form takes any pointer: attributes of memory that is not CUDA's are zero.
   unsigned type = 0;
   unsigned is_managed = 0;  // one byte is written
   int device = -1;

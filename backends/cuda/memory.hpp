@@ -1,4 +1,4 @@
-// Whose memory a pointer is, the context of a device, and pinned memory for staging.
+// The device that owns a pointer, the context of a device, and pinned memory for staging.
 // Knows no collective and no kernel.
 #pragma once
 
@@ -13,15 +13,15 @@
 
 namespace tutti::cuda {
 
-// Where memory lies. Managed memory counts as a device's; pinned and mapped host memory is host memory.
-struct Place {
+// The owner of memory. Managed memory counts as a device's; pinned and mapped host memory is host memory.
+struct MemoryLocation {
   bool is_device = false;
   int device = -1;  // ordinal, of device memory
-  friend bool operator==(const Place&, const Place&) = default;
+  friend bool operator==(const MemoryLocation&, const MemoryLocation&) = default;
 };
 // Host, as long as the program has no CUDA library (see driver_in_use()) or the pointer is none of CUDA's.
 // Never initialises CUDA. Any thread.
-Place place_of(const void* pointer);
+MemoryLocation location_of(const void* pointer);
 
 // While it lives, the primary context of a device is the calling thread's current one. The context is
 // retained by the first use in the process and kept.
@@ -66,7 +66,7 @@ class PinnedBuffer {
   ~PinnedBuffer();
 
   void* data() const { return data_; }
-  std::size_t size_bytes() const { return size_bytes_; }  // at least what was asked for
+  std::size_t size_bytes() const { return size_bytes_; }  // at least the size that was asked for
 
  private:
   friend class PinnedPool;
@@ -77,8 +77,7 @@ class PinnedBuffer {
   std::size_t size_bytes_ = 0;
 };
 
-// Pinned host memory in powers of two, kept for the next taker: pinning costs about as much as copying what
-// is pinned. Usable by every device. Outlives its buffers. Any thread.
+// Pinned host memory in powers of two, kept for reuse: pinning costs about as much as copying the same bytes. Usable by every device. Outlives its buffers. Any thread.
 class PinnedPool {
  public:
   // At most `limit_bytes` pinned at a time, idle buffers included.

@@ -1,6 +1,6 @@
 // Allreduce by kernels that reach the memory of all ranks: one shot and two shots (peer_bodies.hpp).
-// Knows the ranks of a group by what they show each other, and no other way to communicate. Ranks may be
-// threads of one process or processes of one machine, and may share a device.
+// Ranks communicate by their areas alone. They may be threads of one process or processes of one machine, and
+// may share a device.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 
 namespace tutti::cuda {
 
-// The area of this rank, which all reach, and those of the others as this rank reaches them.
+// The areas of all ranks, by their addresses in this process. Every rank reaches every area.
 class PeerAreas {
  public:
   // Collective: all ranks get areas, or all get an error that says whose is missing and why (unsupported, or
@@ -36,7 +36,7 @@ class PeerAreas {
 
   PeerArea* at(std::uint32_t rank) const { return areas_[rank]; }
   std::size_t staging_offset() const { return staging_offset_; }
-  // Are all ranks threads of this process, so that they reach each other's vectors as they are?
+  // Are all ranks threads of this process? They then reach each other's vectors directly.
   bool is_one_process() const { return is_one_process_; }
   // Do processes share a device? It then runs their kernels in time slices, unless MPS merges them.
   bool is_time_sliced() const { return is_time_sliced_; }
@@ -44,7 +44,7 @@ class PeerAreas {
   bool shares_queues() const { return shares_queues_; }
   // Blocks that each rank may launch, such that those of all ranks run at a time.
   std::uint32_t most_blocks() const { return most_blocks_; }
-  // Keeps everything mapped and allocated for good: kernels that hang may still use it.
+  // Keeps all memory for good: kernels that hang may still use it.
   void abandon() {
     own_ = 0;
     opened_.fill(0);
@@ -96,7 +96,7 @@ class PeerAllreduce {
   // All ranks get the same bits. Processes go through staging buffers, threads read vectors directly.
   Status start(const PeerKernel& kernel, void* dst, const void* src, std::size_t count, const ReduceOp& op,
                CUstream stream);
-  // Kernels that wait for a rank give up; their results are worthless. For good, from any thread.
+  // Ends kernels that wait for a rank; their results are worthless. For good, from any thread.
   void abort();
 
  private:

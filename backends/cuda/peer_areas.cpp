@@ -1,5 +1,5 @@
-// How the ranks of a group show each other memory of their devices: plainly inside a process, by CUDA's
-// handles for other processes between them.
+// Ranks of a group map each other's device memory: by address inside a process, by CUDA IPC handles between
+// processes.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace tutti::cuda {
 namespace {
 
-// What each rank tells of itself.
+// The device of each rank, and the handle of its area; swapped by allgather.
 struct Introduction {
   std::uint64_t process = 0;  // a number drawn by the process
   std::array<char, 40> boot{};
@@ -37,7 +37,7 @@ std::uint64_t process_number() {
   return number;
 }
 
-// Tells all ranks how it went here; the first rank's failure as everybody's. `failure` is this rank's own.
+// Swaps the outcome of all ranks; the first rank's failure fails all of them. `failure` is this rank's own.
 Status agree(GroupServices& services, const Status& failure) {
   const char mine = failure ? 1 : 0;
   std::vector<char> all(services.size());
@@ -83,7 +83,7 @@ Status introduce(const Driver& table, int device, std::size_t size_bytes, Clock:
   return {};
 }
 
-// Where this rank reaches the area of another; `opened` where it has to be closed.
+// The address of another rank's area in this process; `opened` if it has to be closed.
 Result<CUdeviceptr> reach(const Driver& table, const Introduction& self, const Introduction& other,
                           CUdeviceptr& opened) {
   if (other.process == self.process) {
@@ -98,8 +98,8 @@ Result<CUdeviceptr> reach(const Driver& table, const Introduction& self, const I
   return opened;
 }
 
-// So many blocks of each rank that those of all ranks of a device run at a time, and half of it is left to
-// others.
+// Blocks of each rank, such that those of all ranks of a device are resident at a time. Half of the device is
+// left to other kernels.
 std::uint32_t shared_blocks(const std::vector<Introduction>& all) {
   std::uint32_t least = kMostPeerBlocks;
   for (const Introduction& one : all) {
@@ -135,7 +135,7 @@ Result<PeerAreas> PeerAreas::create(GroupServices& services, int device, std::ui
     if (!context) return context.status();
     return introduce(**table, device, size_bytes, deadline, self, areas.own_);
   };
-  // Nobody leaves before all know: a rank that cannot takes part with nothing to show.
+  // Every rank takes part in both exchanges, also one that has failed: the others wait for it.
   const Status begun = begin();
   std::vector<Introduction> all(size);
   TUTTI_RETURN_IF_ERROR(services.allgather(&self, all.data(), sizeof self));

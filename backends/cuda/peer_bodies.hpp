@@ -1,16 +1,15 @@
 // The bodies of the kernels that reduce among ranks whose memory they can reach: one shot and two shots.
-// Knows the areas that the ranks show each other, and its place in the grid. Like kernel_bodies.hpp, compiled
-// for the device and, in the tests' stand-in, for the host. The same bits on every rank: all fold in rank
-// order.
+// Knows the areas of all ranks, and its position in the grid. Like kernel_bodies.hpp, compiled for the device
+// and, in the tests' stand-in, for the host. The same bits on every rank: all fold in rank order.
 //
 // One shot, for few bytes: every rank stores its vector into the area of every rank, in words of 4 bytes of
-// data and 4 of a flag, which arrive together: whoever sees the flag has the data, and nobody waits for
-// anything else. Words are used in turn by two calls: a rank that begins the next but one has had all of the
-// next, and so the others are through with this one.
+// data and 4 of a flag (as NCCL's LL). Both arrive together, so a reader that sees the flag has the data. Two
+// calls use the words alternately: a rank that begins the call after the next has received all of the next
+// one, so its peers are through with this one.
 //
 // Two shots, for more: rank r folds slice r of all inputs and stores the result into all outputs, which moves
-// each byte as seldom as can be. Block b of a rank meets block b of the others before (inputs are there) and
-// after (outputs are), so all ranks launch equal grids, of which all blocks run at a time.
+// the fewest bytes. Block b of a rank has a barrier with block b of the others before (inputs are there) and
+// after (outputs are there). So all ranks launch equal grids, of which all blocks are resident.
 #pragma once
 
 #include "backends/cuda/kernel_bodies.hpp"
@@ -53,7 +52,7 @@ struct PeerArguments {
   PeerArea* areas[kMaxPeers];
 };
 
-// Where in the grid a thread is, and how the threads of a block wait for each other.
+// The position of a thread in the grid, and the barrier of a block.
 struct PeerThread {
   uint32_t block;
   uint32_t blocks;
@@ -116,7 +115,7 @@ TUTTI_DEVICE void store_release(uint32_t* to, uint32_t value) {
 #endif
 }
 
-// Polls until `is_there` or the host gives up; false then.
+// Polls until `is_there`; false if the host aborts.
 template <class IsThere>
 TUTTI_DEVICE bool wait_until(const uint32_t* abort, IsThere is_there) {
   for (uint32_t polls = 1; !is_there(); ++polls) {
@@ -207,8 +206,7 @@ TUTTI_DEVICE void one_shot_body(const PeerArguments& a, PeerThread peer_thread) 
   }
 }
 
-// Meets the same block of all ranks: tells them that this one has come, and waits until they have. `line` of
-// a PeerArea::Line is the flag. False: given up.
+// A barrier with the same block of all ranks: signals them and waits for their flags. False: aborted.
 TUTTI_DEVICE bool meet(const PeerArguments& a, PeerThread thread, uint32_t PeerArea::Line::*flag) {
   bool is_met = true;
   for (uint32_t k = thread.index; k < a.size; k += thread.count) {
@@ -303,7 +301,7 @@ TUTTI_DEVICE void two_shot_body(const PeerArguments& a, PeerThread thread, PeerV
     line.input = reinterpret_cast<uintptr_t>(a.input);
     line.output = reinterpret_cast<uintptr_t>(a.output);
   }
-  // A rank that gives up tells nobody, and so no other gets further than its next meeting.
+  // A rank that aborts does not signal, so no other gets past its next barrier.
   if (!thread.all(meet(a, thread, &PeerArea::Line::arrived))) return;
   for (uint32_t k = thread.index; k < a.size; k += thread.count) {
     const PeerArea::Line& line = a.areas[a.rank]->lines[thread.block][k];

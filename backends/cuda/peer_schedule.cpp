@@ -15,13 +15,13 @@
 namespace tutti::cuda {
 namespace {
 
-constexpr std::uint32_t kMostLines = 128;  // of a plan, as on the host
-// Of the slots of scratch, and of blocks, as on the host's control blocks: so the same algorithm gives the same bits.
+constexpr std::uint32_t kMostLines = 128;  // flags of a plan and rank, as on the host
+// Of slots and blocks. The host aligns likewise, so the same algorithm gives the same bits.
 constexpr std::size_t kAlignment = 64;
 
-std::size_t words_bytes(std::uint32_t size) { return std::size_t{4} * size * (kMostLines + 1); }
-std::uint32_t line_word(std::uint32_t rank, std::uint32_t line) { return rank * (kMostLines + 1) + line; }
-std::uint32_t ended_word(std::uint32_t rank) { return line_word(rank, kMostLines); }
+std::size_t flags_bytes(std::uint32_t size) { return std::size_t{4} * size * (kMostLines + 1); }
+std::uint32_t flag_index(std::uint32_t rank, std::uint32_t line) { return rank * (kMostLines + 1) + line; }
+std::uint32_t end_flag_index(std::uint32_t rank) { return flag_index(rank, kMostLines); }
 
 std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
@@ -46,16 +46,16 @@ struct PeerSchedules::Epoch {
 Result<std::unique_ptr<PeerSchedules>> PeerSchedules::create(GroupServices& services, int device,
                                                              std::size_t staging_bytes) {
   const std::size_t area_bytes = staging_bytes / 2 / kAlignment * kAlignment;
-  const std::size_t words = round_up(words_bytes(services.size()), kAlignment);
-  Result<PeerAreas> areas = PeerAreas::create(services, device, 0, words + 2 * area_bytes);
+  const std::size_t flags = round_up(flags_bytes(services.size()), kAlignment);
+  Result<PeerAreas> areas = PeerAreas::create(services, device, 0, flags + 2 * area_bytes);
   if (!areas) return areas.status();
   if (areas->shares_queues()) {
-    // Freeing waits for the whole device: nobody goes on before all have.
+    // Freeing waits for the whole device, so no rank goes on before all have freed.
     { const PeerAreas freed = *std::move(areas); }
     TUTTI_RETURN_IF_ERROR(meet(services));
     return unsupported("ranks are threads of one process that share a GPU");
   }
-  const Result<ContextScope> context = ContextScope::enter(device);
+  const Result<ContextScope> context = ContextScope::begin_epoch(device);
   if (!context) return context.status();
   Result<Stream> stream = Stream::create(device);
   if (!stream) return stream.status();
@@ -70,19 +70,19 @@ PeerSchedules::PeerSchedules(GroupServices& services, int device, PeerAreas area
       areas_(std::move(areas)),
       table_(table),
       abort_stream_(std::move(abort_stream)),
-      area_bytes_(area_bytes),
+      staging_bytes_(area_bytes),
       events_(device) {}
 
 PeerSchedules::~PeerSchedules() {
-  const Result<ContextScope> context = ContextScope::enter(device_);
+  const Result<ContextScope> context = ContextScope::begin_epoch(device_);
   if (!context || epoch_ == 0) return;
-  // Others may still read this rank's area, until they say that they have ended the last epoch, too.
+  // Peers may read this rank's staging buffers until they signal the end of the last epoch.
   const auto all_have_ended = [&]() -> Status {
     const Result<Stream> stream = Stream::create(device_);
     if (!stream) return stream.status();
     if (order_.last()) TUTTI_RETURN_IF_ERROR(order_.last().hold(stream->get()));
     for (std::uint32_t r = 0; r < services_.size(); ++r) {
-      if (r != services_.rank()) TUTTI_RETURN_IF_ERROR(await(ended_word(r), epoch_, stream->get()));
+      if (r != services_.rank()) TUTTI_RETURN_IF_ERROR(wait_for(end_flag_index(r), epoch_, stream->get()));
     }
     Result<Event> event = events_.take();
     if (!event) return event.status();
@@ -112,7 +112,7 @@ Status PeerSchedules::check_call(const Call& call) {
 
 Status PeerSchedules::check_plan(const LoweredPlan& plan) const {
   if (plan.line_count > kMostLines) return unsupported("a plan of too many lines");
-  if (plan.staging_slots * kAlignment > area_bytes_) return unsupported("a plan of too much scratch");
+  if (plan.staging_slots * kAlignment > staging_bytes_) return unsupported("a plan of too much scratch");
   // Cannot differ between ranks: a step folds at most one vector of each of kMaxPeers ranks.
   static_assert(kMaxReduceSources >= kMaxPeers);
   const bool is_too_wide = std::any_of(plan.steps.begin(), plan.steps.end(), [](const LoweredStep& step) {
@@ -121,42 +121,44 @@ Status PeerSchedules::check_plan(const LoweredPlan& plan) const {
   return is_too_wide ? unsupported("a plan that folds more vectors at a time than kernels do") : Status();
 }
 
-CUdeviceptr PeerSchedules::words_of(std::uint32_t rank) const {
+CUdeviceptr PeerSchedules::flags_of(std::uint32_t rank) const {
   return reinterpret_cast<std::uintptr_t>(areas_.at(rank)) + areas_.staging_offset();
 }
 
-std::byte* PeerSchedules::area_of(std::uint32_t rank) const {
-  const std::size_t words = round_up(words_bytes(services_.size()), kAlignment);
-  return static_cast<std::byte*>(pointer_to(words_of(rank))) + words + (epoch_ & 1U) * area_bytes_;
+std::byte* PeerSchedules::staging_of(std::uint32_t rank) const {
+  const std::size_t flags = round_up(flags_bytes(services_.size()), kAlignment);
+  return static_cast<std::byte*>(pointer_to(flags_of(rank))) + flags + (epoch_ & 1U) * staging_bytes_;
 }
 
-Status PeerSchedules::write_to_all(std::uint32_t word, CUstream stream) {
+Status PeerSchedules::signal_all(std::uint32_t flag, CUstream stream) {
   for (std::uint32_t r = 0; r < services_.size(); ++r) {
     if (r == services_.rank()) continue;
-    // Behind all that the stream has written, as others see it.
-    TUTTI_RETURN_IF_CUDA_ERROR(table_, table_.cuStreamWriteValue32(stream, words_of(r) + 4 * word, epoch_, 0),
+    // Ordered behind all earlier writes of the stream, also for peers.
+    TUTTI_RETURN_IF_CUDA_ERROR(table_, table_.cuStreamWriteValue32(stream, flags_of(r) + 4 * flag, epoch_, 0),
                                "cuStreamWriteValue32");
   }
   return {};
 }
 
-Status PeerSchedules::await(std::uint32_t word, std::uint32_t value, CUstream stream) {
+Status PeerSchedules::wait_for(std::uint32_t flag, std::uint32_t value, CUstream stream) {
   return to_status(table_,
-                   table_.cuStreamWaitValue32(stream, words_of(services_.rank()) + 4 * word, value,
+                   table_.cuStreamWaitValue32(stream, flags_of(services_.rank()) + 4 * flag, value,
                                               CU_STREAM_WAIT_VALUE_GEQ),
                    "cuStreamWaitValue32");
 }
 
-Status PeerSchedules::enter(CUstream stream) {
+Status PeerSchedules::begin_epoch(CUstream stream) {
   ++epoch_;
   if (has_heard_from_all_ || epoch_ < 3) return {};
   for (std::uint32_t r = 0; r < services_.size(); ++r) {
-    if (r != services_.rank()) TUTTI_RETURN_IF_ERROR(await(ended_word(r), epoch_ - 2, stream));
+    if (r != services_.rank()) TUTTI_RETURN_IF_ERROR(wait_for(end_flag_index(r), epoch_ - 2, stream));
   }
   return {};
 }
 
-Status PeerSchedules::leave(CUstream stream) { return write_to_all(ended_word(services_.rank()), stream); }
+Status PeerSchedules::end_epoch(CUstream stream) {
+  return signal_all(end_flag_index(services_.rank()), stream);
+}
 
 Status PeerSchedules::move(Epoch& epoch, const LoweredStep& step) {
   const std::size_t element_bytes = size_of(epoch.call.dtype);
@@ -170,7 +172,7 @@ Status PeerSchedules::move(Epoch& epoch, const LoweredStep& step) {
     const Range range = map_.range(from.slice.buffer, shape.atom(from.slice, k));
     const std::size_t bytes = range.count * element_bytes;
     if (from.slice.buffer == Buffer::scratch)
-      return {area_of(from.owner) + (from.slice.slot + k) * epoch.slot_bytes, bytes};
+      return {staging_of(from.owner) + (from.slice.slot + k) * epoch.slot_bytes, bytes};
     std::byte* const base = from.slice.buffer == Buffer::input ? epoch.buffers.input : epoch.buffers.output;
     return {base + (range.first + epoch.done) * element_bytes, bytes};
   };
@@ -186,7 +188,7 @@ Status PeerSchedules::move(Epoch& epoch, const LoweredStep& step) {
                                    epoch.call.dtype, epoch.call.op, epoch.stream));
       continue;
     }
-    // Neighbours on both sides go at once.
+    // Atoms that are adjacent on both sides are copied together.
     const Placed from = place(step.first_source, k);
     for (++k; k < atoms; ++k) {
       const Placed next = place(step.dst, k);
@@ -200,27 +202,27 @@ Status PeerSchedules::move(Epoch& epoch, const LoweredStep& step) {
 }
 
 Status PeerSchedules::run(Epoch& epoch) {
-  TUTTI_RETURN_IF_ERROR(enter(epoch.stream));
+  TUTTI_RETURN_IF_ERROR(begin_epoch(epoch.stream));
   for (const LoweredStep& step : epoch.plan.steps) {
     if (step.kind == LoweredStep::Kind::signal) {
-      TUTTI_RETURN_IF_ERROR(write_to_all(line_word(services_.rank(), step.line), epoch.stream));
+      TUTTI_RETURN_IF_ERROR(signal_all(flag_index(services_.rank(), step.line), epoch.stream));
     } else if (step.kind == LoweredStep::Kind::wait) {
-      TUTTI_RETURN_IF_ERROR(await(line_word(step.peer, step.line), epoch_, epoch.stream));
+      TUTTI_RETURN_IF_ERROR(wait_for(flag_index(step.peer, step.line), epoch_, epoch.stream));
     } else {
       TUTTI_RETURN_IF_ERROR(move(epoch, step));
     }
   }
   has_heard_from_all_ = epoch.plan.shape.hears_from_all;
-  return leave(epoch.stream);
+  return end_epoch(epoch.stream);
 }
 
 Status PeerSchedules::start(const Call& call, const LoweredPlan& plan, CUstream stream) {
   if (call.count == 0) return {};
-  const Result<ContextScope> context = ContextScope::enter(device_);
+  const Result<ContextScope> context = ContextScope::begin_epoch(device_);
   if (!context) return context.status();
   TUTTI_RETURN_IF_ERROR(order_.begin(stream));
   const std::size_t element_bytes = size_of(call.dtype);
-  const std::uint64_t length = epoch_length(plan, call.count, element_bytes, area_bytes_);
+  const std::uint64_t length = epoch_length(plan, call.count, element_bytes, staging_bytes_);
   Epoch epoch{call, plan, lowered_buffers(call, plan.shape), stream};
   for (; epoch.done < call.count; epoch.done += epoch.count) {
     epoch.count = std::min(length, call.count - epoch.done);
@@ -238,11 +240,11 @@ Status PeerSchedules::start(const Call& call, const LoweredPlan& plan, CUstream 
 }
 
 void PeerSchedules::abort() {
-  const Result<ContextScope> context = ContextScope::enter(device_);
+  const Result<ContextScope> context = ContextScope::begin_epoch(device_);
   if (!context) return;
-  constexpr std::uint32_t kForGood = 0x7fffffff;  // as late as any epoch can be
-  for (std::uint32_t word = 0; word < line_word(services_.size(), 0); ++word)
-    table_.cuStreamWriteValue32(abort_stream_.get(), words_of(services_.rank()) + 4 * word, kForGood, 0);
+  constexpr std::uint32_t kForGood = 0x7fffffff;  // satisfies every wait
+  for (std::uint32_t flag = 0; flag < flag_index(services_.size(), 0); ++flag)
+    table_.cuStreamWriteValue32(abort_stream_.get(), flags_of(services_.rank()) + 4 * flag, kForGood, 0);
 }
 
 }  // namespace tutti::cuda

@@ -1,9 +1,9 @@
 // Our own schedules on the memory of devices: the staged form of a lowered plan, step by step on a stream.
-// Ranks read each other's scratch, which lies in areas that all reach, and tell each other how far they are
-// by words that streams write and wait for. Knows the ranks of a group by what they show each other.
+// Ranks read each other's staging buffers by CUDA IPC. Streams write flags into the memory of the ranks that
+// wait for them. The host waits for nothing.
 //
-// A long vector goes in epochs, as on the host's control blocks (scheduler/lowered_run.hpp): two areas take turns,
-// and one is written again when every rank has ended the epoch before last in it.
+// A long vector goes in epochs, as on the host's control blocks (scheduler/lowered_run.hpp). Epochs use two
+// staging buffers alternately; a rank writes one again when every rank has ended the epoch before last.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@
 namespace tutti::cuda {
 
 // Threading: one thread at a time, as a backend. All ranks make the same calls in the same order. Ranks that
-// are threads of one process have a device each: streams of one process share the queues of a device, and one
-// that waits for a word may keep back the one that would write it.
+// are threads of one process have a device each: streams of one process share the queues of a device, and a
+// stream that waits for a flag may block the stream that would write it.
 class PeerSchedules {
  public:
-  // Collective, like PeerAreas::create(). Groups of 2 to kMaxPeers ranks. `staging_bytes`: of both areas of a
-  // rank.
+  // Collective, like PeerAreas::create(). Groups of 2 to kMaxPeers ranks. `staging_bytes`: of both staging
+  // buffers of a rank.
   static Result<std::unique_ptr<PeerSchedules>> create(GroupServices& services, int device,
                                                        std::size_t staging_bytes = std::size_t{2} *
                                                                                    kSchedulePieceBytes);
@@ -42,32 +42,32 @@ class PeerSchedules {
   // Puts a checked call on `stream`, which belongs to the device; nothing is waited for. `plan`: staged,
   // the same schedule on all ranks.
   Status start(const Call& call, const LoweredPlan& plan, CUstream stream);
-  // Streams that wait for a rank go on; their results are worthless. For good, from any thread.
+  // Releases streams that wait for a rank; their results are worthless. For good, from any thread.
   void abort();
 
  private:
   PeerSchedules(GroupServices& services, int device, PeerAreas areas, const Driver& table,
                 Stream abort_stream, std::size_t area_bytes);
-  struct Epoch;  // a part of a call, and where its steps find their memory
+  struct Epoch;  // a part of a call, with the addresses of its buffers
   Status run(Epoch& epoch);
-  Status enter(CUstream stream);
-  Status leave(CUstream stream);
+  Status begin_epoch(CUstream stream);
+  Status end_epoch(CUstream stream);
   Status move(Epoch& epoch, const LoweredStep& step);
-  Status write_to_all(std::uint32_t word, CUstream stream);
-  Status await(std::uint32_t word, std::uint32_t value, CUstream stream);
-  // The words that a rank sees: of each rank one for each line, and one for the epoch that it has ended.
-  CUdeviceptr words_of(std::uint32_t rank) const;
-  std::byte* area_of(std::uint32_t rank) const;
+  Status signal_all(std::uint32_t flag, CUstream stream);
+  Status wait_for(std::uint32_t flag, std::uint32_t value, CUstream stream);
+  // The flags that a rank waits for: for each rank one a line, and one for the end of its epoch.
+  CUdeviceptr flags_of(std::uint32_t rank) const;
+  std::byte* staging_of(std::uint32_t rank) const;
 
   GroupServices& services_;
   const int device_;
   PeerAreas areas_;
   const Driver& table_;
   Stream abort_stream_;  // never waits
-  const std::size_t area_bytes_;
+  const std::size_t staging_bytes_;
   ChunkMap map_;
   EventPool events_;
-  CallOrder order_{events_};  // of those that use the areas
+  CallOrder order_{events_};  // of calls that use the staging buffers
   std::uint32_t epoch_ = 0;
   bool has_heard_from_all_ = true;  // in the last epoch
 };

@@ -25,8 +25,8 @@ unsigned long long loaded_libraries() {
 }  // namespace
 
 int device_of(const void* memory) {
-  const Place place = place_of(memory);
-  return place.is_device ? place.device : -1;
+  const MemoryLocation location = location_of(memory);
+  return location.is_device ? location.device : -1;
 }
 
 bool look_for_use() {

@@ -17,13 +17,12 @@ namespace tutti::cuda {
 namespace {
 
 constexpr std::size_t kMostPinnedBytes = std::size_t{4} << 30U;  // of the process
-// The thread looks in vain so often before it naps between looks: a call on its way costs a system call of 50
-// us granularity then, no core.
-constexpr std::uint32_t kLooks = 200;
+// Failed polls before the thread naps: a call under way then costs a system call every 50 us, and no core.
+constexpr std::uint32_t kPollsBeforeNap = 200;
 constexpr std::chrono::microseconds kNap{20};
 constexpr std::chrono::milliseconds kUnwindTime{5000};  // of the streams of a group that has failed
 
-// Outlives every group: what a device might still use is never freed.
+// Outlives every group: memory that a device may still use is never freed.
 PinnedPool& process_pool() {
   static auto* const kPool = new PinnedPool(kMostPinnedBytes);
   return *kPool;
@@ -39,7 +38,7 @@ class StagedEngine final : public DeviceEngine {
       is_ending_ = true;
     }
     has_news_.notify_one();
-    if (mover_.joinable()) mover_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const Call& call, std::string_view algorithm) override {
@@ -56,10 +55,10 @@ class StagedEngine final : public DeviceEngine {
     if (!enqueued) return enqueued;
     {
       const std::lock_guard lock(mutex_);
-      if (!mover_.joinable()) {
-        Result<std::thread> thread = start_thread("tutti-staging", [this] { move_on(); });
+      if (!thread_.joinable()) {
+        Result<std::thread> thread = start_thread("tutti-staging", [this] { run(); });
         if (!thread) return thread.status();
-        mover_ = *std::move(thread);
+        thread_ = *std::move(thread);
       }
       waiting_.emplace_back(Pending{work, reference});
     }
@@ -73,9 +72,9 @@ class StagedEngine final : public DeviceEngine {
     WorkRef reference;
   };
 
-  void move_on() {
+  void run() {
     std::deque<Pending> moving;  // in order of submission
-    for (std::uint32_t vain_looks = 0;;) {
+    for (std::uint32_t failed_polls = 0;;) {
       {
         std::unique_lock lock(mutex_);
         if (moving.empty()) has_news_.wait(lock, [&] { return is_ending_ || !waiting_.empty(); });
@@ -83,8 +82,8 @@ class StagedEngine final : public DeviceEngine {
         for (Pending& pending : waiting_) moving.push_back(std::move(pending));
         waiting_.clear();
       }
-      vain_looks = look_at(moving) ? 0 : vain_looks + 1;
-      if (vain_looks > kLooks) {
+      failed_polls = advance(moving) ? 0 : failed_polls + 1;
+      if (failed_polls > kPollsBeforeNap) {
         std::this_thread::sleep_for(kNap);
       } else {
         std::this_thread::yield();
@@ -92,14 +91,14 @@ class StagedEngine final : public DeviceEngine {
     }
   }
 
-  bool look_at(std::deque<Pending>& moving) {
+  bool advance(std::deque<Pending>& moving) {
     using Stage = StagedWork::Stage;
     bool has_moved = false, may_start = true;
     const Status failure = services_.failure();
     for (const Pending& pending : moving) {
       StagedWork& work = *pending.work;
       if (work.stage() == Stage::arriving) {
-        // The order of calls is their match: nobody overtakes one whose input is still on its way.
+        // Calls match by their order, so none overtakes one whose input has not arrived.
         may_start = may_start && (work.has_arrived() || !failure);
         if (!failure) {
           work.fail(failure);
@@ -107,7 +106,7 @@ class StagedEngine final : public DeviceEngine {
           work.start(host_);
         }
         has_moved = has_moved || work.stage() != Stage::arriving;
-      } else if (work.look()) {
+      } else if (work.poll()) {
         has_moved = true;
       } else if (work.stage() == Stage::leaving &&
                  Clock::now() - work.resumed_at() > (failure ? services_.timeout() : kUnwindTime)) {
@@ -124,9 +123,9 @@ class StagedEngine final : public DeviceEngine {
   Backend& host_;
   std::mutex mutex_;
   std::condition_variable has_news_;
-  std::deque<Pending> waiting_;  // not seen by the thread yet
+  std::deque<Pending> waiting_;  // for the thread to take
   bool is_ending_ = false;
-  std::thread mover_;
+  std::thread thread_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What is copied for each collective, and the steps of a staged call.
+// The copies of each collective, and the stages of a staged call.
 #include "backends/cuda/staged_work.hpp"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ void StagedWork::plan_copies(std::uint32_t rank, std::uint32_t size) {
   } else {
     input_ = {const_cast<void*>(call_.input), nullptr, bytes_of(input), true, false};
     output_ = {call_.output, nullptr, bytes_of(output), false, true};
-    // What lies between blocks stays as it is.
+    // Gaps between blocks keep their content.
     output_.is_loaded = !displacements_.empty() || !output_displacements_.empty();
   }
   if (call_.collective == Collective::exscan && rank == 0) output_.is_stored = false;
@@ -82,7 +82,7 @@ Status StagedWork::enqueue(PinnedPool& pool) {
   output_.host = base + output_at;
   Status enqueued = enqueue_copies(**table);
   if (!enqueued) {
-    // Whatever has been enqueued goes on, and may still use the memory.
+    // Copies that are enqueued go on, and may still use the memory.
     signals_->resumed.store(1, std::memory_order_release);
     leak_memory();
   }
@@ -118,7 +118,7 @@ void StagedWork::start(Backend& host) {
   call.input = call_.in_place ? output_.host : input_.host;
   call.output = output_.host;
   stage_ = Stage::communicating;
-  auto started = host.start(call, {algorithm_, Submitter::goes_on});
+  auto started = host.start(call, {algorithm_, Completion::asynchronous});
   if (started) {
     on_host_ = *std::move(started);
   } else {
@@ -126,13 +126,13 @@ void StagedWork::start(Backend& host) {
   }
 }
 
-bool StagedWork::look() {
+bool StagedWork::poll() {
   if (stage_ == Stage::communicating && on_host_->test()) {
     outcome_source_ = on_host_->source();
     resume(on_host_->status());
     return true;
   }
-  // What has failed may still be on its way to the host.
+  // The input of a failed call may still be on its way to the host.
   const Word& last = holds_stream() ? signals_->left : signals_->arrived;
   if (stage_ == Stage::leaving && last.load(std::memory_order_acquire) != 0) {
     stage_ = Stage::over;
@@ -171,7 +171,7 @@ void StagedWork::leak_memory() {
 }
 
 Status StagedWork::wait(Clock::time_point deadline) {
-  // Most short calls end within the time that waking up takes.
+  // Most short calls end sooner than a wake-up takes.
   const Clock::time_point spin_end = std::min(deadline, Clock::now() + kSpinTime);
   while (!is_complete() && Clock::now() < spin_end) std::this_thread::yield();
   if (!is_complete()) {

@@ -1,5 +1,5 @@
-// One call that is staged through the host: its pinned memory, the words by which stream and host wait for
-// each other, and how far it has come. Knows what is copied when; not who moves it on.
+// One call that is staged through the host: its pinned memory, the flags by which stream and host wait for
+// each other, and its stage. Knows the order of copies; the engine's thread advances it.
 #pragma once
 
 #include <atomic>
@@ -22,19 +22,19 @@ class StagedWork final : public DeviceWork {
   // with nothing enqueued; what the driver says: the stream may then hold a part, and goes on.
   Status enqueue(PinnedPool& pool);
 
-  // The rest is for one thread, which moves it on.
+  // The rest is for the thread that advances it.
   enum class Stage : std::uint8_t { arriving, communicating, leaving, over };
   Stage stage() const { return stage_; }
   // Has the input arrived on the host?
   bool has_arrived() const;
-  // Starts the call on the host. False if it is refused, or over, at once; look() then says more.
+  // Starts the call on the host. A refusal is the call's outcome.
   void start(Backend& host);
-  // Looks at what it waits for; true if it has come on.
-  bool look();
-  // The group has failed: it is complete by that, whatever its stream does. Its memory stays.
+  // Polls the flag or the host's call that it waits for; true if its stage has changed.
+  bool poll();
+  // The group has failed: completes it, whatever its stream does. Its memory stays.
   void fail(const Status& cause);
   Clock::time_point resumed_at() const { return resumed_at_; }  // of stage `leaving`
-  // The device does not take the result. It may still do so later: nobody else gets the memory.
+  // The device does not take the result. It may do so later, so the memory is leaked.
   void give_up();
 
   // WorkState
@@ -42,7 +42,7 @@ class StagedWork final : public DeviceWork {
   Status wait(Clock::time_point deadline) override;
 
  private:
-  // Words that the device writes (arrived, left) and waits for (resumed), in pinned memory.
+  // Flags that the device writes (arrived, left) and waits for (resumed), in pinned memory.
   struct Signals;
   // A buffer of the call, on both sides.
   struct Copy {
@@ -53,8 +53,7 @@ class StagedWork final : public DeviceWork {
   };
 
   std::string describe() const;
-  // What has nothing to bring back, such as a send, is over for its stream once it has been copied to the
-  // host.
+  // A call without a result, such as a send, releases its stream once the input is on the host.
   bool holds_stream() const { return output_.is_stored && output_.bytes > 0; }
   void plan_copies(std::uint32_t rank, std::uint32_t size);
   Status enqueue_copies(const Driver& table);

@@ -1,5 +1,5 @@
 // Events: how far a stream has come, asked without stopping the host; and a pool of them.
-// Knows no work: who waits for what is decided above.
+// Knows no work.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Looking at works: briefly and often where somebody waits or wants to be called, now and then elsewhere.
+// Polls works: often while a thread waits or a callback is due, else now and then.
 #include "backends/cuda/stream_watch.hpp"
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 namespace tutti::cuda {
 namespace {
 
-// How long a waiting thread naps at most, a callback comes late, and a failure goes unnoticed.
+// Limits: of a waiting thread's nap, of a callback's delay, and of an unnoticed failure.
 constexpr std::chrono::microseconds kLongestNap{200};
 constexpr std::chrono::microseconds kCallbackDelay{50};
 constexpr std::chrono::microseconds kFailureDelay{20000};
-constexpr int kLooksBeforeNap = 200;  // as long as a small collective takes
+constexpr int kPollsBeforeNap = 200;  // as long as a short collective takes
 
 StreamWork& stream_work(const WorkRef& work) { return static_cast<StreamWork&>(*work.operator->()); }
 
@@ -30,11 +30,11 @@ StreamWork::StreamWork(StreamWatch& watch, std::string what, int source, Event b
       begun_(std::move(begun)),
       ended_(std::move(ended)) {}
 
-void StreamWork::look() {
+void StreamWork::poll() {
   Status status;
   {
     const std::lock_guard lock(mutex_);
-    if (is_complete() || is_past_belief_) return;
+    if (is_complete() || ignores_events_) return;
     const Result<bool> is_past = ended_.query();
     if (is_past && !*is_past) return;
     if (!is_past) status = is_past.status().with_context(what_);
@@ -51,14 +51,14 @@ bool StreamWork::is_late(std::chrono::milliseconds timeout) {
   return false;
 }
 
-void StreamWork::disbelieve_events() {
+void StreamWork::ignore_events() {
   const std::lock_guard lock(mutex_);
-  is_past_belief_ = true;
+  ignores_events_ = true;
 }
 
 void StreamWork::on_wanted() {
   watch_.wanted_.fetch_add(1, std::memory_order_relaxed);
-  watch_.look_sooner();
+  watch_.poll_sooner();
 }
 
 void StreamWork::on_complete(std::size_t callbacks) {
@@ -69,12 +69,12 @@ void StreamWork::on_complete(std::size_t callbacks) {
 
 Status StreamWork::wait(Clock::time_point deadline) {
   std::chrono::microseconds nap(1);
-  for (int looks = 0; !test(); ++looks) {
+  for (int polls = 0; !test(); ++polls) {
     if (Clock::now() >= deadline) {
       return Status(StatusCode::timeout,
                     fmt::format("{} is not complete; the GPU does not say which rank is missing", what_));
     }
-    if (looks < kLooksBeforeNap) {
+    if (polls < kPollsBeforeNap) {
       std::this_thread::yield();
     } else {
       std::this_thread::sleep_for(nap);
@@ -116,8 +116,8 @@ std::vector<WorkRef> StreamWatch::pending() {
   return {pending_.begin(), pending_.end()};
 }
 
-void StreamWatch::look_at_all() {
-  for (const WorkRef& work : pending()) stream_work(work).look();
+void StreamWatch::poll_all() {
+  for (const WorkRef& work : pending()) stream_work(work).poll();
   const std::lock_guard lock(mutex_);
   std::erase_if(pending_, [](const WorkRef& work) { return work->is_complete(); });
 }
@@ -152,14 +152,14 @@ void StreamWatch::fail(const Status& cause) {
     is_closed = is_closed_;
   }
   const std::vector<WorkRef> works = pending();
-  for (const WorkRef& work : works) stream_work(work).disbelieve_events();
+  for (const WorkRef& work : works) stream_work(work).ignore_events();
   owner_.abort(cause);
   if (!is_closed && services_.failure().is_ok()) services_.fail(cause);
   for (const WorkRef& work : works) stream_work(work).complete(cause);
-  look_at_all();
+  poll_all();
 }
 
-void StreamWatch::look_sooner() {
+void StreamWatch::poll_sooner() {
   const std::lock_guard lock(mutex_);
   changed_.notify_all();
 }
@@ -178,7 +178,7 @@ void StreamWatch::run() {
       changed_.wait_for(lock, wanted_ > 0 ? kCallbackDelay : kFailureDelay, has_news);
       if (is_closed_) return;
     }
-    look_at_all();
+    poll_all();
     if (Clock::now() < next_diagnosis) continue;
     next_diagnosis = Clock::now() + kFailureDelay;
     if (const Status cause = diagnose(); !cause) fail(cause);
@@ -191,14 +191,13 @@ bool StreamWatch::is_busy() {
 }
 
 Status StreamWatch::drain() {
-  for (look_at_all(); is_busy(); look_at_all()) std::this_thread::sleep_for(kLongestNap);
+  for (poll_all(); is_busy(); poll_all()) std::this_thread::sleep_for(kLongestNap);
   return failure();
 }
 
 void StreamWatch::close(std::chrono::milliseconds patience) {
   const auto deadline = Clock::now() + patience;
-  for (look_at_all(); is_busy() && Clock::now() < deadline; look_at_all())
-    std::this_thread::sleep_for(kLongestNap);
+  for (poll_all(); is_busy() && Clock::now() < deadline; poll_all()) std::this_thread::sleep_for(kLongestNap);
   {
     const std::lock_guard lock(mutex_);
     is_closed_ = true;

@@ -1,6 +1,6 @@
-// Calls that are on streams, and the thread that sees how they end: by an event of the device, by what their
-// stream owner or the group finds wrong while nobody calls, or by the time they take.
-// Knows no collective, and not who carries the calls out.
+// Calls that are on streams, and the thread that watches how they end: by an event of the device, by an error
+// that the stream owner or the group reports, or by the timeout.
+// Knows no collective and no engine.
 #pragma once
 
 #include <atomic>
@@ -20,11 +20,11 @@ namespace tutti::cuda {
 
 class StreamWatch;
 
-// A call that is on its stream. May outlive its watch, complete.
+// A call that is on its stream. A complete one may outlive its watch.
 class StreamWork final : public DeviceWork {
  public:
   bool test() override {
-    look();
+    poll();
     return is_complete();
   }
   Status wait(Clock::time_point deadline) override;
@@ -33,33 +33,31 @@ class StreamWork final : public DeviceWork {
   friend class StreamWatch;
   StreamWork(StreamWatch& watch, std::string what, int source, Event begun, Event ended);
   // Completes it if the device is past it, or cannot get there.
-  void look();
-  // Has the device been at it for longer than `timeout`? What is before it on the stream takes the time it
-  // takes.
+  void poll();
+  // Has the device run it for longer than `timeout`? Earlier work on the stream does not count.
   bool is_late(std::chrono::milliseconds timeout);
-  // Only complete() ends it from now on: events of what was aborted come, too, but nothing right is behind
-  // them.
-  void disbelieve_events();
+  // Only complete() ends it from now on: events also fire behind an abort, with wrong results.
+  void ignore_events();
   void on_wanted() override;
   void on_complete(std::size_t callbacks) override;
 
   StreamWatch& watch_;      // until complete
   const std::string what_;  // "allreduce of 1024 f32 by NCCL on GPU 0"
   const int source_;
-  bool is_past_belief_ = false;  // this and what follows: guarded by the mutex
-  Event begun_, ended_;          // around what was put on the stream
+  bool ignores_events_ = false;  // this and what follows: guarded by the mutex
+  Event begun_, ended_;          // around the call on its stream
   Clock::time_point seen_to_begin_{};
 };
 
 // Threading: one thread submits; works are tested, and waited for, by any.
 class StreamWatch {
  public:
-  // Who carries the calls out. Used by the watch's thread too, until close().
+  // The engine that put the calls on their streams. Used by the watch's thread too, until close().
   class Owner {
    public:
-    // What has gone wrong on the device or elsewhere while nobody called; ok while nothing has.
+    // An error on the device or elsewhere that no call has reported; ok while there is none.
     virtual Status diagnose() = 0;
-    // Ends what is on the device. Results are worthless from now on.
+    // Ends all work on the device. Results are worthless from now on.
     virtual void abort(const Status& cause) = 0;
 
    protected:
@@ -75,10 +73,10 @@ class StreamWatch {
 
   EventPool& events() { return events_; }
 
-  // A work to be, behind what `stream` holds: marks the beginning. `what` names it in messages; `source` is
-  // the rank that a receive is from, else -1. In the device's context, as for add().
+  // Makes a work and marks its beginning on `stream`. `what` names it in messages; `source` is the rank that
+  // a receive is from, else -1. In the device's context, as for add().
   Result<WorkRef> begin(std::string what, int source, CUstream stream);
-  // The work is on the stream: marks the end. It completes without anybody's help from now on.
+  // Marks the end of the work on the stream. The watch completes it from now on.
   Status add(const WorkRef& work, CUstream stream);
 
   // Why calls fail from now on; ok while they do not.
@@ -86,10 +84,9 @@ class StreamWatch {
   // Ends everything: the stream owner aborts, works complete with `cause`, the group fails. The first cause
   // counts.
   void fail(const Status& cause);
-  // Waits for what is under way, however long its streams take; the failure, if that ends it. For the thread
-  // that submits.
+  // Waits for all works, without a limit. Errors: the failure that ends them. For the thread that submits.
   Status drain();
-  // Waits for what is under way, `patience` at most, then ends it, and the thread. For the owner, once.
+  // Waits for all works, `patience` at most, then ends them and the thread. For the owner, once.
   void close(std::chrono::milliseconds patience);
 
  private:
@@ -97,11 +94,11 @@ class StreamWatch {
   std::vector<WorkRef> pending();
   // Are there any, and may they still end well?
   bool is_busy();
-  // Also lets go of those that are complete.
-  void look_at_all();
-  // What is wrong with the group, the stream owner, or a work that takes too long.
+  // Also forgets complete works.
+  void poll_all();
+  // An error of the group, of the stream owner, or of a work past its timeout.
   Status diagnose();
-  void look_sooner();
+  void poll_sooner();
   void run();
 
   GroupServices& services_;

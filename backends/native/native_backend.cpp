@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "backends/native/signature_table.hpp"
 #include "runtime/algorithms/prove.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/relax.hpp"
@@ -49,9 +50,9 @@ Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Algorithm
     ranks = emit_all(*shared_row, shared);
     if (!ranks) return ranks.status();
   }
-  // Scratch of a mapped plan would have to hold a part of the whole vector.
-  made.mapped = lower(*ranks, Sharing::buffers);
-  if (made.mapped != nullptr && made.mapped->staging_slots > 0) made.mapped = nullptr;
+  // Scratch of a direct plan would have to hold a part of the whole vector.
+  made.direct = lower(*ranks, Sharing::buffers);
+  if (made.direct != nullptr && made.direct->staging_slots > 0) made.direct = nullptr;
   return made;
 }
 
@@ -68,6 +69,7 @@ class NativeBackend final : public Backend {
         shares_cpus_(shares_cpus),
         plans_(cache_bytes),
         lowered_(cache_bytes),
+        table_(cache_bytes),
         can_fuse_(true) {
     for (std::size_t i = 0; i < group.engine().transport_count(); ++i) {
       can_fuse_ = can_fuse_ && group.engine().transport(i).caps().has_in_place_delivery;
@@ -86,36 +88,28 @@ class NativeBackend final : public Backend {
 
   Result<WorkRef> start(const Call& call, const Choice& choice) override {
     if (is_prescaled(call) && call.in_place) return start(as_carried_out(call, group_.rank()), choice);
-    const bool is_simple = !has_uneven_blocks(call) && choice.algorithm.empty();
-    // What was supported a call ago still is.
-    if (is_simple && last_.is_of(call)) return group_.submit(last_.prepared, call, choice.submitter);
-    TUTTI_RETURN_IF_ERROR(supports(call));
-    if (call.collective == Collective::send_recv) {
-      if (!choice.algorithm.empty())
-        return unsupported("algorithm argument: a message of two ranks has none");
-      Prepared message;
-      message.contract = contract_of(call, group_.contract());
-      return group_.submit(message, call, choice.submitter);
+    if (!CallSignature::is_simple(call) || call.collective == Collective::send_recv)
+      return start_special(call, choice);
+    const CallSignature signature(call);
+    SignatureTable::Entry* entry = table_.find(signature, choice.algorithm);
+    if (entry == nullptr) {
+      // Nothing that was supported a call ago needs to be asked again.
+      TUTTI_RETURN_IF_ERROR(supports(call));
+      auto made = make_entry(signature, call, choice.algorithm);
+      if (!made) return made.status();
+      entry = *made;
     }
-    auto prepared = prepare(call, choice);
-    if (!prepared) return prepared.status();
-    Result<WorkRef> work = group_.submit(*prepared, call, choice.submitter);
-    // Kept only once it needs no way back to messages: control blocks are swapped by the first operation.
-    if (is_simple && (prepared->lowered == nullptr || group_.has_control_blocks(prepared->is_bulk)))
-      keep(call, *prepared);
-    return work;
+    if (CachedCall* const cached = cached_of(*entry); cached != nullptr) {
+      WorkRef unfinished;
+      if (cached->run(call, choice.completion, &unfinished)) return unfinished;
+    }
+    return group_.submit(entry->prepared, call, choice.completion);
   }
 
-  PersistentCall* persistent(const Call& call) override {
-    if (has_uneven_blocks(call)) return nullptr;
-    // Control blocks were not linked yet when the first call was started.
-    if (!last_.is_of(call)) {
-      const auto prepared = prepare(call, {});
-      if (!prepared || prepared->lowered == nullptr || !group_.has_control_blocks(prepared->is_bulk))
-        return nullptr;
-      keep(call, *prepared);
-    }
-    return group_.persistent(last_.prepared, call);
+  CachedCall* cached_call(const Call& call) override {
+    if (!CallSignature::is_simple(call) || call.collective == Collective::send_recv) return nullptr;
+    SignatureTable::Entry* const entry = table_.find(CallSignature(call), {});
+    return entry != nullptr ? cached_of(*entry) : nullptr;
   }
 
   Result<std::shared_ptr<const LoweredPlans>> lowered_plans(const Call& call,
@@ -149,62 +143,94 @@ class NativeBackend final : public Backend {
     return q;
   }
 
-  // What the choice and the plan of a call depend on, for the call that was made last: training repeats
-  // itself.
-  struct LastCall {
-    bool is_known = false;
-    Collective collective = Collective::barrier;
-    Dtype dtype = Dtype::u8;
-    ReduceOp op;
-    std::uint32_t root = 0;
-    bool in_place = false;
-    std::uint64_t count = 0;
-    Prepared prepared;
-
-    bool is_of(const Call& call) const {
-      return is_known && collective == call.collective && count == call.count && dtype == call.dtype &&
-             op.op == call.op.op && op.user == call.op.user && root == call.root && in_place == call.in_place;
+  // Calls that the table does not know.
+  Result<WorkRef> start_special(const Call& call, const Choice& choice) {
+    TUTTI_RETURN_IF_ERROR(supports(call));
+    if (call.collective == Collective::send_recv) {
+      if (!choice.algorithm.empty())
+        return unsupported("algorithm argument: a message of two ranks has none");
+      Prepared message;
+      message.contract = contract_of(call, group_.contract());
+      return group_.submit(message, call, choice.completion);
     }
-  };
-
-  void keep(const Call& call, const Prepared& prepared) {
-    last_ = {true, call.collective, call.dtype, call.op, call.root, call.in_place, call.count, prepared};
-    if (prepared.lowered != nullptr) last_.prepared.messages = last_.prepared.exchange = nullptr;
+    Prepared prepared;
+    TUTTI_RETURN_IF_ERROR(prepare(call, choice.algorithm, &prepared));
+    return group_.submit(prepared, call, choice.completion);
   }
 
-  Result<Prepared> prepare(const Call& call, const Choice& choice) {
+  Result<SignatureTable::Entry*> make_entry(const CallSignature& signature, const Call& call,
+                                            std::string_view algorithm) {
+    if (algorithm.empty() && table_.has_room()) {
+      SignatureTable::Entry entry;
+      TUTTI_RETURN_IF_ERROR(prepare(call, algorithm, &entry.prepared));
+      entry.cached = CachedEpoch::make(group_, entry.prepared, call);
+      return table_.insert(signature, std::move(entry));
+    }
+    SignatureTable::Entry* const spare = table_.take_spare(signature, algorithm);
+    if (Status status = prepare(call, algorithm, &spare->prepared); !status) {
+      table_.drop_spare();
+      return status;
+    }
+    spare->is_ready = false;
+    return spare;
+  }
+
+  // The cached call of an entry; null where nothing is gained, or not yet: the first operation exchanges
+  // control blocks.
+  CachedCall* cached_of(SignatureTable::Entry& entry) {
+    if (entry.is_ready) return entry.cached.get();
+    Prepared& prepared = entry.prepared;
+    if (prepared.lowered == nullptr || !group_.has_control_blocks(prepared.is_bulk)) return nullptr;
+    prepared.messages = prepared.exchange = nullptr;  // ways back that are not needed any more
+    if (entry.cached != nullptr) entry.cached->resolve();
+    entry.is_ready = true;
+    return entry.cached.get();
+  }
+
+  // Fills in how a call is carried out. What `prepared` held before is used again.
+  Status prepare(const Call& call, std::string_view algorithm, Prepared* prepared) {
     const Question asked = question(call);
-    const auto selection = selector_.choose(asked, choice.algorithm);
+    const auto selection = selector_.choose(asked, algorithm);
     if (!selection) return selection.status();
     if (group_.rank() == 0 && is_log_enabled(LogLevel::info)) report(asked, *selection);
-    Prepared prepared;
     if (Trace* const trace = group_.engine().trace())
-      prepared.choice = trace->note_choice(describe(*selection));
-    prepared.vector_bytes = asked.bytes;
-    if (is_reducing(call.collective)) prepared.kernel = select_kernel(call.op.op, call.dtype);
+      prepared->choice = trace->note_choice(describe(*selection));
+    prepared->messages = prepared->exchange = nullptr;
+    prepared->vector_bytes = asked.bytes;
+    prepared->kernel = is_reducing(call.collective) ? select_kernel(call.op.op, call.dtype) : nullptr;
     const PlanKey key = key_of(call, *selection);
-    prepared.contract = contract_of(call, settings_of(*selection, key));
+    prepared->contract = contract_of(call, settings_of(*selection, key));
     // Ranks may differ in whether they call in place, and lowering sees the steps of all of them: so one form
     // serves both.
+    std::shared_ptr<const LoweredPlans> plans;
     if (may_lower(call)) {
       auto lowered = lowered_plans_of(key, call, *selection);
       if (!lowered) return lowered.status();
-      if ((*lowered)->staged != nullptr) prepared.lowered = *std::move(lowered);
+      if ((*lowered)->staged != nullptr) plans = *std::move(lowered);
     }
-    if (prepared.lowered != nullptr) {
-      prepared.is_bulk = is_bulk(call, asked.bytes, *prepared.lowered->staged);
-      if (group_.has_control_blocks(prepared.is_bulk)) return prepared;
+    const bool is_lowered = plans != nullptr;
+    const bool is_bulk = is_lowered && needs_bulk(call, asked.bytes, *plans->staged);
+    group_.place(std::move(plans), is_bulk, call, prepared);
+    if (is_lowered) {
+      if (group_.has_control_blocks(is_bulk)) return {};
       auto exchange = exchange_plan();
       if (!exchange) return exchange.status();
-      prepared.exchange = *std::move(exchange);
+      prepared->exchange = *std::move(exchange);
     }
-    prepared.messages = plans_.find(key);
-    if (prepared.messages == nullptr) {
-      auto made = make_plan(call, *selection);
-      if (!made) return made.status();
-      prepared.messages = plans_.insert(key, *std::move(made));
-    }
-    return prepared;
+    prepared->messages = plans_.find(key);
+    if (prepared->messages != nullptr) return {};
+    auto made = make_plan(call, *selection);
+    if (!made) return made.status();
+    prepared->messages = keep(plans_, key, *std::move(made));
+    return {};
+  }
+
+  template <class T>
+  std::shared_ptr<const T> keep(PlanCache<T>& cache, const PlanKey& key, T plan) {
+    bool has_dropped = false;
+    auto kept = cache.insert(key, std::move(plan), &has_dropped);
+    if (has_dropped) table_.forget_plans();
+    return kept;
   }
 
   static std::string describe(const Selection& selection) {
@@ -227,7 +253,7 @@ class NativeBackend final : public Backend {
            group_.size() <= kMostLoweredRanks;
   }
 
-  bool is_bulk(const Call& call, std::size_t vector_bytes, const LoweredPlan& plan) const {
+  bool needs_bulk(const Call& call, std::size_t vector_bytes, const LoweredPlan& plan) const {
     if (vector_bytes >= group_.lowered_limits().announce_bytes) return true;
     const std::uint64_t blocks = has_rank_blocks(call.collective) ? 1 : plan.shape.blocks;
     constexpr std::size_t kGranule = 64;  // what a block, and a slot, may be longer by
@@ -250,7 +276,7 @@ class NativeBackend final : public Backend {
                                    group_.control_block_shape(false).lines,
                                    group_.control_block_shape(true).staging_bytes);
     if (!made) return made.status();
-    return lowered_.insert(key, *std::move(made));
+    return keep(lowered_, key, *std::move(made));
   }
 
   Result<std::shared_ptr<const Plan>> exchange_plan() {
@@ -316,7 +342,7 @@ class NativeBackend final : public Backend {
   PlanCache<Plan> plans_;
   PlanCache<LoweredPlans> lowered_;
   std::shared_ptr<const Plan> exchange_;
-  LastCall last_;
+  SignatureTable table_;
   std::set<std::string> reported_;
   BackendCaps caps_{"native"};
   bool can_fuse_;

@@ -29,18 +29,18 @@ ncclConfig_t config_without_blocking() {
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::create(const Library& library, const ncclUniqueId& id,
-                                                           Place place, Patience patience) {
-  std::unique_ptr<Communicator> made(new Communicator(library, place, std::move(patience)));
+                                                           Member member, WaitLimit limit) {
+  std::unique_ptr<Communicator> made(new Communicator(library, member, std::move(limit)));
   constexpr std::string_view kWhat = "ncclCommInitRankConfig";
   {
     ncclConfig_t config = config_without_blocking();
     const std::lock_guard one_call(calls());
     const std::lock_guard lock(made->mutex_);
     const ncclResult_t result =
-        library.ncclCommInitRankConfig(&made->handle_, place.size, id, place.rank, &config);
+        library.ncclCommInitRankConfig(&made->handle_, member.size, id, member.rank, &config);
     TUTTI_RETURN_IF_ERROR(to_status(library, result, kWhat, made->handle_));
   }
-  TUTTI_RETURN_IF_ERROR(made->settle(kWhat, made->patience_.timeout));
+  TUTTI_RETURN_IF_ERROR(made->settle(kWhat, made->wait_limit_.timeout));
   return made;
 }
 
@@ -53,12 +53,12 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
     return library_.ncclCommSplit(parent, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part_, &config);
   }));
   if (part_ == nullptr) return std::unique_ptr<Communicator>();
-  std::unique_ptr<Communicator> made(new Communicator(library_, place_, patience_));
+  std::unique_ptr<Communicator> made(new Communicator(library_, member_, wait_limit_));
   made->handle_ = part_;
-  TUTTI_RETURN_IF_ERROR(made->settle("making a communicator of another", patience_.timeout));
+  TUTTI_RETURN_IF_ERROR(made->settle("making a communicator of another", wait_limit_.timeout));
   TUTTI_RETURN_IF_ERROR(made->call("asking a communicator for its size", [&](ncclComm_t child) {
-    const ncclResult_t result = library_.ncclCommUserRank(child, &made->place_.rank);
-    return result == ncclSuccess ? library_.ncclCommCount(child, &made->place_.size) : result;
+    const ncclResult_t result = library_.ncclCommUserRank(child, &made->member_.rank);
+    return result == ncclSuccess ? library_.ncclCommCount(child, &made->member_.size) : result;
   }));
   return made;
 }
@@ -79,7 +79,7 @@ void Communicator::deregister_memory(void* handle) {
 }
 
 Status Communicator::call(std::string_view what, const std::function<ncclResult_t(ncclComm_t)>& function) {
-  return call_within(patience_.timeout, what, function);
+  return call_within(wait_limit_.timeout, what, function);
 }
 
 Status Communicator::call_within(std::chrono::milliseconds timeout, std::string_view what,
@@ -95,7 +95,7 @@ Status Communicator::call_within(std::chrono::milliseconds timeout, std::string_
   return result == ncclInProgress ? settle(what, timeout) : Status();
 }
 
-Result<bool> Communicator::look(std::string_view what) {
+Result<bool> Communicator::poll(std::string_view what) {
   const std::lock_guard lock(mutex_);
   if (handle_ == nullptr) return ended_;
   ncclResult_t state = ncclSuccess;
@@ -108,23 +108,23 @@ Result<bool> Communicator::look(std::string_view what) {
 Status Communicator::settle(std::string_view what, std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   for (std::chrono::microseconds nap(1);; nap = std::min(nap * 2, kLongestNap)) {
-    const Result<bool> is_through = look(what);
+    const Result<bool> is_through = poll(what);
     if (!is_through) return is_through.status();
     if (*is_through) return {};
-    TUTTI_RETURN_IF_ERROR(patience_.failure());
+    TUTTI_RETURN_IF_ERROR(wait_limit_.failure());
     if (Clock::now() >= deadline) {
       return Status(
           StatusCode::timeout,
           fmt::format("{} of rank {} has not come to an end within {} ms: NCCL is still waiting for "
                       "another rank, and does not say for which",
-                      what, place_.rank, timeout.count()));
+                      what, member_.rank, timeout.count()));
     }
     std::this_thread::sleep_for(nap);
   }
 }
 
 Status Communicator::async_error() {
-  const Result<bool> is_through = look("an operation that NCCL had begun");
+  const Result<bool> is_through = poll("an operation that NCCL had begun");
   return is_through ? Status() : is_through.status();
 }
 

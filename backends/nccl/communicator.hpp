@@ -1,6 +1,5 @@
-// One communicator of NCCL: made, used, watched and ended without ever blocking for longer than the group's
-// timeout.
-// Knows no collective; calls of NCCL are made by functions that others hand in.
+// One communicator of NCCL: made, used, watched and ended, without blocking longer than the group's timeout.
+// Knows no collective; callers hand in functions that call NCCL.
 #pragma once
 
 #include <chrono>
@@ -14,14 +13,14 @@
 
 namespace tutti::nccl {
 
-// How long to wait for NCCL, and what else ends a wait.
-struct Patience {
+// The limit of a wait for NCCL, and the failure that ends it earlier.
+struct WaitLimit {
   std::chrono::milliseconds timeout;
   std::function<Status()> failure;  // of the group; any thread
 };
 
-// A rank's place in a communicator that is to be made.
-struct Place {
+// One rank of a communicator that is to be made.
+struct Member {
   int rank = 0;
   int size = 1;
   int device = 0;
@@ -33,8 +32,8 @@ class Communicator {
  public:
   // Collective. Errors: NCCL's; timeout; the group's failure.
   static Result<std::unique_ptr<Communicator>> create(const Library& library, const ncclUniqueId& id,
-                                                      Place place, Patience patience);
-  ~Communicator();  // aborts what was not closed
+                                                      Member member, WaitLimit limit);
+  ~Communicator();  // aborts, unless it was closed
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -51,38 +50,37 @@ class Communicator {
   // Has `function` call NCCL with the handle, calls of all communicators of this process one at a time, and
   // waits until NCCL has taken it in (the first call connects the ranks).
   Status call(std::string_view what, const std::function<ncclResult_t(ncclComm_t)>& function);
-  // What went wrong while nobody called. Any thread.
+  // An error that NCCL found between calls. Any thread.
   Status async_error();
-  // Ends what is under way, on the device too; later calls are refused with `cause`. Any thread.
+  // Ends calls under way, on the device too; later calls are refused with `cause`. Any thread.
   void abort(const Status& cause);
-  // Waits for what is under way, then frees the communicator; aborts it after `timeout`.
+  // Waits for calls under way, then frees the communicator; aborts it after `timeout`.
   void close(std::chrono::milliseconds timeout);
 
-  // What later calls wait for; of one that was split off it is the parent's until then. For the thread that
-  // makes calls.
-  void be_patient(Patience patience) { patience_ = std::move(patience); }
+  // The limit of later calls; a part has its parent's until then. For the thread that makes calls.
+  void set_wait_limit(WaitLimit limit) { wait_limit_ = std::move(limit); }
 
-  int rank() const { return place_.rank; }
-  int size() const { return place_.size; }
-  int device() const { return place_.device; }
+  int rank() const { return member_.rank; }
+  int size() const { return member_.size; }
+  int device() const { return member_.device; }
   const Library& library() const { return library_; }
 
  private:
-  Communicator(const Library& library, Place place, Patience patience)
-      : library_(library), place_(place), patience_(std::move(patience)) {}
+  Communicator(const Library& library, Member member, WaitLimit limit)
+      : library_(library), member_(member), wait_limit_(std::move(limit)) {}
   // Waits until NCCL is through with the last call.
   Status settle(std::string_view what, std::chrono::milliseconds timeout);
   // NCCL's state: whether it is through, else its error or why it was ended.
-  Result<bool> look(std::string_view what);
+  Result<bool> poll(std::string_view what);
   Status call_within(std::chrono::milliseconds timeout, std::string_view what,
                      const std::function<ncclResult_t(ncclComm_t)>& function);
 
   const Library& library_;
-  Place place_;
-  Patience patience_;
+  Member member_;
+  WaitLimit wait_limit_;
   std::mutex mutex_;  // the handle, and why there is none
   ncclComm_t handle_ = nullptr;
-  ncclComm_t part_ = nullptr;  // where NCCL puts what it splits off, perhaps late; not after an abort
+  ncclComm_t part_ = nullptr;  // NCCL stores a split communicator here, perhaps late; not after an abort
   Status ended_;
 };
 

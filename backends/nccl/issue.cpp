@@ -1,5 +1,4 @@
-// Which calls of NCCL each collective is made of: one of its own where it has it, else grouped sends and
-// receives.
+// The NCCL calls of each collective: its own where NCCL has one, else grouped sends and receives.
 #include "backends/nccl/issue.hpp"
 
 #include <vector>
@@ -57,7 +56,7 @@ void* at(const void* base, std::size_t offset) {
   return const_cast<std::byte*>(static_cast<const std::byte*>(base) + offset);
 }
 
-// Moves do not look at elements: they are sent as bytes, whatever they are.
+// Moves send elements as bytes, whatever their dtype.
 constexpr ncclDataType_t kBytes = ncclInt8;
 
 class Issue {
@@ -138,7 +137,7 @@ class Issue {
     }
     Status status = reduce_with(reduction_.type, used);
     if (!is_scaled) return status;
-    // What was enqueued keeps what it needs.
+    // Enqueued calls keep their operation.
     const Status destroyed =
         one("ncclRedOpDestroy", [&](ncclComm_t c) { return nccl_.ncclRedOpDestroy(used, c); });
     return status ? destroyed : status;
@@ -255,8 +254,7 @@ class Issue {
     receive(peer, at(call_.output, output_blocks_.offset(peer)), output_blocks_.bytes(peer));
   }
 
-  // What stays on this rank is copied, the rest sent and received at once. Both sides know of a block that is
-  // empty, and leave it out.
+  // Copies the own block and exchanges the others in one group of calls. Both sides skip empty blocks.
   Status exchange() {
     const Piece* own_send = nullptr;
     const Piece* own_receive = nullptr;

@@ -1,5 +1,5 @@
 // One call, as the calls of NCCL that carry it out.
-// Knows no stream's history and no works: what it is given is put on the stream, in order.
+// Knows no works; puts calls on the stream in order.
 #pragma once
 
 #include <cuda.h>

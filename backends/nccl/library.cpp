@@ -78,7 +78,7 @@ Result<Library> load_library(const std::string& file) {
                     reason == nullptr ? file.c_str() : reason));
   }
   Library table;
-  // What is missing in something old is less telling than how old it is.
+  // The version of an old library says more than the function that it lacks.
   if (!look_up(library, "ncclGetVersion", table.ncclGetVersion) ||
       table.ncclGetVersion(&table.version) != ncclSuccess) {
     return unsupported(fmt::format("{} is no NCCL: it has no ncclGetVersion that answers", file));

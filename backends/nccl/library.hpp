@@ -20,7 +20,8 @@ inline constexpr int kHasRegister = version_code(2, 19);
 inline constexpr int kHasFloat8 = version_code(2, 24);
 inline constexpr int kHasBlocks = version_code(2, 28);  // alltoall, gather, scatter of its own
 
-// Whatever the header's version: what every library has is typed by nccl.h, what came later is written out.
+// Functions that every supported library has are typed by nccl.h; later ones are declared here, whatever the
+// header's version.
 #define TUTTI_NCCL_FUNCTIONS(X) \
   X(ncclGetVersion)             \
   X(ncclGetErrorString)         \
@@ -77,8 +78,8 @@ Result<Library> load_library(const std::string& file);
 // "2.27.3"
 std::string version_text(int code);
 
-// ok, also for a call that goes on by itself; or what was done, what NCCL says of the code, and its last
-// error where it has one: "ncclAllReduce failed: remote process exited or there was a network error (...)".
+// ok, also for a call that is in progress; or the call, NCCL's text of the code, and its last error
+// where it has one: "ncclAllReduce failed: remote process exited or there was a network error (...)".
 Status to_status(const Library& library, ncclResult_t result, std::string_view what, ncclComm_t communicator);
 
 }  // namespace tutti::nccl

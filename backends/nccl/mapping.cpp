@@ -1,4 +1,4 @@
-// The table of what NCCL has.
+// The table of NCCL's dtypes, operations and collectives.
 #include "backends/nccl/mapping.hpp"
 
 #include <cstring>

@@ -1,6 +1,6 @@
-// What of our dtypes, operations and collectives a version of NCCL has, and why not where it has not.
-// Knows no communicator and no stream. Depends on nothing but what all ranks of a call agree upon, so that
-// none of them takes another way than its peers.
+// The dtypes, operations and collectives that a version of NCCL has, and the reason where it lacks one.
+// Knows no communicator and no stream. Depends only on properties of a call that all ranks share, so that all
+// ranks decide alike.
 #pragma once
 
 #include <cstdint>

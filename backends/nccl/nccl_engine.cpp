@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kCloseTime{5000};
 
-Patience patience_of(GroupServices& services) {
+WaitLimit wait_limit_of(GroupServices& services) {
   return {services.timeout(), [&services] { return services.failure(); }};
 }
 
@@ -67,7 +67,7 @@ class Scratch {
   cuda::Event used_;
 };
 
-// NCCL ends what is still registered with a communicator together with it.
+// NCCL deregisters remaining memory when it ends a communicator.
 class NcclRegistration final : public Registration {
  public:
   NcclRegistration(const std::shared_ptr<Communicator>& communicator, void* handle)
@@ -134,7 +134,7 @@ class NcclEngine final : public cuda::StreamEngine {
     TUTTI_RETURN_IF_ERROR(services_.allgather(&arrived, all.data(), 1));
     TUTTI_RETURN_IF_ERROR(watch_.failure());
     if (*made == nullptr) return std::unique_ptr<cuda::DeviceEngine>();
-    (*made)->be_patient(patience_of(services));
+    (*made)->set_wait_limit(wait_limit_of(services));
     return std::unique_ptr<cuda::DeviceEngine>(new NcclEngine(services, *std::move(made)));
   }
 
@@ -245,10 +245,10 @@ Result<std::unique_ptr<cuda::DeviceEngine>> make_nccl_engine(GroupServices& serv
   TUTTI_RETURN_IF_ERROR(judge(reports));
 
   // Half the time for NCCL, so that those whom it has failed still wait when the last gives up.
-  Patience patience = patience_of(services);
-  patience.timeout /= 2;
-  const Place place{static_cast<int>(services.rank()), static_cast<int>(services.size()), device};
-  auto made = Communicator::create(**library(), reports[0].id, place, patience);
+  WaitLimit limit = wait_limit_of(services);
+  limit.timeout /= 2;
+  const Member member{static_cast<int>(services.rank()), static_cast<int>(services.size()), device};
+  auto made = Communicator::create(**library(), reports[0].id, member, limit);
   Outcome outcome;
   outcome.code = made.status().code();
   copy_text(outcome.message, made.status().message());
@@ -260,7 +260,7 @@ Result<std::unique_ptr<cuda::DeviceEngine>> make_nccl_engine(GroupServices& serv
     return unsupported(fmt::format("rank {}: {}", rank, outcomes[rank].message.data()),
                        static_cast<int>(rank));
   }
-  (*made)->be_patient(patience_of(services));
+  (*made)->set_wait_limit(wait_limit_of(services));
   return std::unique_ptr<cuda::DeviceEngine>(new NcclEngine(services, *std::move(made)));
 }
 

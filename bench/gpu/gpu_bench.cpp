@@ -1,5 +1,5 @@
-// What a GPU can do at best, one JSON object per line: copies of its memory, launches, and our reduction
-// kernels against them. Knows no group: `tutti bench --device cuda` measures calls.
+// Ceilings of a GPU, one JSON object per line: copies of its memory, launches, and our reduction kernels
+// against them. Knows no group: `tutti bench --device cuda` measures calls.
 #include <algorithm>
 #include <chrono>
 #include <iostream>

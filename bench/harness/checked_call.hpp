@@ -39,10 +39,10 @@ struct CheckedResult {
   std::uint64_t wrong_count = 0;  // elements whose bits differ, over all calls, checks and ranks
 };
 
-// Times the calls one after the other as ONE measurement (a list of one is the ordinary case; a backward
-// sweep has many); what is only submitted is finished after the last. Verified with poisoned outputs before
-// anything is timed, which is the library's first call of the shape, and once after: in fresh mode the last
-// timed call itself, else one more. Every rank calls it with equal shapes and plan.
+// Times the calls in sequence as ONE measurement (usually a list of one; a backward sweep has many).
+// Submitted calls are finished after the last. Verified with poisoned outputs before the timing, which is the
+// library's first call of the shape, and once after: in fresh mode the last timed call itself, else one more.
+// Every rank calls it with equal shapes and plan.
 template <Rendezvous R>
 CheckedResult check_and_measure(std::span<const CheckedCall> calls, Inputs& inputs, int rank,
                                 const CheckedPlan& plan, R& ranks) {

@@ -28,7 +28,7 @@ class Compute {
     return compute;
   }
 
-  // What takes so long on an undisturbed core.
+  // Work that takes so long on an undisturbed core.
   void run(double us) { work(static_cast<std::uint64_t>(us * rounds_per_us_)); }
 
  private:

@@ -20,10 +20,10 @@ namespace tutti::bench {
 
 // ---- sizes ----------------------------------------------------------------------------------------------
 
-// One measured call. `count` is the number of elements of the FULL vector m, whatever the collective:
-// allgather and gather: what is received in total; reduce_scatter and scatter: what is contributed in total;
-// alltoall: one rank's send buffer; all others: the vector that every rank holds. This is the convention of
-// nccl-tests, so that one row of numbers is comparable across collectives.
+// One measured call. `count` is the number of elements of the FULL vector m. allgather and gather: received
+// in total; reduce_scatter and scatter: contributed in total; alltoall: one rank's send buffer; all others:
+// the vector that every rank holds. This is the convention of nccl-tests, so that one row of numbers is
+// comparable across collectives.
 struct Shape {
   Collective collective = Collective::allreduce;
   Dtype dtype = Dtype::f32;
@@ -139,8 +139,8 @@ inline std::optional<std::size_t> parse_bytes(std::string_view text) {
   return value << shift;
 }
 
-// busbw = algbw * bus_factor: the bytes a rank must at least move, so that the number is comparable with the
-// hardware's rate at any number of ranks (the definition is that of nccl-tests). 0 for a barrier, which moves nothing.
+// busbw = algbw * bus_factor, as nccl-tests defines it: the bytes that a rank must at least move, so that the
+// number compares with the hardware's rate for any number of ranks. 0 for a barrier, which moves nothing.
 inline double bus_factor(Collective collective, int ranks) {
   const double p = ranks;
   switch (collective) {
@@ -201,9 +201,9 @@ inline double algorithm_bandwidth_gbs(std::size_t bytes, double time_us) {
 
 // ---- the rendezvous -------------------------------------------------------------------------------------
 
-// What the loop needs from the ranks of one run. barrier() returns when all ranks have entered it. gather()
-// takes n values of every rank and puts all of them, by rank, into `all` (ranks * n values) on EVERY rank, so
-// that all of them decide alike.
+// The requirements of the loop on the ranks of one run. barrier() returns when all ranks have entered it.
+// gather() takes n values of every rank and puts all of them, by rank, into `all` (ranks * n values) on EVERY
+// rank, so that all ranks decide alike.
 template <class R>
 concept Rendezvous = requires(R r, std::span<const double> mine, std::span<double> all) {
   { r.rank_count() } -> std::convertible_to<int>;
@@ -278,10 +278,10 @@ inline int fitting_count(double budget_us, double call_us, int minimum, int maxi
 }  // namespace detail
 
 // Times op() on all ranks at once; every rank calls it with an equal plan. rewrite(seed) puts new values into
-// this rank's input (fresh mode only; the seeds 1, 2, ... are equal on all ranks). op() makes one whole call,
-// and finish() returns when this rank's results of all calls are there: after each, in b2b mode after each
-// batch. What fails must throw or end the process, since the other ranks wait for it. The iteration plan is
-// agreed through gather(), so slow and fast ranks run the same number of calls.
+// this rank's input (fresh mode only; the seeds 1, 2, ... are equal on all ranks). op() makes one whole call.
+// finish() returns when this rank's results of all calls are there: after each, in b2b mode after each batch.
+// A failure must throw or end the process, since the other ranks wait. Ranks agree on the plan through
+// gather(), so slow and fast ones run the same number of calls.
 template <Rendezvous R, class Rewrite, class OpFunctor, class Finish>
 Measurement measure(const LoopPlan& plan, R& ranks, Rewrite&& rewrite, OpFunctor&& op, Finish&& finish) {
   std::uint64_t seed = 0;
@@ -317,7 +317,7 @@ Measurement measure(const LoopPlan& plan, R& ranks, Rewrite&& rewrite, OpFunctor
     return maximum_over_ranks(ranks, std::span(&mine, 1))[0];
   };
 
-  // The first call of a size pays for connections, page faults and registration, so the second sizes the
+  // The first call of a size pays for connections, page faults and registration. So the second call sizes the
   // warm-up, and the warm-up sizes the timed part.
   const double budget_us = plan.budget_seconds * 1e6;
   timed_call();

@@ -1,6 +1,6 @@
-// Inputs whose collective result is exact in the dtype, poisoned outputs and the comparison bit by bit.
-// Knows no library under test and no clock; expected values are computed in 64-bit integers and encoded here,
-// so that the check shares no code with the kernels it checks.
+// Inputs whose collective result is exact in the dtype, poisoned outputs and the comparison bit by bit. Knows
+// no library under test and no clock. Expected values are computed in 64-bit integers and encoded here, so
+// that the check shares no code with the kernels under test.
 #pragma once
 
 #include <algorithm>
@@ -100,10 +100,9 @@ inline void encode(Dtype dtype, std::int64_t value, unsigned char* to) {
 
 }  // namespace detail
 
-// The values that ranks contribute, periodic in the element index with a prime period, so that blocks and
-// segments of any power of two meet different values, and shifted by the seed, so that each rewrite changes
-// what the peers must see. A sum stays within the integers that the dtype holds exactly, in whatever order it
-// is added.
+// The values that ranks contribute. They are periodic in the element index with a prime period, so that
+// blocks and segments of any power of two have different values. The seed shifts them, so that each rewrite
+// changes the peers' results. A sum in any order stays within the integers that the dtype holds exactly.
 class Inputs {
  public:
   // `factor` is what premul_sum multiplies each contribution by.
@@ -117,6 +116,7 @@ class Inputs {
   }
 
   // The element that `rank` contributes at position `phase` of the period.
+  // Many decisions: one for each op.
   std::int64_t value(int rank, std::size_t phase) const {
     const auto random = detail::mix(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(phase));
     const std::int64_t limit = detail::exact_limit(dtype_);

@@ -19,8 +19,7 @@ class RemoteMemory {
   virtual void wait() = 0;
 };
 
-// What the harness does with buffers itself, wherever they lie: at their place in the host's memory, else
-// through a copy.
+// The harness's own access to buffers: directly in host memory, else through a copy.
 class BufferAccess {
  public:
   // nullptr: the host's memory.
@@ -34,7 +33,7 @@ class BufferAccess {
     put(copy_.data());
     remote_->write(buffer, copy_.data(), bytes);
   }
-  // What look(from) finds in `bytes` bytes.
+  // The result of look(from) on `bytes` bytes.
   template <class Look>
   auto read(const void* buffer, std::size_t bytes, Look&& look) {
     if (remote_ == nullptr) return look(buffer);

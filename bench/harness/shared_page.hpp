@@ -30,10 +30,10 @@ namespace tutti::bench {
 // block: sleep in the kernel; for libraries whose own I/O threads need the cores while the ranks wait.
 enum class BarrierWait : std::uint8_t { spin, block };
 
-// The ranks of one host, one object per rank. Rank 0 creates the page (create), the others open it by (pid,
-// fd) of rank 0, which the library under test carries once at the start; or the page is created before fork()
-// and with_rank() tells who is who. It has no name in any file system, so nothing is left behind however a
-// run ends. Satisfies `Rendezvous`.
+// The ranks of one host, one object per rank. Rank 0 creates the page (create). The others open it by (pid,
+// fd) of rank 0, which the library under test carries once at the start; or the page is created before
+// fork(), and with_rank() gives each process its rank. It has no name in any file system, so nothing is left
+// behind however a run ends. Satisfies `Rendezvous`.
 class SharedPage {
  public:
   static constexpr std::size_t kCommandBytes = 8192;
@@ -158,9 +158,9 @@ class SharedPage {
     ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, nullptr, nullptr, 0);
   }
 
-  // Every rank publishes its epoch in a line of its own and reads the others': with two ranks both leave
-  // about one cache-line exchange after the later one arrived, whereas a shared counter lets the last one
-  // start early.
+  // Every rank writes its epoch to a flag line of its own and reads the others'. Two ranks then leave about
+  // one cache-line exchange after the later one arrived, whereas a shared counter lets the last one start
+  // early.
   void spinning_barrier() {
     ++epoch_;
     flags()[rank_].epoch.store(epoch_, std::memory_order_release);

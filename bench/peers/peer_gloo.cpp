@@ -70,9 +70,9 @@ Reduction reduction_of(Op op) {
   }
 }
 
-// The ranks' connections. Made anew for every request: on connections that have carried many small messages
-// the receive window can stay below a loopback segment, and larger messages then wait tens of milliseconds
-// for window updates, which says nothing about Gloo.
+// The ranks' connections, made anew for every request. After many small messages the receive window of a
+// connection can stay below a loopback segment; larger messages then wait tens of milliseconds for window
+// updates, which tells nothing about Gloo.
 std::shared_ptr<gloo::rendezvous::Context> connect(const Options& options, SharedPage& page,
                                                    const std::string& directory,
                                                    std::shared_ptr<gloo::transport::Device>& device) {

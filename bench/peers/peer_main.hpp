@@ -1,6 +1,6 @@
-// What every peer's program does around its library: reads commands, sleeps between them, verifies, times,
-// answers in JSON. Knows no library: an adapter (peer_mpi.cpp, peer_gloo.cpp) supplies the calls. The
-// protocol is described in README.md.
+// The frame of every peer's program around its library: reads commands, sleeps between them, verifies, times,
+// answers in JSON. Knows no library: an adapter (peer_mpi.cpp, peer_gloo.cpp) supplies the calls. README.md
+// describes the protocol.
 #pragma once
 
 #include <unistd.h>
@@ -33,8 +33,8 @@
 
 namespace tutti::bench {
 
-// What stands between a sweep's pieces of arithmetic: whole calls, calls that are only submitted and waited
-// for at the end, or nothing.
+// The calls between a sweep's pieces of arithmetic: whole calls, calls that are submitted and waited for at
+// the end, or none.
 enum class Calls : std::uint8_t { blocking, submitted, none };
 inline constexpr std::string_view kCallsNames[] = {"blocking", "submitted", "none"};
 constexpr std::string_view to_string(Calls calls) { return kCallsNames[static_cast<std::size_t>(calls)]; }
@@ -75,7 +75,7 @@ struct SubmittedCall {
   std::function<void()> submit, wait;
 };
 
-// What a library under test brings. All ranks call the same functions in the same order.
+// The calls of a library under test. All ranks call the same functions in the same order.
 class PeerLibrary {
  public:
   virtual ~PeerLibrary() = default;
@@ -89,13 +89,13 @@ class PeerLibrary {
   // The calls of a sweep with their memory, which `keeper` owns.
   virtual std::vector<CheckedCall> prepare_all(std::span<const Request> requests, int rank,
                                                std::shared_ptr<void>* keeper);
-  // The memory of the request's call. By default anonymous memory, in place after MPI's rules: allreduce,
-  // broadcast and alltoall in one buffer; allgather with this rank's block already in its place in the
-  // output; reduce_scatter with the result at the front of the input.
+  // The memory of the request's call. By default anonymous memory, in place after MPI's rules. allreduce,
+  // broadcast and alltoall: one buffer; allgather: this rank's block is already in its place in the output;
+  // reduce_scatter: the result is at the front of the input.
   virtual CallBuffers make_buffers(const Request& request, int rank) const;
   // Where the buffers lie that this library makes; null: in the host's memory.
   virtual RemoteMemory* memory() const { return nullptr; }
-  // What a result reports as the algorithm; asked behind the call.
+  // The algorithm that a result reports; asked after the call.
   virtual std::string algorithm_of(const Request& request) const {
     return request.algorithm.empty() ? setting : request.algorithm;
   }

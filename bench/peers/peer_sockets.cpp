@@ -59,7 +59,7 @@ Combine* combine_of(Op op) {
   }
 }
 
-// What goes to one peer and what comes from it in one exchange.
+// The bytes to and from one peer in one exchange.
 struct Lane {
   int peer = 0;
   const char* out = nullptr;
@@ -259,8 +259,8 @@ class SocketsLibrary final : public PeerLibrary {
   static const char* bytes(const float* data) { return reinterpret_cast<const char*>(data); }
   static char* bytes(float* data) { return reinterpret_cast<char*>(data); }
 
-  // What has come so far is added while it is in the cache: to `own`, peer after peer. `is_guarded`: `sums`
-  // is what is being sent, so only what has left may change.
+  // Adds arrived data while it is in the cache: to `own`, peer after peer. `is_guarded`: `sums` is being
+  // sent, so only bytes that have left may change.
   void exchange_and_add(std::vector<Lane>& lanes, const float* own, float* sums, Combine* add,
                         bool is_guarded) const {
     std::vector<std::size_t> added(lanes.size(), 0);

@@ -61,6 +61,7 @@ Term traffic_term(const Demand& demand, const Ceilings& ceilings) {
 
 }  // namespace
 
+// Many decisions: one for each collective.
 Demand demand_of(Collective collective, int ranks, std::uint64_t bytes, bool in_place) {
   const auto m = static_cast<double>(bytes);
   const double p = ranks;

@@ -1,16 +1,15 @@
 // The shortest time that a collective can take on a machine whose ceilings are known.
-// Knows no algorithm: only what any of them must move. Pure functions.
+// Knows no algorithm: only the bytes that any of them must move. Pure functions.
 //
 //   bound = line + max(crossing, traffic)
 //
-// - line: nobody can be ready before it knows that the last rank has arrived, which is one line's way. (p >
-// 1)
-// - crossing: bytes that the busiest rank's core must get from other cores, at the rate of fresh bytes: the
-//   best of copying, adding and the kernel's reading, at the size of the working set. What exceeds a core's
-//   cache does not come from a cache any more, so the term stops growing there.
-// - traffic: bytes that must be loaded and stored by somebody, spread evenly over the cores (every rank loads
-//   its share of the inputs and stores its share of the outputs), at the best rate of own copies and sums
-//   with all ranks at work, at the size of the working set.
+//   line      p > 1: no rank can end before it knows that the last rank has arrived; one cache line's way
+//   crossing  bytes that the busiest rank's core must get from other cores, at the rate of fresh bytes: the best
+//             of copying, adding and the kernel's reading, at the size of the working set. The term stops growing
+//             at the size of a core's cache, because further bytes do not come from a cache.
+//   traffic   bytes that must be loaded and stored, spread evenly over the cores, at the best rate of own copies
+//             and sums with all ranks at work, at the size of the working set. Every rank loads its share of the
+//             inputs and stores its share of the outputs.
 //
 // m is the full vector as everywhere in the benchmark (harness.hpp); inputs have just been written by their
 // owners. docs/performance.md holds the table of demands.
@@ -26,7 +25,7 @@
 
 namespace tutti::bench {
 
-// What a rank must move, in bytes. The texts are the same as formulas in m and p.
+// The bytes that a rank must move. The texts are the same as formulas in m and p.
 struct Demand {
   double crossing = 0, load = 0, store = 0;
   double working_set = 0;  // different bytes that it touches

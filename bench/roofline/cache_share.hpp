@@ -13,8 +13,9 @@ struct CacheShare {
   std::uint64_t last_level_bytes = 0;  // the same, divided among the ranks below one cache
 };
 
-// `cpus`: the system's CPU number of every rank; negative where a rank is not bound. If any is not, or not in
-// the topology, the first allowed PU stands for all, and a core's share of the last level for a rank's.
+// `cpus`: the system's CPU number of every rank; negative where a rank is not bound. If any is negative or
+// not in the topology, the first allowed PU stands for all, and a core's share of the last level for a
+// rank's.
 CacheShare share_caches(const Topology& topology, std::span<const int> cpus);
 
 }  // namespace tutti::bench

@@ -1,5 +1,5 @@
-// What a machine can do at best, as measured curves: how long moving n bytes takes, by kind of movement.
-// Knows no collective and not how anything was measured.
+// Ceilings of a machine, as measured curves: the time of moving n bytes, by kind of movement. Knows no
+// collective and no measurement.
 #pragma once
 
 #include <algorithm>
@@ -68,8 +68,8 @@ class Curve {
 struct Ceilings {
   int ranks = 1;
   double line_us = 0;  // one way of a cache line between two cores
-  // A call in which every rank publishes a line and waits for all others', as the benchmark's loop times it:
-  // reading the clock and the ranks' different starts included.
+  // A call in which every rank sets a flag line and waits for all others', as the benchmark's loop times it.
+  // Includes reading the clock and the ranks' different starts.
   double exchange_us = 0;
   std::array<Curve, kCeilingNames.size()> curves;  // empty: not measured here
   std::string vm_read_missing;                     // why, if that one was not

@@ -115,7 +115,7 @@ class CeilingsMeter::Measuring {
     return kernel_read_error_ == 0 ? "" : std::generic_category().message(kernel_read_error_);
   }
 
-  // What reading the clock twice takes, which every sample contains.
+  // The time of reading the clock twice, which every sample contains.
   double empty_us() {
     return measure(
                loop(2000), ranks_, [](std::uint64_t) {}, [] {})
@@ -150,8 +150,9 @@ class CeilingsMeter::Measuring {
            (2 * kTrips);
   }
 
-  // All ranks hear from each other, once in each timed call. Who looks at once takes lines before they are
-  // written, who waits too long loses time: of a few waits before the first look the best counts.
+  // All ranks hear from each other, once in each timed call. A rank that polls at once takes lines before
+  // they are written; one that waits too long loses time. So the best of a few waits before the first poll
+  // counts.
   double exchange_us() {
     constexpr int kMostPauses = 4;
     double least_us = exchange_us(0);
@@ -160,7 +161,7 @@ class CeilingsMeter::Measuring {
   }
 
   double us_of(Ceiling kind, std::size_t bytes, double empty_us) {
-    // What is short and meant to be warm is repeated until a clock can tell; what is fresh is so only once.
+    // Short warm movements are repeated until a clock can tell them; fresh bytes are fresh only once.
     constexpr std::size_t kLongEnough = 64U << 10U;
     const std::size_t repeats = is_fresh(kind) ? 1 : std::max<std::size_t>(1, kLongEnough / bytes);
     const auto op = [&] {

@@ -14,6 +14,7 @@ using PremulSupplement = c10d::PreMulSumSupplement;
 using PremulSupplement = c10d::NCCLPreMulSumSupplement;
 #endif
 
+// More than 15 decisions because each dtype of torch is one.
 std::optional<Elements> numbers_of(at::ScalarType type) {
   switch (type) {
     case at::kFloat:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What Meson has to know of the interpreter's torch, as lines of KEY, tab, VALUE; REASON alone where there is none to build for.
+"""Facts about the interpreter's torch for Meson, as lines of KEY, tab, VALUE; only REASON where there is none to build for.
 
 Run without the variables of Python (-E), so that pip's isolated build finds the torch that is installed. Imports torch and knows
 where distributions put its headers; knows nothing of tutti.

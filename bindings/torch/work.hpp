@@ -13,9 +13,9 @@ namespace tutti::torch_binding {
 
 // Waiting and testing make progress. wait() throws errors, exception() returns them, and the future has them.
 // Dropping it neither waits nor cancels: buffers and staged results are handled when the operations are
-// complete. Any thread. On a GPU, made with the stream of the call as the current one. wait() makes the
-// current stream wait, and throws errors that are known by then. The future is complete from the beginning;
-// its callbacks run behind the call.
+// complete. Any thread. On a GPU, make it with the stream of the call as the current one. wait() makes the
+// current stream wait, and throws the errors known by then. The future is complete from the beginning; its
+// callbacks run behind the call.
 class OperationWork final : public c10d::Work {
  public:
   OperationWork(std::shared_ptr<Membership> membership, const WorkInfo& info, Submitted submitted,

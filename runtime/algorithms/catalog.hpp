@@ -16,9 +16,9 @@ namespace tutti {
 using Emit = Result<Schedule>(const CollectiveSpec& spec, const GroupView& view,
                               const AlgorithmParams& params);
 
-// What a row claims to cost, checked against what it emits: the longest chain of messages, and the most that
-// one rank sends, in blocks of a vector cut into `blocks` (so bytes sent = sent_blocks / blocks * m, m the
-// full vector).
+// The cost that a row claims; tests compare it with the emitted schedule. Rounds are the longest chain of
+// messages. sent_blocks is the most that one rank sends, in blocks of a vector of `blocks` blocks: bytes sent
+// = sent_blocks / blocks * m, m the full vector.
 struct Claim {
   std::uint64_t rounds = 0;
   std::uint64_t sent_blocks = 0;
@@ -32,8 +32,7 @@ struct Claim {
 using ClaimOf = Claim(std::uint32_t p, const AlgorithmParams& params);
 using HierarchyClaim = Claim(const Hierarchy& hierarchy, const AlgorithmParams& params);
 
-// When a row may run. Whatever is not excluded here is proved by the tests for every p, root and placement
-// they cover.
+// Conditions under which a row may run. The tests prove a row for every p, root and placement that it allows.
 struct Legality {
   bool needs_commutative = false;  // combines contributions out of rank order
   bool needs_power_of_two = false;

@@ -1,4 +1,4 @@
-// What keeps a row of the catalogue from running in a group.
+// The reasons for which a row of the catalogue may not run in a group.
 #include <fmt/format.h>
 
 #include "runtime/algorithms/catalog.hpp"
@@ -6,7 +6,7 @@
 namespace tutti {
 namespace {
 
-// What keeps a row from running; found without making a text of it.
+// The first reason against a row; found without allocating.
 enum class Obstacle : std::uint8_t {
   none,
   order,
@@ -19,6 +19,7 @@ enum class Obstacle : std::uint8_t {
   domain_order
 };
 
+// Many decisions: one for each condition of a row.
 Obstacle find_obstacle(const AlgorithmRow& row, std::uint32_t p, bool is_commutative, bool in_place,
                        bool has_equal_counts, const Hierarchy* hierarchy) {
   const Legality& need = row.legality;

@@ -80,6 +80,7 @@ Result<std::vector<Schedule>> emit_all(const AlgorithmRow& row, const Instance& 
   return ranks;
 }
 
+// Many decisions: one for each claim.
 Status prove(const AlgorithmRow& row, const Instance& i, const std::vector<Schedule>& ranks) {
   const auto refuse = [&](const std::string& why) {
     return internal_error(fmt::format("{}: {}", name_of(row, i), why));
@@ -128,8 +129,7 @@ Status prove(const AlgorithmRow& row, const Instance& i, const std::vector<Sched
 Status prove_lowered(const AlgorithmRow& row, const Instance& i, const std::vector<Schedule>& ranks) {
   if (i.size == 1 || ranks[0].channels != 1) return {};
   for (const Sharing sharing : {Sharing::scratch, Sharing::buffers}) {
-    const std::string name =
-        fmt::format("{}, lowered ({})", name_of(row, i), sharing == Sharing::scratch ? "staged" : "mapped");
+    const std::string name = fmt::format("{}, lowered ({})", name_of(row, i), to_string(sharing));
     const auto lowered = lower_for_shared_memory(ranks, sharing);
     if (!lowered) return lowered.status().with_context(name);
     if (const auto values = verify(*lowered, Algebra::multiset); !values)

@@ -28,9 +28,9 @@ Result<std::vector<Schedule>> emit_all(const AlgorithmRow& row, const Instance& 
 // internal, naming row, instance and what was found instead.
 Status prove(const AlgorithmRow& row, const Instance& instance, const std::vector<Schedule>& ranks);
 
-// Proves what runs where ranks share memory: the schedules (not in place) lowered in both forms, each also as
-// it runs on ranks that call in place, if it may (a form that may not is no error: it does not run). Rank
-// order and equal bits as above. Nothing to prove for schedules of several channels.
+// Proves the schedules that run in shared memory: lowered from "not in place" in both forms, and each form
+// also in place where it may run so. (A form that may not is no error.) Rank order and equal bits as above.
+// Nothing to prove for schedules of several channels.
 Status prove_lowered(const AlgorithmRow& row, const Instance& instance, const std::vector<Schedule>& ranks);
 
 // May the row run this instance at all?

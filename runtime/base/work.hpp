@@ -14,10 +14,10 @@ namespace tutti {
 
 struct Call;
 
-// What the submitter of an operation does next. `goes_on`: somebody else has to carry it on. `waits`: the
-// submitter will, and needs no worker. `blocks`: the same, and it wants nothing but the outcome, so an
-// operation that ends while it is started needs no reference.
-enum class Submitter : std::uint8_t { goes_on, waits, blocks };
+// What the caller does once an operation has been submitted. asynchronous: it goes on, and somebody else has to
+// carry the operation on. awaited_soon: it will wait, so no progress thread is needed. blocking: it waits at
+// once.
+enum class Completion : std::uint8_t { asynchronous, awaited_soon, blocking };
 
 // Gets the outcome of an operation. May submit operations; must not wait for one, nor throw.
 using CompletionCallback = std::function<void(const Status&)>;
@@ -78,8 +78,11 @@ class WorkState {
   std::atomic<bool> is_complete_{false};
 };
 
+// An operation that has ended well.
+WorkState& completed_work();
+
 // A counted reference. The operation itself holds one until it is complete, so dropping a WorkRef never
-// cancels anything.
+// cancels anything. An empty one stands for an operation that has ended well.
 class WorkRef {
  public:
   WorkRef() = default;
@@ -101,21 +104,21 @@ class WorkRef {
   ~WorkRef() {
     if (state_ != nullptr) state_->release();
   }
-  WorkState* operator->() const { return state_; }
+  WorkState* operator->() const { return state_ != nullptr ? state_ : &completed_work(); }
   explicit operator bool() const { return state_ != nullptr; }
 
  private:
   WorkState* state_ = nullptr;
 };
 
-// Collective calls of one signature, worked out beforehand.
-class PersistentCall {
+// Collective calls of one signature, resolved beforehand.
+class CachedCall {
  public:
-  virtual ~PersistentCall() = default;
-  // Makes a call of that signature, on any buffers, and runs it to its end, or until it has waited a while
-  // for a peer: `unfinished` is then its Work, else it stays empty. False: nothing was done, and it is to be
-  // started like any other call.
-  virtual bool run(const Call& call, WorkRef* unfinished) = 0;
+  virtual ~CachedCall() = default;
+  // Makes a call of that signature, on any buffers. It runs to its end, or until it has polled a while for a
+  // peer: `unfinished` is then its Work, else it stays empty. False: nothing was done, and it is to be started
+  // like any other call.
+  virtual bool run(const Call& call, Completion completion, WorkRef* unfinished) = 0;
 };
 
 }  // namespace tutti

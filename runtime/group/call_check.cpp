@@ -138,20 +138,8 @@ Status check_overlap(std::string_view name, const Call& call, std::uint32_t rank
       fmt::format("{}: output: shares elements with input; for an operation in place, {}", name, rule));
 }
 
-}  // namespace
-
-void normalise(Call& call, std::uint32_t rank, std::uint32_t /*size*/) {
-  call.in_place = is_in_place(call, rank);
-  if (call.collective == Collective::broadcast) call.input = call.output;
-  // Plans in place find the own block in the whole vector.
-  if (call.in_place && holds_blocks_in_input(call.collective)) call.output = const_cast<void*>(call.input);
-  if (call.in_place && holds_blocks_in_output(call.collective)) call.input = call.output;
-}
-
-Status check_call(std::string_view name, const Call& call, std::uint32_t rank, std::uint32_t size) {
-  if (static_cast<int>(call.dtype) >= kDtypeCount) {
-    return invalid_argument(fmt::format("{}: dtype: {} is no dtype", name, static_cast<int>(call.dtype)));
-  }
+// The root, or the peer and tag of a message.
+Status check_root_and_tag(std::string_view name, const Call& call, std::uint32_t rank, std::uint32_t size) {
   const bool is_message = call.collective == Collective::send_recv;
   const bool is_from_any = is_message && !call.is_send && call.root == kFromAnyRank;
   if (is_from_any && size == 1)
@@ -168,6 +156,24 @@ Status check_call(std::string_view name, const Call& call, std::uint32_t rank, s
   if (is_message && call.root == rank) {
     return invalid_argument(fmt::format("{}: peer: {} is this rank itself", name, rank));
   }
+  return {};
+}
+
+}  // namespace
+
+void normalise(Call& call, std::uint32_t rank, std::uint32_t /*size*/) {
+  call.in_place = is_in_place(call, rank);
+  if (call.collective == Collective::broadcast) call.input = call.output;
+  // Plans in place find the own block in the whole vector.
+  if (call.in_place && holds_blocks_in_input(call.collective)) call.output = const_cast<void*>(call.input);
+  if (call.in_place && holds_blocks_in_output(call.collective)) call.input = call.output;
+}
+
+Status check_call(std::string_view name, const Call& call, std::uint32_t rank, std::uint32_t size) {
+  if (static_cast<int>(call.dtype) >= kDtypeCount) {
+    return invalid_argument(fmt::format("{}: dtype: {} is no dtype", name, static_cast<int>(call.dtype)));
+  }
+  TUTTI_RETURN_IF_ERROR(check_root_and_tag(name, call, rank, size));
   TUTTI_RETURN_IF_ERROR(check_lists(name, call, rank, size));
   if (call.dtype == Dtype::opaque && !is_reducing(call.collective)) {
     return invalid_argument(
@@ -178,7 +184,8 @@ Status check_call(std::string_view name, const Call& call, std::uint32_t rank, s
       return op.with_context(fmt::format("{}: op", name));
   }
   const Extent input = input_extent(call, rank, size), output = output_extent(call, rank, size);
-  const bool has_one_buffer = call.collective == Collective::broadcast || is_message;
+  const bool has_one_buffer =
+      call.collective == Collective::broadcast || call.collective == Collective::send_recv;
   TUTTI_RETURN_IF_ERROR(check_buffer(name, has_one_buffer ? "buffer" : "input", call.input, input, call));
   TUTTI_RETURN_IF_ERROR(check_buffer(name, has_one_buffer ? "buffer" : "output", call.output, output, call));
   return check_overlap(name, call, rank, input, output);

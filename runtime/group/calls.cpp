@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "backends/registry.hpp"
+#include "runtime/base/call_signature.hpp"
 #include "runtime/group/call_check.hpp"
 #include "runtime/group/comm_group.hpp"
 #include "runtime/group/device_calls.hpp"
@@ -15,68 +16,55 @@ static_assert(static_cast<std::uint32_t>(kAnySource) == kFromAnyRank);
 
 bool is_plain(Op op) { return op != Op::user && op != Op::premul_sum; }
 
-// A call with one count for all ranks, packed into whole words: each call is compared with earlier ones.
+// A call with one count for all ranks, as its caller describes it: its signature and its buffers.
 class SimpleCall {
  public:
   SimpleCall() = default;
   SimpleCall(Collective collective, const void* input, void* output, std::uint64_t count, Dtype dtype,
              std::uint32_t root, std::uint32_t tag = 0, bool is_send = false)
-      : input_(input),
-        output_(output),
-        count_(count),
-        root_and_tag_(root | std::uint64_t{tag} << 32U),
-        kind_(static_cast<std::uint64_t>(collective) | static_cast<std::uint64_t>(dtype) << 8U |
-              static_cast<std::uint64_t>(Op::sum) << kOpShift | std::uint64_t{is_send} << 24U) {
-    static_assert(static_cast<unsigned>(Op::sum) == 0, "set_op() adds the op");
-  }
-  void set_op(Op op) { kind_ |= static_cast<std::uint64_t>(op) << kOpShift; }
+      : input_(input), output_(output), signature_(collective, count, dtype, root, tag, is_send) {}
+  void set_op(Op op) { signature_.set_op(op); }
 
   const void* input() const { return input_; }
   const void* output() const { return output_; }
   bool operator==(const SimpleCall& other) const {
     // Without branches: nearly always true.
     const auto differing = (address(input_) ^ address(other.input_)) |
-                           (address(output_) ^ address(other.output_)) | (count_ ^ other.count_) |
-                           (root_and_tag_ ^ other.root_and_tag_) | (kind_ ^ other.kind_);
+                           (address(output_) ^ address(other.output_)) |
+                           signature_.difference(other.signature_);
     return differing == 0;
   }
   // Where to look for an equal one, among so many places.
   static constexpr std::size_t kPlaces = 256;
   std::size_t place() const {
     constexpr auto kBits = static_cast<unsigned>(std::countr_zero(kPlaces));
-    return ((address(input_) ^ (count_ << 6U) ^ (kind_ & 0xFFU)) * 0x9E3779B97F4A7C15U) >> (64U - kBits);
+    return ((address(input_) ^ (signature_.count() << 6U) ^
+             static_cast<std::uint64_t>(signature_.collective())) *
+            0x9E3779B97F4A7C15U) >>
+           (64U - kBits);
   }
   // Without its op.
   Call described() const {
-    Call call;
-    call.collective = static_cast<Collective>(kind_ & 0xFFU);
-    call.dtype = static_cast<Dtype>(kind_ >> 8U & 0xFFU);
-    call.is_send = (kind_ >> 24U) != 0;
-    call.root = static_cast<std::uint32_t>(root_and_tag_);
-    call.tag = static_cast<std::uint32_t>(root_and_tag_ >> 32U);
+    Call call = signature_.described();
     call.input = input_;
     call.output = output_;
-    call.count = count_;
     return call;
   }
 
  private:
-  static constexpr unsigned kOpShift = 16;
   static std::uint64_t address(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
 
   const void* input_ = nullptr;
   void* output_ = nullptr;
-  std::uint64_t count_ = 0;
-  std::uint64_t root_and_tag_ = 0;
-  std::uint64_t kind_ = 0;  // collective, dtype, op and is_send, a byte each
+  CallSignature signature_;
 };
 
 // A checked call and its prepared form.
 struct Admitted {
   std::uint64_t group_number = 0;
   SimpleCall asked;
-  PersistentCall* persistent = nullptr;  // the group's
-  bool has_asked_for_persistent = false;
+  CachedCall* cached = nullptr;  // the group's
+  bool has_asked_for_cached = false;
   Call call;
 
   bool is_of(const CommGroup::Impl& group, const SimpleCall& other) const {
@@ -166,21 +154,21 @@ Work start(const CommGroup& handle, const char* name, SimpleCall call, const Cal
   if (!options.algorithm.empty()) return group.run(known.call, options.algorithm);
   group.run(known.call, {});
   // While it waited, a user's function may have made other calls.
-  if (!known.has_asked_for_persistent && known.is_of(group, call)) {
-    known.has_asked_for_persistent = true;
-    known.persistent = group.persistent(known.call);
+  if (!known.has_asked_for_cached && known.is_of(group, call)) {
+    known.has_asked_for_cached = true;
+    known.cached = group.cached_call(known.call);
   }
 }
 
-// Nothing special is ever remembered as persistent: what this asks first is all that a short call which
+// Nothing special is ever remembered as cached: what this asks first is all that a short call which
 // repeats has to answer.
 void run(const CommGroup& handle, const char* name, SimpleCall call, const CallOptions& options,
          const Reduction* reduction = nullptr) {
   CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
   if (reduction != nullptr) call.set_op(reduction->op());
   const Admitted& known = remembered(call);
-  if (known.persistent != nullptr && known.is_of(group, call) && options.algorithm.empty() &&
-      !is_on_device(call, options) && group.run(known.call, *known.persistent, options))
+  if (known.cached != nullptr && known.is_of(group, call) && options.algorithm.empty() &&
+      !is_on_device(call, options) && group.run(known.call, *known.cached, options))
     return;
   run_new(handle, name, call, options, reduction);
 }

@@ -171,8 +171,9 @@ Work CommGroup::Impl::start(const Call& call, const CallOptions& options) {
   if (call.is_device)
     return WorkAccess::make(handle(), submit_on_device(call, options.algorithm), 0, options);
   if (run_alone(call, options.algorithm)) return {};
-  const Submitter submitter = options.will_wait ? Submitter::waits : Submitter::goes_on;
-  const WorkRef work = submit_checked(call, {options.algorithm, submitter});
+  const Completion completion = options.will_wait ? Completion::awaited_soon : Completion::asynchronous;
+  const WorkRef work = submit_checked(call, {options.algorithm, completion});
+  if (!work) return {};
   const std::uint32_t sequence = call.collective == Collective::send_recv ? 0 : submitted_sequence();
   return WorkAccess::make(handle(), work, sequence, options);
 }
@@ -216,7 +217,7 @@ void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
     submit_on_device(call, algorithm);
     return;
   }
-  const WorkRef work = submit_checked(call, {algorithm, Submitter::blocks});
+  const WorkRef work = submit_checked(call, {algorithm, Completion::blocking});
   if (work) wait(*work.operator->(), call.collective == Collective::send_recv ? 0 : submitted_sequence());
 }
 
@@ -228,15 +229,15 @@ int CommGroup::Impl::receive(const Call& call, std::string_view algorithm) {
     wait(*work.operator->(), 0);
     return work->source();
   }
-  const WorkRef work = submit_checked(call, {algorithm, Submitter::waits});
+  const WorkRef work = submit_checked(call, {algorithm, Completion::awaited_soon});
   wait(*work.operator->(), 0);
   return work->source();
 }
 
-bool CommGroup::Impl::run(const Call& call, PersistentCall& persistent, const CallOptions& options) {
+bool CommGroup::Impl::run(const Call& call, CachedCall& cached, const CallOptions& options) {
   check_may_wait();  // before any operation uses the caller's buffers
   WorkRef unfinished;
-  if (!persistent.run(call, &unfinished)) return false;
+  if (!cached.run(call, Completion::blocking, &unfinished)) return false;
   if (unfinished) {
     const WaitHookScope scope({options.while_waiting, options.while_waiting_context});
     wait(*unfinished.operator->(), submitted_sequence());
@@ -244,13 +245,15 @@ bool CommGroup::Impl::run(const Call& call, PersistentCall& persistent, const Ca
   return true;
 }
 
-bool CommGroup::Impl::Alone::run(const Call& call, WorkRef* /*unfinished*/) { return group.run_alone(call); }
+bool CommGroup::Impl::Alone::run(const Call& call, Completion /*completion*/, WorkRef* /*unfinished*/) {
+  return group.run_alone(call);
+}
 
-PersistentCall* CommGroup::Impl::persistent(const Call& call) {
+CachedCall* CommGroup::Impl::cached_call(const Call& call) {
   if (is_alone_ && !call.is_device) return &alone_;
   const bool has_message_to_compare = world_->settings().check == CheckLevel::group;
   if (has_message_to_compare || call.collective == Collective::send_recv) return nullptr;
-  return backend_->persistent(call);
+  return backend_->cached_call(call);
 }
 
 void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence) {

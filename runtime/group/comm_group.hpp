@@ -83,9 +83,9 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // The same for a receive; returns the rank that sent the message.
   int receive(const Call& call, std::string_view algorithm);
   // As run() for a call that was worked out; false if it has to be run like any other.
-  bool run(const Call& call, PersistentCall& persistent, const CallOptions& options);
+  bool run(const Call& call, CachedCall& cached, const CallOptions& options);
   // Of the call that run() has just carried out; null where nothing is gained. Lives as long as the group.
-  PersistentCall* persistent(const Call& call);
+  CachedCall* cached_call(const Call& call);
   // Waits until the operation is complete. Throws its error; at the group's deadline finds the missing ranks.
   void wait(WorkState& state, std::uint32_t sequence);
   // The same until `deadline`; the message of the failure then says that `limit` has passed.
@@ -136,6 +136,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
 
  private:
   std::uint32_t submitted_sequence() const { return group_->last_sequence(); }
+  std::vector<int> list_awaited_peers() const;
   std::string describe_awaited_peers(int* first_missing);
   int find_blocker(std::vector<int> peers, const std::map<int, RankState>& states) const;
   // `owner`: of a stream, the group that it belongs to.
@@ -183,9 +184,9 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<DeviceCalls> device_calls_;  // made before the first call on GPU memory
   // Collectives of a group of one rank, without communication.
-  struct Alone final : PersistentCall {
+  struct Alone final : CachedCall {
     explicit Alone(const Impl& of) : group(of) {}
-    bool run(const Call& call, WorkRef* unfinished) override;
+    bool run(const Call& call, Completion completion, WorkRef* unfinished) override;
     const Impl& group;
   };
   Alone alone_{*this};

@@ -57,8 +57,8 @@ int CommGroup::Impl::find_blocker(std::vector<int> peers, const std::map<int, Ra
   return idle;
 }
 
-// For a wait for messages: the state of the ranks that should send or receive, and the rank that blocks them.
-std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
+// The ranks whose messages this group awaits.
+std::vector<int> CommGroup::Impl::list_awaited_peers() const {
   std::vector<int> peers;
   for (const Stall& message : world_->engine().list_under_way(kMostMessages, kAnswerTime)) {
     if (message.context != context() || !message.is_message) continue;
@@ -69,6 +69,12 @@ std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
         peers.push_back(peer);
     }
   }
+  return peers;
+}
+
+// For a wait for messages: the state of the ranks that should send or receive, and the rank that blocks them.
+std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
+  const std::vector<int> peers = list_awaited_peers();
   if (peers.empty()) return {};
   const auto states = world_->ask_members(context(), kAnswerTime);
   const auto describe = [&](int peer) -> std::string {

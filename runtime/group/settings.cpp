@@ -179,6 +179,16 @@ Status read_pin(const Environment& environment, WorldSettings& settings) {
   return {};
 }
 
+Status read_waiting(const Environment& environment, WorldSettings& settings) {
+  const auto mode = get_enum(environment, "TUTTI_WAIT");
+  if (!mode) return mode.status();
+  settings.wait_mode = *mode;
+  const auto spins = get_integer(environment, "TUTTI_SPIN");
+  if (!spins) return spins.status();
+  settings.spin_polls = *spins;
+  return {};
+}
+
 }  // namespace
 
 Result<TransportSettings> read_transport_settings(const Environment& environment) {
@@ -280,12 +290,7 @@ Result<WorldSettings> read_settings(const Environment& environment) {
                                  describe(caches_of(settings.topology)));
   TUTTI_RETURN_IF_ERROR(read_hierarchy(environment, settings));
   settings.trace_path = std::string(environment.find("TUTTI_TRACE").value_or(""));
-  const auto wait_mode = get_enum(environment, "TUTTI_WAIT");
-  if (!wait_mode) return wait_mode.status();
-  settings.wait_mode = *wait_mode;
-  const auto spins = get_integer(environment, "TUTTI_SPIN");
-  if (!spins) return spins.status();
-  settings.spin_polls = *spins;
+  TUTTI_RETURN_IF_ERROR(read_waiting(environment, settings));
   TUTTI_RETURN_IF_ERROR(read_rules(environment, settings));
   TUTTI_RETURN_IF_ERROR(read_tuning(environment, settings));
   TUTTI_RETURN_IF_ERROR(make_selector(settings));

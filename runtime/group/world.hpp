@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -140,11 +141,18 @@ class WorldState final : private ControlObserver {
   Status agree(std::string_view build_id);
   Status open_transports();
   WorkerOptions worker_options() const;
+  struct Refusals {
+    Status all;     // by all transports that cannot be used here
+    Status memory;  // by shared memory
+  };
+  Refusals open_listed(const std::vector<std::string>& names);
   Status open_transports(const std::vector<std::string>& names);
   Status open_on_one_node();
   Status open_between_nodes();
   using Addresses = std::vector<std::map<std::string, std::string>>;
   Result<Addresses> swap_addresses();
+  std::map<std::size_t, std::span<const std::byte>> find_neighbours(const Transport& shm,
+                                                                    const Addresses& addresses) const;
   Result<std::vector<Status>> meet_neighbours(const Addresses& addresses, const Status& own_refusal);
   Status choose_paths(const Addresses& addresses, const std::vector<Status>& apart);
   Result<std::vector<Status>> exchange(const Status& own);

@@ -158,11 +158,10 @@ Result<std::vector<Status>> WorldState::exchange(const Status& own) {
   return verdicts;
 }
 
-// Every rank reports its refusals; addresses are exchanged in any case.
-Status WorldState::open_transports(const std::vector<std::string>& names) {
+// Opens each transport that can be used here.
+WorldState::Refusals WorldState::open_listed(const std::vector<std::string>& names) {
+  Refusals refusals;
   transports_.clear();
-  Status refusal;         // of all transports
-  Status memory_refusal;  // of shared memory
   for (const std::string& name : names) {
     const auto entries = transport_entries();
     const bool is_module = std::any_of(entries.begin(), entries.end(), [&](const TransportEntry& entry) {
@@ -179,19 +178,27 @@ Status WorldState::open_transports(const std::vector<std::string>& names) {
     const Status reason = made ? unsupported((*made)->caps().unavailable) : made.status();
     std::string text = reason.message();
     if (text.starts_with(name + ": ")) text.erase(0, name.size() + 2);  // most name themselves
-    if (name == "shm") memory_refusal = {reason.code(), text};
-    std::string all = refusal.message();
+    if (name == "shm") refusals.memory = {reason.code(), text};
+    std::string all = refusals.all.message();
     append(all, "; ", fmt::format("{}: {}", name, text));
-    const bool is_limit =
-        reason.code() == StatusCode::resource_exhausted || refusal.code() == StatusCode::resource_exhausted;
-    refusal = Status(is_limit ? StatusCode::resource_exhausted : StatusCode::unsupported, std::move(all));
+    const bool is_limit = reason.code() == StatusCode::resource_exhausted ||
+                          refusals.all.code() == StatusCode::resource_exhausted;
+    refusals.all =
+        Status(is_limit ? StatusCode::resource_exhausted : StatusCode::unsupported, std::move(all));
   }
+  return refusals;
+}
+
+// Every rank reports its refusals; addresses are exchanged in any case.
+Status WorldState::open_transports(const std::vector<std::string>& names) {
+  const Refusals refusals = open_listed(names);
+  const Status& refusal = refusals.all;
   // No early return: other ranks wait for our addresses, and an empty list tells them that there are none.
   const auto addresses = swap_addresses();
   if (!addresses) return addresses.status();
   std::vector<Status> apart(addresses->size());
   if (info().size > 1 && std::find(names.begin(), names.end(), "shm") != names.end()) {
-    auto met = meet_neighbours(*addresses, memory_refusal);
+    auto met = meet_neighbours(*addresses, refusals.memory);
     if (!met) return met.status();
     apart = *std::move(met);
   }
@@ -232,6 +239,26 @@ Result<std::vector<std::map<std::string, std::string>>> WorldState::swap_address
   return addresses;
 }
 
+// The ranks of this node that this rank maps the memory of; by rank, with their addresses.
+std::map<std::size_t, std::span<const std::byte>> WorldState::find_neighbours(
+    const Transport& shm, const Addresses& addresses) const {
+  std::vector<std::size_t> sharing;  // ranks, with this one
+  std::size_t own_index = 0;
+  for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
+    const bool is_own = static_cast<int>(rank) == info().rank;
+    if (is_own) own_index = sharing.size();
+    if (is_own || find_reachable(shm, addresses[rank])) sharing.push_back(rank);
+  }
+  std::map<std::size_t, std::span<const std::byte>> neighbours;
+  for (std::size_t distance = 1; distance < std::min(kMetOnEitherSide + 1, sharing.size()); ++distance) {
+    for (const std::size_t step : {distance, sharing.size() - distance}) {
+      const std::size_t rank = sharing[(own_index + step) % sharing.size()];
+      if (static_cast<int>(rank) != info().rank) neighbours[rank] = *find_reachable(shm, addresses[rank]);
+    }
+  }
+  return neighbours;
+}
+
 // Collective: ranks of a node map each other's memory. By rank, the reason why it cannot share memory. A rank
 // shares with all or with none, so members of a group never disagree.
 Result<std::vector<Status>> WorldState::meet_neighbours(const Addresses& addresses,
@@ -240,20 +267,8 @@ Result<std::vector<Status>> WorldState::meet_neighbours(const Addresses& address
     return transport->caps().name == std::string_view("shm");
   });
   Status own = own_refusal;
-  std::vector<std::size_t> sharing;  // ranks, with ourselves
-  std::size_t own_index = 0;
-  for (std::size_t rank = 0; rank < addresses.size() && shm != transports_.end(); ++rank) {
-    const bool is_own = static_cast<int>(rank) == info().rank;
-    if (is_own) own_index = sharing.size();
-    if (is_own || find_reachable(**shm, addresses[rank])) sharing.push_back(rank);
-  }
-  std::map<std::size_t, std::span<const std::byte>> neighbours;  // by rank
-  for (std::size_t distance = 1; distance < std::min(kMetOnEitherSide + 1, sharing.size()); ++distance) {
-    for (const std::size_t step : {distance, sharing.size() - distance}) {
-      const std::size_t rank = sharing[(own_index + step) % sharing.size()];
-      if (static_cast<int>(rank) != info().rank) neighbours[rank] = *find_reachable(**shm, addresses[rank]);
-    }
-  }
+  std::map<std::size_t, std::span<const std::byte>> neighbours;
+  if (shm != transports_.end()) neighbours = find_neighbours(**shm, addresses);
   const Clock::time_point deadline = start_deadline_;
   const auto meet_all = [&](Contact wanted) {
     for (const auto& [rank, address] : neighbours) {

@@ -252,29 +252,31 @@ void ControlChannel::record_departure(int rank) {
   if (observer_ != nullptr) observer_->on_departure(rank);
 }
 
-void ControlChannel::deliver(const Frame& frame) {
+// An answer of rank 0 to an allgather, or to query_missing.
+void ControlChannel::record_gather(const Frame& frame) {
   GatherPayload gather;
+  if (!decode(frame.payload, gather)) return;
+  const std::size_t expected = frame.type == FrameType::gathered ? static_cast<std::size_t>(size()) : 1;
+  if (gather.values.size() != expected) return;
+  const std::lock_guard lock(mutex_);
+  if (frame.type == FrameType::gathered) {
+    gathered_.emplace(gather.number, std::move(gather.values));
+  } else if (frame.type == FrameType::gather_failed) {
+    gathered_.emplace(gather.number, Status(StatusCode::peer_failed, gather.values[0], frame.source));
+  } else {
+    missing_[gather.number] = {gather.values[0], frame.source};
+  }
+}
+
+void ControlChannel::deliver(const Frame& frame) {
   FailurePayload failure;
   RanksPayload departed;
   TracePayload trace;
   switch (frame.type) {
     case FrameType::gathered:
-      if (decode(frame.payload, gather) && gather.values.size() == static_cast<std::size_t>(size())) {
-        const std::lock_guard lock(mutex_);
-        gathered_.emplace(gather.number, std::move(gather.values));
-      }
-      break;
     case FrameType::gather_failed:
-      if (decode(frame.payload, gather) && gather.values.size() == 1) {
-        const std::lock_guard lock(mutex_);
-        gathered_.emplace(gather.number, Status(StatusCode::peer_failed, gather.values[0], frame.source));
-      }
-      break;
     case FrameType::missing:
-      if (decode(frame.payload, gather) && gather.values.size() == 1) {
-        const std::lock_guard lock(mutex_);
-        missing_[gather.number] = {gather.values[0], frame.source};
-      }
+      record_gather(frame);
       break;
     case FrameType::failure:
       if (decode(frame.payload, failure)) record_failure(failure);

@@ -141,6 +141,8 @@ class ControlChannel : public Exchange {
   int wake_ = -1;  // eventfd
 
  private:
+  void record_gather(const Frame& frame);
+
   struct Missing {
     std::string names;
     int first;

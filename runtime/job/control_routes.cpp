@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/rank_lists.hpp"
 #include "runtime/job/control_tree.hpp"
@@ -96,6 +97,7 @@ void ControlTree::on_moving(ChildConnection& child) {
   finish_tree();
 }
 
+// More than 15 decisions because it tells all frame types apart.
 void ControlTree::on_frame(ChildConnection& child, Frame frame) {
   ArrivedPayload arrived;
   GonePayload gone;
@@ -288,9 +290,38 @@ void ControlTree::on_trace(const Frame& frame, bool is_from_above) {
 
 // -- from above ---------------------------------------------------------------------------------------------
 
-void ControlTree::on_frame_from_above(const Frame& frame) {
+void ControlTree::on_refused(const Frame& frame) {
   StatusPayload status;
+  if (!decode(frame.payload, status) || status.code == StatusCode::ok)
+    status = {StatusCode::refused, "no reason given", Status::kNoPeer};
+  // The new parent refuses us, mostly because the others have taken us for dead.
+  if (is_ready_ && frame.target == 0) {
+    if (lost_) lost_->first.message += fmt::format("; asked again, it says: {}", status.message);
+    return try_next_step({});
+  }
+  // Before rank 0 knows us, a refusal has no target.
+  if (frame.target == options_.rank || frame.target == 0)
+    return end_start(Status(status.code, status.message, status.peer));
+  if (frame.target < 0 || frame.target >= options_.size) return;
+  ChildConnection* const child =
+      std::exchange(below_[static_cast<std::size_t>(frame.target)], static_cast<ChildConnection*>(nullptr));
+  if (child == nullptr) return;
+  if (child->claim.rank == frame.target) return children_.refuse(*child, Status(status.code, status.message));
+  child->socket.send(frame);
+}
+
+void ControlTree::on_missing(const Frame& frame) {
   GatherPayload gather;
+  const bool is_about_start = !is_ready_ && frame.target == options_.rank;
+  if (!is_about_start || !decode(frame.payload, gather) || gather.values.size() != 1)
+    return send_to(frame.target, frame);
+  missing_ = gather.values[0];
+  first_missing_ = frame.source;
+  asked_until_ = Clock::now();
+}
+
+// More than 15 decisions because it tells all frame types apart.
+void ControlTree::on_frame_from_above(const Frame& frame) {
   PathPayload path;
   FailurePayload failure;
   // These two bring none of the frames that we may have missed.
@@ -312,34 +343,9 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
       children_.send_to_all(frame);
       return finish_start({});
     case FrameType::refused:
-      if (!decode(frame.payload, status) || status.code == StatusCode::ok)
-        status = {StatusCode::refused, "no reason given", Status::kNoPeer};
-      // The new parent refuses us, mostly because the others have taken us for dead.
-      if (is_ready_ && frame.target == 0) {
-        if (lost_) lost_->first.message += fmt::format("; asked again, it says: {}", status.message);
-        return try_next_step({});
-      }
-      // Before rank 0 knows us, a refusal has no target.
-      if (frame.target == options_.rank || frame.target == 0)
-        return end_start(Status(status.code, status.message, status.peer));
-      if (frame.target > 0 && frame.target < options_.size) {
-        if (ChildConnection* child = below_[static_cast<std::size_t>(frame.target)]; child != nullptr) {
-          below_[static_cast<std::size_t>(frame.target)] = nullptr;
-          if (child->claim.rank == frame.target)
-            return children_.refuse(*child, Status(status.code, status.message));
-          child->socket.send(frame);
-        }
-      }
-      return;
+      return on_refused(frame);
     case FrameType::missing:
-      if (!is_ready_ && frame.target == options_.rank && decode(frame.payload, gather) &&
-          gather.values.size() == 1) {
-        missing_ = gather.values[0];
-        first_missing_ = frame.source;
-        asked_until_ = Clock::now();
-        return;
-      }
-      return send_to(frame.target, frame);
+      return on_missing(frame);
     case FrameType::message:
     case FrameType::traced:
       return send_to(frame.target, frame);

@@ -97,6 +97,8 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
 
   // Frames of the parent.
   void on_frame_from_above(const Frame& frame);
+  void on_refused(const Frame& frame);
+  void on_missing(const Frame& frame);
   void on_parent_left(int rank);
   void on_parent_lost(const Status& why);
   static std::optional<Key> key_of(const Frame& frame);

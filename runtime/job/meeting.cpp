@@ -11,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "runtime/job/control_frame.hpp"
@@ -195,60 +196,74 @@ Result<Network> find_network(const Environment& environment) {
   return Network{*std::move(selected), !setting->has_value(), *ports};
 }
 
+// The contribution of a rank to the program's exchange.
+struct Introduction {
+  StatusPayload problem;  // the reason why the rank cannot join, if there is one
+  std::string node;       // Meeting::node
+  std::string unique_id;  // of rank 0, as the addresses
+  std::string addresses;
+  std::string open_worlds;
+  static auto fields(auto& self) {
+    return std::tie(self.problem, self.node, self.unique_id, self.addresses, self.open_worlds);
+  }
+};
+
+// Rank 0 listens and makes the id of the job.
+Status introduce_root(const Network& network, Introduction& mine, Listeners& listeners) {
+  Result<std::string> id = new_unique_id();
+  if (!id) return id.status();
+  Result<Listeners> opened = network.listen_anywhere();
+  if (!opened) return opened.status();
+  mine.unique_id = *std::move(id);
+  mine.addresses = join_addresses(opened->addresses);
+  listeners = *std::move(opened);
+  return {};
+}
+
+Result<std::vector<Introduction>> exchange_introductions(Exchange& exchange, const Introduction& mine,
+                                                         Clock::time_point deadline) {
+  const Result<std::vector<std::string>> all = exchange.allgather(encode(mine), deadline);
+  if (mine.problem.code != StatusCode::ok) return Status(mine.problem.code, mine.problem.message);
+  if (!all) return all.status();
+  std::vector<Introduction> introductions(all->size());
+  for (std::size_t i = 0; i < all->size(); ++i) {
+    const int rank = static_cast<int>(i);
+    if (!decode((*all)[i], introductions[i]))
+      return invalid_argument(
+          fmt::format("the program's exchange: the bytes of rank {} did not arrive unchanged", rank), rank);
+    const StatusPayload& problem = introductions[i].problem;
+    if (problem.code != StatusCode::ok)
+      return Status(problem.code, fmt::format("rank {} cannot join: {}", rank, problem.message), rank);
+  }
+  return introductions;
+}
+
 // The program's exchange carries all of it: nodes, the job's id and the addresses of rank 0.
 Status meet_by_exchange(const BootstrapOptions& options, Clock::time_point deadline, Meeting& meeting) {
   Exchange& exchange = *options.exchange;
-  const Environment& environment = options.environment;
-  const Result<Network> network = find_network(environment);
-  Status problem = network.status();
-  meeting.node = node_of(environment, -1);
-  std::string unique_id;
+  const Result<Network> network = find_network(options.environment);
+  meeting.node = node_of(options.environment, -1);
+  Introduction mine;
   Listeners listeners;
-  if (exchange.rank() == 0 && problem) {
-    Result<std::string> made = new_unique_id();
-    Result<Listeners> opened = network->listen_anywhere();
-    problem = made ? opened.status() : made.status();
-    if (made) unique_id = *std::move(made);
-    if (opened) listeners = *std::move(opened);
-  }
-  ByteWriter card;
-  card.put_text(encode(StatusPayload{problem.code(), problem.message()}));
-  card.put_text(meeting.node);
-  card.put_text(unique_id);
-  card.put_text(join_addresses(listeners.addresses));
-  card.put_text(options.open_worlds);
-  const Result<std::vector<std::string>> cards = exchange.allgather(card.take(), deadline);
-  if (!problem) return problem;
-  if (!cards) return cards.status();
-  std::string first_node, first_id, first_addresses;
-  bool is_one_node = true;
-  for (int rank = 0; rank < exchange.size(); ++rank) {
-    ByteReader reader((*cards)[static_cast<std::size_t>(rank)]);
-    std::string trouble, node, id, addresses;
-    StatusPayload other;
-    if (!reader.get_text(trouble) || !decode(trouble, other) || !reader.get_text(node) ||
-        !reader.get_text(id) || !reader.get_text(addresses) ||
-        !reader.get_text(meeting.open_worlds.emplace_back())) {
-      return invalid_argument(
-          fmt::format("the program's exchange: the bytes of rank {} did not arrive unchanged", rank), rank);
-    }
-    if (other.code != StatusCode::ok)
-      return Status(other.code, fmt::format("rank {} cannot join: {}", rank, other.message), rank);
-    if (rank == 0) {
-      first_node = node;
-      first_id = id;
-      first_addresses = addresses;
-    }
-    is_one_node = is_one_node && node == first_node;
-  }
-  Result<LaunchInfo> launch = launch_from_unique_id(first_id, exchange.rank(), exchange.size());
+  Status problem = network.status();
+  if (exchange.rank() == 0 && network) problem = introduce_root(*network, mine, listeners);
+  mine.problem = {problem.code(), problem.message()};
+  mine.node = meeting.node;
+  mine.open_worlds = options.open_worlds;
+  Result<std::vector<Introduction>> all = exchange_introductions(exchange, mine, deadline);
+  if (!all) return all.status();
+  const Introduction& root = all->front();
+  const bool is_one_node =
+      std::all_of(all->begin(), all->end(), [&](const Introduction& rank) { return rank.node == root.node; });
+  for (const Introduction& rank : *all) meeting.open_worlds.push_back(rank.open_worlds);
+  Result<LaunchInfo> launch = launch_from_unique_id(root.unique_id, exchange.rank(), exchange.size());
   if (!launch) return launch.status();
   meeting.launch = *std::move(launch);
   meeting.launch.launcher = "exchange";
   meeting.job = fmt::format("{}/0", meeting.launch.job);
   if (is_one_node) return {};
   meeting.listeners = std::move(listeners);
-  meeting.find_root = [first_addresses] { return split_addresses(first_addresses); };
+  meeting.find_root = [addresses = root.addresses] { return split_addresses(addresses); };
   meeting.open_listeners = [network = *network] { return network.listen_anywhere(); };
   return {};
 }

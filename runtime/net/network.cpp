@@ -109,6 +109,32 @@ std::vector<Interface> select_by_default(const std::vector<Interface>& all) {
   return selected;
 }
 
+// An item of TUTTI_IFACE: a name, or a network.
+struct InterfaceItem {
+  std::string_view text;
+  std::optional<SocketAddress> network;
+  std::uint32_t prefix_bits = 0;
+
+  bool fits(const Interface& interface) const {
+    return network ? is_in_network(interface.address, *network, prefix_bits) : interface.name == text;
+  }
+  std::string to_text() const { return fmt::format("{} '{}'", network ? "in" : "named", text); }
+};
+
+Result<InterfaceItem> parse_interface_item(std::string_view text) {
+  InterfaceItem item{text, std::nullopt, 0};
+  const std::size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return item;
+  item.network = parse_host(std::string(text.substr(0, slash)));
+  const auto bits = item.network
+                        ? parse_number(text.substr(slash + 1), item.network->family() == AF_INET ? 32 : 128)
+                        : std::nullopt;
+  if (!bits)
+    return invalid_argument(fmt::format("'{}' is not a network; expected something like 10.0.0.0/24", text));
+  item.prefix_bits = *bits;
+  return item;
+}
+
 }  // namespace
 
 // -- addresses ----------------------------------------------------------------------------------------------
@@ -236,35 +262,26 @@ Result<std::vector<Interface>> select_interfaces(const std::vector<Interface>& a
   std::string_view rest = setting.substr(is_exclusion ? 1 : 0);
   std::vector<bool> is_named(all.size(), false);
   bool fits_any = is_exclusion;
-  std::string missing;
+  std::vector<std::string> missing;
   for (;;) {
     const std::size_t comma = rest.find(',');
-    const std::string_view item = rest.substr(0, comma);
-    const std::size_t slash = item.find('/');
-    const auto network =
-        slash == std::string_view::npos ? std::nullopt : parse_host(std::string(item.substr(0, slash)));
-    std::optional<std::uint32_t> prefix_bits;
-    if (network) prefix_bits = parse_number(item.substr(slash + 1), network->family() == AF_INET ? 32 : 128);
-    if (slash != std::string_view::npos && !prefix_bits) {
-      return invalid_argument(
-          fmt::format("'{}' is not a network; expected something like 10.0.0.0/24", item));
-    }
+    const Result<InterfaceItem> item = parse_interface_item(rest.substr(0, comma));
+    if (!item) return item.status();
     bool fits = false;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const bool is_meant =
-          network ? is_in_network(all[i].address, *network, *prefix_bits) : all[i].name == item;
-      is_named[i] = is_named[i] || is_meant;
-      fits = fits || is_meant;
+      if (!item->fits(all[i])) continue;
+      is_named[i] = true;
+      fits = true;
     }
     // One setting serves nodes that differ: each takes, or leaves out, what it has.
     fits_any = fits_any || fits;
-    if (!fits)
-      missing += fmt::format("{}{} '{}'", missing.empty() ? "" : " or ", network ? "in" : "named", item);
+    if (!fits) missing.push_back(item->to_text());
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);
   }
   if (!fits_any)
-    return invalid_argument(fmt::format("no interface {}; there are {}", missing, list_names(all)));
+    return invalid_argument(
+        fmt::format("no interface {}; there are {}", fmt::join(missing, " or "), list_names(all)));
   std::vector<Interface> selected;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (is_named[i] != is_exclusion && all[i].is_usable) selected.push_back(all[i]);

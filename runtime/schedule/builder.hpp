@@ -1,5 +1,5 @@
-// What an algorithm author writes with: four verbs over chunks, in program order, for one rank.
-// Knows no counts and no pointers; infers dependencies, so that no author ever writes one.
+// The builder, with which algorithms are written: four verbs over chunks, in program order, for one rank.
+// Knows no counts and no pointers; infers the dependencies.
 #pragma once
 
 #include <initializer_list>
@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-// What is asked of an algorithm, apart from where it runs.
+// The task of an algorithm, apart from the ranks that it runs on.
 struct CollectiveSpec {
   Collective collective = Collective::allreduce;
   std::uint32_t root = 0;

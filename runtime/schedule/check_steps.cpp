@@ -65,6 +65,7 @@ Status check_overlap(const Schedule& s, std::uint32_t number, std::vector<std::u
   return {};
 }
 
+// Many decisions: one for each rule of form.
 Status check_form(const Schedule& s, std::uint32_t number) {
   const Step& step = s.steps[number];
   if (std::uint64_t{step.first_source} + step.source_count > s.sources.size() ||
@@ -213,8 +214,7 @@ std::string shared_location(const Schedule& s, const Step& a, const Step& b) {
 }  // namespace
 
 Status check_local_order(const Schedule& s) {
-  // What program order asks for: only neighbouring conflicts, the rest follows because the relation is
-  // transitive.
+  // Orders that program order demands. Neighbouring conflicts suffice, because the relation is transitive.
   Schedule wanted = s;
   infer_dependencies(wanted);
   OrderSearch order(s);

@@ -14,15 +14,15 @@ namespace tutti::detail {
 // All ranks describe one collective, and every step is well formed: bounds, windows, peers, sources.
 Status check_structure(std::span<const Schedule> ranks);
 
-// Every two steps of one rank that touch a location, one of them writing, are ordered for every timing: the
-// earlier in program order is complete before the later is issued. Authored schedules only.
+// Every two steps of one rank that touch a location, one of them writing, are ordered for every timing. That
+// is, the earlier in program order is complete before the later is issued. Authored schedules only.
 Status check_local_order(const Schedule& schedule);
 
 bool is_lowered(const Schedule& schedule);
 
-// Is step `first` complete before step `second` is issued, whatever the timing? Walks back from `second`
-// through what its issue implies: dependencies are complete; earlier steps of its channel are issued, and
-// local ones of them complete.
+// Whether step `first` is complete before step `second` is issued, for every timing. Walks back from
+// `second`: its dependencies are complete; earlier steps of its channel are issued, and local ones of them
+// complete.
 class OrderSearch {
  public:
   explicit OrderSearch(const Schedule& schedule);  // which outlives it

@@ -22,12 +22,12 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// One bound call. range() is O(1). Binding a vector or equal blocks allocates nothing; binding counts reuses
+// One bound call. range() is O(1). Binding a vector or equal blocks allocates nothing. Binding counts reuses
 // the storage of earlier bindings of the same object, so pool it. Not thread-safe while binding.
 //
-// `granule` is in elements: boundaries inside a block that the caller does not see (blocks of a vector,
-// segments) are rounded up to multiples of it, so that no two ranks write one cache line; at least 1.
-// Trailing blocks and segments may be empty.
+// `granule` is in elements, at least 1. Boundaries inside of blocks, which the caller does not see, are
+// rounded up to multiples of it, so that no two ranks write one cache line. Trailing blocks and segments may
+// be empty.
 class ChunkMap {
  public:
   ChunkMap() = default;
@@ -63,8 +63,8 @@ class ChunkMap {
 
   // The elements of an atom in that buffer; of scratch: {0, count}, relative to the start of its slot.
   Range range(Buffer buffer, std::uint32_t atom) const { return range(buffer, atom, is_root_); }
-  // The same in the memory of another rank (lowered schedules), as far as this rank's counts and
-  // displacements tell: those of an alltoallv are other ranks' own business.
+  // The same in the memory of another rank (lowered schedules), by this rank's counts and displacements. Not
+  // for alltoallv, whose other ranks have counts of their own.
   Range range_at(std::uint32_t owner, Buffer buffer, std::uint32_t atom) const {
     return range(buffer, atom, owner == root_);
   }

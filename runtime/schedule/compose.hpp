@@ -1,6 +1,6 @@
 // Composition: the steps of a part (a flat algorithm emitted over a view of some members) become steps of a
-// whole, so that a hierarchical algorithm is a sequence of flat ones.
-// Knows no algorithm and no hierarchy: the author says where the part works.
+// whole, so that a hierarchical algorithm is a sequence of flat ones. Knows no algorithm and no hierarchy:
+// the author gives the place of the part.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,10 @@ struct PartPlace {
 std::vector<std::vector<std::uint32_t>> neighbouring_blocks(std::uint32_t first, std::uint32_t count,
                                                             std::uint32_t width);
 
-// Appends the steps of `part` to the whole. The part was emitted over a view that lists its members as
-// members of the whole's view; its scratch lies behind what the whole has used so far. A step whose blocks
-// are no slice of the whole becomes several; where it is cut follows from the blocks it names alone, so
-// sender and receiver agree. What the whole promises is for the verifier to prove.
+// Appends the steps of `part` to the whole. The view of the part lists its members as members of the whole's
+// view. Its scratch lies behind the slots that the whole has used so far. A step whose blocks are no slice of
+// the whole becomes several. Its blocks alone decide the cuts, so sender and receiver agree. The verifier
+// proves the whole.
 // Errors: invalid_argument for a part that is segmented or lowered, or has another grid than `place`.
 Status splice(Builder& whole, const Schedule& part, const PartPlace& place);
 

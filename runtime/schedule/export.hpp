@@ -17,13 +17,13 @@ struct GoalOptions {
   std::uint64_t copy_ns_per_kib = 0;
 };
 
-// GOAL: one label per step; "requires" for dependencies and for what a channel implies of local steps,
-// "irequires" (start after start) for the order of issue in a channel; the tag is the channel.
-// Errors: unsupported for lowered schedules, which exchange no messages.
+// GOAL: one label per step. "requires" stands for dependencies and the local steps before one in its channel,
+// "irequires" (start after start) for the order of issue in a channel; the tag is the channel. Errors:
+// unsupported for lowered schedules, which exchange no messages.
 Result<std::string> export_goal(std::span<const Schedule> ranks, const GoalOptions& options = {});
 
-// Graphviz: a cluster per rank, solid edges for dependencies, dashed ones for the order of a channel, bold
-// ones for messages (matched first in first out) and for waits.
+// Graphviz: a cluster per rank. Edges are solid for dependencies, dashed for the order of a channel, bold for
+// messages (matched first in first out) and waits.
 std::string export_dot(std::span<const Schedule> ranks);
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// Vector clocks with epochs in the manner of FastTrack: the last writer and the readers since are enough,
+// Vector clocks with epochs in the manner of FastTrack: the last writer and the later readers suffice,
 // because everything older is ordered before them (or was reported).
 #include "runtime/schedule/happens_before.hpp"
 

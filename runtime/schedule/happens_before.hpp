@@ -16,7 +16,7 @@ class HappensBefore {
     std::uint32_t thread = 0;
     std::uint32_t position = 0;
   };
-  // What went wrong: the two accesses that nothing orders.
+  // A race: the two accesses that nothing orders.
   struct Race {
     Epoch earlier;
     bool earlier_writes = false;

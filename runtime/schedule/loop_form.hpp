@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-// A slice and what is added to its numbers from one turn to the next: first modulo the grid, owner modulo the
-// size of the group, slot as it is.
+// A slice and the increments of its numbers from one turn to the next: first modulo the grid, owner modulo
+// the size of the group, slot without a modulus.
 struct LoopSlice {
   Slice slice;
   std::uint32_t first_advance = 0;
@@ -20,7 +20,7 @@ struct LoopSlice {
   bool operator==(const LoopSlice&) const = default;
 };
 
-// A dependency of a step in a loop: how many steps back, and what that grows by each turn (two loops of
+// A dependency of a step in a loop: the number of steps back, and its increment per turn (two loops of
 // unequal bodies drift apart).
 struct LoopDependency {
   std::uint32_t back = 0;
@@ -54,8 +54,8 @@ struct RolledSchedule {
 // Finds repetition: bodies of up to 16 steps, at least 3 turns, greedily from the front.
 RolledSchedule roll(const Schedule& schedule, bool find_loops = true);
 // unroll(roll(s)) == s for every schedule whose sources and dependencies lie in the order of its steps, as
-// the builder and the passes leave them. Errors: invalid_argument if a number leaves its range or the steps
-// would be more than kMaxSteps (or their sources or dependencies more than four times that).
+// the builder and the passes leave them. Errors: invalid_argument if a number leaves its range, for more than
+// kMaxSteps steps, and for more than four times as many sources or dependencies.
 Result<Schedule> unroll(const RolledSchedule& rolled);
 inline constexpr std::uint64_t kMaxSteps = 1ULL << 20;
 // The most atoms, slots and ranks that a schedule in text form may have.

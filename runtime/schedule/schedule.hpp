@@ -1,17 +1,17 @@
 // The schedule: one rank's part of a collective as a value (steps over slices of a grid of atoms).
-// Knows no pointer, no byte, no dtype, no clock and no transport, so one schedule serves every count, buffer
-// and wire.
+// Knows no pointer, byte, dtype, clock or transport, so one schedule serves every count, buffer and wire.
 //
-// Words. The vector of a collective is cut into `blocks` (ring: p of them) and each block into `segments`;
-// one such piece is an *atom*, number block * segments + segment. A chunk map (chunk_map.hpp) turns atoms
-// into element ranges when the counts are known; uneven counts, v-variants and in place are its business
-// alone, never an algorithm's.
-//   allreduce, broadcast, reduce, scan, exscan
-//                           atoms cut the vector; every buffer of every rank holds all of them
-//   allgather, gather       blocks = p; block b is rank b's contribution; input holds the rank's own block
-//   reduce_scatter, scatter blocks = p; block b is for rank b; output holds the rank's own block
-//   alltoall                blocks = p; input block d goes to rank d, output block s came from rank s
-//   barrier                 one empty atom that gathers every rank's arrival
+// The vector of a collective is cut into `blocks` (ring: p of them) and each block into `segments`. One such
+// piece is an *atom*, number block * segments + segment. A chunk map (chunk_map.hpp) turns atoms into element
+// ranges when the counts are known. Uneven counts, v-variants and in place concern the chunk map alone.
+//
+//   collective                              blocks       a buffer of rank r holds
+//   allreduce, broadcast, reduce, scan,     any number   all atoms, on every rank
+//     exscan
+//   allgather, gather                       p            block b is rank b's contribution; input: block r
+//   reduce_scatter, scatter                 p            block b is for rank b; output: block r
+//   alltoall                                p            input: block d for rank d; output: block s from rank s
+//   barrier                                 1            one empty atom, to which every rank contributes
 //
 // In place, input and output are the same memory under the same atom numbers; the builder then writes every
 // slice as `output`.
@@ -30,9 +30,8 @@ enum class Buffer : std::uint8_t { input, output, scratch };
 inline constexpr std::int32_t kSelf = -1;
 inline constexpr std::uint32_t kNotFused = ~0U;
 
-// Atoms first, first + stride, ... (`count` of them), modulo the grid. A scratch slice has the *shape* of
-// these atoms (so its element counts are known) and lies in slots slot, slot + 1, ...; a slot is large enough
-// for any atom.
+// Atoms first, first + stride, ... (`count` of them), modulo the grid. A scratch slice lies in slots slot,
+// slot + 1, ... and has the element counts of these atoms. A slot is large enough for any atom.
 struct Slice {
   Buffer buffer = Buffer::output;
   std::uint32_t first = 0;
@@ -56,7 +55,7 @@ enum class Verb : std::uint8_t {
 };
 std::string_view to_string(Verb verb);
 
-// Steps are issued in program order within their channel; a step is issued when its dependencies are complete
+// Steps are issued in program order within their channel. A step is issued when its dependencies are complete
 // and all earlier steps of its channel are issued. Messages match first in first out per (sender, receiver,
 // channel).
 struct Step {
@@ -85,9 +84,9 @@ struct Schedule {
   std::uint32_t segments = 1;
   std::uint32_t scratch_slots = 0;
   std::uint32_t channels = 1;
-  // Lowered schedules only (passes/lower.hpp). `is_staged`: ranks read each other's scratch and nothing else;
-  // scratch belongs to whoever runs the schedule and keeps what it holds after the rank has left.
-  // `hears_from_all`: the rank cannot end before every other rank has entered.
+  // Lowered schedules only (passes/lower.hpp). `is_staged`: ranks read only each other's scratch, whose owner is
+  // the executor and which stays valid after the rank has ended. `hears_from_all`: the rank cannot end before
+  // every other rank has entered.
   bool is_staged = false;
   bool hears_from_all = false;
   std::vector<Step> steps;
@@ -114,20 +113,20 @@ struct Schedule {
               std::span<const std::uint32_t> step_dependencies);
 };
 
-// Which atoms of a buffer exist at this rank, as a range [first, first + count); count 0: the buffer is
-// absent. The input of reduce_scatter and scatter is the whole vector, of which only the output window may be
-// written in place.
+// The atoms of a buffer that exist at this rank, as a range [first, first + count); count 0: the buffer is
+// absent. The input of reduce_scatter and scatter is the whole vector; in place only the output window may be
+// written.
 struct Window {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
   bool contains(std::uint32_t atom) const { return atom - first < count; }
 };
 Window window(const Schedule& schedule, Buffer buffer);  // scratch: slots, not atoms
-// Which atoms hold the rank's contribution at the start: of the input, in place of the output.
+// The atoms that hold the rank's contribution at the start: of the input, in place of the output.
 Window contribution_window(const Schedule& schedule);
 
-// Fills in the dependencies of every step from program order: a step waits for the last writer of what it
-// reads and for the last writer and the active readers of what it writes. Replaces what was there.
+// Infers the dependencies of every step from program order and replaces the present ones. A step depends on the
+// last writer of its sources, and on the last writer and the later readers of its destination.
 void infer_dependencies(Schedule& schedule);
 
 }  // namespace tutti

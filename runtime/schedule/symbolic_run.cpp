@@ -1,5 +1,5 @@
 // The symbolic execution: a work list over (rank, channel) threads. Linear in the atoms moved; messages are
-// matched up front by sorting. What single steps do is in symbolic_steps.cpp.
+// matched up front by sorting. symbolic_steps.cpp executes the single steps.
 #include "runtime/schedule/symbolic_run.hpp"
 
 #include <algorithm>

@@ -14,8 +14,8 @@
 
 namespace tutti::detail {
 
-// Because issue conditions only ever become true, one greedy run decides freedom from deadlock for every
-// timing; because all conflicting steps are ordered (checked beside it), it also decides every value.
+// Conditions of issue only ever become true, so one greedy run decides freedom from deadlock for every
+// timing. All conflicting steps are ordered (checked beside it), so it also decides every value.
 class SymbolicRun {
  public:
   // The schedules have passed check_structure and outlive the run.

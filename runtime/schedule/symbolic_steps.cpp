@@ -1,4 +1,5 @@
-// What the single steps of a symbolic execution do: messages, computations, lines; and why it got stuck.
+// The single steps of a symbolic execution (messages, computations, signals), and the reason where it got
+// stuck.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -136,7 +137,8 @@ std::uint64_t alltoall_shape(const Schedule& s, const Slice& slice, std::uint32_
 
 }  // namespace
 
-// What is sent as a block must be taken as that block: only then do uneven counts agree on both sides.
+// A message must be received as the block that it was sent as: only then do uneven counts agree on both
+// sides.
 Status SymbolicRun::check_shape(StepId id, const Slice& source, StepId to, const Slice& dst) {
   const Schedule &from = schedule_of(id), &into = schedule_of(to);
   for (std::uint32_t k = 0; k < dst.count; ++k) {
@@ -204,7 +206,7 @@ VerifyReport SymbolicRun::report() const {
   return report;
 }
 
-// What an incomplete step waits for.
+// The step for which an incomplete step waits, and the reason.
 SymbolicRun::StepId SymbolicRun::blocked_by(StepId id, std::string& reason) const {
   if (issued_[id] != 0) {
     reason = "to be posted";

@@ -1,4 +1,4 @@
-// What each collective promises, checked against a symbolic run of all ranks.
+// The promise of each collective, checked against a symbolic run of all ranks.
 #include "runtime/schedule/verify.hpp"
 
 #include <unordered_map>
@@ -16,7 +16,8 @@ namespace {
 using detail::kUnwritten;
 using detail::SymbolicRun;
 
-// What an output atom has to hold: contributions of ranks [first, last) to an atom. An empty range: anything.
+// The required contents of an output atom: contributions of ranks [first, last) to an atom. An empty range:
+// anything.
 struct Promise {
   std::uint32_t first = 0;
   std::uint32_t last = 0;

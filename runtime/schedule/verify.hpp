@@ -1,13 +1,13 @@
-// The verifier: runs the schedules of all ranks symbolically and proves what they promise, or says in words
-// what is wrong. Knows no transport and no memory; executes exactly the issue rule of schedule.hpp with
-// rendezvous sends, so that no buffering of any transport can deadlock what it accepts.
+// The verifier: runs the schedules of all ranks symbolically and proves their promise, or names the mistake.
+// Knows no transport and no memory. Executes the issue rule of schedule.hpp with rendezvous sends, so that an
+// accepted schedule cannot deadlock on any transport, whatever it buffers.
 //
-// Proved: every output atom holds what the collective promises; messages match and keep the shape of what
-// they carry; freedom from deadlock; no two unordered steps touch one location when one writes; bounds; no
-// read of what nobody wrote.
-// A *lowered* schedule (signal, wait, slices of other ranks) runs each channel of each rank as one
-// sequential thread. There the same is proved across ranks by happens-before, and besides: nobody touches a
-// rank's memory before that rank has entered the operation or after it may have left it.
+// Proved: every output atom has the contents that the collective promises; messages match and keep their
+// shape; freedom from deadlock; no two unordered steps touch one location when one writes; bounds; no read of
+// unwritten memory.
+// A *lowered* schedule (signal, wait, slices of other ranks) runs each channel of each rank as one sequential
+// thread. There the same is proved across ranks by happens-before. Besides, no rank touches another's memory
+// before that rank has entered the operation or after it may have left it.
 #pragma once
 
 #include <span>

@@ -75,8 +75,8 @@ std::uint32_t ControlBlocks::tell_cpu() {
   return cpu;
 }
 
-bool ControlBlocks::have_published_on(std::uint32_t cpu, const Area& area, std::uint32_t line,
-                                      std::uint64_t epoch) const {
+bool ControlBlocks::have_signaled_on(std::uint32_t cpu, const Area& area, std::uint32_t line,
+                                     std::uint64_t epoch) const {
   for (std::uint32_t r = 0; r < size(); ++r) {
     if (r == rank_ || head(r).cpu.load(std::memory_order_relaxed) != cpu) continue;
     if (lines_at(r, area)[line].sequence.load(std::memory_order_relaxed) != epoch) return false;

@@ -34,7 +34,7 @@ struct alignas(64) FlagLine {
   std::uint64_t digest;
   std::array<std::byte, kPayloadBytes> payload;
 
-  void publish(std::uint64_t epoch, std::uint64_t own_digest) {
+  void signal(std::uint64_t epoch, std::uint64_t own_digest) {
     digest = own_digest;
     sequence.store(epoch, std::memory_order_release);
   }
@@ -165,6 +165,13 @@ class ControlBlocks {
     while (from < size() && (from == rank_ || has_ended(from, slot, epoch - 2))) ++from;
     return from;
   }
+  // May this rank write the area of that epoch? `behind`: the rank that it waits for if not; where to go on
+  // asking.
+  bool may_write(std::uint32_t slot, std::uint64_t epoch, std::uint32_t* behind) {
+    if (slots_[slot].has_heard_from_all) return true;
+    *behind = first_behind(slot, epoch, *behind);
+    return *behind == size();
+  }
   // Where the ranks write in one epoch: the distance from the start of the own control block, and that from the start
   // of any other rank's control block to what this rank writes.
   struct Area {
@@ -182,7 +189,7 @@ class ControlBlocks {
   bool alternates_owner() const { return size() == 2; }
   // As ControlBlockShape says, but where ranks take turns and both write (`all_write`): a rank has just read the
   // lines that it writes next, so at one place they are in its own caches.
-  std::size_t place_of(std::uint64_t epoch, std::size_t taken_bytes, bool all_write) const {
+  std::size_t staging_place(std::uint64_t epoch, std::size_t taken_bytes, bool all_write) const {
     return alternates_owner() && all_write ? 0 : shape_.rotated_offset(epoch, taken_bytes);
   }
   // What the rank writes in that area, which lies on another rank's control block at times: a distance may lead back.
@@ -201,7 +208,7 @@ class ControlBlocks {
   void tell_no_cpu() { head(rank_).cpu.store(0, std::memory_order_relaxed); }
   std::uint32_t told_cpu(std::uint32_t rank) const { return head(rank).cpu.load(std::memory_order_relaxed); }
   // Have all others that last told that CPU published that line of the area in that epoch?
-  bool have_published_on(std::uint32_t cpu, const Area& area, std::uint32_t line, std::uint64_t epoch) const;
+  bool have_signaled_on(std::uint32_t cpu, const Area& area, std::uint32_t line, std::uint64_t epoch) const;
 
   std::uint64_t epoch(std::uint32_t slot) const { return slots_[slot].epoch; }
   // Numbers epochs of a slot, from 1.
@@ -212,10 +219,8 @@ class ControlBlocks {
     ended(rank_, slot).store(slots_[slot].epoch, std::memory_order_release);
   }
   // How many of the epochs so far touched buffers of peers.
-  void count_mapped() { ++mapped_count_; }
-  std::uint64_t mapped_count() const { return mapped_count_; }
-  // In the last epoch that ended.
-  bool heard_from_all(std::uint32_t slot) const { return slots_[slot].has_heard_from_all; }
+  void count_direct() { ++direct_count_; }
+  std::uint64_t direct_count() const { return direct_count_; }
 
   // Wakes peers that sleep, so that they see what was just published.
   void wake_sleepers() {
@@ -258,7 +263,7 @@ class ControlBlocks {
   State state_ = State::absent;
   bool is_exchanged_ = false;
   std::uint32_t lost_rank_ = kNoRank;
-  std::uint64_t mapped_count_ = 0;
+  std::uint64_t direct_count_ = 0;
   SharedHeap* heap_ = nullptr;
   ByteRange own_;
   std::vector<std::byte*> base_;  // by rank

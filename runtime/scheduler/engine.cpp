@@ -186,7 +186,7 @@ bool Engine::progress_once() {
 
 void Engine::on_event(const Event& event) {
   if (event.kind == Event::Kind::control) return on_control(event);
-  if (Operation* operation = find(event.token); operation != nullptr) return operation->on_event(event);
+  if (Operation* operation = find(event.request); operation != nullptr) return operation->on_event(event);
   const auto found = corresponding_.find(event.endpoint);
   if (found != corresponding_.end() && event.kind == Event::Kind::failed)
     found->second.messenger->on_gone(found->second.peer, found->second.has_tag);
@@ -439,11 +439,11 @@ void Engine::give_back(Operation& operation) {
   }
 }
 
-Operation* Engine::find(Token token) const {
-  const std::size_t id = Operation::id_of(token);
+Operation* Engine::find(RequestId request_id) const {
+  const std::size_t id = Operation::id_of(request_id);
   if (id >= operations_.size()) return nullptr;
   Operation* const operation = operations_[id].get();
-  return operation->token(0) == (token & ~Token{0xffffffffU}) ? operation : nullptr;
+  return operation->request_id(0) == (request_id & ~RequestId{0xffffffffU}) ? operation : nullptr;
 }
 
 void Engine::reap_retired() {

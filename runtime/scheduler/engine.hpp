@@ -42,9 +42,9 @@ struct WaitPolicy {
   // bell (another thread's user-defined op, a failure told by the group) is seen so late.
   std::chrono::microseconds first_sleep{2000};
   std::chrono::microseconds longest_sleep{16000};
-  std::uint32_t line_polls = 256;  // looks at one line of a peer in a row; 1 when ranks outnumber their cores
-  double pauses_per_ns = 0;  // how many calls of relax() take a nanosecond; 0: short calls let no time pass
-  double far_line_ns = 80;   // where a line takes so long to come, cores are far apart
+  std::uint32_t line_polls = 256;  // polls of one flag line in a row; 1 when ranks outnumber their cores
+  double pauses_per_ns = 0;        // calls of relax() in a nanosecond; 0: no back-off before the first poll
+  double cross_llc_ns = 80;        // a timed poll that takes so long is between last-level caches
   bool shares_cpus() const { return line_polls == 1; }
 };
 
@@ -112,7 +112,7 @@ class Engine {
 
  private:
   friend class GroupContext;
-  friend class LoweredCall;
+  friend class CachedEpoch;
   friend class Messenger;
   friend class Operation;
 
@@ -165,7 +165,7 @@ class Engine {
   void reserve_lists(std::uint32_t blocks);
   void give_back(Operation& operation);
   void take_back(Operation& operation);  // the same with the lane held
-  Operation* find(Token token) const;
+  Operation* find(RequestId request_id) const;
   // Control blocks that peers may still look at.
   void retire(const RetiredBlock& control_block) { retired_.push_back(control_block); }
   void reap_retired();

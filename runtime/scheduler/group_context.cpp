@@ -113,7 +113,7 @@ bool GroupContext::leave(const Status& why) {
   return true;
 }
 
-Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call, Submitter submitter) {
+Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call, Completion completion) {
   // Submissions hold the lane, so whoever gets it at once is alone.
   if (!engine_.acquire_unless(is_submitting_)) {
     return invalid_argument(
@@ -121,25 +121,47 @@ Result<WorkRef> GroupContext::submit(const Prepared& prepared, const Call& call,
         "(stream)");
   }
   is_submitting_.store(true, std::memory_order_relaxed);
-  Result<WorkRef> result = submit_exclusively(prepared, call, submitter);
+  Result<WorkRef> result = submit_exclusively(prepared, call, completion);
   is_submitting_.store(false, std::memory_order_relaxed);
   engine_.release();
   // A user's function may itself submit to this group.
   if (call.op.op == Op::user && result) engine_.drive();
-  // The caller goes on, and somebody has to.
-  if (submitter == Submitter::goes_on && result && !(*result)->is_complete()) {
-    engine_.take_turn();
-    engine_.call_workers();
-  }
+  if (completion == Completion::asynchronous && result && !(*result)->is_complete()) leave_to_others();
   return result;
 }
 
+void GroupContext::leave_to_others() {
+  engine_.take_turn();
+  engine_.call_workers();
+}
+
+void GroupContext::place(std::shared_ptr<const LoweredPlans> plans, bool is_bulk, const Call& call,
+                         Prepared* prepared) {
+  prepared->is_bulk = is_bulk;
+  prepared->slots = {0, kSlots - 1};
+  if (plans == nullptr) {
+    prepared->lowered = nullptr;
+    return;
+  }
+  if (is_bulk) {
+    prepared->slots = {kBulkSlot, 0};
+  } else if (prepared->vector_bytes > kMostInTurnBytes && waits_for_all(call.collective)) {
+    prepared->slots = {0, 0};
+  }
+  // Operations let go of it with the lock held.
+  engine_.acquire();
+  std::shared_ptr<ResolvedCall>& resolved = prepared->lowered;
+  if (resolved.use_count() != 1) resolved = std::make_shared<ResolvedCall>(options_.lowered_limits);
+  resolved->reset(std::move(plans), control_blocks_[is_bulk], call, prepared->vector_bytes);
+  engine_.release();
+}
+
 Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const Call& call,
-                                                 Submitter submitter) {
+                                                 Completion completion) {
   if (has_failed()) return failure();
   if (call.collective == Collective::send_recv) return submit_message(call, message_kind(prepared.contract));
   const std::uint32_t sequence = next_sequence_.load(std::memory_order_relaxed);
-  const std::uint32_t slot = slot_of(prepared, sequence);
+  const std::uint32_t slot = prepared.slots.of(sequence);
   const OperationId id{sequence, submitted_.digest_with(prepared.contract)};
   Operation* operation = engine_.take_operation();
   // A call that is refused takes no number: the other ranks, told the same, count on in step.
@@ -159,7 +181,7 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
   }
   reserve_frames(slot, needs);
   enqueue(slots_[slot], *operation);
-  if (operation->is_complete() && submitter == Submitter::blocks) {
+  if (operation->is_complete() && completion == Completion::blocking) {
     // Nobody else has seen it.
     Status status = std::move(operation->status_);
     engine_.take_back(*operation);
@@ -212,7 +234,7 @@ WorkRef GroupContext::hand_out(Operation& operation, const Prepared& prepared) {
 }
 
 WorkRef GroupContext::resume(const Prepared& prepared, const Call& call, const OperationId& id,
-                             std::uint32_t slot, std::uint32_t step, SteadyClock::time_point begun) {
+                             std::uint32_t slot, const ResolvedStep* step, SteadyClock::time_point begun) {
   Operation* const operation = engine_.take_operation();
   SlotNeeds needs;
   // Lowered operations have no counts that could be refused.
@@ -236,20 +258,6 @@ Trace::Span GroupContext::span_of(const Call& call, std::uint32_t sequence, std:
   span.call.counts = span.call.displacements = span.call.output_counts = span.call.output_displacements = {};
   span.ended = SteadyClock::now();
   return span;
-}
-
-PersistentCall* GroupContext::persistent(const Prepared& prepared, const Call& call) {
-  engine_.acquire();
-  const CallSignature signature(call);
-  const auto found = persistent_.find(signature);
-  LoweredCall* persistent = found == persistent_.end() ? nullptr : found->second.get();
-  if (persistent == nullptr && persistent_.size() < kMostPersistent) {
-    std::unique_ptr<LoweredCall> made = LoweredCall::make(*this, prepared, call);
-    persistent = made.get();
-    if (persistent != nullptr) persistent_.emplace(signature, std::move(made));
-  }
-  engine_.release();
-  return persistent;
 }
 
 // The exchange always runs in the bulk slot. So a group that uses control blocks alone has one endpoint for each peer, and

@@ -11,7 +11,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "runtime/base/call.hpp"
@@ -21,7 +20,6 @@
 #include "runtime/scheduler/messenger.hpp"
 #include "runtime/scheduler/operation.hpp"
 #include "runtime/scheduler/peer_distance.hpp"
-#include "runtime/scheduler/persistent_call.hpp"
 #include "runtime/scheduler/plan.hpp"
 #include "runtime/scheduler/submitted_calls.hpp"
 
@@ -78,10 +76,10 @@ class GroupContext {
   // nothing started: the group's failure; invalid_argument when two threads submit to one of these at once.
   // A submitter that blocks gets an empty reference, or the error, if a collective has ended by then.
   Result<WorkRef> submit(const Prepared& prepared, const Call& call,
-                         Submitter submitter = Submitter::goes_on);
-  // The call, of that preparation, for those who make it again and again; null where nothing is gained. Kept
-  // as long as the group, for the first signatures that come; any thread.
-  PersistentCall* persistent(const Prepared& prepared, const Call& call);
+                         Completion completion = Completion::asynchronous);
+  // Fills in where the plans carry a call out: its slots, and its resolved form on control blocks (`plans`:
+  // null where messages carry it). Memory of the form that it had before is used again.
+  void place(std::shared_ptr<const LoweredPlans> plans, bool is_bulk, const Call& call, Prepared* prepared);
   bool has_control_blocks(bool is_bulk) const {
     return control_state_[is_bulk].load(std::memory_order_acquire) == kLinked;
   }
@@ -111,7 +109,7 @@ class GroupContext {
 
  private:
   friend class Engine;
-  friend class LoweredCall;
+  friend class CachedEpoch;
   friend class Messenger;
   friend class Operation;
 
@@ -128,7 +126,7 @@ class GroupContext {
   Endpoint* endpoint(std::uint32_t slot, std::uint32_t peer, Status* status);
   // Why nothing comes from or goes to a peer: a limit that this process reached, or the peer is gone.
   Status cause_of_loss(std::uint32_t peer, const std::string& call) const;
-  Result<WorkRef> submit_exclusively(const Prepared& prepared, const Call& call, Submitter submitter);
+  Result<WorkRef> submit_exclusively(const Prepared& prepared, const Call& call, Completion completion);
   Result<WorkRef> submit_message(const Call& call, std::uint32_t kind);
   // Binds a message and puts it behind those of its pair.
   // `kind`: message_kind().
@@ -138,11 +136,13 @@ class GroupContext {
   ControlBlocks& control_blocks(bool is_bulk) { return control_blocks_[is_bulk]; }
   bool link(
       ControlBlocks& control_blocks);  // false while some rank's control block is not known or not mapped yet
-  std::uint32_t control_slot(std::uint32_t slot) const { return slot < kSlots ? slot : 0; }
+  static std::uint32_t control_slot(std::uint32_t slot) { return slot < kSlots ? slot : 0; }
   WorkRef hand_out(Operation& operation, const Prepared& prepared);  // just enqueued
-  // A lowered operation that has its number, has begun its epoch and is blocked at a step.
+  // A call on control blocks that has its number, has begun its epoch and is blocked at a step.
   WorkRef resume(const Prepared& prepared, const Call& call, const OperationId& id, std::uint32_t slot,
-                 std::uint32_t step, SteadyClock::time_point begun);
+                 const ResolvedStep* step, SteadyClock::time_point begun);
+  // The caller goes on, and somebody has to carry on what it has submitted. Without the progress lock.
+  void leave_to_others();
   // A call that ends now, for the trace.
   Trace::Span span_of(const Call& call, std::uint32_t sequence, std::uint32_t choice) const;
   // A collective has taken its number.
@@ -169,14 +169,6 @@ class GroupContext {
   // than a little, and no rank gets ahead of the others anyway, they all go through the two areas of one
   // slot: those stay in the first caches of all ranks, where the areas of all slots would not.
   static constexpr std::size_t kMostInTurnBytes = 512;
-  static bool keeps_slot(const Prepared& prepared) {
-    return prepared.lowered != nullptr && prepared.vector_bytes > kMostInTurnBytes &&
-           waits_for_all(prepared.lowered->staged->shape.collective);
-  }
-  static std::uint32_t slot_of(const Prepared& prepared, std::uint32_t sequence) {
-    if (prepared.is_bulk) return kBulkSlot;
-    return keeps_slot(prepared) ? 0 : sequence % kSlots;
-  }
   static constexpr std::uint32_t kMessageSlots = kSlots + 1;
   static constexpr std::uint32_t kSlotsPerPeer = 4;
   // Contexts of endpoints: one for each slot of collectives, and two for messages, without a tag and with
@@ -189,9 +181,6 @@ class GroupContext {
     return slot < kMessageSlots ? slot : kMessageSlots + (slot - kMessageSlots) % kSlotsPerPeer / 2;
   }
   const std::shared_ptr<const Plan>& message_plan(std::uint32_t slot, std::uint32_t peer, bool is_send);
-
-  // Nothing gives way, since callers keep what they were given: beyond so many signatures there are no more.
-  static constexpr std::size_t kMostPersistent = 1024;
 
   static constexpr std::uint8_t kLinked = 1;
 
@@ -206,8 +195,7 @@ class GroupContext {
   Messenger messenger_;
   SlotNeeds collective_needs_;  // the frames of slots 0..kSlots-1 cover them
   std::vector<std::vector<std::unique_ptr<Endpoint>>> endpoints_;  // by context, peer
-  std::unordered_map<CallSignature, std::unique_ptr<LoweredCall>, CallSignature::Hash> persistent_;
-  PeerDistance distance_;                        // with the lane held
+  PeerDistance distance_;                                          // with the lane held
   SharedHeap* heap_ = nullptr;                   // the own one, where all members share memory
   std::array<ControlBlocks, 2> control_blocks_;  // small, bulk; made when first needed
   std::array<std::atomic<std::uint8_t>, 2> control_state_{};

@@ -29,7 +29,7 @@ struct LoweredStep {
 };
 static_assert(sizeof(LoweredStep) == 20);
 
-// A slice and, if it is what one signal makes known, the line of that signal: where its elements fit, they
+// A slice and, if one signal alone makes it known, the flag line of that signal: where its elements fit, they
 // travel in the line itself.
 struct LoweredSlice {
   static constexpr std::uint32_t kNoLine = 0;
@@ -50,7 +50,7 @@ struct LoweredPlan {
   }
 };
 
-// The program of `ranks[rank]`; the others say which lines carry what. What a mapped plan signals or waits for
+// The program of `ranks[rank]`; the others say which lines carry what. What a direct plan signals or waits for
 // in order to know that all ranks have come is left out: the executor's announcements tell. Errors:
 // unsupported for schedules of several channels, of reductions of more than 255 sources, or of more than
 // `max_lines` lines.
@@ -105,14 +105,10 @@ Call as_carried_out(const Call& call, std::uint32_t rank);
 // The two forms of one signature. Either may be missing: then messages carry the operation.
 struct LoweredPlans {
   std::shared_ptr<const LoweredPlan> staged;  // ranks read each other's control blocks
-  std::shared_ptr<const LoweredPlan> mapped;  // ranks read and write each other's buffers
+  std::shared_ptr<const LoweredPlan> direct;  // ranks read and write each other's buffers
 
-  // Of the plan that has more.
-  std::size_t slice_count() const {
-    return std::max(staged ? staged->slices.size() : 0, mapped ? mapped->slices.size() : 0);
-  }
   std::size_t bytes() const {
-    return sizeof *this + (staged ? staged->bytes() : 0) + (mapped ? mapped->bytes() : 0);
+    return sizeof *this + (staged ? staged->bytes() : 0) + (direct ? direct->bytes() : 0);
   }
 };
 

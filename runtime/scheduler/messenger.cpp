@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-constexpr Token kLookToken = ~Token{0};  // of no operation
+constexpr RequestId kPollRequest = ~RequestId{0};  // of no operation
 
 }  // namespace
 
@@ -170,8 +170,8 @@ Post Messenger::look(std::uint32_t peer, bool has_tag) {
   const std::uint32_t slot = group_.message_slot(peer, false, has_tag);
   if (peers_[peer].is_gone[has_tag] || group_.slots_[slot].head != nullptr) return Post::again;
   Sink only_look;
-  only_look.only_looks = true;
-  return endpoint(peer, has_tag).recv(0, 0, only_look, kLookToken);
+  only_look.only_polls = true;
+  return endpoint(peer, has_tag).recv(0, 0, only_look, kPollRequest);
 }
 
 bool Messenger::look_for_plain() {

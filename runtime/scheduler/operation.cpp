@@ -45,7 +45,6 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   word_ = id.word;
   slot_ = slot;
   kernel_ = prepared.kernel;
-  vector_bytes_ = prepared.vector_bytes;
   choice_ = prepared.choice;
   if (engine_->trace() != nullptr) submitted_ = SteadyClock::now();
   input_ = const_cast<std::byte*>(
@@ -57,7 +56,7 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   status_ = {};
   is_complete_.store(false, std::memory_order_relaxed);
   is_dirty_ = is_run_started_ = false;
-  resumed_step_ = kFromStart;
+  resumed_step_ = nullptr;
   blocked_polls_ = 0;
   remaining_ = 1;
   if (plan_ != nullptr) {
@@ -70,13 +69,12 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   }
   if (is_lowered_) {
     control_blocks_ = &group.control_blocks(prepared.is_bulk);
-    const Schedule& shape = lowered_->staged->shape;
+    const Schedule& shape = lowered_->shape();
     if (is_prescaled(call_)) {
       bind_whole(shape);
       needs->scratch_bytes = std::max(needs->scratch_bytes, prescaled_count(shape) * element_bytes_);
     }
     needs->control_blocks = group.size();
-    needs->slices = lowered_->slice_count();
   }
   return {};
 }
@@ -117,7 +115,7 @@ bool Operation::start_lowered() {
     enter_messages();
     return true;
   }
-  const Schedule& shape = lowered_->staged->shape;
+  const Schedule& shape = lowered_->shape();
   const LoweredBuffers buffers = lowered_buffers(call_, shape);
   input_ = buffers.input;
   output_ = buffers.output;
@@ -129,17 +127,14 @@ bool Operation::start_lowered() {
   LoweredRun::Work& work = frame_->run.work();
   work.call = &call_;
   work.kernel = kernel_;
-  work.element_bytes = element_bytes_;
-  work.input = input_;
-  work.output = output_;
+  work.buffers = {input_, output_};
   work.digest = word_;
-  work.slot = group_->control_slot(slot_);
-  work.vector_bytes = vector_bytes_;
+  work.slot = GroupContext::control_slot(slot_);
   work.wanting = &engine_->wanting_;
-  if (resumed_step_ == kFromStart) {
-    frame_->run.start(*lowered_, *control_blocks_, group_->lowered_limits());
+  if (resumed_step_ == nullptr) {
+    frame_->run.start(*lowered_);
   } else {
-    frame_->run.resume(*lowered_, *control_blocks_, group_->lowered_limits(), resumed_step_);
+    frame_->run.resume(*lowered_, resumed_step_);
   }
   if (engine_->options_.waiting.watches_cpus) control_blocks_->tell_cpu();
   is_run_started_ = true;
@@ -210,7 +205,7 @@ void Operation::fail_mismatch(std::uint32_t peer, const Event& message) {
              fmt::format("ranks of one group made different calls: rank {} called {}, number {} of the pair, "
                          "rank {} called {}",
                          group_->rank(), describe_call(call_), sequence_, peer,
-                         describe_message(message.word, message.bytes)),
+                         describe_message(message.match_header, message.bytes)),
              static_cast<int>(peer)));
 }
 
@@ -225,7 +220,7 @@ void Operation::fail(const Status& status) {
 
 void Operation::complete() {
   if (status_ && is_reducing(call_.collective) && scales_after(call_.op.op)) {
-    const Schedule& shape = is_lowered_ ? lowered_->staged->shape : plan_->shape;
+    const Schedule& shape = is_lowered_ ? lowered_->shape() : plan_->shape;
     if (is_lowered_) bind_whole(shape);
     const Window held = window(shape, Buffer::output);
     const bool is_held = has_result(call_.collective, shape.rank, shape.root);

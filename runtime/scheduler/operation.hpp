@@ -11,8 +11,8 @@
 #include "runtime/kernels/kernels.hpp"
 #include "runtime/schedule/chunk_map.hpp"
 #include "runtime/scheduler/call_contract.hpp"
-#include "runtime/scheduler/lowered_plan.hpp"
 #include "runtime/scheduler/plan.hpp"
+#include "runtime/scheduler/resolved_call.hpp"
 #include "runtime/scheduler/slot_frame.hpp"
 #include "transports/transport.hpp"
 
@@ -23,17 +23,24 @@ class GroupContext;
 class Operation;
 class Trace;
 
+// The slots that operations take in turn: first + (sequence mod count), where count is a power of two.
+struct SlotRule {
+  std::uint32_t first = 0, mask = 0;
+  std::uint32_t of(std::uint32_t sequence) const { return first + (sequence & mask); }
+};
+
 // Everything that calls of one signature share.
 struct Prepared {
-  std::shared_ptr<const Plan> messages;         // null where control blocks alone carry it
-  std::shared_ptr<const LoweredPlans> lowered;  // null where messages carry it
-  std::shared_ptr<const Plan>
-      exchange;               // with `lowered`: an allgather of bytes in place, to swap control blocks with
+  std::shared_ptr<const Plan> messages;   // null where control blocks alone carry it
+  std::shared_ptr<ResolvedCall> lowered;  // null where messages carry it
+  // With `lowered`: an allgather of bytes in place, to exchange control blocks with.
+  std::shared_ptr<const Plan> exchange;
   KernelFn kernel = nullptr;  // null unless it reduces
   CallContract contract;
-  std::size_t vector_bytes = 0;  // of the full vector
-  bool is_bulk = false;          // with `lowered`: on the control blocks with large staging memory
+  SlotRule slots;
+  bool is_bulk = false;          // with `lowered`: on the control blocks with large staging buffers
   std::uint32_t choice = 0;      // the trace's number of why it is done so
+  std::size_t vector_bytes = 0;  // of the full vector
 };
 
 // The number of an operation, and the word that its messages and flag lines are compared by: of a collective
@@ -54,17 +61,17 @@ class Operation final : public WorkState {
  private:
   friend class Engine;
   friend class GroupContext;
-  friend class LoweredCall;
+  friend class CachedEpoch;
   friend class Messenger;
 
   enum class Issue : std::uint8_t { done, pending, again, user };
 
   // Tokens: use, number of the operation, step.
   static constexpr std::uint32_t kIdBits = 20;
-  static std::uint32_t id_of(Token token) {
-    return static_cast<std::uint32_t>(token >> 32U) & ((1U << kIdBits) - 1);
+  static std::uint32_t id_of(RequestId request_id) {
+    return static_cast<std::uint32_t>(request_id >> 32U) & ((1U << kIdBits) - 1);
   }
-  Token token(std::uint32_t step) const {
+  RequestId request_id(std::uint32_t step) const {
     return (std::uint64_t{(generation_ << kIdBits) | id_} << 32U) | step;
   }
 
@@ -129,19 +136,17 @@ class Operation final : public WorkState {
   Engine* engine_ = nullptr;
   Operation* next_free_ = nullptr;    // in the engine's pool
   std::shared_ptr<const Plan> plan_;  // messages
-  const LoweredPlans* lowered_ = nullptr;
-  std::shared_ptr<const LoweredPlans> kept_lowered_;  // once it outlives the call that submitted it
-  ControlBlocks* control_blocks_ = nullptr;  // where `lowered_` runs, or those that this operation swaps
-  SlotFrame* frame_ = nullptr;               // null but while it runs
+  ResolvedCall* lowered_ = nullptr;
+  std::shared_ptr<ResolvedCall> kept_lowered_;  // once it outlives the call that submitted it
+  ControlBlocks* control_blocks_ = nullptr;     // where `lowered_` runs, or those that this operation swaps
+  SlotFrame* frame_ = nullptr;                  // null but while it runs
   bool is_lowered_ = false, is_run_started_ = false, is_exchange_ = false;
   bool is_unmatched_ = false;      // a message that has no slot yet: the group's messenger has it
   std::size_t waiting_index_ = 0;  // while it is unmatched: its place in the engine's list
   bool is_referenced_ = false;     // the group holds a reference, which it drops on completion
   static constexpr std::uint32_t kPollsPerSleep = 256;
-  static constexpr std::uint32_t kFromStart = ~0U;
-  std::uint32_t resumed_step_ = kFromStart;  // of a lowered plan whose first steps were done elsewhere
+  const ResolvedStep* resumed_step_ = nullptr;  // of a cached call that has run up to there
   std::uint32_t blocked_polls_ = 0;
-  std::size_t vector_bytes_ = 0;
   Call call_;
   Call shown_call_;  // of an exchange: the call it is made for
   ChunkMap map_;

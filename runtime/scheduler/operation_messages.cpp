@@ -203,11 +203,11 @@ Operation::Issue Operation::issue_message(std::uint32_t index, const PlanStep& s
     return Issue::pending;
   }
   const std::size_t total = gather_ranges(step);
-  const Token token = this->token(index);
+  const RequestId request_id = this->request_id(index);
   Post post = Post::pending;
   if (step.kind == PlanStep::Kind::send) {
-    post =
-        endpoint->send(step.channel, word_, {frame_->ranges.data() + step.first_range, range_total_}, token);
+    post = endpoint->send(step.channel, word_, {frame_->ranges.data() + step.first_range, range_total_},
+                          request_id);
   } else {
     Sink sink;
     sink.total_bytes = total;
@@ -221,7 +221,7 @@ Operation::Issue Operation::issue_message(std::uint32_t index, const PlanStep& s
       sink.ranges = {reinterpret_cast<const ByteRange*>(frame_->ranges.data() + step.first_range),
                      range_total_};
     }
-    post = endpoint->recv(step.channel, word_, sink, token);
+    post = endpoint->recv(step.channel, word_, sink, request_id);
   }
   if (post == Post::again) return Issue::again;
   return post == Post::done ? Issue::done : Issue::pending;
@@ -234,7 +234,7 @@ void Operation::finish_step(std::uint32_t index) {
 
 void Operation::on_event(const Event& event) {
   if (is_complete()) return;
-  const auto index = static_cast<std::uint32_t>(event.token);
+  const auto index = static_cast<std::uint32_t>(event.request);
   is_dirty_ = true;
   if (event.kind == Event::Kind::sent || event.kind == Event::Kind::received) return finish_step(index);
   const std::uint32_t peer = plan_->steps[index].peer;

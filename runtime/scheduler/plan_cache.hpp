@@ -1,5 +1,5 @@
-// Plans by signature, least recently used ones dropped when a byte limit is passed.
-// Knows neither counts nor pointers: they are no part of a signature, or variable lengths would miss and grow
+// Plans by algorithm, least recently used ones dropped when a byte limit is passed.
+// Knows neither counts nor pointers: they are no part of a key, or variable lengths would miss and grow
 // without bound.
 #pragma once
 
@@ -12,14 +12,14 @@
 
 namespace tutti {
 
-// What a plan depends on besides the group it was made for. `row` is the catalogue row (by address),
-// `variant` packs parameters, root and placement.
+// What a plan depends on besides the group it was made for. No call signature, because calls of all counts
+// share a plan. `row` is the catalogue row (by address), `params` packs its parameters.
 struct PlanKey {
   const void* row = nullptr;
   std::uint64_t params = 0;
   std::uint32_t root = 0;
   std::uint32_t flags = 0;
-  const void* shared_row = nullptr;  // of lowered plans: the row of the mapped form, if it is another
+  const void* shared_row = nullptr;  // of lowered plans: the row of the direct form, if it is another
   bool operator==(const PlanKey&) const = default;
 };
 
@@ -29,9 +29,8 @@ class PlanCache {
  public:
   explicit PlanCache(std::size_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
-  // The plan of this signature, or null. Amortised one hash look-up; none for the key asked last.
+  // The plan of this key, or null.
   std::shared_ptr<const T> find(const PlanKey& key) {
-    if (!entries_.empty() && entries_.front().key == key) return entries_.front().plan;
     const auto found = by_key_.find(key);
     if (found == by_key_.end()) return nullptr;
     entries_.splice(entries_.begin(), entries_, found->second);
@@ -39,7 +38,7 @@ class PlanCache {
   }
 
   // Adds a plan, dropping the least recently used ones (never the new one) beyond the limit.
-  std::shared_ptr<const T> insert(const PlanKey& key, T plan) {
+  std::shared_ptr<const T> insert(const PlanKey& key, T plan, bool* has_dropped = nullptr) {
     bytes_ += plan.bytes();
     entries_.push_front({key, std::make_shared<const T>(std::move(plan))});
     by_key_[key] = entries_.begin();
@@ -47,6 +46,7 @@ class PlanCache {
       bytes_ -= entries_.back().plan->bytes();
       by_key_.erase(entries_.back().key);
       entries_.pop_back();
+      if (has_dropped != nullptr) *has_dropped = true;
     }
     return entries_.front().plan;
   }

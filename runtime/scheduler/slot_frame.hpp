@@ -37,20 +37,15 @@ class ScratchMemory {
 struct SlotNeeds {
   std::size_t channels = 0, steps = 0, ranges = 0;  // of a plan of messages
   std::size_t scratch_bytes = 0;
-  std::size_t control_blocks = 0, slices = 0;  // of lowered plans
+  std::size_t control_blocks = 0;  // of operations on them
 
   bool covers(const SlotNeeds& other) const {
     return channels >= other.channels && steps >= other.steps && ranges >= other.ranges &&
-           scratch_bytes >= other.scratch_bytes && control_blocks >= other.control_blocks &&
-           slices >= other.slices;
+           scratch_bytes >= other.scratch_bytes && control_blocks >= other.control_blocks;
   }
   SlotNeeds with(const SlotNeeds& other) const {
-    return {std::max(channels, other.channels),
-            std::max(steps, other.steps),
-            std::max(ranges, other.ranges),
-            std::max(scratch_bytes, other.scratch_bytes),
-            std::max(control_blocks, other.control_blocks),
-            std::max(slices, other.slices)};
+    return {std::max(channels, other.channels), std::max(steps, other.steps), std::max(ranges, other.ranges),
+            std::max(scratch_bytes, other.scratch_bytes), std::max(control_blocks, other.control_blocks)};
   }
 };
 
@@ -76,7 +71,7 @@ struct SlotFrame {
     ranges.resize(size.ranges);
     deliveries.resize(size.steps);
     scratch.reserve(size.scratch_bytes);
-    run.reserve(size.control_blocks, size.slices);
+    run.reserve(size.control_blocks);
   }
 };
 

@@ -46,8 +46,8 @@ bool is_alike(const Schedule& s, const Schedule& other, Symmetry symmetry) {
   return true;
 }
 
-// The smallest k for which rank r is placed as rank r - k is: 1 where all are equally far from each other,
-// each with a way of its own; the ranks of a node where all nodes are alike; else all.
+// The smallest k such that rank r is placed as rank r - k is. 1 where all ranks are equally far from each
+// other and share nothing; the ranks of a node where all nodes are alike; else all.
 std::uint32_t period_of(const Places& places, bool is_node_shared) {
   const std::uint32_t size = places.size();
   if (places.is_uniform()) {

@@ -1,12 +1,13 @@
-// What a schedule costs: walks the schedules of all ranks in virtual time and says how long they take and on
-// what. Knows no algorithm, so that every row of the catalogue is priced with no formula of its own; knows no
-// transport, topology or clock: what a message costs is handed in. Integer arithmetic, in picoseconds.
+// The cost of a schedule: simulates the schedules of all ranks in virtual time and returns the duration and
+// its parts. Knows no algorithm, so that every row of the catalogue is priced without a formula of its own;
+// knows no transport, topology or clock: prices of messages are arguments. Integer arithmetic, in
+// picoseconds.
 //
-// The model is LogGP per level, with one way in and one way out of a rank: a message takes its sender's way
+// The model is LogGP per level, with one way in and one way out of a rank. A message takes its sender's way
 // out and its receiver's way in for `message_ps` and its bytes, and arrives `latency_ps` later. A message
 // starts when both sides are there (rendezvous, as everywhere in schedule.hpp). Additions and copies take the
-// rank's time and hold up the channel they are in. What the ranks of a node share (a network card, the
-// memory) serves one after the other.
+// rank's time and hold up their channel. Resources that the ranks of a node share (a network card, the
+// memory) serve one message after the other.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@
 
 namespace tutti {
 
-// What the two ranks of a message have in common.
+// The nearest level that the two ranks of a message share.
 enum class Level : std::uint8_t { cache, node, network };
 inline constexpr std::size_t kLevelCount = 3;
 std::string_view to_string(Level level);
@@ -28,7 +29,8 @@ struct LinkCost {
   std::uint64_t latency_ps = 0;  // from the sender's last byte on its way to the receiver's first
   std::uint64_t message_ps = 0;  // what each message takes of the way out and of the way in
   std::uint64_t kib_ps = 0;      // so many picoseconds per 1024 bytes, of both
-  // What 1024 bytes take of that which all ranks of a node share at this level; 0: nothing is shared.
+  // Time that 1024 bytes take of a resource that all ranks of a node share at this level; 0: nothing is
+  // shared.
   std::uint64_t shared_kib_ps = 0;
   bool operator==(const LinkCost&) const = default;
 };
@@ -58,8 +60,8 @@ struct Places {
 // `per_node` neighbours on each node, without caches in common.
 Places places_of(std::uint32_t size, std::uint32_t per_node);
 
-// What lies on the longest path through the schedules: all that a call waits for, one after the other.
-// total_ps is their sum by the model.
+// Counts along the longest path through the schedules, which a call waits for in sequence. total_ps is their
+// sum by the model.
 struct PathCounts {
   struct AtLevel {
     std::uint64_t latencies = 0, messages = 0, bytes = 0, shared_bytes = 0;
@@ -94,12 +96,12 @@ struct PricedCall {
   const Hierarchy* hierarchy = nullptr;  // null: flat
   bool is_lowered = false;               // through shared memory, in its staged form, rather than by messages
 };
-// What a call of a row runs, whatever the bytes: emitted once, priced often. Where all ranks do the same but
-// for a shift of ranks (a ring) or an exclusive or (a butterfly), one rank stands for all if they are equally
-// far from each other, and the ranks of one node do where all nodes are alike: then the cost is that of those
-// schedules, for any number of ranks. (A sample of ranks is compared.) Where there are more than
-// kMostWalkedSteps steps all the same, prices follow from what the row claims: its rounds, and the most that
-// a rank sends, one after the other.
+// The schedules of a call of a row, for any number of bytes: emitted once, priced often.
+// Where all ranks do the same but for a shift of ranks (a ring) or an exclusive or (a butterfly), one rank
+// stands for all if they are equally far from each other. Where all nodes are alike, the ranks of one node
+// stand for all. The cost is then that of those schedules, for any number of ranks. (A sample of ranks is
+// compared.) Beyond kMostWalkedSteps steps prices follow from the row's claims: its rounds and the most that
+// a rank sends, in sequence.
 class Program {
  public:
   // `is_node_shared`: ranks of a node share something at the levels within it (LinkCost::shared_kib_ps).

@@ -248,7 +248,7 @@ class CostWalk {
     done(recv, arrived);
   }
 
-  // What ranks share is used by one after the other.
+  // Ranks use a shared resource in sequence.
   Moment pass(Moment& shared, const Moment& start, Level level, std::uint64_t bytes) {
     const std::uint64_t takes = of_kib(bytes, model_.link(level).shared_kib_ps);
     return shared = after(later(shared, start), takes, Term::shared, level, bytes);

@@ -22,9 +22,9 @@ constexpr std::uint32_t displacement(Symmetry symmetry, std::uint32_t from, std:
   return symmetry == Symmetry::shift ? (to + size - from) % size : from ^ to;
 }
 
-// Either all ranks' schedules, or those of the first k ranks, which stand for all: what rank r does, rank
-// r + k, r + 2k, ... do as well by that symmetry, and they are placed alike. A message to a rank that is not
-// there then arrives, as far as time goes, from as far at the rank that stands for it.
+// Either all ranks' schedules, or those of the first k ranks, which stand for all. Then ranks r + k, r + 2k,
+// ... do by that symmetry the same as rank r, and are placed alike. A message to a missing rank arrives at
+// the rank that stands for it, after the same time.
 Result<Price> walk(std::span<const Schedule> ranks, Symmetry symmetry, std::uint64_t bytes,
                    const Places& places, const CostModel& model);
 

@@ -4,10 +4,10 @@
 namespace tutti {
 namespace {
 
-// On one node. Up to 8 ranks are few enough to share memory in one hop: there one round in which everybody
-// reads from everybody wins nearly everywhere, since one signal serves all readers. Beyond, where there are
-// domains, by domains: for short vectors with one leader, since messages count there. Without domains those
-// items are not legal, and skipped. Between two ranks a rooted vector goes best in halves that overlap.
+// On one node. Up to 8 ranks read from each other in one round, which wins nearly everywhere, since one
+// signal serves all readers. With more ranks domains come first; short vectors take one leader, since
+// messages count there. Without domains those items are not legal, and skipped. Between two ranks a rooted
+// vector goes best in halves that overlap.
 std::string_view node_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
@@ -43,10 +43,10 @@ std::string_view node_rules(Collective collective) {
   }
 }
 
-// On one node, where ranks take turns on its CPUs. There the work of all ranks together counts, and how often
-// each of them has to be given a CPU, not the longest way. One hop, to one rank and back or straight to
-// everybody, wins over trees, which are several turns, and from the size where additions count one rank that
-// adds for all wins over all who do the same additions. What is large goes by domains where there are any.
+// On one node with more ranks than CPUs (oversubscribed). There the work of all ranks together counts, and
+// the number of times that each must be scheduled, not the longest path. One round, to one rank and back or
+// straight to all, wins over trees, which take several. From the size where additions count, one rank that
+// adds for all wins over all ranks doing the same additions. Large vectors go by domains where there are any.
 std::string_view node_shared_cpus_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
@@ -79,11 +79,11 @@ std::string_view node_shared_cpus_rules(Collective collective) {
   }
 }
 
-// Across nodes. By nodes wherever one holds several ranks: what leaves a node is then the least there is, and
-// all its ranks carry a share of it. Between nodes of one rank messages cost what hundreds of KiB cost in
-// memory, so rounds count for longer; the large vectors go by rows of minimal volume, never by circulant
-// ones, whose partners are far apart. Pieces are short where one exchange is all there is to overlap; among
-// more ranks each of them is a hand-over to another peer.
+// Across nodes. By nodes wherever one holds several ranks: the fewest bytes leave a node, and all its ranks
+// share them. Between nodes of one rank a message costs as much as hundreds of KiB in memory, so rounds count
+// for longer. Large vectors take rows of minimal volume, but not circulant ones, whose partners are far
+// apart. Pieces are short where there is only one exchange to overlap; among more ranks each piece is one
+// more message to another peer.
 std::string_view network_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
@@ -116,9 +116,9 @@ std::string_view network_rules(Collective collective) {
   }
 }
 
-// Across nodes whose ranks take turns on CPUs: containers of one machine, or more ranks than CPUs on each.
-// One rank of a node speaks for all of it as long as messages cost more than bytes, which is longer here, and
-// what sends the fewest wins also where it has more rounds.
+// Across nodes with more ranks than CPUs: containers of one machine, or oversubscribed nodes. One leader per
+// node wins as long as messages cost more than bytes, which is longer here. The row that sends the least wins
+// even with more rounds.
 std::string_view network_shared_cpus_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
@@ -191,9 +191,9 @@ std::string_view to_string(DefaultSet set) {
 
 std::string_view to_string(Reach reach) { return reach == Reach::node ? "on one node" : "across nodes"; }
 
-// Between two ranks one exchange of everything through the control blocks costs as many bytes as one of halves and
-// one of sums, and a synchronisation less. In buffers of the ranks each writes its half of the sum to both at
-// once. Up to 8 KiB nothing is mapped.
+// Between two ranks one exchange of everything through the control blocks costs as many bytes as an exchange
+// of halves and one of sums, and a synchronisation less. In shared buffers (direct form) each rank writes its
+// half of the sum to both at once. Up to 8 KiB buffers are not announced.
 std::string_view shared_buffer_rules(Collective collective) {
   return collective == Collective::allreduce ? "two_shot:8193-64k@-2" : "";
 }

@@ -27,9 +27,9 @@ constexpr DefaultSet default_set(Reach reach, bool shares_cpus) {
 // The rules of a collective, in the grammar of selection/rules.hpp; the first legal item that matches is
 // taken. Ends with an item that is always legal.
 std::string_view default_rules(Collective collective, DefaultSet set);
-// Of calls that nobody has named an algorithm for, those that go another way where the buffers of all ranks
-// are shared: rules like those, empty where there are none. Nobody knows of all buffers when the choice is
-// made, so it is one of both ways.
+// Rules for calls without a named algorithm that take another row where the buffers of all ranks are shared;
+// empty where there are none. The choice is made before a rank knows of the others' buffers, so it names both
+// rows.
 std::string_view shared_buffer_rules(Collective collective);
 
 }  // namespace tutti

@@ -29,7 +29,8 @@ struct Explanation {
       candidates;  // the fastest first; then what could not be priced, then what is illegal
 };
 
-// What may be asked besides a choice: the machine, and whether calls of this group run through shared memory.
+// The setting of the question, besides the choice: the machine, and whether calls of this group run through
+// shared memory.
 struct Setting {
   Places places;
   CostModel model;

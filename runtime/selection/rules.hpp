@@ -1,12 +1,12 @@
 // The rule grammar of TUTTI_ADJUST_<COLLECTIVE>, as a value.
 //
 //   rules      = item { ";" item }
-//   item       = algorithm [ "(" name "=" value { "," name "=" value } ")" ] [ ":" condition { "," condition
-//   } ] algorithm  = name of the catalogue | number of I_MPI_ADJUST | "0" | "auto" | "nccl" | "staged"
+//   item       = algorithm [ "(" name "=" value { "," name "=" value } ")" ] [ ":" condition { "," condition } ]
+//   algorithm  = name of the catalogue | number of I_MPI_ADJUST | "0" | "auto" | "nccl" | "staged"
 //   condition  = size-range [ "@" size-of-group-range ]        range = n | n "-" m | "-" m | n "-"
-// Bounds are inclusive; sizes take k, m, g (powers of 1024); the first item that matches wins; an item
-// without conditions matches everything; "0" and "auto" leave the choice to what comes next. Knows no
-// environment; the texts are handed in.
+//
+// Bounds are inclusive; sizes take k, m, g (powers of 1024). The first item that matches wins; an item without
+// conditions matches everything; "0" and "auto" leave the choice to the next source. Knows no environment.
 #pragma once
 
 #include <array>

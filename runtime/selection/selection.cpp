@@ -135,25 +135,35 @@ void Selector::choose_shared(const Question& question, Selection* chosen) const 
     chosen->shared_row = item->row;
 }
 
+namespace {
+
+// The choice of a call's argument; an empty one where the argument leaves it open.
+Result<Selection> choose_by_argument(const Question& q, std::string_view argument) {
+  const auto item = parse_argument(q.collective, argument);
+  if (!item) return item.status().with_context("algorithm argument");
+  if (item->engine && !q.is_device) {
+    return unsupported(fmt::format(
+        "algorithm argument: {} carries buffers on GPUs only; these are in the memory of the host",
+        to_string(*item->engine)));
+  }
+  if (!item->is_choice()) return Selection();
+  if (Status legal = check(*item, q); !legal) return legal.with_context("algorithm argument");
+  Selection chosen = select(*item, q);
+  chosen.is_forced = true;
+  chosen.source = "argument";
+  return chosen;
+}
+
+}  // namespace
+
+// Many decisions: one for each verdict on an item.
 Result<Selection> Selector::choose(const Question& question, std::string_view argument,
                                    std::vector<Consideration>* trail) const {
   Question q = question;
-  if (!q.has_known_bytes) q.bytes = 0;  // nothing may depend on what ranks do not share
+  if (!q.has_known_bytes) q.bytes = 0;  // ranks do not share the size: nothing may depend on it
   if (!argument.empty()) {
-    const auto item = parse_argument(q.collective, argument);
-    if (!item) return item.status().with_context("algorithm argument");
-    if (item->engine && !q.is_device) {
-      return unsupported(fmt::format(
-          "algorithm argument: {} carries buffers on GPUs only; these are in the memory of the host",
-          to_string(*item->engine)));
-    }
-    if (item->is_choice()) {
-      if (Status legal = check(*item, q); !legal) return legal.with_context("algorithm argument");
-      Selection s = select(*item, q);
-      s.is_forced = true;
-      s.source = "argument";
-      return s;
-    }
+    auto named = choose_by_argument(q, argument);
+    if (!named || named->is_made()) return named;
   }
   using Verdict = Consideration::Verdict;
   Selection chosen;
@@ -178,7 +188,7 @@ Result<Selection> Selector::choose(const Question& question, std::string_view ar
         note(Verdict::automatic);
         is_over = true;
       } else if (source.is_advice && !may_run(*item.row, q)) {
-        // Many an item may be passed over, on every call: no text is made of it.
+        // Every call may pass over many items, so no text is made of the reason.
         note(Verdict::illegal);
       } else {
         if (Status legal = check(item, q); !legal) {

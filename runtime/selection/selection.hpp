@@ -17,7 +17,7 @@
 
 namespace tutti {
 
-// What a choice may depend on: values that are equal on all ranks of the group.
+// The inputs of a choice: values that are equal on all ranks of the group.
 struct Question {
   Collective collective = Collective::allreduce;
   std::uint64_t bytes = 0;  // of the full vector m (allgather: received; reduce_scatter: contributed;
@@ -86,11 +86,11 @@ class Selector {
   static Result<Selector> make(std::vector<RuleText> texts);
 
   // The row to use. `argument` (may be empty) is a rule item without conditions that the caller passed for
-  // this call. A row named by an argument or a user's rule is used or the choice fails with the reason; in
-  // advice and among the defaults the first legal item wins. Does not allocate unless it fails or `trail` is
-  // given, to which every item of every source is appended with what became of it (and nothing if an argument
-  // decides). On GPUs only arguments and users' rules count; where they leave the choice open, the selection
-  // is an empty one.
+  // this call. A row named by an argument or a user's rule is used, or the choice fails with the reason. In
+  // advice and among the defaults the first legal item wins. On GPUs only arguments and users' rules count;
+  // where they leave the choice open, the selection is empty.
+  // `trail`, if given, receives every item of every source with its verdict (nothing if an argument decides).
+  // Does not allocate otherwise, unless it fails.
   Result<Selection> choose(const Question& question, std::string_view argument = {},
                            std::vector<Consideration>* trail = nullptr) const;
 

@@ -42,7 +42,7 @@ const std::map<std::string, TuningRules>& known_lists() {
   return kLists;
 }
 
-// What the parser reads from; keeps where the parser is, which it does not tell.
+// The input of the parser; keeps the position of the parser, which does not report it.
 class Cursor {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -273,8 +273,8 @@ class Reader : public json::json_sax_t {
     return fail_at(number_offset(), fmt::format("expected {}{}; found {}", expected, where, found));
   }
 
-  // Positions in the text: of what is still to be read; of the last character that was, which is a sign or
-  // what follows a number; of the start of the string that was.
+  // Positions in the text: of the next character; of the last character that was read, which is a sign or the
+  // one behind a number; of the start of the last string.
   std::size_t offset() const { return static_cast<std::size_t>(at_ - text_.data()); }
   std::size_t number_offset() const { return offset() == 0 ? 0 : offset() - 1; }
   std::size_t string_offset() const {

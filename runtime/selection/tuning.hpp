@@ -48,8 +48,8 @@ inline constexpr std::uint64_t kTuningVersion = 1;
 // Names and values, in order. Empty: fits anywhere.
 using Fingerprint = std::vector<std::pair<std::string, std::string>>;
 
-// Why something measured there must not be used here: the first name that both have, with other values; empty
-// if it may. What only one of them has does not count: a job on one node has no network.
+// Why a measurement from there must not be used here: the first name that both have, with other values; empty
+// if it may be used. Names that only one of them has do not count: a job on one node has no network.
 std::string describe_difference(const Fingerprint& there, const Fingerprint& here);
 
 struct TuningItem {
@@ -82,8 +82,8 @@ Result<Tuning> parse_tuning(std::string_view text, std::string_view file);
 // Parsing it gives the value again, but for the lines. One rule on each line.
 std::string to_text(const Tuning& tuning);
 
-// What Selector::make() takes, in the order in which it has to be given: rules for the reach before those for
-// all. `file` is the source that choices name.
+// The arguments of Selector::make(), in order of precedence: rules for the reach before those for all. `file`
+// is the source that choices name.
 std::vector<RuleText> rule_texts(const Tuning& tuning, std::string_view file);
 
 }  // namespace tutti

@@ -40,7 +40,7 @@ const Driver& table() {
 TEST_CASE("a pointer is host memory before CUDA is initialised, and asking does not initialise it") {
   REQUIRE(is_named);
   int value = 0;
-  CHECK(place_of(&value) == Place{});
+  CHECK(location_of(&value) == MemoryLocation{});
   CHECK(driver_in_use() != nullptr);  // the program is linked with it
   CHECK(cuda_stand_in_calls("cuInit") == 0);
 }
@@ -104,21 +104,21 @@ TEST_CASE("contexts are nested and left as they were found") {
 TEST_CASE("pointers are classified: devices', managed, pinned, plain, and just outside") {
   const DeviceMemory first(0, 1000);
   const DeviceMemory second(1, 1000);
-  CHECK(place_of(first.data()) == Place{true, 0});
-  CHECK(place_of(first.data() + 999) == Place{true, 0});
-  CHECK(place_of(first.data() + 1000) == Place{});
-  CHECK(place_of(second.data() + 1) == Place{true, 1});
+  CHECK(location_of(first.data()) == MemoryLocation{true, 0});
+  CHECK(location_of(first.data() + 999) == MemoryLocation{true, 0});
+  CHECK(location_of(first.data() + 1000) == MemoryLocation{});
+  CHECK(location_of(second.data() + 1) == MemoryLocation{true, 1});
   std::vector<int> plain(10);
-  CHECK(place_of(plain.data()) == Place{});
-  CHECK(place_of(nullptr) == Place{});
+  CHECK(location_of(plain.data()) == MemoryLocation{});
+  CHECK(location_of(nullptr) == MemoryLocation{});
   const auto context = ContextScope::enter(1);
   PinnedPool pool(1 << 20);
   const auto pinned = pool.take(100);
   REQUIRE(pinned.is_ok());
-  CHECK(place_of(pinned->data()) == Place{});
+  CHECK(location_of(pinned->data()) == MemoryLocation{});
   CUdeviceptr managed = 0;
   REQUIRE(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL) == CUDA_SUCCESS);
-  CHECK(place_of(pointer_to(managed)) == Place{true, 1});
+  CHECK(location_of(pointer_to(managed)) == MemoryLocation{true, 1});
   REQUIRE(table().cuMemFree(managed) == CUDA_SUCCESS);
 }
 

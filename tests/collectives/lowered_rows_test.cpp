@@ -44,10 +44,10 @@ std::string run_cases(World& world, const std::vector<LoweredCase>& cases, std::
   return world.run([&](Member& member) -> std::string {
     for (const LoweredCase& c : cases) {
       const Case own = c.of_rank(member.rank, member.size);
-      const std::uint64_t before = epochs_of(member), mapped_before = mapped_epochs_of(member);
+      const std::uint64_t before = epochs_of(member), mapped_before = direct_epochs_of(member);
       std::string wrong = exercise(member, own, references, nullptr);
       const std::uint64_t took = epochs_of(member) - before,
-                          mapped = mapped_epochs_of(member) - mapped_before;
+                          mapped = direct_epochs_of(member) - mapped_before;
       const std::uint64_t blocks = has_rank_blocks(own.row->collective) ? member.size : 1;
       const bool is_announced =
           c.forms.is_mapped && own.count * blocks * size_of(own.flavour->dtype) >= announce_bytes;

@@ -21,7 +21,7 @@ using namespace tutti::message;
 
 namespace {
 
-constexpr std::uint64_t kOwnInstance = 1, kPeer = 2, kContext = 3, kWord = 4;
+constexpr std::uint64_t kOwnInstance = 1, kPeer = 2, kContext = 3, kMatchHeader = 4;
 constexpr std::size_t kBytes = 5000;
 
 struct StubLink final : Link {
@@ -44,8 +44,8 @@ class StubDriver final : public WireDriver {
   void disconnect(std::unique_ptr<Link>) override {}
   Sent send(Link&, SendOp&) override { return Sent::done; }
   void notify(Link&, const Notice& notice) override {
-    // A goodbye waits for its answer.
-    if (notice.kind == Notice::Kind::goodbye) worker_->take_notice({Notice::Kind::farewell, kPeer, 0, 0});
+    // `closing` waits for its answer.
+    if (notice.kind == Notice::Kind::closing) worker_->take_notice({Notice::Kind::closing_ack, kPeer, 0, 0});
   }
   void release(void* hold) override {
     if (lent_.erase(hold) != 1) std::abort();
@@ -62,7 +62,7 @@ class StubDriver final : public WireDriver {
              bool fetch_works) {
     fetch_works_ = fetch_works;
     Arrival arrival;
-    arrival.word = header.word;
+    arrival.match_header = header.match_header;
     arrival.sequence = header.sequence;
     arrival.is_remote = bytes_at_sender != 0;
     arrival.bytes = arrival.is_remote ? bytes_at_sender : payload.size();
@@ -99,7 +99,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   inbox.peer.set_address({std::byte{1}});
   MessageEndpoint endpoint(worker, inbox);
   for (std::uint32_t i = 0; i < to.size(); ++i)
-    endpoint.recv(i % 2, kWord, {{&to[i], 1}, kBytes, nullptr, nullptr}, i + 1);
+    endpoint.recv(i % 2, kMatchHeader, {{&to[i], 1}, kBytes, nullptr, nullptr}, i + 1);
   while (!input.rest.empty()) {
     const auto choice = input.take<std::uint8_t>();
     if (choice % 4 == 0) {

@@ -26,7 +26,7 @@ const char* fi_strerror(int) { return "an error"; }
 namespace tutti::ofi {
 namespace {
 
-constexpr std::uint64_t kOwnInstance = 1, kPeer = 2, kContext = 3, kWord = 4;
+constexpr std::uint64_t kOwnInstance = 1, kPeer = 2, kContext = 3, kMatchHeader = 4;
 constexpr std::size_t kAddressBytes = 8;
 constexpr std::size_t kPacketBytes = 256;
 constexpr std::size_t kLongBytes = 100'000;  // more than comes unasked
@@ -58,19 +58,19 @@ struct Wire {
     std::memcpy(to.memory + sizeof(header), payload.data(), copied);
     completions.push_back({to.context, std::min(bytes, to.bytes), std::exchange(fails_next, false)});
   }
-  // A peer answers a goodbye; whoever closes would wait for that.
+  // A peer answers `closing`, which the close handshake waits for.
   void on_sent(const void* memory) {
     PacketHeader header;
     std::memcpy(&header, memory, sizeof(header));
     if (header.kind != PacketHeader::Kind::notice) return;
     message::Notice notice;
     std::memcpy(&notice, static_cast<const std::byte*>(memory) + sizeof(header), sizeof(notice));
-    if (notice.kind != message::Notice::Kind::goodbye) return;
-    const message::Notice farewell{message::Notice::Kind::farewell, kPeer, 0, 0};
+    if (notice.kind != message::Notice::Kind::closing) return;
+    const message::Notice ack{message::Notice::Kind::closing_ack, kPeer, 0, 0};
     PacketHeader answer;
     answer.kind = PacketHeader::Kind::notice;
-    answer.payload_bytes = sizeof(farewell);
-    bring(answer, std::as_bytes(std::span(&farewell, 1)), sizeof(answer) + sizeof(farewell));
+    answer.payload_bytes = sizeof(ack);
+    bring(answer, std::as_bytes(std::span(&ack, 1)), sizeof(answer) + sizeof(ack));
   }
 };
 Wire* wire = nullptr;  // of the input that runs
@@ -187,7 +187,7 @@ void run(fuzz::Input input) {
   inbox.peer.set_address(std::vector<std::byte>(kAddressBytes));
   message::MessageEndpoint endpoint(worker, inbox);
   for (std::uint32_t i = 0; i < to.size(); ++i)
-    endpoint.recv(i, kWord, {{&to[i], 1}, kMessageBytes[i], nullptr, nullptr}, i + 1);
+    endpoint.recv(i, kMatchHeader, {{&to[i], 1}, kMessageBytes[i], nullptr, nullptr}, i + 1);
   std::array<Event, 8> events;
   while (!input.rest.empty()) {
     const auto choice = input.take<std::uint8_t>();
@@ -200,7 +200,7 @@ void run(fuzz::Input input) {
         break;
       case 2: {
         const ConstByteRange range(sent.data(), kMessageBytes[choice / 8U % kMessageBytes.size()]);
-        endpoint.send(0, kWord, {&range, 1}, 9);
+        endpoint.send(0, kMatchHeader, {&range, 1}, 9);
         break;
       }
       case 3:

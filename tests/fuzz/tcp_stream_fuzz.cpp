@@ -23,7 +23,7 @@ using namespace tutti;
 
 namespace {
 
-constexpr std::uint64_t kOwnInstance = 1, kPeer = 2, kContext = 3, kWord = 4;
+constexpr std::uint64_t kOwnInstance = 1, kPeer = 2, kContext = 3, kMatchHeader = 4;
 constexpr std::size_t kShortBytes = 5000, kLongBytes = 600000;
 
 // Counts what is delivered; gaps, overlaps and odd places end the program.
@@ -90,12 +90,12 @@ void check_stream(std::span<const std::byte> stream, std::size_t piece_bytes) {
     const ByteRange to = to_ranges;
     const std::array<ByteRange, 2> to_long{ByteRange(long_ranges).first(100),
                                            ByteRange(long_ranges).subspan(100)};
-    endpoint.recv(0, kWord, {{&to, 1}, to.size(), nullptr, nullptr}, 1);
-    endpoint.recv(1, kWord, {{}, kShortBytes, &Collector::deliver, &collector}, 2);
-    endpoint.recv(2, kWord, {to_long, kLongBytes, nullptr, nullptr}, 3);
-    endpoint.recv(3, kWord, {{}, kLongBytes, &Collector::deliver, &long_collector}, 4);
+    endpoint.recv(0, kMatchHeader, {{&to, 1}, to.size(), nullptr, nullptr}, 1);
+    endpoint.recv(1, kMatchHeader, {{}, kShortBytes, &Collector::deliver, &collector}, 2);
+    endpoint.recv(2, kMatchHeader, {to_long, kLongBytes, nullptr, nullptr}, 3);
+    endpoint.recv(3, kMatchHeader, {{}, kLongBytes, &Collector::deliver, &long_collector}, 4);
     const ConstByteRange from = outgoing;
-    endpoint.send(0, kWord, {&from, 1}, 5);
+    endpoint.send(0, kMatchHeader, {&from, 1}, 5);
     {
       Far far(fds[1]);
       while (!stream.empty()) {

@@ -27,7 +27,7 @@ namespace {
 
 using tutti::message::Notice;
 
-constexpr std::uint64_t kOwnInstance = 1, kPeer = 2, kContext = 3, kWord = 4;
+constexpr std::uint64_t kOwnInstance = 1, kPeer = 2, kContext = 3, kMatchHeader = 4;
 constexpr std::size_t kBytes = 5000;
 constexpr unsigned kMessage = 1, kNotice = 2;  // identifiers of the active messages
 
@@ -48,7 +48,7 @@ struct Library {
   std::map<void*, std::vector<std::byte>> lent;
   std::map<void*, std::unique_ptr<Request>> requests;
   std::deque<Request*> under_way;
-  std::deque<Notice> farewells;
+  std::deque<Notice> close_acks;
   bool is_slow = false;  // operations complete at the next progress
   bool fails = false;
 
@@ -78,13 +78,13 @@ struct Library {
     return name;
   }
   bool progress() {
-    const bool has_farewell = !farewells.empty();
-    if (has_farewell) {
-      const Notice notice = farewells.front();
-      farewells.pop_front();
+    const bool has_ack = !close_acks.empty();
+    if (has_ack) {
+      const Notice notice = close_acks.front();
+      close_acks.pop_front();
       bring(kNotice, std::as_bytes(std::span(&notice, 1)), {}, 0);
     }
-    if (under_way.empty()) return has_farewell;
+    if (under_way.empty()) return has_ack;
     Request& request = *under_way.front();
     under_way.pop_front();
     request.is_over = true;
@@ -135,9 +135,9 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h, unsigned id, const void* header, std:
     Notice notice;
     if (bytes != sizeof(notice)) std::abort();
     std::memcpy(&notice, header, sizeof(notice));
-    // A peer answers a goodbye; whoever closes would wait for that.
-    if (notice.kind == Notice::Kind::goodbye)
-      library->farewells.push_back({Notice::Kind::farewell, kPeer, 0, 0});
+    // A peer answers `closing`, which the close handshake waits for.
+    if (notice.kind == Notice::Kind::closing)
+      library->close_acks.push_back({Notice::Kind::closing_ack, kPeer, 0, 0});
   }
   return library->start(*param, 0, false);
 }
@@ -176,7 +176,7 @@ void run(fuzz::Input input) {
   inbox.peer.set_address({std::byte{1}});
   message::MessageEndpoint endpoint(worker, inbox);
   for (std::uint32_t i = 0; i < to.size(); ++i)
-    endpoint.recv(i, kWord, {{&to[i], 1}, kBytes, nullptr, nullptr}, i + 1);
+    endpoint.recv(i, kMatchHeader, {{&to[i], 1}, kBytes, nullptr, nullptr}, i + 1);
   std::array<Event, 8> events;
   while (!input.rest.empty()) {
     const auto choice = input.take<std::uint8_t>();
@@ -201,7 +201,7 @@ void run(fuzz::Input input) {
         library->is_slow = (choice & 4U) != 0;
         library->fails = (choice & 8U) != 0;
         const ConstByteRange range(memory.data(), choice);
-        if ((choice & 16U) != 0) endpoint.send(0, kWord, {&range, 1}, 9);
+        if ((choice & 16U) != 0) endpoint.send(0, kMatchHeader, {&range, 1}, 9);
         break;
       }
     }

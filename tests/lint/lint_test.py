@@ -170,6 +170,8 @@ class LayersTest(unittest.TestCase):
         self.tree = Tree(CLEAN)
         self.expect("runtime/base/bad.hpp", "// Purpose.\nint x();\n", "#pragma once", plain=True)
         self.tree = Tree(CLEAN)
+        self.tree.write("runtime/base/precompiled/core.hpp", "// Purpose.\n#ifndef GUARD\n#define GUARD\n#endif\n", plain=True)
+        self.assertEqual(self.tree.violations(), [])
         self.expect("runtime/base/bad.cpp", '#include "../base/status.hpp"\n', "root of the repository")
         self.tree = Tree(CLEAN)
         self.expect("runtime/base/bad.cpp", '#include "missing.hpp"\n', "does not exist")

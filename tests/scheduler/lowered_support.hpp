@@ -58,9 +58,9 @@ inline std::uint64_t epochs_of(const Member& member) {
   return epochs;
 }
 // Those of mapped operations.
-inline std::uint64_t mapped_epochs_of(const Member& member) {
-  return member.group->shown_control_blocks(false).mapped_count() +
-         member.group->shown_control_blocks(true).mapped_count();
+inline std::uint64_t direct_epochs_of(const Member& member) {
+  return member.group->shown_control_blocks(false).direct_count() +
+         member.group->shown_control_blocks(true).direct_count();
 }
 
 }  // namespace tutti::test

@@ -224,7 +224,7 @@ TEST_CASE("who is through with a mapped operation may leave while others still f
     CHECK(std::count(buffers[r].words().begin(), buffers[r].words().end(), 77U) == kBigCount);
   }
   CHECK(epochs_of(world.member(3)) == before + 1);
-  CHECK(mapped_epochs_of(world.member(3)) > 0);
+  CHECK(direct_epochs_of(world.member(3)) > 0);
 }
 
 TEST_CASE("a rank that leaves while others wait for it in a lowered operation is named", "[lowered]") {

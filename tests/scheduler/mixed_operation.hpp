@@ -99,9 +99,9 @@ class Mixed {
     work_ = *std::move(work);
     return {};
   }
-  // As a persistent call, if it can be one now.
-  Status start(PersistentCall* persistent) {
-    return persistent != nullptr && persistent->run(call(), &work_) ? Status() : start();
+  // As a cached call, if it can be one now.
+  Status start(CachedCall* cached) {
+    return cached != nullptr && cached->run(call(), Completion::blocking, &work_) ? Status() : start();
   }
 
   bool is_done_at_once() const { return !work_; }

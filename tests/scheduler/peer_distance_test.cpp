@@ -13,51 +13,51 @@ void note(PeerDistance& distance, double look_ns) { distance.note(look_ns, kFarL
 
 TEST_CASE("some looks in a row that say otherwise change what is near and far") {
   PeerDistance distance;
-  CHECK_FALSE(distance.is_far());
+  CHECK_FALSE(distance.is_cross_llc());
   for (const bool was_far : {false, true}) {
     const double same = was_far ? 110 : 20, other = was_far ? 20 : 80;
     for (int round = 0; round < 3; ++round) {
       for (std::uint32_t i = 1; i < PeerDistance::kInARow; ++i) note(distance, other);
-      CHECK(distance.is_far() == was_far);
+      CHECK(distance.is_cross_llc() == was_far);
       note(distance, same);  // all that is forgotten
     }
     for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) note(distance, other);
-    CHECK(distance.is_far() == !was_far);
+    CHECK(distance.is_cross_llc() == !was_far);
   }
 }
 
 TEST_CASE("what passes before the first look grows with what looks take between far cores") {
   PeerDistance distance;
-  const double near_short = distance.moment_ns(kInLine), near_long = distance.moment_ns(kBeside);
+  const double near_short = distance.backoff_ns(kInLine), near_long = distance.backoff_ns(kBeside);
   CHECK(near_short > 0);
-  CHECK(distance.moment_ns(64) == near_short);
-  CHECK(distance.moment_ns(65) == near_long);
+  CHECK(distance.backoff_ns(64) == near_short);
+  CHECK(distance.backoff_ns(65) == near_long);
   CHECK(near_short < near_long);
   note(distance, 20);
   for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) note(distance, 110 + i);
-  const double far_short = distance.moment_ns(kInLine);
+  const double far_short = distance.backoff_ns(kInLine);
   CHECK(far_short > near_long);
-  CHECK(far_short < distance.moment_ns(kBeside));
+  CHECK(far_short < distance.backoff_ns(kBeside));
   SECTION("what interrupts some of the looks does not count") {
     for (std::uint32_t i = 1; i < PeerDistance::kInARow; ++i) note(distance, 1e6);
-    CHECK(distance.moment_ns(kInLine) < 1.1 * far_short);
+    CHECK(distance.backoff_ns(kInLine) < 1.1 * far_short);
   }
   SECTION("nor what was near meanwhile") {
     for (std::uint32_t i = 1; i < PeerDistance::kInARow; ++i) note(distance, i == 1 ? -5 : 20);
-    CHECK(distance.moment_ns(kInLine) == far_short);
+    CHECK(distance.backoff_ns(kInLine) == far_short);
   }
   SECTION("twice as far, twice as long") {
     for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) note(distance, 220 + 2 * i);
-    CHECK(distance.moment_ns(kInLine) == 2 * far_short);
+    CHECK(distance.backoff_ns(kInLine) == 2 * far_short);
   }
   SECTION("and never for long") {
     for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) note(distance, 1e6);
-    CHECK(distance.moment_ns(kBeside) < 1000);
+    CHECK(distance.backoff_ns(kBeside) < 1000);
   }
   SECTION("neighbours again") {
     for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) note(distance, 20);
-    CHECK(distance.moment_ns(kInLine) == near_short);
-    CHECK(distance.moment_ns(kBeside) == near_long);
+    CHECK(distance.backoff_ns(kInLine) == near_short);
+    CHECK(distance.backoff_ns(kBeside) == near_long);
   }
 }
 

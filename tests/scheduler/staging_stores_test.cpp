@@ -129,9 +129,9 @@ TEST_CASE("two ranks that both write keep to one place; where lines must be take
   const ControlBlocks of_two(shape, StagingPolicy::cached, 0, 2),
       of_three(shape, StagingPolicy::cached, 0, 3);
   for (std::uint64_t epoch = 1; epoch <= 16; ++epoch) {
-    CHECK(of_two.place_of(epoch, 192, true) == 0);
-    CHECK(of_two.place_of(epoch, 192, false) == shape.rotated_offset(epoch, 192));
-    CHECK(of_three.place_of(epoch, 192, true) == shape.rotated_offset(epoch, 192));
+    CHECK(of_two.staging_place(epoch, 192, true) == 0);
+    CHECK(of_two.staging_place(epoch, 192, false) == shape.rotated_offset(epoch, 192));
+    CHECK(of_three.staging_place(epoch, 192, true) == shape.rotated_offset(epoch, 192));
   }
 }
 

@@ -10,8 +10,8 @@
 namespace tutti::test {
 
 inline std::string unexpected(const Event& event) {
-  return "unexpected event of kind " + std::to_string(static_cast<int>(event.kind)) + ": token " +
-         std::to_string(event.token) + ", word " + std::to_string(event.word) + ", " +
+  return "unexpected event of kind " + std::to_string(static_cast<int>(event.kind)) + ": request " +
+         std::to_string(event.request) + ", match header " + std::to_string(event.match_header) + ", " +
          std::to_string(event.bytes) + " bytes";
 }
 

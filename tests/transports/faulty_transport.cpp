@@ -48,9 +48,9 @@ struct Faults {
 
 struct Delayed {
   std::uint64_t due = 0;
-  std::uint64_t word = 0;
+  std::uint64_t match_header = 0;
   std::span<const ConstByteRange> ranges;
-  Token token = 0;
+  RequestId request = 0;
 };
 
 class FaultyEndpoint final : public Endpoint {
@@ -64,18 +64,19 @@ class FaultyEndpoint final : public Endpoint {
     std::erase(faults_->endpoints, this);
   }
 
-  Post send(std::uint32_t channel, std::uint64_t word, std::span<const ConstByteRange> ranges,
-            Token token) override {
-    if (faults_->is_dead) return fail(token);
+  Post send(std::uint32_t channel, std::uint64_t match_header, std::span<const ConstByteRange> ranges,
+            RequestId request) override {
+    if (faults_->is_dead) return fail(request);
     if (faults_->refuses()) return Post::again;
     std::deque<Delayed>& queue = delayed_[channel];
-    if (queue.empty() && !faults_->random.one_in(2)) return inner_->send(channel, word, ranges, token);
-    queue.push_back({faults_->clock + faults_->random.below(12), word, ranges, token});
+    if (queue.empty() && !faults_->random.one_in(2))
+      return inner_->send(channel, match_header, ranges, request);
+    queue.push_back({faults_->clock + faults_->random.below(12), match_header, ranges, request});
     return Post::pending;
   }
-  Post recv(std::uint32_t channel, std::uint64_t word, const Sink& sink, Token token) override {
-    if (faults_->is_dead) return fail(token);
-    return faults_->refuses() ? Post::again : inner_->recv(channel, word, sink, token);
+  Post recv(std::uint32_t channel, std::uint64_t match_header, const Sink& sink, RequestId request) override {
+    if (faults_->is_dead) return fail(request);
+    return faults_->refuses() ? Post::again : inner_->recv(channel, match_header, sink, request);
   }
   Post control(ConstByteRange bytes) override {
     if (faults_->is_dead) return Post::done;
@@ -87,7 +88,7 @@ class FaultyEndpoint final : public Endpoint {
     if (is_closed_) return;
     is_closed_ = true;
     for (auto& [channel, queue] : delayed_) {
-      for (const Delayed& send : queue) fail(send.token);
+      for (const Delayed& send : queue) fail(send.request);
     }
     delayed_.clear();
     inner_->close(fence);
@@ -97,13 +98,13 @@ class FaultyEndpoint final : public Endpoint {
     for (auto& [channel, queue] : delayed_) {
       while (!queue.empty() && queue.front().due <= faults_->clock) {
         const Delayed send = queue.front();
-        const Post post = inner_->send(channel, send.word, send.ranges, send.token);
+        const Post post = inner_->send(channel, send.match_header, send.ranges, send.request);
         if (post == Post::again) break;
         queue.pop_front();
         if (post == Post::done) {
           Event event;
           event.kind = Event::Kind::sent;
-          event.token = send.token;
+          event.request = send.request;
           event.endpoint = this;
           faults_->events.push_back(event);
         }
@@ -117,10 +118,10 @@ class FaultyEndpoint final : public Endpoint {
   const Endpoint* inner() const { return inner_.get(); }
 
  private:
-  Post fail(Token token) {
+  Post fail(RequestId request) {
     Event event;
     event.kind = Event::Kind::failed;
-    event.token = token;
+    event.request = request;
     event.endpoint = this;
     faults_->events.push_back(event);
     return Post::pending;

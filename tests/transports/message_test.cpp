@@ -57,17 +57,17 @@ struct Stuck {
 
 // With one endpoint, on which messages of no bytes are received.
 struct StuckEndpoint : Stuck {
-  Post receive(std::uint64_t word, Token token, bool only_looks = false) {
+  Post receive(std::uint64_t match_header, RequestId request, bool only_polls = false) {
     Sink nothing;
-    nothing.only_looks = only_looks;
-    return endpoint.recv(5, word, nothing, token);
+    nothing.only_polls = only_polls;
+    return endpoint.recv(5, match_header, nothing, request);
   }
-  // The one event that there is must be a failure: of which token?
-  Token failed() {
+  // The one event that there is must be a failure: of which request?
+  RequestId failed() {
     std::array<Event, 4> events;
     REQUIRE(worker->progress(events) == 1);
     CHECK(events[0].kind == Event::Kind::failed);
-    return events[0].token;
+    return events[0].request;
   }
 
   const LogCapture quiet{LogLevel::warn};
@@ -84,7 +84,7 @@ void arrive(Worker& worker, std::uint64_t sender, std::uint64_t sequence, void* 
   header.sequence = sequence;
   Arrival arrival;
   arrival.sequence = sequence;
-  arrival.word = 100 + sequence;
+  arrival.match_header = 100 + sequence;
   arrival.hold = hold;
   arrival.is_remote = is_remote;
   CHECK(worker.take_message(header, arrival));
@@ -92,7 +92,7 @@ void arrive(Worker& worker, std::uint64_t sender, std::uint64_t sequence, void* 
 
 Notice closed(std::uint64_t sender, std::uint64_t message_count) {
   Notice notice;
-  notice.kind = Notice::Kind::closed;
+  notice.kind = Notice::Kind::context_closed;
   notice.sender = sender;
   notice.context = 3;
   notice.message_count = message_count;
@@ -137,7 +137,7 @@ TEST_CASE("messages that overtake each other are put in order, and a closing is 
   CHECK(inbox.is_ended());
   for (std::uint64_t sequence = 0; sequence < 4; ++sequence) {
     REQUIRE(inbox.take(5, &next));
-    CHECK(next.word == 100 + sequence);
+    CHECK(next.match_header == 100 + sequence);
   }
   CHECK_FALSE(inbox.take(5, &next));
 }
@@ -212,7 +212,7 @@ TEST_CASE("closing towards many peers that do not answer shares one bound, and c
   CHECK(stuck.worker->progress(events) == kPeers);
   for (std::uint64_t i = 0; i < kPeers; ++i) {
     CHECK(events[i].kind == Event::Kind::failed);
-    CHECK(events[i].token == i);
+    CHECK(events[i].request == i);
   }
 }
 

@@ -1,6 +1,6 @@
 // The tcp transport where the conformance suite does not look: who is let in, what a message that nobody
-// waits for becomes, two that call each other at once. Knows the address's inside; both ends are driven by one
-// thread.
+// waits for becomes, two that call each other at once. Knows the address's inside; both ends are driven by
+// one thread.
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -114,15 +114,16 @@ void exchange(Side& a, Side& b, std::size_t bytes) {
   const ByteRange to_a = in_a, to_b = in_b;
   a.events.clear();
   b.events.clear();
-  constexpr Token kSent = 1001, kReceived = 1002;  // what else is reported is of something earlier
+  constexpr RequestId kSent = 1001, kReceived = 1002;  // what else is reported is of something earlier
   std::ptrdiff_t pending = 0;
   pending += a.peer->send(0, 1, {&from, 1}, kSent) == Post::pending ? 1 : 0;
   pending += b.peer->send(0, 1, {&from, 1}, kSent) == Post::pending ? 1 : 0;
   pending += a.peer->recv(0, 1, sink_of(&to_a), kReceived) == Post::pending ? 1 : 0;
   pending += b.peer->recv(0, 1, sink_of(&to_b), kReceived) == Post::pending ? 1 : 0;
   const auto ended = [](const Side& side) {
-    return std::count_if(side.events.begin(), side.events.end(),
-                         [](const Event& event) { return event.token == kSent || event.token == kReceived; });
+    return std::count_if(side.events.begin(), side.events.end(), [](const Event& event) {
+      return event.request == kSent || event.request == kReceived;
+    });
   };
   CHECK(drive({&a, &b}, [&] { return ended(a) + ended(b) == pending; }));
   CHECK((in_a == out));  // in parentheses: Catch2 would spend a minute on writing them out
@@ -222,17 +223,17 @@ TEST_CASE("what an endpoint takes back while it is half sent leaves the others w
   const ConstByteRange from = out, small_from = small;
   std::vector<std::byte> in(bytes), small_in(small.size());
   const ByteRange to = in, small_to = small_in;
-  for (Token token = 0; token < 60; ++token) (*second_a)->send(0, 1, {&from, 1}, token);
+  for (RequestId request = 0; request < 60; ++request) (*second_a)->send(0, 1, {&from, 1}, request);
   a.peer->send(0, 1, {&small_from, 1}, 100);
   b.peer->recv(0, 1, sink_of(&small_to), 200);
   // Half of them find a receive.
-  for (Token token = 0; token < 30; ++token) (*second_b)->recv(0, 1, sink_of(&to), 300 + token);
+  for (RequestId request = 0; request < 30; ++request) (*second_b)->recv(0, 1, sink_of(&to), 300 + request);
   (*second_a)->close(false);
   b.events.clear();
   CHECK(drive({&a, &b}, [&] { return b.events.size() == 31; }));
   std::size_t whole = 0;
   for (const Event& event : b.events) {
-    const bool is_small = event.token == 200;
+    const bool is_small = event.request == 200;
     if (is_small) CHECK(event.kind == Event::Kind::received);
     whole += !is_small && event.kind == Event::Kind::received ? 1 : 0;
     if (!is_small && event.kind == Event::Kind::received) CHECK((in == out));

@@ -25,11 +25,11 @@ std::string sizes_and_forms(Rank& self, std::span<const std::size_t> piece_count
       for (const bool is_delivered : {false, true}) {
         ++index;
         if (!is_selected(index)) continue;
-        const std::uint64_t word = 1000 + index;
+        const std::uint64_t match_header = 1000 + index;
         if (self.rank == 0) {
           const std::vector<std::byte> data = pattern(bytes, index);
           const std::vector<ConstByteRange> ranges = split(data, pieces);
-          self.send(other, static_cast<std::uint32_t>(index % 5), word, ranges, index);
+          self.send(other, static_cast<std::uint32_t>(index % 5), match_header, ranges, index);
           if (!self.wait()) return "send of " + std::to_string(bytes) + " bytes does not complete";
           continue;
         }
@@ -40,7 +40,7 @@ std::string sizes_and_forms(Rank& self, std::span<const std::size_t> piece_count
         collector.expected = bytes;
         Sink sink{ranges, bytes, nullptr, nullptr};
         if (is_delivered) sink = {{}, bytes, &Collector::deliver, &collector};
-        self.recv(other, static_cast<std::uint32_t>(index % 5), word, sink, index);
+        self.recv(other, static_cast<std::uint32_t>(index % 5), match_header, sink, index);
         if (!self.wait()) return "recv of " + std::to_string(bytes) + " bytes does not complete";
         if (!collector.is_sound) return "deliveries of " + std::to_string(bytes) + " bytes break the rules";
         if (is_delivered) data = collector.data;
@@ -265,34 +265,35 @@ TEST_CASE("an unmatched message blocks neither another channel nor another conte
   CHECK(answer == "");
 }
 
-TEST_CASE("a wrong word or length is reported, delivers nothing and is consumed") {
+TEST_CASE("a wrong match header or length is reported, delivers nothing and is consumed") {
   const std::string answer = run_ranks(setup_from_environment(), 2, [](Rank& self) -> std::string {
     if (std::string why = self.open_all(); !why.empty()) return why;
     Endpoint& other = self.peer(1 - self.rank);
     const std::array<std::size_t, 7> sizes{0, 24, 600, 3000, 50000, 700000, 2500000};
-    Token token = 0;
+    RequestId request = 0;
     for (const std::size_t bytes : sizes) {
-      for (const bool is_word_wrong : {false, true}) {
-        ++token;
-        const std::vector<std::byte> data = pattern(bytes, token);
+      for (const bool is_header_wrong : {false, true}) {
+        ++request;
+        const std::vector<std::byte> data = pattern(bytes, request);
         const ConstByteRange range = data;
         if (self.rank == 0) {
-          self.send(other, 0, 7, {&range, 1}, token);
-          self.send(other, 0, 8, {&range, 1}, token);
+          self.send(other, 0, 7, {&range, 1}, request);
+          self.send(other, 0, 8, {&range, 1}, request);
           if (!self.wait()) return "send does not complete";
           continue;
         }
-        std::vector<std::byte> untouched(bytes + (is_word_wrong ? 0 : 1), std::byte{0x5a});
+        std::vector<std::byte> untouched(bytes + (is_header_wrong ? 0 : 1), std::byte{0x5a});
         std::vector<std::byte> good(bytes);
         const ByteRange untouched_to = untouched, good_to = good;
         self.events.clear();
-        self.recv(other, 0, is_word_wrong ? 9 : 7, sink_of(&untouched_to), token);
-        self.recv(other, 0, 8, sink_of(&good_to), token + 100);
+        self.recv(other, 0, is_header_wrong ? 9 : 7, sink_of(&untouched_to), request);
+        self.recv(other, 0, 8, sink_of(&good_to), request + 100);
         if (!self.wait()) return "recv does not complete";
         if (self.events.size() != 1 || self.events[0].kind != Event::Kind::mismatch)
           return "no mismatch event";
         const Event& event = self.events[0];
-        if (event.token != token || event.word != 7 || event.bytes != bytes || event.endpoint != &other) {
+        if (event.request != request || event.match_header != 7 || event.bytes != bytes ||
+            event.endpoint != &other) {
           return "the mismatch event says something else";
         }
         if (std::count(untouched.begin(), untouched.end(), std::byte{0x5a}) !=
@@ -311,15 +312,15 @@ TEST_CASE("what has arrived is seen without receiving it, and that nothing will 
   const std::string answer = run_ranks(setup_from_environment(), 2, [](Rank& self) -> std::string {
     if (std::string why = self.open_all(); !why.empty()) return why;
     Endpoint& other = self.peer(1 - self.rank);
-    Sink only_look;
-    only_look.only_looks = true;
-    constexpr Token kLook = 99;
-    const auto look = [&] { return other.recv(2, 0, only_look, kLook); };
+    Sink only_poll;
+    only_poll.only_polls = true;
+    constexpr RequestId kPoll = 99;
+    const auto poll = [&] { return other.recv(2, 0, only_poll, kPoll); };
     const std::array<std::size_t, 6> sizes{0, 24, 600, 50000, 700000, 2500000};
     for (const std::size_t bytes : sizes) {
       const std::vector<std::byte> data = pattern(bytes, bytes);
       const ConstByteRange from = data;
-      if (self.rank == 0 && look() != Post::again) return "something is there too early";
+      if (self.rank == 0 && poll() != Post::again) return "something is there too early";
       if (!self.barrier()) return "barrier";
       if (self.rank == 1) {
         self.send(other, 2, 5, {&from, 1}, 1);
@@ -327,10 +328,10 @@ TEST_CASE("what has arrived is seen without receiving it, and that nothing will 
         continue;
       }
       // Asleep as long as nothing is there.
-      Post seen = look();
-      for (; seen == Post::again; seen = look()) self.sleep_once();
+      Post seen = poll();
+      for (; seen == Post::again; seen = poll()) self.sleep_once();
       if (seen != Post::done) return "the end is seen, and not the message";
-      if (!self.wait_until([&] { return look() == Post::done; })) return "it is there no more";
+      if (!self.wait_until([&] { return poll() == Post::done; })) return "it is there no more";
       std::vector<std::byte> in(bytes);
       const ByteRange to = in;
       self.recv(other, 2, 5, sink_of(&to), 2);
@@ -346,7 +347,7 @@ TEST_CASE("what has arrived is seen without receiving it, and that nothing will 
     }
     const auto wait_for = [&](Post wanted) {
       Post seen = Post::again;
-      return self.wait_until([&] { return (seen = look()) != Post::again; }) && seen == wanted;
+      return self.wait_until([&] { return (seen = poll()) != Post::again; }) && seen == wanted;
     };
     if (!wait_for(Post::done) || !self.barrier()) return "the last message does not come";
     if (!self.barrier()) return "barrier";
@@ -354,7 +355,7 @@ TEST_CASE("what has arrived is seen without receiving it, and that nothing will 
     self.recv(other, 2, 6, Sink{}, 4);
     if (!self.wait()) return "the last message is not received";
     if (!wait_for(Post::pending)) return "the end is not seen";
-    const auto is_told = [&] { return !self.events.empty() && self.events.back().token == kLook; };
+    const auto is_told = [&] { return !self.events.empty() && self.events.back().request == kPoll; };
     return self.wait_until(is_told) && self.events.back().kind == Event::Kind::failed
                ? ""
                : "the end is not told by an event";

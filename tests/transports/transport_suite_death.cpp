@@ -54,36 +54,36 @@ TEST_CASE("a rank that dies in traffic fails everything of its peers exactly onc
       if (!self.barrier()) return "barrier";
       const std::vector<std::byte> data = pattern(100 + seed * 30000, seed);
       const ConstByteRange from = data;
-      constexpr Token kMessages = 20;
+      constexpr RequestId kMessages = 20;
       std::vector<std::vector<std::byte>> in(3 * kMessages, std::vector<std::byte>(data.size()));
       std::vector<ByteRange> to(in.begin(), in.end());
       std::size_t posted = 0;
-      for (Token i = 0; i < kMessages; ++i) {
+      for (RequestId i = 0; i < kMessages; ++i) {
         if (self.rank == 2 && i == seed) kill(self.transport.get());
-        for (Token other = 0; other < 3; ++other) {
+        for (RequestId other = 0; other < 3; ++other) {
           Endpoint& peer = self.peer(static_cast<int>(other));
-          const Token token = other * kMessages + i;
-          self.recv(peer, 0, i, sink_of(&to[token]), 1000 + token);
-          self.send(peer, 0, i, {&from, 1}, 2000 + token);
+          const RequestId request = other * kMessages + i;
+          self.recv(peer, 0, i, sink_of(&to[request]), 1000 + request);
+          self.send(peer, 0, i, {&from, 1}, 2000 + request);
           posted += 2;
         }
       }
       if (!self.wait()) return "something never completes";
-      std::map<Token, int> failures;
+      std::map<RequestId, int> failures;
       for (const Event& event : self.events) {
         if (event.kind != Event::Kind::failed) return unexpected(event);
-        const Token token = event.token % 1000;
-        if (++failures[event.token] != 1) return "a token failed twice";
-        if (self.rank != 2 && token / kMessages != 2) return "a message between survivors failed";
+        const RequestId request = event.request % 1000;
+        if (++failures[event.request] != 1) return "a request failed twice";
+        if (self.rank != 2 && request / kMessages != 2) return "a message between survivors failed";
       }
       if (self.events.size() > posted) return "more failures than posts";
       if (self.rank == 2) return {};
-      for (Token token = 0; token < 2 * kMessages; ++token) {
-        if (!has_pattern(in[token], seed)) return "a message between survivors is wrong";
+      for (RequestId request = 0; request < 2 * kMessages; ++request) {
+        if (!has_pattern(in[request], seed)) return "a message between survivors is wrong";
       }
       // What arrived from the dead rank arrived whole.
-      for (Token token = 2 * kMessages; token < 3 * kMessages; ++token) {
-        if (failures.count(1000 + token) == 0 && !has_pattern(in[token], seed))
+      for (RequestId request = 2 * kMessages; request < 3 * kMessages; ++request) {
+        if (failures.count(1000 + request) == 0 && !has_pattern(in[request], seed))
           return "half a message was delivered";
       }
       return {};
@@ -118,14 +118,14 @@ TEST_CASE("what is sent to a process that ended right after it had connected fai
       if (std::string why = self.open_all(); !why.empty()) return why;
       std::array<std::byte, sizeof(word)> in{};
       const ByteRange to = in;
-      for (Token token = 1; token <= 3; ++token) {
-        self.send(self.peer(1), 1, word, {&from, 1}, token);
-        self.recv(self.peer(1), 1, word, sink_of(&to), 10 + token);
+      for (RequestId request = 1; request <= 3; ++request) {
+        self.send(self.peer(1), 1, word, {&from, 1}, request);
+        self.recv(self.peer(1), 1, word, sink_of(&to), 10 + request);
       }
       if (!self.wait()) return "something never completes";
-      for (Token token = 1; token <= 3; ++token) {
-        const auto is_it = [token](const Event& event) {
-          return event.kind == Event::Kind::failed && event.token == 10 + token;
+      for (RequestId request = 1; request <= 3; ++request) {
+        const auto is_it = [request](const Event& event) {
+          return event.kind == Event::Kind::failed && event.request == 10 + request;
         };
         if (std::count_if(self.events.begin(), self.events.end(), is_it) != 1)
           return "a receive did not fail";

@@ -110,11 +110,12 @@ TEST_CASE("a completed send is delivered although its endpoint closes at once, a
     if (!self.wait()) return "recv does not complete";
     if (in != data) return "wrong data";
     // What the peer never sent fails; the endpoint stays failed.
-    if (self.events.size() != 1 || self.events[0].kind != Event::Kind::failed || self.events[0].token != 2) {
+    if (self.events.size() != 1 || self.events[0].kind != Event::Kind::failed ||
+        self.events[0].request != 2) {
       return "the second receive did not fail";
     }
     self.recv(other, 1, 2, sink_of(&to_more), 3);
-    if (!self.wait() || self.events.size() != 2 || self.events[1].token != 3)
+    if (!self.wait() || self.events.size() != 2 || self.events[1].request != 3)
       return "later posts must fail, too";
     return {};
   });
@@ -125,36 +126,37 @@ TEST_CASE("closing completes everything pending exactly once and lets go of all 
   const std::string answer = run_ranks(setup_from_environment(), 2, [](Rank& self) -> std::string {
     if (std::string why = self.open_all(); !why.empty()) return why;
     Endpoint& other = self.peer(1 - self.rank);
-    std::map<Token, int> completions;
+    std::map<RequestId, int> completions;
     std::vector<std::byte> large = pattern(6 << 20U, 1), in(large.size());
     const ConstByteRange from = large;
     const ByteRange to = in;
     std::size_t posted = 0;
     if (self.rank == 0) {
-      for (Token token = 1; token <= 6; ++token, ++posted) {
-        self.send(other, static_cast<std::uint32_t>(token % 3), 1, {&from, 1}, token);
+      for (RequestId request = 1; request <= 6; ++request, ++posted) {
+        self.send(other, static_cast<std::uint32_t>(request % 3), 1, {&from, 1}, request);
       }
-      for (Token token = 7; token <= 9; ++token, ++posted) self.recv(other, 5, 1, sink_of(&to), token);
+      for (RequestId request = 7; request <= 9; ++request, ++posted)
+        self.recv(other, 5, 1, sink_of(&to), request);
       for (int i = 0; i < 30; ++i) self.progress();
       other.close(false);
       std::fill(large.begin(), large.end(), std::byte{0xcc});  // a peer that still read here would be a race
       large.clear();
       large.shrink_to_fit();
     } else {
-      for (Token token = 1; token <= 6; ++token, ++posted) {
-        self.recv(other, static_cast<std::uint32_t>(token % 3), 1, sink_of(&to), token);
+      for (RequestId request = 1; request <= 6; ++request, ++posted) {
+        self.recv(other, static_cast<std::uint32_t>(request % 3), 1, sink_of(&to), request);
       }
     }
     if (!self.wait()) return "something never completes";
-    for (const Token token : self.sent) ++completions[token];
-    for (const Token token : self.received) ++completions[token];
+    for (const RequestId request : self.sent) ++completions[request];
+    for (const RequestId request : self.received) ++completions[request];
     for (const Event& event : self.events) {
       if (event.kind != Event::Kind::failed) return unexpected(event);
-      ++completions[event.token];
+      ++completions[event.request];
     }
     for (int i = 0; i < 50; ++i) self.progress();
-    for (const auto& [token, count] : completions) {
-      if (count != 1) return "token " + std::to_string(token) + " completed twice";
+    for (const auto& [request, count] : completions) {
+      if (count != 1) return "request " + std::to_string(request) + " completed twice";
     }
     return self.barrier() ? "" : "barrier";
   });

@@ -1,6 +1,6 @@
 // The contract of wire drivers (transports/message/wire_driver.hpp), sentence by sentence, on the driver that
-// TUTTI_TEST_TRANSPORT names: null, the fake in memory, or tcp. Two drivers, each with its worker, are driven by
-// one thread; the suite calls the drivers as a worker does. Knows no endpoint.
+// TUTTI_TEST_TRANSPORT names: null, the fake in memory, or tcp. Two drivers, each with its worker, are driven
+// by one thread; the suite calls the drivers as a worker does. Knows no endpoint.
 #include <poll.h>
 
 #include <chrono>
@@ -178,7 +178,7 @@ TEST_CASE("messages of every size arrive with their header, and are complete at 
     if (answer == Sent::done) std::fill(data.begin(), data.end(), std::byte{0xee});
     const Arrival arrival = take(b, a);
     CHECK(arrival.bytes == bytes);
-    CHECK(arrival.word == 100 + sequence);
+    CHECK(arrival.match_header == 100 + sequence);
     CHECK(arrival.sequence == sequence);
     CHECK(test::has_pattern(read(b, a, arrival), sequence));
     CHECK(drive({&a, &b}, [&] { return a.has_sent_all(); }));
@@ -198,7 +198,7 @@ TEST_CASE("a notice arrives after everything that was sent before it") {
   Side a(1), b(2);
   const std::vector<std::byte> small = test::pattern(100, 1), large = test::pattern(200000, 2);
   for (std::uint64_t i = 0; i < 20; ++i) REQUIRE(a.send(b, i, i % 5 == 3 ? large : small) != Sent::failed);
-  a.notify(b, Notice::Kind::closed, 20);
+  a.notify(b, Notice::Kind::context_closed, 20);
   Inbox& inbox = b.inbox(a);
   REQUIRE(drive({&a, &b}, [&] { return inbox.is_closed_by_peer(); }));
   CHECK(inbox.message_count() == 20);
@@ -264,7 +264,7 @@ TEST_CASE("a peer that is not there is told as a failure") {
   CHECK(gone.is_gone());
 }
 
-TEST_CASE("what was flushed arrives although its sender has ended, and so does its goodbye") {
+TEST_CASE("what was flushed arrives although its sender has ended, and so does its end") {
   Side b(2);
   auto a = std::make_unique<Side>(1);
   Peer& sender = b.peer(*a);

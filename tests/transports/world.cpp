@@ -91,19 +91,20 @@ std::string Rank::open_all(std::uint64_t context) {
   return {};
 }
 
-void Rank::send(Endpoint& to, std::uint32_t channel, std::uint64_t word,
-                std::span<const ConstByteRange> ranges, Token token) {
+void Rank::send(Endpoint& to, std::uint32_t channel, std::uint64_t match_header,
+                std::span<const ConstByteRange> ranges, RequestId request) {
   for (;;) {
-    const Post post = to.send(channel, word, ranges, token);
+    const Post post = to.send(channel, match_header, ranges, request);
     if (post == Post::pending) ++pending;
     if (post != Post::again) return;
     progress();
   }
 }
 
-void Rank::recv(Endpoint& from, std::uint32_t channel, std::uint64_t word, const Sink& sink, Token token) {
+void Rank::recv(Endpoint& from, std::uint32_t channel, std::uint64_t match_header, const Sink& sink,
+                RequestId request) {
   for (;;) {
-    const Post post = from.recv(channel, word, sink, token);
+    const Post post = from.recv(channel, match_header, sink, request);
     if (post == Post::pending) ++pending;
     if (post != Post::again) return;
     progress();
@@ -125,10 +126,10 @@ void Rank::progress() {
         events.push_back(event);
         continue;
       case Event::Kind::sent:
-        sent.push_back(event.token);
+        sent.push_back(event.request);
         break;
       case Event::Kind::received:
-        received.push_back(event.token);
+        received.push_back(event.request);
         break;
       case Event::Kind::mismatch:
       case Event::Kind::failed:

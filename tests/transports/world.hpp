@@ -44,9 +44,10 @@ class Rank {
   Endpoint& peer(int other) { return *peers[static_cast<std::size_t>(other)]; }
 
   // Posts, repeating while the answer is `again`. Completions are collected in `events`.
-  void send(Endpoint& to, std::uint32_t channel, std::uint64_t word, std::span<const ConstByteRange> ranges,
-            Token token);
-  void recv(Endpoint& from, std::uint32_t channel, std::uint64_t word, const Sink& sink, Token token);
+  void send(Endpoint& to, std::uint32_t channel, std::uint64_t match_header,
+            std::span<const ConstByteRange> ranges, RequestId request);
+  void recv(Endpoint& from, std::uint32_t channel, std::uint64_t match_header, const Sink& sink,
+            RequestId request);
   void control(Endpoint& to, ConstByteRange bytes);
   void progress();
   // Progresses until the number of unfinished posts is at most `left`. False after the deadline.
@@ -61,7 +62,7 @@ class Rank {
   std::size_t pending = 0;
   std::vector<Event> events;  // everything that was not `sent` or `received`, in order
   std::vector<std::vector<std::byte>> controls;
-  std::vector<Token> sent, received;  // completed by an event
+  std::vector<RequestId> sent, received;  // completed by an event
   std::uint64_t sleeps = 0;
 
   struct Shared;

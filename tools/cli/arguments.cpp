@@ -22,14 +22,79 @@ bool take_number(std::string_view& text, std::uint32_t* value) {
 
 }  // namespace
 
-bool parse_arguments(CLI::App& app, int argc, char** argv, int* status) {
+Argument Argument::required() {
+  option_->required();
+  return *this;
+}
+
+Argument Argument::show_default() {
+  option_->capture_default_str();
+  return *this;
+}
+
+Argument Argument::take_last() {
+  option_->take_last();
+  return *this;
+}
+
+Argument Argument::hide() {
+  option_->group("");
+  return *this;
+}
+
+Argument Argument::excludes(Argument other) {
+  option_->excludes(other.option_);
+  return *this;
+}
+
+Argument Argument::excludes(const char* name) {
+  option_->excludes(app_->get_option(name));
+  return *this;
+}
+
+Argument Argument::needs(Argument other) {
+  option_->needs(other.option_);
+  return *this;
+}
+
+Argument Argument::one_of(const std::vector<std::string>& words) {
+  option_->check(CLI::IsMember(words));
+  return *this;
+}
+
+std::size_t Argument::count() const { return option_->count(); }
+
+ArgumentParser::ArgumentParser(const std::string& summary, const std::string& name)
+    : app_(std::make_unique<CLI::App>(summary, name)) {}
+
+ArgumentParser::~ArgumentParser() = default;
+
+void ArgumentParser::footer(const std::string& text) { app_->footer(text); }
+
+Argument ArgumentParser::add_flag(const std::string& names, bool& variable, const std::string& help) {
+  return {*app_, app_->add_flag(names, variable, help)};
+}
+
+template <class Value>
+Argument ArgumentParser::add_option(const std::string& names, Value& variable, const std::string& help) {
+  return {*app_, app_->add_option(names, variable, help)};
+}
+template Argument ArgumentParser::add_option(const std::string&, std::string&, const std::string&);
+template Argument ArgumentParser::add_option(const std::string&, int&, const std::string&);
+template Argument ArgumentParser::add_option(const std::string&, std::uint32_t&, const std::string&);
+template Argument ArgumentParser::add_option(const std::string&, std::uint64_t&, const std::string&);
+template Argument ArgumentParser::add_option(const std::string&, double&, const std::string&);
+
+std::size_t ArgumentParser::count(const char* name) const { return app_->count(name); }
+
+bool ArgumentParser::parse(int argc, char** argv, int* status) {
   try {
-    app.parse(argc, argv);
+    app_->parse(argc, argv);
     return true;
   } catch (const CLI::Success& help) {
-    *status = app.exit(help);
+    *status = app_->exit(help);
   } catch (const CLI::ParseError& error) {
-    const std::string& name = app.get_name();
+    const std::string& name = app_->get_name();
     fmt::print(stderr, "{}: {}\nTry '{} --help'.\n", name, error.what(), name);
     *status = 2;
   }

@@ -1,7 +1,9 @@
-// What several sub-commands read from their arguments: lists of group sizes, catalogue rows.
+// Command lines: the options of a sub-command, lists of group sizes, catalogue rows. Only arguments.cpp sees
+// CLI11, whose headers take seconds to compile.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,13 +13,56 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace tutti::tool {
 
-// Parses a command's arguments (argv[0] is its name). False: the process is to end with *status (0 after
-// --help, 2 after a usage error), and all is printed already.
-bool parse_arguments(CLI::App& app, int argc, char** argv, int* status);
+// One option or flag of a command; valid as long as its parser. Every function but count() returns the option,
+// so that calls can be chained.
+class Argument {
+ public:
+  Argument(CLI::App& app, CLI::Option* option) : app_(&app), option_(option) {}
+
+  Argument required();
+  Argument show_default();  // in the help
+  Argument take_last();     // where it is given several times
+  Argument hide();          // from the help
+  Argument excludes(Argument other);
+  Argument excludes(const char* name);  // of an option added before, such as "--json"
+  Argument needs(Argument other);
+  Argument one_of(const std::vector<std::string>& words);
+  std::size_t count() const;  // times that it was given
+
+ private:
+  CLI::App* app_;
+  CLI::Option* option_;
+};
+
+// The options of one command. Names are "-n,--ranks", or "collective" for a position. Variables keep their
+// value where an option is not given, and must outlive parse().
+class ArgumentParser {
+ public:
+  // `name` is the full one: "tutti info".
+  ArgumentParser(const std::string& summary, const std::string& name);
+  ~ArgumentParser();
+  ArgumentParser(const ArgumentParser&) = delete;
+  ArgumentParser& operator=(const ArgumentParser&) = delete;
+
+  void footer(const std::string& text);  // below the help
+  Argument add_flag(const std::string& names, bool& variable, const std::string& help);
+  // Variables: std::string, int, std::uint32_t, std::uint64_t, double.
+  template <class Value>
+  Argument add_option(const std::string& names, Value& variable, const std::string& help);
+  std::size_t count(const char* name) const;  // times that the option was given
+
+  // Parses a command's arguments (argv[0] is its name). False: the process is to end with *status (0 after
+  // --help, 2 after a usage error), and all is printed already.
+  bool parse(int argc, char** argv, int* status);
+
+ private:
+  std::unique_ptr<CLI::App> app_;
+};
 
 // "8", "1..64", "2,3,7..9": numbers from 1. Errors: invalid_argument.
 Result<std::vector<std::uint32_t>> parse_sizes(std::string_view text);

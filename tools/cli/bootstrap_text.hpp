@@ -1,5 +1,5 @@
-// What a process can say of the launcher that started it, for people and for programs. Knows no launcher by
-// name.
+// Facts that a process knows of the launcher that started it, for people and for programs. Knows no launcher
+// by name.
 #pragma once
 
 namespace tutti::tool {

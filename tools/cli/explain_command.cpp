@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "runtime/group/settings.hpp"
@@ -47,8 +46,8 @@ std::string topology_text(const std::string& text) {
   return is_named ? text : "xml:" + text;
 }
 
-// What the ranks would tell each other of themselves; see WorldDomains.
-// `cpu_count`: that the ranks of a node may use.
+// The domains that the ranks would agree on; see WorldDomains. `cpu_count`: CPUs that the ranks of a node may
+// use.
 WorldDomains domains_of(const WorldSettings& settings, std::uint32_t rank_count, std::uint32_t per_node,
                         std::uint32_t cpu_count) {
   WorldDomains domains;
@@ -78,6 +77,17 @@ bool use_measured(const Tuning& tuning, const StartingModel& start, bool has_net
   return true;
 }
 
+// A job of p ranks, `per_node` on each node but the last.
+JobShape job_of(const StartingModel& start, std::uint32_t p, std::uint32_t per_node) {
+  JobShape job;
+  if (per_node > 1 && p > 1) job.node_transport = start.node_transport;
+  if (per_node < p) job.network_transport = start.network_transport;
+  job.most_ranks_per_node = std::min(per_node, p);
+  job.least_ranks_per_node = p % per_node == 0 ? job.most_ranks_per_node : p % per_node;
+  return job;
+}
+
+// Many decisions: one for each mistake in the options.
 Result<Case> make_case(const ExplainOptions& options) {
   Case made;
   const auto collective = parse_collective(options.collective);
@@ -126,13 +136,8 @@ Result<Case> make_case(const ExplainOptions& options) {
     if (domains.ranks[rank].cache != RankDomains::kSeveral)
       made.setting.places.cache[rank] = p + static_cast<std::uint32_t>(domains.ranks[rank].cache);
   }
-  JobShape job;
-  if (per_node > 1 && p > 1) job.node_transport = made.start.node_transport;
-  if (has_network) job.network_transport = made.start.network_transport;
-  job.most_ranks_per_node = std::min(per_node, p);
-  job.least_ranks_per_node = p % per_node == 0 ? job.most_ranks_per_node : p % per_node;
   Fingerprint here = fingerprint_of(made.settings.topology);
-  append_job(here, job);
+  append_job(here, job_of(made.start, p, per_node));
   TUTTI_RETURN_IF_ERROR(made.settings.judge_tuning(here));
   made.setting.model = made.start.model;
   made.has_measured_costs =
@@ -142,7 +147,7 @@ Result<Case> make_case(const ExplainOptions& options) {
   return made;
 }
 
-// What is asked of a call on buffers of GPUs. Errors: invalid_argument, naming the option.
+// The question about a call on buffers of GPUs. Errors: invalid_argument, naming the option.
 Result<DeviceAsked> device_case(const ExplainOptions& options, const Case& asked) {
   if (asked.question.collective == Collective::barrier)
     return invalid_argument("--device cuda: a barrier has no buffers, and goes by the host");
@@ -265,17 +270,7 @@ json to_json(const Case& asked, const Explanation& answer) {
       {"candidates", candidates}};
 }
 
-}  // namespace
-
-int explain_command(int argc, char** argv) {
-  ExplainOptions options;
-  CLI::App app(
-      "Says which algorithm a call runs and which rule says so, what every algorithm is predicted to take, "
-      "split\n"
-      "into latency, bytes and reduction, and why the others were not taken. Runs nothing: the ranks and the "
-      "machine\n"
-      "may be made up.",
-      "tutti explain");
+void add_options(ArgumentParser& app, ExplainOptions& options) {
   app.footer(
       "Examples:\n"
       "  tutti explain allreduce 64k -n 8\n"
@@ -287,9 +282,9 @@ int explain_command(int argc, char** argv) {
   app.add_option(
       "bytes", options.bytes,
       "of the full vector: 4096, 64k, 1m (allgather: of all ranks; alltoall: of one rank's buffer)");
-  app.add_option("-n,--ranks", options.rank_count, "number of ranks")->capture_default_str();
+  app.add_option("-n,--ranks", options.rank_count, "number of ranks").show_default();
   app.add_option("--ppn", options.per_node, "ranks on each node (default: all on one)");
-  app.add_option("--dtype", options.dtype, "what is added")->capture_default_str();
+  app.add_option("--dtype", options.dtype, "what is added").show_default();
   app.add_flag("--ordered", options.is_ordered, "the op is not commutative");
   app.add_option("--transport", options.transport,
                  "what carries messages: on one node between all ranks, on several between nodes");
@@ -299,12 +294,26 @@ int explain_command(int argc, char** argv) {
   app.add_option("--algorithm", options.algorithm, "the call's own argument, such as 'bruck(radix=4)'");
   app.add_option("--device", options.device,
                  "where the buffers are: host, or cuda: who carries the call, and what each would take")
-      ->capture_default_str();
+      .show_default();
   app.add_option("--gpus", options.gpus, "of a call on GPUs: on each node (default: one for each rank)");
   app.add_option("--gpu-link", options.gpu_link, "what connects them: nvlink (default) or pcie");
   app.add_flag("--json", options.is_json, "the same for programs");
+}
+
+}  // namespace
+
+int explain_command(int argc, char** argv) {
+  ExplainOptions options;
+  ArgumentParser app(
+      "Says which algorithm a call runs and which rule says so, what every algorithm is predicted to take, "
+      "split\n"
+      "into latency, bytes and reduction, and why the others were not taken. Runs nothing: the ranks and the "
+      "machine\n"
+      "may be made up.",
+      "tutti explain");
+  add_options(app, options);
   int status = 0;
-  if (!parse_arguments(app, argc, argv, &status)) return status;
+  if (!app.parse(argc, argv, &status)) return status;
 
   if (options.collective.empty() || options.bytes.empty())
     return usage_error("explain", invalid_argument("name a collective and the bytes of its full vector: "

@@ -13,7 +13,7 @@ std::string own_folder();
 
 // A file that is built or installed with the tool: first relative to the tool's folder in the build tree,
 // then in the data folder of an installation (<prefix>/share/tutti). Errors: invalid_argument, with the
-// places looked at.
+// searched places.
 Result<std::string> find_data_file(const std::string& in_build, const std::string& in_data);
 
 }  // namespace tutti::tool

@@ -3,7 +3,6 @@
 #include <array>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -81,7 +80,7 @@ std::string cpu_model() {
   return "unknown";
 }
 
-// What a run on this machine would use; whether it fits the job is seen only there.
+// The tuning file that a run on this machine would use; only the run sees whether it fits the job.
 std::string tuning_text(const Result<Topology>& topology) {
   if (!topology) return "not available (no topology)";
   const auto file = load_tuning(Environment::of_process(), fingerprint_of(*topology));
@@ -324,48 +323,47 @@ int print_topology(const DrawingOptions& options, bool is_json) {
 
 int info_command(int argc, char** argv) {
   bool is_environment = false, is_rules = false, is_peers = false, is_bootstrap = false, is_json = false;
-  CLI::App app(
+  ArgumentParser app(
       "Says what this build and this machine have: version, CPU, transports and backends with the reason "
       "where one\n"
       "is missing, and every algorithm with its cost and when it may run.",
       "tutti info");
-  auto* environment =
+  Argument environment =
       app.add_flag("--env", is_environment, "the configuration variables, their values here and meanings");
   app.add_flag("--rules", is_rules, "the numbers of I_MPI_ADJUST_* and the algorithms they name")
-      ->excludes(environment);
+      .excludes(environment);
   app.add_flag("--peers", is_peers,
                "inside a job: which transport carries messages between which ranks, and why")
-      ->excludes(environment);
+      .excludes(environment);
   app.add_flag("--bootstrap", is_bootstrap,
                "which launcher started this process, and the place that it tells; asks the launcher")
-      ->excludes(environment);
+      .excludes(environment);
   std::uint32_t planned_ranks = 0;
   std::string policy, order;
-  auto* plan = app.add_option("--plan", planned_ranks,
-                              "which CPUs, NUMA node, GPU and NIC each of that many local ranks would get")
-                   ->excludes(environment);
-  app.add_option("--bind", policy, "for --plan: as of tutti run (default: TUTTI_PIN, else auto)")
-      ->needs(plan);
+  Argument plan = app.add_option("--plan", planned_ranks,
+                                 "which CPUs, NUMA node, GPU and NIC each of that many local ranks would get")
+                      .excludes(environment);
+  app.add_option("--bind", policy, "for --plan: as of tutti run (default: TUTTI_PIN, else auto)").needs(plan);
   app.add_option("--bind-order", order, "for --plan: compact or scatter")
-      ->needs(plan)
-      ->check(CLI::IsMember({"compact", "scatter"}));
+      .needs(plan)
+      .one_of({"compact", "scatter"});
   bool is_topology = false;
   std::string plot_path;
-  auto* topology =
+  Argument topology =
       app.add_flag("--topology", is_topology,
                    "draws this machine, or that of TUTTI_TOPOLOGY, with the ranks of --plan on it")
-          ->excludes(environment);
-  app.add_option("--plot", plot_path, "for --topology: the same to a .svg file")->needs(topology);
+          .excludes(environment);
+  app.add_option("--plot", plot_path, "for --topology: the same to a .svg file").needs(topology);
   app.add_flag("--json", is_json, "the same for programs");
   int status = 0;
-  if (!parse_arguments(app, argc, argv, &status)) return status;
+  if (!app.parse(argc, argv, &status)) return status;
   if (is_peers) return print_peers(is_json);
   if (is_bootstrap) return print_bootstrap(is_json);
-  if (plan->count() > 0 && (planned_ranks < 1 || planned_ranks > kMaxPlannedRanks))
+  if (plan.count() > 0 && (planned_ranks < 1 || planned_ranks > kMaxPlannedRanks))
     return usage_error("info", invalid_argument(fmt::format("--plan: expected 1 to {} local ranks, got {}",
                                                             kMaxPlannedRanks, planned_ranks)));
   if (is_topology) return print_topology({planned_ranks, policy, order, plot_path}, is_json);
-  if (plan->count() > 0) return print_plan(planned_ranks, policy, order, is_json);
+  if (plan.count() > 0) return print_plan(planned_ranks, policy, order, is_json);
   if (is_rules) {
     print_numbers(is_json);
   } else if (is_environment && is_json) {

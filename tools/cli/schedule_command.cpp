@@ -1,7 +1,6 @@
 // `tutti schedule`: prints the schedules of an algorithm, transformed or exported as asked, or checks a file
 // of them. Knows no transport.
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <cerrno>
 #include <cstring>
@@ -136,15 +135,7 @@ int check_file(const std::string& path) {
   return 0;
 }
 
-}  // namespace
-
-int schedule_command(int argc, char** argv) {
-  ScheduleOptions options;
-  CLI::App app(
-      "Prints the schedules of an algorithm: what every rank sends, receives, copies and reduces, in order. "
-      "Or checks\n"
-      "schedules that were saved in this form.",
-      "tutti schedule");
+void add_options(ArgumentParser& app, ScheduleOptions& options) {
   app.footer(
       "Examples:\n"
       "  tutti schedule allreduce ring -n 4 --loops\n"
@@ -155,30 +146,41 @@ int schedule_command(int argc, char** argv) {
   app.add_option("collective", options.collective, "allreduce, allgather, ... (`tutti info` lists them)");
   app.add_option("algorithm", options.algorithm,
                  "a name of the catalogue, with parameters if wanted: bruck(radix=4)");
-  app.add_option("-n,--ranks", options.rank_count, "number of ranks")->capture_default_str();
+  app.add_option("-n,--ranks", options.rank_count, "number of ranks").show_default();
   app.add_option("--rank", options.rank, "this rank only");
-  app.add_option("--root", options.root, "root of rooted collectives")->capture_default_str();
+  app.add_option("--root", options.root, "root of rooted collectives").show_default();
   app.add_option("--domains", options.domains,
                  "for hierarchical: sizes of domains of neighbouring ranks, such as 2,2,3");
   app.add_flag("--in-place", options.in_place, "the output is also the input");
   app.add_option("--segments", options.segments, "cut every block into so many segments");
-  app.add_option("--channels", options.channels, "channels that the segments are spread over")
-      ->capture_default_str();
-  auto* lowered =
+  app.add_option("--channels", options.channels, "channels that the segments are spread over").show_default();
+  Argument lowered =
       app.add_flag("--lowered", options.is_lowered, "lower to shared memory: loads, stores, signal, wait");
-  auto* staged = app.add_flag("--staged", options.is_staged,
-                              "lower to ranks that share their scratch only: buffers lie anywhere");
-  staged->excludes(lowered);
+  Argument staged = app.add_flag("--staged", options.is_staged,
+                                 "lower to ranks that share their scratch only: buffers lie anywhere");
+  staged.excludes(lowered);
   app.add_flag("--fused", options.is_fused, "mark the steps that may run in one pass over the data")
-      ->excludes(lowered)
-      ->excludes(staged);
-  auto* loops = app.add_flag("--loops", options.is_rolled, "write repetition as loops");
-  auto* goal =
-      app.add_flag("--goal", options.is_goal, "write GOAL, for LogGOPSim and ATLAHS")->excludes(loops);
-  app.add_flag("--dot", options.is_dot, "write a Graphviz graph")->excludes(loops)->excludes(goal);
+      .excludes(lowered)
+      .excludes(staged);
+  Argument loops = app.add_flag("--loops", options.is_rolled, "write repetition as loops");
+  Argument goal =
+      app.add_flag("--goal", options.is_goal, "write GOAL, for LogGOPSim and ATLAHS").excludes(loops);
+  app.add_flag("--dot", options.is_dot, "write a Graphviz graph").excludes(loops).excludes(goal);
   app.add_option("--check", options.check_path, "verify the schedules in this file (- is standard input)");
+}
+
+}  // namespace
+
+int schedule_command(int argc, char** argv) {
+  ScheduleOptions options;
+  ArgumentParser app(
+      "Prints the schedules of an algorithm: what every rank sends, receives, copies and reduces, in order. "
+      "Or checks\n"
+      "schedules that were saved in this form.",
+      "tutti schedule");
+  add_options(app, options);
   int status = 0;
-  if (!parse_arguments(app, argc, argv, &status)) return status;
+  if (!app.parse(argc, argv, &status)) return status;
 
   if (!options.check_path.empty()) {
     if (!options.collective.empty())

@@ -10,8 +10,8 @@
 namespace tutti::tool {
 namespace {
 
-// Of a message's fixed cost about a quarter keeps its ends busy and the rest is under way: so many messages
-// in a row take less than their sum. What `tutti tune` measures replaces all of this.
+// About a quarter of a message's fixed cost keeps its ends busy; the rest overlaps with other messages. So
+// many messages in a row take less than their sum. Measurements of `tutti tune` replace all of this.
 constexpr std::uint64_t kBusyShare = 4;
 // 8 GB/s of vectors added and 16 GB/s copied: one core, data in its caches or nearly.
 constexpr std::uint64_t kReducePsPerByte = 125, kCopyPsPerByte = 60;

@@ -1,5 +1,5 @@
-// What messages and additions cost before anybody has measured: from what transports say of themselves.
-// Knows no schedule and no rule.
+// Costs of messages and additions before any measurement: from the figures of the transports. Knows no
+// schedule and no rule.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ struct StartingModel {
   bool shares_memory = false;                     // within a node
 };
 
-// `transport` (empty: automatic) carries everything in a group on one node, and what leaves a node in one on
-// several; memory carries the rest of those. Errors: those of make_transport.
+// `transport` (empty: automatic) carries all messages of a group on one node, and those between nodes of a
+// group on several; memory carries the rest of those. Errors: those of make_transport.
 Result<StartingModel> starting_model(const Environment& environment, std::string_view transport,
                                      bool has_network, Dtype dtype);
 

@@ -10,13 +10,12 @@
 
 namespace tutti::tool {
 
-// Sockets, in them NUMA nodes, in them the last-level caches, in them cores, with the ranks of each; devices
-// at the smallest box that they are next to.
+// Nested boxes: sockets, NUMA nodes, last-level caches, cores, with the ranks of each. A device is in the
+// smallest box that it is next to.
 nlohmann::json boxes_of(const Plan& plan);
 
-// The boxes in lines of text, caches of one kind side by side in brackets. A core shows the ranks that it has
-// ("0", "0-3" if several share it, "0|1" if they share out its threads), '.' if it is free, '~' if it is not
-// allowed.
+// The boxes in lines of text, caches of one kind side by side in brackets. A core shows its ranks: "0", "0-3"
+// if several share it, "0|1" if they divide its threads, '.' if it is free, '~' if it is not allowed.
 std::string draw(const nlohmann::json& boxes);
 
 // The boxes as SVG, by the script. Errors: invalid_argument, unsupported (no python3).

@@ -58,7 +58,7 @@ std::string numa_line(const Topology& topology) {
   return text;
 }
 
-// What the cgroup allows; empty without limits.
+// The limits of the cgroup; empty without limits.
 std::string limits_line(const Topology& topology) {
   std::string text;
   if (topology.cpu_quota_milli > 0)

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-#include <CLI/CLI.hpp>
 
 #include "runtime/algorithms/prove.hpp"
 #include "runtime/schedule/passes/lower.hpp"
@@ -111,7 +110,7 @@ void prove_row(const AlgorithmRow& row, std::uint32_t size, bool has_fault, Tall
 int verify_command(int argc, char** argv) {
   std::string collective, algorithm, sizes = "1..16";
   bool is_all = false, has_fault = false;
-  CLI::App app(
+  ArgumentParser app(
       "Proves that schedules do what their collective promises: every element from every rank exactly once, "
       "no deadlock under "
       "any buffering, no race, and the rounds and bytes that the catalogue claims.",
@@ -119,10 +118,10 @@ int verify_command(int argc, char** argv) {
   app.add_option("collective", collective, "prove the rows of this collective only");
   app.add_option("algorithm", algorithm, "prove this row only");
   app.add_flag("--all", is_all, "prove every row of the catalogue");
-  app.add_option("-n,--ranks", sizes, "numbers of ranks: 8, 1..64 or 2,3,100")->capture_default_str();
+  app.add_option("-n,--ranks", sizes, "numbers of ranks: 8, 1..64 or 2,3,100").show_default();
   app.add_flag("--seed-fault", has_fault, "break each schedule first; every proof must then fail");
   int status = 0;
-  if (!parse_arguments(app, argc, argv, &status)) return status;
+  if (!app.parse(argc, argv, &status)) return status;
 
   const auto size_list = parse_sizes(sizes);
   if (!size_list) return usage_error("verify", size_list.status());

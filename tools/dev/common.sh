@@ -52,8 +52,12 @@ configure() {
   if [ -f "$folder/build.ninja" ]; then
     if [ $# -gt 0 ]; then meson configure "$folder" "$@"; fi
   else
-    # Meson looks for ccache only where CXX is not set.
-    if [ -n "${CXX:-}" ] && command -v ccache >/dev/null; then local -x CXX="ccache $CXX"; fi
+    # Meson looks for ccache only where CXX is not set. Without ccache, headers are compiled once instead.
+    if ! command -v ccache >/dev/null; then
+      set -- -Dprecompiled=true "$@"
+    elif [ -n "${CXX:-}" ]; then
+      local -x CXX="ccache $CXX"
+    fi
     meson setup "$folder" "$repository" "$@"
   fi
 }

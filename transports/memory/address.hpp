@@ -1,4 +1,4 @@
-// The address of a memory transport as bytes: who the instance is and which node it shares memory with.
+// The address of a memory transport as bytes: its instance, and the node that shares memory.
 // Knows no system call: reach() is computed from two addresses alone.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Hands out aligned blocks of ranges that are added on demand. Knows numbers only: not who maps the memory or
-// what lies in it.
+// Hands out aligned blocks of ranges that are added on demand. Knows numbers only: not how the memory is
+// mapped or what lies in it.
 #pragma once
 
 #include <cstddef>

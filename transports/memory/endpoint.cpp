@@ -17,7 +17,7 @@ namespace tutti::memory {
 namespace {
 
 // How long close() waits for a peer in another process that is in the middle of reading a piece. Such a peer
-// looks again after each piece, so that giving up here loses no correctness: it only reads what nobody uses.
+// checks again after each piece, so giving up here is safe: it reads memory that nobody uses.
 constexpr std::chrono::milliseconds kLongestReader{500};
 
 }  // namespace
@@ -93,7 +93,7 @@ void MemoryEndpoint::notify(bool is_ack) {
   if (is_sleeping == 0) return;
   if (is_ack && peer_block_ != nullptr && peer_block_->wants_acks.load(std::memory_order_relaxed) == 0)
     return;
-  host_->ring(peer_page_);
+  host_->wake(peer_page_);
 }
 
 void MemoryEndpoint::activate() {
@@ -112,10 +112,10 @@ bool MemoryEndpoint::has_pending() const {
   return (pending_sends_ | pending_recvs_) != 0 || owes_control_ || expects_control_;
 }
 
-Post MemoryEndpoint::post_failed(Token token) {
+Post MemoryEndpoint::post_failed(RequestId request) {
   Event event;
   event.kind = Event::Kind::failed;
-  event.token = token;
+  event.request = request;
   event.endpoint = this;
   worker_->waiting.push_back(event);
   return Post::pending;
@@ -154,8 +154,8 @@ PeerWindow MemoryEndpoint::window(std::uint32_t segment) {
   check_peer();
   PeerWindow found;
   found.memory = peer_segment(segment);
-  // Nobody who only looks through windows ever links otherwise, and without a link a peer is not seen to
-  // close.
+  // An endpoint that is only used for windows would never link otherwise, and without a link a peer is not
+  // seen to close.
   if (!is_closed_) try_link();
   found.is_gone = is_failed_ || is_peer_closed() || (found.memory.empty() && !peer_->trouble());
   if (peer_page_ == nullptr) {
@@ -174,7 +174,7 @@ bool MemoryEndpoint::progress(EventSink& out) {
   const bool is_linked = try_link();
   if (is_linked && expects_control_) {
     expects_control_ = false;
-    worker_->control_seen -= 1;  // look once more
+    worker_->control_seen -= 1;  // poll once more
   }
   if (is_linked) {
     for (std::uint64_t bits = pending_recvs_; bits != 0; bits &= bits - 1) {
@@ -206,18 +206,18 @@ bool MemoryEndpoint::has_news() {
 
 void MemoryEndpoint::fail(EventSink& out) {
   is_failed_ = true;
-  auto complete = [&](Token token) {
+  auto complete = [&](RequestId request) {
     Event event;
     event.kind = Event::Kind::failed;
-    event.token = token;
+    event.request = request;
     event.endpoint = this;
     out.push(event);
   };
   for (std::unique_ptr<Channel>& c : channels_) {
     if (!c) continue;
-    for (; !c->recvs.empty(); c->recvs.pop_front()) complete(c->recvs.front().token);
-    for (; !c->reads.empty(); c->reads.pop_front()) complete(c->reads.front().token);
-    for (; !c->sends.empty(); c->sends.pop_front()) complete(c->sends.front().token);
+    for (; !c->recvs.empty(); c->recvs.pop_front()) complete(c->recvs.front().request);
+    for (; !c->reads.empty(); c->reads.pop_front()) complete(c->reads.front().request);
+    for (; !c->sends.empty(); c->sends.pop_front()) complete(c->sends.front().request);
     c->arrival = {};
   }
   pending_sends_ = 0;
@@ -233,7 +233,7 @@ void MemoryEndpoint::stop_readers() {
   const auto until = Clock::now() + kLongestReader;
   for (const std::unique_ptr<Channel>& c : channels_) {
     if (!c || c->reads.empty()) continue;
-    // The reader stores is_reading and then looks at is_revoked, both sequentially consistent: either we see
+    // The reader stores is_reading and then loads is_revoked, both sequentially consistent: either we see
     // that it reads, or it sees that it may not.
     while (peer_block_->receivers[c->index].is_reading.load(std::memory_order_seq_cst) != 0) {
       if (peer_->is_other_process() && (Clock::now() > until || peer_->is_gone())) return;
@@ -243,8 +243,8 @@ void MemoryEndpoint::stop_readers() {
 }
 
 void MemoryEndpoint::close(bool /*fence*/) {
-  // What was sent and completed lies in link memory, which outlives the endpoint until the peer has closed,
-  // too: so a close without fence is no different.
+  // Completed sends lie in link memory, which outlives the endpoint until the peer has closed, too: so
+  // `fence` makes no difference.
   if (is_closed_) return;
   is_closed_ = true;
   leave_siblings();
@@ -255,13 +255,13 @@ void MemoryEndpoint::close(bool /*fence*/) {
   fail(later);
   host_->instance().set_closing(entry_);
   notify(false);
-  Remains remains;
-  remains.peer = peer_;
-  remains.context = context_;
-  remains.entry = entry_;
-  remains.peer_link = peer_link_;
-  remains.blocks = take_blocks();
-  host_->bury(std::move(remains));
+  RetiredLink retired;
+  retired.peer = peer_;
+  retired.context = context_;
+  retired.entry = entry_;
+  retired.peer_link = peer_link_;
+  retired.blocks = take_blocks();
+  host_->retire(std::move(retired));
 }
 
 }  // namespace tutti::memory

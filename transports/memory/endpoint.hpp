@@ -1,6 +1,6 @@
 // An endpoint over memory that both sides can see: cells, staged rings, and reading the peer's memory.
-// Knows neither how memory is shared nor who else is there; send.cpp and receive.cpp hold the two directions,
-// siblings.cpp what is made when a channel is first used.
+// Knows neither how memory is shared nor other peers; send.cpp and receive.cpp hold the two directions,
+// siblings.cpp the memory that a channel's first use needs.
 //
 // Protocols of a message, chosen by the sender:
 //   in_line, in_cell  up to kCellBytes: copied into a cell; complete at once while a cell is free
@@ -23,10 +23,10 @@
 namespace tutti::memory {
 
 struct SendOp {
-  std::uint64_t word = 0;
+  std::uint64_t match_header = 0;
   std::span<const ConstByteRange> ranges;
   std::uint64_t total_bytes = 0;
-  Token token = 0;
+  RequestId request = 0;
   std::uint64_t offset = 0;     // staged so far
   std::size_t range_index = 0;  // where in the ranges `offset` is
   std::size_t range_offset = 0;
@@ -35,9 +35,9 @@ struct SendOp {
 };
 
 struct RecvOp {
-  std::uint64_t word = 0;
+  std::uint64_t match_header = 0;
   Sink sink;
-  Token token = 0;
+  RequestId request = 0;
 };
 
 // The message that is arriving on a channel.
@@ -48,20 +48,20 @@ struct Arrival {
   bool has_asked_to_stage = false;
   std::uint64_t total_bytes = 0;
   std::uint64_t offset = 0;
-  std::uint64_t first_piece_bytes = 0;  // 0: look at the piece's line
+  std::uint64_t first_piece_bytes = 0;  // 0: the piece's line says it
   std::size_t range_index = 0;          // where in the sink's ranges `offset` is
   std::size_t range_offset = 0;
 };
 
-// How many messages in a row were posted with one word: whoever calls again posts as many again, and all of
-// them may have to wait, though none of the first ones had to.
+// Counts messages in a row with one match header: the next call posts as many again, and all of them may have
+// to wait, though none of the first ones had to.
 struct Run {
-  std::uint64_t word = 0;
+  std::uint64_t match_header = 0;
   std::size_t count = 0;
 
-  std::size_t add(std::uint64_t next_word) {
-    count = next_word == word ? count + 1 : 1;
-    word = next_word;
+  std::size_t add(std::uint64_t next_header) {
+    count = next_header == match_header ? count + 1 : 1;
+    match_header = next_header;
     return count;
   }
 };
@@ -90,7 +90,7 @@ struct Channel {
   Arrival arrival;
 };
 
-// What an endpoint needs of its transport.
+// Services of the transport for its endpoints.
 class Host {
  public:
   virtual ~Host() = default;
@@ -98,15 +98,15 @@ class Host {
   // Looks after connections now and then: a peer's memory was not there yet.
   virtual void service() = 0;
   virtual void forget(MemoryEndpoint* endpoint) = 0;
-  // Wakes whoever sleeps on the bell of `page`.
-  virtual void ring(InstancePage* page) = 0;
-  // Takes over link memory that a peer may still look at.
-  virtual void bury(Remains&& remains) = 0;
+  // Wakes the owner of `page` if it sleeps.
+  virtual void wake(InstancePage* page) = 0;
+  // Takes over link memory that a peer may still read.
+  virtual void retire(RetiredLink&& retired) = 0;
   // False in a child of fork(), which must not touch what it shares with its parent's peers.
   virtual bool is_own_process() const = 0;
 };
 
-struct Remains {
+struct RetiredLink {
   std::shared_ptr<Peer> peer;
   std::uint64_t context = 0;
   std::uint32_t entry = 0;
@@ -126,9 +126,10 @@ class MemoryEndpoint final : public Endpoint {
   // Allocates and announces the link, and finds its siblings. Errors: resource_exhausted.
   Status announce();
 
-  Post send(std::uint32_t channel, std::uint64_t word, std::span<const ConstByteRange> ranges,
-            Token token) override;
-  Post recv(std::uint32_t channel, std::uint64_t expected_word, const Sink& sink, Token token) override;
+  Post send(std::uint32_t channel, std::uint64_t match_header, std::span<const ConstByteRange> ranges,
+            RequestId request) override;
+  Post recv(std::uint32_t channel, std::uint64_t expected_header, const Sink& sink,
+            RequestId request) override;
   Post control(ConstByteRange bytes) override;
   PeerWindow window(std::uint32_t segment) override;
   Status trouble() const override { return trouble_ ? peer_->trouble() : trouble_; }
@@ -178,7 +179,7 @@ class MemoryEndpoint final : public Endpoint {
   bool is_peer_closed() const;
   void activate();
   void notify(bool is_ack);
-  Post post_failed(Token token);
+  Post post_failed(RequestId request);
   void stop_readers();
   void set_pending_send(Channel& c);
   bool has_pending() const;
@@ -201,7 +202,7 @@ class MemoryEndpoint final : public Endpoint {
   enum class Received : std::uint8_t { nothing, partly, complete, mismatch };
   const CellLine* arrived_line(Channel& c);
   bool find_ring(Channel& c);
-  Post look(std::uint32_t channel_index, Token token);
+  Post poll(std::uint32_t channel_index, RequestId request);
   Received receive(Channel& c, std::size_t* budget, Event* mismatch);
   Received begin(Channel& c, const CellLine& line, Event* mismatch);
   Received receive_staged(Channel& c, std::size_t* budget);
@@ -233,7 +234,7 @@ class MemoryEndpoint final : public Endpoint {
   Found peer_link_;
   std::uint64_t seen_version_ = ~std::uint64_t{0};
   std::uint32_t link_attempts_ = 0;
-  std::uint32_t vain_looks_ = 0;
+  std::uint32_t failed_polls_ = 0;
 
   bool is_closed_ = false;
   bool is_failed_ = false;

@@ -73,7 +73,7 @@ class Heap final : public SharedHeap {
   std::size_t used_bytes_ = 0;
 };
 
-// Shared by its transport and, in one process, by the peers that look at it; freed with the last of them.
+// Shared by its transport and, in one process, by the peers that read it; freed with the last of them.
 // Threading: segments() and page() by any thread; allocate_link and the directory take a mutex.
 class Instance : public std::enable_shared_from_this<Instance> {
  public:

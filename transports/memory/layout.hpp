@@ -1,4 +1,4 @@
-// What lies in memory that ranks share: bell, directory, links, cell rings, staged rings.
+// The layout of memory that ranks share: bell, directory, links, cell rings, staging rings.
 // Knows no process, no mapping and no protocol decision; only the owner of a segment writes to it, but for
 // the bell.
 //
@@ -47,7 +47,7 @@ enum class CellKind : std::uint8_t {
 // Payload and sequence in one line: one coherence miss for a small message.
 struct alignas(kLineBytes) CellLine {
   std::atomic<std::uint64_t> sequence;  // position + 1 once the message is there
-  std::uint64_t word;
+  std::uint64_t match_header;
   std::uint64_t meta;  // length << 8 | CellKind
   std::array<std::byte, kInlineBytes> payload;
 };
@@ -108,7 +108,7 @@ inline constexpr std::size_t kMinimalPieceBytes = 4096;
 
 // -- one direction of one endpoint ------------------------------------------------------------------------
 
-// What its owner says about messages that it RECEIVES on one channel.
+// Written by the receiver of one channel: its progress and its requests to the sender.
 struct alignas(kLineBytes) ReceiverLine {
   std::atomic<std::uint64_t> consumed_cells;   // cells that the sender may use again
   std::atomic<std::uint64_t> consumed_pieces;  // pieces that the sender may use again

@@ -14,7 +14,7 @@ namespace tutti::memory {
 
 namespace {
 
-// Between looks at what is rare: dead peers, memory of closed endpoints.
+// Calls between checks for rare events: dead peers, memory of closed endpoints to release.
 constexpr std::uint32_t kIdleCallsPerHousekeeping = 16384;
 
 long membarrier(int command) { return ::syscall(SYS_membarrier, command, 0, 0); }
@@ -135,43 +135,43 @@ std::size_t MemoryTransport::progress(std::span<Event> events) {
 void MemoryTransport::housekeep() {
   service();
   for (MemoryEndpoint* endpoint : worker_.active) endpoint->check_peer();
-  const std::lock_guard lock(remains_mutex_);
-  for (std::size_t i = 0; i < remains_.size();) {
-    if (!is_over(remains_[i])) {
+  const std::lock_guard lock(retired_mutex_);
+  for (std::size_t i = 0; i < retired_.size();) {
+    if (!is_over(retired_[i])) {
       ++i;
       continue;
     }
-    release(remains_[i]);
-    std::swap(remains_[i], remains_.back());
-    remains_.pop_back();
+    release(retired_[i]);
+    std::swap(retired_[i], retired_.back());
+    retired_.pop_back();
   }
 }
 
-// Whether the peer no longer looks at a closed endpoint's memory.
-bool MemoryTransport::is_over(Remains& remains) {
-  if (remains.peer->is_gone()) return true;
-  InstancePage* page = remains.peer->page();
+// Whether the peer no longer reads a closed endpoint's memory.
+bool MemoryTransport::is_over(RetiredLink& retired) {
+  if (retired.peer->is_gone()) return true;
+  InstancePage* page = retired.peer->page();
   if (page == nullptr) return false;
   if (page->is_alive.load(std::memory_order_acquire) == 0) return true;
-  if (remains.peer_link.entry == nullptr) {
-    remains.peer_link = find_link(*page, instance_->nonce(), remains.context);
+  if (retired.peer_link.entry == nullptr) {
+    retired.peer_link = find_link(*page, instance_->nonce(), retired.context);
   }
-  return remains.peer_link.entry != nullptr &&
-         remains.peer_link.entry->state.load(std::memory_order_acquire) != remains.peer_link.state;
+  return retired.peer_link.entry != nullptr &&
+         retired.peer_link.entry->state.load(std::memory_order_acquire) != retired.peer_link.state;
 }
 
-void MemoryTransport::release(const Remains& remains) {
-  instance_->remove(remains.entry);
-  for (const std::uint64_t block : remains.blocks) instance_->release_link(block);
+void MemoryTransport::release(const RetiredLink& retired) {
+  instance_->remove(retired.entry);
+  for (const std::uint64_t block : retired.blocks) instance_->release_link(block);
 }
 
-void MemoryTransport::bury(Remains&& remains) {
-  if (is_over(remains)) {
-    release(remains);
+void MemoryTransport::retire(RetiredLink&& retired) {
+  if (is_over(retired)) {
+    release(retired);
     return;
   }
-  const std::lock_guard lock(remains_mutex_);
-  remains_.push_back(std::move(remains));
+  const std::lock_guard lock(retired_mutex_);
+  retired_.push_back(std::move(retired));
 }
 
 void MemoryTransport::forget(MemoryEndpoint* endpoint) {
@@ -192,7 +192,7 @@ Waitable MemoryTransport::waitable() const {
 ArmResult MemoryTransport::arm() {
   WakeLine& wake = instance_->page()->wake;
   worker_.is_armed = true;
-  // With the exchange a fenced sender either sees the flag or has published before the look below.
+  // With the exchange a fenced sender either sees the flag or has published before the poll below.
   wake.is_sleeping.exchange(1, std::memory_order_acq_rel);
   if (has_membarrier_) membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
   ArmResult result;
@@ -211,7 +211,7 @@ ArmResult MemoryTransport::arm() {
   return result;
 }
 
-void MemoryTransport::ring(InstancePage* page) {
+void MemoryTransport::wake(InstancePage* page) {
   page->bell.fetch_add(1, std::memory_order_release);
   // Not the private form: the word may be mapped by several processes.
   ::syscall(SYS_futex, &page->bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);

@@ -1,5 +1,5 @@
-// What inproc and shm have in common: endpoints, progress, sleeping.
-// Knows not how memory is obtained or how a peer is found: the two transports derive that.
+// Shared by inproc and shm: endpoints, progress, sleeping.
+// Does not know how memory is obtained or a peer is found: the two transports derive that.
 #pragma once
 
 #include <sys/types.h>
@@ -39,7 +39,7 @@ class MemoryTransport : public Transport, protected Host {
   // `address` describes this instance; its nonce is filled in here.
   MemoryTransport(std::shared_ptr<Instance> instance, const Address& address);
 
-  // The peer of an address that check_reach accepts; cached by whoever implements it. Thread-safe.
+  // The peer of an address that check_reach accepts; the derived transport caches it. Thread-safe.
   virtual Result<std::shared_ptr<Peer>> attach(const Address& address) = 0;
 
   Instance& instance() override { return *instance_; }
@@ -50,19 +50,19 @@ class MemoryTransport : public Transport, protected Host {
 
  private:
   void forget(MemoryEndpoint* endpoint) override;
-  void ring(InstancePage* page) override;
-  void bury(Remains&& remains) override;
+  void wake(InstancePage* page) override;
+  void retire(RetiredLink&& retired) override;
   void housekeep();
-  bool is_over(Remains& remains);
-  void release(const Remains& remains);
+  bool is_over(RetiredLink& retired);
+  void release(const RetiredLink& retired);
 
   std::shared_ptr<Instance> instance_;
   Address address_;
   ::pid_t pid_;
   bool has_membarrier_ = false;
   Worker worker_;
-  std::mutex remains_mutex_;
-  std::vector<Remains> remains_;
+  std::mutex retired_mutex_;
+  std::vector<RetiredLink> retired_;
 };
 
 // Rounds and bounds what a caller asked for, so that every later use can rely on it.

@@ -102,7 +102,7 @@ MemoryEndpoint::Piece MemoryEndpoint::read_mapped(Channel& c, std::span<const io
     const auto* from = static_cast<const std::byte*>(fragments[i].iov_base);
     std::size_t n = fragments[i].iov_len;
     if (is_delivered && !(is_last && i + 1 == fragments.size())) {
-      // Deliveries end at multiples of 64. What crosses from one range to the next goes through the bounce
+      // Deliveries end at multiples of 64. Bytes that cross from one range to the next go through the bounce
       // buffer.
       n &= ~std::size_t{63};
       if (n == 0) {

@@ -61,12 +61,12 @@ void MemoryEndpoint::put(Channel& c, ConstByteRange data) {
   }
 }
 
-// The first look at a message: compare it with the oldest receive, then start moving it.
+// Compares a message with the oldest receive, then starts moving it.
 MemoryEndpoint::Received MemoryEndpoint::begin(Channel& c, const CellLine& line, Event* mismatch) {
   const RecvOp& op = c.recvs.front();
   const auto kind = static_cast<CellKind>(line.meta & 0xffU);
   const std::uint64_t bytes = line.meta >> 8U;
-  const bool is_match = line.word == op.word && bytes == op.sink.total_bytes;
+  const bool is_match = line.match_header == op.match_header && bytes == op.sink.total_bytes;
   c.arrival = {};
   c.arrival.total_bytes = bytes;
   if (kind == CellKind::staged) {
@@ -78,8 +78,8 @@ MemoryEndpoint::Received MemoryEndpoint::begin(Channel& c, const CellLine& line,
   }
   if (!is_match) {
     mismatch->kind = Event::Kind::mismatch;
-    mismatch->token = op.token;
-    mismatch->word = line.word;
+    mismatch->request = op.request;
+    mismatch->match_header = line.match_header;
     mismatch->bytes = bytes;
     mismatch->endpoint = this;
     c.recvs.pop_front();
@@ -175,15 +175,15 @@ MemoryEndpoint::Received MemoryEndpoint::receive(Channel& c, std::size_t* budget
   return moved;
 }
 
-Post MemoryEndpoint::recv(std::uint32_t channel_index, std::uint64_t expected_word, const Sink& sink,
-                          Token token) {
+Post MemoryEndpoint::recv(std::uint32_t channel_index, std::uint64_t expected_header, const Sink& sink,
+                          RequestId request) {
   TUTTI_ASSERT(channel_index < kChannels, "no such channel");
-  if (is_failed_) return post_failed(token);
-  if (sink.only_looks) return look(channel_index, token);
+  if (is_failed_) return post_failed(request);
+  if (sink.only_polls) return poll(channel_index, request);
   Channel& c = *channel(channel_index);
-  if (c.received.add(expected_word) > c.recvs.capacity()) make_room(channel_index, 0, c.received.count);
+  if (c.received.add(expected_header) > c.recvs.capacity()) make_room(channel_index, 0, c.received.count);
   if (c.recvs.count() >= kMaxQueued) return Post::again;
-  c.recvs.push_back({expected_word, sink, token});
+  c.recvs.push_back({expected_header, sink, request});
   // A message cannot overtake: only the oldest receive may be tried at once.
   if (c.recvs.count() == 1 && c.arrival.kind == Arrival::Kind::none &&
       (peer_block_ != nullptr || try_link())) {
@@ -207,19 +207,19 @@ Post MemoryEndpoint::recv(std::uint32_t channel_index, std::uint64_t expected_wo
   return Post::pending;
 }
 
-Post MemoryEndpoint::look(std::uint32_t channel_index, Token token) {
+Post MemoryEndpoint::poll(std::uint32_t channel_index, RequestId request) {
   // progress() passes over an endpoint with nothing pending.
-  constexpr std::uint32_t kLooksPerCheck = 1024;
-  if (++vain_looks_ % kLooksPerCheck == 0) check_peer();
+  constexpr std::uint32_t kPollsPerCheck = 1024;
+  if (++failed_polls_ % kPollsPerCheck == 0) check_peer();
   const bool was_closed = is_peer_closed();  // before looking at the data
   if (peer_block_ != nullptr || try_link()) {
     Channel& c = *channel(channel_index);
     if (c.recvs.empty() && c.arrival.kind == Arrival::Kind::none && arrived_line(c) != nullptr) {
-      vain_looks_ = 0;
+      failed_polls_ = 0;
       return Post::done;
     }
   }
-  return was_closed ? post_failed(token) : Post::again;
+  return was_closed ? post_failed(request) : Post::again;
 }
 
 bool MemoryEndpoint::progress_recvs(Channel& c, EventSink& out) {
@@ -232,7 +232,7 @@ bool MemoryEndpoint::progress_recvs(Channel& c, EventSink& out) {
     has_moved = has_moved || received != Received::nothing;
     if (received == Received::complete) {
       event.kind = Event::Kind::received;
-      event.token = c.recvs.front().token;
+      event.request = c.recvs.front().request;
       event.endpoint = this;
       c.recvs.pop_front();
       out.push(event);

@@ -62,7 +62,7 @@ bool MemoryEndpoint::has_free_piece(Channel& c) {
 // The line's payload is in place already.
 void MemoryEndpoint::publish_cell(Channel& c, const SendOp& op, CellKind kind) {
   CellLine& line = c.cells->lines[c.next_cell % kCells];
-  line.word = op.word;
+  line.match_header = op.match_header;
   line.meta = (op.total_bytes << 8U) | static_cast<std::uint64_t>(kind);
   ++c.next_cell;
   line.sequence.store(c.next_cell, std::memory_order_release);
@@ -156,17 +156,17 @@ MemoryEndpoint::Started MemoryEndpoint::start(Channel& c, SendOp& op, std::size_
   return stage_pieces(c, op, budget) ? Started::complete : Started::partly;
 }
 
-Post MemoryEndpoint::send(std::uint32_t channel_index, std::uint64_t word,
-                          std::span<const ConstByteRange> ranges, Token token) {
+Post MemoryEndpoint::send(std::uint32_t channel_index, std::uint64_t match_header,
+                          std::span<const ConstByteRange> ranges, RequestId request) {
   TUTTI_ASSERT(channel_index < kChannels, "no such channel");
-  if (is_failed_) return post_failed(token);
+  if (is_failed_) return post_failed(request);
   if (peer_block_ == nullptr) try_link();
   Channel& c = *channel(channel_index);
-  if (c.sent.add(word) > c.sends.capacity()) make_room(channel_index, c.sent.count, 0);
+  if (c.sent.add(match_header) > c.sends.capacity()) make_room(channel_index, c.sent.count, 0);
   SendOp op;
-  op.word = word;
+  op.match_header = match_header;
   op.ranges = ranges;
-  op.token = token;
+  op.request = request;
   for (const ConstByteRange& range : ranges) op.total_bytes += range.size();
   if (c.sends.empty()) {
     std::size_t budget = kBudgetBytes;
@@ -201,7 +201,7 @@ Post MemoryEndpoint::control(ConstByteRange bytes) {
   const std::uint64_t at = c.next_cell % kCells;
   gather(op, c.cells->cells[at].data(), bytes.size());
   CellLine& line = c.cells->lines[at];
-  line.word = 0;
+  line.match_header = 0;
   line.meta = (op.total_bytes << 8U) | static_cast<std::uint64_t>(CellKind::in_cell);
   ++c.next_cell;
   line.sequence.store(c.next_cell, std::memory_order_release);
@@ -223,7 +223,7 @@ bool MemoryEndpoint::progress_reads(Channel& c, EventSink& out, std::size_t* bud
   auto complete = [&] {
     Event event;
     event.kind = Event::Kind::sent;
-    event.token = c.reads.front().token;
+    event.request = c.reads.front().request;
     event.endpoint = this;
     c.reads.pop_front();
     out.push(event);
@@ -271,7 +271,7 @@ bool MemoryEndpoint::progress_sends(Channel& c, EventSink& out) {
     } else {
       Event event;
       event.kind = Event::Kind::sent;
-      event.token = op.token;
+      event.request = op.request;
       event.endpoint = this;
       out.push(event);
     }

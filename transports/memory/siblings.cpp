@@ -1,4 +1,4 @@
-// What a channel of an endpoint needs before its first message. It is made on all siblings at
+// The memory that a channel of an endpoint needs before its first message. It is made on all siblings at
 // once, so that the next one in turn allocates nothing. Knows no protocol.
 #include <algorithm>
 #include <new>
@@ -135,7 +135,7 @@ void MemoryEndpoint::make_ring(Channel& c, std::size_t piece_bytes) {
   block_->ring_places[c.index].store(place, std::memory_order_release);
 }
 
-// The link memory of a closed endpoint, for whoever gives it back.
+// The link memory of a closed endpoint, to be given back.
 std::vector<std::uint64_t> MemoryEndpoint::take_blocks() {
   Instance& instance = host_->instance();
   std::vector<std::uint64_t> blocks{block_place_};

@@ -1,4 +1,4 @@
-// What the endpoints of one transport share: finished events, the bell towards peers, a bounce buffer.
+// State that the endpoints of one transport share: finished events, the sleep flag, a bounce buffer.
 // Knows no protocol. Everything here belongs to the transport's owner.
 #pragma once
 
@@ -20,11 +20,11 @@ namespace tutti::memory {
 class MemoryEndpoint;
 
 // A closed endpoint whose memory a peer may still read.
-struct Remains;
+struct RetiredLink;
 
 // Endpoints to one peer that were opened in a row, before any of them was used: contexts for the same kind of
-// traffic in turn, such as the slots of a group. What one of them turns out to need is prepared on all, so
-// that the traffic finds everything in place when its next turn comes.
+// traffic in turn, such as the slots of a group. Memory that one of them needs is prepared on all, so that
+// the next turn allocates nothing.
 struct Siblings {
   // More contexts than anybody takes turns with: what one context needs is not to be prepared a thousand
   // times.

@@ -1,5 +1,5 @@
-// The address of a message transport as bytes: its instance, the driver's dialect and the driver's own address.
-// Knows no system call: reach() is computed from two addresses alone.
+// The address of a message transport as bytes: its instance, the driver's dialect and the driver's own
+// address. Knows no system call: reach() is computed from two addresses alone.
 #pragma once
 
 #include <cstddef>

@@ -22,16 +22,16 @@ MessageEndpoint::~MessageEndpoint() {
   }
 }
 
-Event MessageEndpoint::event_of(Event::Kind kind, Token token) {
+Event MessageEndpoint::event_of(Event::Kind kind, RequestId request) {
   Event event;
   event.kind = kind;
-  event.token = token;
+  event.request = request;
   event.endpoint = this;
   return event;
 }
 
-Post MessageEndpoint::post_failed(Token token) {
-  worker_.waiting().push_back(event_of(Event::Kind::failed, token));
+Post MessageEndpoint::post_failed(RequestId request) {
+  worker_.waiting().push_back(event_of(Event::Kind::failed, request));
   return Post::pending;
 }
 
@@ -41,16 +41,16 @@ bool MessageEndpoint::is_peer_lost() const { return inbox_.peer.is_gone() || inb
 
 // -- sending ------------------------------------------------------------------------------------------------
 
-Post MessageEndpoint::send(std::uint32_t channel, std::uint64_t word, std::span<const ConstByteRange> ranges,
-                           Token token) {
+Post MessageEndpoint::send(std::uint32_t channel, std::uint64_t match_header,
+                           std::span<const ConstByteRange> ranges, RequestId request) {
   TUTTI_ASSERT(channel < kChannels, "no such channel");
-  if (is_closed_ || is_peer_lost()) return post_failed(token);
+  if (is_closed_ || is_peer_lost()) return post_failed(request);
   if (sends_.count() >= kMaxSends) return Post::again;
   SendOp* op = worker_.sends().take();
   op->is_message = true;
-  op->token = token;
+  op->request = request;
   op->header.channel = channel;
-  op->header.word = word;
+  op->header.match_header = match_header;
   op->ranges.assign(ranges);
   return submit(op);
 }
@@ -62,7 +62,7 @@ Post MessageEndpoint::control(ConstByteRange bytes) {
   SendOp* op = worker_.sends().take();
   op->is_message = false;
   op->header.channel = kControlChannel;
-  op->header.word = 0;
+  op->header.match_header = 0;
   if (!bytes.empty()) std::memcpy(op->bytes.data(), bytes.data(), bytes.size());
   const ConstByteRange copy = ConstByteRange(op->bytes).first(bytes.size());
   op->ranges.assign(std::span<const ConstByteRange>(&copy, 1));
@@ -80,9 +80,9 @@ Post MessageEndpoint::submit(SendOp* op) {
       link == nullptr ? WireDriver::Sent::failed : worker_.driver().send(*link, *op);
   if (sent == WireDriver::Sent::failed) {
     const bool is_message = op->is_message;
-    const Token token = op->token;
+    const RequestId request = op->request;
     worker_.sends().give_back(op);
-    return is_message ? post_failed(token) : Post::done;
+    return is_message ? post_failed(request) : Post::done;
   }
   ++next_sequence_[op->header.channel];
   ++message_count_;
@@ -100,7 +100,7 @@ void MessageEndpoint::on_sent(SendOp& op, bool is_ok) {
   if (is_closed_ || !op.is_message) return;
   // A message that the peer has dropped, because it has closed, may be `sent` as well: a driver need not be
   // able to tell, and its news of the end of a send may come after the peer's that it has closed.
-  worker_.waiting().push_back(event_of(is_ok ? Event::Kind::sent : Event::Kind::failed, op.token));
+  worker_.waiting().push_back(event_of(is_ok ? Event::Kind::sent : Event::Kind::failed, op.request));
 }
 
 PeerWindow MessageEndpoint::window(std::uint32_t) {
@@ -114,7 +114,7 @@ void MessageEndpoint::cancel_sends() {
   sends_.each([&](SendOp* op) {
     if (!worker_.driver().cancel_send(*op)) return;
     sends_.remove(op);
-    if (op->is_message) worker_.waiting().push_back(event_of(Event::Kind::failed, op->token));
+    if (op->is_message) worker_.waiting().push_back(event_of(Event::Kind::failed, op->request));
     worker_.sends().give_back(op);
   });
 }
@@ -124,7 +124,7 @@ void MessageEndpoint::cancel_sends() {
 void MessageEndpoint::close(bool fence) {
   if (is_closed_) return;
   const bool is_own_process = worker_.is_own_process();
-  // What the peer has said is read before it is written to: if it has ended, writing would cut off the rest.
+  // Read before writing: if the peer has ended, a write would reset the connection and lose unread messages.
   if (is_own_process) worker_.settle();
   is_closed_ = true;  // from here on what the driver completes is no event any more
   inbox_.endpoint = nullptr;
@@ -136,7 +136,7 @@ void MessageEndpoint::close(bool fence) {
   Peer& peer = inbox_.peer;
   if (Link* link = peer.link(); link != nullptr && !peer.is_gone()) {
     Notice notice;
-    notice.kind = Notice::Kind::closed;
+    notice.kind = Notice::Kind::context_closed;
     notice.context = inbox_.context;
     notice.message_count = message_count_;
     inbox_.is_peer_told = true;
@@ -153,14 +153,14 @@ void MessageEndpoint::fail_all() {
     for (; !c->recvs.empty(); c->recvs.pop_front()) {
       RecvOp* op = c->recvs.front();
       const bool is_received = op->state == RecvOp::State::received;
-      later.push(event_of(is_received ? Event::Kind::received : Event::Kind::failed, op->token));
-      // What is being fetched is given back by stop_transfers().
+      later.push(event_of(is_received ? Event::Kind::received : Event::Kind::failed, op->request));
+      // Fetches under way are given back by stop_transfers().
       if (op->state != RecvOp::State::moving) worker_.give_back(*op);
     }
     c->matched_count = 0;
   }
   sends_.each([&](const SendOp* op) {
-    if (op->is_message) later.push(event_of(Event::Kind::failed, op->token));
+    if (op->is_message) later.push(event_of(Event::Kind::failed, op->request));
   });
   set_pending_recvs(0);
 }

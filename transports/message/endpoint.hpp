@@ -1,4 +1,4 @@
-// One peer in one context, as the seam wants it: posting, matching, completing, closing.
+// The Endpoint of the message family: posting, matching, completing, closing.
 // Knows that a driver sends and fetches messages; connections are the peer's business, arrivals the inbox's.
 // receive.cpp holds the receiving half.
 #pragma once
@@ -26,9 +26,10 @@ class MessageEndpoint final : public Endpoint {
   MessageEndpoint(const MessageEndpoint&) = delete;
   MessageEndpoint& operator=(const MessageEndpoint&) = delete;
 
-  Post send(std::uint32_t channel, std::uint64_t word, std::span<const ConstByteRange> ranges,
-            Token token) override;
-  Post recv(std::uint32_t channel, std::uint64_t expected_word, const Sink& sink, Token token) override;
+  Post send(std::uint32_t channel, std::uint64_t match_header, std::span<const ConstByteRange> ranges,
+            RequestId request) override;
+  Post recv(std::uint32_t channel, std::uint64_t expected_header, const Sink& sink,
+            RequestId request) override;
   Post control(ConstByteRange bytes) override;
   PeerWindow window(std::uint32_t segment) override;
   Status trouble() const override;
@@ -52,22 +53,22 @@ class MessageEndpoint final : public Endpoint {
   struct Channel {
     Fifo<RecvOp*> recvs;
     std::size_t matched_count = 0;  // of them, from the front
-    // A receive has failed because its message had not come by the peer's end. What comes late belongs to
+    // A receive has failed because its message had not come by the peer's end. A late message belongs to
     // that one, and no later receive may take it.
     bool is_over = false;
   };
 
-  Post post_failed(Token token);
+  Post post_failed(RequestId request);
   bool is_peer_lost() const;
   // endpoint.cpp
   Post submit(SendOp* op);
-  Event event_of(Event::Kind kind, Token token);
+  Event event_of(Event::Kind kind, RequestId request);
   void set_pending_recvs(std::uint64_t channels);
   void fail_all();
   void stop_transfers();
 
   // receive.cpp
-  Post look(std::uint32_t channel, Token token);
+  Post poll(std::uint32_t channel, RequestId request);
   void match(std::uint32_t index);
   void begin(RecvOp& op, const Arrival& arrival);
   void fetch(RecvOp& op, const Arrival& arrival);

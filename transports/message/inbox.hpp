@@ -1,4 +1,4 @@
-// What has arrived from one peer in one context: messages in order, by channel, and whether more can come.
+// Arrivals from one peer in one context: messages in order, by channel, and whether more can come.
 // Knows no receive: matching is the endpoint's business. It exists before the peer's endpoint is opened here
 // and after it was closed.
 #pragma once
@@ -26,12 +26,12 @@ class Inbox {
 
   void add(std::uint64_t channel, const Arrival& arrival);
   bool has_next(std::uint64_t channel) const;
-  // The next message of the channel, if it is there. What it holds is the caller's to release.
+  // The next message of the channel, if it is there. The caller releases its `hold`.
   bool take(std::uint64_t channel, Arrival* next);
   // Gives everything back that lies here.
   void clear();
 
-  // The peer has closed its side after so many messages. Those that it still holds itself are lost.
+  // The peer has closed its side after so many messages. Messages whose bytes are still there are lost.
   void close_by_peer(std::uint64_t message_count);
   bool is_closed_by_peer() const { return is_closed_by_peer_; }
   // Nothing will be added any more.

@@ -1,5 +1,5 @@
-// What is under way, as objects that are used again: sends, receives, memory for messages that are to be
-// delivered in place. Knows no peer and no matching.
+// Pooled operations: sends, receives, and bounce buffers for messages that are delivered in place. Knows no
+// peer and no matching.
 #pragma once
 
 #include <sys/uio.h>
@@ -110,7 +110,7 @@ struct SendOp {
   MessageEndpoint* endpoint = nullptr;          // null: nobody wants to know
   SendOp *previous = nullptr, *next = nullptr;  // in the endpoint's list
   bool is_message = false;                      // an event is due; otherwise a control message
-  Token token = 0;
+  RequestId request = 0;
   MessageHeader header;
   RangeList ranges;
   std::array<std::byte, kControlBytes> bytes{};  // of a control message
@@ -123,14 +123,14 @@ struct RecvOp {
     moving,    // the driver is fetching it
     fetched,   // lies in `bounce`, to be delivered
     received,  // complete
-    mismatch,  // complete: another word or length, which are in `word` and `bytes`
+    mismatch,  // complete: another match header or length, which are in `match_header`, `bytes`
     failed,    // complete
   };
   State state = State::posted;
   MessageEndpoint* endpoint = nullptr;          // null: it was closed while the driver was fetching
   RecvOp *previous = nullptr, *next = nullptr;  // in the endpoint's list
-  Token token = 0;
-  std::uint64_t word = 0;
+  RequestId request = 0;
+  std::uint64_t match_header = 0;
   std::uint64_t bytes = 0;
   Sink sink;
   RangeList ranges;

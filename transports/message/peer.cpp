@@ -18,7 +18,7 @@ Link* Peer::connect() {
   return link_.get();
 }
 
-void Peer::note_goodbye() {
+void Peer::note_close() {
   if (std::exchange(is_gone_, true)) return;
   worker_.list_all_of(*this);
 }

@@ -30,7 +30,7 @@ class Peer {
   // Nothing can be sent to it any more, and nothing more comes from it.
   bool is_gone() const { return is_gone_; }
   // It has ended in an orderly way.
-  void note_goodbye();
+  void note_close();
   // It died, or cannot be reached. The link is given up by the worker's next close_failed().
   void note_failure(std::string_view reason);
   bool has_failed() const { return has_failed_; }
@@ -41,7 +41,7 @@ class Peer {
   // Gives the link up at once: what is under way on it completes, within some calls of progress, as failed.
   void disconnect();
 
-  bool has_said_farewell = false;
+  bool has_confirmed_close = false;
   std::uint32_t awaited_count = 0;  // endpoints with receives that are not complete
 
  private:

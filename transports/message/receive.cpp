@@ -8,18 +8,18 @@
 
 namespace tutti::message {
 
-Post MessageEndpoint::recv(std::uint32_t channel, std::uint64_t expected_word, const Sink& sink,
-                           Token token) {
+Post MessageEndpoint::recv(std::uint32_t channel, std::uint64_t expected_header, const Sink& sink,
+                           RequestId request) {
   TUTTI_ASSERT(channel < kChannels, "no such channel");
-  if (is_closed_) return post_failed(token);
-  if (sink.only_looks) return look(channel, token);
+  if (is_closed_) return post_failed(request);
+  if (sink.only_polls) return poll(channel, request);
   std::unique_ptr<Channel>& c = channels_[channel];
   if (!c) c = std::make_unique<Channel>();
   RecvOp* op = worker_.recvs().take();
   op->state = RecvOp::State::posted;
   op->endpoint = this;
-  op->token = token;
-  op->word = expected_word;
+  op->request = request;
+  op->match_header = expected_header;
   op->bytes = sink.total_bytes;
   op->sink = sink;
   c->recvs.push_back(op);
@@ -39,10 +39,10 @@ Post MessageEndpoint::recv(std::uint32_t channel, std::uint64_t expected_word, c
   return Post::pending;
 }
 
-Post MessageEndpoint::look(std::uint32_t channel, Token token) {
+Post MessageEndpoint::poll(std::uint32_t channel, RequestId request) {
   const Channel* c = channels_[channel].get();
   if (inbox_.has_next(channel) && (c == nullptr || !c->is_over)) return Post::done;
-  if (inbox_.is_ended()) return post_failed(token);
+  if (inbox_.is_ended()) return post_failed(request);
   if (!inbox_.has_said_hello) worker_.want_peer(inbox_);  // else nobody would hear of the peer's end
   return Post::again;
 }
@@ -65,9 +65,9 @@ void MessageEndpoint::begin(RecvOp& op, const Arrival& arrival) {
   const auto release = [&] {
     if (arrival.hold != nullptr && !arrival.is_lost) worker_.driver().release(arrival.hold);
   };
-  if (arrival.word != op.word || arrival.bytes != op.sink.total_bytes) {
+  if (arrival.match_header != op.match_header || arrival.bytes != op.sink.total_bytes) {
     op.state = RecvOp::State::mismatch;
-    op.word = arrival.word;
+    op.match_header = arrival.match_header;
     op.bytes = arrival.bytes;
     release();
   } else if (arrival.is_lost || (arrival.is_remote && !arrival.is_coming && inbox_.peer.is_gone())) {
@@ -134,12 +134,12 @@ bool MessageEndpoint::complete(Channel& c, EventSink& out) {
     RecvOp* op = c.recvs.front();
     if (op->state == RecvOp::State::posted || op->state == RecvOp::State::moving) return false;
     if (!out.can_push()) return true;
-    Event event = event_of(Event::Kind::received, op->token);
+    Event event = event_of(Event::Kind::received, op->request);
     if (op->state == RecvOp::State::fetched) put(*op, ConstByteRange(op->bounce).first(op->bytes));
     if (op->state == RecvOp::State::failed) event.kind = Event::Kind::failed;
     if (op->state == RecvOp::State::mismatch) {
       event.kind = Event::Kind::mismatch;
-      event.word = op->word;
+      event.match_header = op->match_header;
       event.bytes = op->bytes;
     }
     c.recvs.pop_front();
@@ -150,7 +150,7 @@ bool MessageEndpoint::complete(Channel& c, EventSink& out) {
   return false;
 }
 
-// What is being fetched comes in any order among the messages of a channel.
+// Fetches of one channel complete in any order.
 void MessageEndpoint::pump(Channel& c) {
   if (worker_.fetch() != Fetch::piecewise) return;
   for (std::size_t i = 0; i < c.matched_count; ++i) {

@@ -1,6 +1,6 @@
-// What travels in front of a message, and what the two ends of a connection tell each other beside messages.
-// Knows no object and no library; both ends run the same build on machines of one byte order, which the address
-// vouches for.
+// The header in front of a message, and the notices that two workers exchange beside messages. Knows no
+// object and no library; both ends run the same build on machines of one byte order, which the addresses
+// ensure.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,15 @@ struct MessageHeader {
   std::uint64_t context = 0;
   std::uint64_t channel = 0;
   std::uint64_t sequence = 0;  // in the channel, from 0: one may overtake another
-  std::uint64_t word = 0;
+  std::uint64_t match_header = 0;
 };
 
 struct Notice {
   enum class Kind : std::uint64_t {
-    hello,     // I wait for messages of this context: tell me if you have closed it
-    closed,    // I have closed this context, after message_count messages
-    goodbye,   // I end: nothing comes after this in any context
-    farewell,  // answer to goodbye: I have received everything
+    hello,           // a receive of this context waits: answer if the context is closed
+    context_closed,  // the sender has closed this context, after message_count messages
+    closing,         // the sender ends: nothing comes after this in any context
+    closing_ack,     // answer to closing: everything was received
   };
   Kind kind = Kind::hello;
   std::uint64_t sender = 0;

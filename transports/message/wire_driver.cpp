@@ -1,4 +1,4 @@
-// What a driver need not implement. Knows no network; see wire_driver.hpp.
+// Defaults for drivers whose network lacks an ability. Knows no network; see wire_driver.hpp.
 #include "transports/message/wire_driver.hpp"
 
 namespace tutti::message {

@@ -7,11 +7,13 @@
 // before they have left, and for messages whose bytes stay at the sender.
 //
 // The driver tells the worker what happens, from within progress() or from within the call that the news is
-// about: Worker::take_message, take_notice, on_sent, on_fetched, note_piece; Peer::note_failure, note_trouble.
+// about: Worker::take_message, take_notice, on_sent, on_fetched, note_piece; Peer::note_failure,
+// note_trouble.
 //
 // Threading: all calls come from the worker's owner, one at a time. Nothing blocks but flush() and finish().
 // Errors of a connection are told by Peer::note_failure, never by an exception.
-// tests/transports/wire_suite.cpp checks this contract; transports/README.md lists the files of a new network.
+// tests/transports/wire_suite.cpp checks this contract; transports/README.md lists the files of a new
+// network.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +39,7 @@ enum class Fetch : std::uint8_t {
   piecewise,  // by pump(), while the rest is on its way
 };
 
-// What is fixed about a driver once it is made.
+// Properties of a driver, fixed once it is made.
 struct WireFacts {
   std::string_view name;           // of the transport: "ucx"; a literal
   std::string detail;              // TransportCaps::detail
@@ -52,7 +54,7 @@ struct Arrival {
   const std::byte* data = nullptr;  // all of it, unless is_remote
   void* hold = nullptr;             // what the driver gets back by release() or fetch(); null: nothing
   std::uint64_t bytes = 0;
-  std::uint64_t word = 0;
+  std::uint64_t match_header = 0;
   std::uint64_t sequence = 0;
   bool is_remote = false;  // its bytes are still at the sender,
   bool is_coming = false;  // or on their way, which the sender's end does not stop
@@ -112,8 +114,8 @@ class WireDriver {
 
   // Gives back what an arrival holds. A remote message completes at its sender, one way or the other.
   virtual void release(void* hold) = 0;
-  // Fetches a remote message into op.bounce if there is one, else into op.ranges, or, with Fetch::piecewise, to
-  // a sink with `deliver`, by pump(). Worker::on_fetched follows, perhaps at once.
+  // Fetches a remote message into op.bounce if there is one, else into op.ranges, or, with Fetch::piecewise,
+  // to a sink with `deliver`, by pump(). Worker::on_fetched follows, perhaps at once.
   virtual void fetch(RecvOp& op, void* hold);
   // Delivers what has come of a message that is being fetched; may call Worker::on_fetched. Called after
   // Worker::note_piece, and before a fetch is cancelled.
@@ -121,9 +123,9 @@ class WireDriver {
 
   // -- ending -----------------------------------------------------------------------------------------------
 
-  // Takes an operation back: its endpoint closes, or its peer has closed or ended. True: nothing of it will be
-  // touched or told any more. False: the library cannot, and its completion must be waited for. The peer still
-  // gets a message in the place of one that was taken back (Arrival::is_lost), because it counts them.
+  // Takes an operation back: its endpoint closes, or its peer has closed or ended. True: nothing of it will
+  // be touched or told any more. False: the library cannot, and its completion must be waited for. The peer
+  // still gets a message in the place of one that was taken back (Arrival::is_lost), because it counts them.
   virtual bool cancel_send(SendOp& op);
   virtual bool cancel_fetch(RecvOp& op);
   // After all links were given up: comes to rest in bounded time, so that the destructor may follow. False if

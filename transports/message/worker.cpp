@@ -1,4 +1,4 @@
-// What arrives at a worker, and the worker's progress. Knows no matching; see worker.hpp.
+// Arrivals at a worker, and its progress. Knows no matching; see worker.hpp.
 #include "transports/message/worker.hpp"
 
 #include <sched.h>
@@ -14,17 +14,16 @@ namespace tutti::message {
 
 namespace {
 
-// How long a transport that ends waits for peers that compute and do not look. What was sent is in the
-// network by then.
-constexpr std::chrono::milliseconds kLongestFarewell{200};
+// Bound on the close handshake with peers that compute and do not poll. All sends are in the network by then.
+constexpr std::chrono::milliseconds kLongestCloseHandshake{200};
 constexpr std::chrono::milliseconds kLongestCompletion{1000};  // of operations that disconnecting has failed
-// How long the first endpoint waits that closes while its peer is in the middle of a transfer and nothing
-// moves; and how many times that if something does: on a busy machine what is slow is not stuck.
+// How long the first endpoint that closes waits for a peer in the middle of a transfer while nothing moves,
+// and how many times that while something does: on a busy machine a slow transfer is not stuck.
 constexpr std::chrono::milliseconds kMostPatience{500};
 constexpr int kPatienceWhileMoving = 20;
 constexpr int kMostCallsToSettle = 1000;
 constexpr std::size_t kUsualCount = 64;  // of lists that grow on the data path
-constexpr std::size_t kUsualOps = 256;   // how many are under way at once depends on who is late
+constexpr std::size_t kUsualOps = 256;   // the number under way depends on late ranks
 
 }  // namespace
 
@@ -61,25 +60,25 @@ void Worker::leave() {
   for (const auto& [key, inbox] : inboxes_) inbox->clear();
   for (void* hold : lent_) driver_->release(hold);
   lent_.clear();
-  say_goodbye();
+  close_handshake();
   for (const auto& [id, peer] : peers_) peer->disconnect();
 }
 
-void Worker::say_goodbye() {
+void Worker::close_handshake() {
   settle();
   std::vector<Peer*> awaited;
   for (const auto& [id, peer] : peers_) {
     if (id == instance_ || peer->link() == nullptr || peer->is_gone()) continue;
     Notice notice;
-    notice.kind = Notice::Kind::goodbye;
+    notice.kind = Notice::Kind::closing;
     notify(*peer, notice);
     awaited.push_back(peer.get());
   }
   const auto is_over = [&] {
     return std::all_of(awaited.begin(), awaited.end(),
-                       [](const Peer* peer) { return peer->has_said_farewell || peer->is_gone(); });
+                       [](const Peer* peer) { return peer->has_confirmed_close || peer->is_gone(); });
   };
-  drain(is_over, kLongestFarewell);
+  drain(is_over, kLongestCloseHandshake);
 }
 
 bool Worker::is_own_process() const { return ::getpid() == pid_; }
@@ -120,21 +119,21 @@ std::optional<Notice> Worker::take_notice(const Notice& notice) {
       list(inbox);
       break;
     }
-    case Notice::Kind::closed: {
+    case Notice::Kind::context_closed: {
       Inbox& inbox = find_inbox(notice.sender, notice.context);
       inbox.close_by_peer(notice.message_count);
       list(inbox);
       break;
     }
-    case Notice::Kind::goodbye: {
-      find_peer(notice.sender).note_goodbye();
-      Notice farewell;
-      farewell.kind = Notice::Kind::farewell;
-      farewell.sender = instance_;
-      return farewell;
+    case Notice::Kind::closing: {
+      find_peer(notice.sender).note_close();
+      Notice ack;
+      ack.kind = Notice::Kind::closing_ack;
+      ack.sender = instance_;
+      return ack;
     }
-    case Notice::Kind::farewell:
-      find_peer(notice.sender).has_said_farewell = true;
+    case Notice::Kind::closing_ack:
+      find_peer(notice.sender).has_confirmed_close = true;
       break;
   }
   return {};
@@ -214,7 +213,7 @@ bool Worker::advance(Inbox& inbox, EventSink& out) {
   if (inbox.endpoint != nullptr) return inbox.endpoint->advance(out);
   if (inbox.is_closed_here && std::exchange(inbox.owes_notice, false)) {
     Notice notice;
-    notice.kind = Notice::Kind::closed;
+    notice.kind = Notice::Kind::context_closed;
     notice.context = inbox.context;
     inbox.is_peer_told = true;
     notify(inbox.peer, notice);
@@ -260,7 +259,7 @@ bool Worker::drain(const std::function<bool()>& condition, std::chrono::millisec
   auto rest_end = Clock::now() + at_rest;
   while (!condition()) {
     if (has_failed_peers_) close_failed();
-    const auto now = Clock::now();  // before the look: whoever was kept from looking looks once more
+    const auto now = Clock::now();  // before the poll: a thread that lost its CPU polls once more
     const bool has_moved = driver_->progress(WireDriver::Poll::all);
     if (has_moved) rest_end = now + at_rest;
     if (now > std::min(rest_end, end)) return false;

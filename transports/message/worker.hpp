@@ -35,7 +35,7 @@ class Worker {
 
   std::size_t progress(std::span<Event> events);
   bool arm();
-  // Transport::leave(): says goodbye to all peers and ends the connections.
+  // Transport::leave(): the close handshake with all peers, then the end of the connections.
   void leave();
 
   // -- for endpoints and peers ------------------------------------------------------------------------------
@@ -58,8 +58,8 @@ class Worker {
   void note_failed_peer() { has_failed_peers_ = true; }
   // A receive waits for this peer.
   void want_peer(Inbox& inbox);
-  void notify(Peer& peer, Notice notice);  // fills in who says it
-  // What a control event's data lies in: kept until the next progress().
+  void notify(Peer& peer, Notice notice);  // fills in the sender
+  // The memory of a control event's data is kept until the next progress().
   void lend(void* hold) { lent_.push_back(hold); }
 
   // Takes in what has come already.
@@ -71,9 +71,8 @@ class Worker {
   // False in a child of fork(), which must not touch what it shares with its parent.
   bool is_own_process() const;
 
-  // Drains, while something closes towards a peer that may not answer, as long as something moves. Whoever
-  // waits in vain makes the next ones wait half as long: closing all of many endpoints takes no longer than
-  // twice the first.
+  // Drains while something closes towards a peer that may not answer, as long as something moves. After each
+  // failure the next bound is half as long, so closing many endpoints takes at most twice the first bound.
   bool drain_patiently(const std::function<bool()>& condition);
   std::chrono::milliseconds patience();
 
@@ -81,7 +80,7 @@ class Worker {
 
   // True if the arrival is kept; otherwise nobody wants it.
   bool take_message(const MessageHeader& header, const Arrival& arrival);
-  // What is to be answered to it, if anything.
+  // Returns the answer to send, if there is one.
   std::optional<Notice> take_notice(const Notice& notice);
   // The operation is the worker's again.
   void on_sent(SendOp& op, bool is_ok);
@@ -108,7 +107,7 @@ class Worker {
   void close_failed();
   void connect_wanted();
   bool advance(Inbox& inbox, EventSink& out);
-  void say_goodbye();
+  void close_handshake();
 
   std::unique_ptr<WireDriver> driver_;
   std::string_view name_;

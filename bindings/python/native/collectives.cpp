@@ -255,6 +255,7 @@ auto recv(const SharedGroup& group, py::handle buffer, std::optional<int> peer, 
 
 }  // namespace
 
+// Longer than 60 lines because it lists the calls with their docstrings.
 void define_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>& group) {
   Definer definer(module, group);
   const auto input = py::arg("input");
@@ -269,8 +270,8 @@ void define_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>&
   const auto stream = py::arg("stream") = py::none();
   const py::kw_only keywords;
   definer.define("allreduce", &allreduce<Blocking>, &allreduce<Background>,
-                 "Combine input of all ranks, element by element; all get the result, in output (same "
-                 "number of elements) or, without one, in place. Returns the array with the result.",
+                 "Combine input of all ranks, element by element. All ranks get the result, in output "
+                 "(same number of elements) or, without one, in place. Returns the array with the result.",
                  input, no_output, op, keywords, algorithm, stream);
   definer.define("reduce", &reduce<Blocking>, &reduce<Background>,
                  "As allreduce(), with the result at root only. Returns it there and None elsewhere, where "
@@ -280,12 +281,13 @@ void define_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>&
                  "Copy the buffer of root into the buffers of all other ranks. Returns buffer.", buffer, root,
                  keywords, algorithm, stream);
   definer.define("allgather", &allgather<Blocking>, &allgather<Background>,
-                 "Put input of all ranks one after the other, in rank order, into output (size times as many "
-                 "elements). input None: it lies in output already. Returns output.",
+                 "Concatenate input of all ranks, in rank order, in output (size times as many elements). "
+                 "input None: it is in output already. Returns output.",
                  input, output, keywords, algorithm, stream);
   definer.define("reduce_scatter", &reduce_scatter<Blocking>, &reduce_scatter<Background>,
-                 "Combine input of all ranks; rank r gets block r of the result (1/size of the elements) in "
-                 "output or, without one, in place of its block of input. Returns the array with the result.",
+                 "Combine input of all ranks; rank r gets block r of the result (1/size of the elements), "
+                 "in output. Without output it replaces that block of input. Returns the array with the "
+                 "result.",
                  input, no_output, op, keywords, algorithm, stream);
   definer.define("alltoall", &alltoall<Blocking>, &alltoall<Background>,
                  "Send block d of input to rank d; block s of output comes from rank s. Without output in "
@@ -296,8 +298,8 @@ void define_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>&
                  "where output is ignored.",
                  input, no_output, root, keywords, algorithm, stream);
   definer.define("scatter", &scatter<Blocking>, &scatter<Background>,
-                 "Send block r of input of root to output of rank r. input is ignored elsewhere; output None "
-                 "at root: its block stays where it is. Returns the array with the result.",
+                 "Send block r of input of root to output of rank r. input is ignored elsewhere; output "
+                 "None at root: its block stays in input. Returns the array with the result.",
                  input, output, root, keywords, algorithm, stream);
   definer.define("scan", &scan<Blocking>, &scan<Background>,
                  "Combine input of ranks 0 to this one, in rank order. Without output in place. Returns the "
@@ -310,13 +312,13 @@ void define_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>&
   definer.define("barrier", &barrier<Blocking>, &barrier<Background>,
                  "Return once every rank has called it.");
   definer.define("send", &send<Blocking>, &send<Background>,
-                 "Send buffer to the rank peer, which has to call recv() with as many elements and the same "
-                 "tag (0 or more). Messages to one peer with one tag arrive in order; those with other tags "
-                 "may overtake them. With a tag other than 0 it may wait until recv() is called.",
+                 "Send buffer to the rank peer, which must call recv() with as many elements and the same "
+                 "tag (0 or more). Messages to one peer with one tag arrive in order; those with other "
+                 "tags may overtake them. With a tag other than 0 it may wait until recv() is called.",
                  buffer, peer, tag, keywords, stream);
   definer.define("recv", &recv<Blocking>, &recv<Background>,
-                 "Receive the next message with that tag of the rank peer, or of whichever rank sends first "
-                 "(None; recv_async(...).source says whose it was), into buffer. Returns buffer.",
+                 "Receive the next message with that tag into buffer, from the rank peer or, with None, "
+                 "from the rank that sends first. recv_async(...).source is the sender. Returns buffer.",
                  buffer, py::arg("peer") = py::none(), tag, keywords, stream);
 }
 

@@ -31,6 +31,20 @@ constexpr Dtype integer(std::size_t bytes, bool is_signed) {
   return is_signed ? kSigned[index] : kUnsigned[index];
 }
 
+// The kinds of a format without names and byte orders of this machine; "x" is padding.
+std::string kinds_of(std::string_view format) {
+  std::string kinds;
+  for (std::size_t i = 0; i < format.size(); ++i) {
+    const char c = format[i];
+    if (c == ':') {
+      i = std::min(format.find(':', i + 1), format.size());
+    } else if (c != '@' && c != '=' && c != '<' && c != '^') {
+      kinds += c;
+    }
+  }
+  return kinds;
+}
+
 }  // namespace
 
 const char* dtype_name(Dtype dtype) { return kDtypes[static_cast<std::size_t>(dtype)].name; }
@@ -78,15 +92,7 @@ bool dtype_of_record(std::string_view format, std::size_t bytes, Dtype* dtype) {
   constexpr std::size_t kMostBytes = 65536;
   const bool is_record = format.starts_with("T{"), is_raw = format.ends_with("x");
   if ((!is_record && !is_raw) || bytes == 0 || bytes > kMostBytes) return false;
-  std::string kinds;  // without names and byte orders of this machine; "x" is padding
-  for (std::size_t i = is_record ? 2 : 0; i < format.size(); ++i) {
-    const char c = format[i];
-    if (c == ':') {
-      i = std::min(format.find(':', i + 1), format.size());
-    } else if (c != '@' && c != '=' && c != '<' && c != '^') {
-      kinds += c;
-    }
-  }
+  const std::string kinds = kinds_of(format.substr(is_record ? 2 : 0));
   if (kinds.find_first_of("OP&X") != std::string::npos) return false;
   struct Pair {
     Dtype dtype;

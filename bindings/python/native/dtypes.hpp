@@ -17,9 +17,9 @@ std::size_t element_bytes(Dtype dtype);
 // The dtype of a format of the struct module, which gives the kind; the item size gives the bytes. False for
 // types that tutti lacks.
 bool dtype_of_format(const char* format, std::size_t bytes, Dtype* dtype);
-// The dtype of a record (numpy's structured dtype) or of raw bytes, by its format in the struct module: a
-// pair of a value and an index, or else opaque. False for references, which other processes cannot read, and
-// for too large elements.
+// The dtype of a record (numpy's structured dtype) or of raw bytes, by its struct format: a pair of a value
+// and an index, or else opaque. False for references, which other processes cannot read, and for too large
+// elements.
 bool dtype_of_record(std::string_view format, std::size_t bytes, Dtype* dtype);
 bool dtype_of_tensor(dlpack::DataType type, Dtype* dtype);
 // The dtype of a numpy type string: "<f4".

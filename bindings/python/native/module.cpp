@@ -82,23 +82,7 @@ std::string describe(const OpenGroup& group) {
          std::to_string(group.group().size()) + ">";
 }
 
-void define_group(py::class_<OpenGroup, SharedGroup>& group) {
-  const auto number = [&group](const char* name, int (CommGroup::*read)() const, const char* text) {
-    group.def_property_readonly(
-        name,
-        [name, read](const OpenGroup& g) { return guarded(g, name, [&] { return (g.group().*read)(); }); },
-        text);
-  };
-  number("rank", &CommGroup::rank, "This process's rank in the group.");
-  number("size", &CommGroup::size, "The number of ranks of the group.");
-  number("local_rank", &CommGroup::local_rank, "This rank among those of its node, in rank order.");
-  number("local_size", &CommGroup::local_size, "The number of the group's ranks on this node.");
-  group.def_property_readonly(
-      "is_open", [](const OpenGroup& g) { return g.group().is_open(); }, "Has it not been closed?");
-  group.def_property("while_waiting", &OpenGroup::while_waiting, &OpenGroup::set_while_waiting,
-                     "A function that calls of this group made from now on call, without arguments, while "
-                     "somebody waits for them: it moves another communication library on. It must not wait "
-                     "for operations of tutti. None: no function.");
+void define_parts(py::class_<OpenGroup, SharedGroup>& group) {
   group.def("split", &split,
             "The ranks with the same colour, ordered by (key, rank). Colour None: no group for this rank, "
             "which gets None. Every rank of this group calls it.",
@@ -116,9 +100,8 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
         return guarded(*g, "create",
                        [&] { return to_python(without_gil([&] { return g->group().create(ranks, tag); })); });
       },
-      "The listed ranks of this group, in that order; called by them alone, with equal lists and tags. "
-      "Groups "
-      "with equal lists and tags are told apart by the order in which they are made.",
+      "The listed ranks of this group, in that order; called by them alone, with equal lists and tags. The "
+      "order in which a rank makes groups with equal lists and tags tells them apart.",
       py::arg("ranks"), py::arg("tag") = "");
   group.def(
       "stream",
@@ -126,20 +109,37 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
         return guarded(*g, "stream",
                        [&] { return to_python(without_gil([&] { return g->group().stream(which); })); });
       },
-      "The stream of that number: the same ranks, and operations with an order of their own, for a thread of "
-      "its own. 0 is the group itself. No communication; any thread, at any time. The group lasts until it "
-      "and "
-      "its streams are closed, and they fail together.",
+      "The stream of that number: the same ranks with an independent sequence of operations, for one "
+      "thread. 0 is the group itself. No communication; any thread, at any time. The group lasts until it "
+      "and its streams are closed, and they fail together.",
       py::arg("number"));
   group.def(
       "close_stream",
       [](const SharedGroup& g, int which) {
         guarded(*g, "close_stream", [&] { without_gil([&] { g->group().close_stream(which); }); });
       },
-      "Ends the stream of that number (1 or more), behind this rank's last operation there. Its memory "
-      "serves "
-      "others once all ranks have closed it, and the number is a new stream afterwards. No communication.",
+      "End the stream of that number (1 or more), after this rank's last operation on it. Its memory is "
+      "reused once all ranks have closed it; the number is then a new stream. No communication.",
       py::arg("number"));
+}
+
+void define_group(py::class_<OpenGroup, SharedGroup>& group) {
+  const auto number = [&group](const char* name, int (CommGroup::*read)() const, const char* text) {
+    group.def_property_readonly(
+        name,
+        [name, read](const OpenGroup& g) { return guarded(g, name, [&] { return (g.group().*read)(); }); },
+        text);
+  };
+  number("rank", &CommGroup::rank, "This process's rank in the group.");
+  number("size", &CommGroup::size, "The number of ranks of the group.");
+  number("local_rank", &CommGroup::local_rank, "This rank among those of its node, in rank order.");
+  number("local_size", &CommGroup::local_size, "The number of the group's ranks on this node.");
+  group.def_property_readonly(
+      "is_open", [](const OpenGroup& g) { return g.group().is_open(); }, "Whether it is not closed.");
+  group.def_property("while_waiting", &OpenGroup::while_waiting, &OpenGroup::set_while_waiting,
+                     "A function without arguments that waiting calls of this group call, to make progress "
+                     "in another communication library. It must not wait for operations of tutti. None: no "
+                     "function. Applies to later calls.");
   group.def(
       "explain_algorithm",
       [](const SharedGroup& g, const std::string& collective, std::size_t count, const std::string& dtype,
@@ -149,11 +149,11 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
                                               reduction_of(op, "explain_algorithm"));
         });
       },
-      "The algorithm that a call would use here, and why.", py::arg("collective"), py::arg("count"),
+      "The algorithm that a call would use here, and the reason.", py::arg("collective"), py::arg("count"),
       py::arg("dtype") = "float32", py::arg("op") = "sum");
   group.def("register_buffer", &register_buffer,
-            "Tell NCCL that this array of a GPU will be in many calls of this group, until the result is "
-            "released. Changes no result; of this rank alone. No copy is made, and the array is kept.",
+            "Tell NCCL that many calls of this group will use this GPU array, until the result is "
+            "released. Changes no result; of this rank alone. The array is kept, not copied.",
             py::arg("array"));
   group.def(
       "abort",
@@ -165,7 +165,8 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
       },
       "Fail the group on all ranks; every pending and later call raises this reason.", py::arg("why"));
   group.def("close", &OpenGroup::close,
-            "Leave the group; operations under way end with it, once their Work is dropped. Twice is once.");
+            "Leave the group; operations under way end with it, once their Work is dropped. A second call "
+            "does nothing.");
   group.def("__enter__", [](const SharedGroup& g) { return g; });
   group.def("__exit__", [](const SharedGroup& g, const py::args&) { g->close(); });
   group.def("__repr__", &describe);
@@ -174,10 +175,11 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
 void define_registered_buffer(py::module_& module) {
   py::class_<RegisteredArray> buffer(
       module, "RegisteredBuffer",
-      "An array that Group.register_buffer() was given; registered until release(), the end of a with block, "
-      "or the group's end.");
+      "An array registered by Group.register_buffer(), until release(), the end of a with block, or the "
+      "end of the group.");
   buffer.def("release", &RegisteredArray::release,
-             "End it, while no call on the array is under way, and let go of the array. Twice is once.");
+             "End the registration, while no call on the array is under way, and release the array. A "
+             "second call does nothing.");
   buffer.def_property_readonly("is_registered", &RegisteredArray::is_registered, "Has it not been released?");
   buffer.def("__enter__", [](const py::object& self) { return self; });
   buffer.def("__exit__", [](RegisteredArray& self, const py::args&) { self.release(); });
@@ -186,29 +188,28 @@ void define_registered_buffer(py::module_& module) {
 void define_work(py::module_& module) {
   py::class_<PendingWork> work(module, "Work", "An operation under way. Dropping it does not cancel it.");
   work.def("test", &PendingWork::test,
-           "Move things on; True once complete, also by failure, which wait() and result() then raise.");
+           "Make progress; True once complete, also by failure, which wait() and result() then raise.");
   work.def("wait", &PendingWork::wait,
-           "Wait until complete and return True, or False after timeout seconds: the operation then goes on. "
-           "Without a timeout the group's deadline counts. Raises its error.",
+           "Wait until complete and return True; or return False after timeout seconds, and the operation "
+           "goes on. Without a timeout the group's deadline counts. Raises the error of the operation.",
            py::arg("timeout") = py::none());
   work.def(
       "on_complete", &PendingWork::on_complete,
-      "Call callback(None), or callback(exception), once the operation is complete: in the thread that "
+      "Call callback(None), or callback(exception), once the operation is complete: on the thread that "
       "completes it, or here and now. It may start operations, and must not wait. Any number of callbacks, "
-      "in order; what they raise goes to sys.unraisablehook.",
+      "in order; their exceptions go to sys.unraisablehook.",
       py::arg("callback"));
   work.def("result", &PendingWork::result, "Wait, and return what the blocking call would have returned.");
   work.def_property_readonly("operation", &PendingWork::operation, "What was called: \"allreduce\".");
   work.def_property_readonly("source", &PendingWork::source,
-                             "The rank that a receive, once complete, got its message from; else None.");
+                             "The rank that sent the message of a complete receive; else None.");
   work.def("__await__", [](const py::object& self) {
     return py::module_::import("tutti._awaiting").attr("complete")(self).attr("__await__")();
   });
-  module.def(
-      "wait_all", &wait_all,
-      "Wait for all of these Works, and then raise the first error, if there is one. Sends, receives and "
-      "others may be started in any order before it.",
-      py::arg("works"));
+  module.def("wait_all", &wait_all,
+             "Wait for all of these Works, then raise the first error, if there is one. Sends, receives and "
+             "others may be started in any order before it.",
+             py::arg("works"));
   work.def("__repr__", [](const PendingWork& self) {
     return "<tutti.Work: " + std::string(self.operation()) + (self.is_known_complete() ? ", complete>" : ">");
   });
@@ -216,13 +217,13 @@ void define_work(py::module_& module) {
 
 void define_queue(py::module_& module) {
   py::class_<WorkQueue> queue(module, "CompletionQueue",
-                              "Works whose completion the program asks for, in a thread of its own choice; "
-                              "one thread at a time.");
+                              "Hands completed Works to a thread of the program's choice; one thread at a "
+                              "time.");
   queue.def(py::init<>());
   queue.def("add", &WorkQueue::add, "Have poll() return this Work once it is complete.", py::arg("work"));
   queue.def("poll", &WorkQueue::poll,
-            "The next Work that is complete, in the order of completion, or None; its result() raises its "
-            "error. Moves things on; never waits.");
+            "The next complete Work, in the order of completion, or None; its result() raises its error. "
+            "Makes progress; never waits.");
   queue.def("__len__", &WorkQueue::size);
 }
 
@@ -244,11 +245,11 @@ void define_ops(py::module_& module) {
           throw py::type_error("user_op: function: it cannot be called");
         return OpObject{Op::user, function, is_commutative};
       },
-      "An op: function(a, b) returns the combination of two numpy arrays of one dimension, element by "
-      "element, in an array of their dtype. It must be associative; a is of the lower ranks, unless it is "
-      "commutative. Any numpy dtype without references is an element, records and raw bytes (\"V16\") too. "
-      "It may run in another thread. It must not keep a or b, and must not wait for tutti. If it raises an "
-      "exception, the call raises it on this rank, and the group is aborted on all ranks.",
+      "An op: function(a, b) combines two numpy arrays of one dimension, element by element, and returns "
+      "an array of their dtype. It must be associative; a is of the lower ranks, unless it is commutative. "
+      "Any numpy dtype without references is an element, records and raw bytes (\"V16\") too. It may run "
+      "in another thread. It must not keep a or b, and must not wait for tutti. If it raises an exception, "
+      "the call raises it on this rank, and the group is aborted on all ranks.",
       py::arg("function"), py::arg("commutative") = false);
 }
 
@@ -260,10 +261,11 @@ PYBIND11_MODULE(_native, module) {
   module.doc() = "The native part of tutti; import tutti instead.";
   py::class_<OpenGroup, SharedGroup> group(
       module, "Group",
-      "Ranks that communicate, in an order. Used by one thread at a time: each has a stream().");
+      "Ranks that communicate, in an order. Used by one thread at a time: give each thread a stream().");
   define_ops(module);
   define_registered_buffer(module);
   define_group(group);
+  define_parts(group);
   define_work(module);
   define_queue(module);
   define_world(module);

@@ -209,8 +209,8 @@ void define_uneven_collectives(py::module_& module, py::class_<OpenGroup, Shared
                  "As reduce_scatter(), with blocks of counts[r] elements.", input, output, counts, op,
                  keywords, algorithm, stream);
   definer.define("alltoallv", &alltoallv<Blocking>, &alltoallv<Background>,
-                 "As alltoall(), with counts and displacements for both sides. What a rank sends to another, "
-                 "that one must expect. Never in place.",
+                 "As alltoall(), with counts and displacements for both sides. A rank must expect the "
+                 "count that the other sends to it. Never in place.",
                  input, py::arg("input_counts"), output, py::arg("output_counts"),
                  py::arg("input_displacements") = py::none(), py::arg("output_displacements") = py::none(),
                  keywords, algorithm, stream);
@@ -218,14 +218,13 @@ void define_uneven_collectives(py::module_& module, py::class_<OpenGroup, Shared
   const auto root_counts = py::arg("counts") = py::none();
   definer.define(
       "gatherv", &gatherv<Blocking>, &gatherv<Background>,
-      "As gather(), with counts[r] elements from rank r, which start at displacements[r] of "
-      "output. All ranks pass all counts; or, with counts_at_root=True on all ranks, the root alone "
-      "does.",
+      "As gather(), with counts[r] elements from rank r, which start at displacements[r] of output. All "
+      "ranks pass all counts; with counts_at_root=True on all ranks, only the root does.",
       input, output, root_counts, displacements, root, keywords, counts_at_root, algorithm, stream);
   definer.define(
       "scatterv", &scatterv<Blocking>, &scatterv<Background>,
-      "As scatter(), with counts[r] elements for rank r, which start at displacements[r] of input. "
-      "All ranks pass all counts; or, with counts_at_root=True on all ranks, the root alone does.",
+      "As scatter(), with counts[r] elements for rank r, which start at displacements[r] of input. All "
+      "ranks pass all counts; with counts_at_root=True on all ranks, only the root does.",
       input, output, root_counts, displacements, root, keywords, counts_at_root, algorithm, stream);
 }
 

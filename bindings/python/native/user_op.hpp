@@ -19,8 +19,8 @@ struct OpObject {
   bool is_commutative = true;
 };
 
-// The op of one call: its function, and the numpy dtype of the arrays that the function gets. All members need
-// the GIL. Dropping the last reference takes the GIL itself.
+// The op of one call: its function, and the numpy dtype of its arrays. All members need the GIL. Dropping the
+// last reference takes the GIL itself.
 class UserCall {
  public:
   // `array`: the argument of the call. If its dtype is one of numpy's, the function gets arrays of that dtype.

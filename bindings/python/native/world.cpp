@@ -150,27 +150,25 @@ const SharedGroup& world() {
 void define_world(py::module_& module) {
   module.def(
       "init", &init,
-      "Join the job and return the group of all its ranks, which is also the one that functions of "
-      "this module mean. Under a launcher (tutti run, mpiexec, mpirun, srun, torchrun) no argument is "
-      "needed. comm: an mpi4py communicator. store with rank and size: has set(key, value) and a "
-      "get(key) that waits, as torch's stores; where it has delete_key(key), nothing stays there. unique_id "
-      "with rank and size: of make_unique_id(), "
-      "handed to all ranks. timeout: seconds that any wait may take. A second call makes a world of its "
-      "own.",
+      "Join the job and return the group of all its ranks, which becomes the default world of this module. "
+      "Under a launcher (tutti run, mpiexec, mpirun, srun, torchrun) no argument is needed. comm: an "
+      "mpi4py communicator. store with rank and size: has set(key, value) and a get(key) that waits, as "
+      "torch's stores; with delete_key(key), keys are erased afterwards. unique_id with rank and size: of "
+      "make_unique_id(), handed to all ranks. timeout: the longest wait, in seconds. A second call makes a "
+      "new world.",
       py::kw_only(), py::arg("comm") = py::none(), py::arg("store") = py::none(),
       py::arg("store_prefix") = "tutti", py::arg("unique_id") = "", py::arg("rank") = py::none(),
       py::arg("size") = py::none(), py::arg("timeout") = py::none());
-  module.def(
-      "finalize", &finalize,
-      "Leave the world that functions of this module mean; done at exit anyway. Without one, nothing.");
+  module.def("finalize", &finalize,
+             "Leave the default world of this module; done at exit anyway. Does nothing without one.");
   module.def(
       "is_initialized", [] { return first_world() != nullptr && first_world()->group().is_open(); },
-      "Is there a world that functions of this module mean?");
+      "Whether there is a default world.");
   module.def(
-      "world", [] { return world(); }, "The group that functions of this module mean.");
-  module.def(
-      "make_unique_id", &make_unique_id,
-      "Text that makes a job: one process makes it and hands it to all ranks, which pass it to init().");
+      "world", [] { return world(); }, "The default world, whose functions this module has.");
+  module.def("make_unique_id", &make_unique_id,
+             "Text that identifies a job: one process makes it and hands it to all ranks, which pass it to "
+             "init().");
   module.def(
       "version", [] { return std::string(version()); }, "The version of the library.");
   module.def(

@@ -7,11 +7,11 @@
     work = tutti.allreduce_async(gradient)         # in the background
     work.wait()
 
-Arrays are whatever has the buffer protocol (numpy, array, memoryview), __dlpack__ (torch's tensors) or
-__cuda_array_interface__, with their elements row after row in memory; they are never copied. Calls on arrays of a GPU are
-put on a CUDA stream (stream=, else the default one), and return once they are. Functions of the module mean the world that init() made;
-every one that takes part in communication is also a method of Group. Errors: tutti.Error and its subclasses, where the
-library decides; TypeError and ValueError for arguments. docs/python.md has the rest.
+Arrays are objects with the buffer protocol (numpy, array, memoryview), __dlpack__ (torch's tensors) or
+__cuda_array_interface__. Their elements lie row after row in memory; arrays are never copied. Calls on arrays of a GPU are
+enqueued on a CUDA stream (stream=, else the default one), and return then. Functions of the module use the world that init() made;
+each function that communicates is also a method of Group. Errors: tutti.Error and its subclasses for failures of the
+library; TypeError and ValueError for arguments. docs/python.md has the rest.
 """
 
 from ._errors import (

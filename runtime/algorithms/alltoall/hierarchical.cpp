@@ -27,7 +27,7 @@ class Relay {
   Relay(const CollectiveSpec& spec, const GroupView& view, const Leaders& leaders)
       : b_(spec, view, view.size), leaders_(leaders), hierarchy_(*view.hierarchy) {
     if (!b_.in_place()) return;
-    // What arrives from a mate would overwrite what is not yet sent to it.
+    // A block from a mate would overwrite one that is not yet sent to it.
     for_runs(leaders_.mates(), [&](std::uint32_t offset, const BlockRun& run) {
       b_.copy(b_.scratch(offset, run.first, run.count, run.stride),
               b_.input(run.first, run.count, run.stride));
@@ -35,8 +35,8 @@ class Relay {
     slot_ = mate_count();
   }
 
-  // What mates send to other domains through this rank, and the other way round: by domain, destination and
-  // mate, so that what leaves together lies together.
+  // Exchanges the blocks of mates for other domains that go through this rank or through them. Scratch is in
+  // the order domain, destination, mate, so that blocks which leave together are adjacent.
   void collect() {
     const std::uint32_t own = leaders_.position(), n = mate_count();
     for (std::uint32_t d = 1; d < leaders_.domain_count(); ++d) {

@@ -1,10 +1,10 @@
 // Round-optimal broadcast of n blocks over a circulant graph (Träff). Rank arithmetic only.
 //
-// In round i every rank v receives from v - s_k and sends to v + s_k, k = i mod q, with skips s_0 = 1, ...,
-// s_q = p, s_k = ceil(s_{k+1} / 2). Which block, a table R_v[0..q-1] says, relative to the phase of q rounds;
-// v sends what its partner's table names. Each rank computes a table in O(log p) alone.
-// Source: Träff, arXiv 2312.11236 (algorithm ALLBLOCKS, in its recursive form: the blocks a rank receives
-// must come over strictly decreasing sums of skips, which an iterative form easily loses); ACM TOPC 3735139.
+// In round i every rank v receives from v - s_k and sends to v + s_k, k = i mod q. The skips are s_0 = 1,
+// ..., s_q = p with s_k = ceil(s_{k+1} / 2). A table R_v[0..q-1] names the block, relative to the phase of q
+// rounds; v sends the block that its partner's table names. Each rank computes a table in O(log p) alone.
+// Source: Träff, arXiv 2312.11236 (algorithm ALLBLOCKS, recursive form); ACM TOPC 3735139. The blocks of a
+// rank must come over strictly decreasing sums of skips, which an iterative form easily loses.
 #include <algorithm>
 
 #include "runtime/algorithms/patterns/allgather_patterns.hpp"
@@ -72,8 +72,8 @@ class ReceiveTable {
   std::vector<int> next_, previous_, table_;
 };
 
-// The block that v receives in each of the n - 1 + q rounds, or -1. Where the table names blocks beyond the
-// last one, the last is meant; a rank that has it already receives nothing, so that no block comes twice.
+// The block that v receives in each of the n - 1 + q rounds, or -1. A table entry beyond the last block means
+// the last one. A rank that has it receives nothing, so that no block comes twice.
 std::vector<std::int64_t> received_blocks(std::uint32_t v, std::uint32_t p, std::int64_t n,
                                           std::int64_t start, const std::vector<std::uint32_t>& skips) {
   const auto q = static_cast<std::int64_t>(skips.size()) - 1;

@@ -77,7 +77,7 @@ class ReduceScatter {
     std::uint32_t slot = 0;  // of its first block, once one of its blocks was added to
     bool has_slots = false;
   };
-  // What is known of one block: where its partial sum is, and the message that will carry it away.
+  // State of one block: the place of its partial sum, and the message that will take it away.
   struct Block {
     Place place;
     std::size_t message = kNoMessage;

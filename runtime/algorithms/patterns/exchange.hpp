@@ -1,11 +1,10 @@
-// Exchange patterns: what one rank sends and receives, round by round, so that every rank ends with every
-// block; and the two collectives such a pattern can be read as. Emission only: which patterns there are is
-// allgather_patterns.hpp. Knows no rank arithmetic, no transport and no counts.
+// Exchange patterns: the sends and receives of one rank, round by round, after which every rank has every
+// block; and the two collectives that such a pattern stands for. Emission only; allgather_patterns.hpp holds
+// the patterns. Knows no rank arithmetic, no transport and no counts.
 //
-// Read forwards, a pattern is an allgather. Read backwards, every receive as a send and every send as a
-// receive and an addition, it is a reduce-scatter with the same rounds and bytes. Both readings one after the
-// other, over one grid, are an allreduce. So ring, circulant, PAT, Bine, butterfly and direct are each
-// written once, as an allgather.
+// Forwards, a pattern is an allgather. Backwards, with every receive a send and every send a receive and an
+// addition, it is a reduce-scatter with the same rounds and bytes. Both in sequence over one grid are an
+// allreduce. So ring, circulant, PAT, Bine, butterfly and direct are each written once, as an allgather.
 #pragma once
 
 #include <cstdint>
@@ -58,11 +57,11 @@ enum class PartialSums : std::uint8_t {
 };
 // output's own block (or slot 0) <- the sum of everybody's input of that block; returns where it is.
 //
-// A block is sent from input until something was added to it, so there is no pass over the vector ahead of
-// the first round (of a message that mixes both kinds, the untouched blocks are copied). What arrives for one
-// block in one round is added at once, in ascending order of peer, own partial sum in the place of the own
-// rank: in rank order where the pattern merges neighbouring ranges of ranks. A block that arrives after the
-// rank gave its own partial sum of it away is finished, and stored.
+// A block is sent from input until something was added to it, so there is no pass over the vector ahead of the
+// first round. (In a message that mixes both kinds, the untouched blocks are copied.) The contributions that
+// arrive for a block in one round are added at once, in ascending order of peer, with the own partial sum in the
+// place of the own rank. That is rank order where the pattern merges neighbouring ranges of ranks. A block that
+// arrives after the rank has sent its own partial sum of it is finished, and stored.
 //
 // Order of steps: the sums a message needs, the message, the round's receives, then the sums nobody waits
 // for. Scratch: two rounds' arrivals, and (in_scratch) the partial sums of blocks still to be sent.

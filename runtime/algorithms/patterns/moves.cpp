@@ -19,7 +19,7 @@ void emit_broadcast(Builder& b, const Moves& moves, std::uint32_t blocks) {
 }
 
 void emit_reduce(Builder& b, const Moves& moves, std::uint32_t blocks) {
-  // What was added to or arrived for each block, own contribution first.
+  // Terms of each block: the own contribution first, then the arrived ones.
   std::vector<std::vector<Slice>> terms(blocks);
   std::vector<std::uint32_t> missing(blocks, 0);
   for (std::uint32_t block = 0; block < blocks; ++block) terms[block].push_back(b.input(block));
@@ -57,8 +57,8 @@ void emit_reduce(Builder& b, const Moves& moves, std::uint32_t blocks) {
 
 namespace {
 
-// A range of blocks on its way through a rank that is neither its source nor its end: slot 0 is for the own
-// block, which every such range starts with or lies above.
+// A range of blocks passing through a rank that is neither its source nor its end. Slot 0 is for the own
+// block, with which such a range starts or above which it lies.
 Slice passing(const Builder& b, const Move& move) {
   const std::int64_t p = b.size(), offset = (((move.first - b.rank()) % p) + p) % p;
   return b.scratch(static_cast<std::uint32_t>(offset), move.first, move.count);

@@ -1,9 +1,10 @@
-// Moves: which blocks one rank receives and sends, in order, when something spreads from a root; and the four
-// collectives such a list can be read as. Knows no tree and no rank arithmetic (spread.hpp makes the lists).
+// Moves: the blocks that one rank receives and sends, in order, when something spreads from a root; and the
+// four collectives that such a list stands for. Knows no tree and no rank arithmetic (spread.hpp makes the
+// lists).
 //
-// The duality this rests on: play the moves of a broadcast backwards, each receive as a send and each send as
-// a receive and an addition, and it is a reduce with the same rounds and bytes; scatter and gather alike. So
-// an algorithm is written once, as a spread, and reversed here and nowhere else.
+// Backwards, with each receive a send and each send a receive and an addition, the moves of a broadcast are a
+// reduce with the same rounds and bytes. Scatter and gather are related alike. So an algorithm is written
+// once, as a spread, and reversed only here.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +22,13 @@ struct Move {
 };
 using Moves = std::vector<Move>;
 
-// The blocks 0..blocks-1 of the root reach every rank; each rank receives each of them exactly once and sends
-// a block only after it received it.
+// The blocks 0..blocks-1 of the root reach every rank. A rank receives each block exactly once and sends a
+// block only after it received it.
 void emit_broadcast(Builder& b, const Moves& moves, std::uint32_t blocks);
 
-// The reversal: a rank adds what arrived for a block to its own contribution in one n-ary reduction, own
-// first, then in order of arrival, and hands it on. Moves must name one block each. Only the root's output
-// is written; partial sums lie in scratch, one slot per arrival, so that no receive waits for an addition.
+// The reversal: for each block a rank adds the arrived contributions to its own in one n-ary reduction, own
+// first, then in order of arrival, and sends the sum. Moves must name one block each. Only the root's output
+// is written. Partial sums lie in scratch, one slot per arrival, so that no receive waits for an addition.
 void emit_reduce(Builder& b, const Moves& moves, std::uint32_t blocks);
 
 // Block q of the root reaches rank q; a rank receives one range that starts with its own block and sends

@@ -33,8 +33,8 @@ std::uint32_t knomial_height(std::uint32_t size, std::uint32_t radix) {
 
 namespace {
 
-// NCCL's btree: the parent of r swaps its lowest set bit for the next higher one (or drops it, where that
-// node does not exist); the children halve that bit, the upper one until it exists.
+// NCCL's btree: the parent of r swaps its lowest set bit for the next higher one, or drops it where that node
+// does not exist. The children halve that bit, the upper one until it exists.
 TreeNode btree(std::uint32_t node, std::uint32_t size) {
   TreeNode tree;
   tree.node = node;

@@ -1,6 +1,6 @@
-// Rank arithmetic of trees: who is a rank's parent, who are its children, which nodes hang below each child.
-// Knows no collective and no builder; nodes are 0..size-1, and node 0 is the root of a k-nomial tree (an
-// algorithm with another root uses node = (rank - root) mod p).
+// Rank arithmetic of trees: the parent and the children of a rank, and the nodes below each child. Knows no
+// collective and no builder. Nodes are 0..size-1; node 0 is the root of a k-nomial tree. An algorithm with
+// another root uses node = (rank - root) mod p.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,19 @@ struct TreeNode {
   std::vector<TreeChild> children;
 };
 
-// Children of node v: v + c * radix^j for c = 1..radix-1 while radix^j is at most the lowest nonzero digit's
-// weight of v (any for v = 0). Subtrees are ranges of nodes, so adding "own value, then children in ascending
-// order" combines in node order. radix 2 is the binomial tree.
+// Children of node v: v + c * radix^j for c = 1..radix-1, while radix^j is at most the weight of v's lowest
+// nonzero digit (any for v = 0). Subtrees are ranges of nodes, so that "own value, then children in ascending
+// order" combines in node order. Radix 2 is the binomial tree.
 TreeNode knomial_tree(std::uint32_t node, std::uint32_t size, std::uint32_t radix = 2);
 // Hops from the root to the farthest node: the most nonzero digits, base radix, of a number below size.
 std::uint32_t knomial_height(std::uint32_t size, std::uint32_t radix = 2);
 
-// Tree 0 or 1 of the double binary tree: two trees over the same ranks in each of which half of the data
-// travels; no rank has children in both, so each sends and receives as much as any other. In-order numbered:
-// "lower child, own value, upper child" combines in rank order. Tree 0 is NCCL's btree, rooted at rank 0 (its
-// interior nodes are even). Tree 1 is the same tree over ranks 1..size-1, rooted at rank 1, with rank 0 as
-// one more leaf below it; NCCL mirrors or shifts instead, which for odd sizes would put rank 0 last.
-// `count` and `level` of the children are not set.
+// Tree 0 or 1 of the double binary tree: two trees over the same ranks, each for half of the data. No rank
+// has children in both, so all ranks send and receive equally much. Numbered in order: "lower child, own
+// value, upper child" combines in rank order.
+// Tree 0 is NCCL's btree, rooted at rank 0 (its interior nodes are even). Tree 1 is the same tree over ranks
+// 1..size-1, rooted at rank 1, with rank 0 as one more leaf below it. NCCL mirrors or shifts instead, which
+// for odd sizes would put rank 0 last. `count` and `level` of the children are not set.
 TreeNode double_binary_tree(std::uint32_t tree, std::uint32_t rank, std::uint32_t size);
 // Hops from the root to a rank.
 std::uint32_t double_binary_tree_depth(std::uint32_t tree, std::uint32_t rank, std::uint32_t size);

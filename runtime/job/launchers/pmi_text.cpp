@@ -46,6 +46,41 @@ Result<PmiRecord> finished(PmiRecord record) {
   return record;
 }
 
+using NodeBlock = std::array<int, 3>;  // first node, nodes, ranks on each
+
+// "0,1,1"
+std::optional<NodeBlock> parse_node_block(std::string_view text) {
+  NodeBlock block{};
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    const std::size_t comma = text.find(',');
+    const std::optional<int> value = number_of(text.substr(0, comma));
+    const bool is_last = comma == std::string_view::npos;
+    if (is_last != (i == 2) || !value || *value < 0 || *value > kMaxNode) return std::nullopt;
+    block[i] = *value;
+    if (!is_last) text.remove_prefix(comma + 1);
+  }
+  if (block[1] == 0 || block[2] == 0) return std::nullopt;  // would place no rank, for ever
+  return block;
+}
+
+// "(vector,(0,1,1),...)"
+std::optional<std::vector<NodeBlock>> parse_node_blocks(std::string_view text) {
+  constexpr std::string_view kPrefix = "(vector";
+  if (!text.starts_with(kPrefix) || !text.ends_with(')')) return std::nullopt;
+  text = text.substr(kPrefix.size(), text.size() - kPrefix.size() - 1);
+  std::vector<NodeBlock> blocks;
+  while (!text.empty()) {
+    const std::size_t end = text.find(')');
+    if (!text.starts_with(",(") || end == std::string_view::npos) return std::nullopt;
+    const std::optional<NodeBlock> block = parse_node_block(text.substr(2, end - 2));
+    if (!block) return std::nullopt;
+    blocks.push_back(*block);
+    text = text.substr(end + 1);
+  }
+  if (blocks.empty()) return std::nullopt;
+  return blocks;
+}
+
 }  // namespace
 
 std::string_view PmiRecord::field(std::string_view name) const {
@@ -98,38 +133,14 @@ std::string write_pmi2(std::string_view command,
 }
 
 Result<std::vector<int>> parse_process_mapping(std::string_view text, int size) {
-  const auto malformed = [&] {
+  const std::optional<std::vector<NodeBlock>> blocks = parse_node_blocks(text);
+  if (!blocks || size < 0)
     return invalid_argument(fmt::format("PMI_process_mapping='{}': expected (vector,(0,1,1),...)", text));
-  };
-  constexpr std::string_view kPrefix = "(vector";
-  std::string_view rest = text;
-  if (!rest.starts_with(kPrefix) || !rest.ends_with(')')) return malformed();
-  rest = rest.substr(kPrefix.size(), rest.size() - kPrefix.size() - 1);
-  std::vector<std::array<int, 3>> blocks;
-  while (!rest.empty()) {
-    const std::size_t end = rest.find(')');
-    if (!rest.starts_with(",(") || end == std::string_view::npos) return malformed();
-    std::string_view inside = rest.substr(2, end - 2);
-    rest = rest.substr(end + 1);
-    std::array<int, 3> block{};
-    for (std::size_t i = 0; i < block.size(); ++i) {
-      const std::size_t comma = inside.find(',');
-      const std::optional<int> value = number_of(inside.substr(0, comma));
-      if ((comma == std::string_view::npos) != (i == 2) || !value || *value < 0 || *value > kMaxNode) {
-        return malformed();
-      }
-      block[i] = *value;
-      if (i < 2) inside.remove_prefix(comma + 1);
-    }
-    if (block[1] == 0 || block[2] == 0) return malformed();  // would deal out nothing for ever
-    blocks.push_back(block);
-  }
-  if (blocks.empty() || size < 0) return malformed();
   std::vector<int> nodes;
   nodes.reserve(static_cast<std::size_t>(size));
   const auto is_full = [&] { return nodes.size() == static_cast<std::size_t>(size); };
   while (!is_full()) {
-    for (const auto& [first, count, ranks] : blocks) {
+    for (const auto& [first, count, ranks] : *blocks) {
       for (int node = first; node < first + count; ++node) {
         for (int i = 0; i < ranks && !is_full(); ++i) nodes.push_back(node);
         if (is_full()) return nodes;

@@ -1,7 +1,7 @@
-// Second half of the lowering: puts a signal and a wait between two accesses of different ranks exactly
-// where the order of one execution (lower_events.hpp) is not implied already. Vector clocks over the threads
-// (rank, channel) know what is implied, so fanout and elision need no rule of their own. Every edge points
-// forward in that one execution: no deadlock.
+// Second half of the lowering: puts a signal and a wait between two accesses of different ranks where no
+// other edge implies the order of one execution (lower_events.hpp). Vector clocks over the threads (rank,
+// channel) tell the implied orders, so fanout and elide need no rule of their own. Every edge points forward
+// in that one execution: no deadlock.
 #include "runtime/schedule/passes/lower.hpp"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct Item {
   Epoch waited_for;          // wait: the item whose signal it waits for
   bool is_signalled = false;
   std::uint32_t order = 0;  // position in the global order
-  Clock clock;              // what is known once it is done
+  Clock clock;              // by thread: the steps known to be over when this one is done
 };
 
 struct Location {
@@ -76,7 +76,7 @@ class Synchroniser {
     record(here, event.dst, true);
   }
 
-  // Nobody leaves while others may still use its memory.
+  // A rank waits at its end for all who may still use its memory.
   void finish() {
     for (const Schedule& s : ranks_) {
       std::vector<Epoch> needed;
@@ -94,7 +94,7 @@ class Synchroniser {
     }
   }
 
-  // Does the rank know of every other that it has entered?
+  // Whether the rank knows that every other rank has entered.
   bool hears_from_all(std::uint32_t rank) const {
     for (const Schedule& other : ranks_) {
       bool is_known = other.rank == rank;
@@ -140,7 +140,7 @@ class Synchroniser {
     return {thread, position};
   }
 
-  // All accesses that this one must come after, as far as the thread does not know them to be over.
+  // Adds the accesses that this one must follow, unless the thread knows that they are over.
   void collect(std::uint32_t thread, const Slice& slice, bool is_write, std::vector<Epoch>& needed) {
     const std::uint32_t owner = owner_of(thread, slice);
     bool has_entered = owner == rank_of(thread);
@@ -170,7 +170,7 @@ class Synchroniser {
     }
   }
 
-  // What was known last implies most, so it comes first and the rest is often implied.
+  // The latest access often implies the others, so it comes first.
   void sort_latest_first(std::vector<Epoch>& epochs) const {
     std::sort(epochs.begin(), epochs.end(),
               [this](const Epoch& a, const Epoch& b) { return item(a).order > item(b).order; });
@@ -185,7 +185,7 @@ class Synchroniser {
     for (Epoch x : needed) {
       if (known[x.thread] >= x.position) continue;
       if (rank_of(x.thread) != rank_of(thread)) {
-        // A wait sees the line of its own channel; from another channel the thread depends on that wait.
+        // A wait reads the flag of its own channel; a thread of another channel depends on that wait.
         const std::uint32_t waiting = rank_of(thread) * channels_ + x.thread % channels_;
         x = append_wait(waiting, x);
         if (waiting == thread) {
@@ -199,7 +199,7 @@ class Synchroniser {
     next.clock = std::move(known);
   }
 
-  // Appends a wait for x; the signal goes to the end of a run of stores of one value, which never waits.
+  // Appends a wait for x. The signal comes after the stores of the same value that follow x, none of which waits.
   Epoch append_wait(std::uint32_t thread, Epoch x) {
     std::vector<Item>& theirs = threads_[x.thread];
     std::uint32_t position = x.position;
@@ -228,18 +228,18 @@ class Synchroniser {
   std::vector<std::vector<Item>> threads_;
 };
 
-// Numbers the scratch slots that somebody still uses anew, without gaps; a slice's slots stay neighbours.
+// Renumbers the scratch slots that are still used, without gaps; a slice's slots stay neighbours.
 void keep_used_slots(std::vector<Schedule>& ranks) {
   std::vector<std::vector<std::uint32_t>> number(ranks.size());  // by owner and old slot
   const auto for_each_slice = [&](const auto& visit) {
     for (Schedule& s : ranks) {
-      const auto look = [&](Slice& slice) {
+      const auto visit_scratch = [&](Slice& slice) {
         if (slice.buffer == Buffer::scratch)
           visit(slice.owner == kSelf ? s.rank : static_cast<std::uint32_t>(slice.owner), slice);
       };
-      for (Slice& source : s.sources) look(source);
+      for (Slice& source : s.sources) visit_scratch(source);
       for (Step& step : s.steps)
-        if (detail::writes(step.verb)) look(step.dst);
+        if (detail::writes(step.verb)) visit_scratch(step.dst);
     }
   };
   for_each_slice([&](std::uint32_t owner, const Slice& slice) {
@@ -255,7 +255,7 @@ void keep_used_slots(std::vector<Schedule>& ranks) {
   for_each_slice([&](std::uint32_t owner, Slice& slice) { slice.slot = number[owner][slice.slot]; });
 }
 
-// Numbers signals and steps and merges the threads of each rank in the global order.
+// Numbers signals and steps, and merges the threads of each rank in the global order.
 std::vector<Schedule> Synchroniser::schedules() {
   std::vector<std::vector<std::uint32_t>> sequence(threads_.size());  // by item: the sequence that covers it
   for (std::size_t t = 0; t < threads_.size(); ++t) {
@@ -321,6 +321,8 @@ Result<std::vector<Schedule>> lower_for_shared_memory(std::span<const Schedule> 
   }
   return lowered;
 }
+
+std::string_view to_string(Sharing sharing) { return sharing == Sharing::scratch ? "staged" : "direct"; }
 
 bool is_right_in_place(std::vector<Schedule> lowered) {
   for (Schedule& s : lowered) s = put_input_into_output(s);

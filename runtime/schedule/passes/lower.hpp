@@ -1,9 +1,27 @@
 // Lowering for ranks that share memory: sends and receives become loads and stores on each other's memory,
 // ordered by signal and wait. Knows no address and no cache line.
+//
+// One message, in the forms it can take: rank 0 computes x and sends it, rank 1 computes y from it.
+//
+//            rank 0                              rank 1
+//   before   x = ...; send x to 1                recv s from 0; y = s + b
+//   borrow   x = ...; signal 1                   wait 1 of 0; y = x@0 + b       reads where x lies
+//   place    x = ...; s@1 = x; signal 1          wait 1 of 0; y = s + b         the sender stores
+//   pull     x = ...; signal 1                   wait 1 of 0; s = x@0; y = ...  the receiver copies
+//
+//   fanout   one signal serves all ranks that wait for it:
+//            x = ...; signal 1                   wait 1 of 0 (rank 1), wait 1 of 0 (rank 2), ...
+//   elide    a wait that another order implies is left out, and a signal that no rank waits for:
+//            rank 2 has waited for rank 1, which had waited for rank 0 -> rank 2 need not wait for rank 0
+//
+// Borrow serves a recv into scratch that only local steps read, as long as the sender does not write there.
+// Place serves a recv into the output of a value that the sender computed in the round before. Pull serves all
+// other messages.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/status.hpp"
@@ -11,34 +29,28 @@
 
 namespace tutti {
 
-// Lowering looks at all ranks' schedules at once; beyond so many ranks in one memory it takes too long for a
-// first call, and those who run schedules do without.
+// Lowering looks at the schedules of all ranks at once. With more ranks in one memory the first call would
+// take too long, so schedules are not lowered there.
 inline constexpr std::uint32_t kMostLoweredRanks = 64;
 
-// What of each other's memory ranks may touch.
+// The memory of other ranks that a lowered schedule may use; each value is one form of a schedule.
 enum class Sharing : std::uint8_t {
-  buffers,  // input, output and scratch: all lie in shared memory
-  scratch,  // scratch alone: what is sent from elsewhere is first copied there (stage.hpp), nothing is placed
+  buffers,  // direct form: input, output and scratch, which all lie in shared memory
+  scratch,  // staged form: scratch alone. A rank first copies there what others read (stage.hpp); no place
 };
+std::string_view to_string(Sharing sharing);  // "direct", "staged"
 
-// The schedules of all ranks, which must all be lowered together. Each channel of the result is one
-// sequential thread of local steps, signals and waits.
-//   borrow  a recv into scratch that only local steps read vanishes: they read the sender's memory
-//   place   the sender stores into the receiver's buffer, where it has just computed what it sends
-//   pull    otherwise the receiver copies from the sender's memory
-//   fanout  one signal serves every peer that waits for it
-//   elide   a wait whose order another edge implies is never made, nor a signal that nobody waits for
-// Two-shot allreduce becomes "load q inputs, add once, store q outputs". No rank ends before the last access
-// of others to its buffers; the scratch of a staged schedule (Schedule::is_staged) others may read until the
-// rank knows better. The expression trees stay what they were; the result is marked by fuse().
-// Errors: what is wrong with the given schedules, as the verifier would say it (matching, order, deadlock);
+// Lowers the schedules of all ranks, together. Each channel of the result is one sequential thread of local
+// steps, signals and waits. Two-shot allreduce becomes "load q inputs, add once, store q outputs".
+// No rank ends before the last access of others to its buffers. The scratch of a staged schedule
+// (Schedule::is_staged) may be read for longer. The expression trees stay the same; fuse() marks the result.
+// Errors: mistakes of the given schedules, as the verifier names them (matching, order, deadlock);
 // invalid_argument if they are lowered already.
 Result<std::vector<Schedule>> lower_for_shared_memory(std::span<const Schedule> ranks,
                                                       Sharing sharing = Sharing::buffers);
 
-// Do schedules lowered as "not in place" stay right on ranks where input and output are the same memory?
-// Lowering cannot tell ranks apart that call in place from those that do not, so what runs on both is this
-// form.
+// Whether schedules lowered as "not in place" are also right on ranks whose input and output are the same
+// memory. Lowering cannot know which ranks will call in place, so one form must serve both.
 bool is_right_in_place(std::vector<Schedule> lowered);
 
 }  // namespace tutti

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint32_t kNobody = ~0U;
 constexpr std::uint32_t kNever = ~0U;
 
-// What the steps of one rank have to do with each other through memory.
+// How the steps of one rank depend on each other through memory.
 struct Uses {
   std::vector<std::vector<std::uint32_t>> readers;  // by recv: the steps that read what it wrote
   std::vector<std::uint32_t> next_write;  // by send: round in which a location it reads is written next
@@ -71,34 +71,39 @@ class EventMaker {
       if (!writes(step.verb)) continue;
       for (std::uint32_t k = 0; k < step.dst.count; ++k) writer[location(s, step.dst, k)] = i;
     }
+    find_next_writes(s, uses.next_write);
+    return uses;
+  }
+
+  // By send: the round in which a location that it reads is written next.
+  void find_next_writes(const Schedule& s, std::vector<std::uint32_t>& next_write) const {
     std::vector<std::uint32_t> next(location_count(s), kNever);  // round of the next write, seen from the end
     for (auto i = static_cast<std::uint32_t>(s.steps.size()); i-- > 0;) {
       const Step& step = s.steps[i];
       if (step.verb == Verb::send) {
         const Slice& source = s.sources_of(step)[0];
         for (std::uint32_t k = 0; k < source.count; ++k)
-          uses.next_write[i] = std::min(uses.next_write[i], next[location(s, source, k)]);
+          next_write[i] = std::min(next_write[i], next[location(s, source, k)]);
       }
       if (!writes(step.verb)) continue;
       for (std::uint32_t k = 0; k < step.dst.count; ++k)
         next[location(s, step.dst, k)] = run_.depth(s.rank, i);
     }
-    return uses;
   }
 
-  // A source that lies within what a recv wrote, as a slice of what was sent; false if it does not.
+  // A source inside of the destination of a recv, as a slice of the sent one; false if it is not inside.
   bool map_to_sender(const Schedule& s, const Slice& source, const Step& recv, const Slice& sent,
-                     Slice& mapped) const {
+                     Slice& found) const {
     const std::uint32_t offset = source.slot - recv.dst.slot;
     if (source.buffer != Buffer::scratch || offset >= recv.dst.count ||
         source.count > recv.dst.count - offset)
       return false;
-    mapped = sent;
-    mapped.first = s.atom(sent, offset);
-    mapped.count = source.count;
-    if (mapped.count == 1) mapped.stride = 1;
-    mapped.slot = sent.buffer == Buffer::scratch ? sent.slot + offset : 0;
-    mapped.owner = static_cast<std::int32_t>(recv.peer);
+    found = sent;
+    found.first = s.atom(sent, offset);
+    found.count = source.count;
+    if (found.count == 1) found.stride = 1;
+    found.slot = sent.buffer == Buffer::scratch ? sent.slot + offset : 0;
+    found.owner = static_cast<std::int32_t>(recv.peer);
     return true;
   }
 
@@ -111,8 +116,8 @@ class EventMaker {
     for (std::uint32_t i = 0; i < s.steps.size(); ++i) {
       const Step& recv = s.steps[i];
       if (recv.verb != Verb::recv || recv.dst.buffer != Buffer::scratch) continue;
-      // The sender must not write there again before the round after the last reader: else reader and writer
-      // would take turns where a copy lets them run at once.
+      // The sender must not write there before the round after the last reader. Otherwise reader and writer
+      // would alternate, where a copy lets them run at once.
       const std::uint32_t next_write = uses_[recv.peer].next_write[run_.partner_step(s.rank, i)];
       borrowed_[s.rank][i] = std::all_of(
           uses_[s.rank].readers[i].begin(), uses_[s.rank].readers[i].end(), [&](std::uint32_t reader) {
@@ -126,10 +131,10 @@ class EventMaker {
   bool reads_whole_parts(const Schedule& s, std::uint32_t reader, std::uint32_t recv) const {
     const Slice& dst = s.steps[recv].dst;
     for (const Slice& source : s.sources_of(s.steps[reader])) {
-      Slice mapped;
+      Slice found;
       const bool apart = source.buffer != Buffer::scratch || source.slot + source.count <= dst.slot ||
                          dst.slot + dst.count <= source.slot;
-      if (!apart && !map_to_sender(s, source, s.steps[recv], sent_slice(s, recv), mapped)) return false;
+      if (!apart && !map_to_sender(s, source, s.steps[recv], sent_slice(s, recv), found)) return false;
     }
     return true;
   }
@@ -140,11 +145,11 @@ class EventMaker {
     for (Slice source : s.sources_of(step)) {
       if (source.buffer == Buffer::scratch) {
         for (const std::uint32_t d : s.dependencies_of(step)) {
-          Slice mapped;
+          Slice found;
           // The dependency that wrote this source is its last writer; writers of other slots do not map.
           if (borrowed_[s.rank][d] && is_writer_of(s, d, number) &&
-              map_to_sender(s, source, s.steps[d], sent_slice(s, d), mapped)) {
-            source = mapped;
+              map_to_sender(s, source, s.steps[d], sent_slice(s, d), found)) {
+            source = found;
             break;
           }
         }

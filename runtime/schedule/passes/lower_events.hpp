@@ -1,4 +1,4 @@
-// First half of the lowering: which loads and stores happen, and in which global order. Internal to passes/.
+// First half of the lowering: decides the loads and stores, and their global order. Internal to passes/.
 // Knows no signal and no wait; lower.cpp adds them.
 #pragma once
 
@@ -19,9 +19,9 @@ struct LoweredEvent {
   std::vector<Slice> sources;
 };
 
-// The loads and stores of all ranks in an order that respects every data dependency of the schedules: run one
-// after the other they compute what the schedules compute. Without `may_place` nobody stores into another
-// rank's memory.
+// The loads and stores of all ranks in an order that respects every data dependency of the schedules:
+// executed in sequence they compute the same values. Without `may_place` no rank stores into another rank's
+// memory.
 Result<std::vector<LoweredEvent>> lower_to_events(std::span<const Schedule> ranks, bool may_place);
 
 }  // namespace tutti::detail

@@ -1,11 +1,11 @@
-// Segmentation. Start from the order "for each step: for each segment", which cannot deadlock if the original
-// does not: replay any run of the original, issuing all segments of a step where the step was issued and
-// completing all where it completed; messages still match first in first out on both sides, because both
-// sides list the segments of the first message, then those of the second.
+// Segmentation. Start from the order "for each step: for each segment". It cannot deadlock if the original
+// does not: replay any run of the original with all segments of a step where the step was. Messages still
+// match first in first out, because both sides list the segments of the first message, then those of the
+// second.
 // That order alone would hold back the next send of segment 0 behind the reduction of the last segment. So a
-// send or recv is then moved ahead to the first place in its channel where all its dependencies are known to
-// be complete and the previous message with that peer is listed. A step that cannot wait adds no wait to the
-// steps behind it, so the result cannot deadlock either.
+// send or recv moves to the first place in its channel where all its dependencies are complete and the
+// previous message with that peer is listed. A step that cannot wait adds no wait to the steps behind it, so
+// the result cannot deadlock either.
 #include "runtime/schedule/passes/segment.hpp"
 
 #include <algorithm>

@@ -82,7 +82,7 @@ void NullDriver::take(std::unique_ptr<Packet> packet) {
     Arrival arrival;
     arrival.data = packet->bytes.data();
     arrival.bytes = packet->total_bytes;
-    arrival.word = packet->header.word;
+    arrival.match_header = packet->header.match_header;
     arrival.sequence = packet->header.sequence;
     arrival.is_remote = packet->remote != nullptr;
     arrival.hold = packet.get();

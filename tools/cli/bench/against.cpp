@@ -41,7 +41,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// What the rounds of one library at one size came to.
+// The results of the rounds of one library at one size.
 class Rounds {
  public:
   void add(const nlohmann::json& answer) {
@@ -177,7 +177,7 @@ class Comparison {
                        options_.rate.empty() ? "" : " at " + options_.rate);
   }
 
-  // What launchers and programs are told about this run.
+  // The values of this run that launchers and programs need.
   PeerSettings::Values launch_values() const {
     PeerSettings::Values values = {{"ranks", std::to_string(options_.rank_count)}};
     if (!bed_) return values;

@@ -147,7 +147,7 @@ int run_processes(const BenchOptions& options, int argc, char** argv) {
   return run_job(job);
 }
 
-// What every rank would complain about is said once, before there are ranks.
+// Finds the mistakes that every rank would report, once, before there are ranks.
 Status check_before_start(const BenchOptions& options, const Environment& environment) {
   TUTTI_RETURN_IF_ERROR(check_values(environment));
   if (options.is_roofline) return {};
@@ -179,39 +179,34 @@ Status check_before_start(const BenchOptions& options, const Environment& enviro
   return {};
 }
 
-}  // namespace
-
-int bench_command(int argc, char** argv) {
-  int status = 0;
-  auto parsed = parse_bench_options(argc, argv, &status);
-  if (!parsed) return status;
-  BenchOptions& options = *parsed;
-  const Environment environment = Environment::of_process();
-
-  int rank = 0;
-  if (const std::string_view launcher = find_launcher(environment); launcher != "none") {
-    if (!options.against.empty() || options.overlap_ms > 0 || options.uses_threads ||
-        ((options.has_rank_count || options.neighbour_count > 0) && !options.is_child)) {
-      return usage_error("bench", invalid_argument(fmt::format(
-                                      "-n, --threads, --overlap, --against and --beside start processes of "
-                                      "their own, so they cannot be given inside a job (started by {})",
-                                      launcher)));
-    }
-    status = run_process_rank(options, environment, false, &rank);
-    if (status != 0 || options.is_child || rank != 0) return status;
-    return draw_plot(options);
+// As one rank of a job that a launcher has started.
+int run_inside_job(const BenchOptions& options, const Environment& environment, std::string_view launcher) {
+  if (!options.against.empty() || options.overlap_ms > 0 || options.uses_threads ||
+      ((options.has_rank_count || options.neighbour_count > 0) && !options.is_child)) {
+    return usage_error(
+        "bench", invalid_argument(
+                     fmt::format("-n, --threads, --overlap, --against and --beside start processes of their "
+                                 "own, so they cannot be given inside a job (started by {})",
+                                 launcher)));
   }
+  int rank = 0;
+  const int status = run_process_rank(options, environment, false, &rank);
+  if (status != 0 || options.is_child || rank != 0) return status;
+  return draw_plot(options);
+}
 
+// The number of ranks and their binding, where this process starts them.
+Status prepare_ranks(BenchOptions& options, const Environment& environment) {
   const int cpu_count = count_allowed_cpus();
   int most_useful = cpu_count;
   if (options.is_on_gpus()) {
     const auto gpu_count = count_gpus();
-    if (!gpu_count) return usage_error("bench", gpu_count.status());
+    if (!gpu_count) return gpu_count.status();
     most_useful = *gpu_count;
   }
   if (!options.has_rank_count) options.rank_count = most_useful;
   const bool fits = options.rank_count <= cpu_count;
-  // Who says how ranks are bound is followed: --bind before TUTTI_PIN, which whoever starts the ranks obeys.
+  // --bind comes before TUTTI_PIN, which the launcher of the ranks obeys.
   const bool is_pinned = environment.find("TUTTI_PIN").value_or("off") != "off";
   if (options.binding != Binding::automatic) {
     ::setenv("TUTTI_PIN", "off", 1);
@@ -220,12 +215,26 @@ int bench_command(int argc, char** argv) {
     options.binding = !is_pinned && !options.is_on_gpus() ? Binding::core : Binding::none;
   }
   if ((options.is_roofline || options.has_bounds) && !fits) {
-    return usage_error(
-        "bench", unsupported(fmt::format("roofline: each rank needs a CPU of its own; {} ranks, {} CPUs",
-                                         options.rank_count, cpu_count)));
+    return unsupported(fmt::format("roofline: each rank needs a CPU of its own; {} ranks, {} CPUs",
+                                   options.rank_count, cpu_count));
   }
-  const Status checked = check_before_start(options, environment);
-  if (!checked) return usage_error("bench", checked);
+  return check_before_start(options, environment);
+}
+
+}  // namespace
+
+// Many decisions: one for each way to get the ranks.
+int bench_command(int argc, char** argv) {
+  int status = 0;
+  auto parsed = parse_bench_options(argc, argv, &status);
+  if (!parsed) return status;
+  BenchOptions& options = *parsed;
+  const Environment environment = Environment::of_process();
+
+  if (const std::string_view launcher = find_launcher(environment); launcher != "none")
+    return run_inside_job(options, environment, launcher);
+
+  if (const Status ready = prepare_ranks(options, environment); !ready) return usage_error("bench", ready);
 
   if (const auto bed = Bed::current(); options.nodes.node_count > 0 && bed) {
     if (bed->addresses.size() != static_cast<std::size_t>(options.nodes.node_count))
@@ -256,6 +265,7 @@ int bench_command(int argc, char** argv) {
   } else if (options.uses_threads) {
     status = run_threads(options, environment);
   } else if (options.rank_count == 1) {
+    int rank = 0;
     status = run_process_rank(options, environment, true, &rank);
   } else {
     status = run_processes(options, static_cast<int>(arguments.size()), arguments.data());

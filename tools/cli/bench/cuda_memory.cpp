@@ -9,8 +9,8 @@
 namespace tutti::tool {
 namespace {
 
-// A staged call has pinned memory from when it is made until it is over: up to twice its buffers' bytes, of
-// the 4 GiB that a process may pin. A wait for each GiB is nothing beside the time that a GiB takes.
+// A staged call has pinned memory from its start to its end: up to twice its buffers' bytes, of the 4 GiB
+// that a process may pin. Waiting once per GiB costs little beside the GiB's own time.
 constexpr std::size_t kMostUnderWay = std::size_t{1} << 30U;
 
 [[noreturn]] void fail(const Status& status) { throw Error(status.code(), status.peer(), status.message()); }

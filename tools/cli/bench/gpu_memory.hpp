@@ -17,8 +17,8 @@ class GpuMemory : public bench::RemoteMemory {
  public:
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
   virtual void* stream() const = 0;  // a cudaStream_t
-  // Says that a call on buffers of so many bytes was put on the stream: no more of them are under way than
-  // their copies in the host's memory, if there are any, have room.
+  // Notes that a call on buffers of so many bytes was put on the stream. Waits where the copies in host
+  // memory, if there are any, have no room for more.
   virtual void note_call(std::size_t buffer_bytes) = 0;
   virtual std::string description() const = 0;  // "GPU 0 of 8, NVIDIA H100 80GB HBM3"
 };

@@ -31,17 +31,17 @@ int count_cpus(const CommGroup& group, const std::vector<int>& cpus) {
 
 std::optional<bench::SharedPage> open_page(const CommGroup& group) {
   std::optional<bench::SharedPage> page;
-  std::array<std::int64_t, 2> place{};
+  std::array<std::int64_t, 2> page_address{};
   if (group.rank() == 0) {
     page.emplace(bench::SharedPage::create(group.size()));
-    place = {::getpid(), page->fd()};
+    page_address = {::getpid(), page->fd()};
   }
-  group.broadcast(std::span<std::int64_t>(place), 0);
+  group.broadcast(std::span<std::int64_t>(page_address), 0);
   std::int64_t has_page = 1;
   try {
     if (!page)
-      page.emplace(bench::SharedPage::open(static_cast<int>(place[0]), static_cast<int>(place[1]),
-                                           group.rank(), group.size()));
+      page.emplace(bench::SharedPage::open(static_cast<int>(page_address[0]),
+                                           static_cast<int>(page_address[1]), group.rank(), group.size()));
   } catch (const std::system_error&) {
     has_page = 0;
   }

@@ -1,5 +1,5 @@
-// What the ranks of a job find out about themselves before they measure: nodes, CPUs, transports, and the
-// page through which the ranks of a node meet. Knows no measurement.
+// Facts that the ranks of a job find out before they measure: nodes, CPUs, transports, and the page on which
+// the ranks of a node meet. Knows no measurement.
 #pragma once
 
 #include <optional>

@@ -28,8 +28,8 @@ struct Bed {
   std::vector<std::string> namespaces;
 
   static std::optional<Bed> current();
-  // Words that make what follows run once for each rank, in the rank's node and as `tutti run` would, and the
-  // environment that makes them one job.
+  // The words in front of a command that run it once for each rank, in the rank's node and as `tutti run`
+  // would; they also set the environment that makes the ranks one job.
   std::vector<std::string> rank_words(int ranks_per_node) const;
   std::vector<std::pair<std::string, std::string>> job_environment() const;
 };

@@ -2,7 +2,6 @@
 #include "tools/cli/bench/options.hpp"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <array>
@@ -81,106 +80,114 @@ struct Words {
   bool is_b2b = false, is_hot = false;
 };
 
-void add_options(CLI::App& app, BenchOptions& o, Words& w) {
+// The call: collective, sizes, type, algorithm.
+void add_call_options(ArgumentParser& app, BenchOptions& o, Words& w) {
   std::string collectives;
   for (const std::string_view name : kCollectiveNames) {
     if (name != to_string(Collective::send_recv)) collectives += fmt::format(" {}", name);
   }
   app.add_option("collective", w.collective,
                  "one of:" + collectives + "; or roofline: what this machine can do at best")
-      ->required();
-  app.add_option("-b,--begin", w.first, "smallest size in bytes (k, m, g: powers of 1024)")
-      ->capture_default_str();
-  app.add_option("-e,--end", w.last, "largest size")->capture_default_str();
-  app.add_option("-f,--factor", w.factor, "from one size to the next")->capture_default_str();
-  auto* workload =
+      .required();
+  app.add_option("-b,--begin", w.first, "smallest size in bytes (k, m, g: powers of 1024)").show_default();
+  app.add_option("-e,--end", w.last, "largest size").show_default();
+  app.add_option("-f,--factor", w.factor, "from one size to the next").show_default();
+  Argument workload =
       app.add_option("--workload", o.workload,
                      "the gradients of a model instead of sizes: resnet50, resnet50v2, vgg16, inception3, "
                      "resnet101 or a CSV file");
   app.add_option("--overlap", o.overlap_ms,
                  "milliseconds of arithmetic beside the workload's allreduces: what they add to it when they "
                  "block, and when they are submitted and waited for at the end")
-      ->needs(workload);
+      .needs(workload);
   app.add_flag(
          "--submitted", o.has_submitted,
          "allreduce: beside each row the same calls, submitted and waited for at once, in turn with those "
          "that block, and what that adds")
-      ->excludes(workload);
+      .excludes(workload);
   app.add_option("--then", w.then,
                  "a collective that follows each call, with the same size: how long both take together "
                  "(bandwidths as if it were the first alone)")
-      ->excludes(workload)
-      ->excludes(app.get_option("--submitted"));
+      .excludes(workload)
+      .excludes("--submitted");
   app.add_option("--dtype", w.dtype, "i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 bool")
-      ->capture_default_str();
-  app.add_option("--op", w.op, "sum prod min max avg band bor bxor land lor premul_sum")
-      ->capture_default_str();
-  app.add_option("--root", o.root, "root of rooted collectives")->capture_default_str();
+      .show_default();
+  app.add_option("--op", w.op, "sum prod min max avg band bor bxor land lor premul_sum").show_default();
+  app.add_option("--root", o.root, "root of rooted collectives").show_default();
   app.add_option("--algorithm", o.algorithm, "use this algorithm or fail, e.g. ring or 'bruck(radix=4)'");
   app.add_flag("--in-place", o.in_place, "the output is also the input (on GPUs: measure no other calls)");
   app.add_option("--device", w.device,
                  "host, or cuda: buffers on GPUs, each rank's on that of its number on the node, modulo the "
                  "number of GPUs")
-      ->capture_default_str();
+      .show_default();
+}
+
+// The measurement: checks, numbers of calls, memory.
+void add_timing_options(ArgumentParser& app, BenchOptions& o, Words& w) {
   app.add_flag("--check", o.is_checked, "verify results bit by bit before and after timing");
   app.add_option(
       "--iters", w.iterations,
       "timed calls of each size (default: as many as fit into the budget, at most 200, with --b2b 20000 on "
       "the host)");
-  app.add_option("--warmup", o.loop.warmup_count, "calls before timing")->capture_default_str();
-  app.add_option("--budget", o.loop.budget_seconds, "seconds for each size, about")->capture_default_str();
-  auto* b2b =
+  app.add_option("--warmup", o.loop.warmup_count, "calls before timing").show_default();
+  app.add_option("--budget", o.loop.budget_seconds, "seconds for each size, about").show_default();
+  Argument b2b =
       app.add_flag("--b2b", w.is_b2b, "time a back-to-back loop: the fair mode when ranks outnumber CPUs");
-  app.add_flag("--hot", w.is_hot, "leave buffers untouched between calls, as OSU does")->excludes(b2b);
+  app.add_flag("--hot", w.is_hot, "leave buffers untouched between calls, as OSU does").excludes(b2b);
   app.add_flag(
          "--roofline", o.has_bounds,
          "measure the machine's ceilings in turns with each row, and say how near it comes to the bound that "
          "follows")
-      ->excludes(b2b)
-      ->excludes(app.get_option("--submitted"))
-      ->excludes(app.get_option("--then"))
-      ->excludes(app.get_option("--hot"));
+      .excludes(b2b)
+      .excludes("--submitted")
+      .excludes("--then")
+      .excludes("--hot");
   app.add_option("--alloc", w.allocation, "memory of the buffers: malloc, or tutti (shared by the node)")
-      ->capture_default_str();
-  app.add_option("--pages", w.pages, "4k, or thp (transparent huge pages)")->capture_default_str();
+      .show_default();
+  app.add_option("--pages", w.pages, "4k, or thp (transparent huge pages)").show_default();
+}
+
+// The ranks, their peers, and the output.
+void add_rank_options(ArgumentParser& app, BenchOptions& o, Words& w) {
   app.add_option("-n,--ranks", o.rank_count,
                  "ranks to start (default: the CPUs this process may use, or the GPUs)")
-      ->take_last();
-  auto* threads = app.add_flag("--threads", o.uses_threads, "ranks are threads of one process");
-  auto* nodes = app.add_option("--nodes", w.nodes,
-                               "with --against: ranks on nodes of a bed (network namespaces of this machine, "
-                               "which takes root); 2: two nodes of one rank, 2x4: of four")
-                    ->excludes(threads)
-                    ->excludes(app.get_option("-n"));
-  app.add_option("--rate", o.rate, "limit of each node's link, e.g. 1gbit")->needs(nodes);
+      .take_last();
+  Argument threads = app.add_flag("--threads", o.uses_threads, "ranks are threads of one process");
+  Argument nodes =
+      app.add_option("--nodes", w.nodes,
+                     "with --against: ranks on nodes of a bed (network namespaces of this machine, "
+                     "which takes root); 2: two nodes of one rank, 2x4: of four")
+          .excludes(threads)
+          .excludes("-n");
+  app.add_option("--rate", o.rate, "limit of each node's link, e.g. 1gbit").needs(nodes);
   app.add_option("--bind", w.binding,
                  "none, core (one CPU each; ranks that outnumber the CPUs are dealt to them evenly), auto "
                  "(core if it "
                  "starts the ranks and the buffers are the host's)")
-      ->take_last()
-      ->capture_default_str();
+      .take_last()
+      .show_default();
   app.add_option("--beside", o.neighbour_count,
                  "busy processes to start beside the ranks, as on a machine that is shared; see also --bind")
-      ->capture_default_str();
+      .show_default();
   app.add_option("--against", w.against,
                  "compare with others in one run: openmpi,mpich,gloo,sockets (TCP by hand)")
-      ->excludes(threads)
-      ->excludes(app.get_option("--submitted"))
-      ->excludes(app.get_option("--then"))
-      ->excludes(app.get_option("--roofline"));
+      .excludes(threads)
+      .excludes("--submitted")
+      .excludes("--then")
+      .excludes("--roofline");
   app.add_option(
          "--rounds", o.round_count,
          "turns that each library takes at a size, with --against; turns of both kinds of calls, with "
          "--submitted; turns of calls and ceilings, with --roofline; rounds of roofline")
-      ->capture_default_str();
+      .show_default();
   app.add_option("--peers-dir", o.peers_path,
                  "where the programs of --against are (default: beside this build)");
-  app.add_option("--json", o.json_path, "write one JSON object per row to this file")->take_last();
+  app.add_option("--json", o.json_path, "write one JSON object per row to this file").take_last();
   app.add_option("--plot", o.plot_path,
                  "draw the result to a .png or .svg file (needs python3 with matplotlib)")
-      ->excludes(app.get_option("--submitted"));
-  app.add_flag("--serve", o.is_server)->group("");
-  app.add_flag("--child", o.is_child)->group("");
+      .excludes("--submitted");
+  app.add_flag("--serve", o.is_server, "").hide();
+  app.add_flag("--child", o.is_child, "").hide();
 }
 
 template <class T>
@@ -265,6 +272,7 @@ Status take_against(const Words& w, BenchOptions& o) {
   return {};
 }
 
+// Many decisions: one for each option.
 Status take_modes(const Words& w, BenchOptions& o) {
   if (w.is_b2b) o.loop.mode = bench::Mode::b2b;
   if (w.is_hot) o.loop.mode = bench::Mode::hot;
@@ -294,8 +302,8 @@ Status take_modes(const Words& w, BenchOptions& o) {
   return {};
 }
 
-// What is measured of calls on GPUs is less.
-Status take_device(const CLI::App& app, const Words& w, BenchOptions& o) {
+// Fewer measurements exist for calls on GPUs.
+Status take_device(const ArgumentParser& app, const Words& w, BenchOptions& o) {
   if (w.device == "host") return {};
   if (w.device != "cuda")
     return invalid_argument(fmt::format("--device: '{}' is not host or cuda", w.device));
@@ -311,7 +319,8 @@ Status take_device(const CLI::App& app, const Words& w, BenchOptions& o) {
   return {};
 }
 
-Status check(const CLI::App& app, const Words& w, BenchOptions& o) {
+// Many decisions: one for each pair of options that do not fit.
+Status check(const ArgumentParser& app, const Words& w, BenchOptions& o) {
   TUTTI_RETURN_IF_ERROR(take_collective(w, o));
   TUTTI_RETURN_IF_ERROR(take_device(app, w, o));
   TUTTI_RETURN_IF_ERROR(take_sizes(w, o));
@@ -350,7 +359,7 @@ Status check(const CLI::App& app, const Words& w, BenchOptions& o) {
 }
 
 // The ceilings have other defaults, and most options say something about a call.
-Status prepare_roofline(const CLI::App& app, Words& w, BenchOptions& o) {
+Status prepare_roofline(const ArgumentParser& app, Words& w, BenchOptions& o) {
   for (const char* option :
        {"--workload", "--submitted", "--then", "--dtype", "--op", "--root", "--algorithm", "--in-place",
         "--device", "--check", "--iters", "--warmup", "--b2b", "--hot", "--roofline", "--alloc", "--pages",
@@ -394,10 +403,12 @@ std::optional<Dtype> parse_dtype_synonym(std::string_view name) {
 std::optional<BenchOptions> parse_bench_options(int argc, char** argv, int* status) {
   BenchOptions options;
   Words words;
-  CLI::App app(std::string(kSummary), "tutti bench");
+  ArgumentParser app(std::string(kSummary), "tutti bench");
   app.footer(std::string(kFooter));
-  add_options(app, options, words);
-  if (!parse_arguments(app, argc, argv, status)) return std::nullopt;
+  add_call_options(app, options, words);
+  add_timing_options(app, options, words);
+  add_rank_options(app, options, words);
+  if (!app.parse(argc, argv, status)) return std::nullopt;
   options.has_rank_count = app.count("-n") > 0;
   Status checked;
   if (words.collective == "roofline") checked = prepare_roofline(app, words, options);

@@ -1,5 +1,4 @@
-// What the arguments of `tutti bench` say, checked as far as one process can.
-// Knows no group and starts nothing.
+// The arguments of `tutti bench`, checked as far as one process can. Knows no group and starts nothing.
 #pragma once
 
 #include <cstddef>

@@ -319,8 +319,16 @@ TuttiLibrary make_library(const BenchOptions& options, const CommGroup& group, G
   return library;
 }
 
+std::optional<Workload> workload_of(const BenchOptions& options) {
+  if (options.workload.empty()) return std::nullopt;
+  auto loaded = load_workload(options.workload);
+  if (!loaded) throw Error(loaded.status().code(), -1, loaded.status().message());
+  return *std::move(loaded);
+}
+
 }  // namespace
 
+// Many decisions: each part of the report belongs to a kind of run.
 int run_bench_rank(const BenchOptions& options, const CommGroup& group, const std::vector<int>& cpus) {
   const int cpu_count = count_cpus(group, cpus);
   const bool is_first = group.rank() == 0;
@@ -330,12 +338,7 @@ int run_bench_rank(const BenchOptions& options, const CommGroup& group, const st
     if (is_first) fmt::print(stderr, "tutti bench: {}\n", status.message());
     return is_first ? 2 : 0;
   }
-  std::optional<Workload> workload;
-  if (!options.workload.empty()) {
-    auto loaded = load_workload(options.workload);
-    if (!loaded) throw Error(loaded.status().code(), -1, loaded.status().message());
-    workload = *std::move(loaded);
-  }
+  const std::optional<Workload> workload = workload_of(options);
   auto json = JsonLines::open(is_first ? options.json_path : "");
   if (!json) throw Error(json.status().code(), -1, json.status().message());
 

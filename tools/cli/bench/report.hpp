@@ -1,5 +1,5 @@
-// What a benchmark says: a table for people, JSON lines for programs, progress on a terminal.
-// Knows no measurement.
+// The output of a benchmark: a table for people, JSON lines for programs, progress on a terminal. Knows no
+// measurement.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ void print_gpu_table_header();
 // Null where the call has no such form, or was not asked for.
 void print_gpu_table_row(const bench::Record* out_of_place, const bench::Record* in_place);
 
-// What moves n bytes, in GB/s and in us, by size; and the same as JSON lines.
+// The ceilings, in GB/s and us by size; and the same as JSON lines.
 void print_ceilings(const bench::Ceilings& ceilings);
 void write_ceilings(const bench::Ceilings& ceilings, JsonLines& json);
 // The sizes of caches and the way of a line, which every bound rests on, in one line.

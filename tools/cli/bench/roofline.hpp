@@ -18,8 +18,8 @@ namespace tutti::tool {
 // defaults. Throws std::system_error where the ranks may not reach each other's memory.
 bench::Ceilings find_ceilings(const BenchOptions& options, bench::SharedPage& ranks);
 
-// Bounds of calls from ceilings that are measured anew for each, so that a bound and the call beside it are
-// of the same moment: two virtual CPUs may be neighbours in one second and far apart in the next.
+// Bounds of calls from ceilings that are measured anew for each, so that a bound and its call belong to the
+// same moment. Two virtual CPUs may share a core in one second and not in the next.
 class BoundMeter {
  public:
   // Every rank makes one at the same time, for calls of `most_bytes` at most; errors as above.

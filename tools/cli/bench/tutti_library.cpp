@@ -53,7 +53,7 @@ Layout lay_out(const bench::Request& request, int rank) {
   return layout;
 }
 
-bench::CallBuffers place(const Layout& layout, unsigned char* input, unsigned char* output) {
+bench::CallBuffers buffers_of(const Layout& layout, unsigned char* input, unsigned char* output) {
   bench::CallBuffers buffers;
   if (layout.is_one_piece) input = output;
   // Ranks without an input or output pass null, as a program would.
@@ -94,7 +94,7 @@ bench::CallBuffers TuttiLibrary::make_buffers(const bench::Request& request, int
       layout.is_one_piece ? nullptr : allocate(layout.input_bytes, request.pages);
   const std::shared_ptr<void> output = allocate(layout.output_bytes, request.pages);
   bench::CallBuffers buffers =
-      place(layout, static_cast<unsigned char*>(input.get()), static_cast<unsigned char*>(output.get()));
+      buffers_of(layout, static_cast<unsigned char*>(input.get()), static_cast<unsigned char*>(output.get()));
   buffers.keepers = {input, output};
   return buffers;
 }
@@ -117,7 +117,7 @@ std::vector<bench::CheckedCall> TuttiLibrary::prepare_all(std::span<const bench:
   std::vector<bench::CheckedCall> calls;
   for (const bench::Request& request : requests) {
     const Layout layout = lay_out(request, rank);
-    const bench::CallBuffers buffers = place(layout, input, output);
+    const bench::CallBuffers buffers = buffers_of(layout, input, output);
     calls.push_back(call_of(request, buffers));
     input += layout.is_one_piece ? 0 : rounded(layout.input_bytes);
     output += rounded(layout.output_bytes);

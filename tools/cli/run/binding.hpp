@@ -22,9 +22,9 @@ struct RunBinding {
 // From --bind, else TUTTI_PIN. Looks at the machine only if it has to. Errors: invalid_argument, unsupported.
 Result<RunBinding> plan_bindings(const RunOptions& options);
 
-// "rank 0: CPUs 0,12, socket 0, NUMA node 0, GPU 0 (cuda0), NIC mlx5_0, 1 thread [BB/../..][../../..]": a
-// bracket for each socket, a group for each core, B for each CPU that the rank has and ~ for one that is not
-// allowed. Devices where there is a GPU and somebody looked for it.
+// "rank 0: CPUs 0,12, socket 0, NUMA node 0, GPU 0 (cuda0), NIC mlx5_0, 1 thread [BB/../..][../../..]". A
+// bracket is a socket, a group a core, B a CPU of the rank, ~ one that is not allowed. Devices are shown
+// where there is a GPU and devices were discovered.
 std::string describe_binding(const RunBinding& binding, int local_rank, int rank);
 
 // In the process that becomes the rank: its environment and affinity. Errors: unsupported.

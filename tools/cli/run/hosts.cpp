@@ -93,7 +93,7 @@ Result<std::vector<HostSlots>> parse_hostfile(std::string_view text) {
       std::string_view rest = trim(line.substr(blank));
       if (rest.starts_with("slots")) rest = trim(rest.substr(5));
       if (rest.starts_with('=')) rest = trim(rest.substr(1));
-      // What else Open MPI allows (max_slots) sets bounds that we do not go beyond either.
+      // Open MPI's other words (max_slots) set bounds that we do not exceed either.
       status =
           add(hosts, line.substr(0, blank), parse_slots(rest.substr(0, rest.find_first_of(" \t"))), line);
     }

@@ -1,8 +1,8 @@
-// Starts and supervises the ranks of `tutti run`. Knows nothing of what the ranks do.
-//
-// Nothing is left behind, whoever dies: each rank leads a process group of its own (so a signal reaches what
-// it started), dies with us (PR_SET_PDEATHSIG), and its orphans become our children (PR_SET_CHILD_SUBREAPER),
-// which are killed at the end. If we are killed ourselves, our keeper ends what ranks have started.
+// Starts and supervises the ranks of `tutti run`. Knows nothing of the programs that the ranks run.
+// Nothing is left behind, whichever process dies. Each rank leads a process group of its own, so that a
+// signal reaches its children, and dies with us (PR_SET_PDEATHSIG). Its orphans become our children
+// (PR_SET_CHILD_SUBREAPER), which are killed at the end. If we are killed, our keeper ends the processes that
+// ranks have started.
 #include "tools/cli/run/job.hpp"
 
 #include <fcntl.h>
@@ -163,6 +163,7 @@ void Job::watch_parent() {
     if (const auto signal = signal_of_name(words_.substr(0, end))) pass_on(*signal);
 }
 
+// Many decisions: each system call may fail, between fork and exec in the child.
 std::optional<Job::SpawnError> Job::spawn(int rank) {
   const auto failed = [](std::string what) { return SpawnError{errno, std::move(what)}; };
   auto report = make_pipe();
@@ -342,8 +343,8 @@ void Job::end_if_nobody_reads() {
   end_job();
 }
 
-// Terminal input in pieces that the pipe takes at once; what rank 0 does not read in time is lost only when
-// it leaves a full pipe unread while a person types 64 KiB.
+// Terminal input in pieces that the pipe takes at once. Input is lost only if rank 0 leaves a full pipe
+// unread while a person types 64 KiB.
 void Job::pump_stdin() {
   std::array<char, 4096> bytes;
   const ssize_t got = ::read(STDIN_FILENO, bytes.data(), bytes.size());
@@ -392,8 +393,8 @@ void Job::suspend() {
   pass_on(SIGCONT);
 }
 
-// Of ranks that ended between two looks, one killed by a signal is the cause and the others its consequence:
-// they exit with an error because their peer is gone.
+// Of the ranks that ended between two polls, one killed by a signal is the cause: the others exit with an
+// error because their peer is gone.
 void Job::note_end(int rank, int wait_status, std::optional<Cause>& worst) const {
   const pid_t pid = ranks_[static_cast<std::size_t>(rank)].pid;
   Cause cause{rank, 0, false, {}};

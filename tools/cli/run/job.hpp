@@ -21,8 +21,8 @@
 
 namespace tutti {
 
-// One thread, one poll loop: nothing here blocks but the write to our own stdout and stderr, which is how a
-// slow reader slows the ranks down as it would without us.
+// One thread, one poll loop. Only the write to our own stdout and stderr blocks: so a slow reader slows the
+// ranks down as it would without us.
 class Job {
  public:
   explicit Job(const RunOptions& options) : options_(options) {}

@@ -72,7 +72,7 @@ class RankOutput {
   // Shows unfinished lines on terminals once nothing has followed them for a moment; and how long until then.
   void show_prompts();
   std::optional<std::chrono::milliseconds> time_to_prompt() const;
-  // Whatever is in the pipes by now. With `until` also what comes until all are closed, and then the ends.
+  // Reads all that is in the pipes by now. With `until` also reads until all are closed, and then the ends.
   void read_available();
   void drain(std::chrono::steady_clock::time_point until);
   // A line of our own, on stderr.

@@ -16,8 +16,8 @@
 namespace tutti {
 namespace {
 
-// Variables that a remote shell would not have: those that tutti reads or hands on to a library, so that the
-// settings of all ranks are equal, and those by which programs are found.
+// Variables that a remote shell would not have. Some are read by tutti or a library, so that the settings of
+// all ranks are equal; the others find programs.
 constexpr std::array kForwardedPrefixes = {"TUTTI_", "NCCL_", "MLSL_", "I_MPI_", "HOROVOD_",
                                            "HWLOC_", "OMP_",  "UCX_",  "FI_"};
 constexpr std::array kForwarded = {"PATH",        "LD_LIBRARY_PATH", "PYTHONPATH",
@@ -155,6 +155,7 @@ namespace {
 
 // --bind and --report-bindings in the words of another launcher. Errors: unsupported for what it has none
 // for.
+// Many decisions: one for each launcher and unit.
 Result<std::vector<std::string>> binding_words(const RunOptions& options, std::string_view way) {
   const bool is_open = way == "mpiexec" && is_open_mpi();
   std::vector<std::string> words;
@@ -162,36 +163,36 @@ Result<std::vector<std::string>> binding_words(const RunOptions& options, std::s
     return unsupported(fmt::format("{} cannot be said to {}; use its own options", what, way));
   };
   if (options.bind_order) return missing("--bind-order");
-  std::string place;
+  std::string unit;
   if (options.bind) {
     const bool is_srun = way == "srun";
     switch (options.bind->policy) {
       case PinPolicy::off:
-        place = "none";
+        unit = "none";
         break;
       case PinPolicy::core:
-        place = is_srun ? "cores" : "core";
+        unit = is_srun ? "cores" : "core";
         break;
       case PinPolicy::socket:
-        place = is_srun ? "sockets" : "socket";
+        unit = is_srun ? "sockets" : "socket";
         break;
       case PinPolicy::numa:
-        place = is_srun ? "ldoms" : "numa";
+        unit = is_srun ? "ldoms" : "numa";
         break;
       case PinPolicy::l3:
-        place = is_srun ? "" : is_open ? "l3cache" : "l3";
+        unit = is_srun ? "" : is_open ? "l3cache" : "l3";
         break;
       default:
         break;
     }
-    if (place.empty()) return missing("--bind " + options.bind_text);
+    if (unit.empty()) return missing("--bind " + options.bind_text);
   }
   if (way == "srun") {
-    const std::string verbose = options.reports_bindings ? place.empty() ? "verbose" : "verbose," : "";
-    if (!place.empty() || !verbose.empty()) words.push_back("--cpu-bind=" + verbose + place);
+    const std::string verbose = options.reports_bindings ? unit.empty() ? "verbose" : "verbose," : "";
+    if (!unit.empty() || !verbose.empty()) words.push_back("--cpu-bind=" + verbose + unit);
     return words;
   }
-  if (!place.empty()) words = {is_open ? "--bind-to" : "-bind-to", place};
+  if (!unit.empty()) words = {is_open ? "--bind-to" : "-bind-to", unit};
   if (options.reports_bindings && !is_open) return missing("--report-bindings");
   if (options.reports_bindings) words.push_back("--report-bindings");
   return words;

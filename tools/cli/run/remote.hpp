@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-// What to run here for the ranks of one host; its standard input is ours to write.
+// The command that runs here for the ranks of one host; we write to its standard input.
 struct RemotePart {
   std::string host;
   std::vector<std::string> command;

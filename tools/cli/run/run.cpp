@@ -157,7 +157,7 @@ Status set_part(RunOptions& options, std::string_view text) {
 }
 
 // Where the ranks go, once all options are known.
-Status place(RunOptions& options, bool has_rank_count) {
+Status place_on_hosts(RunOptions& options, bool has_rank_count) {
   if (options.hosts.empty()) return {};
   auto placed = place_ranks(options.hosts, has_rank_count ? options.rank_count : 0);
   if (!placed) return placed.status();
@@ -261,7 +261,7 @@ Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments
   }
   for (; i < arguments.size(); ++i) options.program.emplace_back(arguments[i]);
   if (options.program.empty()) return invalid_argument("a program to run must follow the options");
-  TUTTI_RETURN_IF_ERROR(place(options, has_rank_count));
+  TUTTI_RETURN_IF_ERROR(place_on_hosts(options, has_rank_count));
   return options;
 }
 

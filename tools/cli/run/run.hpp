@@ -16,8 +16,8 @@
 
 namespace tutti {
 
-// This process starts some of the ranks of a job, for another `tutti run` that writes the secret to our
-// standard input and whose end is the end of that input.
+// This process starts some of the ranks of a job for another `tutti run`. That one writes the secret to our
+// standard input; when this input ends, the other has ended.
 struct RunPart {
   int first_rank = 0;
   int world_size = 0;  // 0: we start the whole job
@@ -54,17 +54,16 @@ struct RunOptions {
 // option.
 Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments);
 
-// Starts the ranks and returns the exit status of the job: 0 if every rank ended with 0, else what the first
-// rank that failed ended with (128 + signal if killed), 127 if the program is not found, 126 if it cannot be
+// Starts the ranks and returns the exit status of the job: 0 if every rank ended with 0, else the status of
+// the first rank that failed (128 + signal if killed), 127 if the program is not found, 126 if it cannot be
 // executed. Prints one line with the cause to stderr. While it runs the process is a child subreaper, and on
 // return no process that the ranks started is left. Call it from a process with one thread.
-//
-// Environment of each rank: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, the same as TUTTI_RANK,
-// TUTTI_SIZE, TUTTI_LOCAL_RANK, TUTTI_LOCAL_SIZE, MASTER_ADDR and MASTER_PORT for torch's env:// (unless they
-// are set), and TUTTI_ADDRESS, TUTTI_JOB_ID (random), TUTTI_SECRET
-// (random; never in an argument, never printed). With --bind or TUTTI_PIN each rank is bound before its
-// program starts, finds OMP_NUM_THREADS unless that is set, and TUTTI_PIN=off, since it is done.
-//
+// Environment of each rank:
+//   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, and the same as TUTTI_RANK, TUTTI_SIZE, TUTTI_LOCAL_RANK,
+//   TUTTI_LOCAL_SIZE; MASTER_ADDR and MASTER_PORT for torch's env:// (unless they are set);
+//   TUTTI_ADDRESS, TUTTI_JOB_ID (random), TUTTI_SECRET (random; never in an argument, never printed).
+// With --bind or TUTTI_PIN each rank is bound before its program starts. It finds OMP_NUM_THREADS, unless
+// that is set, and TUTTI_PIN=off, since binding is done.
 // With hosts, each of them gets a part: a `tutti run` of its own, which ends with the connection to it.
 // Standard input is for jobs on one machine.
 int run_job(const RunOptions& options);

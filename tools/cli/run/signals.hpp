@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-// A part of the job on another host hears of a signal by this name, in a line of its standard input; empty
-// for one that is not passed on.
+// The name by which a signal is passed to a part of the job on another host, in a line of its standard input.
+// Empty for a signal that is not passed on.
 std::string_view name_of_signal(int signal);
 std::optional<int> signal_of_name(std::string_view name);
 

@@ -12,8 +12,8 @@
 namespace tutti::tool {
 namespace {
 
-// An algorithm that the fitted model predicts to take so many times as long as the best one is not run; nor
-// one that is predicted to be slower by the second factor, and was so at the nearest size that was measured.
+// An algorithm is not run if the fitted model predicts that it takes kHopeless times as long as the best one.
+// The same holds from kUnlikely on, if it was that slow at the nearest measured size.
 constexpr double kHopeless = 4, kUnlikely = 1.3;
 // A measured size counts half as much for each factor of 2^kHalfLife that it is away from what is predicted.
 constexpr double kHalfLife = 2;
@@ -110,7 +110,7 @@ class Campaign {
     return 1 + std::max(0.0, std::log2(static_cast<double>(bytes) / kShortBytes) / 2);
   }
 
-  // What is left of this collective's part of the budget goes to the crossovers.
+  // Spends the rest of this collective's part of the budget on the crossovers.
   void refine(Outcome& outcome, std::size_t size_count) {
     const double end = plan_.budget_seconds * weight_done_ / total_weight_;
     const double turn = (end - spent()) / static_cast<double>(std::max<std::size_t>(2, size_count / 3));
@@ -123,8 +123,8 @@ class Campaign {
     }
   }
 
-  // Those that may run at this size and are not the same as another one there, or as the default choice; the
-  // most hopeful first. `known`: without those that have no hope by the model and by that point.
+  // The algorithms that may run at this size and differ there from each other and from the default choice;
+  // the most hopeful first. `known`: leaves out those that are hopeless by the model and by that point.
   std::vector<Contestant> contestants(const Question& asked, const std::vector<std::string>& texts,
                                       const Point* known) {
     const CostModel model = model_at(asked.bytes);
@@ -232,7 +232,7 @@ class Campaign {
     const double turn = std::clamp(share / (kRoundsAtOnce * static_cast<double>(all.size())),
                                    plan_.shortest_turn, plan_.longest_turn);
     for (std::size_t round = 0; round < kMostRounds; ++round) {
-      // Who comes after whom changes from round to round.
+      // The order of contestants changes from round to round.
       std::vector<std::size_t> order;
       for (std::size_t i = 1; i < all.size(); ++i) {
         if (race.is_running(i)) order.push_back(i);

@@ -1,6 +1,6 @@
-// What `tutti tune` measures, and in which order: races between the legal algorithms at each size, as long as
-// the budget lasts, steered by a model that is fitted on the way. Knows no group, no clock and no output:
-// both times and seconds come through `Course`, so that a machine can be made up.
+// The measurements of `tutti tune`, and their order: races between the legal algorithms at each size, as long
+// as the budget lasts, steered by a model that is fitted on the way. Knows no group, no clock and no output:
+// times and seconds come through `Course`, so that tests can invent a machine.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct CampaignPlan {
   Setting setting;
 };
 
-// What became of one collective.
+// The results for one collective.
 struct Outcome {
   Collective collective = Collective::allreduce;
   std::vector<Point> points;        // in order of size

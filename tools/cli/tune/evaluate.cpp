@@ -28,8 +28,8 @@ struct Candidate {
 };
 
 // The two to fit: the one that waits least for a short vector, and of the others the one that moves the
-// fewest bytes of a long one; among equals the one in most messages, which tells the two costs apart. By the
-// model alone, whatever was measured.
+// fewest bytes of a long one. Among equals the one in most messages, which separates the two costs. Decided
+// by the model alone, not by measurements.
 std::vector<const Candidate*> two_of(const std::vector<Candidate>& candidates, const Places& places) {
   struct Ranked {
     const Candidate* candidate;
@@ -61,7 +61,7 @@ std::vector<const Candidate*> two_of(const std::vector<Candidate>& candidates, c
   return two;
 }
 
-// The candidates of a job, with prices. Those without are noted.
+// The candidates of a job, with prices. Candidates without a price are noted.
 std::vector<Candidate> candidates_of(const std::vector<Alias>& aliases, const Times& times,
                                      const Places& places, const Hierarchy& nodes, JobReport& report) {
   std::vector<Candidate> candidates;

@@ -12,7 +12,7 @@
 
 namespace tutti::tool {
 
-// What rank 0 says: bytes that are sent as they are.
+// A command of rank 0: bytes that are sent as they are.
 struct Field::Command {
   static constexpr std::size_t kRuleBytes = 1000;
   std::uint64_t bytes = 0;

@@ -1,5 +1,5 @@
-// Where the ranks of a job run what rank 0 asks for: one group for each set of rules, one pair of buffers for
-// each size. Knows no candidate and no budget.
+// Executes on all ranks of a job the measurements that rank 0 asks for: one group for each set of rules, one
+// pair of buffers for each size. Knows no candidate and no budget.
 #pragma once
 
 #include <map>

@@ -11,8 +11,8 @@ namespace {
 
 constexpr double kPsPerUs = 1e6;
 
-// Latencies, messages, bytes, bytes over what a node shares, additions and copies: each as the time that it
-// takes of the path in the model that is scaled. And the call itself, as one.
+// Latencies, messages, bytes, bytes over shared resources of a node, additions and copies: the time of each
+// along the path, in the model that is scaled. And the call itself, as one.
 Unknowns parts_of(const PathCounts& path, const CostModel& scaled) {
   const auto only = [&](auto keep) {
     CostModel part;

@@ -17,12 +17,12 @@ struct Sample {
   double weight = 1;
 };
 
-// The figures to start from: a machine with a network of our day. What is fitted are factors to them, one for
-// all latencies, one for all messages, ..., so that two algorithms are enough.
+// The figures to start from: a machine with a network of our day. The fit finds factors to them, one for all
+// latencies, one for all messages, ..., so that two algorithms are enough.
 CostModel typical_model();
 
-// The model of non-negative figures in which these paths take nearest to what was measured, in relative terms
-// and by weight. (In it other paths may be longer: price again, fit again.)
+// The model of non-negative figures in which these paths take nearest to the measured times, in relative
+// terms and by weight. (In it other paths may be longer: price again, fit again.)
 CostModel fit_model(std::span<const Sample> samples);
 
 // Minimises |A x - y| over x >= 0. Few unknowns: all sets of unknowns that are not zero are tried.

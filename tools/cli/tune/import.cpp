@@ -63,7 +63,7 @@ void ImportWriter::reverse(Collective collective) {
 Import ImportWriter::finish() {
   auto& lists = import_.tuning.rules;
   for (TuningRules& list : lists) {
-    // What the list ends with has nothing behind it to keep away.
+    // At the end of a list "auto" keeps nothing away.
     while (!list.items.empty() && list.items.back().text.rfind("auto", 0) == 0) list.items.pop_back();
   }
   // One list where both reaches have the same.
@@ -100,7 +100,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-// What an algorithm of another library is here, or why it is nothing.
+// The counterpart here of another library's algorithm, or the reason why there is none.
 struct Counterpart {
   Collective collective;
   std::string_view theirs, ours, why;
@@ -298,6 +298,7 @@ std::optional<std::string> read_count(std::string_view field, std::string_view w
   return std::nullopt;
 }
 
+// Many decisions: one for each field.
 void add_nccl_line(const std::vector<std::string_view>& fields, const std::string& line,
                    const std::string& where, ImportWriter& writer) {
   const auto refuse = [&](std::string why) { writer.remark(where, line, std::move(why)); };

@@ -1,8 +1,7 @@
 // Rules of other libraries as a tuning file: Open MPI's rule files for coll/tuned, oneCCL's CCL_<COLLECTIVE>
 // variables, the table of NCCL's example tuner. Pure functions of texts; knows no file.
-//
-// What has no counterpart here is listed with the reason and never guessed. Where it would have decided, the
-// choice is left to the default rules ("auto"), so that no later rule takes its place.
+// An algorithm without a counterpart here is listed with the reason and never guessed. Where it would have
+// decided, the choice is left to the default rules ("auto"), so that no later rule takes its place.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +38,7 @@ Result<Import> import_rules(std::string_view text, std::optional<ImportForm> for
 
 namespace detail {
 
-// What the readers of all forms write to.
+// The output of the readers of all forms.
 class ImportWriter {
  public:
   explicit ImportWriter(ImportForm form) { import_.form = form; }

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "tools/cli/arguments.hpp"
@@ -72,7 +71,7 @@ bool is_import(int argc, char** argv) {
 int import_command(int argc, char** argv) {
   std::string source, form_name = "auto", output;
   bool is_json = false;
-  CLI::App app(
+  ArgumentParser app(
       "Makes a tuning file of rules for another library. What has no counterpart here is listed and left to "
       "the default rules.",
       "tutti tune --import");
@@ -82,14 +81,14 @@ int import_command(int argc, char** argv) {
       "coll_tuned_dynamic_rules_filename\n"
       "  tutti tune --import 'CCL_ALLREDUCE=recursive_doubling:0-8192;ring:8193-max'\n"
       "  tutti tune --import nccl_tuner.conf --form nccl --json");
-  app.add_option("--import", source, "a file, or NAME=RULES")->required();
+  app.add_option("--import", source, "a file, or NAME=RULES").required();
   app.add_option("--form", form_name, "openmpi, ccl, nccl; auto: by its looks")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "openmpi", "ccl", "nccl"}));
+      .show_default()
+      .one_of({"auto", "openmpi", "ccl", "nccl"});
   app.add_option("-o,--output", output, "the tuning file (default: standard output)");
   app.add_flag("--json", is_json, "what was taken over and what was not, for programs");
   int status = 0;
-  if (!parse_arguments(app, argc, argv, &status)) return status;
+  if (!app.parse(argc, argv, &status)) return status;
 
   const auto text = read_rules(source);
   if (!text) return usage_error("tune", text.status());

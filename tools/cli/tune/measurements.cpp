@@ -156,7 +156,7 @@ Result<AliasMap> read_alias_map(const std::string& path) {
     const auto collective = collective_of(columns.text(row, "collective"));
     if (!collective) return columns.bad(row, "collective", "ALLREDUCE, BCAST, ...");
     const std::string name = columns.text(row, "algo");
-    // Whoever chooses for himself is no algorithm.
+    // A name that stands for the library's own choice is no algorithm.
     if (name.rfind("default", 0) == 0 || name.rfind("non_blocking", 0) == 0)
       return columns.bad(row, "algo", "an algorithm's name");
     auto item = parse_argument(*collective, columns.text(row, "algorithm"));

@@ -27,8 +27,8 @@ struct CsvTable {
 Result<CsvTable> parse_csv(std::string_view text);
 Result<CsvTable> read_csv(const std::string& path);
 
-// What one job measured of one collective: rows of different jobs are not compared, since jobs get other
-// nodes and other weather.
+// The measurements of one job for one collective. Rows of different jobs are not compared, since jobs get
+// other nodes and other conditions.
 struct Job {
   std::string system, collective, library, name;  // name: time stamp and number of the test
   std::uint32_t nodes = 1, ranks_per_node = 1;

@@ -7,9 +7,9 @@
 namespace tutti::tool {
 namespace {
 
-// Who takes so many times as long as the leader after the first round, and the second, need not go on.
+// A contender that takes so many times as long as the leader after the first round, and the second, stops.
 constexpr double kHopelessAtOnce = 2.5, kHopelessSoon = 1.7;
-// Who is slower than the leader by more than this, noise deducted, has lost.
+// A contender that is slower than the leader by more than this, noise deducted, has lost.
 constexpr double kSlower = 1.02;
 constexpr std::size_t kFirstComparison = 3;  // rounds until spreads say something
 constexpr std::size_t kFewestRounds = 5;

@@ -1,5 +1,5 @@
-// Times of several algorithms for one call, taken in turns, and what they tell: who leads, who may stop, and
-// whether more rounds would change anything. Pure; knows no clock and no algorithm.
+// Times of several algorithms for one call, taken alternately, and the conclusions: the leader, who may stop,
+// and whether more rounds would change anything. Pure; knows no clock and no algorithm.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace tutti::tool {
 // included.
 inline constexpr double kWorthRatio = 0.95;
 
-// A contender's time against that of contender 0, from rounds in which both ran one after the other: what
-// moves the machine as a whole moves both.
+// A contender's time against that of contender 0, from rounds in which both ran in sequence, so that changes
+// of the whole machine cancel out.
 struct Standing {
   double us = 0;         // median
   double ratio = 1;      // median of its time over contender 0's
@@ -40,7 +40,7 @@ class Race {
   // Of a contender with at least one time.
   Standing standing(std::size_t contender) const { return compare(contender, 0); }
   bool has_time(std::size_t contender) const { return !times_[contender].empty(); }
-  // Who has the lowest ratio.
+  // The contender with the lowest ratio.
   std::size_t leader() const;
   // More rounds would hardly change whether the leader is worth a rule, or who leads.
   bool is_decided() const;

@@ -18,7 +18,7 @@ struct Entry {
   Standing standing;      // against the default choice
 };
 
-// What was measured at one size.
+// The measurements at one size.
 struct Point {
   std::uint64_t bytes = 0;  // of the full vector
   std::string default_algorithm;
@@ -29,13 +29,13 @@ struct Point {
   const Entry* best() const;  // null: nothing is faster, as far as three rounds tell
 };
 
-// The algorithm for each point; empty: the default choice stays. It stays wherever nothing beats it by more
-// than the noise. Of algorithms that are as good as the best at a point (within 3 %), the one that is so at
-// the most points that follow: fewer rules, and none for a difference that nobody can measure.
+// The algorithm for each point; empty: the default choice stays, because nothing beats it by more than the
+// noise. Among algorithms within 3 % of the best, takes the one that stays within it for the most following
+// points: fewer rules, and none for an immeasurable difference.
 std::vector<std::string> choose(std::span<const Point> points);
 
-// A size between two neighbours that chose differently and are more than a factor of two apart, halfway on a
-// logarithmic scale, and what to compare there with the default choice.
+// A size to measure between two neighbours that chose differently and are more than a factor of two apart,
+// halfway on a logarithmic scale; and the algorithms to compare there with the default choice.
 struct Refinement {
   std::uint64_t bytes = 0;
   std::vector<std::string> algorithms;

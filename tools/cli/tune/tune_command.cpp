@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/config.hpp"
@@ -205,60 +204,8 @@ int measure(const TuneOptions& options) {
   }
 }
 
-}  // namespace
-
-int tune_command(int argc, char** argv) {
-  if (is_import(argc, argv)) return import_command(argc, argv);
-  std::vector<std::string> files;
-  std::string map_path;
-  bool is_json = false;
-  TuneOptions options;
-  Words words;
-  CLI::App app(
-      "Measures the algorithms of each collective in the job that it is started in (tutti run, mpirun, srun, "
-      "...) and writes\n"
-      "rules for where another one than the default choice is faster by more than the noise. With --evaluate "
-      "it starts\n"
-      "nothing: it judges the cost model on times that were measured elsewhere.",
-      "tutti tune");
-  app.footer(
-      "Examples:\n"
-      "  tutti run -n 4 tutti tune --budget 3m\n"
-      "  tutti run -n 4 tutti tune --collectives allreduce,allgather --sizes 1k-64m --verify -o tuning.json\n"
-      "  tutti tune --evaluate times.csv --map docs/data/pico_map.csv\n"
-      "\n"
-      "tutti tune --import FILE|TEXT makes a tuning file of rules for Open MPI, oneCCL or NCCL: see "
-      "tutti tune --import=- --help.\n"
-      "\n"
-      "Exit status: 0; 1 if --verify found a rule that makes calls slower, or a rank failed; 2 after wrong "
-      "arguments.");
-  app.add_option("--collectives", words.collectives, "allreduce,broadcast,... (default: all)");
-  app.add_option("--sizes", words.sizes, "bytes of the full vector, each four times the last one")
-      ->capture_default_str();
-  app.add_option("--budget", words.budget, "time for everything: 90s, 3m")->capture_default_str();
-  app.add_option("--mode", words.mode,
-                 "what a time is: of a call from a common start, inputs rewritten before (fresh) or not "
-                 "(hot), or of back-to-back\n"
-                 "calls (b2b); auto: b2b if ranks outnumber CPUs, else fresh")
-      ->capture_default_str();
-  app.add_option("-o,--output", options.output, "the tuning file to write or to extend");
-  app.add_flag("--verify", options.is_verified, "measure the rules against the default choices afterwards");
-  app.add_option(
-      "--evaluate", files,
-      "CSV with columns system, collective, nnodes, tasks_per_node, algo, elements_int32, median_us "
-      "(and lib, timestamp, test_id); may be given several times");
-  app.add_option("--map", map_path,
-                 "CSV with columns collective, algo, algorithm: which of our algorithms a name means");
-  app.add_flag("--json", is_json, "the same for programs");
-  int status = 0;
-  if (!parse_arguments(app, argc, argv, &status)) return status;
-  if (files.empty() && map_path.empty()) {
-    if (Status checked = check(words, options); !checked) return usage_error("tune", checked);
-    options.is_json = is_json;
-    options.command = "tutti";
-    for (int i = 0; i < argc; ++i) options.command += std::string(" ") + argv[i];
-    return measure(options);
-  }
+// tutti tune --evaluate
+int judge_model(const std::vector<std::string>& files, const std::string& map_path, bool is_json) {
   if (files.empty() || map_path.empty())
     return usage_error("tune", invalid_argument("name measured times and what their names mean: --evaluate "
                                                 "FILE.csv --map MAP.csv"));
@@ -278,6 +225,63 @@ int tune_command(int argc, char** argv) {
     print_text(*evaluation);
   }
   return 0;
+}
+
+}  // namespace
+
+int tune_command(int argc, char** argv) {
+  if (is_import(argc, argv)) return import_command(argc, argv);
+  std::vector<std::string> files;
+  std::string map_path;
+  bool is_json = false;
+  TuneOptions options;
+  Words words;
+  ArgumentParser app(
+      "Measures the algorithms of each collective in the job that it is started in (tutti run, mpirun, srun, "
+      "...) and writes\n"
+      "rules for where another one than the default choice is faster by more than the noise. With --evaluate "
+      "it starts\n"
+      "nothing: it judges the cost model on times that were measured elsewhere.",
+      "tutti tune");
+  app.footer(
+      "Examples:\n"
+      "  tutti run -n 4 tutti tune --budget 3m\n"
+      "  tutti run -n 4 tutti tune --collectives allreduce,allgather --sizes 1k-64m --verify -o tuning.json\n"
+      "  tutti tune --evaluate times.csv --map docs/data/pico_map.csv\n"
+      "\n"
+      "tutti tune --import FILE|TEXT makes a tuning file of rules for Open MPI, oneCCL or NCCL: see "
+      "tutti tune --import=- --help.\n"
+      "\n"
+      "Exit status: 0; 1 if --verify found a rule that makes calls slower, or a rank failed; 2 after wrong "
+      "arguments.");
+  app.add_option("--collectives", words.collectives, "allreduce,broadcast,... (default: all)");
+  app.add_option("--sizes", words.sizes, "bytes of the full vector, each four times the last one")
+      .show_default();
+  app.add_option("--budget", words.budget, "time for everything: 90s, 3m").show_default();
+  app.add_option("--mode", words.mode,
+                 "what a time is: of a call from a common start, inputs rewritten before (fresh) or not "
+                 "(hot), or of back-to-back\n"
+                 "calls (b2b); auto: b2b if ranks outnumber CPUs, else fresh")
+      .show_default();
+  app.add_option("-o,--output", options.output, "the tuning file to write or to extend");
+  app.add_flag("--verify", options.is_verified, "measure the rules against the default choices afterwards");
+  app.add_option(
+      "--evaluate", files,
+      "CSV with columns system, collective, nnodes, tasks_per_node, algo, elements_int32, median_us "
+      "(and lib, timestamp, test_id); may be given several times");
+  app.add_option("--map", map_path,
+                 "CSV with columns collective, algo, algorithm: which of our algorithms a name means");
+  app.add_flag("--json", is_json, "the same for programs");
+  int status = 0;
+  if (!app.parse(argc, argv, &status)) return status;
+  if (files.empty() && map_path.empty()) {
+    if (Status checked = check(words, options); !checked) return usage_error("tune", checked);
+    options.is_json = is_json;
+    options.command = "tutti";
+    for (int i = 0; i < argc; ++i) options.command += std::string(" ") + argv[i];
+    return measure(options);
+  }
+  return judge_model(files, map_path, is_json);
 }
 
 }  // namespace tutti::tool

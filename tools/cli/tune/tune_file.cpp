@@ -43,7 +43,7 @@ void add_rules(Tuning& file, const CampaignResult& result, const TunedJob& job) 
   file.origin = job.origin;
   if (result.model && tells_bytes(*result.model)) {
     for (const auto& [name, value] : job.fingerprint) {
-      // What was fitted within a node is better known from a job on one.
+      // A job on one node knows the costs within a node better.
       if (name == "network" || (name == "node" && job.reach == Reach::node)) {
         file.costs[value] = *result.model;
       } else if (name == "node") {

@@ -1,5 +1,5 @@
-// What was measured as a tuning file: added to one of the same machine and job, or a new one. Knows no rank
-// and no measurement.
+// Measurements as a tuning file: added to one of the same machine and job, or a new one. Knows no rank and no
+// measurement.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tutti::tool {
 
-// What a campaign was about.
+// The machine and the job of a campaign.
 struct TunedJob {
   Fingerprint fingerprint;
   std::uint32_t rank_count = 0;
@@ -21,8 +21,8 @@ struct TunedJob {
 // `file` is of the same fingerprint, or empty.
 void add_rules(Tuning& file, const CampaignResult& result, const TunedJob& job);
 
-// The file that rules will be added to; an empty one where there is none yet, or only one of another machine
-// or job (`*what` then says so). Errors: invalid_argument where something else lies there.
+// The file that rules will be added to. An empty one where there is none yet, or only one of another machine
+// or job (`*what` then says so). Errors: invalid_argument for another kind of file.
 Result<Tuning> read_for_extension(const std::string& path, const Fingerprint& here, std::string* what);
 // Makes the folder, and never leaves half a file. Errors: invalid_argument.
 Status write_tuning(const std::string& path, const Tuning& tuning);

@@ -28,7 +28,7 @@ namespace {
 constexpr double kVerifyShare = 0.15;
 constexpr std::size_t kSizeFactor = 4;
 
-// What the world knows about where its ranks are, as the campaign asks for it.
+// The placement of the world's ranks, in the form that the campaign asks for.
 struct Whereabouts {
   Hierarchy hierarchy;
   Setting setting;
@@ -116,6 +116,46 @@ std::size_t count_rules(const CampaignResult& result) {
   return count;
 }
 
+// The plan for ranks that are placed as `where` says; `fits`: each has a CPU of its own.
+CampaignPlan placed_plan(const TuneOptions& options, int rank_count, const Whereabouts& where, bool fits) {
+  CampaignPlan plan = plan_of(options, rank_count);
+  plan.group.hierarchy = &where.hierarchy;
+  plan.group.reach = where.reach;
+  plan.group.shares_cpus = where.shares_cpus;
+  plan.setting = where.setting;
+  // Turns must be long where ranks share CPUs: the system lets each of them run for some milliseconds.
+  if (!fits) {
+    plan.shortest_turn *= 4;
+    plan.longest_turn *= 5;
+  }
+  return plan;
+}
+
+struct JobFacts {
+  int rank_count = 0, node_count = 0;
+  bench::Mode mode = bench::Mode::fresh;
+  std::string path, replaced;  // the tuning file; why its former rules are replaced, or empty
+};
+
+void print_outcome(const TuneOptions& options, const CampaignResult& result,
+                   const std::vector<Verified>& verified, const JobFacts& job) {
+  if (options.is_json) {
+    nlohmann::json answer = to_json(result);
+    answer["ranks"] = job.rank_count;
+    answer["nodes"] = job.node_count;
+    answer["mode"] = bench::to_string(job.mode);
+    answer["file"] = job.path;
+    if (options.is_verified) answer["verified"] = to_json(verified);
+    fmt::print("{}\n", answer.dump(1));
+  } else {
+    print_result(result);
+    if (options.is_verified) print_verified(verified);
+    if (!job.replaced.empty()) fmt::print("The rules in the file are replaced: {}\n", job.replaced);
+    fmt::print("{} rules for {} ranks are in {}{}\n", count_rules(result), job.rank_count, job.path,
+               options.output.empty() ? "" : "; runs use it if TUTTI_TUNING_FILE names it");
+  }
+}
+
 }  // namespace
 
 int run_tune_job(const TuneOptions& options) {
@@ -144,16 +184,7 @@ int run_tune_job(const TuneOptions& options) {
     field.stop();
     throw_status(where ? file.status() : where.status());
   }
-  CampaignPlan plan = plan_of(options, group.size());
-  plan.group.hierarchy = &where->hierarchy;
-  plan.group.reach = where->reach;
-  plan.group.shares_cpus = where->shares_cpus;
-  plan.setting = where->setting;
-  // Turns must be long where ranks share CPUs: the system lets each of them run for some milliseconds.
-  if (!fits) {
-    plan.shortest_turn *= 4;
-    plan.longest_turn *= 5;
-  }
+  const CampaignPlan plan = placed_plan(options, group.size(), *where, fits);
   if (!options.is_json) {
     fmt::print("# tutti {}, tune: {} rank{} on {} node{}, transport {}, {} calls, {:.0f} s\n", version(),
                group.size(), group.size() == 1 ? "" : "s", node_count, node_count == 1 ? "" : "s",
@@ -178,21 +209,7 @@ int run_tune_job(const TuneOptions& options) {
             {*fingerprint, plan.group.size, plan.group.reach, origin_text(options, group.size())});
   if (Status written = write_tuning(path, *file); !written) throw_status(written);
 
-  if (options.is_json) {
-    nlohmann::json answer = to_json(result);
-    answer["ranks"] = group.size();
-    answer["nodes"] = node_count;
-    answer["mode"] = bench::to_string(mode);
-    answer["file"] = path;
-    if (options.is_verified) answer["verified"] = to_json(verified);
-    fmt::print("{}\n", answer.dump(1));
-  } else {
-    print_result(result);
-    if (options.is_verified) print_verified(verified);
-    if (!other.empty()) fmt::print("What was in the file is replaced: {}\n", other);
-    fmt::print("{} rules for {} ranks are in {}{}\n", count_rules(result), group.size(), path,
-               options.output.empty() ? "" : "; runs use it if TUTTI_TUNING_FILE names it");
-  }
+  print_outcome(options, result, verified, {group.size(), node_count, mode, path, other});
   return std::any_of(verified.begin(), verified.end(), [](const Verified& v) { return v.is_slower(); }) ? 1
                                                                                                         : 0;
 }

@@ -1,4 +1,4 @@
-// What `tutti tune` says in the end: a line for each collective and size, and the sums. Knows no measurement.
+// The final report of `tutti tune`: a line for each collective and size, and the sums. Knows no measurement.
 #pragma once
 
 #include <string>

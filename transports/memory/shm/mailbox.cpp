@@ -173,7 +173,7 @@ Status Mailbox::receive(const TakeNote& take) {
   return status;
 }
 
-Status Courier::connect() {
+Status SegmentSender::connect() {
   if (connection_ || is_gone_) return {};
   Fd connection(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!connection && is_out_of_descriptors(errno)) return out_of_descriptors("cannot tell a peer our memory");
@@ -199,11 +199,11 @@ Status Courier::connect() {
   return {};
 }
 
-void Courier::disconnect() {
+void SegmentSender::disconnect() {
   if (process_ != nullptr) connection_.reset();
 }
 
-Result<bool> Courier::push(const memory::Instance& instance) {
+Result<bool> SegmentSender::push(const memory::Instance& instance) {
   if (sent_count_ == instance.segment_count()) return true;
   TUTTI_RETURN_IF_ERROR(connect());
   if (!connection_) return false;
@@ -236,7 +236,7 @@ Result<bool> Courier::push(const memory::Instance& instance) {
   return true;
 }
 
-bool Courier::is_gone(bool has_memory) {
+bool SegmentSender::is_gone(bool has_memory) {
   if (is_gone_) return true;
   if (!has_memory && !connection_) {
     const bool is_all_sent = sent_count_ != 0;

@@ -18,7 +18,7 @@
 
 namespace tutti::shm {
 
-// What is said about one segment; its descriptor travels with it.
+// Describes one segment; its descriptor travels with it.
 struct SegmentNote {
   std::uint64_t magic = memory::kLayoutMagic;
   memory::Nonce from;  // the sender's instance
@@ -55,9 +55,9 @@ class Mailbox {
 };
 
 // The sending side towards one peer. It also tells whether the peer lives. Not thread-safe.
-class Courier {
+class SegmentSender {
  public:
-  Courier(const memory::Nonce& self, const memory::Nonce& peer, const memory::Nonce& socket_name)
+  SegmentSender(const memory::Nonce& self, const memory::Nonce& peer, const memory::Nonce& socket_name)
       : self_(self), peer_(peer), socket_name_(socket_name) {}
 
   // Sends notes of all segments of `instance` that were not sent yet. Never waits; call again until it is

@@ -26,7 +26,7 @@ namespace {
 using namespace memory;
 using namespace shm;
 
-// What shares memory and can meet in abstract sockets: one boot of one kernel, and one network namespace.
+// Identifies a node: one boot of one kernel, and one network namespace, in which abstract sockets can meet.
 std::string find_node_id() {
   std::string boot;
   std::ifstream file("/proc/sys/kernel/random/boot_id");
@@ -37,12 +37,12 @@ std::string find_node_id() {
 }
 
 // A segment of a peer that we have not opened yet.
-struct Parcel {
+struct PendingSegment {
   SegmentNote note;
   Fd fd;
 };
 // More than there are peers on a node as a rule.
-constexpr std::size_t kParcelsReserved = 1024;
+constexpr std::size_t kPendingSegmentsReserved = 1024;
 
 class ShmTransport final : public MemoryTransport {
  public:
@@ -56,7 +56,7 @@ class ShmTransport final : public MemoryTransport {
     caps_.alpha_ns = 200;
     caps_.beta_ps_per_byte = 150;
     choose_single_copy(options.memory.single_copy);
-    parcels_.reserve(kParcelsReserved);
+    pending_segments_.reserve(kPendingSegmentsReserved);
     shared_instance()->set_segment_hook([this] { push_segments(); });
   }
   ~ShmTransport() override { shared_instance()->set_segment_hook({}); }
@@ -85,10 +85,11 @@ class ShmTransport final : public MemoryTransport {
     std::shared_ptr<RemotePeer>& peer = peers_[theirs.nonce];
     if (!peer) {
       peer = std::make_shared<RemotePeer>(instance().nonce(), theirs, may_copy_);
-      for (Parcel& parcel : parcels_) {
-        if (parcel.note.from == theirs.nonce) peer->take(parcel.note, parcel.fd);
+      for (PendingSegment& pending : pending_segments_) {
+        if (pending.note.from == theirs.nonce) peer->take(pending.note, pending.fd);
       }
-      std::erase_if(parcels_, [&](const Parcel& parcel) { return parcel.note.from == theirs.nonce; });
+      std::erase_if(pending_segments_,
+                    [&](const PendingSegment& pending) { return pending.note.from == theirs.nonce; });
     }
     const Result<bool> pushed = peer->push(instance());  // what is left of it is repeated by service()
     if (!pushed) return pushed.status();
@@ -105,7 +106,7 @@ class ShmTransport final : public MemoryTransport {
       if (found != peers_.end()) {
         found->second->take(note, fd);
       } else {
-        parcels_.push_back({note, std::move(fd)});
+        pending_segments_.push_back({note, std::move(fd)});
       }
     });
     const bool is_news = !received || is_delayed_;
@@ -132,7 +133,7 @@ class ShmTransport final : public MemoryTransport {
   std::unique_ptr<Mailbox> mailbox_;
   bool is_delayed_ = false;                             // peers were told that the mailbox has no descriptors
   std::map<Nonce, std::shared_ptr<RemotePeer>> peers_;  // that were opened here
-  std::vector<Parcel> parcels_;                         // of others, who may be dead when they are opened
+  std::vector<PendingSegment> pending_segments_;        // of peers that were not opened yet and may be dead
 };
 
 }  // namespace

@@ -55,7 +55,7 @@ Status RemotePeer::trouble() {
 bool RemotePeer::is_gone() {
   const bool has_memory = !segment(0).empty();
   const std::lock_guard lock(mutex_);
-  return courier_.is_gone(has_memory);
+  return sender_.is_gone(has_memory);
 }
 
 bool RemotePeer::is_cut_off() {
@@ -105,10 +105,10 @@ void RemotePeer::take(const SegmentNote& note, const Fd& fd) {
 
 Result<bool> RemotePeer::push(const memory::Instance& instance) {
   const std::lock_guard lock(mutex_);
-  Result<bool> is_done = courier_.push(instance);
+  Result<bool> is_done = sender_.push(instance);
   silence_ = is_done.status();
   is_told_ = is_done && *is_done;
-  pid_.store(courier_.pid(), std::memory_order_relaxed);
+  pid_.store(sender_.pid(), std::memory_order_relaxed);
   return is_done;
 }
 

@@ -24,7 +24,7 @@ class RemotePeer final : public memory::Peer {
  public:
   // `may_copy`: the configuration and the probe permit single copies.
   RemotePeer(const memory::Nonce& self, const memory::Address& peer, bool may_copy)
-      : may_copy_(may_copy), courier_(self, peer.nonce, peer.socket_name) {}
+      : may_copy_(may_copy), sender_(self, peer.nonce, peer.socket_name) {}
   ~RemotePeer() override;
 
   ByteRange segment(std::uint32_t index) override;
@@ -38,7 +38,7 @@ class RemotePeer final : public memory::Peer {
 
   // A segment arrived: maps it at once, so that its descriptor is not kept.
   void take(const SegmentNote& note, const Fd& fd);
-  // Tells the peer about our segments; true when it knows all. Errors as Courier::push.
+  // Tells the peer about our segments; true when it knows all. Errors as SegmentSender::push.
   Result<bool> push(const memory::Instance& instance);
   // Why nothing can be taken at the moment.
   void set_delay(const Status& status);
@@ -56,7 +56,7 @@ class RemotePeer final : public memory::Peer {
   Status delay_;      // of what waits in the mailbox
   Status silence_;    // of our segments that the peer could not be told
   bool is_told_ = false;
-  Courier courier_;
+  SegmentSender sender_;
   std::array<Mapped, memory::Instance::kMaxSegments> segments_;
 };
 

@@ -14,8 +14,8 @@ namespace tutti::ofi {
 namespace {
 
 constexpr std::size_t kCompletionsAtOnce = 32;
-constexpr std::size_t kIdleCallsBetweenLooks = 256;
-constexpr std::chrono::milliseconds kBetweenLooks{50};
+constexpr std::size_t kIdleCallsBetweenChecks = 256;
+constexpr std::chrono::milliseconds kBetweenChecks{50};
 // A dead peer is noticed by sending to it. With many peers one takes longer to come to.
 constexpr std::chrono::milliseconds kBetweenPings{250};
 constexpr std::size_t kPeersInFullPace = 64;
@@ -71,24 +71,24 @@ bool OfiDriver::progress(Poll) {
   if (!streams_.empty()) has_moved = advance_streams() || has_moved;
   if (has_moved) {
     idle_calls_ = 0;
-  } else if (++idle_calls_ % kIdleCallsBetweenLooks == 0) {
-    look_after_peers();
+  } else if (++idle_calls_ % kIdleCallsBetweenChecks == 0) {
+    check_peers();
   }
   return has_moved;
 }
 
 bool OfiDriver::arm() {
-  look_after_peers();
+  check_peers();
   return fabric_->try_wait();
 }
 
 // libfabric says nothing of its own accord about a peer of a connectionless endpoint: a packet that cannot be
 // sent any more is how its death is heard of. Where there is no connection (any more) some providers try for
 // ever to make one; then its address is asked.
-void OfiDriver::look_after_peers() {
+void OfiDriver::check_peers() {
   const Clock::time_point now = Clock::now();
-  if (now < next_look_) return;
-  next_look_ = now + kBetweenLooks;
+  if (now < next_check_) return;
+  next_check_ = now + kBetweenChecks;
   const bool is_ping_due = now >= next_ping_;
   if (is_ping_due) {
     next_ping_ = now + kBetweenPings * std::max<std::size_t>(1, connections_.size() / kPeersInFullPace);

@@ -1,4 +1,4 @@
-// Carrying messages by tagged messages of libfabric: packets, connections, what becomes of peers that vanish.
+// The wire driver over tagged messages of libfabric: packets, connections, detection of dead peers.
 // Knows no receive and no context; see transports/message/wire_driver.hpp. receiving.cpp holds the receiving
 // half.
 //
@@ -30,7 +30,7 @@ namespace tutti::ofi {
 // One address that packets go to, as long as the driver lives: libfabric completes packets whenever it
 // likes.
 struct Connection {
-  // What waits for room: a packet, or a message that is not in one yet.
+  // An entry that waits for room: a packet, or a message that is not in one yet.
   struct Waiting {
     Packet* packet = nullptr;
     message::SendOp* op = nullptr;
@@ -86,7 +86,7 @@ class OfiDriver final : public message::WireDriver {
   Connection& connect_to(std::span<const std::byte> address, message::Peer* peer);
   Packet* make_packet(PacketHeader::Kind kind);
   Packet* make_message(const message::SendOp& op);
-  Packet* make_announcement(const message::SendOp& op, std::uint64_t bytes, std::uint64_t ticket);
+  Packet* make_announcement(const message::SendOp& op, std::uint64_t bytes, std::uint64_t request_id);
   void fill(Packet& packet, Outgoing& outgoing);
   Sent send_long(Connection& connection, message::SendOp& op, std::uint64_t bytes);
   Packet* make_notice(const message::Notice& notice);
@@ -115,13 +115,13 @@ class OfiDriver final : public message::WireDriver {
   void on_piece(Packet* packet, Incoming* incoming);
   Incoming* find_early(const PacketHeader& header) const;
   Incoming* find_asked_for(const PacketHeader& header) const;
-  void answer_announcement(const Incoming& incoming, std::uint64_t ticket);
+  void answer_announcement(const Incoming& incoming, std::uint64_t request_id);
   void on_notice(const Packet* packet);
   void end(Incoming* incoming);
   void lose(Incoming* incoming);
 
   // driver.cpp
-  void look_after_peers();
+  void check_peers();
 
   std::unique_ptr<Fabric> fabric_;
   message::Worker* worker_ = nullptr;
@@ -131,14 +131,14 @@ class OfiDriver final : public message::WireDriver {
   std::vector<Connection*> waiting_;  // have something that waits
   std::vector<Outgoing*> streams_;    // can go on
   std::vector<Incoming*> early_;      // of which more comes unasked
-  TicketTable<Outgoing> outgoing_;
-  TicketTable<Incoming> incoming_;
+  RequestTable<Outgoing> outgoing_;
+  RequestTable<Incoming> incoming_;
   message::Pool<Hold> holds_;
   message::BouncePool copies_;
   std::size_t held_packets_ = 0;
   std::size_t posted_receives_ = 0;
   std::size_t idle_calls_ = 0;
-  Clock::time_point next_look_{};
+  Clock::time_point next_check_{};
   Clock::time_point next_ping_{};
   bool is_abandoned_ = false;
 };

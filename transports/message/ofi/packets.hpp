@@ -21,18 +21,18 @@ namespace tutti::ofi {
 struct PacketHeader {
   enum class Kind : std::uint32_t {
     message,   // a whole message or control message
-    announce,  // a longer one, `bytes` long, which the sender calls `ticket`: its first bytes
-    early,     // more of it, from message.word on, up to early_bytes(): without being asked
-    go,        // to `ticket` of an announcement: send the rest to ticket message.word; 0: nobody wants it
-    data,      // to `ticket` of a go: bytes from message.word on
-    notice,    // a Notice; of a goodbye also the address that the answer goes to
-    ping,      // nothing: whether it can be sent is the news
+    announce,  // a longer one, `bytes` long, which the sender calls `request_id`: its first bytes
+    early,     // more of it, unasked, up to early_bytes(); message.match_header is the offset
+    go,    // to `request_id` of an announcement: send the rest to request message.match_header; 0: not wanted
+    data,  // to `request_id` of a go; message.match_header is the offset
+    notice,  // a Notice; of `closing` also the address that the answer goes to
+    ping,    // nothing: whether it can be sent is the news
   };
   Kind kind = Kind::ping;
   std::uint32_t payload_bytes = 0;  // that follow in this packet
   message::MessageHeader message;
   std::uint64_t bytes = 0;
-  std::uint64_t ticket = 0;
+  std::uint64_t request_id = 0;
 };
 // Payloads keep the alignment of packets, for kernels that read messages where they lie.
 static_assert(sizeof(PacketHeader) == 64);
@@ -73,7 +73,7 @@ class PacketPool {
     return packet;
   }
   void give_back(Packet* packet) { idle_.push_back(packet); }
-  // False if there is no memory. What is not used is not touched.
+  // False if there is no memory. Unused memory is not touched.
   bool make_more() {
     const std::size_t bytes = kPacketsInSlab * packet_bytes_;
     Slab slab;

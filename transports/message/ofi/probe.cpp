@@ -27,8 +27,8 @@ void Probe::start(std::span<const std::byte> address) {
 }
 
 Probe::Answer Probe::poll() {
-  pollfd look{socket_, POLLOUT, 0};
-  if (socket_ < 0 || ::poll(&look, 1, 0) <= 0) return Answer::none_yet;
+  pollfd on{socket_, POLLOUT, 0};
+  if (socket_ < 0 || ::poll(&on, 1, 0) <= 0) return Answer::none_yet;
   int error = 0;
   socklen_t bytes = sizeof(error);
   const bool has_error = ::getsockopt(socket_, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error != 0;

@@ -75,7 +75,7 @@ void OfiDriver::on_error() {
   }
 }
 
-// Packets whose sizes are wrong are not of ours.
+// Packets with wrong sizes are not of ours.
 void OfiDriver::on_packet(Packet* packet, std::size_t bytes) {
   const PacketHeader& header = *packet->header();
   const bool has_its_size =
@@ -114,7 +114,7 @@ void OfiDriver::on_message(Packet* packet) {
   const PacketHeader& header = *packet->header();
   Arrival arrival;
   arrival.bytes = header.payload_bytes;
-  arrival.word = header.message.word;
+  arrival.match_header = header.message.match_header;
   arrival.sequence = header.message.sequence;
   Hold* hold = nullptr;
   if (arrival.bytes != 0) {
@@ -145,7 +145,7 @@ void OfiDriver::on_announcement(Packet* packet) {
   Incoming* incoming = incoming_.take();
   incoming->op = nullptr;
   incoming->peer = &worker_->find_peer(message.sender);
-  incoming->their_ticket = header.ticket;
+  incoming->peer_request_id = header.request_id;
   incoming->bytes = header.bytes;
   incoming->arrived_bytes = 0;
   incoming->delivered_bytes = 0;
@@ -155,7 +155,7 @@ void OfiDriver::on_announcement(Packet* packet) {
   hold->incoming = incoming;
   Arrival arrival;
   arrival.bytes = header.bytes;
-  arrival.word = message.word;
+  arrival.match_header = message.match_header;
   arrival.sequence = message.sequence;
   arrival.is_remote = true;
   arrival.is_coming = has_bytes && header.bytes <= packets_.early_bytes();
@@ -172,16 +172,17 @@ void OfiDriver::on_announcement(Packet* packet) {
 Incoming* OfiDriver::find_early(const PacketHeader& header) const {
   for (std::size_t i = early_.size(); i-- > 0;) {
     Incoming* incoming = early_[i];
-    if (incoming->their_ticket == header.ticket && incoming->peer->instance() == header.message.sender) {
+    if (incoming->peer_request_id == header.request_id &&
+        incoming->peer->instance() == header.message.sender) {
       return incoming;
     }
   }
   return nullptr;
 }
 
-// Null if there is none (any more), or the ticket is another peer's.
+// Null if there is none (any more), or the request_id is another peer's.
 Incoming* OfiDriver::find_asked_for(const PacketHeader& header) const {
-  Incoming* incoming = incoming_.find(header.ticket);
+  Incoming* incoming = incoming_.find(header.request_id);
   const bool is_its_own = incoming != nullptr && incoming->peer->instance() == header.message.sender;
   return is_its_own ? incoming : nullptr;
 }
@@ -190,7 +191,7 @@ void OfiDriver::on_piece(Packet* packet, Incoming* incoming) {
   const PacketHeader& header = *packet->header();
   const bool is_first = header.kind == PacketHeader::Kind::announce;
   const bool is_next = incoming != nullptr && header.payload_bytes != 0 &&
-                       (is_first || header.message.word == incoming->arrived_bytes) &&
+                       (is_first || header.message.match_header == incoming->arrived_bytes) &&
                        header.payload_bytes <= incoming->bytes - incoming->arrived_bytes;
   if (!is_next) {  // of a message that was given up
     packets_.give_back(packet);
@@ -206,14 +207,14 @@ void OfiDriver::on_piece(Packet* packet, Incoming* incoming) {
   if (incoming->op != nullptr) worker_->note_piece(*incoming->op);
 }
 
-// Asks for the rest of a message, or, with ticket 0, says that nobody wants it.
-void OfiDriver::answer_announcement(const Incoming& incoming, std::uint64_t ticket) {
+// Asks for the rest of a message, or, with request_id 0, says that nobody wants it.
+void OfiDriver::answer_announcement(const Incoming& incoming, std::uint64_t request_id) {
   if (incoming.bytes <= packets_.early_bytes() || incoming.peer->is_gone()) return;  // there is no rest
   Link* link = incoming.peer->connect();
   Packet* packet = link == nullptr ? nullptr : make_packet(PacketHeader::Kind::go);
   if (packet == nullptr) return;
-  packet->header()->ticket = incoming.their_ticket;
-  packet->header()->message.word = ticket;
+  packet->header()->request_id = incoming.peer_request_id;
+  packet->header()->message.match_header = request_id;
   send_packet(*link, packet);
 }
 
@@ -242,16 +243,16 @@ void OfiDriver::fetch(RecvOp& op, void* hold) {
     lose(incoming);
     return;
   }
-  answer_announcement(*incoming, incoming->ticket);
+  answer_announcement(*incoming, incoming->request_id);
   pump(op);
 }
 
 void OfiDriver::on_go(const PacketHeader& header) {
-  Outgoing* outgoing = outgoing_.find(header.ticket);
-  if (outgoing == nullptr || outgoing->their_ticket != 0) return;
+  Outgoing* outgoing = outgoing_.find(header.request_id);
+  if (outgoing == nullptr || outgoing->peer_request_id != 0) return;
   if (outgoing->connection->peer->instance() != header.message.sender) return;
-  if (header.message.word != 0) {
-    outgoing->their_ticket = header.message.word;
+  if (header.message.match_header != 0) {
+    outgoing->peer_request_id = header.message.match_header;
     outgoing->allowed_bytes = outgoing->bytes;
     list(*outgoing);
     return;
@@ -289,7 +290,7 @@ void OfiDriver::end(Incoming* incoming) {
   incoming_.give_back(incoming);
 }
 
-// What has not arrived by now will not come.
+// The rest of the message will not come.
 void OfiDriver::lose(Incoming* incoming) {
   if (incoming->arrived_bytes == incoming->bytes) return;
   incoming->is_dead = true;
@@ -319,8 +320,8 @@ void OfiDriver::on_notice(const Packet* packet) {
   // We have never talked to it.
   const std::span<const std::byte> address(packet->payload() + sizeof(notice), bytes - sizeof(notice));
   Connection& connection = connect_to(address, nullptr);
-  Packet* farewell = make_notice(*answer);
-  if (farewell != nullptr && connection.address != FI_ADDR_NOTAVAIL) post_or_wait(connection, farewell);
+  Packet* ack = make_notice(*answer);
+  if (ack != nullptr && connection.address != FI_ADDR_NOTAVAIL) post_or_wait(connection, ack);
 }
 
 }  // namespace tutti::ofi

@@ -110,12 +110,12 @@ Packet* OfiDriver::make_message(const SendOp& op) {
   return packet;
 }
 
-Packet* OfiDriver::make_announcement(const SendOp& op, std::uint64_t bytes, std::uint64_t ticket) {
+Packet* OfiDriver::make_announcement(const SendOp& op, std::uint64_t bytes, std::uint64_t request_id) {
   Packet* packet = make_packet(PacketHeader::Kind::announce);
   if (packet == nullptr) return nullptr;
   packet->header()->message = op.header;
   packet->header()->bytes = bytes;
-  packet->header()->ticket = ticket;
+  packet->header()->request_id = request_id;
   return packet;
 }
 
@@ -124,7 +124,7 @@ Packet* OfiDriver::make_notice(const Notice& notice) {
   if (packet == nullptr) return nullptr;
   std::memcpy(packet->payload(), &notice, sizeof(notice));
   std::size_t bytes = sizeof(notice);
-  if (notice.kind == Notice::Kind::goodbye && !own_address_.empty()) {
+  if (notice.kind == Notice::Kind::closing && !own_address_.empty()) {
     std::memcpy(packet->payload() + bytes, own_address_.data(), own_address_.size());
     bytes += own_address_.size();
   }
@@ -225,12 +225,12 @@ message::WireDriver::Sent OfiDriver::send_long(Connection& connection, SendOp& o
   Outgoing* outgoing = outgoing_.take();
   outgoing->op = &op;
   outgoing->connection = &connection;
-  outgoing->their_ticket = 0;
+  outgoing->peer_request_id = 0;
   outgoing->bytes = bytes;
   outgoing->allowed_bytes = std::min<std::uint64_t>(bytes, packets_.early_bytes());
   outgoing->sent_bytes = 0;
   outgoing->cursor.start(op.ranges.items());
-  Packet* packet = make_announcement(op, bytes, outgoing->ticket);
+  Packet* packet = make_announcement(op, bytes, outgoing->request_id);
   if (packet == nullptr) {
     outgoing_.give_back(outgoing);
     fail(connection, FI_ENOMEM, "cannot send");
@@ -286,11 +286,11 @@ bool OfiDriver::advance(Outgoing& outgoing) {
   while (count < kPacketsAtOnce && outgoing.sent_bytes < outgoing.allowed_bytes) {
     const bool has_room = !connection.is_blocked && connection.waiting.empty();
     if (!has_room || connection.outstanding >= kMostStreaming) break;
-    const bool is_asked_for = outgoing.their_ticket != 0;
+    const bool is_asked_for = outgoing.peer_request_id != 0;
     Packet* packet = make_packet(is_asked_for ? PacketHeader::Kind::data : PacketHeader::Kind::early);
     if (packet == nullptr) break;
-    packet->header()->message.word = outgoing.sent_bytes;
-    packet->header()->ticket = is_asked_for ? outgoing.their_ticket : outgoing.ticket;
+    packet->header()->message.match_header = outgoing.sent_bytes;
+    packet->header()->request_id = is_asked_for ? outgoing.peer_request_id : outgoing.request_id;
     fill(*packet, outgoing);
     post_or_wait(connection, packet);
     ++count;

@@ -61,8 +61,8 @@ class RangeCursor {
 struct Outgoing {
   message::SendOp* op = nullptr;
   Connection* connection = nullptr;
-  std::uint64_t ticket = 0;
-  std::uint64_t their_ticket = 0;  // 0: not asked for yet
+  std::uint64_t request_id = 0;
+  std::uint64_t peer_request_id = 0;  // 0: not asked for yet
   std::uint64_t bytes = 0;
   std::uint64_t allowed_bytes = 0;  // that may be sent by now
   std::uint64_t sent_bytes = 0;
@@ -74,8 +74,8 @@ struct Outgoing {
 struct Incoming {
   message::RecvOp* op = nullptr;  // null until it has matched
   message::Peer* peer = nullptr;
-  std::uint64_t ticket = 0;
-  std::uint64_t their_ticket = 0;
+  std::uint64_t request_id = 0;
+  std::uint64_t peer_request_id = 0;
   std::uint64_t bytes = 0;
   std::uint64_t arrived_bytes = 0;
   std::uint64_t delivered_bytes = 0;
@@ -86,27 +86,28 @@ struct Incoming {
 
 // Objects that the other end names by number. A number is not used again: what comes late finds nothing.
 template <class T>
-class TicketTable {
+class RequestTable {
  public:
   T* take() {
     if (idle_.empty()) make_more();
     const std::uint32_t index = idle_.back();
     idle_.pop_back();
     T* item = items_[index].get();
-    item->ticket = (++generation_ << kIndexBits) | index;
+    item->request_id = (++generation_ << kIndexBits) | index;
     used_.push_back(item);
     return item;
   }
-  // Null if there is no such ticket (any more).
-  T* find(std::uint64_t ticket) const {
-    const std::uint64_t index = ticket & ((std::uint64_t{1} << kIndexBits) - 1);
-    return ticket != 0 && index < items_.size() && items_[index]->ticket == ticket ? items_[index].get()
-                                                                                   : nullptr;
+  // Null if there is no such request_id (any more).
+  T* find(std::uint64_t request_id) const {
+    const std::uint64_t index = request_id & ((std::uint64_t{1} << kIndexBits) - 1);
+    return request_id != 0 && index < items_.size() && items_[index]->request_id == request_id
+               ? items_[index].get()
+               : nullptr;
   }
   void give_back(T* item) {
     std::erase(used_, item);
-    idle_.push_back(static_cast<std::uint32_t>(item->ticket & ((std::uint64_t{1} << kIndexBits) - 1)));
-    item->ticket = 0;
+    idle_.push_back(static_cast<std::uint32_t>(item->request_id & ((std::uint64_t{1} << kIndexBits) - 1)));
+    item->request_id = 0;
   }
   const std::vector<T*>& used() const { return used_; }
 

@@ -52,7 +52,7 @@ bool Connection::pull() {
   is_ready = false;
   const bool has_moved = input.pull();
   if (input.end().empty()) return has_moved;
-  end(input.has_said_goodbye() ? std::string_view() : input.end());
+  end(input.has_announced_close() ? std::string_view() : input.end());
   return true;
 }
 

@@ -27,7 +27,7 @@ class Connection final : public Watcher {
       : worker_(worker),
         poller_(poller),
         peer_(peer),
-        fellow_(&worker.find_peer(peer)),
+        remote_(&worker.find_peer(peer)),
         output(worker, outgoings),
         input(worker, stores, output, *this, peer) {}
   ~Connection() override { close(); }
@@ -46,7 +46,7 @@ class Connection final : public Watcher {
   bool arm();
   // Does anything wait for what the peer says? If the socket takes no more, the peer may wait for us to read.
   bool is_awaited() const {
-    return fellow_->awaited_count != 0 || !output.is_empty() || output.has_announced();
+    return remote_->awaited_count != 0 || !output.is_empty() || output.has_announced();
   }
   // Whether the poller hears of what happens to the socket: arriving data costs more then.
   void watch();
@@ -60,7 +60,7 @@ class Connection final : public Watcher {
   message::Worker& worker_;
   Poller& poller_;
   const std::uint64_t peer_;
-  message::Peer* const fellow_;
+  message::Peer* const remote_;
   State state_ = State::waiting;
   Socket socket_;
   bool is_watched_ = false;

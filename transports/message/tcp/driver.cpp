@@ -1,4 +1,4 @@
-// Whose connection does what, and when sockets are looked at. Knows no frame; see driver.hpp.
+// Dispatch to connections, and the polling of sockets. Knows no frame; see driver.hpp.
 #include "transports/message/tcp/driver.hpp"
 
 #include <fmt/format.h>
@@ -20,14 +20,13 @@ using message::WireDriver;
 
 namespace {
 
-// So few connections are read without asking first which of them has anything: one system call for each,
-// which brings the data along.
+// Up to so many connections are read without epoll: one system call each, which brings the data along.
 constexpr std::size_t kReadBlindly = 4;
-// Those of whom nothing is awaited are read in every so-manieth call,
+// Idle connections are read every 8th call.
 constexpr std::uint32_t kCallsBetweenReads = 8;
-// and strangers are looked for in every so-manieth only,
-constexpr std::uint32_t kCallsBetweenLooks = 32;
-// and after so many calls without a sleep the poller does not hear of connections any more.
+// New connections are polled for every 32nd call.
+constexpr std::uint32_t kCallsBetweenPolls = 32;
+// After so many calls without a sleep, connections are taken out of the poller.
 constexpr std::uint32_t kCallsUntilAwake = 1024;
 
 struct TcpLink final : Link {
@@ -58,7 +57,7 @@ bool TcpDriver::progress(Poll which) {
     for (Connection* connection : open_) connection->watch();
   }
   if (greeter_.is_busy()) greeter_.check_deadlines();
-  if (!reads_blindly || greeter_.is_busy() || calls_ % kCallsBetweenLooks == 0) poller_.poll();
+  if (!reads_blindly || greeter_.is_busy() || calls_ % kCallsBetweenPolls == 0) poller_.poll();
   bool has_moved = open_.size() != open_count;
   bool has_ended = false;
   const bool reads_all = which == Poll::all || calls_ % kCallsBetweenReads == 0;
@@ -81,7 +80,7 @@ bool TcpDriver::arm() {
     if (connection->state() == Connection::State::open && !connection->arm()) return false;
   }
   if (!poller_.has_news()) return true;
-  calls_ = kCallsBetweenLooks - 1;  // the next one finds it
+  calls_ = kCallsBetweenPolls - 1;  // the next one finds it
   return false;
 }
 
@@ -94,12 +93,12 @@ Connection& TcpDriver::find_connection(std::uint64_t instance) {
   return *connection;
 }
 
-bool TcpDriver::is_met(std::uint64_t instance) const {
+bool TcpDriver::is_connected(std::uint64_t instance) const {
   const auto found = connections_.find(instance);
   return found != connections_.end() && found->second->state() != Connection::State::waiting;
 }
 
-void TcpDriver::on_met(std::uint64_t instance, Socket socket) {
+void TcpDriver::on_connected(std::uint64_t instance, Socket socket) {
   Connection& connection = find_connection(instance);
   connection.open(std::move(socket));
   if (connection.state() == Connection::State::open) open_.push_back(&connection);
@@ -143,7 +142,7 @@ WireDriver::Sent TcpDriver::send(Link& link, SendOp& op) {
 WireDriver::Sent TcpDriver::send_to_self(const SendOp& op) {
   Arrival arrival;
   arrival.bytes = op.ranges.bytes();
-  arrival.word = op.header.word;
+  arrival.match_header = op.header.match_header;
   arrival.sequence = op.header.sequence;
   if (arrival.bytes == 0) {
     worker_->take_message(op.header, arrival);

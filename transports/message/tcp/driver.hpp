@@ -28,7 +28,7 @@ class TcpDriver final : public message::WireDriver, private Greeter::Owner {
 
   Greeter& greeter() { return greeter_; }
   // A connection that has been made in another way; for tests.
-  void adopt(std::uint64_t instance, Socket socket) { on_met(instance, std::move(socket)); }
+  void adopt(std::uint64_t instance, Socket socket) { on_connected(instance, std::move(socket)); }
 
   Status start(message::Worker& worker) override;
   bool progress(Poll which) override;
@@ -50,9 +50,9 @@ class TcpDriver final : public message::WireDriver, private Greeter::Owner {
   void abandon() override { poller_.abandon(); }
 
  private:
-  void on_met(std::uint64_t instance, Socket socket) override;
+  void on_connected(std::uint64_t instance, Socket socket) override;
   void on_unreachable(std::uint64_t instance, const Status& why) override;
-  bool is_met(std::uint64_t instance) const override;
+  bool is_connected(std::uint64_t instance) const override;
 
   Connection& find_connection(std::uint64_t instance);
   Sent send_to_self(const message::SendOp& op);

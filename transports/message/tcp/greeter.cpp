@@ -1,4 +1,4 @@
-// Strangers at the door, and calls to others' doors. Knows no frame; see greeter.hpp.
+// Accepting and making connections. Knows no frame; see greeter.hpp.
 #include "transports/message/tcp/greeter.hpp"
 
 #include <fmt/format.h>
@@ -17,11 +17,11 @@ namespace tutti::tcp {
 
 namespace {
 
-// So many who have not shown the secret may stay at a time, and for so long: a further one takes the place of
-// the first, since those who know the secret show it at once.
-constexpr std::ptrdiff_t kMostStrangers = 64;
+// Bounds on connections that have not shown the secret: their number and their time. A further one replaces
+// the oldest, since a rank of the job shows the secret at once.
+constexpr std::ptrdiff_t kMostPending = 64;
 constexpr std::chrono::seconds kLongestHello{10};
-// Without descriptors for guests.
+// Accepting pauses for so long when no descriptor is free.
 constexpr std::chrono::milliseconds kPause{100};
 
 // Takes as long for any two.
@@ -89,19 +89,19 @@ class Greeter::Listener final : public Watcher {
   Socket socket_;
 };
 
-class Greeter::Guest final : public Correspondent {
+class Greeter::PendingConnection final : public Correspondent {
  public:
   enum class State : std::uint8_t {
     stranger,
     answered,
     waiting,  // for what becomes of our own call to it
   };
-  Guest(Greeter& greeter, Socket socket)
+  PendingConnection(Greeter& greeter, Socket socket)
       : Correspondent(greeter.poller_, std::move(socket)), greeter_(greeter) {}
   void on_ready() override { greeter_.hear(*this); }
 
   State state = State::stranger;
-  std::uint64_t instance = 0;  // of who is no stranger
+  std::uint64_t instance = 0;  // once it has shown the secret
   Clock::time_point deadline = Clock::now() + kLongestHello;
 
  private:
@@ -161,99 +161,101 @@ void Greeter::start(std::uint64_t instance) {
 }
 
 void Greeter::listen_again() {
-  is_deaf_ = false;
+  is_accept_paused_ = false;
   for (const auto& listener : listeners_) poller_.add(listener->fd(), *listener, false);
 }
 
 void Greeter::accept_from(Listener& listener) {
-  const auto is_stranger = [](const auto& guest) { return guest->state == Guest::State::stranger; };
+  const auto is_stranger = [](const auto& pending) {
+    return pending->state == PendingConnection::State::stranger;
+  };
   for (;;) {
     Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket.is_open()) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         log_warn("tcp: a connection cannot be accepted for now: {}", std::strerror(errno));
-        is_deaf_ = true;
-        deaf_until_ = Clock::now() + kPause;
+        is_accept_paused_ = true;
+        accept_paused_until_ = Clock::now() + kPause;
         for (const auto& each : listeners_) poller_.remove(each->fd(), *each);
       }
       return;
     }
-    if (std::count_if(guests_.begin(), guests_.end(), is_stranger) >= kMostStrangers)
-      guests_.erase(std::find_if(guests_.begin(), guests_.end(), is_stranger));
+    if (std::count_if(pending_.begin(), pending_.end(), is_stranger) >= kMostPending)
+      pending_.erase(std::find_if(pending_.begin(), pending_.end(), is_stranger));
     limit_silence(socket.fd(), silence_);
-    guests_.push_back(std::make_unique<Guest>(*this, std::move(socket)));
-    Guest& guest = *guests_.back();
-    if (guest.watch(false)) {
-      hear(guest);  // most have said hello by now
+    pending_.push_back(std::make_unique<PendingConnection>(*this, std::move(socket)));
+    PendingConnection& pending = *pending_.back();
+    if (pending.watch(false)) {
+      hear(pending);  // most have said hello by now
     } else {
-      remove(guest);
+      remove(pending);
     }
   }
 }
 
-void Greeter::hear(Guest& guest) {
-  const auto heard = guest.hear();
+void Greeter::hear(PendingConnection& pending) {
+  const auto heard = pending.hear();
   if (heard == Correspondent::Heard::part) return;
-  const std::uint64_t instance = guest.instance;
-  const bool is_answered = guest.state == Guest::State::answered;
+  const std::uint64_t instance = pending.instance;
+  const bool is_answered = pending.state == PendingConnection::State::answered;
   if (heard == Correspondent::Heard::all) {
-    if (guest.state == Guest::State::stranger && admit(guest)) return;
-    const Greeting& greeting = guest.heard();
+    if (pending.state == PendingConnection::State::stranger && admit(pending)) return;
+    const Greeting& greeting = pending.heard();
     if (is_answered && greeting.kind == Greeting::Kind::begin && greeting.sender == instance &&
-        !owner_.is_met(instance)) {
-      Socket socket = guest.take();
+        !owner_.is_connected(instance)) {
+      Socket socket = pending.take();
       forget(instance);
       remove_all_of(instance);
-      owner_.on_met(instance, std::move(socket));
+      owner_.on_connected(instance, std::move(socket));
       return;
     }
   }
-  remove(guest);
-  // Whoever waited for it to begin has to call.
+  remove(pending);
+  // If a peer's call was awaited instead, ours must begin now.
   const auto call = calls_.find(instance);
   if (is_answered && call != calls_.end() && call->second.attempts.empty() && !has_answered(instance))
     begin_attempts(instance, call->second);
 }
 
-bool Greeter::admit(Guest& guest) {
-  const Greeting& hello = guest.heard();
+bool Greeter::admit(PendingConnection& pending) {
+  const Greeting& hello = pending.heard();
   if (hello.kind != Greeting::Kind::hello || hello.target != instance_ || hello.sender == instance_ ||
       !is_equal(hello.secret, address_.secret)) {
     return false;
   }
-  guest.instance = hello.sender;
-  guest.forget_heard();
-  const auto call = calls_.find(guest.instance);
+  pending.instance = hello.sender;
+  pending.forget_heard();
+  const auto call = calls_.find(pending.instance);
   const bool is_calling = call != calls_.end() && !call->second.attempts.empty();
-  if (owner_.is_met(guest.instance) || (is_calling && instance_ < guest.instance)) {
-    guest.state = Guest::State::waiting;
+  if (owner_.is_connected(pending.instance) || (is_calling && instance_ < pending.instance)) {
+    pending.state = PendingConnection::State::waiting;
   } else {
-    answer(guest);
+    answer(pending);
   }
   return true;
 }
 
-void Greeter::answer(Guest& guest) {
-  guest.state = Guest::State::answered;
+void Greeter::answer(PendingConnection& pending) {
+  pending.state = PendingConnection::State::answered;
   Greeting greeting;
   greeting.kind = Greeting::Kind::answer;
   greeting.sender = instance_;
-  greeting.target = guest.instance;
-  guest.say(greeting);  // or it is gone, which reading will tell
+  greeting.target = pending.instance;
+  pending.say(greeting);  // or it is gone, which reading will tell
 }
 
 bool Greeter::has_answered(std::uint64_t instance) const {
-  return std::any_of(guests_.begin(), guests_.end(), [instance](const auto& guest) {
-    return guest->instance == instance && guest->state == Guest::State::answered;
+  return std::any_of(pending_.begin(), pending_.end(), [instance](const auto& pending) {
+    return pending->instance == instance && pending->state == PendingConnection::State::answered;
   });
 }
 
-void Greeter::remove(const Guest& guest) {
-  std::erase_if(guests_, [&guest](const auto& entry) { return entry.get() == &guest; });
+void Greeter::remove(const PendingConnection& pending) {
+  std::erase_if(pending_, [&pending](const auto& entry) { return entry.get() == &pending; });
 }
 
 void Greeter::remove_all_of(std::uint64_t instance) {
-  std::erase_if(guests_, [instance](const auto& guest) { return guest->instance == instance; });
+  std::erase_if(pending_, [instance](const auto& pending) { return pending->instance == instance; });
 }
 
 // -- calling ------------------------------------------------------------------------------------------------
@@ -300,7 +302,7 @@ void Greeter::advance(Attempt& attempt) {
   const Greeting& answer = attempt.heard();
   if (heard == Correspondent::Heard::end || answer.kind != Greeting::Kind::answer ||
       answer.sender != attempt.instance || answer.target != instance_) {
-    return give_up(attempt, "who listens there has closed the connection");
+    return give_up(attempt, "the listener there has closed the connection");
   }
   Greeting begin;
   begin.kind = Greeting::Kind::begin;
@@ -310,7 +312,7 @@ void Greeter::advance(Attempt& attempt) {
   const std::uint64_t instance = attempt.instance;
   Socket socket = attempt.take();
   forget(instance);
-  owner_.on_met(instance, std::move(socket));
+  owner_.on_connected(instance, std::move(socket));
 }
 
 void Greeter::give_up(Attempt& attempt, const std::string& why) {
@@ -323,8 +325,9 @@ void Greeter::give_up(Attempt& attempt, const std::string& why) {
 
 // No attempt is left. If the peer reaches us, that serves as well.
 void Greeter::end_call(std::uint64_t instance) {
-  for (const auto& guest : guests_) {
-    if (guest->instance == instance && guest->state == Guest::State::waiting) answer(*guest);
+  for (const auto& pending : pending_) {
+    if (pending->instance == instance && pending->state == PendingConnection::State::waiting)
+      answer(*pending);
   }
   if (has_answered(instance)) return;
   const Call& call = calls_[instance];
@@ -338,10 +341,10 @@ void Greeter::forget(std::uint64_t instance) { calls_.erase(instance); }
 
 void Greeter::check_deadlines() {
   const Clock::time_point now = Clock::now();
-  std::erase_if(guests_, [now](const auto& guest) {
-    return guest->state == Guest::State::stranger && guest->deadline < now;
+  std::erase_if(pending_, [now](const auto& pending) {
+    return pending->state == PendingConnection::State::stranger && pending->deadline < now;
   });
-  if (is_deaf_ && now >= deaf_until_) listen_again();
+  if (is_accept_paused_ && now >= accept_paused_until_) listen_again();
   std::vector<Attempt*> late;
   for (const auto& [instance, call] : calls_) {
     for (const auto& attempt : call.attempts) {

@@ -1,10 +1,10 @@
-// How two instances find each other: listens, connects, exchanges greetings, and hands over sockets on which
-// frames may follow. Knows no frame.
+// Connection setup: listens, connects, exchanges greetings, and hands over sockets that are ready for frames.
+// Knows no frame.
 //
 // A connector tries all addresses of its peer side by side; the first that answers is the one. An acceptor
-// does not let in who does not show the secret of its address. Of two peers that call each other at once the one
-// with the lower instance number is the connector: the other's calls are answered only if its own lead
-// nowhere, so that there is one connection.
+// refuses a connector that does not show the secret of its address. Of two peers that call each other at once
+// the one with the lower instance number is the connector: the other's calls are answered only if its own
+// lead nowhere, so that there is one connection.
 #pragma once
 
 #include <chrono>
@@ -30,11 +30,11 @@ class Greeter {
   class Owner {
    public:
     virtual ~Owner() = default;
-    virtual void on_met(std::uint64_t instance, Socket socket) = 0;
+    virtual void on_connected(std::uint64_t instance, Socket socket) = 0;
     // resource_exhausted where this process has no room for the connection; else peer_failed.
     virtual void on_unreachable(std::uint64_t instance, const Status& why) = 0;
     // There is a connection, or was one.
-    virtual bool is_met(std::uint64_t instance) const = 0;
+    virtual bool is_connected(std::uint64_t instance) const = 0;
   };
 
   // `silence`: a host that has not answered for so long is given up.
@@ -47,21 +47,21 @@ class Greeter {
   // be had.
   Status listen(const std::vector<SocketAddress>& addresses, const std::optional<PortRange>& ports = {});
   const Address& address() const { return address_; }
-  // From now on strangers are heard, as whom they have called.
+  // From now on incoming connections are accepted, under this instance number.
   void start(std::uint64_t instance);
 
   // Tells the owner one way or the other, perhaps at once.
   void call(std::uint64_t instance, const Address& theirs);
-  // What it would have told does not matter any more.
+  // Drops the call; the owner is told nothing more.
   void forget(std::uint64_t instance);
 
-  // Is anybody to be waited for, with an eye on the clock?
-  bool is_busy() const { return !guests_.empty() || !calls_.empty() || is_deaf_; }
+  // True while a deadline is running.
+  bool is_busy() const { return !pending_.empty() || !calls_.empty() || is_accept_paused_; }
   void check_deadlines();
 
  private:
   class Listener;
-  class Guest;
+  class PendingConnection;
   class Attempt;
   // All attempts to reach one peer. None: it is calling us, and has been answered.
   struct Call {
@@ -72,12 +72,12 @@ class Greeter {
   };
 
   void accept_from(Listener& listener);
-  void hear(Guest& guest);
+  void hear(PendingConnection& pending);
   void advance(Attempt& attempt);
-  bool admit(Guest& guest);
-  void answer(Guest& guest);
+  bool admit(PendingConnection& pending);
+  void answer(PendingConnection& pending);
   bool has_answered(std::uint64_t instance) const;
-  void remove(const Guest& guest);
+  void remove(const PendingConnection& pending);
   void remove_all_of(std::uint64_t instance);
   void begin_attempts(std::uint64_t instance, Call& call);
   void give_up(Attempt& attempt, const std::string& why);
@@ -90,10 +90,10 @@ class Greeter {
   std::uint64_t instance_ = 0;
   Address address_;
   std::vector<std::unique_ptr<Listener>> listeners_;
-  std::vector<std::unique_ptr<Guest>> guests_;
+  std::vector<std::unique_ptr<PendingConnection>> pending_;
   std::unordered_map<std::uint64_t, Call> calls_;
-  bool is_deaf_ = false;
-  Clock::time_point deaf_until_{};
+  bool is_accept_paused_ = false;
+  Clock::time_point accept_paused_until_{};
 };
 
 }  // namespace tutti::tcp

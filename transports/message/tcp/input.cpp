@@ -66,7 +66,7 @@ bool Input::pull() {
     const Read result = read();
     if (result == Read::nothing) return has_moved;
     has_moved = true;
-    // What was read whole leaves nothing behind, as a rule: no call to hear that.
+    // A short read means that the socket is empty: no further call.
     if (!parse() || result == Read::some) return true;
   }
   return true;
@@ -101,7 +101,7 @@ void Input::make_room() {
   } else if (kept == 0 && block_->message_count == 0) {
     begin_at_ = end_at_ = phase();
   } else if (Block::kBytes - (kept == 0 ? end_at_ : begin_at_) < kLeastRoom + kAlignment) {
-    // What is kept is short, and begins where the stream is aligned.
+    // The bytes kept are few, and begin where the stream is aligned.
     Block* const old = block_;
     const std::byte* const from = front();
     if (old->message_count != 0) block_ = stores_.blocks.take();
@@ -215,7 +215,7 @@ bool Input::take_frame(const FrameHead& head) {
     case Kind::lost: {
       Arrival arrival;
       arrival.bytes = head.bytes;
-      arrival.word = head.header.word;
+      arrival.match_header = head.header.match_header;
       arrival.sequence = head.header.sequence;
       arrival.is_lost = true;
       worker_.take_message(head.header, arrival);
@@ -223,7 +223,7 @@ bool Input::take_frame(const FrameHead& head) {
     }
     case Kind::notice: {
       const Notice notice = to_notice(head);
-      has_said_goodbye_ = has_said_goodbye_ || notice.kind == Notice::Kind::goodbye;
+      has_announced_close_ = has_announced_close_ || notice.kind == Notice::Kind::closing;
       if (const std::optional<Notice> answer = worker_.take_notice(notice)) output_.put(to_frame(*answer));
       break;
     }
@@ -258,7 +258,7 @@ bool Input::take_message(const FrameHead& head) {
   }
   Arrival arrival;
   arrival.bytes = head.bytes;
-  arrival.word = head.header.word;
+  arrival.match_header = head.header.match_header;
   arrival.sequence = head.header.sequence;
   if (head.bytes != 0) {
     arrival.data = front() + sizeof(FrameHead);

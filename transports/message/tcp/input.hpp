@@ -1,9 +1,8 @@
-// What one connection receives: frames out of blocks, and messages that are longer than a block straight to
-// where they go. Knows the socket as a number, and of sending only whom to answer through.
+// The receiving side of a connection: frames out of blocks; long messages go straight to their destination.
+// Knows the socket as a number, and of sending only whom to answer through.
 //
-// Messages that have come as a whole are handed to the worker where they lie. Of others the worker hears as soon
-// as their beginning is here; what comes meanwhile goes to whoever has posted a receive, into memory if
-// nobody has.
+// A message that has come as a whole is handed to the worker where it lies. The worker hears of a longer one
+// as soon as its beginning is here. The rest goes to the posted receive, or into memory if there is none.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@ namespace tutti::tcp {
 
 class Input {
  public:
-  // What is shared with the other connections.
+  // Shared by all connections.
   struct Stores {
     BlockPool blocks;
     message::Pool<Incoming> incomings;
@@ -39,11 +38,12 @@ class Input {
   bool has_leftover() const;
   // Why nothing more comes; empty while something may.
   const std::string& end() const { return end_; }
-  bool has_said_goodbye() const { return has_said_goodbye_; }
-  // What is not complete never will be, and is told as failed to whoever waits for it.
+  bool has_announced_close() const { return has_announced_close_; }
+  // Incomplete messages will never be complete: their receives fail.
   void fail_all();
 
-  // Of messages of this connection; see WireDriver. Those that are complete, or will never be, are settle()'s.
+  // Of messages of this connection; see WireDriver. Those that are complete, or will never be, are
+  // settle()'s.
   void fetch(Incoming& incoming, message::RecvOp& op);
   void pump(const message::RecvOp& op);
   void cancel(Incoming& incoming);
@@ -54,7 +54,7 @@ class Input {
   Read read();
   Read read_block(std::size_t most);
   Read read_straight();
-  // What recv(2) answered, if it was no data.
+  // Evaluates a recv(2) that brought no data.
   Read note_end(ssize_t got);
   void make_room();
   std::size_t phase() const;
@@ -75,7 +75,7 @@ class Input {
   Incoming* find_granted(std::uint32_t handle) const;
   void remove(const Incoming& incoming);
 
-  // What is read where the next frame is not known: of a long message that goes to ranges so much is copied.
+  // Bytes read while the next frame is unknown. Of a long message that goes to ranges so much is copied.
   static constexpr std::size_t kShortWindow = std::size_t{8} << 10U;
 
   std::size_t available_bytes() const { return end_at_ - begin_at_; }
@@ -88,17 +88,17 @@ class Input {
   const std::uint64_t peer_;
   int fd_ = -1;
   std::string end_;
-  bool has_said_goodbye_ = false;
+  bool has_announced_close_ = false;
 
-  // What has come and was not taken yet lies in the block from begin_at_ to end_at_: at the same place modulo
-  // kAlignment as in the stream.
+  // Bytes that were read and not parsed yet lie in the block from begin_at_ to end_at_, at the same offset
+  // modulo kAlignment as in the stream.
   Block* block_ = nullptr;
   std::size_t begin_at_ = 0;
   std::size_t end_at_ = 0;
   std::size_t window_bytes_ = Block::kBytes;
   bool needs_bytes_ = false;          // what lies there is not enough
   std::size_t skip_bytes_ = 0;        // padding still to come
-  Incoming* current_ = nullptr;       // whose payload comes now;
+  Incoming* current_ = nullptr;       // its payload comes now;
   std::size_t left_bytes_ = 0;        // so much more of it in this frame,
   std::size_t padding_ = 0;           // and so much behind it
   std::vector<Incoming*> incomings_;  // that are not complete, by slot
@@ -107,7 +107,7 @@ class Input {
 
 // Gives it back for good.
 void free_incoming(message::Worker& worker, Input::Stores& stores, Incoming& incoming);
-// Hands a message that lies in memory as a whole to its receive; one whose connection has ended before fails.
+// Hands a message in memory to its receive, which fails if the connection ended before all of it had come.
 void settle(message::Worker& worker, Input::Stores& stores, Incoming& incoming, message::RecvOp& op);
 
 }  // namespace tutti::tcp

@@ -1,4 +1,4 @@
-// What a driver uses again and again: blocks that messages are read into, messages on their way in and out.
+// Pooled objects of the driver: blocks that messages are read into, messages on their way in and out.
 // Knows no socket.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace tutti::tcp {
 class Connection;
 class Output;
 
-// What an Arrival may hold.
+// Base of everything that Arrival::hold may point to.
 struct Hold {
   enum class Kind : std::uint8_t { block, incoming };
   explicit Hold(Kind what) : kind(what) {}
@@ -63,7 +63,7 @@ class BlockPool {
   std::vector<Block*> idle_;
 };
 
-// A message that the worker knows of and whose bytes are not all here: they are on their way, or will be when
+// A message that the worker knows of, and of which bytes are missing: they are on their way, or will be when
 // they are asked for.
 struct Incoming : Hold {
   enum class Fate : std::uint8_t {
@@ -93,7 +93,7 @@ struct Outgoing {
   Output* output = nullptr;
   FrameHead head;
   std::size_t written_bytes = 0;  // of head, payload and padding
-  message::SendOp* op = nullptr;  // whose payload this is; null: there is none, or it lies in `copy`
+  message::SendOp* op = nullptr;  // its payload is this frame's; null: there is none, or it lies in `copy`
   std::size_t offset = 0;         // of this frame's payload in the op's message
   std::size_t message_bytes = 0;  // of the op
   ByteRange copy;                 // the rest of the payload of an op that was taken back

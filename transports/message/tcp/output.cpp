@@ -24,7 +24,7 @@ constexpr std::array<std::byte, kAlignment> kPadding{};
 // A frame with so little payload is put together first: one piece costs the kernel less than three.
 constexpr std::size_t kShortBytes = 1024;
 
-// What one call writes.
+// The pieces that one call writes.
 class Pieces {
  public:
   bool has_room() const { return count_ < pieces_.size() && bytes_ < kMostBytesAtOnce; }
@@ -64,7 +64,7 @@ class Pieces {
   std::size_t bytes_ = 0;
 };
 
-// What is left of a frame.
+// Adds the unwritten part of a frame. False if it does not fit.
 bool add_rest(Pieces& pieces, const Outgoing& out) {
   const std::size_t payload = payload_bytes(out.head);
   std::size_t written = out.written_bytes;
@@ -243,7 +243,7 @@ void Output::drop(std::uint64_t number) {
 
 // -- taking back --------------------------------------------------------------------------------------------
 
-// The receiver gets all of a frame whose beginning it has.
+// A frame that has begun is sent to its end.
 void Output::copy_rest(Outgoing& out) {
   const std::size_t payload = payload_bytes(out.head);
   const std::size_t written = std::max(out.written_bytes, sizeof(FrameHead)) - sizeof(FrameHead);

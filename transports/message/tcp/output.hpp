@@ -1,5 +1,5 @@
-// What one connection sends: frames in order, messages that wait for the receiver to ask for them.
-// Knows the socket as a number; knows nothing of what arrives, but for the answers to announcements.
+// The sending side of a connection: frames in order, and announced messages that the receiver asks for.
+// Knows the socket as a number; of arrivals it knows only the answers to announcements.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,8 @@ class Output {
   // is read.
   bool push();
 
-  // The op is the caller's again. What is half written goes on from a copy, and the receiver is told of the
-  // rest: it knows how many messages to expect.
+  // The op is the caller's again. A half-written frame is completed from a copy. The receiver is told that
+  // the rest does not come, because it counts messages.
   void cancel(message::SendOp& op);
 
   // Answers of the receiver.

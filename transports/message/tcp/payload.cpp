@@ -1,4 +1,4 @@
-// What becomes of messages that do not come as a whole: asked for, stored, delivered in pieces, dropped.
+// Messages that do not come as a whole: asked for, stored, delivered in pieces, dropped.
 // Knows no socket; see input.hpp.
 #include <algorithm>
 #include <cstring>
@@ -52,7 +52,7 @@ void settle(message::Worker& worker, Input::Stores& stores, Incoming& incoming, 
   worker.on_fetched(op, is_complete);
 }
 
-// -- what the worker hears ------------------------------------------------------------------------------------
+// -- what the worker hears ----------------------------------------------------------------------------------
 
 void Input::announce(const FrameHead& head, bool is_announced) {
   Incoming& incoming = *stores_.incomings.take();
@@ -79,7 +79,7 @@ void Input::announce(const FrameHead& head, bool is_announced) {
   Arrival arrival;
   arrival.hold = static_cast<Hold*>(&incoming);
   arrival.bytes = head.bytes;
-  arrival.word = head.header.word;
+  arrival.match_header = head.header.match_header;
   arrival.sequence = head.header.sequence;
   arrival.is_remote = true;
   arrival.is_coming = !is_announced;
@@ -183,7 +183,7 @@ void Input::fail_all() {
   current_ = nullptr;
 }
 
-// -- what the worker wants ------------------------------------------------------------------------------------
+// -- what the worker wants ----------------------------------------------------------------------------------
 
 void Input::fetch(Incoming& incoming, RecvOp& op) {
   incoming.is_held = false;
@@ -208,7 +208,7 @@ void Input::fetch(Incoming& incoming, RecvOp& op) {
   incoming.fate = fate;
   window_bytes_ = fate == Fate::sink ? Block::kBytes : kShortWindow;
   if (fate == Fate::sink) return pump(op);
-  // Most of it may be here by now. What comes behind it waits for the next pull().
+  // Most of it may be here by now. Later frames wait for the next pull().
   needs_bytes_ = false;
   take_payload();
   while (current_ == &incoming && end_.empty()) {

@@ -1,4 +1,4 @@
-// The one descriptor that a worker's owner sleeps on, and who is told what happened to which socket.
+// The descriptor that a worker's owner sleeps on; tells watchers of their sockets.
 // Knows no connection.
 #pragma once
 
@@ -13,7 +13,7 @@ struct epoll_event;
 
 namespace tutti::tcp {
 
-// Whoever owns a socket that is watched. The call may remove any watcher, itself too.
+// The owner of a watched socket. on_ready() may remove any watcher, itself too.
 class Watcher {
  public:
   virtual ~Watcher() = default;
@@ -31,7 +31,7 @@ class Poller {
   // False with errno set.
   bool add(int fd, Watcher& watcher, bool wants_write);
   void change(int fd, Watcher& watcher, bool wants_write);
-  // Before the socket is closed. What was said of it and not yet told is not told any more.
+  // Before the socket is closed. News of it that was not told yet is dropped.
   void remove(int fd, const Watcher& watcher);
 
   // Tells what has happened; never waits.

@@ -1,5 +1,5 @@
-// What travels over a connection of the tcp transport: greetings, then frames. Knows no socket.
-// Both ends run the same build on machines of one byte order, which the address vouches for.
+// The byte stream of a tcp connection: greetings, then frames. Knows no socket.
+// Both ends run the same build on machines of one byte order, which the addresses ensure.
 //
 // Every frame begins at a multiple of 64 bytes of the stream, so that messages lie aligned where they were
 // read: a head of 64 bytes, the payload, and padding.
@@ -14,21 +14,21 @@
 namespace tutti::tcp {
 
 inline constexpr std::size_t kAlignment = 64;
-// Longer messages are announced, and sent when the receiver asks for them: what nobody has asked for must
-// find room in memory.
+// Longer messages are announced, and sent when the receiver asks for them, since an unexpected message must
+// be kept in memory.
 inline constexpr std::size_t kMaxMessageBytes = std::size_t{512} << 10U;
 // Of an announced message; what waits behind a long one gets its turn between them.
 inline constexpr std::size_t kMaxDataBytes = std::size_t{1} << 20U;
 
-// What the addresses hold and a connector must show.
+// Part of an address; a connector must show it.
 using Secret = std::array<std::byte, 16>;
 
 // The first 64 bytes that each end sends.
 struct Greeting {
   enum class Kind : std::uint64_t {
-    hello = 0x7475747469686931,   // connector: this is the secret of your address
-    answer = 0x7475747469686932,  // acceptor: I am who you look for
-    begin = 0x7475747469686933,   // connector: of all connections to you this is the one
+    hello = 0x7475747469686931,   // connector: shows the secret of the acceptor's address
+    answer = 0x7475747469686932,  // acceptor: this is the instance that you look for
+    begin = 0x7475747469686933,   // connector: chooses this one among its connections to the acceptor
   };
   Kind kind = Kind::hello;
   std::uint64_t sender = 0;  // instance
@@ -64,7 +64,7 @@ inline FrameHead to_frame(const message::Notice& notice) {
   head.header.sender = notice.sender;
   head.header.context = notice.context;
   head.header.channel = static_cast<std::uint64_t>(notice.kind);
-  head.header.word = notice.message_count;
+  head.header.match_header = notice.message_count;
   return head;
 }
 inline message::Notice to_notice(const FrameHead& head) {
@@ -72,7 +72,7 @@ inline message::Notice to_notice(const FrameHead& head) {
   notice.kind = static_cast<message::Notice::Kind>(head.header.channel);
   notice.sender = head.header.sender;
   notice.context = head.header.context;
-  notice.message_count = head.header.word;
+  notice.message_count = head.header.match_header;
   return notice;
 }
 
@@ -99,7 +99,7 @@ inline bool is_sound(const FrameHead& head, std::uint64_t peer) {
       return header.sender == peer && header.channel < message::kChannels && head.bytes != 0;
     case Kind::notice:
       return header.sender == peer &&
-             header.channel <= static_cast<std::uint64_t>(message::Notice::Kind::farewell);
+             header.channel <= static_cast<std::uint64_t>(message::Notice::Kind::closing_ack);
     case Kind::data:
       return head.bytes != 0 && head.bytes <= kMaxDataBytes;
     case Kind::grant:

@@ -123,7 +123,7 @@ message::WireDriver::Sent UcxDriver::send(Link& link, SendOp& op) {
 }
 
 void UcxDriver::notify(Link& link, const Notice& notice) {
-  post_notice(endpoint_of(link), notice, notice.kind == Notice::Kind::goodbye ? UCP_AM_SEND_FLAG_REPLY : 0);
+  post_notice(endpoint_of(link), notice, notice.kind == Notice::Kind::closing ? UCP_AM_SEND_FLAG_REPLY : 0);
 }
 
 void UcxDriver::on_notice_sent(void* request, ucs_status_t, void* op) {
@@ -163,7 +163,7 @@ ucs_status_t UcxDriver::on_message(void* driver, const void* header, std::size_t
   std::memcpy(&message, header, sizeof(message));
   Arrival arrival;
   arrival.bytes = bytes;
-  arrival.word = message.word;
+  arrival.match_header = message.match_header;
   arrival.sequence = message.sequence;
   arrival.is_remote = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
   const bool has_hold = arrival.is_remote || bytes != 0;

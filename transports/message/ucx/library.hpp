@@ -1,4 +1,4 @@
-// What UCX does to the process as a whole: its messages, its signals, its version.
+// Effects of UCX on the whole process: log messages, signal handlers; and its version.
 // Knows no worker.
 #pragma once
 

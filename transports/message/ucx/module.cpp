@@ -1,5 +1,5 @@
-// The entry point of the module that the ucx transport is. Knows only how to make it, and who wants UCX's
-// signals.
+// The entry point of the module that the ucx transport is. Knows only how to make it, and whether the
+// user wants UCX's signal handlers.
 #include "transports/message/ucx/library.hpp"
 #include "transports/message/ucx/plugin.hpp"
 #include "transports/module_side.hpp"

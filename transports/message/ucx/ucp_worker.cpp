@@ -149,7 +149,7 @@ Result<std::unique_ptr<UcpWorker>> UcpWorker::make(const std::string& interface,
   return worker;
 }
 
-// What is empty is left to UCX and its variables, as is a setting whose variable is set.
+// An empty `devices`, and settings whose variable is set, are left to UCX.
 Status UcpWorker::make_context(const std::string& devices, std::span<const Setting> settings) {
   ucp_config_t* config = nullptr;
   TUTTI_RETURN_IF_ERROR(check(ucp_config_read(nullptr, nullptr, &config), "UCX's configuration"));

@@ -1,4 +1,4 @@
-// Persistent calls: mixed with all others, interrupted by late ranks, in groups that fail.
+// Cached calls: mixed with all others, interrupted by late ranks, in groups that fail.
 // Knows no algorithm but by name.
 #include <map>
 #include <numeric>
@@ -21,11 +21,11 @@ namespace {
 using Signature = std::tuple<Collective, std::uint32_t, std::uint64_t>;
 Signature signature_of(const Call& call) { return {call.collective, call.root, call.count}; }
 
-// Batches in which every signature is a persistent call from its second operation on, wherever it can be one;
+// Batches in which every signature is a cached call from its second operation on, wherever it can be one;
 // some ranks are late now and then, so that it becomes an ordinary operation half-way.
-std::string run_persistent(Member& member, std::uint32_t batches, std::uint32_t* run_at_once) {
+std::string run_cached(Member& member, std::uint32_t batches, std::uint32_t* run_at_once) {
   std::mt19937 shared(815), own(member.rank);
-  std::map<Signature, PersistentCall*> known;
+  std::map<Signature, CachedCall*> known;
   std::uint32_t number = 0;
   for (std::uint32_t batch = 0; batch < batches; ++batch) {
     std::vector<Mixed> operations;
@@ -42,27 +42,27 @@ std::string run_persistent(Member& member, std::uint32_t batches, std::uint32_t*
     for (Mixed& operation : operations)
       if (std::string report = operation.finish(); !report.empty()) return report;
     const Call last = operations.back().call();
-    if (PersistentCall* call = member.backend->persistent(last)) known[signature_of(last)] = call;
+    if (CachedCall* call = member.backend->cached_call(last)) known[signature_of(last)] = call;
   }
   return {};
 }
 
 struct Made {
   Status status;
-  bool is_taken = false;    // by the persistent call
+  bool is_taken = false;    // by the cached call
   bool is_at_once = false;  // and carried out there and then
 };
 // Makes the call, by `persistent` where there is one.
-Made make(Member& member, PersistentCall* persistent, const Call& call) {
+Made make(Member& member, CachedCall* cached, const Call& call) {
   WorkRef work;
-  if (persistent == nullptr || !persistent->run(call, &work)) return {member.run(call)};
+  if (cached == nullptr || !cached->run(call, Completion::blocking, &work)) return {member.run(call)};
   if (!work) return {Status(), true, true};
   return {work->wait(Clock::now() + kPatience), true};
 }
 
 }  // namespace
 
-TEST_CASE("persistent calls mix with all others", "[persistent]") {
+TEST_CASE("cached calls mix with all others", "[cached]") {
   const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);
   const auto p = GENERATE(2U, 3U, 4U);
   const bool is_patient = GENERATE(false, true);
@@ -71,12 +71,12 @@ TEST_CASE("persistent calls mix with all others", "[persistent]") {
   if (is_patient) {
     options.waiting.line_polls = 4096;
     options.waiting.pauses_per_ns = 0.05;
-    options.waiting.far_line_ns = p == 3 ? -1e9 : 1e9;  // whatever these cores are
+    options.waiting.cross_llc_ns = p == 3 ? -1e9 : 1e9;  // whatever these cores are
   }
   World world(kind, p, options);
   std::vector<std::uint32_t> run_at_once(p);
   REQUIRE(world.run([&](Member& member) {
-    return run_persistent(member, is_selected(1) ? 800 : 100, &run_at_once[member.rank]);
+    return run_cached(member, is_selected(1) ? 800 : 100, &run_at_once[member.rank]);
   }) == "");
   // The last rank that comes to a call finds all others' lines there.
   CHECK(std::accumulate(run_at_once.begin(), run_at_once.end(), 0U) > 0);
@@ -87,8 +87,8 @@ TEST_CASE("persistent calls mix with all others", "[persistent]") {
   CHECK((told > 0) == !is_patient);
 }
 
-TEST_CASE("longer persistent calls go piece by piece, past the caches, and give way to shared buffers",
-          "[persistent]") {
+TEST_CASE("longer cached calls go piece by piece, past the caches, and give way to shared buffers",
+          "[cached]") {
   const auto p = GENERATE(2U, 3U, 4U);
   const auto staging = GENERATE(StagingPolicy::cached, StagingPolicy::streamed);
   CAPTURE(p, static_cast<int>(staging));
@@ -105,7 +105,7 @@ TEST_CASE("longer persistent calls go piece by piece, past the caches, and give 
     std::uint32_t number = 0;
     // 8 KiB, which has no other plan for shared buffers; no multiple of a line; 64 KiB.
     for (const std::size_t count : {2048U, 4099U, 16384U}) {
-      PersistentCall* persistent = nullptr;
+      CachedCall* cached = nullptr;
       for (int i = 0; i < 24; ++i, ++number) {
         // Shared buffers on all ranks, on all but one, on none.
         const bool is_shared = i % 6 == 5 || (i % 6 == 4 && member.rank != 1);
@@ -116,16 +116,16 @@ TEST_CASE("longer persistent calls go piece by piece, past the caches, and give 
         call.input = input.words().data();
         call.output = output.words().data();
         call.count = count;
-        const Made made = make(member, persistent, call);
+        const Made made = make(member, cached, call);
         if (!made.status) return made.status.to_string();
         run_at_once[member.rank] += made.is_at_once ? 1 : 0;
-        refused[member.rank] += persistent != nullptr && !made.is_taken ? 1 : 0;
+        refused[member.rank] += cached != nullptr && !made.is_taken ? 1 : 0;
         for (std::size_t at = 0; at < count; ++at) {
           if (output.words()[at] != sum_of(p, number, at))
             return fmt::format("element {} of {} in call {}", at, count, number);
         }
-        if (i == 1) persistent = member.backend->persistent(call);
-        if (i >= 1 && persistent == nullptr) return "not persistent";
+        if (i == 1) cached = member.backend->cached_call(call);
+        if (i >= 1 && cached == nullptr) return "not cached";
       }
     }
     return {};
@@ -133,11 +133,11 @@ TEST_CASE("longer persistent calls go piece by piece, past the caches, and give 
   CHECK(std::accumulate(run_at_once.begin(), run_at_once.end(), 0U) > 0);
   // A rank whose buffers are not shared needs to ask nobody; else it depends on the others.
   CHECK(refused[0] >= 2 * 8);
-  CHECK(world.member(0).group->shown_control_blocks(true).mapped_count() == 2 * 4);
+  CHECK(world.member(0).group->shown_control_blocks(true).direct_count() == 2 * 4);
 }
 
-TEST_CASE("persistent calls of short blocks that are much together: through the caches, past them, measured",
-          "[persistent]") {
+TEST_CASE("cached calls of short blocks that are much together: through the caches, past them, measured",
+          "[cached]") {
   const auto p = GENERATE(2U, 3U, 8U);
   const auto staging = GENERATE(StagingPolicy::cached, StagingPolicy::streamed, StagingPolicy::measured);
   const auto collective = GENERATE(Collective::alltoall, Collective::reduce_scatter);
@@ -150,7 +150,7 @@ TEST_CASE("persistent calls of short blocks that are much together: through the 
     std::uint32_t number = 0;
     // Blocks below the least copy, at it, above it, no multiple of a line, and at the least batch.
     for (const std::size_t count : {255U, 256U, 511U, 700U, 1024U}) {
-      PersistentCall* persistent = nullptr;
+      CachedCall* cached = nullptr;
       const bool is_sum = collective == Collective::reduce_scatter;
       std::vector<std::uint32_t> input(p * count), output(is_sum ? count : p * count);
       for (int i = 0; i < 48; ++i, ++number) {
@@ -161,7 +161,7 @@ TEST_CASE("persistent calls of short blocks that are much together: through the 
         call.input = input.data();
         call.output = output.data();
         call.count = count;
-        const Made made = make(member, persistent, call);
+        const Made made = make(member, cached, call);
         if (!made.status) return made.status.to_string();
         run_at_once[member.rank] += made.is_at_once ? 1 : 0;
         for (std::size_t at = 0; at < output.size(); ++at) {
@@ -171,8 +171,8 @@ TEST_CASE("persistent calls of short blocks that are much together: through the 
                      : value_of(static_cast<std::uint32_t>(at / count), number, own_block);
           if (output[at] != expected) return fmt::format("element {} of {} in call {}", at, count, number);
         }
-        if (i == 1) persistent = member.backend->persistent(call);
-        if (i >= 1 && persistent == nullptr) return "not persistent";
+        if (i == 1) cached = member.backend->cached_call(call);
+        if (i >= 1 && cached == nullptr) return "not cached";
       }
     }
     return {};
@@ -180,13 +180,13 @@ TEST_CASE("persistent calls of short blocks that are much together: through the 
   CHECK(std::accumulate(run_at_once.begin(), run_at_once.end(), 0U) > 0);
 }
 
-TEST_CASE("what a call stages in one epoch counts as one batch, as an operation and as a persistent call",
-          "[persistent]") {
+TEST_CASE("what a call stages in one epoch counts as one batch, as an operation and as a cached call",
+          "[cached]") {
   constexpr std::uint32_t kRanks = 5;
   // Four blocks, none of which is a batch alone.
   constexpr std::size_t kCount = StagingStores::kLeastBytes / (kRanks - 1) / sizeof(std::uint32_t);
   World world(WorldTransport::inproc, kRanks, World::oversubscribed());
-  std::vector<PersistentCall*> persistent(kRanks);
+  std::vector<CachedCall*> cached(kRanks);
   const auto make_calls = [&](std::uint32_t calls) {
     return world.run([&](Member& member) -> std::string {
       std::vector<std::uint32_t> input(kRanks * kCount, member.rank), output(input.size());
@@ -197,10 +197,10 @@ TEST_CASE("what a call stages in one epoch counts as one batch, as an operation 
       call.output = output.data();
       call.count = kCount;
       for (std::uint32_t i = 0; i < calls; ++i) {
-        if (const Status s = make(member, persistent[member.rank], call).status; !s) return s.to_string();
-        if (i == 3) persistent[member.rank] = member.backend->persistent(call);
+        if (const Status s = make(member, cached[member.rank], call).status; !s) return s.to_string();
+        if (i == 3) cached[member.rank] = member.backend->cached_call(call);
       }
-      return persistent[member.rank] == nullptr ? "not persistent" : "";
+      return cached[member.rank] == nullptr ? "not cached" : "";
     });
   };
   const auto is_timed_next = [&](std::uint32_t rank) {
@@ -212,12 +212,12 @@ TEST_CASE("what a call stages in one epoch counts as one batch, as an operation 
   for (std::uint32_t r = 0; r < kRanks; ++r) CHECK(is_timed_next(r));
 }
 
-TEST_CASE("every signature has a persistent call of its own, up to a limit", "[persistent]") {
-  constexpr std::uint64_t kMost = 1024, kAsked = kMost + 8;  // GroupContext::kMostPersistent
+TEST_CASE("every signature has a cached call of its own, up to a limit", "[cached]") {
+  constexpr std::uint64_t kMost = 1024, kAsked = kMost + 8;  // SignatureTable::kMostEntries
   World world(WorldTransport::inproc, 2, World::oversubscribed());
   REQUIRE(world.run([&](Member& member) -> std::string {
     std::vector<std::uint32_t> input(kAsked, member.rank), output(kAsked);
-    std::set<PersistentCall*> known;
+    std::set<CachedCall*> known;
     for (std::uint64_t count = 1; count <= kAsked; ++count) {
       Call call;
       call.collective = Collective::allreduce;
@@ -226,17 +226,17 @@ TEST_CASE("every signature has a persistent call of its own, up to a limit", "[p
       call.input = input.data();
       call.output = output.data();
       if (Status s = member.run(call); !s) return s.to_string();
-      PersistentCall* const persistent = member.backend->persistent(call);
-      if ((persistent != nullptr) != (count <= kMost)) return fmt::format("call {}", count);
-      if (persistent == nullptr) continue;
-      if (!known.insert(persistent).second) return fmt::format("call {} is another's", count);
-      if (member.backend->persistent(call) != persistent) return fmt::format("call {} has two", count);
+      CachedCall* const cached = member.backend->cached_call(call);
+      if ((cached != nullptr) != (count <= kMost)) return fmt::format("call {}", count);
+      if (cached == nullptr) continue;
+      if (!known.insert(cached).second) return fmt::format("call {} is another's", count);
+      if (member.backend->cached_call(call) != cached) return fmt::format("call {} has two", count);
     }
     return {};
   }) == "");
 }
 
-TEST_CASE("a rank knows whether those that wait on a CPU have published", "[persistent]") {
+TEST_CASE("a rank knows whether those that wait on a CPU have published", "[cached]") {
   World world(WorldTransport::inproc, 3);
   REQUIRE(world.run([&](Member& member) -> std::string {
     std::vector<std::int32_t> vector(8, 1);
@@ -248,27 +248,26 @@ TEST_CASE("a rank knows whether those that wait on a CPU have published", "[pers
   constexpr std::uint32_t kHere = 5, kElsewhere = 6, kLine = 1;
   constexpr std::uint64_t kEpoch = 815;
   const ControlBlocks::Area area = control_blocks.area(0, 2);
-  const auto have_published = [&] { return control_blocks.have_published_on(kHere, area, kLine, kEpoch); };
+  const auto have_signaled = [&] { return control_blocks.have_signaled_on(kHere, area, kLine, kEpoch); };
   // Nobody else waits here, whatever the own line says.
   control_blocks.head(0).cpu = kHere;
   control_blocks.head(1).cpu = kElsewhere;
   control_blocks.head(2).cpu = 0;
-  CHECK(have_published());
+  CHECK(have_signaled());
   control_blocks.head(1).cpu = kHere;
-  CHECK_FALSE(have_published());
+  CHECK_FALSE(have_signaled());
   control_blocks.lines_at(1, area)[kLine].sequence = kEpoch;
-  CHECK(have_published());
+  CHECK(have_signaled());
   control_blocks.head(2).cpu = kHere;
-  CHECK_FALSE(have_published());
+  CHECK_FALSE(have_signaled());
   control_blocks.lines_at(2, area)[kLine + 1].sequence = kEpoch;  // another line
   control_blocks.lines_at(2, area)[kLine].sequence = kEpoch - 1;  // another call
-  CHECK_FALSE(have_published());
+  CHECK_FALSE(have_signaled());
   control_blocks.lines_at(2, area)[kLine].sequence = kEpoch;
-  CHECK(have_published());
+  CHECK(have_signaled());
 }
 
-TEST_CASE("a persistent call tells of ranks that call something else, and of the group's failure",
-          "[persistent]") {
+TEST_CASE("a cached call tells of ranks that call something else, and of the group's failure", "[cached]") {
   World world(WorldTransport::inproc, 2);
   CHECK(world.run([&](Member& member) -> std::string {
     std::vector<std::int32_t> input(8, 1), output(8);
@@ -276,13 +275,13 @@ TEST_CASE("a persistent call tells of ranks that call something else, and of the
     for (int i = 0; i < 2; ++i) {
       if (Status s = member.run(call); !s) return s.to_string();
     }
-    PersistentCall* const persistent = member.backend->persistent(call);
-    if (persistent == nullptr) return "an allreduce of 8 words is no persistent call";
+    CachedCall* const cached = member.backend->cached_call(call);
+    if (cached == nullptr) return "an allreduce of 8 words is no cached call";
     if (member.rank == 1) call.collective = Collective::reduce;
     WorkRef work;
     Status status;
     if (member.rank == 0) {
-      if (!persistent->run(call, &work)) return "not run";
+      if (!cached->run(call, Completion::blocking, &work)) return "not run";
       status = work ? work->wait(Clock::now() + kPatience) : Status();
     } else {
       status = member.run(call);
@@ -290,7 +289,8 @@ TEST_CASE("a persistent call tells of ranks that call something else, and of the
     // Rank 1 sends to the root and may be through before it hears of it.
     if (member.rank == 0 && status.code() != StatusCode::mismatch)
       return "no mismatch: " + status.to_string();
-    if (member.rank == 0 && persistent->run(call, &work)) return "run in a group that has failed";
+    if (member.rank == 0 && cached->run(call, Completion::blocking, &work))
+      return "run in a group that has failed";
     return {};
   }) == "");
 }
