@@ -55,7 +55,7 @@ Result<std::unique_ptr<PeerSchedules>> PeerSchedules::create(GroupServices& serv
     TUTTI_RETURN_IF_ERROR(meet(services));
     return unsupported("ranks are threads of one process that share a GPU");
   }
-  const Result<ContextScope> context = ContextScope::begin_epoch(device);
+  const Result<ContextScope> context = ContextScope::enter(device);
   if (!context) return context.status();
   Result<Stream> stream = Stream::create(device);
   if (!stream) return stream.status();
@@ -74,7 +74,7 @@ PeerSchedules::PeerSchedules(GroupServices& services, int device, PeerAreas area
       events_(device) {}
 
 PeerSchedules::~PeerSchedules() {
-  const Result<ContextScope> context = ContextScope::begin_epoch(device_);
+  const Result<ContextScope> context = ContextScope::enter(device_);
   if (!context || epoch_ == 0) return;
   // Peers may read this rank's staging buffers until they signal the end of the last epoch.
   const auto all_have_ended = [&]() -> Status {
@@ -218,7 +218,7 @@ Status PeerSchedules::run(Epoch& epoch) {
 
 Status PeerSchedules::start(const Call& call, const LoweredPlan& plan, CUstream stream) {
   if (call.count == 0) return {};
-  const Result<ContextScope> context = ContextScope::begin_epoch(device_);
+  const Result<ContextScope> context = ContextScope::enter(device_);
   if (!context) return context.status();
   TUTTI_RETURN_IF_ERROR(order_.begin(stream));
   const std::size_t element_bytes = size_of(call.dtype);
@@ -240,7 +240,7 @@ Status PeerSchedules::start(const Call& call, const LoweredPlan& plan, CUstream 
 }
 
 void PeerSchedules::abort() {
-  const Result<ContextScope> context = ContextScope::begin_epoch(device_);
+  const Result<ContextScope> context = ContextScope::enter(device_);
   if (!context) return;
   constexpr std::uint32_t kForGood = 0x7fffffff;  // satisfies every wait
   for (std::uint32_t flag = 0; flag < flag_index(services_.size(), 0); ++flag)
