@@ -107,6 +107,15 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_WORKER_AFFINITY", VariableType::text, "auto", "",
      "CPUs of the workers of all ranks of a machine, shared out in rank order: 0,1,12,13 or sets, 0-1;12-13 "
      "(else MLSL_SERVER_AFFINITY says)"},
+    {"TUTTI_FUSION_BYTES", VariableType::size, "64m", "",
+     "named tensors: bytes of one operation that carries several; 0: each tensor is its own"},
+    {"TUTTI_FUSION_CYCLE", VariableType::duration, "1ms", "",
+     "named tensors: between two negotiations while tensors are under way"},
+    {"TUTTI_CACHE_CAPACITY", VariableType::integer, "1024", "",
+     "named tensors: how many ranks remember to have agreed on; 0: none"},
+    {"TUTTI_PRIORITY", VariableType::enumeration, "none", "none|direct|lifo",
+     "named tensors: the order of those that are ready: as they came, by the priority of each call, or the "
+     "latest first"},
     {"TUTTI_HIERARCHY", VariableType::text, "auto", "",
      "domains for hierarchical algorithms: auto (shared caches, else sockets), off, or sizes in rank order "
      "(2,2,3)"},

@@ -276,6 +276,9 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   auto workers = read_worker_settings(environment);
   if (!workers) return workers.status();
   settings.workers = *std::move(workers);
+  auto tensors = read_tensor_settings(environment, settings.contract);
+  if (!tensors) return tensors.status();
+  settings.tensors = *std::move(tensors);
   auto topology =
       discover_topology(environment, settings.pin.needs_devices() ? Devices::find : Devices::skip);
   if (!topology) return topology.status();

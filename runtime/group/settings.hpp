@@ -12,6 +12,7 @@
 #include "runtime/base/config.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/group/domains.hpp"
+#include "runtime/group/tensor_settings.hpp"
 #include "runtime/group/tuning_file.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/staging_stores.hpp"
@@ -53,6 +54,7 @@ struct WorldSettings {
   PinRequest pin;          // of TUTTI_PIN
   std::string trace_path;  // of TUTTI_TRACE; empty: none
   WorkerSettings workers;
+  TensorSettings tensors;
   // Settings that must be equal on all ranks, as (variable, text). Compared when a world is made.
   std::vector<std::pair<std::string, std::string>> contract;
 

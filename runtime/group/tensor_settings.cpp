@@ -1,0 +1,29 @@
+// Reads TUTTI_FUSION_* and what goes with it. See tensor_settings.hpp.
+#include "runtime/group/tensor_settings.hpp"
+
+namespace tutti {
+
+Result<TensorSettings> read_tensor_settings(const Environment& environment,
+                                            std::vector<std::pair<std::string, std::string>>& contract) {
+  TensorSettings settings;
+  const auto capacity = get_integer(environment, "TUTTI_CACHE_CAPACITY");
+  if (!capacity) return capacity.status();
+  if (*capacity) settings.cache_capacity = static_cast<std::size_t>(**capacity);
+  const auto bytes = get_size(environment, "TUTTI_FUSION_BYTES");
+  if (!bytes) return bytes.status();
+  if (*bytes) settings.fusion.fused_bytes = **bytes;
+  const auto cycle = get_duration(environment, "TUTTI_FUSION_CYCLE");
+  if (!cycle) return cycle.status();
+  if (*cycle) settings.cycle = std::chrono::duration_cast<std::chrono::microseconds>(**cycle);
+  const auto priority = get_enum(environment, "TUTTI_PRIORITY");
+  if (!priority) return priority.status();
+  settings.priority = *priority == "direct" ? TensorPriority::direct
+                      : *priority == "lifo" ? TensorPriority::lifo
+                                            : TensorPriority::none;
+  contract.emplace_back("TUTTI_CACHE_CAPACITY", std::to_string(settings.cache_capacity));
+  contract.emplace_back("TUTTI_FUSION_BYTES", std::to_string(settings.fusion.fused_bytes));
+  contract.emplace_back("TUTTI_PRIORITY", *priority);
+  return settings;
+}
+
+}  // namespace tutti

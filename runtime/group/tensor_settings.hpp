@@ -1,0 +1,40 @@
+// What the environment says about named tensors (tutti/tensors.hpp). Knows no queue.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/config.hpp"
+#include "runtime/base/status.hpp"
+
+namespace tutti {
+
+enum class TensorPriority : std::uint8_t {
+  none,    // in the order in which they became ready
+  direct,  // by the priority of each call, the greatest first
+  lifo,    // the latest first
+};
+
+struct FusionLimits {
+  std::uint64_t fused_bytes = std::uint64_t{64} << 20U;  // of one operation that carries several tensors
+  // Longer tensors are operations of their own: packing them would cost more than the call that it saves.
+  std::uint64_t packed_bytes = std::uint64_t{256} << 10U;
+};
+
+struct TensorSettings {
+  std::size_t cache_capacity = 1024;  // tensors that ranks remember
+  FusionLimits fusion;
+  std::chrono::microseconds cycle{1000};  // between negotiations while tensors are under way
+  TensorPriority priority = TensorPriority::none;
+};
+
+// Adds to `contract` what all ranks must have equal. Errors: invalid_argument naming the variable, what it was
+// given and what was expected.
+Result<TensorSettings> read_tensor_settings(const Environment& environment,
+                                            std::vector<std::pair<std::string, std::string>>& contract);
+
+}  // namespace tutti

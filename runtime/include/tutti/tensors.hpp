@@ -1,0 +1,80 @@
+// Named tensors: collectives whose order the ranks need not agree on. A program submits tensors by name, from any
+// thread, in any order; each is communicated once all ranks have submitted it. Small ones share an operation.
+//
+//   tutti::TensorQueue tensors(world);
+//   tutti::Work work = tensors.submit("conv1/kernel", {.input = gradient, .output = gradient,
+//                                                       .dtype = tutti::Dtype::f32, .shape = shape,
+//                                                       .op = tutti::Op::avg});
+//   work.wait();
+//
+// Errors: submit() throws what is wrong with its arguments. What ranks disagree about is thrown by wait(), on
+//   every rank that submitted the tensor, and names who submitted what; other tensors go on.
+// Threads: all functions may be called by any thread at any time. A thread of the queue negotiates.
+// Cost: one small allreduce per cycle (TUTTI_FUSION_CYCLE) while tensors are under way; names that ranks have
+//   agreed on before are one bit of it (TUTTI_CACHE_CAPACITY).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "tutti/tutti.hpp"
+
+#pragma GCC visibility push(default)
+namespace tutti {
+
+struct TensorCall {
+  // allreduce, broadcast, allgather, reduce_scatter, alltoall or barrier.
+  Collective collective = Collective::allreduce;
+  // Belong to the operation until its Work is complete. In place: equal, for allreduce and broadcast.
+  const void* input = nullptr;
+  void* output = nullptr;
+  Dtype dtype = Dtype::f32;
+  // Of the input, the slowest dimension first; read before submit() returns. Equal on all ranks, but for the
+  // first dimension of allgather and alltoall. reduce_scatter splits the first dimension; the first ranks get a
+  // row more where it does not divide.
+  std::span<const std::uint64_t> shape = {};
+  Reduction op = Op::sum;  // user and premul_sum are not offered here; see prescale
+  int root = 0;            // of broadcast
+  double prescale = 1;     // each input is multiplied by it, in the dtype
+  double postscale = 1;    // and the result
+  Counts splits = {};      // alltoall: rows for each rank; empty: equal parts
+  // Gives the output where its length follows from other ranks (allgather, alltoall, reduce_scatter): called
+  // once all ranks are ready, by the queue's thread, with the rows that come from each rank (reduce_scatter:
+  // of this rank). Must not throw or wait. Unset: `output` is long enough.
+  std::function<void*(std::span<const std::uint64_t> rows)> allocate = {};
+  int priority = 0;  // the greatest first, with TUTTI_PRIORITY=direct
+  // Tensors of one batch are communicated together; each names the batch and how many there are.
+  std::string_view batch = {};
+  std::uint32_t batch_size = 0;
+  bool will_wait = false;  // the caller waits at once: negotiate without a pause
+  Memory memory = Memory::detect;
+  void* cuda_stream = nullptr;  // of calls on GPUs' memory, as in CallOptions
+};
+
+// The queue of one group. A handle: copies are the same queue. Every rank of the group makes one, at any time;
+// ranks that make several of one group make them in the same order.
+class TensorQueue {
+ public:
+  TensorQueue() = default;
+  explicit TensorQueue(const CommGroup& group);
+
+  bool is_open() const { return impl_ != nullptr; }
+  // Errors: invalid_argument, also for a name that is under way.
+  Work submit(std::string_view name, const TensorCall& call) const;
+  // This rank has no more tensors: others' allreduces and barriers go on without it, as if it gave zeros.
+  // Complete when all ranks have joined; Work::source() is then the one that joined last.
+  Work join() const;
+  // Ends the queue on all ranks: what is under way fails with `aborted`. Also what the last handle does.
+  void close();
+
+  class Impl;
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace tutti
+#pragma GCC visibility pop

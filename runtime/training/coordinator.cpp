@@ -1,0 +1,203 @@
+// Counting, comparing and answering. See coordinator.hpp.
+#include "runtime/training/coordinator.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/rank_lists.hpp"
+
+namespace tutti {
+namespace {
+
+// What a rank that has joined can stand in for: it has neither a tensor nor a count of its own.
+bool allows_joined_ranks(Collective collective) {
+  return collective == Collective::allreduce || collective == Collective::barrier;
+}
+
+}  // namespace
+
+Coordinator::Coordinator(std::uint32_t rank_count) : rank_count_(rank_count), has_joined_(rank_count) {}
+
+void Coordinator::add(const RequestOfRanks& entry, RunningClock::time_point now) {
+  auto [found, is_new] = pending_.try_emplace(entry.request.name);
+  Pending& pending = found->second;
+  if (is_new) {
+    pending.has_submitted.resize(rank_count_);
+    pending.since = now;
+    pending.order = next_order_++;
+  }
+  pending.variants.push_back(entry);
+  for (const std::uint32_t rank : entry.ranks) {
+    if (pending.has_submitted[rank]) continue;
+    pending.has_submitted[rank] = true;
+    ++pending.submitted_count;
+  }
+}
+
+bool Coordinator::is_complete(const Pending& pending) const {
+  if (pending.submitted_count == rank_count_) return true;
+  if (joined_count_ == 0) return false;
+  for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
+    if (!pending.has_submitted[rank] && !has_joined_[rank]) return false;
+  }
+  return true;
+}
+
+TensorResponse Coordinator::refuse(const std::string& name, const Pending& pending, std::string message,
+                                   int peer) const {
+  TensorResponse response;
+  response.name = name;
+  response.signature = pending.variants.front().request.signature;
+  response.code = StatusCode::mismatch;
+  response.message = std::move(message);
+  response.peer = peer;
+  return response;
+}
+
+TensorResponse Coordinator::respond(const std::string& name, const Pending& pending) const {
+  const TensorSignature& signature = pending.variants.front().request.signature;
+  // Ranks by what they submitted; the fewest are named first, since they are probably the ones that err.
+  std::map<std::string, std::vector<int>> submitters;
+  const TensorSignature* other = nullptr;
+  for (const auto& [request, ranks] : pending.variants) {
+    if (!(request.signature == signature) && other == nullptr) other = &request.signature;
+    auto& list = submitters[describe(request.signature)];
+    list.insert(list.end(), ranks.begin(), ranks.end());
+  }
+  const int size = static_cast<int>(rank_count_);
+  if (other != nullptr) {
+    std::string text = fmt::format("ranks submitted tensor \"{}\" with different {}:", name,
+                                   describe_difference(signature, *other));
+    const char* separator = " ";
+    for (auto& [what, ranks] : submitters) {
+      std::sort(ranks.begin(), ranks.end());
+      text += fmt::format("{}{} submitted {}", separator, name_ranks(ranks, size), what);
+      separator = "; ";
+    }
+    return refuse(name, pending, std::move(text), first_of_fewest(submitters));
+  }
+  if (pending.submitted_count != rank_count_ && !allows_joined_ranks(signature.collective)) {
+    std::vector<int> joined;
+    for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
+      if (!pending.has_submitted[rank]) joined.push_back(static_cast<int>(rank));
+    }
+    return refuse(
+        name, pending,
+        fmt::format("{} has joined and cannot take part in the {} \"{}\": only allreduce and barrier "
+                    "go on without a rank",
+                    name_ranks(joined, size), to_string(signature.collective), name),
+        joined.front());
+  }
+  TensorResponse response;
+  response.name = name;
+  response.signature = signature;
+  if (has_free_first_dimension(signature.collective)) {
+    const std::size_t own = pending.variants.front().request.rows.size();
+    response.rows.resize(own * rank_count_);
+    for (const auto& [request, ranks] : pending.variants) {
+      for (const std::uint32_t rank : ranks)
+        std::copy(request.rows.begin(), request.rows.end(),
+                  response.rows.begin() + static_cast<std::ptrdiff_t>(rank * own));
+    }
+  }
+  return response;
+}
+
+ResponseList Coordinator::decide(RequestBatch batch, RunningClock::time_point now) {
+  ResponseList list;
+  for (const RequestOfRanks& entry : batch.requests) add(entry, now);
+  for (const std::uint32_t rank : batch.joined_ranks) {
+    if (has_joined_[rank]) continue;
+    has_joined_[rank] = true;
+    ++joined_count_;
+    last_joined_ = static_cast<std::int32_t>(rank);
+  }
+  respond_to_complete(list);
+  if (joined_count_ == rank_count_) {
+    list.last_joined_rank = last_joined_;
+    std::fill(has_joined_.begin(), has_joined_.end(), false);
+    joined_count_ = 0;
+    last_joined_ = -1;
+  }
+  return list;
+}
+
+// Complete tensors whose batch is complete, in the order of their first request. A batch with an error is
+// answered with that error as a whole, so that no rank waits for the rest of it.
+void Coordinator::respond_to_complete(ResponseList& list) {
+  struct Group {
+    std::vector<const std::pair<const std::string, Pending>*> members;
+    std::uint64_t order = 0;
+    std::uint32_t size = 1;
+  };
+  std::map<std::string, Group> batches;  // by the name of the batch, or of the tensor that is one alone
+  std::vector<Group*> in_order;
+  for (const auto& entry : pending_) {
+    if (!is_complete(entry.second)) continue;
+    const TensorSignature& signature = entry.second.variants.front().request.signature;
+    // A tensor cannot be called like a batch by accident: names hold no zero byte in front.
+    const std::string key = signature.batch.empty() ? std::string(1, '\0') + entry.first : signature.batch;
+    auto [found, is_new] = batches.try_emplace(key);
+    if (is_new) {
+      found->second.order = entry.second.order;
+      found->second.size = signature.batch.empty() ? 1 : signature.batch_size;
+      in_order.push_back(&found->second);
+    }
+    found->second.order = std::min(found->second.order, entry.second.order);
+    found->second.members.push_back(&entry);
+  }
+  std::sort(in_order.begin(), in_order.end(),
+            [](const Group* a, const Group* b) { return a->order < b->order; });
+  std::vector<std::string> answered;
+  for (Group* group : in_order) {
+    if (group->members.size() < group->size) continue;
+    std::sort(group->members.begin(), group->members.end(),
+              [](const auto* a, const auto* b) { return a->second.order < b->second.order; });
+    const std::size_t first = list.responses.size();
+    const TensorResponse* failure = nullptr;
+    for (const auto* member : group->members)
+      list.responses.push_back(respond(member->first, member->second));
+    for (std::size_t i = first; i < list.responses.size(); ++i) {
+      if (list.responses[i].code != StatusCode::ok) failure = &list.responses[i];
+    }
+    if (failure != nullptr) {
+      const TensorResponse cause = *failure;
+      for (std::size_t i = first; i < list.responses.size(); ++i) {
+        if (list.responses[i].code != StatusCode::ok) continue;
+        list.responses[i].code = cause.code;
+        list.responses[i].message = cause.message;
+        list.responses[i].peer = cause.peer;
+      }
+    }
+    for (const auto* member : group->members) answered.push_back(member->first);
+  }
+  for (const std::string& name : answered) pending_.erase(name);
+}
+
+std::vector<Coordinator::Stalled> Coordinator::stalled(RunningClock::time_point now,
+                                                       RunningClock::duration limit) const {
+  std::vector<const std::pair<const std::string, Pending>*> late;
+  for (const auto& entry : pending_) {
+    if (now - entry.second.since >= limit && !is_complete(entry.second)) late.push_back(&entry);
+  }
+  std::sort(late.begin(), late.end(),
+            [](const auto* a, const auto* b) { return a->second.order < b->second.order; });
+  std::vector<Stalled> list;
+  for (const auto* entry : late) {
+    Stalled& stalled = list.emplace_back();
+    stalled.name = entry->first;
+    stalled.since = now - entry->second.since;
+    for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
+      if (entry->second.has_submitted[rank]) {
+        stalled.submitted.push_back(rank);
+      } else if (!has_joined_[rank]) {
+        stalled.missing.push_back(rank);
+      }
+    }
+  }
+  return list;
+}
+
+}  // namespace tutti

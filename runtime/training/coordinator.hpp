@@ -1,0 +1,57 @@
+// Decides which tensors all ranks may communicate: the one place where requests of all ranks meet.
+// Knows no buffer, no clock of its own and no message.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/base/running_clock.hpp"
+#include "runtime/training/tensor_request.hpp"
+
+namespace tutti {
+
+class Coordinator {
+ public:
+  explicit Coordinator(std::uint32_t rank_count);
+
+  // Takes the requests of one cycle and returns what can be decided: complete tensors in the order in which
+  // they became complete, and errors. A batch comes as a whole.
+  ResponseList decide(RequestBatch batch, RunningClock::time_point now);
+
+  // Tensors that some ranks submitted longer than `limit` ago and others did not.
+  struct Stalled {
+    std::string name;
+    std::vector<std::uint32_t> submitted, missing;
+    RunningClock::duration since{};
+  };
+  std::vector<Stalled> stalled(RunningClock::time_point now, RunningClock::duration limit) const;
+  bool is_empty() const { return pending_.empty(); }
+
+ private:
+  struct Pending {
+    std::vector<RequestOfRanks> variants;  // more than one: ranks differ
+    std::vector<bool> has_submitted;
+    std::uint32_t submitted_count = 0;
+    RunningClock::time_point since;
+    std::uint64_t order = 0;
+  };
+  void add(const RequestOfRanks& entry, RunningClock::time_point now);
+  bool is_complete(const Pending& pending) const;
+  // Of one that is complete, or whose variants differ.
+  TensorResponse respond(const std::string& name, const Pending& pending) const;
+  TensorResponse refuse(const std::string& name, const Pending& pending, std::string message, int peer) const;
+  void respond_to_complete(ResponseList& list);
+
+  const std::uint32_t rank_count_;
+  std::unordered_map<std::string, Pending> pending_;
+  std::vector<bool> has_joined_;
+  std::uint32_t joined_count_ = 0;
+  std::int32_t last_joined_ = -1;
+  std::uint64_t next_order_ = 0;
+};
+
+}  // namespace tutti

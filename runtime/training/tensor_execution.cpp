@@ -1,0 +1,191 @@
+// Tensors that are ready on all ranks become operations of the group. See tensor_scheduler.hpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/kernels/kernels.hpp"
+#include "runtime/training/tensor_scheduler.hpp"
+
+namespace tutti {
+namespace {
+
+TensorWork& work_of(const WorkRef& work) { return *static_cast<TensorWork*>(work.operator->()); }
+
+Status to_status(const Error* error) {
+  return error == nullptr ? Status() : Status(error->code(), error->what(), error->peer());
+}
+
+// dst = src * factor, in the dtype.
+void scale_by(double factor, Dtype dtype, void* dst, const void* src, std::uint64_t count) {
+  if (factor != 1) {
+    scale(ReduceOp::premul_sum(factor), 1, dtype, dst, src, count);
+  } else if (dst != src) {
+    copy_bytes(static_cast<std::byte*>(dst), static_cast<const std::byte*>(src), count * size_of(dtype));
+  }
+}
+
+// How many rows of a first dimension a rank gets; the first ranks get one more each.
+std::uint64_t rows_of_rank(std::uint64_t rows, std::uint32_t rank, std::uint32_t size) {
+  return rows / size + (rank < rows % size ? 1 : 0);
+}
+
+std::uint64_t elements_of_row(const TensorSignature& signature) {
+  std::uint64_t count = 1;
+  const std::size_t first = has_free_first_dimension(signature.collective) ? 0 : 1;
+  for (std::size_t i = first; i < signature.shape.size(); ++i) count *= signature.shape[i];
+  return count;
+}
+
+}  // namespace
+
+std::shared_ptr<std::vector<std::byte>> FusionBuffers::take(std::size_t bytes) {
+  for (auto& buffer : buffers_) {
+    if (buffer.use_count() > 1) continue;
+    if (buffer->size() < bytes) buffer->resize(bytes);
+    return buffer;
+  }
+  return buffers_.emplace_back(std::make_shared<std::vector<std::byte>>(bytes));
+}
+
+void TensorScheduler::execute(std::vector<Ready> ready) {
+  std::vector<const TensorResponse*> list;
+  list.reserve(ready.size());
+  for (const Ready& tensor : ready) list.push_back(&tensor.response);
+  for (const FusedOperation& operation : plan_fusion(list, settings_.priority, settings_.fusion)) {
+    std::vector<Ready> tensors;
+    for (const std::uint32_t index : operation.tensors) tensors.push_back(ready[index]);
+    try {
+      if (tensors.size() == 1) {
+        execute_one(std::move(tensors.front()));
+      } else {
+        execute_fused(std::move(tensors));
+      }
+    } catch (const Error& error) {
+      for (const std::uint32_t index : operation.tensors) {
+        if (!ready[index].entry) continue;
+        work_of(ready[index].entry->work)
+            .complete(
+                to_status(&error).with_context(fmt::format("tensor \"{}\"", ready[index].response.name)));
+      }
+    }
+  }
+}
+
+// Small allreduces, packed into one. A rank that has joined gives zeros.
+void TensorScheduler::execute_fused(std::vector<Ready> tensors) {
+  const TensorSignature first = tensors.front().response.signature;
+  const std::size_t bytes = size_of(first.dtype);
+  std::vector<std::uint64_t> offsets{0};
+  for (const Ready& tensor : tensors)
+    offsets.push_back(offsets.back() + element_count(tensor.response.signature));
+  const auto buffer = buffers_.take(offsets.back() * bytes);
+  std::byte* const memory = buffer->data();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::uint64_t count = offsets[i + 1] - offsets[i];
+    if (tensors[i].entry) {
+      scale_by(first.prescale, first.dtype, memory + offsets[i] * bytes, tensors[i].entry->call.input, count);
+    } else {
+      std::memset(memory + offsets[i] * bytes, 0, count * bytes);
+    }
+  }
+  const Work work = data_.iallreduce(memory, memory, offsets.back(), first.dtype, first.op);
+  const auto shared = std::make_shared<const std::vector<Ready>>(std::move(tensors));
+  work.on_complete(
+      [buffer, offsets, shared, bytes, dtype = first.dtype, postscale = first.postscale](const Error* error) {
+        for (std::size_t i = 0; i < shared->size(); ++i) {
+          const auto& entry = (*shared)[i].entry;
+          if (!entry) continue;
+          if (error == nullptr)
+            scale_by(postscale, dtype, entry->call.output, buffer->data() + offsets[i] * bytes,
+                     offsets[i + 1] - offsets[i]);
+          work_of(entry->work).complete(to_status(error));
+        }
+      });
+}
+
+void TensorScheduler::execute_one(Ready tensor) {
+  const TensorResponse& response = tensor.response;
+  std::optional<Entry>& entry = tensor.entry;
+  const TensorSignature& s = response.signature;
+  const std::size_t bytes = size_of(s.dtype);
+  std::shared_ptr<std::vector<std::byte>> zeros;  // of a rank that has joined
+  TensorCall call;
+  if (entry) {
+    call = entry->call;
+  } else if (s.collective == Collective::allreduce) {
+    zeros = buffers_.take(element_count(s) * bytes);
+    std::memset(zeros->data(), 0, zeros->size());
+    call.input = call.output = zeros->data();
+  }
+  CallOptions options;
+  options.memory = call.memory;
+  options.cuda_stream = call.cuda_stream;
+  std::uint64_t output_count = 0;
+  Work work;
+  const std::uint64_t row = elements_of_row(s);
+  switch (s.collective) {
+    case Collective::allreduce: {
+      output_count = element_count(s);
+      const void* input = call.input;
+      if (s.prescale != 1) {
+        scale_by(s.prescale, s.dtype, call.output, call.input, output_count);
+        input = call.output;
+      }
+      work = data_.iallreduce(input, call.output, output_count, s.dtype, s.op, options);
+      break;
+    }
+    case Collective::broadcast:
+      output_count = element_count(s);
+      if (static_cast<std::int32_t>(rank_) == s.root)
+        scale_by(1, s.dtype, call.output, call.input, output_count);
+      work = data_.ibroadcast(call.output, output_count, s.dtype, s.root, options);
+      break;
+    case Collective::allgather: {
+      std::vector<std::uint64_t> counts;
+      for (const std::uint64_t rows : response.rows) counts.push_back(rows * row);
+      if (call.allocate) call.output = call.allocate(response.rows);
+      work = data_.iallgatherv(call.input, call.output, counts, {}, s.dtype, options);
+      break;
+    }
+    case Collective::alltoall: {
+      std::vector<std::uint64_t> sent, received, rows;
+      for (std::uint32_t other = 0; other < size_; ++other) {
+        sent.push_back(response.rows[std::size_t{rank_} * size_ + other] * row);
+        rows.push_back(response.rows[std::size_t{other} * size_ + rank_]);
+        received.push_back(rows.back() * row);
+      }
+      if (call.allocate) call.output = call.allocate(rows);
+      work = data_.ialltoallv(call.input, sent, {}, call.output, received, {}, s.dtype, options);
+      break;
+    }
+    case Collective::reduce_scatter: {
+      std::vector<std::uint64_t> counts;
+      for (std::uint32_t other = 0; other < size_; ++other)
+        counts.push_back(rows_of_rank(s.shape[0], other, size_) * row);
+      const std::uint64_t own = rows_of_rank(s.shape[0], rank_, size_);
+      if (call.allocate) call.output = call.allocate(std::span(&own, 1));
+      output_count = counts[rank_];
+      const void* input = call.input;
+      if (s.prescale != 1) {
+        zeros = buffers_.take(element_count(s) * bytes);
+        scale_by(s.prescale, s.dtype, zeros->data(), call.input, element_count(s));
+        input = zeros->data();
+      }
+      work = data_.ireduce_scatterv(input, call.output, counts, s.dtype, s.op, options);
+      break;
+    }
+    default:
+      work = data_.ibarrier(options);
+      break;
+  }
+  work.on_complete([entry = std::move(tensor.entry), zeros, output = call.output, output_count,
+                    dtype = s.dtype, postscale = s.postscale](const Error* error) {
+    if (!entry) return;
+    if (error == nullptr && postscale != 1) scale_by(postscale, dtype, output, output, output_count);
+    work_of(entry->work).complete(to_status(error));
+  });
+}
+
+}  // namespace tutti

@@ -1,0 +1,229 @@
+// Texts and bytes of announcements. See tensor_request.hpp.
+#include "runtime/training/tensor_request.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <utility>
+
+#include "runtime/job/byte_fields.hpp"
+
+namespace tutti {
+namespace {
+
+// Lists and texts of a frame cannot be longer than the frame, so that a length that lies allocates nothing.
+template <class T>
+bool get_list(ByteReader& reader, std::vector<T>& list) {
+  std::uint32_t count = 0;
+  if (!reader.get(count) || count > reader.left_bytes() / sizeof(T)) return false;
+  list.resize(count);
+  return std::all_of(list.begin(), list.end(), [&](T& value) { return reader.get(value); });
+}
+
+template <class T>
+void put_list(ByteWriter& writer, const std::vector<T>& list) {
+  writer.put(static_cast<std::uint32_t>(list.size()));
+  for (const T value : list) writer.put(value);
+}
+
+void put(ByteWriter& writer, const TensorSignature& signature) {
+  writer.put(signature.collective);
+  writer.put(signature.dtype);
+  writer.put(signature.op);
+  writer.put(static_cast<std::uint8_t>(signature.is_device));
+  writer.put(signature.root);
+  writer.put(signature.priority);
+  writer.put(signature.prescale);
+  writer.put(signature.postscale);
+  put_list(writer, signature.shape);
+  writer.put_text(signature.batch);
+  writer.put(signature.batch_size);
+}
+
+bool get(ByteReader& reader, std::uint32_t rank_count, TensorSignature& signature) {
+  std::uint8_t collective = 0, dtype = 0, op = 0, is_device = 0;
+  if (!reader.get(collective) || !reader.get(dtype) || !reader.get(op) || !reader.get(is_device))
+    return false;
+  if (collective >= kCollectiveCount || dtype >= kDtypeCount || op >= kOpCount || is_device > 1) return false;
+  signature.collective = static_cast<Collective>(collective);
+  signature.dtype = static_cast<Dtype>(dtype);
+  signature.op = static_cast<Op>(op);
+  signature.is_device = is_device == 1;
+  return reader.get(signature.root) && signature.root >= -1 &&
+         signature.root < static_cast<std::int32_t>(rank_count) && reader.get(signature.priority) &&
+         reader.get(signature.prescale) && reader.get(signature.postscale) &&
+         get_list(reader, signature.shape) && signature.shape.size() <= kMaxTensorDimensions &&
+         reader.get_text(signature.batch) && signature.batch.size() <= kMaxTensorNameBytes &&
+         reader.get(signature.batch_size);
+}
+
+bool get_name(ByteReader& reader, std::string& name) {
+  return reader.get_text(name) && !name.empty() && name.size() <= kMaxTensorNameBytes;
+}
+
+// As runs of neighbours, so that a request that all ranks made costs 8 bytes whatever their number.
+void put_ranks(ByteWriter& writer, const std::vector<std::uint32_t>& ranks) {
+  std::vector<std::uint32_t> runs;  // first, last, first, last, ...
+  for (const std::uint32_t rank : ranks) {
+    if (!runs.empty() && runs.back() + 1 == rank) {
+      runs.back() = rank;
+    } else {
+      runs.insert(runs.end(), {rank, rank});
+    }
+  }
+  put_list(writer, runs);
+}
+
+bool get_ranks(ByteReader& reader, std::uint32_t rank_count, std::vector<std::uint32_t>& ranks) {
+  std::vector<std::uint32_t> runs;
+  if (!get_list(reader, runs) || runs.size() % 2 != 0) return false;
+  ranks.clear();
+  for (std::size_t i = 0; i < runs.size(); i += 2) {
+    const bool is_ascending = i == 0 || runs[i] > runs[i - 1];
+    if (!is_ascending || runs[i] > runs[i + 1] || runs[i + 1] >= rank_count) return false;
+    for (std::uint32_t rank = runs[i]; rank <= runs[i + 1]; ++rank) ranks.push_back(rank);
+  }
+  return true;
+}
+
+std::string shape_text(const TensorSignature& signature) {
+  return fmt::format("[{}{}]", has_free_first_dimension(signature.collective) ? "*," : "",
+                     fmt::join(signature.shape, ","));
+}
+
+}  // namespace
+
+std::uint64_t element_count(const TensorSignature& signature) {
+  std::uint64_t count = 1;
+  for (const std::uint64_t extent : signature.shape) count *= extent;
+  return count;
+}
+
+std::string describe(const TensorSignature& signature) {
+  std::string text = fmt::format("{} of {}{}", to_string(signature.collective), to_string(signature.dtype),
+                                 shape_text(signature));
+  if (is_reducing(signature.collective)) text += fmt::format(", {}", to_string(signature.op));
+  if (signature.root >= 0) text += fmt::format(" from rank {}", signature.root);
+  if (signature.is_device) text += " on a GPU";
+  return text;
+}
+
+std::string describe_difference(const TensorSignature& a, const TensorSignature& b) {
+  if (a.collective != b.collective)
+    return fmt::format("collective {} and {}", to_string(a.collective), to_string(b.collective));
+  if (a.dtype != b.dtype) return fmt::format("dtype {} and {}", to_string(a.dtype), to_string(b.dtype));
+  if (a.shape != b.shape) return fmt::format("shape {} and {}", shape_text(a), shape_text(b));
+  if (a.op != b.op) return fmt::format("op {} and {}", to_string(a.op), to_string(b.op));
+  if (a.root != b.root) return fmt::format("root {} and {}", a.root, b.root);
+  if (a.is_device != b.is_device)
+    return fmt::format("memory of {} and of {}", a.is_device ? "a GPU" : "the host",
+                       b.is_device ? "a GPU" : "the host");
+  if (a.priority != b.priority) return fmt::format("priority {} and {}", a.priority, b.priority);
+  if (a.prescale != b.prescale)
+    return fmt::format("factor before the reduction {} and {}", a.prescale, b.prescale);
+  if (a.postscale != b.postscale)
+    return fmt::format("factor after the reduction {} and {}", a.postscale, b.postscale);
+  if (a.batch != b.batch) return fmt::format("batch \"{}\" and \"{}\"", a.batch, b.batch);
+  if (a.batch_size != b.batch_size) return fmt::format("batch of {} and of {}", a.batch_size, b.batch_size);
+  return {};
+}
+
+std::string encode(const RequestBatch& batch) {
+  ByteWriter writer;
+  writer.put(static_cast<std::uint32_t>(batch.requests.size()));
+  for (const auto& [request, ranks] : batch.requests) {
+    writer.put_text(request.name);
+    put(writer, request.signature);
+    put_list(writer, request.rows);
+    put_ranks(writer, ranks);
+  }
+  put_ranks(writer, batch.joined_ranks);
+  return writer.take();
+}
+
+bool decode(std::string_view bytes, std::uint32_t rank_count, RequestBatch& batch) {
+  ByteReader reader(bytes);
+  std::uint32_t count = 0;
+  if (!reader.get(count)) return false;
+  batch = {};
+  for (std::uint32_t i = 0; i < count; ++i) {
+    RequestOfRanks& entry = batch.requests.emplace_back();
+    if (!get_name(reader, entry.request.name) || !get(reader, rank_count, entry.request.signature) ||
+        !get_list(reader, entry.request.rows) || !get_ranks(reader, rank_count, entry.ranks) ||
+        entry.ranks.empty())
+      return false;
+    const std::size_t row_count = entry.request.rows.size();
+    const Collective collective = entry.request.signature.collective;
+    const std::size_t expected = collective == Collective::allgather  ? 1
+                                 : collective == Collective::alltoall ? rank_count
+                                                                      : 0;
+    if (row_count != expected) return false;
+  }
+  return get_ranks(reader, rank_count, batch.joined_ranks) && reader.is_at_end();
+}
+
+void merge(RequestBatch& batch, RequestBatch more) {
+  // By name alone: requests of one name are few, mostly one.
+  std::multimap<std::string_view, std::size_t> by_name;
+  for (std::size_t i = 0; i < batch.requests.size(); ++i) by_name.emplace(batch.requests[i].request.name, i);
+  const auto unite = [](std::vector<std::uint32_t>& into, const std::vector<std::uint32_t>& ranks) {
+    std::vector<std::uint32_t> both;
+    both.reserve(into.size() + ranks.size());
+    std::set_union(into.begin(), into.end(), ranks.begin(), ranks.end(), std::back_inserter(both));
+    into = std::move(both);
+  };
+  std::vector<RequestOfRanks> unseen;
+  for (RequestOfRanks& entry : more.requests) {
+    const auto [first, last] = by_name.equal_range(entry.request.name);
+    const auto found = std::find_if(first, last, [&](const auto& candidate) {
+      return batch.requests[candidate.second].request == entry.request;
+    });
+    if (found == last) {
+      unseen.push_back(std::move(entry));
+    } else {
+      unite(batch.requests[found->second].ranks, entry.ranks);
+    }
+  }
+  batch.requests.insert(batch.requests.end(), std::make_move_iterator(unseen.begin()),
+                        std::make_move_iterator(unseen.end()));
+  unite(batch.joined_ranks, more.joined_ranks);
+}
+
+std::string encode(const ResponseList& list) {
+  ByteWriter writer;
+  writer.put(static_cast<std::uint32_t>(list.responses.size()));
+  for (const TensorResponse& response : list.responses) {
+    writer.put_text(response.name);
+    put(writer, response.signature);
+    put_list(writer, response.rows);
+    writer.put(response.code);
+    writer.put_text(response.message);
+    writer.put(response.peer);
+  }
+  writer.put(list.last_joined_rank);
+  return writer.take();
+}
+
+bool decode(std::string_view bytes, std::uint32_t rank_count, ResponseList& list) {
+  ByteReader reader(bytes);
+  std::uint32_t count = 0;
+  if (!reader.get(count)) return false;
+  list = {};
+  for (std::uint32_t i = 0; i < count; ++i) {
+    TensorResponse& response = list.responses.emplace_back();
+    std::uint8_t code = 0;
+    if (!get_name(reader, response.name) || !get(reader, rank_count, response.signature) ||
+        !get_list(reader, response.rows) || !reader.get(code) || !reader.get_text(response.message) ||
+        !reader.get(response.peer))
+      return false;
+    if (code > static_cast<std::uint8_t>(StatusCode::internal)) return false;
+    response.code = static_cast<StatusCode>(code);
+  }
+  return reader.get(list.last_joined_rank) && list.last_joined_rank >= -1 &&
+         list.last_joined_rank < static_cast<std::int32_t>(rank_count) && reader.is_at_end();
+}
+
+}  // namespace tutti

@@ -1,0 +1,106 @@
+// A named tensor as one rank announces it to the others, and how announcements travel.
+// Knows no buffer, no group and no order of execution.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+#include "runtime/base/types.hpp"
+
+namespace tutti {
+
+// The longest name and the most dimensions that a request may have.
+inline constexpr std::size_t kMaxTensorNameBytes = 4096;
+inline constexpr std::size_t kMaxTensorDimensions = 64;
+
+// What has to be equal on all ranks before a tensor may be communicated.
+struct TensorSignature {
+  Collective collective = Collective::allreduce;
+  Dtype dtype = Dtype::f32;
+  Op op = Op::sum;
+  bool is_device = false;
+  std::int32_t root = -1;  // of broadcast; -1 elsewhere
+  std::int32_t priority = 0;
+  double prescale = 1;   // each input is multiplied by it
+  double postscale = 1;  // the result is multiplied by it
+  // Without the first dimension where ranks may differ in it (allgather, alltoall).
+  std::vector<std::uint64_t> shape;
+  // Tensors of one batch are communicated together or not at all. Empty: a batch of its own.
+  std::string batch;
+  std::uint32_t batch_size = 0;
+
+  bool operator==(const TensorSignature&) const = default;
+};
+
+// May the first dimension differ between ranks?
+constexpr bool has_free_first_dimension(Collective collective) {
+  return collective == Collective::allgather || collective == Collective::alltoall;
+}
+
+struct TensorRequest {
+  std::string name;
+  TensorSignature signature;
+  // What only this rank knows: its first dimension (allgather), or the rows for each rank (alltoall).
+  std::vector<std::uint64_t> rows;
+
+  bool operator==(const TensorRequest&) const = default;
+};
+
+// Elements of the part that all ranks agree on: the product of `shape`, 1 of an empty one.
+std::uint64_t element_count(const TensorSignature& signature);
+
+// "allreduce of f32[64,3,7,7], sum"
+std::string describe(const TensorSignature& signature);
+// The first difference for people: "shape [3,4] and [3,5]". Empty: they are equal.
+std::string describe_difference(const TensorSignature& a, const TensorSignature& b);
+
+// A request and the ranks that made it, in ascending order.
+struct RequestOfRanks {
+  TensorRequest request;
+  std::vector<std::uint32_t> ranks;
+
+  bool operator==(const RequestOfRanks&) const = default;
+};
+
+// What goes up the tree in one cycle. Equal requests of several ranks are one entry.
+struct RequestBatch {
+  std::vector<RequestOfRanks> requests;
+  std::vector<std::uint32_t> joined_ranks;  // that have no more tensors, since this cycle
+
+  bool operator==(const RequestBatch&) const = default;
+};
+
+std::string encode(const RequestBatch& batch);
+// False for anything that encode() cannot have written for a group of `rank_count`.
+bool decode(std::string_view bytes, std::uint32_t rank_count, RequestBatch& batch);
+
+// Adds `more` to `batch`. Entries keep the order in which they first came.
+void merge(RequestBatch& batch, RequestBatch more);
+
+// What comes back down: a tensor that all ranks may communicate now, or why not.
+struct TensorResponse {
+  std::string name;
+  TensorSignature signature;
+  // By rank: rows of allgather (one number each) or of alltoall (rank_count numbers each). Empty: not needed.
+  std::vector<std::uint64_t> rows;
+  StatusCode code = StatusCode::ok;
+  std::string message;  // of a failure
+  std::int32_t peer = -1;
+
+  bool operator==(const TensorResponse&) const = default;
+};
+
+struct ResponseList {
+  std::vector<TensorResponse> responses;
+  std::int32_t last_joined_rank = -1;  // all ranks have joined, this one at last; -1: not yet
+
+  bool operator==(const ResponseList&) const = default;
+};
+
+std::string encode(const ResponseList& list);
+bool decode(std::string_view bytes, std::uint32_t rank_count, ResponseList& list);
+
+}  // namespace tutti

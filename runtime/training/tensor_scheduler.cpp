@@ -1,0 +1,479 @@
+// Submission and negotiation. What is then carried out is in tensor_execution.cpp.
+#include "runtime/training/tensor_scheduler.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <utility>
+
+#include "runtime/base/log.hpp"
+#include "runtime/base/ops.hpp"
+#include "runtime/base/rank_lists.hpp"
+#include "runtime/job/exchange.hpp"
+#include "tutti/detail/process.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr int kLengthTag = 1, kBytesTag = 2;
+// How long a rank without tensors pauses: as long as the first tensor after a pause may wait for it.
+constexpr std::chrono::microseconds kLongestPause{5000};
+// An ended queue waits so long for ranks that have not begun the last cycle.
+constexpr std::chrono::seconds kFarewellTime{2};
+
+[[noreturn]] void refuse(const Status& status) {
+  throw Error(status.code(), status.peer(), status.message());
+}
+
+std::vector<int> all_ranks(const CommGroup& group) {
+  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+void set_bit(std::span<std::uint64_t> words, std::uint32_t bit) {
+  words[bit / 64] |= std::uint64_t{1} << bit % 64;
+}
+bool has_bit(std::span<const std::uint64_t> words, std::uint32_t bit) {
+  return (words[bit / 64] >> bit % 64 & 1U) != 0;
+}
+
+std::vector<int> to_ints(const std::vector<std::uint32_t>& ranks) { return {ranks.begin(), ranks.end()}; }
+
+bool is_offered(Collective collective) {
+  return collective == Collective::allreduce || collective == Collective::broadcast ||
+         collective == Collective::allgather || collective == Collective::reduce_scatter ||
+         collective == Collective::alltoall || collective == Collective::barrier;
+}
+
+Status check(const TensorRequest& request, const TensorCall& call, std::uint32_t size) {
+  const std::string where = fmt::format("tensor \"{}\"", request.name);
+  if (request.name.empty() || request.name.size() > kMaxTensorNameBytes || request.name.front() == '\0')
+    return invalid_argument(
+        fmt::format("a tensor's name has 1 to {} bytes, and no zero byte in front", kMaxTensorNameBytes));
+  if (!is_offered(call.collective))
+    return invalid_argument(fmt::format(
+        "{}: {} is not offered by name; expected allreduce, broadcast, allgather, reduce_scatter, alltoall "
+        "or barrier",
+        where, to_string(call.collective)));
+  if (call.dtype == Dtype::opaque || call.op.op() == Op::user || call.op.op() == Op::premul_sum)
+    return invalid_argument(fmt::format(
+        "{}: user-defined operations, premul_sum and opaque elements are not offered by name; see prescale",
+        where));
+  if (is_reducing(call.collective) && !is_legal(call.op.op(), call.dtype))
+    return invalid_argument(fmt::format("{}: {} on {}: {}", where, to_string(call.op.op()),
+                                        to_string(call.dtype), why_illegal(call.op.op(), call.dtype)));
+  if (call.shape.size() > kMaxTensorDimensions)
+    return invalid_argument(
+        fmt::format("{}: {} dimensions; at most {}", where, call.shape.size(), kMaxTensorDimensions));
+  const bool has_rows =
+      has_free_first_dimension(call.collective) || call.collective == Collective::reduce_scatter;
+  if (has_rows && call.shape.empty())
+    return invalid_argument(fmt::format("{}: {} needs a first dimension, and the shape has none", where,
+                                        to_string(call.collective)));
+  if (call.collective == Collective::broadcast && (call.root < 0 || call.root >= static_cast<int>(size)))
+    return invalid_argument(
+        fmt::format("{}: root {}: expected a rank of the group, 0 to {}", where, call.root, size - 1));
+  if ((call.prescale != 1 || call.postscale != 1) && class_of(call.dtype) != DtypeClass::floating &&
+      class_of(call.dtype) != DtypeClass::complex)
+    return invalid_argument(fmt::format("{}: prescale and postscale need a floating dtype, not {}", where,
+                                        to_string(call.dtype)));
+  if (call.collective == Collective::alltoall) {
+    if (!call.splits.empty() && call.splits.size() != size)
+      return invalid_argument(fmt::format("{}: {} splits for {} ranks", where, call.splits.size(), size));
+    const std::uint64_t sum = std::accumulate(call.splits.begin(), call.splits.end(), std::uint64_t{0});
+    if (call.splits.empty() ? call.shape[0] % size != 0 : sum != call.shape[0])
+      return invalid_argument(
+          fmt::format("{}: the first dimension has {} rows, which {}", where, call.shape[0],
+                      call.splits.empty() ? fmt::format("{} ranks do not divide; give splits", size)
+                                          : fmt::format("is not the sum of the splits, {}", sum)));
+  }
+  if (!call.batch.empty() && (call.batch_size == 0 || call.batch.size() > kMaxTensorNameBytes))
+    return invalid_argument(fmt::format("{}: a batch has a name and says how many tensors it has", where));
+  return {};
+}
+
+TensorRequest request_of(std::string_view name, const TensorCall& call, std::uint32_t size) {
+  TensorRequest request;
+  request.name = name;
+  TensorSignature& s = request.signature;
+  s.collective = call.collective;
+  s.dtype = call.dtype;
+  s.op = is_reducing(call.collective) ? call.op.op() : Op::sum;
+  s.is_device = call.memory == Memory::device;
+  s.root = call.collective == Collective::broadcast ? call.root : -1;
+  s.priority = call.priority;
+  s.prescale = call.prescale;
+  s.postscale = call.postscale;
+  s.shape.assign(call.shape.begin(), call.shape.end());
+  s.batch = call.batch;
+  s.batch_size = call.batch.empty() ? 0 : call.batch_size;
+  if (has_free_first_dimension(call.collective) && !s.shape.empty()) {
+    const std::uint64_t rows = s.shape[0];
+    s.shape.erase(s.shape.begin());
+    if (call.collective == Collective::allgather) {
+      request.rows = {rows};
+    } else if (call.splits.empty()) {
+      request.rows.assign(size, rows / size);
+    } else {
+      request.rows.assign(call.splits.begin(), call.splits.end());
+    }
+  }
+  return request;
+}
+
+}  // namespace
+
+TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOptions& options)
+    : data_(group.create(all_ranks(group), "tutti tensors")),
+      control_(group.create(all_ranks(group), "tutti tensors: control")),
+      settings_(options.settings),
+      stall_warning_(options.stall_warning),
+      rank_(static_cast<std::uint32_t>(group.rank())),
+      size_(static_cast<std::uint32_t>(group.size())),
+      cache_(options.settings.cache_capacity),
+      last_warning_(Clock::now()),
+      last_cycle_(Clock::now()) {
+  if (rank_ == 0) coordinator_.emplace(size_);
+  const std::string reason = detail::start_thread(&thread_, "tutti-tensors", [this] { run(); });
+  if (!reason.empty())
+    refuse(
+        Status(StatusCode::resource_exhausted, "the thread of a tensor queue cannot be started: " + reason));
+}
+
+TensorScheduler::~TensorScheduler() {
+  close();
+  thread_.join();
+}
+
+void TensorScheduler::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_closing_ = true;
+  }
+  changed_.notify_all();
+}
+
+// -- submission, by any thread --------------------------------------------------------------------------------
+
+WorkRef TensorScheduler::submit(std::string_view name, const TensorCall& call) {
+  TensorRequest request = request_of(name, call, size_);
+  if (const Status status = check(request, call, size_); !status) refuse(status);
+  const WorkRef work(new TensorWork);
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_) refuse(*ended_);
+    if (is_closing_) refuse(Status(StatusCode::aborted, "the tensor queue is closed"));
+    if (joining_) refuse(invalid_argument(fmt::format("tensor \"{}\": this rank has joined", name)));
+    auto [found, is_new] = entries_.try_emplace(std::string(name));
+    if (!is_new) {
+      refuse(invalid_argument(
+          fmt::format("tensor \"{}\" is under way: wait for it before its name is submitted again", name)));
+    }
+    Entry& entry = found->second;
+    entry.request = std::move(request);
+    entry.call = call;
+    entry.call.shape = {};
+    entry.call.splits = {};
+    entry.call.batch = {};
+    entry.work = work;
+    entry.since = Clock::now();
+    arrived_.push_back(found->first);
+    is_urgent_ |= call.will_wait;
+  }
+  changed_.notify_all();
+  return work;
+}
+
+WorkRef TensorScheduler::join() {
+  WorkRef work(new TensorWork);
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_) refuse(*ended_);
+    if (joining_) refuse(invalid_argument("join: this rank has joined, and not all others have yet"));
+    joining_ = work;
+    has_announced_join_ = false;
+    is_urgent_ = true;
+  }
+  changed_.notify_all();
+  return work;
+}
+
+// -- negotiation, by the thread -------------------------------------------------------------------------------
+
+void TensorScheduler::run() {
+  try {
+    while (cycle()) {
+    }
+  } catch (const Error& error) {
+    fail_all(Status(error.code(), error.what(), error.peer()));
+  }
+}
+
+// Between cycles. Tensors that come meanwhile share the next one.
+void TensorScheduler::pause() {
+  std::unique_lock lock(mutex_);
+  const auto has_news = [this] { return !arrived_.empty() || (joining_ && !has_announced_join_); };
+  const Clock::time_point soon = last_cycle_ + settings_.cycle;
+  const Clock::time_point late = std::max(soon, last_cycle_ + idle_);
+  const auto is_due = [&] { return is_closing_ || is_urgent_ || (has_news() && Clock::now() >= soon); };
+  while (!is_due()) {
+    const Clock::time_point until = has_news() ? soon : late;
+    if (!wait_until(changed_, lock, until, [&] { return is_due() || (until == late && has_news()); }) &&
+        until == late)
+      break;
+  }
+  is_urgent_ = false;
+  last_cycle_ = Clock::now();
+}
+
+bool TensorScheduler::cycle() {
+  pause();
+  Contribution mine = contribute();
+  const std::size_t bit_words = (mine.words.size() - 1) / 2;
+  agree(mine.words);
+  cycles_.fetch_add(1, std::memory_order_relaxed);
+  const std::span<const std::uint64_t> words(mine.words);
+  if ((words[0] & is_leaving) != 0) {
+    fail_all(Status(StatusCode::aborted, "a rank has closed the tensor queue"));
+    return false;
+  }
+  evict_agreed(words.subspan(1 + bit_words, bit_words));
+  std::vector<Ready> ready = take_ready(words.subspan(1, bit_words));
+  if ((words[0] & has_requests) != 0) {
+    coordinated_.fetch_add(1, std::memory_order_relaxed);
+    accept(coordinate(std::move(mine.requests)), ready);
+  }
+  warn_of_stalls();
+  execute(std::move(ready));
+  idle_ = (words[0] & has_tensors) != 0 ? std::chrono::microseconds(0)
+                                        : std::min(kLongestPause, std::max(settings_.cycle, idle_ * 2));
+  return true;
+}
+
+TensorScheduler::Contribution TensorScheduler::contribute() {
+  Contribution mine;
+  const std::size_t bit_words = (cache_.number_count() + 63) / 64;
+  mine.words.assign(1 + 2 * bit_words, 0);
+  const std::span<std::uint64_t> not_ready = std::span(mine.words).subspan(1, bit_words);
+  const std::span<std::uint64_t> evicted = std::span(mine.words).subspan(1 + bit_words, bit_words);
+  const std::lock_guard lock(mutex_);
+  if (is_closing_) mine.words[0] |= is_leaving;
+  if (!entries_.empty()) mine.words[0] |= has_tensors;
+  std::vector<std::string> arrived;
+  arrived.swap(arrived_);
+  for (const std::string& name : arrived) {
+    Entry& entry = entries_.find(name)->second;
+    bool is_stale = false;
+    const auto number = cache_.find(entry.request, rank_, size_, &is_stale);
+    if (number) {
+      entry.stage = Stage::cached;
+      entry.number = *number;
+    } else if (is_stale) {
+      // First all ranks forget what they knew; the next cycle takes the request up.
+      set_bit(evicted, *cache_.find_name(name));
+      arrived_.push_back(name);
+    } else {
+      entry.stage = Stage::requested;
+      mine.requests.requests.push_back({entry.request, {rank_}});
+    }
+  }
+  if (joining_ && !has_announced_join_) {
+    has_announced_join_ = true;
+    mine.requests.joined_ranks.push_back(rank_);
+  }
+  if (!mine.requests.requests.empty() || !mine.requests.joined_ranks.empty()) mine.words[0] |= has_requests;
+  // A rank that has joined stands in the way of nothing.
+  if (!joining_) {
+    for (std::uint32_t number = 0; number < cache_.number_count(); ++number) set_bit(not_ready, number);
+    for (const auto& [name, entry] : entries_) {
+      if (entry.stage == Stage::cached)
+        not_ready[entry.number / 64] &= ~(std::uint64_t{1} << entry.number % 64);
+    }
+  } else {
+    // What it cannot stand in for has to be refused by rank 0, which knows who has joined.
+    for (std::uint32_t number = 0; number < cache_.number_count(); ++number) {
+      if (!cache_.contains(number)) continue;
+      const Collective collective = cache_.at(number).signature.collective;
+      if (collective != Collective::allreduce && collective != Collective::barrier) set_bit(evicted, number);
+    }
+  }
+  // A tensor that the cache knows and some rank does not submit is not seen by rank 0, which names stalls.
+  if (stall_warning_.count() > 0) {
+    const auto now = Clock::now();
+    for (const auto& [name, entry] : entries_) {
+      if (entry.stage == Stage::cached && now - entry.since > stall_warning_) set_bit(evicted, entry.number);
+    }
+  }
+  return mine;
+}
+
+void TensorScheduler::wait(const Work& work) {
+  struct Closing {
+    TensorScheduler* scheduler;
+    std::optional<Clock::time_point> since;
+  } closing{this, {}};
+  const auto is_over = [](void* context) {
+    auto& [scheduler, since] = *static_cast<Closing*>(context);
+    const std::lock_guard lock(scheduler->mutex_);
+    if (!scheduler->is_closing_) return false;
+    if (!since) since = Clock::now();
+    return Clock::now() - *since > kFarewellTime;
+  };
+  if (!work.wait_unless(is_over, &closing))
+    throw Error(StatusCode::aborted, -1,
+                "the tensor queue was closed while other ranks did not take part in it");
+}
+
+void TensorScheduler::agree(std::vector<std::uint64_t>& words) {
+  if (size_ == 1) return;
+  wait(control_.iallreduce(std::span(words), Op::bor));
+}
+
+void TensorScheduler::send_bytes(const std::string& bytes, int peer) {
+  const std::uint64_t length = bytes.size();
+  wait(control_.isend(&length, 1, Dtype::u64, peer, kLengthTag));
+  wait(control_.isend(bytes.data(), bytes.size(), Dtype::u8, peer, kBytesTag));
+}
+
+std::string TensorScheduler::receive_bytes(int peer) {
+  std::uint64_t length = 0;
+  wait(control_.irecv(&length, 1, Dtype::u64, peer, kLengthTag));
+  std::string bytes(length, '\0');
+  wait(control_.irecv(bytes.data(), bytes.size(), Dtype::u8, peer, kBytesTag));
+  return bytes;
+}
+
+// Up a binomial tree: a rank merges what its children send before it sends itself, so that equal requests of many
+// ranks travel as one.
+ResponseList TensorScheduler::coordinate(RequestBatch requests) {
+  for (std::uint32_t bit = 1; bit < size_; bit *= 2) {
+    if ((rank_ & bit) != 0) {
+      send_bytes(encode(requests), static_cast<int>(rank_ - bit));
+      break;
+    }
+    if (rank_ + bit >= size_) continue;
+    RequestBatch more;
+    if (!decode(receive_bytes(static_cast<int>(rank_ + bit)), size_, more))
+      throw Error(StatusCode::internal, static_cast<int>(rank_ + bit),
+                  "a rank sent requests that cannot be read");
+    merge(requests, std::move(more));
+  }
+  std::string bytes;
+  if (coordinator_) bytes = encode(coordinator_->decide(std::move(requests), Clock::now()));
+  std::uint64_t length = bytes.size();
+  wait(control_.ibroadcast(&length, 1, Dtype::u64, 0));
+  bytes.resize(length);
+  wait(control_.ibroadcast(bytes.data(), bytes.size(), Dtype::u8, 0));
+  ResponseList list;
+  if (!decode(bytes, size_, list))
+    throw Error(StatusCode::internal, 0, "rank 0 sent decisions that cannot be read");
+  return list;
+}
+
+void TensorScheduler::evict_agreed(std::span<const std::uint64_t> bits) {
+  for (std::uint32_t number = 0; number < cache_.number_count(); ++number) {
+    if (cache_.contains(number) && has_bit(bits, number)) cache_.evict(number);
+  }
+  // Tensors whose bit is gone are requested anew.
+  const std::lock_guard lock(mutex_);
+  for (auto& [name, entry] : entries_) {
+    if (entry.stage != Stage::cached || cache_.find_name(name) == entry.number) continue;
+    entry.stage = Stage::submitted;
+    arrived_.push_back(name);
+  }
+}
+
+// What all ranks have of the cache's tensors: batches as a whole.
+std::vector<TensorScheduler::Ready> TensorScheduler::take_ready(std::span<const std::uint64_t> not_ready) {
+  std::vector<std::uint32_t> numbers;
+  std::map<std::string_view, std::uint32_t> members;
+  for (std::uint32_t number = 0; number < cache_.number_count(); ++number) {
+    if (!cache_.contains(number) || has_bit(not_ready, number)) continue;
+    numbers.push_back(number);
+    const TensorSignature& signature = cache_.at(number).signature;
+    if (!signature.batch.empty()) ++members[signature.batch];
+  }
+  std::vector<Ready> ready;
+  std::erase_if(numbers, [&](std::uint32_t number) {
+    const TensorSignature& signature = cache_.at(number).signature;
+    return !signature.batch.empty() && members[signature.batch] < signature.batch_size;
+  });
+  for (const std::uint32_t number : numbers) {
+    const TensorResponse& response = cache_.at(number);
+    ready.push_back({response, take_entry(response.name)});
+    cache_.touch(number);
+  }
+  return ready;
+}
+
+void TensorScheduler::accept(ResponseList list, std::vector<Ready>& ready) {
+  for (const TensorResponse& response : list.responses) {
+    std::optional<Entry> entry = take_entry(response.name);
+    if (response.code == StatusCode::ok) {
+      cache_.insert(response);
+      ready.push_back({response, std::move(entry)});
+      continue;
+    }
+    if (entry)
+      static_cast<TensorWork*>(entry->work.operator->())
+          ->complete(Status(response.code, response.message, response.peer));
+  }
+  // Numbers may have moved from one name to another.
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [name, entry] : entries_) {
+      if (entry.stage != Stage::cached || cache_.find_name(name) == entry.number) continue;
+      entry.stage = Stage::submitted;
+      arrived_.push_back(name);
+    }
+  }
+  if (list.last_joined_rank < 0) return;
+  std::optional<WorkRef> joined;
+  {
+    const std::lock_guard lock(mutex_);
+    joined.swap(joining_);
+  }
+  if (joined) static_cast<TensorWork*>(joined->operator->())->complete({}, list.last_joined_rank);
+}
+
+std::optional<TensorScheduler::Entry> TensorScheduler::take_entry(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return std::nullopt;
+  Entry entry = std::move(found->second);
+  entries_.erase(found);
+  return entry;
+}
+
+void TensorScheduler::warn_of_stalls() {
+  if (!coordinator_ || stall_warning_.count() == 0) return;
+  const auto now = Clock::now();
+  if (now - last_warning_ < stall_warning_) return;
+  last_warning_ = now;
+  for (const Coordinator::Stalled& stalled : coordinator_->stalled(now, stall_warning_)) {
+    log_warn("tensor \"{}\" has waited for {}: submitted by {}, not by {}", stalled.name,
+             format_seconds(stalled.since), name_ranks(to_ints(stalled.submitted), static_cast<int>(size_)),
+             name_ranks(to_ints(stalled.missing), static_cast<int>(size_)));
+  }
+}
+
+void TensorScheduler::fail_all(const Status& cause) {
+  std::map<std::string, Entry, std::less<>> entries;
+  std::optional<WorkRef> joining;
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = cause;
+    entries.swap(entries_);
+    joining.swap(joining_);
+    arrived_.clear();
+  }
+  for (const auto& [name, entry] : entries)
+    static_cast<TensorWork*>(entry.work.operator->())
+        ->complete(cause.with_context(fmt::format("tensor \"{}\"", name)));
+  if (joining) static_cast<TensorWork*>(joining->operator->())->complete(cause);
+}
+
+}  // namespace tutti

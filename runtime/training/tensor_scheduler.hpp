@@ -1,0 +1,125 @@
+// Carries out named tensors of one group: negotiates which are ready on all ranks, and runs those in one order.
+// Uses the group's public interface alone, and so any transport. Knows no algorithm.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/training/coordinator.hpp"
+#include "runtime/training/fusion.hpp"
+#include "runtime/training/response_cache.hpp"
+#include "runtime/training/tensor_work.hpp"
+#include "tutti/tensors.hpp"
+
+namespace tutti {
+
+struct TensorQueueOptions {
+  TensorSettings settings;
+  std::chrono::milliseconds stall_warning{60000};  // 0: never
+};
+
+// Memory of fused operations, kept for the next ones.
+class FusionBuffers {
+ public:
+  // At least so many bytes, aligned to 64.
+  std::shared_ptr<std::vector<std::byte>> take(std::size_t bytes);
+
+ private:
+  std::vector<std::shared_ptr<std::vector<std::byte>>> buffers_;
+};
+
+// One thread negotiates. A cycle: every rank contributes one bit for each tensor of the cache, set where the
+// tensor is not ready, and flags; an allreduce of these words says what all ranks have. Where a rank has tensors
+// that the cache does not know, requests go up a binomial tree to rank 0 and decisions come back.
+class TensorScheduler {
+ public:
+  TensorScheduler(const CommGroup& group, const TensorQueueOptions& options);
+  ~TensorScheduler();
+  TensorScheduler(const TensorScheduler&) = delete;
+  TensorScheduler& operator=(const TensorScheduler&) = delete;
+
+  // Throws Error.
+  WorkRef submit(std::string_view name, const TensorCall& call);
+  WorkRef join();
+  void close();
+  // Cycles so far, and those in which requests went up the tree.
+  std::uint64_t cycle_count() const { return cycles_.load(std::memory_order_relaxed); }
+  std::uint64_t coordinated_count() const { return coordinated_.load(std::memory_order_relaxed); }
+
+ private:
+  enum class Stage : std::uint8_t {
+    submitted,  // not yet looked at
+    cached,     // a bit of the cache's vector
+    requested,  // rank 0 knows of it
+  };
+  struct Entry {
+    TensorRequest request;
+    TensorCall call;
+    WorkRef work;
+    Stage stage = Stage::submitted;
+    std::uint32_t number = 0;  // while cached
+    Clock::time_point since;
+  };
+  // A tensor that all ranks communicate now. No entry: this rank has joined.
+  struct Ready {
+    TensorResponse response;
+    std::optional<Entry> entry;
+  };
+  // The words of a cycle: flags, bits of what is not ready, bits of what has to be evicted. Combined by "or".
+  enum Flag : std::uint64_t { has_requests = 1, has_tensors = 2, is_leaving = 4 };
+  struct Contribution {
+    std::vector<std::uint64_t> words;
+    RequestBatch requests;
+  };
+
+  void run();
+  bool cycle();
+  void pause();
+  Contribution contribute();
+  void agree(std::vector<std::uint64_t>& words);
+  ResponseList coordinate(RequestBatch requests);
+  void evict_agreed(std::span<const std::uint64_t> bits);
+  std::vector<Ready> take_ready(std::span<const std::uint64_t> not_ready);
+  void accept(ResponseList list, std::vector<Ready>& ready);
+  void warn_of_stalls();
+  void execute(std::vector<Ready> ready);
+  void execute_one(Ready tensor);
+  void execute_fused(std::vector<Ready> tensors);
+  std::optional<Entry> take_entry(const std::string& name);
+  void fail_all(const Status& cause);
+  void send_bytes(const std::string& bytes, int peer);
+  std::string receive_bytes(int peer);
+  void wait(const Work& work);
+
+  CommGroup data_, control_;
+  const TensorSettings settings_;
+  const std::chrono::milliseconds stall_warning_;
+  const std::uint32_t rank_, size_;
+  ResponseCache cache_;
+  std::optional<Coordinator> coordinator_;  // of rank 0
+  FusionBuffers buffers_;
+  Clock::time_point last_warning_, last_cycle_;
+  std::chrono::microseconds idle_{0};  // how long nothing has been to do, as all ranks know
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, Entry, std::less<>> entries_;  // guarded by mutex_, like what follows
+  std::vector<std::string> arrived_;                   // names in stage `submitted`, in order
+  std::optional<WorkRef> joining_;
+  bool has_announced_join_ = false;
+  bool is_urgent_ = false;
+  bool is_closing_ = false;
+  std::optional<Status> ended_;  // why no tensor can be submitted any more
+  std::atomic<std::uint64_t> cycles_{0}, coordinated_{0};
+  std::thread thread_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,223 @@
+// Requests, the cache and the coordinator: what ranks tell each other of named tensors, without ranks.
+#include <chrono>
+#include <string>
+
+#include "runtime/training/coordinator.hpp"
+#include "runtime/training/fusion.hpp"
+#include "runtime/training/response_cache.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tutti;
+
+namespace {
+
+TensorRequest allreduce(std::string name, std::vector<std::uint64_t> shape = {4}) {
+  TensorRequest request;
+  request.name = std::move(name);
+  request.signature.shape = std::move(shape);
+  return request;
+}
+
+TensorRequest gather(std::string name, std::uint64_t rows) {
+  TensorRequest request = allreduce(std::move(name), {3});
+  request.signature.collective = Collective::allgather;
+  request.rows = {rows};
+  return request;
+}
+
+TensorRequest in_batch(std::string name, std::string batch, std::uint32_t size) {
+  TensorRequest request = allreduce(std::move(name));
+  request.signature.batch = std::move(batch);
+  request.signature.batch_size = size;
+  return request;
+}
+
+RequestBatch from(std::vector<std::uint32_t> ranks, std::vector<TensorRequest> requests) {
+  RequestBatch batch;
+  for (TensorRequest& request : requests) batch.requests.push_back({std::move(request), ranks});
+  return batch;
+}
+
+TensorResponse response_to(const TensorRequest& request) {
+  TensorResponse response;
+  response.name = request.name;
+  response.signature = request.signature;
+  return response;
+}
+
+const RunningClock::time_point kNow{};
+
+}  // namespace
+
+TEST_CASE("requests of many ranks travel as one, and are read as they were written") {
+  RequestBatch batch = from({1}, {allreduce("b"), allreduce("a", {2, 3})});
+  merge(batch, from({0}, {allreduce("a", {2, 3}), gather("g", 7)}));
+  RequestBatch joined;
+  joined.joined_ranks = {2};
+  merge(batch, joined);
+  REQUIRE(batch.requests.size() == 3);
+  CHECK(batch.requests[0].ranks == std::vector<std::uint32_t>{1});
+  CHECK(batch.requests[1].ranks == std::vector<std::uint32_t>{0, 1});
+  CHECK(batch.requests[2].request.rows == std::vector<std::uint64_t>{7});
+  const std::string bytes = encode(batch);
+  RequestBatch read;
+  REQUIRE(decode(bytes, 3, read));
+  CHECK(read == batch);
+  CHECK_FALSE(decode(bytes, 2, read));  // rank 2 of 2
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
+    INFO("cut at " << length);
+    CHECK_FALSE(decode(bytes.substr(0, length), 3, read));
+  }
+  // What all of many ranks ask for is as long as what one does.
+  std::vector<std::uint32_t> all(512);
+  for (std::uint32_t rank = 0; rank < 512; ++rank) all[rank] = rank;
+  CHECK(encode(from(all, {allreduce("a")})).size() == encode(from({0}, {allreduce("a")})).size());
+}
+
+TEST_CASE("decisions are read as they were written") {
+  ResponseList list;
+  list.responses.push_back(response_to(allreduce("a")));
+  list.responses.push_back(response_to(gather("g", 1)));
+  list.responses.back().rows = {1, 0, 5};
+  list.responses.back().code = StatusCode::mismatch;
+  list.responses.back().message = "why";
+  list.responses.back().peer = 2;
+  list.last_joined_rank = 1;
+  ResponseList read;
+  REQUIRE(decode(encode(list), 3, read));
+  CHECK(read == list);
+}
+
+TEST_CASE("a tensor is decided once every rank has submitted it, in the order of completion") {
+  Coordinator coordinator(2);
+  CHECK(coordinator.decide(from({0}, {allreduce("a"), allreduce("b")}), kNow).responses.empty());
+  ResponseList list = coordinator.decide(from({1}, {allreduce("b")}), kNow);
+  REQUIRE(list.responses.size() == 1);
+  CHECK(list.responses[0].name == "b");
+  CHECK(list.responses[0].code == StatusCode::ok);
+  list = coordinator.decide(from({1}, {allreduce("a")}), kNow);
+  REQUIRE(list.responses.size() == 1);
+  CHECK(coordinator.is_empty());
+}
+
+TEST_CASE("ranks that differ are told who submitted what") {
+  Coordinator coordinator(3);
+  RequestBatch batch = from({0, 2}, {allreduce("w", {3, 4})});
+  merge(batch, from({1}, {allreduce("w", {3, 5})}));
+  const ResponseList list = coordinator.decide(batch, kNow);
+  REQUIRE(list.responses.size() == 1);
+  CHECK(list.responses[0].code == StatusCode::mismatch);
+  CHECK(list.responses[0].peer == 1);
+  CHECK(list.responses[0].message ==
+        "ranks submitted tensor \"w\" with different shape [3,4] and [3,5]: ranks 0, 2 of 3 submitted "
+        "allreduce "
+        "of f32[3,4], sum; rank 1 of 3 submitted allreduce of f32[3,5], sum");
+}
+
+TEST_CASE("rows of an allgather come back by rank") {
+  Coordinator coordinator(3);
+  RequestBatch batch = from({0}, {gather("g", 2)});
+  merge(batch, from({1}, {gather("g", 0)}));
+  merge(batch, from({2}, {gather("g", 2)}));
+  const ResponseList list = coordinator.decide(batch, kNow);
+  REQUIRE(list.responses.size() == 1);
+  CHECK(list.responses[0].rows == std::vector<std::uint64_t>{2, 0, 2});
+}
+
+TEST_CASE("a batch is decided as a whole, also its failure") {
+  Coordinator coordinator(2);
+  RequestBatch batch = from({0, 1}, {in_batch("a", "step", 2)});
+  CHECK(coordinator.decide(batch, kNow).responses.empty());
+  batch = from({0}, {in_batch("b", "step", 2)});
+  TensorRequest other = in_batch("b", "step", 2);
+  other.signature.dtype = Dtype::f64;
+  merge(batch, from({1}, {other}));
+  const ResponseList list = coordinator.decide(batch, kNow);
+  REQUIRE(list.responses.size() == 2);
+  CHECK(list.responses[0].code == StatusCode::mismatch);
+  CHECK(list.responses[0].message == list.responses[1].message);
+}
+
+TEST_CASE("ranks that have joined are no longer waited for") {
+  Coordinator coordinator(2);
+  RequestBatch joined;
+  joined.joined_ranks = {1};
+  CHECK(coordinator.decide(joined, kNow).last_joined_rank == -1);
+  ResponseList list = coordinator.decide(from({0}, {allreduce("a"), gather("g", 1)}), kNow);
+  REQUIRE(list.responses.size() == 2);
+  CHECK(list.responses[0].code == StatusCode::ok);
+  CHECK(list.responses[1].code == StatusCode::mismatch);
+  CHECK(list.responses[1].peer == 1);
+  RequestBatch last;
+  last.joined_ranks = {0};
+  list = coordinator.decide(last, kNow);
+  CHECK(list.last_joined_rank == 0);
+  CHECK(coordinator.decide(from({0}, {allreduce("a")}), kNow).responses.empty());  // all are back
+}
+
+TEST_CASE("tensors that some ranks lack are named with those ranks") {
+  using std::chrono::seconds;
+  Coordinator coordinator(3);
+  coordinator.decide(from({0, 2}, {allreduce("a")}), kNow);
+  coordinator.decide(from({0, 1, 2}, {allreduce("b")}), kNow);
+  CHECK(coordinator.stalled(kNow + seconds(1), seconds(2)).empty());
+  const auto stalled = coordinator.stalled(kNow + seconds(3), seconds(2));
+  REQUIRE(stalled.size() == 1);
+  CHECK(stalled[0].name == "a");
+  CHECK(stalled[0].missing == std::vector<std::uint32_t>{1});
+}
+
+TEST_CASE("the cache knows equal requests, says when one has changed, and forgets the least recent one") {
+  ResponseCache cache(2);
+  bool is_stale = false;
+  CHECK_FALSE(cache.find(allreduce("a"), 0, 2, &is_stale));
+  CHECK(cache.insert(response_to(allreduce("a"))) == 0U);
+  CHECK(cache.insert(response_to(allreduce("b"))) == 1U);
+  CHECK(cache.find(allreduce("a"), 0, 2, &is_stale) == 0U);
+  CHECK_FALSE(cache.find(allreduce("a", {5}), 0, 2, &is_stale));
+  CHECK(is_stale);
+  cache.touch(0);
+  CHECK(cache.insert(response_to(allreduce("c"))) == 1U);
+  CHECK_FALSE(cache.find_name("b"));
+  TensorResponse rows = response_to(gather("g", 0));
+  rows.rows = {4, 6};
+  CHECK(cache.insert(rows) == 0U);
+  CHECK(cache.find(gather("g", 6), 1, 2, &is_stale) == 0U);
+  CHECK_FALSE(cache.find(gather("g", 6), 0, 2, &is_stale));
+  CHECK(ResponseCache(0).insert(response_to(allreduce("a"))) == std::nullopt);
+}
+
+TEST_CASE("a batch is remembered and forgotten as a whole") {
+  ResponseCache cache(3);
+  cache.insert(response_to(in_batch("a", "step", 2)));
+  cache.insert(response_to(in_batch("b", "step", 2)));
+  cache.insert(response_to(allreduce("c")));
+  cache.insert(response_to(allreduce("d")));
+  CHECK_FALSE(cache.find_name("a"));
+  CHECK_FALSE(cache.find_name("b"));
+  CHECK(cache.size() == 2);
+  CHECK(cache.insert(response_to(in_batch("e", "large", 4))) == std::nullopt);
+}
+
+TEST_CASE("fusion keeps to the limits, to equal kinds and to the order of priority") {
+  std::vector<TensorResponse> tensors;
+  for (const std::uint64_t count : {10, 20, 1000, 30})
+    tensors.push_back(response_to(allreduce("t", {count})));
+  tensors.push_back(response_to(allreduce("d", {5})));
+  tensors.back().signature.dtype = Dtype::f64;
+  tensors.back().signature.priority = 3;
+  std::vector<const TensorResponse*> ready;
+  for (const TensorResponse& tensor : tensors) ready.push_back(&tensor);
+  const auto plan = [&](TensorPriority priority, FusionLimits limits) {
+    std::vector<std::vector<std::uint32_t>> lists;
+    for (const FusedOperation& operation : plan_fusion(ready, priority, limits))
+      lists.push_back(operation.tensors);
+    return lists;
+  };
+  using Lists = std::vector<std::vector<std::uint32_t>>;
+  CHECK(plan(TensorPriority::none, {1000, 500}) == Lists{{0, 1, 3}, {2}, {4}});
+  CHECK(plan(TensorPriority::none, {150, 500}) == Lists{{0, 1}, {2}, {3}, {4}});
+  CHECK(plan(TensorPriority::none, {0, 500}) == Lists{{0}, {1}, {2}, {3}, {4}});
+  CHECK(plan(TensorPriority::direct, {1000, 500}) == Lists{{4}, {0, 1, 3}, {2}});
+  CHECK(plan(TensorPriority::lifo, {1000, 500}) == Lists{{4}, {3, 1, 0}, {2}});
+}

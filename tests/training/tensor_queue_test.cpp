@@ -1,0 +1,308 @@
+// Named tensors over ranks that are threads: any order, errors, uneven parts, batches, ranks that join.
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/thread_ranks.hpp"
+#include "tutti/tensors.hpp"
+
+using namespace tutti;
+
+namespace {
+
+std::string name_of(int tensor) { return "layer" + std::to_string(tensor); }
+
+// An allreduce in place.
+Work reduce(const TensorQueue& queue, const std::string& name, std::vector<float>& values,
+            TensorCall call = {}) {
+  const std::uint64_t shape[] = {values.size()};
+  call.input = call.output = values.data();
+  call.shape = shape;
+  return queue.submit(name, call);
+}
+
+// Steps of tensors in an order of each rank's own.
+Verdict train(CommGroup& group, int steps, int tensors) {
+  const TensorQueue queue(group);
+  std::mt19937 random(static_cast<unsigned>(group.rank()));
+  std::vector<int> order(static_cast<std::size_t>(tensors));
+  std::iota(order.begin(), order.end(), 0);
+  for (int step = 0; step < steps; ++step) {
+    std::shuffle(order.begin(), order.end(), random);
+    std::vector<std::vector<float>> values;
+    for (int i = 0; i < tensors; ++i)
+      values.emplace_back(static_cast<std::size_t>(1 + i * i * 37),
+                          static_cast<float>(group.rank() + i + step));
+    std::vector<Work> works;
+    for (const int i : order) works.push_back(reduce(queue, name_of(i), values[static_cast<std::size_t>(i)]));
+    for (const Work& work : works) work.wait();
+    for (int i = 0; i < tensors; ++i) {
+      const int p = group.size();
+      const auto expected = static_cast<float>(p * (p - 1) / 2 + p * (i + step));
+      for (const float value : values[static_cast<std::size_t>(i)]) {
+        if (value != expected) return "step " + std::to_string(step) + ", " + name_of(i) + " is wrong";
+      }
+    }
+  }
+  group.barrier();
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("tensors submitted in another order on each rank are summed by name") {
+  for (const char* transport : {"shm", "tcp"}) {
+    const Variables variables({{"TUTTI_TRANSPORTS", transport}});
+    CHECK(with_ranks(3, [](CommGroup& group) { return train(group, 12, 9); }) == "");
+  }
+}
+
+TEST_CASE("the order is found without a cache, with a small one, and without fusion") {
+  for (const auto& [name, value] : {std::pair{"TUTTI_CACHE_CAPACITY", "0"},
+                                    {"TUTTI_CACHE_CAPACITY", "4"},
+                                    {"TUTTI_FUSION_BYTES", "0"},
+                                    {"TUTTI_PRIORITY", "lifo"}}) {
+    INFO(name << "=" << value);
+    const Variables variables({{name, value}});
+    CHECK(with_ranks(2, [](CommGroup& group) { return train(group, 6, 7); }) == "");
+  }
+}
+
+TEST_CASE("one rank alone needs nobody") {
+  CHECK(with_ranks(1, [](CommGroup& group) { return train(group, 3, 4); }) == "");
+}
+
+TEST_CASE("what ranks disagree about is thrown on all of them, and other tensors go on") {
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
+          const TensorQueue queue(group);
+          std::vector<float> differing(group.rank() == 0 ? 3U : 4U, 1), equal(5, 1);
+          const Work wrong = reduce(queue, "w", differing);
+          const Work right = reduce(queue, "r", equal);
+          right.wait();
+          if (equal[0] != 2) return "the other tensor is wrong";
+          const std::string error = error_of([&] { wrong.wait(); });
+          if (error.find("tensor \"w\" with different shape [3] and [4]: rank 0 of 2 submitted") ==
+              std::string::npos)
+            return "said: " + error;
+          // The name can be used again, with what is right now.
+          std::vector<float> again(6, 1);
+          reduce(queue, "w", again).wait();
+          group.barrier();
+          return again[0] == 2 ? "" : "wrong after an error";
+        }) == "");
+}
+
+TEST_CASE("a shape may change from step to step") {
+  CHECK(with_ranks(3, [](CommGroup& group) -> Verdict {
+          const TensorQueue queue(group);
+          for (std::size_t count = 1; count < 12; ++count) {
+            std::vector<float> values(count, 1);
+            reduce(queue, "t", values).wait();
+            if (values.back() != 3) return "wrong sum of " + std::to_string(count);
+          }
+          group.barrier();
+          return {};
+        }) == "");
+}
+
+TEST_CASE("arguments that are wrong are refused at once") {
+  CHECK(with_ranks(1, [](CommGroup& group) -> Verdict {
+          const TensorQueue queue(group);
+          std::vector<float> values(4);
+          TensorCall call;
+          call.op = Op::band;
+          if (error_of([&] { reduce(queue, "t", values, call); }).find("band on f32") == std::string::npos)
+            return "op";
+          call = {};
+          call.collective = Collective::gather;
+          if (error_of([&] { reduce(queue, "t", values, call); }).find("not offered by name") ==
+              std::string::npos)
+            return "collective";
+          if (error_of([&] { reduce(queue, "", values); }).find("name") == std::string::npos) return "name";
+          return {};
+        }) == "");
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
+          const TensorQueue queue(group);
+          std::vector<float> values(4), others(4);
+          if (group.rank() == 1) group.barrier();
+          const Work work = reduce(queue, "t", values);
+          if (group.rank() == 0) {
+            // Rank 1 has not submitted it yet.
+            const std::string error = error_of([&] { reduce(queue, "t", others); });
+            group.barrier();
+            if (error.find("under way") == std::string::npos) return "a name twice: " + error;
+          }
+          work.wait();
+          group.barrier();
+          return {};
+        }) == "");
+}
+
+TEST_CASE("broadcast, allgather, alltoall, reduce_scatter and barrier by name") {
+  CHECK(
+      with_ranks(3, [](CommGroup& group) -> Verdict {
+        const TensorQueue queue(group);
+        const auto rank = static_cast<std::uint64_t>(group.rank());
+        for (int round = 0; round < 3; ++round) {
+          std::vector<int> value(2, group.rank() + 5);
+          const std::uint64_t two[] = {2};
+          queue
+              .submit("b", {.collective = Collective::broadcast,
+                            .input = value.data(),
+                            .output = value.data(),
+                            .dtype = Dtype::i32,
+                            .shape = two,
+                            .root = 1})
+              .wait();
+          if (value[1] != 6) return "broadcast";
+          // Rank r gives r + round rows of two.
+          const std::uint64_t shape[] = {rank + static_cast<std::uint64_t>(round), 2};
+          std::vector<int> rows(shape[0] * 2, group.rank()), all;
+          std::vector<std::uint64_t> counts;
+          TensorCall gather{
+              .collective = Collective::allgather, .input = rows.data(), .dtype = Dtype::i32, .shape = shape};
+          gather.allocate = [&](std::span<const std::uint64_t> from) -> void* {
+            counts.assign(from.begin(), from.end());
+            all.resize(2 * std::accumulate(from.begin(), from.end(), std::uint64_t{0}));
+            return all.data();
+          };
+          queue.submit("g", gather).wait();
+          if (counts.size() != 3 || counts[2] != 2U + static_cast<unsigned>(round) || all.back() != 2)
+            return "allgather";
+          // Rank r sends d + 1 rows to rank d.
+          const std::uint64_t splits[] = {1, 2, 3}, six[] = {6};
+          std::vector<int> sent(6, group.rank()), received;
+          TensorCall exchange{.collective = Collective::alltoall,
+                              .input = sent.data(),
+                              .dtype = Dtype::i32,
+                              .shape = six,
+                              .splits = splits};
+          exchange.allocate = [&](std::span<const std::uint64_t> from) -> void* {
+            received.resize(std::accumulate(from.begin(), from.end(), std::uint64_t{0}));
+            return received.data();
+          };
+          queue.submit("x", exchange).wait();
+          if (received.size() != 3 * (rank + 1) || received.front() != 0 || received.back() != 2)
+            return "alltoall";
+          const std::uint64_t seven[] = {7};
+          std::vector<float> vector(7, 2), part(3);
+          queue
+              .submit("s", {.collective = Collective::reduce_scatter,
+                            .input = vector.data(),
+                            .output = part.data(),
+                            .shape = seven,
+                            .prescale = 0.5,
+                            .postscale = 10})
+              .wait();
+          if (part[0] != 30 || part[1] != 30) return "reduce_scatter";
+          queue.submit("wall", {.collective = Collective::barrier}).wait();
+        }
+        group.barrier();
+        return {};
+      }) == "");
+}
+
+TEST_CASE("averages and factors") {
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
+          const TensorQueue queue(group);
+          for (const std::size_t count : {3U, 200000U}) {  // packed, and alone
+            std::vector<float> a(count, static_cast<float>(group.rank() * 4)), b(count, 1);
+            const Work first = reduce(queue, "a", a, {.op = Op::avg});
+            const Work second = reduce(queue, "b", b, {.prescale = 0.25, .postscale = 8});
+            first.wait();
+            second.wait();
+            if (a.back() != 2) return "avg is " + std::to_string(a.back());
+            if (b.back() != 4) return "scaled sum is " + std::to_string(b.back());
+          }
+          group.barrier();
+          return {};
+        }) == "");
+}
+
+TEST_CASE("a batch waits for all of its tensors") {
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
+          const TensorQueue queue(group);
+          for (int round = 0; round < 4; ++round) {
+            std::vector<float> a(3, 1), b(4, 1), c(5, 1);
+            const TensorCall member{.batch = "step", .batch_size = 2};
+            const Work first = reduce(queue, "a", a, member);
+            reduce(queue, "c", c).wait();
+            if (first.test()) return "a part of a batch is complete";
+            group.barrier();
+            const Work second = reduce(queue, "b", b, member);
+            first.wait();
+            second.wait();
+            if (a[0] != 2 || b[0] != 2) return "wrong sum";
+          }
+          group.barrier();
+          return {};
+        }) == "");
+}
+
+TEST_CASE("ranks with fewer tensors join, and the others' sums go on") {
+  for (const bool is_known : {false, true}) {
+    CHECK(with_ranks(3, [&](CommGroup& group) -> Verdict {
+            const TensorQueue queue(group);
+            std::vector<float> values(4, 1);
+            if (is_known) reduce(queue, "t0", values).wait();
+            group.barrier();
+            for (int step = 0; step < group.rank() * 2; ++step) {
+              values.assign(4, 1);
+              reduce(queue, is_known ? "t0" : "t" + std::to_string(step), values).wait();
+              const float expected = step < 2 ? 2 : 1;  // ranks 1 and 2, then rank 2
+              if (values[3] != expected)
+                return "step " + std::to_string(step) + ": " + std::to_string(values[3]);
+            }
+            if (group.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            const Work joined = queue.join();
+            joined.wait();
+            if (joined.source() != 2) return "last was " + std::to_string(joined.source());
+            // All are back.
+            values.assign(4, 1);
+            reduce(queue, "after", values).wait();
+            group.barrier();
+            return values[0] == 3 ? "" : "wrong sum after joining";
+          }) == "");
+  }
+}
+
+TEST_CASE("a queue that ends on one rank ends on all") {
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
+          TensorQueue queue(group);
+          std::vector<float> values(4, 1), lonely(4, 1);
+          reduce(queue, "t", values).wait();
+          if (group.rank() == 0) {
+            queue.close();
+            return {};
+          }
+          const std::string error = error_of([&] { reduce(queue, "only here", lonely).wait(); });
+          return error.find("closed the tensor queue") == std::string::npos ? "said: " + error : "";
+        }) == "");
+}
+
+TEST_CASE("several threads submit, and groups have queues of their own") {
+  CHECK(with_ranks(4, [](CommGroup& group) -> Verdict {
+          const std::vector<int> pair = group.rank() < 2 ? std::vector<int>{0, 1} : std::vector<int>{2, 3};
+          const CommGroup half = group.create(pair);
+          const TensorQueue all(group), ours(half);
+          std::atomic<int> wrong{0};
+          const auto work = [&](const TensorQueue& queue, const std::string& prefix, float expected) {
+            for (int step = 0; step < 20; ++step) {
+              std::vector<float> values(10, 1);
+              reduce(queue, prefix + std::to_string(step % 3), values).wait();
+              if (values[9] != expected) wrong.fetch_add(1);
+            }
+          };
+          std::thread other([&] { work(all, "a", 4); });
+          std::thread third([&] { work(all, "b", 4); });
+          work(ours, "c", 2);
+          other.join();
+          third.join();
+          group.barrier();
+          return wrong.load() == 0 ? "" : "wrong sums";
+        }) == "");
+}
