@@ -57,7 +57,7 @@ void WorldState::on_stall(const Stall& stall) {
     }
   }
   if (targets.empty()) return;
-  const std::string report = encode(StallReport{stall.context, std::move(calls)});
+  const std::string report = encode_diagnosis(StallReport{stall.context, std::move(calls)});
   for (const int target : targets) control().tell(target, report);
   if (settings_.stall_warning.count() > 0 && stall.lasted >= settings_.stall_warning)
     warn_of_stall(stall, operation);
@@ -161,7 +161,7 @@ void WorldState::on_question(int source, const StateQuestion& question) {
     }
   }
   answer.state.waiting = list_waiting();
-  control().tell(source, encode(answer));
+  control().tell(source, encode_diagnosis(answer));
 }
 
 std::vector<WaitingCall> WorldState::list_waiting() {
@@ -231,7 +231,7 @@ std::map<int, RankState> WorldState::ask_members(std::uint64_t context, std::chr
   inquiries_[number];
   lock.unlock();
   for (const auto& [rank, group_rank] : asked) {
-    control().tell(rank, encode(StateQuestion{number, context, calls}));
+    control().tell(rank, encode_diagnosis(StateQuestion{number, context, calls}));
   }
   lock.lock();
   wait_for(answered_, lock, at_most, [&] { return inquiries_[number].answers.size() == asked.size(); });

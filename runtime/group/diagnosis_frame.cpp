@@ -91,7 +91,7 @@ struct Encoder {
 
 }  // namespace
 
-std::string encode(const DiagnosisMessage& message) {
+std::string encode_diagnosis(const DiagnosisMessage& message) {
   Encoder encoder;
   std::visit(encoder, message);
   return encoder.writer.take();

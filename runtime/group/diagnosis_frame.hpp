@@ -58,8 +58,8 @@ using DiagnosisMessage = std::variant<StallReport, StateQuestion, StateAnswer, M
 
 inline constexpr std::size_t kMaxWaitingCalls = 4;  // in one answer
 
-std::string encode(const DiagnosisMessage& message);
-// nullopt for bytes that no encode() writes.
+std::string encode_diagnosis(const DiagnosisMessage& message);
+// nullopt for bytes that encode_diagnosis() does not write.
 std::optional<DiagnosisMessage> decode_diagnosis(std::string_view bytes);
 
 }  // namespace tutti

@@ -146,7 +146,7 @@ void WorldState::on_arrival(int source, const MemberArrival& arrival) {
 Status WorldState::meet(const GroupMember& group, std::uint32_t step, Clock::time_point deadline) {
   constexpr std::chrono::milliseconds kPollPause{20};  // at the group's failure
   const std::vector<int>& ranks = group.world_ranks();
-  const std::string arrival = encode(MemberArrival{group.context(), step});
+  const std::string arrival = encode_diagnosis(MemberArrival{group.context(), step});
   const bool is_first = ranks.front() == info().rank;
   const std::set<int> awaited =
       is_first ? std::set<int>(ranks.begin() + 1, ranks.end()) : std::set<int>{ranks[0]};

@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const auto message = tutti::decode_diagnosis(bytes);
   if (!message) return 0;
-  if (tutti::encode(*message) != bytes) std::abort();
+  if (tutti::encode_diagnosis(*message) != bytes) std::abort();
   if (const auto* const report = std::get_if<tutti::StallReport>(&*message)) {
     std::map<int, tutti::CallHistory> histories{{0, report->calls}, {3, report->calls}};
     tutti::CallDifference difference;

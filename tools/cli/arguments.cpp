@@ -84,7 +84,8 @@ template Argument ArgumentParser::add_option(const std::string&, int&, const std
 template Argument ArgumentParser::add_option(const std::string&, std::uint32_t&, const std::string&);
 template Argument ArgumentParser::add_option(const std::string&, std::uint64_t&, const std::string&);
 template Argument ArgumentParser::add_option(const std::string&, double&, const std::string&);
-template Argument ArgumentParser::add_option(const std::string&, std::vector<std::string>&, const std::string&);
+template Argument ArgumentParser::add_option(const std::string&, std::vector<std::string>&,
+                                             const std::string&);
 
 std::size_t ArgumentParser::count(const char* name) const { return app_->count(name); }
 
