@@ -1,4 +1,4 @@
-// What the environment says about named tensors (tutti/tensors.hpp). Knows no queue.
+// Settings of named tensors (tutti/tensors.hpp), from the environment. Knows no queue.
 #pragma once
 
 #include <chrono>

@@ -9,14 +9,10 @@
 #include "runtime/base/rank_lists.hpp"
 
 namespace tutti {
-namespace {
-
-// What a rank that has joined can stand in for: it has neither a tensor nor a count of its own.
+// A rank that has joined has neither a tensor nor a count of its own, so these go on without it.
 bool allows_joined_ranks(Collective collective) {
   return collective == Collective::allreduce || collective == Collective::barrier;
 }
-
-}  // namespace
 
 Coordinator::Coordinator(std::uint32_t rank_count) : rank_count_(rank_count), has_joined_(rank_count) {}
 

@@ -14,6 +14,9 @@
 
 namespace tutti {
 
+// Can the collective go on without ranks that have joined?
+bool allows_joined_ranks(Collective collective);
+
 class Coordinator {
  public:
   explicit Coordinator(std::uint32_t rank_count);

@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// What `rank` announced of its own rows.
+// Are these the rows that `rank` announced then?
 bool has_rows(const TensorResponse& response, const TensorRequest& request, std::uint32_t rank,
               std::uint32_t rank_count) {
   const std::size_t own = request.rows.size();

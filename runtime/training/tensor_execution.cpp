@@ -106,86 +106,101 @@ void TensorScheduler::execute_fused(std::vector<Ready> tensors) {
 }
 
 void TensorScheduler::execute_one(Ready tensor) {
-  const TensorResponse& response = tensor.response;
-  std::optional<Entry>& entry = tensor.entry;
-  const TensorSignature& s = response.signature;
-  const std::size_t bytes = size_of(s.dtype);
-  std::shared_ptr<std::vector<std::byte>> zeros;  // of a rank that has joined
-  TensorCall call;
-  if (entry) {
-    call = entry->call;
-  } else if (s.collective == Collective::allreduce) {
-    zeros = buffers_.take(element_count(s) * bytes);
-    std::memset(zeros->data(), 0, zeros->size());
+  const TensorSignature& signature = tensor.response.signature;
+  TensorCall call = tensor.entry ? tensor.entry->call : TensorCall();
+  std::shared_ptr<std::vector<std::byte>> zeros;
+  if (!tensor.entry && signature.collective == Collective::allreduce) {
+    const std::size_t bytes = element_count(signature) * size_of(signature.dtype);
+    zeros = buffers_.take(bytes);
+    std::memset(zeros->data(), 0, bytes);
     call.input = call.output = zeros->data();
   }
   CallOptions options;
   options.memory = call.memory;
   options.cuda_stream = call.cuda_stream;
-  std::uint64_t output_count = 0;
-  Work work;
-  const std::uint64_t row = elements_of_row(s);
-  switch (s.collective) {
-    case Collective::allreduce: {
-      output_count = element_count(s);
-      const void* input = call.input;
-      if (s.prescale != 1) {
-        scale_by(s.prescale, s.dtype, call.output, call.input, output_count);
-        input = call.output;
-      }
-      work = data_.iallreduce(input, call.output, output_count, s.dtype, s.op, options);
-      break;
-    }
-    case Collective::broadcast:
-      output_count = element_count(s);
-      if (static_cast<std::int32_t>(rank_) == s.root)
-        scale_by(1, s.dtype, call.output, call.input, output_count);
-      work = data_.ibroadcast(call.output, output_count, s.dtype, s.root, options);
-      break;
-    case Collective::allgather: {
-      std::vector<std::uint64_t> counts;
-      for (const std::uint64_t rows : response.rows) counts.push_back(rows * row);
-      if (call.allocate) call.output = call.allocate(response.rows);
-      work = data_.iallgatherv(call.input, call.output, counts, {}, s.dtype, options);
-      break;
-    }
-    case Collective::alltoall: {
-      std::vector<std::uint64_t> sent, received, rows;
-      for (std::uint32_t other = 0; other < size_; ++other) {
-        sent.push_back(response.rows[std::size_t{rank_} * size_ + other] * row);
-        rows.push_back(response.rows[std::size_t{other} * size_ + rank_]);
-        received.push_back(rows.back() * row);
-      }
-      if (call.allocate) call.output = call.allocate(rows);
-      work = data_.ialltoallv(call.input, sent, {}, call.output, received, {}, s.dtype, options);
-      break;
-    }
-    case Collective::reduce_scatter: {
-      std::vector<std::uint64_t> counts;
-      for (std::uint32_t other = 0; other < size_; ++other)
-        counts.push_back(rows_of_rank(s.shape[0], other, size_) * row);
-      const std::uint64_t own = rows_of_rank(s.shape[0], rank_, size_);
-      if (call.allocate) call.output = call.allocate(std::span(&own, 1));
-      output_count = counts[rank_];
-      const void* input = call.input;
-      if (s.prescale != 1) {
-        zeros = buffers_.take(element_count(s) * bytes);
-        scale_by(s.prescale, s.dtype, zeros->data(), call.input, element_count(s));
-        input = zeros->data();
-      }
-      work = data_.ireduce_scatterv(input, call.output, counts, s.dtype, s.op, options);
-      break;
-    }
-    default:
-      work = data_.ibarrier(options);
-      break;
-  }
-  work.on_complete([entry = std::move(tensor.entry), zeros, output = call.output, output_count,
-                    dtype = s.dtype, postscale = s.postscale](const Error* error) {
+  const Started started = start(tensor.response, call, options);
+  started.work.on_complete([entry = std::move(tensor.entry), zeros, started, dtype = signature.dtype,
+                            postscale = signature.postscale](const Error* error) {
     if (!entry) return;
-    if (error == nullptr && postscale != 1) scale_by(postscale, dtype, output, output, output_count);
+    if (error == nullptr && postscale != 1)
+      scale_by(postscale, dtype, started.output, started.output, started.output_count);
     work_of(entry->work).complete(to_status(error));
   });
+}
+
+TensorScheduler::Started TensorScheduler::start(const TensorResponse& response, const TensorCall& call,
+                                                const CallOptions& options) {
+  const TensorSignature& s = response.signature;
+  switch (s.collective) {
+    case Collective::allreduce:
+      return start_reduction(s, call, options);
+    case Collective::reduce_scatter:
+      return start_reduce_scatter(s, call, options);
+    case Collective::allgather:
+      return start_allgather(response, call, options);
+    case Collective::alltoall:
+      return start_alltoall(response, call, options);
+    case Collective::broadcast:
+      if (static_cast<std::int32_t>(rank_) == s.root)
+        scale_by(1, s.dtype, call.output, call.input, element_count(s));
+      return {data_.ibroadcast(call.output, element_count(s), s.dtype, s.root, options), nullptr, 0, nullptr};
+    default:
+      return {data_.ibarrier(options), nullptr, 0, nullptr};
+  }
+}
+
+TensorScheduler::Started TensorScheduler::start_reduction(const TensorSignature& s, TensorCall call,
+                                                          const CallOptions& options) {
+  const std::uint64_t count = element_count(s);
+  if (s.prescale != 1) {
+    scale_by(s.prescale, s.dtype, call.output, call.input, count);
+    call.input = call.output;
+  }
+  return {data_.iallreduce(call.input, call.output, count, s.dtype, s.op, options), call.output, count,
+          nullptr};
+}
+
+TensorScheduler::Started TensorScheduler::start_allgather(const TensorResponse& response, TensorCall call,
+                                                          const CallOptions& options) {
+  const std::uint64_t row = elements_of_row(response.signature);
+  std::vector<std::uint64_t> counts;
+  for (const std::uint64_t rows : response.rows) counts.push_back(rows * row);
+  if (call.allocate) call.output = call.allocate(response.rows);
+  return {data_.iallgatherv(call.input, call.output, counts, {}, response.signature.dtype, options), nullptr,
+          0, nullptr};
+}
+
+TensorScheduler::Started TensorScheduler::start_alltoall(const TensorResponse& response, TensorCall call,
+                                                         const CallOptions& options) {
+  const std::uint64_t row = elements_of_row(response.signature);
+  std::vector<std::uint64_t> sent, received, rows;
+  for (std::uint32_t other = 0; other < size_; ++other) {
+    sent.push_back(response.rows[std::size_t{rank_} * size_ + other] * row);
+    rows.push_back(response.rows[std::size_t{other} * size_ + rank_]);
+    received.push_back(rows.back() * row);
+  }
+  if (call.allocate) call.output = call.allocate(rows);
+  return {
+      data_.ialltoallv(call.input, sent, {}, call.output, received, {}, response.signature.dtype, options),
+      nullptr, 0, nullptr};
+}
+
+TensorScheduler::Started TensorScheduler::start_reduce_scatter(const TensorSignature& s, TensorCall call,
+                                                               const CallOptions& options) {
+  const std::uint64_t row = elements_of_row(s);
+  std::vector<std::uint64_t> counts;
+  for (std::uint32_t other = 0; other < size_; ++other)
+    counts.push_back(rows_of_rank(s.shape[0], other, size_) * row);
+  const std::uint64_t own = rows_of_rank(s.shape[0], rank_, size_);
+  if (call.allocate) call.output = call.allocate(std::span(&own, 1));
+  std::shared_ptr<std::vector<std::byte>> scaled;
+  if (s.prescale != 1) {
+    scaled = buffers_.take(element_count(s) * size_of(s.dtype));
+    scale_by(s.prescale, s.dtype, scaled->data(), call.input, element_count(s));
+    call.input = scaled->data();
+  }
+  return {data_.ireduce_scatterv(call.input, call.output, counts, s.dtype, s.op, options), call.output,
+          counts[rank_], scaled};
 }
 
 }  // namespace tutti

@@ -43,7 +43,7 @@ void put(ByteWriter& writer, const TensorSignature& signature) {
   writer.put(signature.batch_size);
 }
 
-bool get(ByteReader& reader, std::uint32_t rank_count, TensorSignature& signature) {
+bool get_kinds(ByteReader& reader, TensorSignature& signature) {
   std::uint8_t collective = 0, dtype = 0, op = 0, is_device = 0;
   if (!reader.get(collective) || !reader.get(dtype) || !reader.get(op) || !reader.get(is_device))
     return false;
@@ -52,7 +52,11 @@ bool get(ByteReader& reader, std::uint32_t rank_count, TensorSignature& signatur
   signature.dtype = static_cast<Dtype>(dtype);
   signature.op = static_cast<Op>(op);
   signature.is_device = is_device == 1;
-  return reader.get(signature.root) && signature.root >= -1 &&
+  return true;
+}
+
+bool get(ByteReader& reader, std::uint32_t rank_count, TensorSignature& signature) {
+  return get_kinds(reader, signature) && reader.get(signature.root) && signature.root >= -1 &&
          signature.root < static_cast<std::int32_t>(rank_count) && reader.get(signature.priority) &&
          reader.get(signature.prescale) && reader.get(signature.postscale) &&
          get_list(reader, signature.shape) && signature.shape.size() <= kMaxTensorDimensions &&

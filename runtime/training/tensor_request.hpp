@@ -16,7 +16,7 @@ namespace tutti {
 inline constexpr std::size_t kMaxTensorNameBytes = 4096;
 inline constexpr std::size_t kMaxTensorDimensions = 64;
 
-// What has to be equal on all ranks before a tensor may be communicated.
+// The properties of a tensor that must be equal on all ranks.
 struct TensorSignature {
   Collective collective = Collective::allreduce;
   Dtype dtype = Dtype::f32;
@@ -43,7 +43,7 @@ constexpr bool has_free_first_dimension(Collective collective) {
 struct TensorRequest {
   std::string name;
   TensorSignature signature;
-  // What only this rank knows: its first dimension (allgather), or the rows for each rank (alltoall).
+  // Known to this rank only: its first dimension (allgather), or the rows for each rank (alltoall).
   std::vector<std::uint64_t> rows;
 
   bool operator==(const TensorRequest&) const = default;
@@ -65,7 +65,7 @@ struct RequestOfRanks {
   bool operator==(const RequestOfRanks&) const = default;
 };
 
-// What goes up the tree in one cycle. Equal requests of several ranks are one entry.
+// The message that goes up the tree in one cycle. Equal requests of several ranks are one entry.
 struct RequestBatch {
   std::vector<RequestOfRanks> requests;
   std::vector<std::uint32_t> joined_ranks;  // that have no more tensors, since this cycle
@@ -80,7 +80,7 @@ bool decode(std::string_view bytes, std::uint32_t rank_count, RequestBatch& batc
 // Adds `more` to `batch`. Entries keep the order in which they first came.
 void merge(RequestBatch& batch, RequestBatch more);
 
-// What comes back down: a tensor that all ranks may communicate now, or why not.
+// A decision of rank 0: a tensor that all ranks may communicate now, or the reason why not.
 struct TensorResponse {
   std::string name;
   TensorSignature signature;

@@ -1,4 +1,4 @@
-// Submission and negotiation. What is then carried out is in tensor_execution.cpp.
+// Submission and negotiation; tensor_execution.cpp carries the agreed tensors out.
 #include "runtime/training/tensor_scheduler.hpp"
 
 #include <fmt/format.h>
@@ -36,6 +36,9 @@ std::vector<int> all_ranks(const CommGroup& group) {
 void set_bit(std::span<std::uint64_t> words, std::uint32_t bit) {
   words[bit / 64] |= std::uint64_t{1} << bit % 64;
 }
+void clear_bit(std::span<std::uint64_t> words, std::uint32_t bit) {
+  words[bit / 64] &= ~(std::uint64_t{1} << bit % 64);
+}
 bool has_bit(std::span<const std::uint64_t> words, std::uint32_t bit) {
   return (words[bit / 64] >> bit % 64 & 1U) != 0;
 }
@@ -48,11 +51,7 @@ bool is_offered(Collective collective) {
          collective == Collective::alltoall || collective == Collective::barrier;
 }
 
-Status check(const TensorRequest& request, const TensorCall& call, std::uint32_t size) {
-  const std::string where = fmt::format("tensor \"{}\"", request.name);
-  if (request.name.empty() || request.name.size() > kMaxTensorNameBytes || request.name.front() == '\0')
-    return invalid_argument(
-        fmt::format("a tensor's name has 1 to {} bytes, and no zero byte in front", kMaxTensorNameBytes));
+Status check_kinds(const std::string& where, const TensorCall& call) {
   if (!is_offered(call.collective))
     return invalid_argument(fmt::format(
         "{}: {} is not offered by name; expected allreduce, broadcast, allgather, reduce_scatter, alltoall "
@@ -65,6 +64,29 @@ Status check(const TensorRequest& request, const TensorCall& call, std::uint32_t
   if (is_reducing(call.collective) && !is_legal(call.op.op(), call.dtype))
     return invalid_argument(fmt::format("{}: {} on {}: {}", where, to_string(call.op.op()),
                                         to_string(call.dtype), why_illegal(call.op.op(), call.dtype)));
+  const bool is_scalable =
+      class_of(call.dtype) == DtypeClass::floating || class_of(call.dtype) == DtypeClass::complex;
+  if ((call.prescale != 1 || call.postscale != 1) && !is_scalable)
+    return invalid_argument(fmt::format("{}: prescale and postscale need a floating dtype, not {}", where,
+                                        to_string(call.dtype)));
+  return {};
+}
+
+Status check_splits(const std::string& where, const TensorCall& call, std::uint32_t size) {
+  if (!call.splits.empty() && call.splits.size() != size)
+    return invalid_argument(fmt::format("{}: {} splits for {} ranks", where, call.splits.size(), size));
+  const std::uint64_t rows = call.shape[0];
+  const std::uint64_t sum = std::accumulate(call.splits.begin(), call.splits.end(), std::uint64_t{0});
+  if (call.splits.empty() && rows % size != 0)
+    return invalid_argument(fmt::format(
+        "{}: the first dimension has {} rows, which {} ranks do not divide; give splits", where, rows, size));
+  if (!call.splits.empty() && sum != rows)
+    return invalid_argument(fmt::format(
+        "{}: the first dimension has {} rows, which is not the sum of the splits, {}", where, rows, sum));
+  return {};
+}
+
+Status check_shape(const std::string& where, const TensorCall& call, std::uint32_t size) {
   if (call.shape.size() > kMaxTensorDimensions)
     return invalid_argument(
         fmt::format("{}: {} dimensions; at most {}", where, call.shape.size(), kMaxTensorDimensions));
@@ -73,23 +95,19 @@ Status check(const TensorRequest& request, const TensorCall& call, std::uint32_t
   if (has_rows && call.shape.empty())
     return invalid_argument(fmt::format("{}: {} needs a first dimension, and the shape has none", where,
                                         to_string(call.collective)));
+  return call.collective == Collective::alltoall ? check_splits(where, call, size) : Status();
+}
+
+Status check(std::string_view name, const TensorCall& call, std::uint32_t size) {
+  if (name.empty() || name.size() > kMaxTensorNameBytes || name.front() == '\0')
+    return invalid_argument(
+        fmt::format("a tensor's name has 1 to {} bytes, and no zero byte in front", kMaxTensorNameBytes));
+  const std::string where = fmt::format("tensor \"{}\"", name);
+  TUTTI_RETURN_IF_ERROR(check_kinds(where, call));
+  TUTTI_RETURN_IF_ERROR(check_shape(where, call, size));
   if (call.collective == Collective::broadcast && (call.root < 0 || call.root >= static_cast<int>(size)))
     return invalid_argument(
         fmt::format("{}: root {}: expected a rank of the group, 0 to {}", where, call.root, size - 1));
-  if ((call.prescale != 1 || call.postscale != 1) && class_of(call.dtype) != DtypeClass::floating &&
-      class_of(call.dtype) != DtypeClass::complex)
-    return invalid_argument(fmt::format("{}: prescale and postscale need a floating dtype, not {}", where,
-                                        to_string(call.dtype)));
-  if (call.collective == Collective::alltoall) {
-    if (!call.splits.empty() && call.splits.size() != size)
-      return invalid_argument(fmt::format("{}: {} splits for {} ranks", where, call.splits.size(), size));
-    const std::uint64_t sum = std::accumulate(call.splits.begin(), call.splits.end(), std::uint64_t{0});
-    if (call.splits.empty() ? call.shape[0] % size != 0 : sum != call.shape[0])
-      return invalid_argument(
-          fmt::format("{}: the first dimension has {} rows, which {}", where, call.shape[0],
-                      call.splits.empty() ? fmt::format("{} ranks do not divide; give splits", size)
-                                          : fmt::format("is not the sum of the splits, {}", sum)));
-  }
   if (!call.batch.empty() && (call.batch_size == 0 || call.batch.size() > kMaxTensorNameBytes))
     return invalid_argument(fmt::format("{}: a batch has a name and says how many tensors it has", where));
   return {};
@@ -159,8 +177,8 @@ void TensorScheduler::close() {
 // -- submission, by any thread --------------------------------------------------------------------------------
 
 WorkRef TensorScheduler::submit(std::string_view name, const TensorCall& call) {
+  if (const Status status = check(name, call, size_); !status) refuse(status);
   TensorRequest request = request_of(name, call, size_);
-  if (const Status status = check(request, call, size_); !status) refuse(status);
   const WorkRef work(new TensorWork);
   {
     const std::lock_guard lock(mutex_);
@@ -232,7 +250,6 @@ void TensorScheduler::pause() {
 bool TensorScheduler::cycle() {
   pause();
   Contribution mine = contribute();
-  const std::size_t bit_words = (mine.words.size() - 1) / 2;
   agree(mine.words);
   cycles_.fetch_add(1, std::memory_order_relaxed);
   const std::span<const std::uint64_t> words(mine.words);
@@ -240,8 +257,8 @@ bool TensorScheduler::cycle() {
     fail_all(Status(StatusCode::aborted, "a rank has closed the tensor queue"));
     return false;
   }
-  evict_agreed(words.subspan(1 + bit_words, bit_words));
-  std::vector<Ready> ready = take_ready(words.subspan(1, bit_words));
+  evict_agreed(mine.evicted());
+  std::vector<Ready> ready = take_ready(mine.not_ready());
   if ((words[0] & has_requests) != 0) {
     coordinated_.fetch_add(1, std::memory_order_relaxed);
     accept(coordinate(std::move(mine.requests)), ready);
@@ -255,13 +272,32 @@ bool TensorScheduler::cycle() {
 
 TensorScheduler::Contribution TensorScheduler::contribute() {
   Contribution mine;
-  const std::size_t bit_words = (cache_.number_count() + 63) / 64;
-  mine.words.assign(1 + 2 * bit_words, 0);
-  const std::span<std::uint64_t> not_ready = std::span(mine.words).subspan(1, bit_words);
-  const std::span<std::uint64_t> evicted = std::span(mine.words).subspan(1 + bit_words, bit_words);
+  mine.bit_words = (cache_.number_count() + 63) / 64;
+  mine.words.assign(1 + 2 * mine.bit_words, 0);
   const std::lock_guard lock(mutex_);
   if (is_closing_) mine.words[0] |= is_leaving;
   if (!entries_.empty()) mine.words[0] |= has_tensors;
+  announce_arrived(mine);
+  if (joining_ && !has_announced_join_) {
+    has_announced_join_ = true;
+    mine.requests.joined_ranks.push_back(rank_);
+  }
+  if (!mine.requests.requests.empty() || !mine.requests.joined_ranks.empty()) mine.words[0] |= has_requests;
+  if (joining_) {
+    evict_unjoinable(mine.evicted());
+  } else {
+    for (std::uint32_t number = 0; number < cache_.number_count(); ++number)
+      set_bit(mine.not_ready(), number);
+    for (const auto& [name, entry] : entries_) {
+      if (entry.stage == Stage::cached) clear_bit(mine.not_ready(), entry.number);
+    }
+  }
+  evict_stalled(mine.evicted());
+  return mine;
+}
+
+// Tensors that were submitted since the last cycle: a bit of the cache, or a request.
+void TensorScheduler::announce_arrived(Contribution& mine) {
   std::vector<std::string> arrived;
   arrived.swap(arrived_);
   for (const std::string& name : arrived) {
@@ -273,41 +309,31 @@ TensorScheduler::Contribution TensorScheduler::contribute() {
       entry.number = *number;
     } else if (is_stale) {
       // First all ranks forget what they knew; the next cycle takes the request up.
-      set_bit(evicted, *cache_.find_name(name));
+      set_bit(mine.evicted(), *cache_.find_name(name));
       arrived_.push_back(name);
     } else {
       entry.stage = Stage::requested;
       mine.requests.requests.push_back({entry.request, {rank_}});
     }
   }
-  if (joining_ && !has_announced_join_) {
-    has_announced_join_ = true;
-    mine.requests.joined_ranks.push_back(rank_);
+}
+
+// A rank that has joined holds nothing back. Collectives that need it are refused by rank 0, which knows who has
+// joined, so the cache forgets them.
+void TensorScheduler::evict_unjoinable(std::span<std::uint64_t> evicted) const {
+  for (std::uint32_t number = 0; number < cache_.number_count(); ++number) {
+    if (cache_.contains(number) && !allows_joined_ranks(cache_.at(number).signature.collective))
+      set_bit(evicted, number);
   }
-  if (!mine.requests.requests.empty() || !mine.requests.joined_ranks.empty()) mine.words[0] |= has_requests;
-  // A rank that has joined stands in the way of nothing.
-  if (!joining_) {
-    for (std::uint32_t number = 0; number < cache_.number_count(); ++number) set_bit(not_ready, number);
-    for (const auto& [name, entry] : entries_) {
-      if (entry.stage == Stage::cached)
-        not_ready[entry.number / 64] &= ~(std::uint64_t{1} << entry.number % 64);
-    }
-  } else {
-    // What it cannot stand in for has to be refused by rank 0, which knows who has joined.
-    for (std::uint32_t number = 0; number < cache_.number_count(); ++number) {
-      if (!cache_.contains(number)) continue;
-      const Collective collective = cache_.at(number).signature.collective;
-      if (collective != Collective::allreduce && collective != Collective::barrier) set_bit(evicted, number);
-    }
+}
+
+// Rank 0 reports stalls, and knows nothing of tensors that are a bit of the cache.
+void TensorScheduler::evict_stalled(std::span<std::uint64_t> evicted) const {
+  if (stall_warning_.count() == 0) return;
+  const auto now = Clock::now();
+  for (const auto& [name, entry] : entries_) {
+    if (entry.stage == Stage::cached && now - entry.since > stall_warning_) set_bit(evicted, entry.number);
   }
-  // A tensor that the cache knows and some rank does not submit is not seen by rank 0, which names stalls.
-  if (stall_warning_.count() > 0) {
-    const auto now = Clock::now();
-    for (const auto& [name, entry] : entries_) {
-      if (entry.stage == Stage::cached && now - entry.since > stall_warning_) set_bit(evicted, entry.number);
-    }
-  }
-  return mine;
 }
 
 void TensorScheduler::wait(const Work& work) {
@@ -386,7 +412,7 @@ void TensorScheduler::evict_agreed(std::span<const std::uint64_t> bits) {
   }
 }
 
-// What all ranks have of the cache's tensors: batches as a whole.
+// The tensors of the cache that all ranks have; batches as a whole.
 std::vector<TensorScheduler::Ready> TensorScheduler::take_ready(std::span<const std::uint64_t> not_ready) {
   std::vector<std::uint32_t> numbers;
   std::map<std::string_view, std::uint32_t> members;

@@ -77,13 +77,19 @@ class TensorScheduler {
   enum Flag : std::uint64_t { has_requests = 1, has_tensors = 2, is_leaving = 4 };
   struct Contribution {
     std::vector<std::uint64_t> words;
+    std::size_t bit_words = 0;  // of each of the two vectors
     RequestBatch requests;
+    std::span<std::uint64_t> not_ready() { return std::span(words).subspan(1, bit_words); }
+    std::span<std::uint64_t> evicted() { return std::span(words).subspan(1 + bit_words, bit_words); }
   };
 
   void run();
   bool cycle();
   void pause();
   Contribution contribute();
+  void announce_arrived(Contribution& mine);
+  void evict_unjoinable(std::span<std::uint64_t> evicted) const;
+  void evict_stalled(std::span<std::uint64_t> evicted) const;
   void agree(std::vector<std::uint64_t>& words);
   ResponseList coordinate(RequestBatch requests);
   void evict_agreed(std::span<const std::uint64_t> bits);
@@ -92,6 +98,18 @@ class TensorScheduler {
   void warn_of_stalls();
   void execute(std::vector<Ready> ready);
   void execute_one(Ready tensor);
+  // An operation that was started for one tensor, and where its result lies.
+  struct Started {
+    Work work;
+    void* output = nullptr;
+    std::uint64_t output_count = 0;                  // of what has to be scaled
+    std::shared_ptr<std::vector<std::byte>> memory;  // of this operation's own
+  };
+  Started start(const TensorResponse& response, const TensorCall& call, const CallOptions& options);
+  Started start_reduction(const TensorSignature& signature, TensorCall call, const CallOptions& options);
+  Started start_allgather(const TensorResponse& response, TensorCall call, const CallOptions& options);
+  Started start_alltoall(const TensorResponse& response, TensorCall call, const CallOptions& options);
+  Started start_reduce_scatter(const TensorSignature& signature, TensorCall call, const CallOptions& options);
   void execute_fused(std::vector<Ready> tensors);
   std::optional<Entry> take_entry(const std::string& name);
   void fail_all(const Status& cause);

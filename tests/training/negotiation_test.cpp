@@ -68,7 +68,7 @@ TEST_CASE("requests of many ranks travel as one, and are read as they were writt
     INFO("cut at " << length);
     CHECK_FALSE(decode(bytes.substr(0, length), 3, read));
   }
-  // What all of many ranks ask for is as long as what one does.
+  // A request of all of many ranks is as long as that of one.
   std::vector<std::uint32_t> all(512);
   for (std::uint32_t rank = 0; rank < 512; ++rank) all[rank] = rank;
   CHECK(encode(from(all, {allreduce("a")})).size() == encode(from({0}, {allreduce("a")})).size());

@@ -7,8 +7,8 @@
 //                                                       .op = tutti::Op::avg});
 //   work.wait();
 //
-// Errors: submit() throws what is wrong with its arguments. What ranks disagree about is thrown by wait(), on
-//   every rank that submitted the tensor, and names who submitted what; other tensors go on.
+// Errors: submit() throws what is wrong with its arguments. A disagreement of ranks is thrown by wait(), on every
+//   rank that submitted the tensor; the text names who submitted what. Other tensors go on.
 // Threads: all functions may be called by any thread at any time. A thread of the queue negotiates.
 // Cost: one small allreduce per cycle (TUTTI_FUSION_CYCLE) while tensors are under way; names that ranks have
 //   agreed on before are one bit of it (TUTTI_CACHE_CAPACITY).
