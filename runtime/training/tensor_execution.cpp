@@ -119,11 +119,12 @@ void TensorScheduler::execute_one(Ready tensor) {
   options.memory = call.memory;
   options.cuda_stream = call.cuda_stream;
   const Started started = start(tensor.response, call, options);
-  started.work.on_complete([entry = std::move(tensor.entry), zeros, started, dtype = signature.dtype,
+  // Not the Work: its callback would hold the group, which must not end on a progress thread.
+  started.work.on_complete([entry = std::move(tensor.entry), zeros, memory = started.memory,
+                            output = started.output, count = started.output_count, dtype = signature.dtype,
                             postscale = signature.postscale](const Error* error) {
     if (!entry) return;
-    if (error == nullptr && postscale != 1)
-      scale_by(postscale, dtype, started.output, started.output, started.output_count);
+    if (error == nullptr && postscale != 1) scale_by(postscale, dtype, output, output, count);
     work_of(entry->work).complete(to_status(error));
   });
 }

@@ -1,0 +1,17 @@
+// A call on a named tensor: its arguments checked, and turned into the request that other ranks see.
+// Knows no other rank.
+#pragma once
+
+#include <string_view>
+
+#include "runtime/training/tensor_request.hpp"
+#include "tutti/tensors.hpp"
+
+namespace tutti {
+
+// Errors: invalid_argument naming the tensor, what was given and what was expected.
+Status check_tensor_call(std::string_view name, const TensorCall& call, std::uint32_t size);
+// Of a call that is right.
+TensorRequest make_tensor_request(std::string_view name, const TensorCall& call, std::uint32_t size);
+
+}  // namespace tutti
