@@ -52,7 +52,11 @@ TensorResponse Coordinator::refuse(const std::string& name, const Pending& pendi
   return response;
 }
 
-TensorResponse Coordinator::respond(const std::string& name, const Pending& pending) const {
+TensorResponse Coordinator::respond(const std::string& name, Pending& pending) const {
+  // By rank, so that a message does not depend on the order in which requests came.
+  std::sort(
+      pending.variants.begin(), pending.variants.end(),
+      [](const RequestOfRanks& a, const RequestOfRanks& b) { return a.ranks.front() < b.ranks.front(); });
   const TensorSignature& signature = pending.variants.front().request.signature;
   // Ranks by what they submitted; the fewest are named first, since they are probably the ones that err.
   std::map<std::string, std::vector<int>> submitters;
@@ -124,13 +128,13 @@ ResponseList Coordinator::decide(RequestBatch batch, RunningClock::time_point no
 // answered with that error as a whole, so that no rank waits for the rest of it.
 void Coordinator::respond_to_complete(ResponseList& list) {
   struct Group {
-    std::vector<const std::pair<const std::string, Pending>*> members;
+    std::vector<std::pair<const std::string, Pending>*> members;
     std::uint64_t order = 0;
     std::uint32_t size = 1;
   };
   std::map<std::string, Group> batches;  // by the name of the batch, or of the tensor that is one alone
   std::vector<Group*> in_order;
-  for (const auto& entry : pending_) {
+  for (auto& entry : pending_) {
     if (!is_complete(entry.second)) continue;
     const TensorSignature& signature = entry.second.variants.front().request.signature;
     // A tensor cannot be called like a batch by accident: names hold no zero byte in front.
@@ -153,8 +157,7 @@ void Coordinator::respond_to_complete(ResponseList& list) {
               [](const auto* a, const auto* b) { return a->second.order < b->second.order; });
     const std::size_t first = list.responses.size();
     const TensorResponse* failure = nullptr;
-    for (const auto* member : group->members)
-      list.responses.push_back(respond(member->first, member->second));
+    for (auto* member : group->members) list.responses.push_back(respond(member->first, member->second));
     for (std::size_t i = first; i < list.responses.size(); ++i) {
       if (list.responses[i].code != StatusCode::ok) failure = &list.responses[i];
     }

@@ -45,7 +45,7 @@ class Coordinator {
   void add(const RequestOfRanks& entry, RunningClock::time_point now);
   bool is_complete(const Pending& pending) const;
   // Of one that is complete, or whose variants differ.
-  TensorResponse respond(const std::string& name, const Pending& pending) const;
+  TensorResponse respond(const std::string& name, Pending& pending) const;
   TensorResponse refuse(const std::string& name, const Pending& pending, std::string message, int peer) const;
   void respond_to_complete(ResponseList& list);
 
