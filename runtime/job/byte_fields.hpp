@@ -41,7 +41,7 @@ class ByteWriter {
   template <class T>
   void put(const T& value) {
     if constexpr (HasFields<const T>) {
-      std::apply([this](const auto&... field) { (put(field), ...); }, T::fields(value));
+      std::apply([this](const auto&... field) { (this->put(field), ...); }, T::fields(value));
     } else if constexpr (detail::kIsPair<T>) {
       put(value.first);
       put(value.second);
@@ -72,7 +72,7 @@ class ByteReader {
   template <class T>
   bool get(T& value) {
     if constexpr (HasFields<T>) {
-      return std::apply([this](auto&... field) { return (get(field) && ...); }, T::fields(value));
+      return std::apply([this](auto&... field) { return (this->get(field) && ...); }, T::fields(value));
     } else if constexpr (detail::kIsPair<T>) {
       return get(value.first) && get(value.second);
     } else if constexpr (detail::kIsVector<T>) {

@@ -46,7 +46,8 @@ TEST_CASE("a rank that leaves is blamed by all, not those that fail because of i
   CHECK(outcome.status == 0);
   const auto found = blames(outcome.out);
   REQUIRE(found.size() == 4);
-  for (const std::string& blame : found) CHECK_THAT(blame, Contains("blames 3: rank 3 has left the world"));
+  // Its group ends before its world; the others may see either first.
+  for (const std::string& blame : found) CHECK_THAT(blame, Contains("blames 3: rank 3 has left the"));
 }
 
 TEST_CASE("who aborts is named with the reason although rank 0 is frozen") {
@@ -101,7 +102,7 @@ TEST_CASE("a process that ends in peace leaves the world, and is not taken for d
   CHECK(outcome.status == 0);
   const auto found = blames(outcome.out);
   REQUIRE(found.size() == 3);
-  for (const std::string& blame : found) CHECK_THAT(blame, Contains("blames 1: rank 1 has left the world"));
+  for (const std::string& blame : found) CHECK_THAT(blame, Contains("blames 1: rank 1 has left the"));
 }
 
 TEST_CASE("the others hear why a rank could not make its second world") {

@@ -141,7 +141,10 @@ int come_late() {
 int fork_child() {
   const CommGroup world = tutti::init();
   add_up(world);
-  const tutti::Work work = world.ibarrier();
+  // Not complete before all ranks have forked.
+  int sent = world.rank(), received = -1;
+  const int next = (world.rank() + 1) % world.size();
+  const tutti::Work work = world.irecv(&received, 1, tutti::Dtype::i32, tutti::kAnySource);
   const pid_t child = ::fork();
   if (child == 0) {
     const bool threw =
@@ -149,6 +152,7 @@ int fork_child() {
     leave_child(threw ? 7 : 8);
   }
   for (int i = 0; i < 50; ++i) add_up(world);
+  world.send(&sent, 1, tutti::Dtype::i32, next);
   work.wait();
   int status = 0;
   ::waitpid(child, &status, 0);
