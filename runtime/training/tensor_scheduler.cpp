@@ -83,7 +83,7 @@ void TensorScheduler::close() {
 WorkRef TensorScheduler::submit(std::string_view name, const TensorCall& call) {
   if (const Status status = check_tensor_call(name, call, size_); !status) refuse(status);
   TensorRequest request = make_tensor_request(name, call, size_);
-  const WorkRef work(new TensorWork);
+  WorkRef work(new TensorWork);
   {
     const std::lock_guard lock(mutex_);
     if (ended_) refuse(*ended_);
