@@ -1,4 +1,4 @@
-// Tensors that all ranks have agreed on before, each with a number. Equal on all ranks at all times: every
+// The response cache: tensors that all ranks have agreed on before, each with a number. Equal on all ranks at all times: every
 // rank makes the same changes in the same order. Knows no rank and no buffer.
 #pragma once
 
