@@ -46,8 +46,8 @@ class SignatureTable {
     last_ = &*entries_.try_emplace(signature, std::move(entry)).first;
     return &last_->second;
   }
-  // The shared entry, for a call that names an algorithm or for which there is no room. What it was before may
-  // be used again: so calls of ever other counts allocate nothing.
+  // The one entry that is reused: for calls that name an algorithm, and for all calls once the table is full. Its
+  // memory is kept, so calls with new counts allocate nothing.
   Entry* take_spare(const CallSignature& signature, std::string_view algorithm) {
     spare_.is_used = true;
     spare_.signature = signature;

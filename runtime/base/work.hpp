@@ -14,9 +14,8 @@ namespace tutti {
 
 struct Call;
 
-// What the caller does once an operation has been submitted. asynchronous: it goes on, and somebody else has to
-// carry the operation on. awaited_soon: it will wait, so no progress thread is needed. blocking: it waits at
-// once.
+// How the caller of an operation awaits its end. asynchronous: it computes, so a progress thread drives the
+// operation. awaited_soon: it will wait, so no progress thread is needed. blocking: it waits at once.
 enum class Completion : std::uint8_t { asynchronous, awaited_soon, blocking };
 
 // Gets the outcome of an operation. May submit operations; must not wait for one, nor throw.

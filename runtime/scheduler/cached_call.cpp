@@ -113,7 +113,7 @@ void CachedEpoch::resolve() {
 
 bool CachedEpoch::run(const Call& call, Completion completion, WorkRef* unfinished) {
   ProgressLock& lock = group_.engine().lock();
-  // Whoever is in the way is dealt with by submit().
+  // submit() handles a contended lock.
   if (!lock.try_acquire()) return false;
   group_.set_submitting(true);
   const bool has_run = !group_.has_failed() && run_with_lock(call, completion, unfinished);

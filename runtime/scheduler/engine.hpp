@@ -40,8 +40,8 @@ struct WaitPolicy {
   // Where the awaited rank waits on the same CPU, polling cannot help: give way at once, and leave the CPU if
   // another one is free of ranks.
   bool watches_cpus = false;
-  // A sleep without a bell: the first, and the longest; each is twice as long as the one before. What has no
-  // bell (another thread's user-defined op, a failure told by the group) is seen so late.
+  // A sleep without a bell: the first, and the longest; each is twice as long as the one before. Events
+  // that ring no bell (another thread's user-defined op, a failure of the group) are seen with this delay.
   std::chrono::microseconds first_sleep{2000};
   std::chrono::microseconds longest_sleep{16000};
   std::uint32_t line_polls = 256;  // polls of one flag line in a row; 1 when ranks outnumber their cores
@@ -158,7 +158,7 @@ class Engine {
   // How long a thread has driven nothing, and how it waits.
   struct Patience;
   struct Callback;
-  // Whose endpoint it is: of those that control messages come from, or that are polled.
+  // The messenger and peer behind an endpoint that is polled or that control messages come from.
   struct Correspondent {
     Messenger* messenger = nullptr;
     std::uint32_t peer = 0;

@@ -50,8 +50,8 @@ struct LoweredPlan {
   }
 };
 
-// The program of `ranks[rank]`; the others say which lines carry what. What a direct plan signals or waits for
-// in order to know that all ranks have come is left out: the executor's announcements tell. Errors:
+// The program of `ranks[rank]`; the other ranks' say which lines carry what. A direct plan's signals and
+// waits that only tell that all ranks have arrived are left out, because the executor announces arrivals. Errors:
 // unsupported for schedules of several channels, of reductions of more than 255 sources, or of more than
 // `max_lines` lines.
 Result<LoweredPlan> compile_lowered(std::span<const Schedule> ranks, std::uint32_t rank,

@@ -1,5 +1,5 @@
-// What the tests of lowered operations share: which forms a row has, how many epochs a rank's control blocks have
-// seen. Knows no transport's inside.
+// Shared by the tests of lowered operations: the forms of a row, the number of epochs on a rank's control
+// blocks. Knows no transport's inside.
 #pragma once
 
 #include <string>
