@@ -205,8 +205,8 @@ TEST_CASE("a limit on the size of files leaves the network, or is named where it
   if (std::getenv("TUTTI_TRANSPORTS") != nullptr) return;
   for (const bool is_excluded : {false, true}) {
     const std::string variables = is_excluded ? "TUTTI_TRANSPORTS=shm " : "";
-    const Outcome outcome =
-        run({TUTTI_RUN, "-n", "2", "sh", "-c", "ulimit -f 512; " + variables + GROUP_PROGRAM " use"});
+    const Outcome outcome = run({TUTTI_RUN, "-n", "2", "--grace", "10", "sh", "-c",
+                                 "trap '' TERM; ulimit -f 512; " + variables + "exec " GROUP_PROGRAM " use"});
     INFO(outcome.out << outcome.err);
     CHECK(outcome.status == (is_excluded ? 4 : 0));
     CHECK(count(outcome.out, is_excluded ? "caught resource exhausted" : "caught nothing") == 2);
