@@ -160,19 +160,15 @@ class NativeBackend final : public Backend {
 
   Result<SignatureTable::Entry*> make_entry(const CallSignature& signature, const Call& call,
                                             std::string_view algorithm) {
-    if (algorithm.empty() && table_.has_room()) {
-      SignatureTable::Entry entry;
-      TUTTI_RETURN_IF_ERROR(prepare(call, algorithm, &entry.prepared));
+    const bool is_kept = algorithm.empty() && table_.has_room();
+    SignatureTable::Entry entry = is_kept ? SignatureTable::Entry() : table_.take_spare();
+    TUTTI_RETURN_IF_ERROR(prepare(call, algorithm, &entry.prepared));
+    if (is_kept) {
       entry.cached = CachedEpoch::make(group_, entry.prepared, call);
       return table_.insert(signature, std::move(entry));
     }
-    SignatureTable::Entry* const spare = table_.take_spare(signature, algorithm);
-    if (Status status = prepare(call, algorithm, &spare->prepared); !status) {
-      table_.drop_spare();
-      return status;
-    }
-    spare->is_ready = false;
-    return spare;
+    entry.is_ready = false;
+    return table_.put_spare(signature, algorithm, std::move(entry));
   }
 
   // The cached call of an entry; null where nothing is gained, or not yet: the first operation exchanges

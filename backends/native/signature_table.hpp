@@ -46,15 +46,20 @@ class SignatureTable {
     last_ = &*entries_.try_emplace(signature, std::move(entry)).first;
     return &last_->second;
   }
-  // The one entry that is reused: for calls that name an algorithm, and for all calls once the table is full. Its
-  // memory is kept, so calls with new counts allocate nothing.
-  Entry* take_spare(const CallSignature& signature, std::string_view algorithm) {
+  // The one entry that is reused: for calls that name an algorithm, and for all calls once the table is full.
+  // Its memory is kept, so calls with new counts allocate nothing. Taken out while it is filled in, because
+  // that may forget plans.
+  Entry take_spare() {
+    spare_.is_used = false;
+    return std::move(spare_.entry);
+  }
+  Entry* put_spare(const CallSignature& signature, std::string_view algorithm, Entry entry) {
     spare_.is_used = true;
     spare_.signature = signature;
     spare_.algorithm = algorithm;
+    spare_.entry = std::move(entry);
     return &spare_.entry;
   }
-  void drop_spare() { spare_.is_used = false; }
   // Plans have been dropped to save memory: keeps none but those of cached calls, which callers may hold.
   void forget_plans() {
     last_ = nullptr;

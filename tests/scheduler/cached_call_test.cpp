@@ -236,6 +236,27 @@ TEST_CASE("every signature has a cached call of its own, up to a limit", "[cache
   }) == "");
 }
 
+TEST_CASE("a call is carried out as it is, whatever plans make room for its own", "[cached]") {
+  constexpr std::uint32_t kRanks = 2;
+  World world(WorldTransport::inproc, kRanks, World::oversubscribed());
+  REQUIRE(world.run([&](Member& member) -> std::string {
+    // Room for one plan: each call drops that of the one before.
+    const auto backend = make_native_backend(*member.group, *member.selector, 1);
+    std::vector<std::int32_t> input(8, 1), output(8);
+    const Call call = allreduce_of(input, output);
+    for (int i = 0; i < 3; ++i) {
+      for (const std::string_view algorithm : {"ring", "one_shot", "", "recursive_doubling"}) {
+        output.assign(output.size(), 0);
+        auto work = backend->start(call, {algorithm});
+        if (!work) return work.status().to_string();
+        if (Status s = (*work)->wait(Clock::now() + kPatience); !s) return s.to_string();
+        if (output != std::vector<std::int32_t>(8, kRanks)) return fmt::format("{}: wrong sum", algorithm);
+      }
+    }
+    return {};
+  }) == "");
+}
+
 TEST_CASE("a rank knows whether those that wait on a CPU have published", "[cached]") {
   World world(WorldTransport::inproc, 3);
   REQUIRE(world.run([&](Member& member) -> std::string {
