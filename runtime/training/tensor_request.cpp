@@ -86,7 +86,8 @@ bool get_ranks(ByteReader& reader, std::uint32_t rank_count, std::vector<std::ui
   if (!get_list(reader, runs) || runs.size() % 2 != 0) return false;
   ranks.clear();
   for (std::size_t i = 0; i < runs.size(); i += 2) {
-    const bool is_ascending = i == 0 || runs[i] > runs[i - 1];
+    // Runs that touch would be one: every set of ranks has one encoding.
+    const bool is_ascending = i == 0 || runs[i] > runs[i - 1] + 1;
     if (!is_ascending || runs[i] > runs[i + 1] || runs[i + 1] >= rank_count) return false;
     for (std::uint32_t rank = runs[i]; rank <= runs[i + 1]; ++rank) ranks.push_back(rank);
   }
