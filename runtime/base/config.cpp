@@ -10,6 +10,9 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <utility>
+
+#include "runtime/base/horovod_variables.hpp"
 
 namespace tutti {
 namespace {
@@ -73,10 +76,10 @@ std::string expected_of(const Variable& variable) {
   return variable.values.empty() ? text : text + ", or " + in_words(variable.values);
 }
 
-Status malformed(const Variable& variable, std::string_view text) {
-  return invalid_argument(std::string(variable.name) + "='" +
-                          (variable.is_secret ? "..." : std::string(text)) + "' is not valid: expected " +
-                          expected_of(variable));
+// `name`: by which the variable is set.
+Status malformed(const Variable& variable, std::string_view name, std::string_view text) {
+  return invalid_argument(std::string(name) + "='" + (variable.is_secret ? "..." : std::string(text)) +
+                          "' is not valid: expected " + expected_of(variable));
 }
 
 const Variable& require(std::string_view name, VariableType type) {
@@ -86,22 +89,12 @@ const Variable& require(std::string_view name, VariableType type) {
   return *variable;
 }
 
-// The text in effect: set, set under another spelling, or the default. Empty if there is none.
-std::string_view text_of(const Environment& environment, const Variable& variable) {
-  if (const auto value = environment.find(variable.name)) return *value;
-  for (const Variable& other : kVariables) {
-    if (other.alias_of != variable.name) continue;
-    if (const auto value = environment.find(other.name)) return *value;
-  }
-  return variable.default_text;
-}
-
 template <class T, class Parse>
 Result<std::optional<T>> get_number(const Environment& environment, const Variable& variable, Parse parse) {
-  const std::string_view text = text_of(environment, variable);
+  const auto [name, text] = find_value(environment, variable.name);
   if (text.empty() || is_word_of(variable.values, text)) return std::optional<T>();
-  const std::optional<T> value = parse(text);
-  if (!value) return malformed(variable, text);
+  const std::optional<T> value = parse(std::string_view(text));
+  if (!value) return malformed(variable, name, text);
   return value;
 }
 
@@ -202,11 +195,23 @@ const Variable* find_variable(std::string_view name) {
   return found == std::end(kVariables) ? nullptr : found;
 }
 
+ValueInEffect find_value(const Environment& environment, std::string_view name) {
+  if (const auto value = environment.find(name)) return {name, std::string(*value)};
+  for (const Variable& other : kVariables) {
+    if (other.alias_of != name) continue;
+    if (const auto value = environment.find(other.name)) return {other.name, std::string(*value)};
+  }
+  if (auto value = find_horovod_value(environment, name)) return {value->source, std::move(value->text)};
+  const Variable* const variable = find_variable(name);
+  TUTTI_ASSERT(variable != nullptr, "only variables of the table are read");
+  return {{}, std::string(variable->default_text)};
+}
+
 Result<bool> get_flag(const Environment& environment, std::string_view name) {
   const Variable& variable = require(name, VariableType::flag);
-  const std::string_view text = text_of(environment, variable);
+  const auto [spelling, text] = find_value(environment, name);
   const std::optional<bool> value = parse_flag(text);
-  if (!value) return malformed(variable, text);
+  if (!value) return malformed(variable, spelling, text);
   return *value;
 }
 
@@ -230,9 +235,9 @@ Result<std::optional<std::chrono::nanoseconds>> get_duration(const Environment& 
 
 Result<std::string> get_enum(const Environment& environment, std::string_view name) {
   const Variable& variable = require(name, VariableType::enumeration);
-  const std::string_view text = text_of(environment, variable);
-  if (!is_word_of(variable.values, text)) return malformed(variable, text);
-  return std::string(text);
+  auto [spelling, text] = find_value(environment, name);
+  if (!is_word_of(variable.values, text)) return malformed(variable, spelling, text);
+  return std::move(text);
 }
 
 Result<std::optional<std::string>> get_text(const Environment& environment, std::string_view name) {
@@ -240,9 +245,9 @@ Result<std::optional<std::string>> get_text(const Environment& environment, std:
   TUTTI_ASSERT(variable != nullptr, "only variables of the table are read");
   TUTTI_ASSERT(variable->type == VariableType::text || variable->type == VariableType::rule,
                "read as the type that the table says");
-  const std::string_view text = text_of(environment, *variable);
+  std::string text = find_value(environment, name).text;
   if (text.empty()) return std::optional<std::string>();
-  return std::optional<std::string>(text);
+  return std::optional<std::string>(std::move(text));
 }
 
 std::vector<std::string> check_unknown(const Environment& environment) {
