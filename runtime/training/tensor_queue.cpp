@@ -13,11 +13,16 @@ class TensorQueue::Impl {
  public:
   Impl(const CommGroup& group, const TensorQueueOptions& options)
       : group_(group), scheduler_(group, options) {}
-  TensorScheduler& scheduler() { return scheduler_; }
+  // Throws in a child of fork(), which must not touch the scheduler.
+  TensorScheduler& scheduler() {
+    CommGroup::Impl::of(group_, "TensorQueue");
+    return scheduler_;
+  }
+  bool is_of_this_process() const { return fork_generation_ == tutti::fork_generation(); }
   // A child of fork() has no thread of the queue. The queue's thread cannot wait for its own end, nor can one
   // that runs a callback.
   static void end(Impl* impl) {
-    if (impl->fork_generation_ != tutti::fork_generation()) return;
+    if (!impl->is_of_this_process()) return;
     if (!is_in_callback() && !impl->scheduler_.is_own_thread()) {
       delete impl;
       return;
@@ -63,7 +68,7 @@ Work TensorQueue::join() const {
 }
 
 void TensorQueue::close() {
-  if (impl_ != nullptr) impl_->scheduler().close();
+  if (impl_ != nullptr && impl_->is_of_this_process()) impl_->scheduler().close();
   impl_.reset();
 }
 

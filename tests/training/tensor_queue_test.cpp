@@ -328,7 +328,7 @@ TEST_CASE("the last handle of a queue may end in a callback of that queue") {
           queue.reset();
           work.wait();
           if (all[1] != 1) return "wrong";
-          // What the queue's thread was about to fail holds the queue, too.
+          // A callback that the queue's own thread calls holds the last handle.
           queue = std::make_shared<TensorQueue>(group);
           if (group.rank() == 1) return {};
           work = queue->submit("only here", {.collective = Collective::barrier});

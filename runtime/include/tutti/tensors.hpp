@@ -43,7 +43,7 @@ struct TensorCall {
   Counts splits = {};      // alltoall: rows for each rank; empty: equal parts
   // Gives the output where its length follows from other ranks (allgather, alltoall, reduce_scatter): called
   // once all ranks are ready, by the queue's thread, with the rows that come from each rank (reduce_scatter:
-  // of this rank). Must not wait. What it throws, and null for more than no bytes, fails the operation on this
+  // of this rank). Must not wait. An exception, or null for more than no bytes, fails the operation on this
   // rank alone (on GPUs: the queue on all ranks). Unset: `output` is long enough.
   std::function<void*(std::span<const std::uint64_t> rows)> allocate = {};
   int priority = 0;  // the greatest first, with TUTTI_PRIORITY=direct
