@@ -1,14 +1,15 @@
-// Completion, and callbacks that come before it or after.
-#include "backends/cuda/device_work.hpp"
+// Completion, and callbacks that come before it or after. See completable_work.hpp.
+#include "runtime/base/completable_work.hpp"
 
 #include <utility>
 
-namespace tutti::cuda {
+namespace tutti {
 
-bool DeviceWork::complete(const Status& status, int source) {
+void CompletableWork::complete(const Status& status, int source) {
+  const WorkRef alive(this);  // a callback may drop the last reference
   {
     const std::lock_guard lock(mutex_);
-    if (is_complete()) return false;
+    if (is_complete()) return;
     status_ = status;
     source_ = source;
     is_calling_ = true;
@@ -23,12 +24,12 @@ bool DeviceWork::complete(const Status& status, int source) {
       due.swap(callbacks_);
       is_calling_ = !due.empty();
     }
-    if (due.empty()) return true;
+    if (due.empty()) return;
     for (const CompletionCallback& callback : due) call_back(callback, status);
   }
 }
 
-void DeviceWork::when_complete(CompletionCallback callback) {
+void CompletableWork::when_complete(CompletionCallback callback) {
   {
     const std::lock_guard lock(mutex_);
     if (!is_complete() || is_calling_) {
@@ -40,4 +41,4 @@ void DeviceWork::when_complete(CompletionCallback callback) {
   call_back(callback, status_);
 }
 
-}  // namespace tutti::cuda
+}  // namespace tutti
