@@ -14,8 +14,6 @@
 namespace tutti {
 namespace {
 
-TensorWork& work_of(const WorkRef& work) { return *static_cast<TensorWork*>(work.operator->()); }
-
 Status to_status(const Error* error) {
   return error == nullptr ? Status() : Status(error->code(), error->what(), error->peer());
 }
@@ -94,7 +92,7 @@ void TensorScheduler::execute(std::vector<Ready> ready) {
     } catch (const Error& error) {
       for (const std::uint32_t index : operation.tensors) {
         if (!ready[index].entry) continue;
-        work_of(ready[index].entry->work)
+        TensorWork::of(ready[index].entry->work)
             .complete(
                 to_status(&error).with_context(fmt::format("tensor \"{}\"", ready[index].response.name)));
       }
@@ -129,7 +127,7 @@ void TensorScheduler::execute_fused(std::vector<Ready> tensors) {
           if (error == nullptr)
             scale_by(postscale, dtype, entry->call.output, buffer->data() + offsets[i] * bytes,
                      offsets[i + 1] - offsets[i]);
-          work_of(entry->work).complete(to_status(error));
+          TensorWork::of(entry->work).complete(to_status(error));
         }
       });
 }
@@ -158,7 +156,7 @@ void TensorScheduler::execute_one(Ready tensor) {
     if (!ended) return;
     if (error == nullptr && postscale != 1)
       scale_by(postscale, dtype, started.output, started.output, started.output_count);
-    work_of(ended->work).complete(started.failure ? to_status(error) : started.failure);
+    TensorWork::of(ended->work).complete(started.failure ? to_status(error) : started.failure);
   });
 }
 

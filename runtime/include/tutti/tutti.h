@@ -279,7 +279,7 @@ tutti_status_t tutti_wait_all(tutti_work_t* works, size_t work_count);
 // runs here and now. It may submit operations, and test complete ones (of a receive, to learn the source).
 // Waiting in it for an incomplete one fails with INVALID_ARGUMENT. Any number of callbacks; they run in the
 // order in which they were given. The work must still be waited for or freed, which may happen at once or in
-// the callback. With TUTTI_WORKERS=0 callbacks run while some thread waits or tests.
+// the callback. With TUTTI_PROGRESS_THREADS=0 callbacks run while some thread waits or tests.
 tutti_status_t tutti_on_complete(tutti_work_t work, tutti_complete_function_t callback, void* context);
 // Frees the handle and sets it to NULL; neither waits nor cancels.
 void tutti_work_free(tutti_work_t* work);
