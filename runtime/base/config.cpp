@@ -1,5 +1,5 @@
-// Parsing of configuration variables through the table, and the warnings about unknown ones.
-// Knows no variable by name; the pages for people are in config_text.cpp.
+// Parsing of configuration variables through the table.
+// Knows no variable by name; config_names.cpp has the unknown ones, config_text.cpp the pages for people.
 #include "runtime/base/config.hpp"
 
 #include <unistd.h>
@@ -9,15 +9,12 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "runtime/base/horovod_variables.hpp"
 
 namespace tutti {
 namespace {
-
-constexpr std::string_view kPrefix = "TUTTI_";
 
 bool is_word_of(std::string_view words, std::string_view text) {
   while (!words.empty()) {
@@ -105,35 +102,6 @@ bool split_number(std::string_view text, double& number, std::string_view& unit)
   if (error != std::errc() || !std::isfinite(number) || std::signbit(number)) return false;
   unit = text.substr(static_cast<std::size_t>(end - text.data()));
   return true;
-}
-
-// Levenshtein distance: insertions, deletions and replacements.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
-// The known name nearest to `name`, if it is near enough to be meant: a third of its own part may differ.
-std::string_view nearest_name(std::string_view name) {
-  std::string_view nearest;
-  std::size_t least = std::max<std::size_t>(2, (name.size() - kPrefix.size()) / 3) + 1;
-  for (const Variable& variable : kVariables) {
-    const std::size_t distance = edit_distance(name, variable.name);
-    if (distance >= least) continue;
-    least = distance;
-    nearest = variable.name;
-  }
-  return nearest;
 }
 
 }  // namespace
@@ -250,16 +218,8 @@ Result<std::optional<std::string>> get_text(const Environment& environment, std:
   return std::optional<std::string>(std::move(text));
 }
 
-std::vector<std::string> check_unknown(const Environment& environment) {
-  std::vector<std::string> warnings;
-  for (const auto& [name, value] : environment.values()) {
-    if (name.compare(0, kPrefix.size(), kPrefix) != 0 || find_variable(name) != nullptr) continue;
-    const std::string_view nearest = nearest_name(name);
-    warnings.push_back("unknown variable " + name +
-                       (nearest.empty() ? "; `tutti info --env` lists the known ones"
-                                        : ", did you mean " + std::string(nearest) + "?"));
-  }
-  return warnings;
+bool is_set(const Environment& environment, std::string_view name) {
+  return !find_value(environment, name).name.empty();
 }
 
 Status check_values(const Environment& environment) {

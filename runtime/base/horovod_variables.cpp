@@ -60,7 +60,7 @@ constexpr HorovodVariable kHorovodVariables[] = {
     setting("HOROVOD_GLOO_TIMEOUT_SECONDS", "30", "TUTTI_TIMEOUT", seconds,
             "longest wait for a peer before a call fails"),
     setting("HOROVOD_GLOO_IFACE", "", "TUTTI_IFACE", text, "network interfaces to use"),
-    setting("HOROVOD_THREAD_AFFINITY", "", "TUTTI_WORKER_AFFINITY", cpu_list,
+    setting("HOROVOD_THREAD_AFFINITY", "", "TUTTI_PROGRESS_AFFINITY", cpu_list,
             "CPUs of the threads that carry operations on, by local rank: 0,1,12,13"),
     setting("HOROVOD_LOG_LEVEL", "warning", "TUTTI_LOG", log_level,
             "how much to write to standard error; fatal is read as error"),

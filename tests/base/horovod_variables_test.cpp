@@ -119,7 +119,7 @@ TEST_CASE("Horovod's units become ours") {
   CHECK(**get_duration(environment, "TUTTI_STALL_WARNING") == std::chrono::seconds(7));
   CHECK(**get_duration(environment, "TUTTI_TIMEOUT") == std::chrono::seconds(40));
   CHECK(**get_text(environment, "TUTTI_IFACE") == "eth0");
-  CHECK(**get_text(environment, "TUTTI_WORKER_AFFINITY") == "0,2");
+  CHECK(**get_text(environment, "TUTTI_PROGRESS_AFFINITY") == "0,2");
   CHECK(*get_enum(environment, "TUTTI_LOG") == "warn");
   CHECK(*get_enum(Environment{{"HOROVOD_LOG_LEVEL", "fatal"}}, "TUTTI_LOG") == "error");
   CHECK(check_horovod_variables(environment).empty());
@@ -143,7 +143,7 @@ TEST_CASE("a malformed value of Horovod's is ignored, and said to be") {
        {std::tuple("HOROVOD_FUSION_THRESHOLD", "64MB", "TUTTI_FUSION_BYTES"),
         std::tuple("HOROVOD_CYCLE_TIME", "-1", "TUTTI_FUSION_CYCLE"),
         std::tuple("HOROVOD_CACHE_CAPACITY", "-1", "TUTTI_CACHE_CAPACITY"),
-        std::tuple("HOROVOD_THREAD_AFFINITY", "0,,1", "TUTTI_WORKER_AFFINITY"),
+        std::tuple("HOROVOD_THREAD_AFFINITY", "0,,1", "TUTTI_PROGRESS_AFFINITY"),
         std::tuple("HOROVOD_LOG_LEVEL", "loud", "TUTTI_LOG")}) {
     INFO(name);
     const Environment environment{{name, value}};

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "runtime/group/settings.hpp"
+#include "runtime/group/progress_settings.hpp"
 #include "tools/cli/topology_text.hpp"
 #include "topology/discovery.hpp"
 
@@ -33,10 +33,10 @@ std::uint32_t core_count(const Topology& topology, const Placement& placement) {
   return count;
 }
 
-// One CPU set for each worker: "0 1".
-std::string worker_text(const std::vector<std::vector<std::uint32_t>>& workers) {
+// One CPU set for each thread: "0 1".
+std::string progress_cpus_text(const std::vector<std::vector<std::uint32_t>>& threads) {
   std::string text;
-  for (const auto& cpus : workers) text += (text.empty() ? "" : " ") + cpu_list_text(cpus);
+  for (const auto& cpus : threads) text += (text.empty() ? "" : " ") + cpu_list_text(cpus);
   return text.empty() ? "-" : text;
 }
 
@@ -55,13 +55,14 @@ Result<Plan> make_plan(const Environment& environment, std::uint32_t rank_count,
   if (!topology) return topology.status();
   auto placements = plan_placements(*topology, rank_count, *request);
   if (!placements) return placements.status().with_context(fmt::format("binding to '{}'", text));
-  auto workers = read_worker_settings(environment);
-  if (!workers) return workers.status();
+  auto progress = read_progress_settings(environment);
+  if (!progress) return progress.status();
   Plan plan{*std::move(topology), *std::move(request), *std::move(placements), {}};
-  for (std::uint32_t rank = 0; rank < rank_count && !workers->cpus.entries.empty(); ++rank) {
-    auto planned = plan_workers(plan.topology, workers->cpus, rank_count, rank, workers->count);
-    if (!planned) return planned.status().with_context("TUTTI_WORKER_AFFINITY");
-    plan.worker_cpus.push_back(*std::move(planned));
+  for (std::uint32_t rank = 0; rank < rank_count && !progress->cpus.entries.empty(); ++rank) {
+    auto planned =
+        plan_progress_cpus(plan.topology, progress->cpus, rank_count, rank, progress->thread_count);
+    if (!planned) return planned.status().with_context("TUTTI_PROGRESS_AFFINITY");
+    plan.progress_cpus.push_back(*std::move(planned));
   }
   return plan;
 }
@@ -73,7 +74,7 @@ std::string describe(const Plan& plan) {
                                  plan.request.order == PinOrder::scatter ? "scatter" : "compact");
   std::vector<std::vector<std::string>> rows = {
       {"rank", "CPUs", "cores", "threads", "NUMA node", "GPU", "NIC"}};
-  if (!plan.worker_cpus.empty()) rows[0].emplace_back("workers");
+  if (!plan.progress_cpus.empty()) rows[0].emplace_back("progress threads");
   const auto device_text = [&](const std::optional<std::uint32_t>& device) {
     return device ? name_of(topology.devices[*device]) : std::string("-");
   };
@@ -82,7 +83,7 @@ std::string describe(const Plan& plan) {
     rows.push_back({std::to_string(rank), cpu_list_text(cpus_of(topology, placement)),
                     std::to_string(core_count(topology, placement)), std::to_string(placement.thread_count),
                     numa_text(topology, placement), device_text(placement.gpu), device_text(placement.nic)});
-    if (!plan.worker_cpus.empty()) rows.back().push_back(worker_text(plan.worker_cpus[rank]));
+    if (!plan.progress_cpus.empty()) rows.back().push_back(progress_cpus_text(plan.progress_cpus[rank]));
   }
   std::vector<std::size_t> widths(rows[0].size());
   for (const auto& row : rows) {
@@ -115,6 +116,7 @@ json to_json(const Plan& plan) {
     json nodes = json::array();
     for (const std::uint32_t node : placement.numa_nodes) nodes.push_back(topology.numa_nodes[node].os_index);
     const std::vector<std::uint32_t> cpus = cpus_of(topology, placement);
+    const json progress_cpus = plan.progress_cpus.empty() ? json() : json(plan.progress_cpus[rank]);
     ranks.push_back({{"local_rank", rank},
                      {"cpus", cpus},
                      {"cpu_list", cpu_list_text(cpus)},
@@ -124,7 +126,8 @@ json to_json(const Plan& plan) {
                      {"numa_nodes", nodes},
                      {"gpu", placement.gpu ? device_json(topology, *placement.gpu) : json()},
                      {"nic", placement.nic ? device_json(topology, *placement.nic) : json()},
-                     {"worker_cpus", plan.worker_cpus.empty() ? json() : json(plan.worker_cpus[rank])}});
+                     {"progress_cpus", progress_cpus},
+                     {"worker_cpus", progress_cpus}});  // deprecated name
   }
   return {{"source", topology.source},
           {"is_this_machine", topology.is_this_machine},

@@ -18,8 +18,8 @@ struct Plan {
   Topology topology;
   PinRequest request;
   std::vector<Placement> placements;  // by local rank
-  // By local rank, those of each worker; empty where they run with their rank.
-  std::vector<std::vector<std::vector<std::uint32_t>>> worker_cpus;
+  // By local rank, those of each progress thread; empty where these run with their rank.
+  std::vector<std::vector<std::vector<std::uint32_t>>> progress_cpus;
 };
 
 // `policy` and `order` as of --bind; empty: from TUTTI_PIN and TUTTI_PIN_ORDER, and "auto" where that is not

@@ -131,7 +131,7 @@ class Work {
   // completes the operation: a progress thread, or one that waits for something. If the operation is complete
   // and earlier callbacks have returned, it runs here and now. It may submit operations; waiting in it for an
   // incomplete one throws invalid_argument. It must not throw. Any number of callbacks; they run one after
-  // the other, in the order in which they were given. With TUTTI_WORKERS=0 they run while some thread waits
+  // the other, in the order in which they were given. With TUTTI_PROGRESS_THREADS=0 they run while some thread waits
   // or tests.
   void on_complete(std::function<void(const Error* error)> callback) const;
   // As wait(), but calls `is_interrupted` some ten times a second. Once that returns true this returns false,
