@@ -186,6 +186,14 @@ class Environment {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
+// The text of a variable, and the name by which it is set: its own, another spelling (an alias of the table, or
+// one of Horovod's variables), or none for the default. The variable itself wins.
+struct ValueInEffect {
+  std::string_view name;
+  std::string text;  // empty: there is none
+};
+ValueInEffect find_value(const Environment& environment, std::string_view name);
+
 // Typed reading. The variable must be in the table with that type (a broken invariant otherwise). A value
 // that does not parse is invalid_argument; the error names variable, value and expectation. Unset: the
 // default. nullopt: unset without a default, or one of the row's words such as "auto". A variable itself wins
