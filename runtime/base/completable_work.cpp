@@ -25,7 +25,13 @@ void CompletableWork::complete(const Status& status, int source) {
       is_calling_ = !due.empty();
     }
     if (due.empty()) return;
-    for (const CompletionCallback& callback : due) call_back(callback, status);
+    // Also the end of what they hold, which may be the owner of this work.
+    call_back(
+        [&due](const Status& outcome) {
+          for (const CompletionCallback& callback : due) callback(outcome);
+          due.clear();
+        },
+        status);
   }
 }
 
