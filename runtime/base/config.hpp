@@ -120,6 +120,13 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_PRIORITY", VariableType::enumeration, "none", "none|direct|lifo",
      "named tensors: the order of those that are ready: as they came, by the priority of each call, or the "
      "latest first"},
+    {"TUTTI_TIMELINE", VariableType::text, "", "",
+     "named tensors: rank 0 writes the phases of each tensor to this file, for ui.perfetto.dev"},
+    {"TUTTI_TIMELINE_FORM", VariableType::enumeration, "horovod", "horovod|ranks",
+     "a process of the timeline for each tensor, with the phases of rank 0, or for each rank, with its "
+     "tensors"},
+    {"TUTTI_TIMELINE_MARK_CYCLES", VariableType::flag, "off", "",
+     "the timeline shows when negotiations begin"},
     {"TUTTI_HIERARCHY", VariableType::text, "auto", "",
      "domains for hierarchical algorithms: auto (shared caches, else sockets), off, or sizes in rank order "
      "(2,2,3)"},
@@ -185,6 +192,14 @@ class Environment {
  private:
   std::map<std::string, std::string, std::less<>> values_;
 };
+
+// The text of a variable, and the name by which it is set: its own, another spelling (an alias of the table, or
+// one of Horovod's variables), or none for the default. The variable itself wins.
+struct ValueInEffect {
+  std::string_view name;
+  std::string text;  // empty: there is none
+};
+ValueInEffect find_value(const Environment& environment, std::string_view name);
 
 // Typed reading. The variable must be in the table with that type (a broken invariant otherwise). A value
 // that does not parse is invalid_argument; the error names variable, value and expectation. Unset: the

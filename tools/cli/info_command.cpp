@@ -248,12 +248,12 @@ Json environment_json() {
   Json list = Json::array();
   const Environment environment = Environment::of_process();
   for (const Variable& variable : kVariables) {
-    const auto value = environment.find(variable.name);
+    const auto [name, text] = find_value(environment, variable.name);
     Json entry = {{"name", variable.name},
                   {"default", variable.default_text},
                   {"help", variable.help},
                   {"value", nullptr}};
-    if (value) entry["value"] = variable.is_secret ? "(set)" : std::string(*value);
+    if (!name.empty()) entry["value"] = variable.is_secret ? "(set)" : text;
     list.push_back(std::move(entry));
   }
   return list;
