@@ -92,7 +92,7 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_BOARDS", VariableType::flag, "", "", "deprecated spelling of TUTTI_CONTROL_BLOCKS", 0,
      "TUTTI_CONTROL_BLOCKS"},
     {"TUTTI_STAGING", VariableType::enumeration, "auto", "auto|cached|streamed",
-     "how ranks store what others read from their staging memory: through their caches, past them, or auto: "
+     "stores into staging buffers, which other ranks read: cached, streamed (non-temporal), or auto: "
      "whichever is measured to be faster"},
     {"TUTTI_TOPOLOGY", VariableType::text, "", "",
      "take this for the machine: xml:FILE (of lstopo) or synthetic:STRING (pack:2 l3:1 core:8 pu:1)"},
