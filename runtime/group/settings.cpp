@@ -164,6 +164,16 @@ Status read_hierarchy(const Environment& environment, WorldSettings& settings) {
   return {};
 }
 
+Status read_wire(const Environment& environment, WorldSettings& settings) {
+  const auto text = get_text(environment, "TUTTI_WIRE_DTYPE");
+  if (!text) return text.status();
+  auto wire = parse_wire_setting(text->value_or("none"));
+  if (!wire) return wire.status().with_context("TUTTI_WIRE_DTYPE");
+  settings.wire = *wire;
+  settings.contract.emplace_back("TUTTI_WIRE_DTYPE", to_text(settings.wire));
+  return {};
+}
+
 Status read_pin(const Environment& environment, WorldSettings& settings) {
   const auto text = get_text(environment, "TUTTI_PIN");
   if (!text) return text.status();
@@ -289,6 +299,7 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   settings.contract.emplace_back("the table of caches (TUTTI_TOPOLOGY, else the machine's)",
                                  describe(caches_of(settings.topology)));
   TUTTI_RETURN_IF_ERROR(read_hierarchy(environment, settings));
+  TUTTI_RETURN_IF_ERROR(read_wire(environment, settings));
   settings.trace_path = std::string(environment.find("TUTTI_TRACE").value_or(""));
   TUTTI_RETURN_IF_ERROR(read_waiting(environment, settings));
   TUTTI_RETURN_IF_ERROR(read_rules(environment, settings));

@@ -11,6 +11,7 @@
 
 #include "runtime/base/config.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/base/wire_setting.hpp"
 #include "runtime/group/domains.hpp"
 #include "runtime/group/tensor_settings.hpp"
 #include "runtime/group/tuning_file.hpp"
@@ -55,6 +56,7 @@ struct WorldSettings {
   std::string trace_path;  // of TUTTI_TRACE; empty: none
   WorkerSettings workers;
   TensorSettings tensors;
+  WireSetting wire;  // of TUTTI_WIRE_DTYPE
   // Settings that must be equal on all ranks, as (variable, text). Compared when a world is made.
   std::vector<std::pair<std::string, std::string>> contract;
 
