@@ -16,19 +16,6 @@
 namespace tutti::cuda {
 namespace {
 
-Question question_of(const Call& call, std::uint32_t size) {
-  Question q;
-  q.collective = call.collective;
-  q.size = size;
-  q.bytes = full_vector_bytes(call, size);
-  q.is_commutative = !is_reducing(call.collective) || call.op.is_commutative();
-  q.has_equal_counts = !has_uneven_blocks(call);
-  q.has_known_bytes =
-      !call.has_counts_at_root && (call.collective != Collective::alltoall || call.counts.empty());
-  q.is_device = true;
-  return q;
-}
-
 DeviceSignature signature_of(const Call& call, const Question& question, std::string_view algorithm) {
   DeviceSignature signature;
   signature.collective = call.collective;
@@ -114,7 +101,8 @@ DeviceDispatch::Decision& DeviceDispatch::slot_of(const DeviceSignature& signatu
 
 Result<WorkRef> DeviceDispatch::start(const Call& call, std::string_view algorithm) {
   static_assert(kDecisions == 64, "six bits of the hash");
-  const Question question = question_of(call, services_.size());
+  Question question = question_of(call, services_.size());
+  question.is_device = true;
   DeviceSignature signature = signature_of(call, question, algorithm);
   Decision& decision = slot_of(signature);
   const bool is_known = decision.prepared != nullptr && decision.signature == signature;

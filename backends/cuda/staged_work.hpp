@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "backends/backend.hpp"
-#include "backends/cuda/device_work.hpp"
 #include "backends/cuda/memory.hpp"
+#include "runtime/base/completable_work.hpp"
 
 namespace tutti::cuda {
 
-class StagedWork final : public DeviceWork {
+class StagedWork final : public CompletableWork {
  public:
   // `rank` and `size` of the group whose call it is; nothing is enqueued yet. `algorithm` is for the host's
   // backend.

@@ -13,15 +13,15 @@
 #include <vector>
 
 #include "backends/backend.hpp"
-#include "backends/cuda/device_work.hpp"
 #include "backends/cuda/stream_event.hpp"
+#include "runtime/base/completable_work.hpp"
 
 namespace tutti::cuda {
 
 class StreamWatch;
 
 // A call that is on its stream. A complete one may outlive its watch.
-class StreamWork final : public DeviceWork {
+class StreamWork final : public CompletableWork {
  public:
   bool test() override {
     poll();

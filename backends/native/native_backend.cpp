@@ -132,14 +132,7 @@ class NativeBackend final : public Backend {
 
  private:
   Question question(const Call& call) const {
-    Question q;
-    q.collective = call.collective;
-    q.size = group_.size();
-    q.bytes = full_vector_bytes(call, group_.size());
-    q.is_commutative = !is_reducing(call.collective) || call.op.is_commutative();
-    q.has_equal_counts = !has_uneven_blocks(call);
-    q.has_known_bytes =
-        !call.has_counts_at_root && (call.collective != Collective::alltoall || call.counts.empty());
+    Question q = question_of(call, group_.size());
     q.hierarchy = &hierarchy_;
     q.reach = reach_;
     q.shares_cpus = shares_cpus_;

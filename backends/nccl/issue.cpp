@@ -1,6 +1,7 @@
 // The NCCL calls of each collective: its own where NCCL has one, else grouped sends and receives.
 #include "backends/nccl/issue.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "backends/cuda/driver.hpp"
@@ -256,30 +257,32 @@ class Issue {
 
   // Copies the own block and exchanges the others in one group of calls. Both sides skip empty blocks.
   Status exchange() {
-    const Piece* own_send = nullptr;
-    const Piece* own_receive = nullptr;
-    bool is_alone = true;
-    for (const Piece& piece : sends_)
-      piece.rank == rank_ ? void(own_send = &piece) : void(is_alone &= piece.bytes == 0);
-    for (const Piece& piece : receives_)
-      piece.rank == rank_ ? void(own_receive = &piece) : void(is_alone &= piece.bytes == 0);
-    if (own_send != nullptr && own_receive != nullptr && own_send->data != own_receive->data &&
-        own_send->bytes > 0) {
-      TUTTI_RETURN_IF_ERROR(cuda::copy_async(own_receive->data, own_send->data, own_send->bytes, stream_));
-    }
-    if (is_alone) return {};
+    TUTTI_RETURN_IF_ERROR(copy_own_block());
+    const auto is_skipped = [this](const Piece& piece) { return piece.rank == rank_ || piece.bytes == 0; };
+    std::erase_if(sends_, is_skipped);
+    std::erase_if(receives_, is_skipped);
+    if (sends_.empty() && receives_.empty()) return {};
     return grouped("grouped ncclSend and ncclRecv", [&](ncclComm_t c) {
       ncclResult_t result = ncclSuccess;
       for (const Piece& piece : sends_) {
-        if (piece.rank == rank_ || piece.bytes == 0 || result != ncclSuccess) continue;
+        if (result != ncclSuccess) break;
         result = nccl_.ncclSend(piece.data, piece.bytes, kBytes, static_cast<int>(piece.rank), c, stream_);
       }
       for (const Piece& piece : receives_) {
-        if (piece.rank == rank_ || piece.bytes == 0 || result != ncclSuccess) continue;
+        if (result != ncclSuccess) break;
         result = nccl_.ncclRecv(piece.data, piece.bytes, kBytes, static_cast<int>(piece.rank), c, stream_);
       }
       return result;
     });
+  }
+
+  Status copy_own_block() const {
+    const auto is_own = [this](const Piece& piece) { return piece.rank == rank_; };
+    const auto from = std::find_if(sends_.begin(), sends_.end(), is_own);
+    const auto to = std::find_if(receives_.begin(), receives_.end(), is_own);
+    if (from == sends_.end() || to == receives_.end()) return {};
+    if (from->data == to->data || from->bytes == 0) return {};
+    return cuda::copy_async(to->data, from->data, from->bytes, stream_);
   }
 
   Communicator& communicator_;

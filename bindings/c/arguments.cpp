@@ -1,6 +1,7 @@
 // Converts enumerations and options of the C interface to C++. Knows no group. Compiling it checks that the
 // numbers are equal.
 #include <cstddef>
+#include <iterator>
 #include <limits>
 
 #include "bindings/c/handles.hpp"
@@ -9,78 +10,72 @@
 namespace tutti::c {
 namespace {
 
-#define TUTTI_CHECK_EQUAL(c_name, cpp_name) \
-  static_assert(static_cast<int>(c_name) == static_cast<int>(cpp_name), #c_name " is not " #cpp_name)
+// One enumeration in both interfaces, in the order of its numbers, which start at 0.
+template <class C, class Cpp>
+struct Pair {
+  C c;
+  Cpp cpp;
+};
+template <class C, class Cpp, std::size_t count>
+constexpr bool are_equal(const Pair<C, Cpp> (&pairs)[count]) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (static_cast<std::size_t>(pairs[i].c) != i || static_cast<std::size_t>(pairs[i].cpp) != i)
+      return false;
+  }
+  return true;
+}
 
-TUTTI_CHECK_EQUAL(TUTTI_I8, Dtype::i8);
-TUTTI_CHECK_EQUAL(TUTTI_U8, Dtype::u8);
-TUTTI_CHECK_EQUAL(TUTTI_I16, Dtype::i16);
-TUTTI_CHECK_EQUAL(TUTTI_U16, Dtype::u16);
-TUTTI_CHECK_EQUAL(TUTTI_I32, Dtype::i32);
-TUTTI_CHECK_EQUAL(TUTTI_U32, Dtype::u32);
-TUTTI_CHECK_EQUAL(TUTTI_I64, Dtype::i64);
-TUTTI_CHECK_EQUAL(TUTTI_U64, Dtype::u64);
-TUTTI_CHECK_EQUAL(TUTTI_F16, Dtype::f16);
-TUTTI_CHECK_EQUAL(TUTTI_BF16, Dtype::bf16);
-TUTTI_CHECK_EQUAL(TUTTI_F32, Dtype::f32);
-TUTTI_CHECK_EQUAL(TUTTI_F64, Dtype::f64);
-TUTTI_CHECK_EQUAL(TUTTI_F8E4M3, Dtype::f8e4m3);
-TUTTI_CHECK_EQUAL(TUTTI_F8E5M2, Dtype::f8e5m2);
-TUTTI_CHECK_EQUAL(TUTTI_BOOLEAN, Dtype::boolean);
-TUTTI_CHECK_EQUAL(TUTTI_C64, Dtype::c64);
-TUTTI_CHECK_EQUAL(TUTTI_C128, Dtype::c128);
-TUTTI_CHECK_EQUAL(TUTTI_F32_I32, Dtype::f32_i32);
-TUTTI_CHECK_EQUAL(TUTTI_F64_I32, Dtype::f64_i32);
-TUTTI_CHECK_EQUAL(TUTTI_I32_I32, Dtype::i32_i32);
-TUTTI_CHECK_EQUAL(TUTTI_I64_I32, Dtype::i64_i32);
-TUTTI_CHECK_EQUAL(TUTTI_F64_I64, Dtype::f64_i64);
-TUTTI_CHECK_EQUAL(TUTTI_I64_I64, Dtype::i64_i64);
-TUTTI_CHECK_EQUAL(TUTTI_OPAQUE, Dtype::opaque);
-TUTTI_CHECK_EQUAL(TUTTI_OPAQUE, kDtypeCount - 1);
-
-TUTTI_CHECK_EQUAL(TUTTI_SUM, Op::sum);
-TUTTI_CHECK_EQUAL(TUTTI_PROD, Op::prod);
-TUTTI_CHECK_EQUAL(TUTTI_MIN, Op::min);
-TUTTI_CHECK_EQUAL(TUTTI_MAX, Op::max);
-TUTTI_CHECK_EQUAL(TUTTI_AVG, Op::avg);
-TUTTI_CHECK_EQUAL(TUTTI_BAND, Op::band);
-TUTTI_CHECK_EQUAL(TUTTI_BOR, Op::bor);
-TUTTI_CHECK_EQUAL(TUTTI_BXOR, Op::bxor);
-TUTTI_CHECK_EQUAL(TUTTI_LAND, Op::land);
-TUTTI_CHECK_EQUAL(TUTTI_LOR, Op::lor);
-TUTTI_CHECK_EQUAL(TUTTI_PREMUL_SUM, Op::premul_sum);
-TUTTI_CHECK_EQUAL(TUTTI_USER, Op::user);
-TUTTI_CHECK_EQUAL(TUTTI_LXOR, Op::lxor);
-TUTTI_CHECK_EQUAL(TUTTI_MINLOC, Op::minloc);
-TUTTI_CHECK_EQUAL(TUTTI_MAXLOC, Op::maxloc);
-TUTTI_CHECK_EQUAL(TUTTI_MAXLOC, kOpCount - 1);
-
-TUTTI_CHECK_EQUAL(TUTTI_ALLREDUCE, Collective::allreduce);
-TUTTI_CHECK_EQUAL(TUTTI_BROADCAST, Collective::broadcast);
-TUTTI_CHECK_EQUAL(TUTTI_REDUCE, Collective::reduce);
-TUTTI_CHECK_EQUAL(TUTTI_ALLGATHER, Collective::allgather);
-TUTTI_CHECK_EQUAL(TUTTI_REDUCE_SCATTER, Collective::reduce_scatter);
-TUTTI_CHECK_EQUAL(TUTTI_ALLTOALL, Collective::alltoall);
-TUTTI_CHECK_EQUAL(TUTTI_GATHER, Collective::gather);
-TUTTI_CHECK_EQUAL(TUTTI_SCATTER, Collective::scatter);
-TUTTI_CHECK_EQUAL(TUTTI_BARRIER, Collective::barrier);
-TUTTI_CHECK_EQUAL(TUTTI_SCAN, Collective::scan);
-TUTTI_CHECK_EQUAL(TUTTI_EXSCAN, Collective::exscan);
-TUTTI_CHECK_EQUAL(TUTTI_SEND_RECV, Collective::send_recv);
-TUTTI_CHECK_EQUAL(TUTTI_SEND_RECV, kCollectiveCount - 1);
-
-TUTTI_CHECK_EQUAL(TUTTI_OK, StatusCode::ok);
-TUTTI_CHECK_EQUAL(TUTTI_INVALID_ARGUMENT, StatusCode::invalid_argument);
-TUTTI_CHECK_EQUAL(TUTTI_UNSUPPORTED, StatusCode::unsupported);
-TUTTI_CHECK_EQUAL(TUTTI_MISMATCH, StatusCode::mismatch);
-TUTTI_CHECK_EQUAL(TUTTI_TIMEOUT, StatusCode::timeout);
-TUTTI_CHECK_EQUAL(TUTTI_PEER_FAILED, StatusCode::peer_failed);
-TUTTI_CHECK_EQUAL(TUTTI_REFUSED, StatusCode::refused);
-TUTTI_CHECK_EQUAL(TUTTI_RESOURCE_EXHAUSTED, StatusCode::resource_exhausted);
-TUTTI_CHECK_EQUAL(TUTTI_ABORTED, StatusCode::aborted);
-TUTTI_CHECK_EQUAL(TUTTI_INTERNAL, StatusCode::internal);
-
-#undef TUTTI_CHECK_EQUAL
+constexpr Pair<int, Dtype> kDtypes[] = {
+    {TUTTI_I8, Dtype::i8},           {TUTTI_U8, Dtype::u8},           {TUTTI_I16, Dtype::i16},
+    {TUTTI_U16, Dtype::u16},         {TUTTI_I32, Dtype::i32},         {TUTTI_U32, Dtype::u32},
+    {TUTTI_I64, Dtype::i64},         {TUTTI_U64, Dtype::u64},         {TUTTI_F16, Dtype::f16},
+    {TUTTI_BF16, Dtype::bf16},       {TUTTI_F32, Dtype::f32},         {TUTTI_F64, Dtype::f64},
+    {TUTTI_F8E4M3, Dtype::f8e4m3},   {TUTTI_F8E5M2, Dtype::f8e5m2},   {TUTTI_BOOLEAN, Dtype::boolean},
+    {TUTTI_C64, Dtype::c64},         {TUTTI_C128, Dtype::c128},       {TUTTI_F32_I32, Dtype::f32_i32},
+    {TUTTI_F64_I32, Dtype::f64_i32}, {TUTTI_I32_I32, Dtype::i32_i32}, {TUTTI_I64_I32, Dtype::i64_i32},
+    {TUTTI_F64_I64, Dtype::f64_i64}, {TUTTI_I64_I64, Dtype::i64_i64}, {TUTTI_OPAQUE, Dtype::opaque}};
+constexpr Pair<int, Op> kOps[] = {{TUTTI_SUM, Op::sum},
+                                  {TUTTI_PROD, Op::prod},
+                                  {TUTTI_MIN, Op::min},
+                                  {TUTTI_MAX, Op::max},
+                                  {TUTTI_AVG, Op::avg},
+                                  {TUTTI_BAND, Op::band},
+                                  {TUTTI_BOR, Op::bor},
+                                  {TUTTI_BXOR, Op::bxor},
+                                  {TUTTI_LAND, Op::land},
+                                  {TUTTI_LOR, Op::lor},
+                                  {TUTTI_PREMUL_SUM, Op::premul_sum},
+                                  {TUTTI_USER, Op::user},
+                                  {TUTTI_LXOR, Op::lxor},
+                                  {TUTTI_MINLOC, Op::minloc},
+                                  {TUTTI_MAXLOC, Op::maxloc}};
+constexpr Pair<int, Collective> kCollectives[] = {{TUTTI_ALLREDUCE, Collective::allreduce},
+                                                  {TUTTI_BROADCAST, Collective::broadcast},
+                                                  {TUTTI_REDUCE, Collective::reduce},
+                                                  {TUTTI_ALLGATHER, Collective::allgather},
+                                                  {TUTTI_REDUCE_SCATTER, Collective::reduce_scatter},
+                                                  {TUTTI_ALLTOALL, Collective::alltoall},
+                                                  {TUTTI_GATHER, Collective::gather},
+                                                  {TUTTI_SCATTER, Collective::scatter},
+                                                  {TUTTI_BARRIER, Collective::barrier},
+                                                  {TUTTI_SCAN, Collective::scan},
+                                                  {TUTTI_EXSCAN, Collective::exscan},
+                                                  {TUTTI_SEND_RECV, Collective::send_recv}};
+constexpr Pair<int, StatusCode> kStatuses[] = {{TUTTI_OK, StatusCode::ok},
+                                               {TUTTI_INVALID_ARGUMENT, StatusCode::invalid_argument},
+                                               {TUTTI_UNSUPPORTED, StatusCode::unsupported},
+                                               {TUTTI_MISMATCH, StatusCode::mismatch},
+                                               {TUTTI_TIMEOUT, StatusCode::timeout},
+                                               {TUTTI_PEER_FAILED, StatusCode::peer_failed},
+                                               {TUTTI_REFUSED, StatusCode::refused},
+                                               {TUTTI_RESOURCE_EXHAUSTED, StatusCode::resource_exhausted},
+                                               {TUTTI_ABORTED, StatusCode::aborted},
+                                               {TUTTI_INTERNAL, StatusCode::internal}};
+static_assert(are_equal(kDtypes) && are_equal(kOps) && are_equal(kCollectives) && are_equal(kStatuses),
+              "part of the ABI");
+static_assert(std::size(kDtypes) == kDtypeCount && std::size(kOps) == kOpCount &&
+                  std::size(kCollectives) == kCollectiveCount,
+              "none is missing");
 
 static_assert(static_cast<int>(TUTTI_MEMORY_DETECT) == static_cast<int>(Memory::detect) &&
               static_cast<int>(TUTTI_MEMORY_HOST) == static_cast<int>(Memory::host) &&

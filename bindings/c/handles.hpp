@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "tutti/tensors.hpp"
 #include "tutti/tutti.h"
 #include "tutti/tutti.hpp"
 
@@ -21,6 +22,11 @@ struct TuttiGroup {
 
 struct TuttiBuffer {
   tutti::RegisteredBuffer held;
+};
+
+struct TuttiTensorQueue {
+  tutti::TensorQueue tensors;
+  int rank_count = 0;
 };
 
 struct TuttiWork {
@@ -74,6 +80,12 @@ void check_place(const char* call, const char* what, const T* place) {
     refuse(std::string(call) + ": " + what + ": a null pointer, nowhere to put the result");
 }
 
+// Throws invalid_argument if an exported function got no pointer for an argument that it reads.
+template <class T>
+void check_given(const char* call, const char* what, const T* argument) {
+  if (argument == nullptr) refuse(std::string(call) + ": " + what + ": a null pointer");
+}
+
 // Limits a time to a century, because clocks count in 64 bits; a program may pass a huge number for "for
 // ever".
 std::chrono::milliseconds duration_of(std::int64_t milliseconds);
@@ -109,9 +121,7 @@ class CallArguments {
     if (options_.algorithm != nullptr) options.algorithm = options_.algorithm;
     options.will_wait = options_.will_wait != 0;
     options.cuda_stream = options_.cuda_stream;
-    if (options_.memory < TUTTI_MEMORY_DETECT || options_.memory > TUTTI_MEMORY_DEVICE)
-      refuse_number("memory", options_.memory);
-    options.memory = static_cast<Memory>(options_.memory);
+    options.memory = memory(options_.memory);
     // The types differ in noexcept, which C lacks; by contract no exception leaves the function.
     options.while_waiting = reinterpret_cast<WaitFunction>(options_.while_waiting);
     options.while_waiting_context = options_.while_waiting_context;
@@ -120,6 +130,10 @@ class CallArguments {
   Dtype dtype(tutti_dtype_t number) const {
     if (number < TUTTI_I8 || number > TUTTI_OPAQUE) refuse_number("dtype", number);
     return static_cast<Dtype>(number);
+  }
+  Memory memory(tutti_memory_t number) const {
+    if (number < TUTTI_MEMORY_DETECT || number > TUTTI_MEMORY_DEVICE) refuse_number("memory", number);
+    return static_cast<Memory>(number);
   }
   Collective collective(tutti_collective_t number) const {
     if (number < TUTTI_ALLREDUCE || number > TUTTI_SEND_RECV) refuse_number("collective", number);

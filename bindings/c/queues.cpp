@@ -6,7 +6,7 @@ using namespace tutti::c;
 namespace {
 
 TuttiQueue& queue_of(const char* call, tutti_queue_t queue) {
-  if (queue == nullptr) refuse(std::string(call) + ": queue: a null pointer");
+  check_given(call, "queue", queue);
   return *queue;
 }
 

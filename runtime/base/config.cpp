@@ -1,5 +1,5 @@
-// Parsing of configuration variables through the table, and the warnings about unknown ones.
-// Knows no variable by name; the pages for people are in config_text.cpp.
+// Parsing of configuration variables through the table.
+// Knows no variable by name; config_names.cpp has the unknown ones, config_text.cpp the pages for people.
 #include "runtime/base/config.hpp"
 
 #include <unistd.h>
@@ -9,12 +9,12 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <numeric>
+#include <utility>
+
+#include "runtime/base/horovod_variables.hpp"
 
 namespace tutti {
 namespace {
-
-constexpr std::string_view kPrefix = "TUTTI_";
 
 bool is_word_of(std::string_view words, std::string_view text) {
   while (!words.empty()) {
@@ -73,10 +73,10 @@ std::string expected_of(const Variable& variable) {
   return variable.values.empty() ? text : text + ", or " + in_words(variable.values);
 }
 
-Status malformed(const Variable& variable, std::string_view text) {
-  return invalid_argument(std::string(variable.name) + "='" +
-                          (variable.is_secret ? "..." : std::string(text)) + "' is not valid: expected " +
-                          expected_of(variable));
+// `name`: by which the variable is set.
+Status malformed(const Variable& variable, std::string_view name, std::string_view text) {
+  return invalid_argument(std::string(name) + "='" + (variable.is_secret ? "..." : std::string(text)) +
+                          "' is not valid: expected " + expected_of(variable));
 }
 
 const Variable& require(std::string_view name, VariableType type) {
@@ -86,22 +86,12 @@ const Variable& require(std::string_view name, VariableType type) {
   return *variable;
 }
 
-// The text in effect: set, set under another spelling, or the default. Empty if there is none.
-std::string_view text_of(const Environment& environment, const Variable& variable) {
-  if (const auto value = environment.find(variable.name)) return *value;
-  for (const Variable& other : kVariables) {
-    if (other.alias_of != variable.name) continue;
-    if (const auto value = environment.find(other.name)) return *value;
-  }
-  return variable.default_text;
-}
-
 template <class T, class Parse>
 Result<std::optional<T>> get_number(const Environment& environment, const Variable& variable, Parse parse) {
-  const std::string_view text = text_of(environment, variable);
+  const auto [name, text] = find_value(environment, variable.name);
   if (text.empty() || is_word_of(variable.values, text)) return std::optional<T>();
-  const std::optional<T> value = parse(text);
-  if (!value) return malformed(variable, text);
+  const std::optional<T> value = parse(std::string_view(text));
+  if (!value) return malformed(variable, name, text);
   return value;
 }
 
@@ -112,35 +102,6 @@ bool split_number(std::string_view text, double& number, std::string_view& unit)
   if (error != std::errc() || !std::isfinite(number) || std::signbit(number)) return false;
   unit = text.substr(static_cast<std::size_t>(end - text.data()));
   return true;
-}
-
-// Levenshtein distance: insertions, deletions and replacements.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
-// The known name nearest to `name`, if it is near enough to be meant: a third of its own part may differ.
-std::string_view nearest_name(std::string_view name) {
-  std::string_view nearest;
-  std::size_t least = std::max<std::size_t>(2, (name.size() - kPrefix.size()) / 3) + 1;
-  for (const Variable& variable : kVariables) {
-    const std::size_t distance = edit_distance(name, variable.name);
-    if (distance >= least) continue;
-    least = distance;
-    nearest = variable.name;
-  }
-  return nearest;
 }
 
 }  // namespace
@@ -202,11 +163,23 @@ const Variable* find_variable(std::string_view name) {
   return found == std::end(kVariables) ? nullptr : found;
 }
 
+ValueInEffect find_value(const Environment& environment, std::string_view name) {
+  if (const auto value = environment.find(name)) return {name, std::string(*value)};
+  for (const Variable& other : kVariables) {
+    if (other.alias_of != name) continue;
+    if (const auto value = environment.find(other.name)) return {other.name, std::string(*value)};
+  }
+  if (auto value = find_horovod_value(environment, name)) return {value->source, std::move(value->text)};
+  const Variable* const variable = find_variable(name);
+  TUTTI_ASSERT(variable != nullptr, "only variables of the table are read");
+  return {{}, std::string(variable->default_text)};
+}
+
 Result<bool> get_flag(const Environment& environment, std::string_view name) {
   const Variable& variable = require(name, VariableType::flag);
-  const std::string_view text = text_of(environment, variable);
+  const auto [spelling, text] = find_value(environment, name);
   const std::optional<bool> value = parse_flag(text);
-  if (!value) return malformed(variable, text);
+  if (!value) return malformed(variable, spelling, text);
   return *value;
 }
 
@@ -230,9 +203,9 @@ Result<std::optional<std::chrono::nanoseconds>> get_duration(const Environment& 
 
 Result<std::string> get_enum(const Environment& environment, std::string_view name) {
   const Variable& variable = require(name, VariableType::enumeration);
-  const std::string_view text = text_of(environment, variable);
-  if (!is_word_of(variable.values, text)) return malformed(variable, text);
-  return std::string(text);
+  auto [spelling, text] = find_value(environment, name);
+  if (!is_word_of(variable.values, text)) return malformed(variable, spelling, text);
+  return std::move(text);
 }
 
 Result<std::optional<std::string>> get_text(const Environment& environment, std::string_view name) {
@@ -240,21 +213,14 @@ Result<std::optional<std::string>> get_text(const Environment& environment, std:
   TUTTI_ASSERT(variable != nullptr, "only variables of the table are read");
   TUTTI_ASSERT(variable->type == VariableType::text || variable->type == VariableType::rule,
                "read as the type that the table says");
-  const std::string_view text = text_of(environment, *variable);
+  std::string text = find_value(environment, name).text;
   if (text.empty()) return std::optional<std::string>();
-  return std::optional<std::string>(text);
+  return std::optional<std::string>(std::move(text));
 }
 
-std::vector<std::string> check_unknown(const Environment& environment) {
-  std::vector<std::string> warnings;
-  for (const auto& [name, value] : environment.values()) {
-    if (name.compare(0, kPrefix.size(), kPrefix) != 0 || find_variable(name) != nullptr) continue;
-    const std::string_view nearest = nearest_name(name);
-    warnings.push_back("unknown variable " + name +
-                       (nearest.empty() ? "; `tutti info --env` lists the known ones"
-                                        : ", did you mean " + std::string(nearest) + "?"));
-  }
-  return warnings;
+bool is_set(const Environment& environment, std::string_view name) {
+  TUTTI_ASSERT(find_variable(name) != nullptr, "only variables of the table are read");
+  return !find_value(environment, name).name.empty();
 }
 
 Status check_values(const Environment& environment) {

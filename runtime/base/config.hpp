@@ -101,12 +101,16 @@ inline constexpr Variable kVariables[] = {
      "(0,1,12,13 or 0-5;6-11); not where the launcher has"},
     {"TUTTI_PIN_ORDER", VariableType::enumeration, "compact", "compact|scatter",
      "neighbouring ranks are neighbours on the machine, or far apart"},
-    {"TUTTI_WORKERS", VariableType::integer, "1", "",
+    {"TUTTI_PROGRESS_THREADS", VariableType::integer, "1", "",
      "threads that carry operations on while the program computes; 0: only calls do (else MLSL_NUM_SERVERS "
      "says)"},
-    {"TUTTI_WORKER_AFFINITY", VariableType::text, "auto", "",
-     "CPUs of the workers of all ranks of a machine, shared out in rank order: 0,1,12,13 or sets, 0-1;12-13 "
-     "(else MLSL_SERVER_AFFINITY says)"},
+    {"TUTTI_PROGRESS_AFFINITY", VariableType::text, "auto", "",
+     "CPUs of the progress threads of all ranks of a machine, shared out in rank order: 0,1,12,13 or sets, "
+     "0-1;12-13 (else MLSL_SERVER_AFFINITY says)"},
+    {"TUTTI_WORKERS", VariableType::integer, "", "", "deprecated spelling of TUTTI_PROGRESS_THREADS", 0,
+     "TUTTI_PROGRESS_THREADS"},
+    {"TUTTI_WORKER_AFFINITY", VariableType::text, "", "", "deprecated spelling of TUTTI_PROGRESS_AFFINITY", 0,
+     "TUTTI_PROGRESS_AFFINITY"},
     {"TUTTI_FUSION_BYTES", VariableType::size, "64m", "",
      "named tensors: bytes of one operation that carries several; 0: each tensor is its own"},
     {"TUTTI_FUSION_CYCLE", VariableType::duration, "1ms", "",
@@ -186,17 +190,28 @@ class Environment {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
+// The text of a variable, and the name by which it is set: its own, another spelling (an alias of the table, or
+// one of Horovod's variables), or none for the default. The variable itself wins.
+struct ValueInEffect {
+  std::string_view name;
+  std::string text;  // empty: there is none
+};
+ValueInEffect find_value(const Environment& environment, std::string_view name);
+
 // Typed reading. The variable must be in the table with that type (a broken invariant otherwise). A value
 // that does not parse is invalid_argument; the error names variable, value and expectation. Unset: the
-// default. nullopt: unset without a default, or one of the row's words such as "auto".
+// default. nullopt: unset without a default, or one of the row's words such as "auto". A variable itself wins
+// over its other spellings.
 Result<bool> get_flag(const Environment& environment, std::string_view name);
 Result<std::optional<std::int64_t>> get_integer(const Environment& environment, std::string_view name);
 Result<std::optional<std::uint64_t>> get_size(const Environment& environment, std::string_view name);
 Result<std::optional<std::chrono::nanoseconds>> get_duration(const Environment& environment,
                                                              std::string_view name);
 Result<std::string> get_enum(const Environment& environment, std::string_view name);
-// Text and rules; follows aliases (the variable itself wins over its other spelling).
+// Text and rules.
 Result<std::optional<std::string>> get_text(const Environment& environment, std::string_view name);
+// Is it set, under this name or another spelling?
+bool is_set(const Environment& environment, std::string_view name);
 
 // The parsers alone, for command lines that write sizes and durations the same way. nullopt if malformed or
 // too large.

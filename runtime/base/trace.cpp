@@ -1,14 +1,7 @@
 // Spans become lines of the Trace Event Format.
 #include "runtime/base/trace.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "runtime/base/log.hpp"
 
@@ -17,12 +10,6 @@ namespace {
 
 constexpr std::size_t kMostSpans = 4096;  // that wait to be written
 constexpr std::chrono::milliseconds kLongestWait{100};
-constexpr std::chrono::seconds kEpoch{
-    1767225600};  // 2026-01-01: microseconds since then are exact in a double
-
-std::string quoted(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-}
 
 std::string path_of_rank(std::string path, int rank, int size) {
   const std::string number = std::to_string(rank);
@@ -37,16 +24,6 @@ std::string path_of_rank(std::string path, int rank, int size) {
   return path.insert(dot == std::string::npos || dot <= name ? path.size() : dot, "." + number);
 }
 
-std::chrono::nanoseconds offset_of_clock() {
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(wall) - kEpoch -
-         SteadyClock::now().time_since_epoch();
-}
-
-std::string microseconds(std::chrono::nanoseconds time) {
-  return fmt::format("{}.{:03}", time.count() / 1000, time.count() % 1000);
-}
-
 std::string_view name_of(const Call& call) {
   if (call.collective != Collective::send_recv) return to_string(call.collective);
   return call.is_send ? "send" : "recv";
@@ -55,51 +32,29 @@ std::string_view name_of(const Call& call) {
 }  // namespace
 
 Result<std::unique_ptr<Trace>> Trace::open(const std::string& path, int rank, int size) {
-  std::string own = path_of_rank(path, rank, size);
-  // A link in a folder that other users may write to could point to a file of this user.
-  const int fd = ::open(own.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-  std::FILE* const file = fd < 0 ? nullptr : ::fdopen(fd, "w");
-  if (file == nullptr) {
-    const int error = errno;
-    if (fd >= 0) ::close(fd);
-    return invalid_argument(
-        fmt::format("cannot write '{}': {}; expected the path of a file, %r is the rank", own,
-                    error == ELOOP ? "it is a symbolic link, which is not followed" : std::strerror(error)));
-  }
-  return std::unique_ptr<Trace>(new Trace(file, std::move(own), rank));
+  auto file = TraceFile::open(path_of_rank(path, rank, size));
+  if (!file)
+    return invalid_argument(file.status().message() + "; expected the path of a file, %r is the rank");
+  return std::unique_ptr<Trace>(new Trace(*std::move(file), rank));
 }
 
-Trace::Trace(std::FILE* file, std::string path, int rank)
-    : file_(file),
-      path_(std::move(path)),
-      rank_(rank),
-      offset_(offset_of_clock()),
-      last_flush_(SteadyClock::now()) {
+Trace::Trace(std::unique_ptr<TraceFile> file, int rank)
+    : file_(std::move(file)), rank_(rank), offset_(trace_epoch_offset()), last_flush_(SteadyClock::now()) {
   spans_.reserve(kMostSpans);
-  std::fputs("[\n", file_);
-  std::fputs(
-      fmt::format(
-          "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0}\"}}}},\n"
-          "{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{0},\"args\":{{\"sort_index\":{0}}}}}",
-          rank_)
-          .c_str(),
-      file_);
-  std::fflush(file_);
+  file_->add(
+      fmt::format(R"({{"ph":"M","name":"process_name","pid":{0},"args":{{"name":"rank {0}"}}}})", rank_));
+  file_->add(fmt::format(R"({{"ph":"M","name":"process_sort_index","pid":{0},"args":{{"sort_index":{0}}}}})",
+                         rank_));
+  write_spans();
 }
 
-Trace::~Trace() {
-  const std::lock_guard lock(mutex_);
-  write_spans();
-  if (file_ == nullptr) return;
-  std::fputs("\n]\n", file_);
-  std::fclose(file_);
-}
+Trace::~Trace() { flush(); }
 
 std::uint32_t Trace::note_choice(std::string_view text) {
   const std::lock_guard lock(mutex_);
   const auto known = choice_numbers_.find(text);
   if (known != choice_numbers_.end()) return known->second;
-  choices_.push_back(quoted(text));
+  choices_.push_back(quote_json(text));
   const auto number = static_cast<std::uint32_t>(choices_.size());
   choice_numbers_.emplace(text, number);
   return number;
@@ -114,9 +69,9 @@ void Trace::add(const Span& span) {
 
 void Trace::mark(std::string_view name, std::string_view text) {
   const std::lock_guard lock(mutex_);
-  write_event(fmt::format(
+  file_->add(fmt::format(
       R"({{"ph":"i","s":"p","cat":"mark","name":{},"pid":{},"tid":0,"ts":{},"args":{{"text":{}}}}})",
-      quoted(name), rank_, timestamp(SteadyClock::now()), quoted(text)));
+      quote_json(name), rank_, timestamp(SteadyClock::now()), quote_json(text)));
   write_spans();
 }
 
@@ -129,20 +84,13 @@ void Trace::write_spans() {
   for (const Span& span : spans_) write(span);
   spans_.clear();
   last_flush_ = SteadyClock::now();
-  if (file_ == nullptr || (std::fflush(file_) == 0 && std::ferror(file_) == 0)) return;
-  log_warn("TUTTI_TRACE: the trace ends here, '{}' cannot be written: {}", path_, std::strerror(errno));
-  std::fclose(file_);
-  file_ = nullptr;
-}
-
-void Trace::write_event(std::string_view json) {
-  if (file_ == nullptr) return;
-  std::fputs(",\n", file_);
-  std::fwrite(json.data(), 1, json.size(), file_);
+  if (const Status status = file_->write(); !status)
+    log_warn("TUTTI_TRACE: the trace ends here, {}", status.message());
 }
 
 std::string Trace::timestamp(SteadyClock::time_point at) const {
-  return microseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()) + offset_);
+  return in_microseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()) +
+                         offset_);
 }
 
 // Viewers want the spans of a track not to overlap: a group has one track per concurrent operation.
@@ -154,7 +102,7 @@ std::size_t Trace::track_of(const Span& span) {
   }
   tracks_.push_back({span.context, span.ended});
   const std::size_t group = group_numbers_.try_emplace(span.context, group_numbers_.size() + 1).first->second;
-  write_event(fmt::format(
+  file_->add(fmt::format(
       R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"group {}, rank {} of {}"}}}})",
       rank_, tracks_.size() - 1, group, span.rank, span.size));
   return tracks_.size() - 1;
@@ -174,12 +122,12 @@ void Trace::write(const Span& span) {
   }
   if (span.choice != 0) arguments += fmt::format(R"(,"algorithm":{})", choices_[span.choice - 1]);
   if (span.started - span.submitted > std::chrono::microseconds(1))  // not just prepared
-    arguments += fmt::format(R"(,"queued_us":{})", microseconds(span.started - span.submitted));
+    arguments += fmt::format(R"(,"queued_us":{})", in_microseconds(span.started - span.submitted));
   if (span.status != StatusCode::ok) arguments += fmt::format(R"(,"error":"{}")", to_string(span.status));
-  write_event(
+  file_->add(
       fmt::format(R"({{"ph":"X","cat":"{}","name":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
                   call.collective == Collective::send_recv ? "message" : "collective", name_of(call), rank_,
-                  track, timestamp(span.submitted), microseconds(span.ended - span.submitted), arguments));
+                  track, timestamp(span.submitted), in_microseconds(span.ended - span.submitted), arguments));
 }
 
 }  // namespace tutti

@@ -4,8 +4,7 @@
 // The file is an array in the Trace Event Format, one event a line. Each collective and message is a span,
 // with its algorithm and the rule that chose it. Each call on a GPU, and each wait that stalls, is an
 // instant. Times count from 2026-01-01 UTC by the machine's clock, so that the files of all ranks fit
-// together. Lines are written every tenth of a second while there are any. The file of a killed process lacks
-// the closing bracket, which viewers accept.
+// together. Lines are written every tenth of a second while there are any.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +12,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +21,7 @@
 
 #include "runtime/base/call.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/base/trace_file.hpp"
 #include "runtime/base/work.hpp"
 
 namespace tutti {
@@ -59,10 +58,9 @@ class Trace {
   void flush();
 
  private:
-  Trace(std::FILE* file, std::string path, int rank);
+  Trace(std::unique_ptr<TraceFile> file, int rank);
   void write_spans();  // this and the following with the mutex held
   void write(const Span& span);
-  void write_event(std::string_view json);
   std::size_t track_of(const Span& span);
   std::string timestamp(SteadyClock::time_point at) const;
 
@@ -72,8 +70,7 @@ class Trace {
   };
 
   std::mutex mutex_;
-  std::FILE* file_;  // null once it could not be written
-  const std::string path_;
+  const std::unique_ptr<TraceFile> file_;
   const int rank_;
   const std::chrono::nanoseconds offset_;  // from SteadyClock to the times of the file
   std::vector<Span> spans_;

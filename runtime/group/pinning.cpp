@@ -45,10 +45,10 @@ Status pin_this_thread(const Topology& topology, const PinRequest& request,
   return {};
 }
 
-void pin_this_worker(std::uint32_t worker, std::span<const std::uint32_t> cpus) {
+void pin_this_progress_thread(std::uint32_t number, std::span<const std::uint32_t> cpus) {
   if (cpus.empty()) return;
   if (const Status bound = bind_this_thread(cpus); !bound)
-    log_warn("worker {} runs where it was started: {}", worker, bound.message());
+    log_warn("progress thread {} runs where it was started: {}", number, bound.message());
 }
 
 }  // namespace tutti

@@ -35,6 +35,6 @@ Status pin_this_thread(const Topology& topology, const PinRequest& request,
                        std::span<const StartAffinity> ranks_here, std::size_t index);
 
 // Binds the calling progress thread to these CPUs; none: it stays as it is. A failure is only a warning.
-void pin_this_worker(std::uint32_t worker, std::span<const std::uint32_t> cpus);
+void pin_this_progress_thread(std::uint32_t number, std::span<const std::uint32_t> cpus);
 
 }  // namespace tutti

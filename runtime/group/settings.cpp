@@ -4,39 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 
-#include "runtime/base/ascii.hpp"
-#include "runtime/base/log.hpp"
-#include "runtime/base/relax.hpp"
 #include "runtime/group/cache_limits.hpp"
+#include "runtime/group/rule_settings.hpp"
 #include "topology/discovery.hpp"
 
 namespace tutti {
 namespace {
-
-constexpr std::uint32_t kOutnumberedSpins = 2;
-// Some 10 us on control blocks: longer than a rank that runs takes to answer, and short beside a turn on a CPU.
-constexpr std::uint32_t kPollsPerYield = 1024;
-constexpr std::uint32_t kMostWorkers = 64;
-
-// A pause takes 5 to 50 ns, depending on the processor.
-double measure_pauses_per_ns() {
-  constexpr int kRounds = 3, kPauses = 256;
-  double least_ns = 50;
-  for (int round = 0; round < kRounds; ++round) {
-    const SteadyClock::time_point begun = SteadyClock::now();
-    for (int i = 0; i < kPauses; ++i) relax();
-    const std::chrono::duration<double, std::nano> took = SteadyClock::now() - begun;
-    least_ns = std::min(least_ns, took.count() / kPauses);
-  }
-  return 1 / std::max(least_ns, 1.0);
-}
-
-std::string variable_of(std::string_view prefix, Collective collective) {
-  return std::string(prefix) + to_upper(to_string(collective));
-}
 
 Status read_duration(const Environment& environment, std::string_view name,
                      std::chrono::milliseconds& value) {
@@ -46,60 +21,10 @@ Status read_duration(const Environment& environment, std::string_view name,
   return {};
 }
 
-// Intel MPI's variables are for another library: one that has no equivalent here causes a warning, not a
-// failed start.
-void add_intel_rule(const Environment& environment, Collective collective, std::vector<RuleText>& texts) {
-  std::string name = variable_of("I_MPI_ADJUST_", collective);
-  auto text = environment.find(name);
-  if (!text && collective == Collective::broadcast) text = environment.find(name = "I_MPI_ADJUST_BCAST");
-  if (!text) return;
-  RuleText rule{collective, std::move(name), std::string(*text)};
-  const Result<Selector> probe = Selector::make({rule});
-  if (probe) {
-    texts.push_back(std::move(rule));
-  } else {
-    log_warn("ignored: {}", probe.status().message());
-  }
-}
-
-// Warns about variables of Intel MPI without an equivalent here, such as I_MPI_ADJUST_REDUCE_SCATTER_BLOCK.
-void warn_of_other_intel_rules(const Environment& environment) {
-  constexpr std::string_view kPrefix = "I_MPI_ADJUST_";
-  const auto is_known = [&](std::string_view name) {
-    if (name == "I_MPI_ADJUST_BCAST") return true;
-    for (int i = 0; i < kCollectiveCount; ++i) {
-      const auto collective = static_cast<Collective>(i);
-      if (collective != Collective::send_recv && name == variable_of(kPrefix, collective)) return true;
-    }
-    return false;
-  };
-  std::string ignored;
-  for (const auto& [name, value] : environment.values()) {
-    if (name.starts_with(kPrefix) && !is_known(name)) ignored += (ignored.empty() ? "" : ", ") + name;
-  }
-  if (!ignored.empty())
-    log_warn("ignored: {}: there is no such collective here; docs/choosing.md lists those of I_MPI_ADJUST",
-             ignored);
-}
-
-// Every rule text that is in force goes into the contract: two ranks with different rules would choose
-// differently.
 Status read_rules(const Environment& environment, WorldSettings& settings) {
-  std::vector<RuleText>& texts = settings.rules;
-  for (int i = 0; i < kCollectiveCount; ++i) {
-    const auto collective = static_cast<Collective>(i);
-    if (collective == Collective::send_recv) continue;
-    const std::string name = variable_of("TUTTI_ADJUST_", collective);
-    const auto text = get_text(environment, name);
-    if (!text) return text.status();
-    settings.contract.emplace_back(name, text->value_or("auto"));
-    if (*text) texts.push_back(RuleText{collective, name, **text});
-    add_intel_rule(environment, collective, texts);
-    if (!texts.empty() && texts.back().collective == collective && texts.back().source != name) {
-      settings.contract.emplace_back(variable_of("I_MPI_ADJUST_", collective), texts.back().text);
-    }
-  }
-  warn_of_other_intel_rules(environment);
+  auto rules = read_rule_settings(environment, settings.contract);
+  if (!rules) return rules.status();
+  settings.rules = *std::move(rules);
   return {};
 }
 
@@ -128,7 +53,7 @@ Status make_selector(WorldSettings& settings) {
   return {};
 }
 
-Result<std::vector<std::string>> read_transports(const Environment& environment) {
+Result<std::vector<std::string>> read_transport_names(const Environment& environment) {
   std::vector<std::string> names;
   const auto text = get_text(environment, "TUTTI_TRANSPORTS");
   if (!text) return text.status();
@@ -151,6 +76,69 @@ Result<std::vector<std::string>> read_transports(const Environment& environment)
     if (comma == std::string_view::npos) return names;
     rest.remove_prefix(comma + 1);
   }
+}
+
+Status read_limits(const Environment& environment, WorldSettings& settings) {
+  TUTTI_RETURN_IF_ERROR(read_duration(environment, "TUTTI_TIMEOUT", settings.timeout));
+  TUTTI_RETURN_IF_ERROR(read_duration(environment, "TUTTI_STALL_WARNING", settings.stall_warning));
+  const auto check = get_enum(environment, "TUTTI_CHECK");
+  if (!check) return check.status();
+  settings.check = *check == "off"     ? CheckLevel::off
+                   : *check == "group" ? CheckLevel::group
+                                       : CheckLevel::local;
+  settings.contract.emplace_back("TUTTI_CHECK", *check);
+  return {};
+}
+
+Status read_transports(const Environment& environment, WorldSettings& settings) {
+  settings.contract.emplace_back("TUTTI_TRANSPORTS", environment.find("TUTTI_TRANSPORTS").value_or("auto"));
+  auto names = read_transport_names(environment);
+  if (!names) return names.status();
+  settings.transports = *std::move(names);
+  auto transport = read_transport_settings(environment);
+  if (!transport) return transport.status();
+  settings.transport = *std::move(transport);
+  return {};
+}
+
+Status read_control_blocks(const Environment& environment, WorldSettings& settings) {
+  const auto control_blocks = get_flag(environment, "TUTTI_CONTROL_BLOCKS");
+  if (!control_blocks) return control_blocks.status();
+  settings.uses_control_blocks = *control_blocks;
+  settings.contract.emplace_back("TUTTI_CONTROL_BLOCKS", *control_blocks ? "on" : "off");
+  const auto staging = get_enum(environment, "TUTTI_STAGING");
+  if (!staging) return staging.status();
+  settings.staging = *staging == "cached"     ? StagingPolicy::cached
+                     : *staging == "streamed" ? StagingPolicy::streamed
+                                              : StagingPolicy::measured;
+  return {};
+}
+
+Status read_progress(const Environment& environment, WorldSettings& settings) {
+  auto progress = read_progress_settings(environment);
+  if (!progress) return progress.status();
+  settings.progress = *std::move(progress);
+  return {};
+}
+
+Status read_tensors(const Environment& environment, WorldSettings& settings) {
+  auto tensors = read_tensor_settings(environment, settings.contract);
+  if (!tensors) return tensors.status();
+  settings.tensors = *std::move(tensors);
+  return {};
+}
+
+Status read_topology(const Environment& environment, WorldSettings& settings) {
+  auto topology =
+      discover_topology(environment, settings.pin.needs_devices() ? Devices::find : Devices::skip);
+  if (!topology) return topology.status();
+  settings.topology = *std::move(topology);
+  if (settings.pin.policy != PinPolicy::off && !settings.topology.is_this_machine)
+    return invalid_argument(fmt::format("TUTTI_PIN: nobody can be bound by {}, which is not this machine",
+                                        settings.topology.source));
+  settings.contract.emplace_back("the table of caches (TUTTI_TOPOLOGY, else the machine's)",
+                                 describe(caches_of(settings.topology)));
+  return {};
 }
 
 Status read_hierarchy(const Environment& environment, WorldSettings& settings) {
@@ -222,88 +210,15 @@ Result<TransportSettings> read_transport_settings(const Environment& environment
   return settings;
 }
 
-// Our own setting, else a variable of MLSL, whose mistakes only cause a warning.
-Result<WorkerSettings> read_worker_settings(const Environment& environment) {
-  WorkerSettings settings;
-  const auto count = get_integer(environment, "TUTTI_WORKERS");
-  if (!count) return count.status();
-  settings.count = static_cast<std::uint32_t>(std::min<std::int64_t>(count->value_or(1), kMostWorkers));
-  if (const auto servers = environment.find("MLSL_NUM_SERVERS");
-      servers && !environment.find("TUTTI_WORKERS")) {
-    std::uint32_t number = 0;
-    const auto [end, error] = std::from_chars(servers->data(), servers->data() + servers->size(), number);
-    if (error == std::errc() && end == servers->data() + servers->size() && number <= kMostWorkers) {
-      settings.count = number;
-    } else {
-      log_warn("ignored: MLSL_NUM_SERVERS='{}': expected a number from 0 to {}", *servers, kMostWorkers);
-    }
-  }
-  const auto text = get_text(environment, "TUTTI_WORKER_AFFINITY");
-  if (!text) return text.status();
-  if (*text) {
-    auto cpus = parse_worker_cpus(**text);
-    if (!cpus) return cpus.status().with_context("TUTTI_WORKER_AFFINITY");
-    settings.cpus = *std::move(cpus);
-  } else if (const auto servers = environment.find("MLSL_SERVER_AFFINITY")) {
-    auto cpus = parse_worker_cpus(*servers);
-    if (cpus) {
-      settings.cpus = *std::move(cpus);
-    } else {
-      log_warn("ignored: MLSL_SERVER_AFFINITY: {}", cpus.status().message());
-    }
-  }
-  return settings;
-}
-
 Result<WorldSettings> read_settings(const Environment& environment) {
   TUTTI_RETURN_IF_ERROR(check_values(environment));
   WorldSettings settings;
-  TUTTI_RETURN_IF_ERROR(read_duration(environment, "TUTTI_TIMEOUT", settings.timeout));
-  TUTTI_RETURN_IF_ERROR(read_duration(environment, "TUTTI_STALL_WARNING", settings.stall_warning));
-  const auto check = get_enum(environment, "TUTTI_CHECK");
-  if (!check) return check.status();
-  settings.check = *check == "off"     ? CheckLevel::off
-                   : *check == "group" ? CheckLevel::group
-                                       : CheckLevel::local;
-  settings.contract.emplace_back("TUTTI_CHECK", *check);
-  settings.contract.emplace_back("TUTTI_TRANSPORTS", environment.find("TUTTI_TRANSPORTS").value_or("auto"));
-  auto transports = read_transports(environment);
-  if (!transports) return transports.status();
-  settings.transports = *std::move(transports);
-  auto transport = read_transport_settings(environment);
-  if (!transport) return transport.status();
-  settings.transport = *std::move(transport);
-  const auto control_blocks = get_flag(environment, "TUTTI_CONTROL_BLOCKS");
-  if (!control_blocks) return control_blocks.status();
-  settings.uses_control_blocks = *control_blocks;
-  settings.contract.emplace_back("TUTTI_CONTROL_BLOCKS", *control_blocks ? "on" : "off");
-  const auto staging = get_enum(environment, "TUTTI_STAGING");
-  if (!staging) return staging.status();
-  settings.staging = *staging == "cached"     ? StagingPolicy::cached
-                     : *staging == "streamed" ? StagingPolicy::streamed
-                                              : StagingPolicy::measured;
-  TUTTI_RETURN_IF_ERROR(read_pin(environment, settings));
-  auto workers = read_worker_settings(environment);
-  if (!workers) return workers.status();
-  settings.workers = *std::move(workers);
-  auto tensors = read_tensor_settings(environment, settings.contract);
-  if (!tensors) return tensors.status();
-  settings.tensors = *std::move(tensors);
-  auto topology =
-      discover_topology(environment, settings.pin.needs_devices() ? Devices::find : Devices::skip);
-  if (!topology) return topology.status();
-  settings.topology = *std::move(topology);
-  if (settings.pin.policy != PinPolicy::off && !settings.topology.is_this_machine)
-    return invalid_argument(fmt::format("TUTTI_PIN: nobody can be bound by {}, which is not this machine",
-                                        settings.topology.source));
-  settings.contract.emplace_back("the table of caches (TUTTI_TOPOLOGY, else the machine's)",
-                                 describe(caches_of(settings.topology)));
-  TUTTI_RETURN_IF_ERROR(read_hierarchy(environment, settings));
-  TUTTI_RETURN_IF_ERROR(read_wire(environment, settings));
+  // In the order of the contract, whose first difference is the one that an error names.
+  for (const auto read :
+       {read_limits, read_transports, read_control_blocks, read_pin, read_progress, read_tensors, read_wire,
+        read_topology, read_hierarchy, read_waiting, read_rules, read_tuning})
+    TUTTI_RETURN_IF_ERROR(read(environment, settings));
   settings.trace_path = std::string(environment.find("TUTTI_TRACE").value_or(""));
-  TUTTI_RETURN_IF_ERROR(read_waiting(environment, settings));
-  TUTTI_RETURN_IF_ERROR(read_rules(environment, settings));
-  TUTTI_RETURN_IF_ERROR(read_tuning(environment, settings));
   TUTTI_RETURN_IF_ERROR(make_selector(settings));
   return settings;
 }
@@ -322,28 +237,6 @@ Status WorldSettings::judge_tuning(const Fingerprint& here) {
   if (tuning.is_named) return invalid_argument(std::move(reason)).with_context("TUTTI_TUNING_FILE");
   refuse_tuning(std::move(reason));
   return {};
-}
-
-WaitPolicy WorldSettings::wait_policy(int rank_count, int cpu_count, bool is_poll_call) const {
-  WaitPolicy policy;
-  if (rank_count > cpu_count) {
-    policy.spin_polls = is_poll_call ? 0 : kOutnumberedSpins;
-    policy.line_polls = 1;
-  } else if (!spin_polls) {
-    policy.polls_per_yield = kPollsPerYield;
-  }
-  policy.watches_cpus = rank_count <= cpu_count && wait_mode == "auto";
-  if (wait_mode == "spin") policy = {~0U, 0, false};
-  if (wait_mode == "yield") policy = {0, ~0U, false};
-  if (wait_mode == "sleep") policy = {0, 0, true};
-  if (wait_mode == "yield" || wait_mode == "sleep") policy.line_polls = 1;
-  if (!policy.shares_cpus()) {
-    static const double kPausesPerNs = measure_pauses_per_ns();
-    policy.pauses_per_ns = kPausesPerNs;
-  }
-  if (spin_polls)
-    policy.spin_polls = static_cast<std::uint32_t>(std::clamp<std::int64_t>(*spin_polls, 0, 1 << 30));
-  return policy;
 }
 
 }  // namespace tutti

@@ -13,6 +13,7 @@
 #include "runtime/base/status.hpp"
 #include "runtime/base/wire_setting.hpp"
 #include "runtime/group/domains.hpp"
+#include "runtime/group/progress_settings.hpp"
 #include "runtime/group/tensor_settings.hpp"
 #include "runtime/group/tuning_file.hpp"
 #include "runtime/scheduler/engine.hpp"
@@ -20,7 +21,6 @@
 #include "runtime/selection/selection.hpp"
 #include "topology/binding.hpp"
 #include "topology/topology.hpp"
-#include "topology/worker_cpus.hpp"
 #include "transports/registry.hpp"
 
 namespace tutti {
@@ -29,12 +29,6 @@ enum class CheckLevel : std::uint8_t {
   off,    // arguments are believed
   local,  // arguments are checked against what this rank knows
   group,  // and every call is compared with those of the other ranks before it runs
-};
-
-// The threads that carry operations on while the program computes.
-struct WorkerSettings {
-  std::uint32_t count = 1;
-  WorkerCpuList cpus;
 };
 
 struct WorldSettings {
@@ -54,7 +48,7 @@ struct WorldSettings {
   HierarchySetting hierarchy;
   PinRequest pin;          // of TUTTI_PIN
   std::string trace_path;  // of TUTTI_TRACE; empty: none
-  WorkerSettings workers;
+  ProgressSettings progress;
   TensorSettings tensors;
   WireSetting wire;  // of TUTTI_WIRE_DTYPE
   // Settings that must be equal on all ranks, as (variable, text). Compared when a world is made.
@@ -71,7 +65,6 @@ struct WorldSettings {
 
 // Errors of all: invalid_argument naming the variable, what it was given and what was expected.
 Result<TransportSettings> read_transport_settings(const Environment& environment);
-Result<WorkerSettings> read_worker_settings(const Environment& environment);
 Result<WorldSettings> read_settings(const Environment& environment);
 
 }  // namespace tutti

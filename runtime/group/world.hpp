@@ -140,7 +140,7 @@ class WorldState final : private ControlObserver {
   Status open_trace();
   Status agree(std::string_view build_id);
   Status open_transports();
-  ProgressThreadOptions worker_options() const;
+  ProgressThreadOptions progress_thread_options() const;
   struct Refusals {
     Status all;     // by all transports that cannot be used here
     Status memory;  // by shared memory
@@ -191,7 +191,7 @@ class WorldState final : private ControlObserver {
   std::uint32_t contract_hash_ = 0;
   WorldDomains domains_;
   // Of this machine, which may hold several nodes.
-  std::vector<std::vector<std::uint32_t>> worker_cpus_;  // of the own workers; empty: anywhere
+  std::vector<std::vector<std::uint32_t>> progress_cpus_;  // of its progress threads; empty: anywhere
   int cpu_count_ = 1;
   int rank_count_here_ = 0;
   bool is_one_process_ = false;

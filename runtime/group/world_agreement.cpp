@@ -156,15 +156,16 @@ Status first_problem(const std::vector<RankRecord>& records, std::string_view va
 }
 
 // Chooses the CPUs of the progress threads of this rank, among those of all ranks of its machine.
-Status plan_own_workers(const WorldSettings& settings, const WorldInfo& info,
-                        std::vector<std::vector<std::uint32_t>>& cpus) {
+Status plan_own_progress_cpus(const WorldSettings& settings, const WorldInfo& info,
+                              std::vector<std::vector<std::uint32_t>>& cpus) {
   const auto own = static_cast<std::size_t>(info.rank);
   const auto here = [&](int machine) { return machine == info.machine_of_rank[own]; };
   const auto& machines = info.machine_of_rank;
   const auto before = std::count_if(machines.begin(), machines.begin() + info.rank, here);
   const auto all = std::count_if(machines.begin(), machines.end(), here);
-  auto planned = plan_workers(settings.topology, settings.workers.cpus, static_cast<std::uint32_t>(all),
-                              static_cast<std::uint32_t>(before), settings.workers.count);
+  auto planned =
+      plan_progress_cpus(settings.topology, settings.progress.cpus, static_cast<std::uint32_t>(all),
+                         static_cast<std::uint32_t>(before), settings.progress.thread_count);
   if (!planned) return planned.status();
   cpus = *std::move(planned);
   return {};
@@ -235,7 +236,7 @@ Status WorldState::agree(std::string_view build_id) {
   mine.identity = random_bytes(kWorldIdentityBytes);
   mine.is_bound = settings_.topology.is_bound;
   discover_affinity(settings_, info(), mine);
-  if (Status refused = plan_own_workers(settings_, info(), worker_cpus_); !refused)
+  if (Status refused = plan_own_progress_cpus(settings_, info(), progress_cpus_); !refused)
     mine.problem = refused.message();
   settings_.contract.emplace_back("the build", std::string(build_id));
   mine.contract = encode_contract(settings_.contract);
@@ -245,7 +246,7 @@ Status WorldState::agree(std::string_view build_id) {
   identity_ = exchanged->front().identity;
   contract_hash_ = hash_of(mine.contract);
   TUTTI_RETURN_IF_ERROR(compare_contracts(*exchanged));
-  TUTTI_RETURN_IF_ERROR(first_problem(*exchanged, "TUTTI_WORKER_AFFINITY"));
+  TUTTI_RETURN_IF_ERROR(first_problem(*exchanged, "TUTTI_PROGRESS_AFFINITY"));
   if (settings_.pin.policy != PinPolicy::off) {
     exchanged = pin(settings_, info(), control(), *exchanged, deadline);
     if (!exchanged) return exchanged.status();

@@ -93,17 +93,19 @@ Status WorldState::open_transports() {
   if (transports_.size() > 1) options.waiting.first_sleep = kShortSleep;
   options.stall_warning = settings_.stall_warning;
   options.on_stall = [this](const Stall& stall) { on_stall(stall); };
-  options.workers = worker_options();
+  options.progress_threads = progress_thread_options();
   options.trace = trace_.get();
   engine_ = std::make_unique<Engine>(std::move(transports_), std::move(options));
   return {};
 }
 
-ProgressThreadOptions WorldState::worker_options() const {
+ProgressThreadOptions WorldState::progress_thread_options() const {
   ProgressThreadOptions options;
-  options.count = settings_.workers.count;
-  options.is_dedicated = !settings_.workers.cpus.entries.empty();
-  options.on_start = [this](std::uint32_t worker) { pin_this_worker(worker, worker_cpus_[worker]); };
+  options.count = settings_.progress.thread_count;
+  options.is_dedicated = !settings_.progress.cpus.entries.empty();
+  options.on_start = [this](std::uint32_t number) {
+    pin_this_progress_thread(number, progress_cpus_[number]);
+  };
   return options;
 }
 

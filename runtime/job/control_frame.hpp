@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/byte_fields.hpp"
 #include "runtime/base/status.hpp"
-#include "runtime/job/byte_fields.hpp"
 
 namespace tutti {
 

@@ -10,42 +10,16 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace tutti::HWY_NAMESPACE {
-namespace {
-
-template <class T>
-Kernels select_typed(Op op) {
-  using Lanes = PlainLanes<T>;
-  switch (op) {
-    case Op::sum:
-      return kernels_of<Lanes, Sum>();
-    case Op::prod:
-      return kernels_of<Lanes, Product>();
-    case Op::min:
-      return kernels_of<Lanes, FloatMin>();
-    case Op::max:
-      return kernels_of<Lanes, FloatMax>();
-    default:
-      return {};
-  }
-}
-
-template <class T, class Op>
-void scale_by(void* dst, const void* src, std::size_t count, detail::ScaleFactor factor) {
-  using Lanes = PlainLanes<T>;
-  map_with<Lanes, Op>(dst, src, count, hn::Set(typename Lanes::D(), static_cast<T>(factor.real)));
-}
-
-}  // namespace
 
 Kernels select_float(Op op, Dtype dtype) {
-  if (dtype == Dtype::f32) return select_typed<float>(op);
-  if (dtype == Dtype::f64) return select_typed<double>(op);
+  if (dtype == Dtype::f32) return float_kernels<PlainLanes<float>>(op);
+  if (dtype == Dtype::f64) return float_kernels<PlainLanes<double>>(op);
   return {};
 }
 
 detail::ScaleFn select_scale(Dtype dtype, bool divide) {
-  if (dtype == Dtype::f32) return divide ? scale_by<float, Divide> : scale_by<float, Product>;
-  if (dtype == Dtype::f64) return divide ? scale_by<double, Divide> : scale_by<double, Product>;
+  if (dtype == Dtype::f32) return scale_of<PlainLanes<float>>(divide);
+  if (dtype == Dtype::f64) return scale_of<PlainLanes<double>>(divide);
   return {};
 }
 

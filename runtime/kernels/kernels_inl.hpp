@@ -8,6 +8,7 @@
 //   load, store       unaligned; store rounds if the accumulator is wider than the element
 //   kStreams, stream  non-temporal store of a whole group, to an aligned address; kStreams: there is one
 //   combine<Op>       applies Op::apply(a, b) to the registers of two groups
+//   all(number)       a Group of this number, for scaling
 //
 // No include guard of the usual kind: Highway includes this once per target with another HWY_NAMESPACE.
 #if defined(TUTTI_BASE_KERNELS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
@@ -74,6 +75,7 @@ struct PlainLanes {
   static HWY_INLINE Group combine(Group a, Group b) {
     return Op::apply(a, b);
   }
+  static HWY_INLINE Group all(double number) { return hn::Set(D(), static_cast<T>(number)); }
 };
 
 // The last, incomplete step of a fold, where the CPU loads and stores a part of a vector.
@@ -320,6 +322,32 @@ struct Divide {
     return hn::Div(a, b);
   }
 };
+
+// The kernels of a floating-point format.
+template <class Lanes>
+Kernels float_kernels(Op op) {
+  switch (op) {
+    case Op::sum:
+      return kernels_of<Lanes, Sum>();
+    case Op::prod:
+      return kernels_of<Lanes, Product>();
+    case Op::min:
+      return kernels_of<Lanes, FloatMin>();
+    case Op::max:
+      return kernels_of<Lanes, FloatMax>();
+    default:
+      return {};
+  }
+}
+
+template <class Lanes, class Op>
+void scale_by(void* dst, const void* src, std::size_t count, detail::ScaleFactor factor) {
+  map_with<Lanes, Op>(dst, src, count, Lanes::all(factor.real));
+}
+template <class Lanes>
+detail::ScaleFn scale_of(bool divide) {
+  return divide ? scale_by<Lanes, Divide> : scale_by<Lanes, Product>;
+}
 
 }  // namespace tutti::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -10,45 +10,17 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace tutti::HWY_NAMESPACE {
-namespace {
-
-template <class Lanes>
-Kernels select_op(Op op) {
-  switch (op) {
-    case Op::sum:
-      return kernels_of<Lanes, Sum>();
-    case Op::prod:
-      return kernels_of<Lanes, Product>();
-    case Op::min:
-      return kernels_of<Lanes, FloatMin>();
-    case Op::max:
-      return kernels_of<Lanes, FloatMax>();
-    default:
-      return {};
-  }
-}
-
-template <class Lanes, class Op>
-void scale_by(void* dst, const void* src, std::size_t count, detail::ScaleFactor factor) {
-  map_with<Lanes, Op>(dst, src, count, Lanes::all(static_cast<float>(factor.real)));
-}
-template <class Lanes>
-detail::ScaleFn select_scale_of(bool divide) {
-  return divide ? scale_by<Lanes, Divide> : scale_by<Lanes, Product>;
-}
-
-}  // namespace
 
 Kernels select_narrow(Op op, Dtype dtype) {
   switch (dtype) {
     case Dtype::f16:
-      return select_op<HalfLanes>(op);
+      return float_kernels<HalfLanes>(op);
     case Dtype::bf16:
-      return select_op<BfloatLanes>(op);
+      return float_kernels<BfloatLanes>(op);
     case Dtype::f8e4m3:
-      return select_op<E4m3Lanes>(op);
+      return float_kernels<E4m3Lanes>(op);
     case Dtype::f8e5m2:
-      return select_op<E5m2Lanes>(op);
+      return float_kernels<E5m2Lanes>(op);
     default:
       return {};
   }
@@ -57,13 +29,13 @@ Kernels select_narrow(Op op, Dtype dtype) {
 detail::ScaleFn select_scale_narrow(Dtype dtype, bool divide) {
   switch (dtype) {
     case Dtype::f16:
-      return select_scale_of<HalfLanes>(divide);
+      return scale_of<HalfLanes>(divide);
     case Dtype::bf16:
-      return select_scale_of<BfloatLanes>(divide);
+      return scale_of<BfloatLanes>(divide);
     case Dtype::f8e4m3:
-      return select_scale_of<E4m3Lanes>(divide);
+      return scale_of<E4m3Lanes>(divide);
     case Dtype::f8e5m2:
-      return select_scale_of<E5m2Lanes>(divide);
+      return scale_of<E5m2Lanes>(divide);
     default:
       return {};
   }

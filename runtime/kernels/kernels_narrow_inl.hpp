@@ -97,7 +97,7 @@ struct SmallLanes {
   static HWY_INLINE Group combine(Group a, Group b) {
     return Op::apply(a, b);
   }
-  static HWY_INLINE Group all(float value) { return hn::Set(DF(), value); }
+  static HWY_INLINE Group all(double number) { return hn::Set(DF(), static_cast<float>(number)); }
 };
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
@@ -164,7 +164,10 @@ struct BfloatLanes {
   static HWY_INLINE Group combine(Group a, Group b) {
     return {Op::apply(a.low, b.low), Op::apply(a.high, b.high)};
   }
-  static HWY_INLINE Group all(float value) { return {hn::Set(DF(), value), hn::Set(DF(), value)}; }
+  static HWY_INLINE Group all(double number) {
+    const VF value = hn::Set(DF(), static_cast<float>(number));
+    return {value, value};
+  }
 };
 #endif
 

@@ -66,7 +66,8 @@ struct Engine::Patience {
 
 Engine::Engine(std::vector<std::unique_ptr<Transport>> transports, Options options)
     : transports_(std::move(transports)), options_(std::move(options)), pool_(*this), events_(64) {
-  if (options_.workers.count > 0) threads_ = std::make_unique<ProgressThreads>(*this, options_.workers);
+  if (options_.progress_threads.count > 0)
+    threads_ = std::make_unique<ProgressThreads>(*this, options_.progress_threads);
 }
 
 Engine::~Engine() {

@@ -72,7 +72,7 @@ class Engine {
         50};  // first report of a stalled operation; then at doubling intervals
     std::chrono::milliseconds stall_warning{0};  // one report comes at this age, too; 0: none
     std::function<void(const Stall&)> on_stall;  // called without any lock held, by a waiting thread
-    ProgressThreadOptions workers;
+    ProgressThreadOptions progress_threads;
     Trace* trace = nullptr;  // outlives the engine; null: nobody wants to know
   };
   // Transports in order of preference; each must be available.

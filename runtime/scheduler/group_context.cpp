@@ -319,24 +319,22 @@ void GroupContext::enqueue(Slot& slot, Operation& operation) {
 
 void GroupContext::reserve_frames(std::uint32_t slot, const SlotNeeds& needs) {
   if (slot < kSlots && collective_needs_.covers(needs)) return;
-  const std::uint32_t first = slot < kSlots ? 0 : slot, end = slot < kSlots ? kSlots : slot + 1;
   if (slot < kSlots) collective_needs_ = collective_needs_.with(needs);
-  for (std::uint32_t s = first; s < end; ++s) {
-    Slot& at = slots_[s];
-    // Nobody runs any more in the one that this was to replace.
-    if (at.head == nullptr && at.larger_frame != nullptr) at.frame = std::move(at.larger_frame);
-    if (at.frame != nullptr && at.frame->size.covers(needs)) continue;
-    if (at.larger_frame != nullptr && at.larger_frame->size.covers(needs)) continue;
-    if (at.frame == nullptr || at.head != nullptr) {
-      // Transports hold addresses in the frame of an operation that runs.
-      std::unique_ptr<SlotFrame>& made = at.frame == nullptr ? at.frame : at.larger_frame;
-      const SlotNeeds before = made != nullptr ? made->size : at.frame != nullptr ? at.frame->size : needs;
-      made = std::make_unique<SlotFrame>();
-      made->grow(before.with(needs));
-    } else {
-      at.frame->grow(needs);
-    }
-  }
+  const auto [first, end] = slots_beside(slot);
+  for (std::uint32_t s = first; s < end; ++s) slots_[s].reserve(needs);
+}
+
+void GroupContext::Slot::reserve(const SlotNeeds& needs) {
+  // Nobody runs any more in the frame that this was to replace.
+  if (head == nullptr && larger_frame != nullptr) frame = std::move(larger_frame);
+  if (frame != nullptr && frame->size.covers(needs)) return;
+  if (larger_frame != nullptr && larger_frame->size.covers(needs)) return;
+  if (frame != nullptr && head == nullptr) return frame->grow(needs);
+  // Transports hold addresses in the frame of an operation that runs.
+  std::unique_ptr<SlotFrame>& made = frame == nullptr ? frame : larger_frame;
+  const SlotNeeds before = made != nullptr ? made->size : frame != nullptr ? frame->size : needs;
+  made = std::make_unique<SlotFrame>();
+  made->grow(before.with(needs));
 }
 
 bool GroupContext::start(Slot& slot, Operation& operation) {
@@ -374,10 +372,7 @@ void GroupContext::on_complete(Operation& operation) {
 Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status* status) {
   const std::uint32_t context_slot = context_of(slot);
   if (endpoints_[context_slot][peer] == nullptr) {
-    // Those of all collective slots at once: the next calls of a signature use the other slots and must find
-    // everything in place.
-    const std::uint32_t first = context_slot < kSlots ? 0 : context_slot,
-                        end = context_slot < kSlots ? kSlots : context_slot + 1;
+    const auto [first, end] = slots_beside(context_slot);
     for (std::uint32_t s = first; s < end; ++s) {
       const PeerAddress& address = options_.peers[peer];
       auto opened = address.transport->open(address.address, options_.context * kContexts + s);

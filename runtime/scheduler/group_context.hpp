@@ -159,6 +159,7 @@ class GroupContext {
     Operation* tail = nullptr;
     std::unique_ptr<SlotFrame> frame;
     std::unique_ptr<SlotFrame> larger_frame;  // takes its place once the running operation has ended
+    void reserve(const SlotNeeds& needs);     // gets a frame ready that covers them
   };
 
   Result<WorkRef> submit_exclusively(const Prepared& prepared, const Call& call, Completion completion);
@@ -167,7 +168,12 @@ class GroupContext {
   Status exchange_control_blocks(const Prepared& prepared, const Call& call, const OperationId& id);
   WorkRef hand_out(Operation& operation, const Prepared& prepared);  // just enqueued
   void enqueue(Slot& slot, Operation& operation);
-  // Gets the frames of all slots ready in which operations like the one of `slot` may run.
+  // The slots in which operations like the one of `slot` run, from the first to behind the last: the next calls
+  // of a signature use the other collective slots, and must find everything in place.
+  static std::pair<std::uint32_t, std::uint32_t> slots_beside(std::uint32_t slot) {
+    return slot < kSlots ? std::pair{0U, kSlots} : std::pair{slot, slot + 1};
+  }
+  // Gets the frames of these slots ready.
   void reserve_frames(std::uint32_t slot, const SlotNeeds& needs);
   bool start(Slot& slot, Operation& operation);  // at the head of its slot; false if it is finished
   void deliver_and_fail(const Status& why);      // with the progress lock held

@@ -42,7 +42,7 @@ void ProgressThreads::start() {
   const std::lock_guard lock(start_mutex_);
   if (is_started_.load(std::memory_order_relaxed)) return;
   for (std::uint32_t number = 0; number < options_.count; ++number) {
-    Result<std::thread> thread = start_thread("tutti-worker", [this, number] { run(number); });
+    Result<std::thread> thread = start_thread("tutti-progress", [this, number] { run(number); });
     if (!thread) {
       log_warn("{} of {} progress threads could be started ({}); calls make progress while they wait",
                threads_.size(), options_.count, thread.status().message());

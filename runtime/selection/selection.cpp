@@ -6,6 +6,19 @@
 #include <fmt/format.h>
 
 namespace tutti {
+
+Question question_of(const Call& call, std::uint32_t size) {
+  Question q;
+  q.collective = call.collective;
+  q.size = size;
+  q.bytes = full_vector_bytes(call, size);
+  q.is_commutative = !is_reducing(call.collective) || call.op.is_commutative();
+  q.has_equal_counts = !has_uneven_blocks(call);
+  q.has_known_bytes =
+      !call.has_counts_at_root && (call.collective != Collective::alltoall || call.counts.empty());
+  return q;
+}
+
 namespace {
 
 const ParamRow* find_param(const AlgorithmRow& row, std::string_view name) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/algorithms/catalog.hpp"
+#include "runtime/base/call.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/selection/default_rules.hpp"
 #include "runtime/selection/rules.hpp"
@@ -32,6 +33,9 @@ struct Question {
   bool shares_cpus = false;  // the ranks of its machine outnumber the CPUs
   bool is_device = false;    // the buffers are on GPUs: what is known of the host's memory says nothing
 };
+
+// Everything of it that a call and the number of ranks say. The group adds its hierarchy, reach and CPUs.
+Question question_of(const Call& call, std::uint32_t size);
 
 struct Selection {
   std::optional<DeviceEngineKind> engine;  // named for buffers on GPUs; then there is no row

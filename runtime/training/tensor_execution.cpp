@@ -3,15 +3,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <numeric>
 #include <utility>
 
+#include "runtime/base/work.hpp"
 #include "runtime/kernels/kernels.hpp"
 #include "runtime/training/tensor_scheduler.hpp"
 
 namespace tutti {
 namespace {
-
-TensorWork& work_of(const WorkRef& work) { return *static_cast<TensorWork*>(work.operator->()); }
 
 Status to_status(const Error* error) {
   return error == nullptr ? Status() : Status(error->code(), error->what(), error->peer());
@@ -26,9 +27,35 @@ void scale_by(double factor, Dtype dtype, void* dst, const void* src, std::uint6
   }
 }
 
+// Calls a function of the program's, which may throw.
+template <class Function>
+Status call_program(const Function& function) {
+  Status outcome;
+  call_back(
+      [&](const Status&) {
+        try {
+          outcome = function();
+        } catch (const Error& error) {
+          outcome = to_status(&error);
+        } catch (const std::bad_alloc&) {
+          outcome = Status(StatusCode::resource_exhausted, "allocate: out of memory");
+        } catch (const std::exception& error) {
+          outcome = invalid_argument(fmt::format("allocate: {}", error.what()));
+        } catch (...) {
+          outcome = invalid_argument("allocate: an exception of unknown type");
+        }
+      },
+      {});
+  return outcome;
+}
+
 // How many rows of a first dimension a rank gets; the first ranks get one more each.
 std::uint64_t rows_of_rank(std::uint64_t rows, std::uint32_t rank, std::uint32_t size) {
   return rows / size + (rank < rows % size ? 1 : 0);
+}
+
+std::uint64_t sum_of(const std::vector<std::uint64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
 }
 
 std::uint64_t elements_of_row(const TensorSignature& signature) {
@@ -65,7 +92,7 @@ void TensorScheduler::execute(std::vector<Ready> ready) {
     } catch (const Error& error) {
       for (const std::uint32_t index : operation.tensors) {
         if (!ready[index].entry) continue;
-        work_of(ready[index].entry->work)
+        TensorWork::of(ready[index].entry->work)
             .complete(
                 to_status(&error).with_context(fmt::format("tensor \"{}\"", ready[index].response.name)));
       }
@@ -100,7 +127,7 @@ void TensorScheduler::execute_fused(std::vector<Ready> tensors) {
           if (error == nullptr)
             scale_by(postscale, dtype, entry->call.output, buffer->data() + offsets[i] * bytes,
                      offsets[i + 1] - offsets[i]);
-          work_of(entry->work).complete(to_status(error));
+          TensorWork::of(entry->work).complete(to_status(error));
         }
       });
 }
@@ -118,20 +145,43 @@ void TensorScheduler::execute_one(Ready tensor) {
   CallOptions options;
   options.memory = call.memory;
   options.cuda_stream = call.cuda_stream;
-  const Started started = start(tensor.response, call, options);
+  Started started = start(tensor.response, call, options);
+  if (!started.failure)
+    started.failure = started.failure.with_context(fmt::format("tensor \"{}\"", tensor.response.name));
   // Not the Work: its callback would hold the group, which must not end on a progress thread.
-  started.work.on_complete([entry = std::move(tensor.entry), zeros, memory = started.memory,
-                            output = started.output, count = started.output_count, dtype = signature.dtype,
-                            postscale = signature.postscale](const Error* error) {
-    if (!entry) return;
-    if (error == nullptr && postscale != 1) scale_by(postscale, dtype, output, output, count);
-    work_of(entry->work).complete(to_status(error));
+  const Work work = std::exchange(started.work, {});
+  work.on_complete([entry = std::move(tensor.entry), zeros, started, dtype = signature.dtype,
+                    postscale = signature.postscale](const Error* error) mutable {
+    const std::optional<Entry> ended = std::move(entry);  // its end is part of the callback
+    if (!ended) return;
+    if (error == nullptr && postscale != 1)
+      scale_by(postscale, dtype, started.output, started.output, started.output_count);
+    TensorWork::of(ended->work).complete(started.failure ? to_status(error) : started.failure);
   });
+}
+
+void TensorScheduler::allocate(TensorCall& call, std::span<const std::uint64_t> rows, std::uint64_t bytes,
+                               Started& started) {
+  if (!call.allocate) return;
+  started.failure = call_program([&] {
+    call.output = call.allocate(rows);
+    if (call.output != nullptr || bytes == 0) return Status();
+    return Status(StatusCode::resource_exhausted,
+                  fmt::format("allocate: it gave no memory for {} bytes", bytes));
+  });
+  if (started.failure) return;
+  if (call.memory == Memory::device) {
+    data_.abort(started.failure.message());
+    throw Error(started.failure.code(), started.failure.peer(), started.failure.message());
+  }
+  started.discarded_output = buffers_.take(bytes);
+  call.output = started.discarded_output->data();
 }
 
 TensorScheduler::Started TensorScheduler::start(const TensorResponse& response, const TensorCall& call,
                                                 const CallOptions& options) {
   const TensorSignature& s = response.signature;
+  Started started;
   switch (s.collective) {
     case Collective::allreduce:
       return start_reduction(s, call, options);
@@ -144,46 +194,53 @@ TensorScheduler::Started TensorScheduler::start(const TensorResponse& response, 
     case Collective::broadcast:
       if (static_cast<std::int32_t>(rank_) == s.root)
         scale_by(1, s.dtype, call.output, call.input, element_count(s));
-      return {data_.ibroadcast(call.output, element_count(s), s.dtype, s.root, options), nullptr, 0, nullptr};
+      started.work = data_.ibroadcast(call.output, element_count(s), s.dtype, s.root, options);
+      return started;
     default:
-      return {data_.ibarrier(options), nullptr, 0, nullptr};
+      started.work = data_.ibarrier(options);
+      return started;
   }
 }
 
 TensorScheduler::Started TensorScheduler::start_reduction(const TensorSignature& s, TensorCall call,
                                                           const CallOptions& options) {
-  const std::uint64_t count = element_count(s);
+  Started started;
+  started.output = call.output;
+  started.output_count = element_count(s);
   if (s.prescale != 1) {
-    scale_by(s.prescale, s.dtype, call.output, call.input, count);
+    scale_by(s.prescale, s.dtype, call.output, call.input, started.output_count);
     call.input = call.output;
   }
-  return {data_.iallreduce(call.input, call.output, count, s.dtype, s.op, options), call.output, count,
-          nullptr};
+  started.work = data_.iallreduce(call.input, call.output, started.output_count, s.dtype, s.op, options);
+  return started;
 }
 
 TensorScheduler::Started TensorScheduler::start_allgather(const TensorResponse& response, TensorCall call,
                                                           const CallOptions& options) {
   const std::uint64_t row = elements_of_row(response.signature);
+  const Dtype dtype = response.signature.dtype;
   std::vector<std::uint64_t> counts;
   for (const std::uint64_t rows : response.rows) counts.push_back(rows * row);
-  if (call.allocate) call.output = call.allocate(response.rows);
-  return {data_.iallgatherv(call.input, call.output, counts, {}, response.signature.dtype, options), nullptr,
-          0, nullptr};
+  Started started;
+  allocate(call, response.rows, sum_of(counts) * size_of(dtype), started);
+  started.work = data_.iallgatherv(call.input, call.output, counts, {}, dtype, options);
+  return started;
 }
 
 TensorScheduler::Started TensorScheduler::start_alltoall(const TensorResponse& response, TensorCall call,
                                                          const CallOptions& options) {
   const std::uint64_t row = elements_of_row(response.signature);
+  const Dtype dtype = response.signature.dtype;
   std::vector<std::uint64_t> sent, received, rows;
   for (std::uint32_t other = 0; other < size_; ++other) {
     sent.push_back(response.rows[std::size_t{rank_} * size_ + other] * row);
     rows.push_back(response.rows[std::size_t{other} * size_ + rank_]);
     received.push_back(rows.back() * row);
   }
-  if (call.allocate) call.output = call.allocate(rows);
-  return {
-      data_.ialltoallv(call.input, sent, {}, call.output, received, {}, response.signature.dtype, options),
-      nullptr, 0, nullptr};
+  Started started;
+  allocate(call, rows, sum_of(received) * size_of(dtype), started);
+  started.work = data_.ialltoallv(call.input, sent, {}, call.output, received, {}, dtype, options);
+  return started;
 }
 
 TensorScheduler::Started TensorScheduler::start_reduce_scatter(const TensorSignature& s, TensorCall call,
@@ -193,15 +250,17 @@ TensorScheduler::Started TensorScheduler::start_reduce_scatter(const TensorSigna
   for (std::uint32_t other = 0; other < size_; ++other)
     counts.push_back(rows_of_rank(s.shape[0], other, size_) * row);
   const std::uint64_t own = rows_of_rank(s.shape[0], rank_, size_);
-  if (call.allocate) call.output = call.allocate(std::span(&own, 1));
-  std::shared_ptr<std::vector<std::byte>> scaled;
+  Started started;
+  allocate(call, std::span(&own, 1), counts[rank_] * size_of(s.dtype), started);
+  started.output = call.output;
+  started.output_count = counts[rank_];
   if (s.prescale != 1) {
-    scaled = buffers_.take(element_count(s) * size_of(s.dtype));
-    scale_by(s.prescale, s.dtype, scaled->data(), call.input, element_count(s));
-    call.input = scaled->data();
+    started.scaled_input = buffers_.take(element_count(s) * size_of(s.dtype));
+    scale_by(s.prescale, s.dtype, started.scaled_input->data(), call.input, element_count(s));
+    call.input = started.scaled_input->data();
   }
-  return {data_.ireduce_scatterv(call.input, call.output, counts, s.dtype, s.op, options), call.output,
-          counts[rank_], scaled};
+  started.work = data_.ireduce_scatterv(call.input, call.output, counts, s.dtype, s.op, options);
+  return started;
 }
 
 }  // namespace tutti

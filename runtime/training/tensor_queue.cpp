@@ -1,5 +1,8 @@
 // The public TensorQueue. Decides nothing.
 #include "backends/registry.hpp"
+#include "runtime/base/fork_guard.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/thread.hpp"
 #include "runtime/group/comm_group.hpp"
 #include "runtime/group/work_access.hpp"
 #include "runtime/training/tensor_scheduler.hpp"
@@ -10,20 +13,40 @@ class TensorQueue::Impl {
  public:
   Impl(const CommGroup& group, const TensorQueueOptions& options)
       : group_(group), scheduler_(group, options) {}
-  TensorScheduler& scheduler() { return scheduler_; }
+  // Throws in a child of fork(), which must not touch the scheduler.
+  TensorScheduler& scheduler() {
+    CommGroup::Impl::of(group_, "TensorQueue");
+    return scheduler_;
+  }
+  bool is_of_this_process() const { return fork_generation_ == tutti::fork_generation(); }
+  // A child of fork() has no thread of the queue. The queue's thread cannot wait for its own end, nor can one
+  // that runs a callback.
+  static void end(Impl* impl) {
+    if (!impl->is_of_this_process()) return;
+    if (!is_in_callback() && !impl->scheduler_.is_own_thread()) {
+      delete impl;
+      return;
+    }
+    impl->scheduler_.close();
+    Result<std::thread> thread = start_thread("tutti-closing", [impl] { delete impl; });
+    if (thread) return thread->detach();
+    log_warn("a tensor queue is not closed: {}", thread.status().message());
+  }
   Work work_of(const WorkRef& work) {
     return WorkAccess::make(CommGroup::Impl::of(group_, "TensorQueue").handle(), work, 0);
   }
 
  private:
   CommGroup group_;
+  const unsigned fork_generation_ = tutti::fork_generation();
   TensorScheduler scheduler_;
 };
 
 TensorQueue::TensorQueue(const CommGroup& group) {
   CommGroup::Impl& impl = CommGroup::Impl::of(group, "TensorQueue");
   const WorldSettings& settings = impl.world().settings();
-  impl_ = std::make_shared<Impl>(group, TensorQueueOptions{settings.tensors, settings.stall_warning});
+  impl_ = std::shared_ptr<Impl>(new Impl(group, TensorQueueOptions{settings.tensors, settings.stall_warning}),
+                                &Impl::end);
 }
 
 Work TensorQueue::submit(std::string_view name, const TensorCall& call) const {
@@ -44,6 +67,9 @@ Work TensorQueue::join() const {
   return impl_->work_of(impl_->scheduler().join());
 }
 
-void TensorQueue::close() { impl_.reset(); }
+void TensorQueue::close() {
+  if (impl_ != nullptr && impl_->is_of_this_process()) impl_->scheduler().close();
+  impl_.reset();
+}
 
 }  // namespace tutti

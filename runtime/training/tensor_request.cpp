@@ -9,7 +9,7 @@
 #include <map>
 #include <utility>
 
-#include "runtime/job/byte_fields.hpp"
+#include "runtime/base/byte_fields.hpp"
 
 namespace tutti {
 namespace {

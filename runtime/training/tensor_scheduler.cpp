@@ -347,9 +347,7 @@ void TensorScheduler::accept(ResponseList list, std::vector<Ready>& ready) {
       ready.push_back({response, std::move(entry)});
       continue;
     }
-    if (entry)
-      static_cast<TensorWork*>(entry->work.operator->())
-          ->complete(Status(response.code, response.message, response.peer));
+    if (entry) TensorWork::of(entry->work).complete(Status(response.code, response.message, response.peer));
   }
   // Numbers may have moved from one name to another.
   {
@@ -366,7 +364,7 @@ void TensorScheduler::accept(ResponseList list, std::vector<Ready>& ready) {
     const std::lock_guard lock(mutex_);
     joined.swap(joining_);
   }
-  if (joined) static_cast<TensorWork*>(joined->operator->())->complete({}, list.last_joined_rank);
+  if (joined) TensorWork::of(*joined).complete({}, list.last_joined_rank);
 }
 
 std::optional<TensorScheduler::Entry> TensorScheduler::take_entry(const std::string& name) {
@@ -401,9 +399,8 @@ void TensorScheduler::fail_all(const Status& cause) {
     arrived_.clear();
   }
   for (const auto& [name, entry] : entries)
-    static_cast<TensorWork*>(entry.work.operator->())
-        ->complete(cause.with_context(fmt::format("tensor \"{}\"", name)));
-  if (joining) static_cast<TensorWork*>(joining->operator->())->complete(cause);
+    TensorWork::of(entry.work).complete(cause.with_context(fmt::format("tensor \"{}\"", name)));
+  if (joining) TensorWork::of(*joining).complete(cause);
 }
 
 }  // namespace tutti

@@ -49,7 +49,9 @@ class TensorScheduler {
   // Throws Error.
   WorkRef submit(std::string_view name, const TensorCall& call);
   WorkRef join();
+  // Ends the queue on all ranks; does not wait for that.
   void close();
+  bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
   // Cycles so far, and those in which requests went up the tree.
   std::uint64_t cycle_count() const { return cycles_.load(std::memory_order_relaxed); }
   std::uint64_t coordinated_count() const { return coordinated_.load(std::memory_order_relaxed); }
@@ -102,14 +104,18 @@ class TensorScheduler {
   struct Started {
     Work work;
     void* output = nullptr;
-    std::uint64_t output_count = 0;                  // of what has to be scaled
-    std::shared_ptr<std::vector<std::byte>> memory;  // of this operation's own
+    std::uint64_t output_count = 0;  // of what has to be scaled
+    std::shared_ptr<std::vector<std::byte>> scaled_input, discarded_output;
+    Status failure;  // of this rank alone
   };
   Started start(const TensorResponse& response, const TensorCall& call, const CallOptions& options);
   Started start_reduction(const TensorSignature& signature, TensorCall call, const CallOptions& options);
   Started start_allgather(const TensorResponse& response, TensorCall call, const CallOptions& options);
   Started start_alltoall(const TensorResponse& response, TensorCall call, const CallOptions& options);
   Started start_reduce_scatter(const TensorSignature& signature, TensorCall call, const CallOptions& options);
+  // Sets the output of `bytes` where the call has an allocate(). Where that fails, the operation goes on with
+  // the other ranks, and its output here is discarded.
+  void allocate(TensorCall& call, std::span<const std::uint64_t> rows, std::uint64_t bytes, Started& started);
   void execute_fused(std::vector<Ready> tensors);
   std::optional<Entry> take_entry(const std::string& name);
   void fail_all(const Status& cause);

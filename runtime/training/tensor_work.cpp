@@ -1,51 +1,12 @@
-// Completion, callbacks and waiting. See tensor_work.hpp.
+// Waiting for a tensor. See tensor_work.hpp.
 #include "runtime/training/tensor_work.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace tutti {
-namespace {
-
-constexpr std::chrono::microseconds kBetweenHooks{200};
-
-}  // namespace
-
-void TensorWork::complete(const Status& status, int source) {
-  const WorkRef alive(this);
-  {
-    const std::lock_guard lock(mutex_);
-    if (is_complete()) return;
-    status_ = status;
-    source_ = source;
-    is_calling_ = true;
-    is_complete_.store(true, std::memory_order_release);
-  }
-  completed_.notify_all();
-  for (;;) {
-    std::vector<CompletionCallback> due;
-    {
-      const std::lock_guard lock(mutex_);
-      due.swap(callbacks_);
-      is_calling_ = !due.empty();
-    }
-    if (due.empty()) return;
-    for (const CompletionCallback& callback : due) call_back(callback, status);
-  }
-}
-
-void TensorWork::when_complete(CompletionCallback callback) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!is_complete() || is_calling_) {
-      callbacks_.push_back(std::move(callback));
-      return;
-    }
-  }
-  call_back(callback, status_);
-}
 
 Status TensorWork::wait(Clock::time_point deadline) {
+  constexpr std::chrono::microseconds kBetweenHooks{200};
   const WaitHook* const hook = current_wait_hook();
   std::unique_lock lock(mutex_);
   while (!is_complete()) {
@@ -59,7 +20,7 @@ Status TensorWork::wait(Clock::time_point deadline) {
     call_wait_hook(*hook);
     lock.lock();
   }
-  return status_;
+  return status();
 }
 
 }  // namespace tutti

@@ -96,7 +96,7 @@ TEST_CASE("set values are read") {
   const Environment environment{{"TUTTI_TIMEOUT", "250ms"}, {"TUTTI_SPIN", "1000"},
                                 {"TUTTI_CHECK", "group"},   {"TUTTI_SHM_BYTES", "1m"},
                                 {"TUTTI_RANK", "3"},        {"TUTTI_ADJUST_BCAST", "chain"},
-                                {"TUTTI_BOARDS", "off"}};
+                                {"TUTTI_BOARDS", "off"},    {"TUTTI_WORKERS", "2"}};
   CHECK(**get_duration(environment, "TUTTI_TIMEOUT") == nanoseconds(250000000));
   CHECK(**get_integer(environment, "TUTTI_SPIN") == 1000);
   CHECK(*get_enum(environment, "TUTTI_CHECK") == "group");
@@ -110,6 +110,9 @@ TEST_CASE("set values are read") {
   both.set("TUTTI_ADJUST_BROADCAST", "binomial");
   CHECK(**get_text(both, "TUTTI_ADJUST_BROADCAST") == "binomial");
   CHECK_FALSE(*get_flag(environment, "TUTTI_CONTROL_BLOCKS"));  // by its deprecated name
+  CHECK(**get_integer(environment, "TUTTI_PROGRESS_THREADS") == 2);
+  CHECK(is_set(environment, "TUTTI_PROGRESS_THREADS"));
+  CHECK_FALSE(is_set(environment, "TUTTI_PROGRESS_AFFINITY"));
 }
 
 TEST_CASE("a malformed value is an error that names variable, value and expectation") {

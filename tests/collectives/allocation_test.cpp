@@ -324,9 +324,9 @@ TEST_CASE("counts and pointers are no part of a signature", "[scheduler][allocat
 
 using Flags = std::array<std::atomic<bool>, 2>;
 
-// The first submitted operation that cannot end at once starts a rank's workers: each rank submits one of
-// which the other knows nothing yet.
-void start_workers(CommGroup& group, Flags& has_submitted) {
+// The first submitted operation that cannot end at once starts a rank's progress threads: each rank submits one
+// of which the other knows nothing yet.
+void start_progress_threads(CommGroup& group, Flags& has_submitted) {
   for (int first = 0; first < 2; ++first) {
     auto& flag = has_submitted[static_cast<std::size_t>(first)];
     if (group.rank() != first) {
@@ -341,7 +341,7 @@ void start_workers(CommGroup& group, Flags& has_submitted) {
 
 // What a first call did not settle would show in one of the next, blocking or not, whatever its buffers are.
 std::string exercise_interface(CommGroup& group, Flags& has_submitted) {
-  start_workers(group, has_submitted);
+  start_progress_threads(group, has_submitted);
   std::vector<std::int32_t> input(8192, 1), output(32768);
   const auto call_all = [&](int offset) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{100}, std::size_t{2000}}) {

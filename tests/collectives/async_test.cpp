@@ -1,4 +1,4 @@
-// Operations that nobody waits for: workers, completion callbacks, deadlines; and operations of several
+// Operations that nobody waits for: progress threads, completion callbacks, deadlines; and operations of several
 // groups or streams at once, by several threads, in different orders. Through the public interface, with
 // threads as ranks; knows no algorithm.
 #include <algorithm>
@@ -26,8 +26,8 @@ using Numbers = std::vector<std::int32_t>;
 
 TEST_CASE("operations go on while nobody calls", "[async]") {
   const std::string transport = GENERATE("inproc", "shm");
-  const std::string workers = GENERATE("1", "2");
-  const Variables variables{{"TUTTI_TRANSPORTS", transport}, {"TUTTI_WORKERS", workers}};
+  const std::string threads = GENERATE("1", "2");
+  const Variables variables{{"TUTTI_TRANSPORTS", transport}, {"TUTTI_PROGRESS_THREADS", threads}};
   CHECK(with_ranks(3, [](CommGroup& group) -> Verdict {
           for (int round = 0; round < 5; ++round) {
             std::vector<std::int32_t> vector(300000, group.rank() + 1), tiny{1};
@@ -50,7 +50,7 @@ TEST_CASE("operations go on while nobody calls", "[async]") {
 // Where all share one CPU, a worker is in the program's way, and leaves to callers what they come by to
 // drive. Rank 1 needs it when none comes any more.
 TEST_CASE("a worker that has stood back comes forward when callers stay away", "[async]") {
-  const Variables variables{{"TUTTI_WORKERS", "1"}};
+  const Variables variables{{"TUTTI_PROGRESS_THREADS", "1"}};
   cpu_set_t before, one;
   REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
   CPU_ZERO(&one);
@@ -109,8 +109,8 @@ TEST_CASE("an operation finds the memory that it needs, whatever came before it 
         }) == "");
 }
 
-TEST_CASE("without workers, callbacks come while something waits or tests", "[async]") {
-  const Variables variables{{"TUTTI_WORKERS", "0"}};
+TEST_CASE("without progress threads, callbacks come while something waits or tests", "[async]") {
+  const Variables variables{{"TUTTI_PROGRESS_THREADS", "0"}};
   CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
           std::vector<std::int32_t> vector(100000, 1), other(100000, 1);
           bool is_done = false, is_other_done = false;  // nobody but this thread calls back
@@ -298,8 +298,8 @@ TEST_CASE("an abort reaches callbacks, and so does the end of the group", "[asyn
 
 TEST_CASE("many operations of overlapping groups, by four threads, in different orders", "[async]") {
   const std::string transport = GENERATE("inproc", "shm");
-  const std::string workers = GENERATE("0", "1", "2");
-  const Variables variables{{"TUTTI_TRANSPORTS", transport}, {"TUTTI_WORKERS", workers}};
+  const std::string threads = GENERATE("0", "1", "2");
+  const Variables variables{{"TUTTI_TRANSPORTS", transport}, {"TUTTI_PROGRESS_THREADS", threads}};
   constexpr int kOperations = 6000;  // of each group; 24,000 for each of the six cases
   const Verdict verdict = with_ranks(
       4, [&](CommGroup& world) { return run_overlapping_groups(world, kOperations); }, 60s);
@@ -347,7 +347,7 @@ Verdict add_up(const CommGroup& stream, int number, int round, std::atomic<int>*
 
 TEST_CASE("two threads of a rank use two streams of a group in opposite orders", "[streams]") {
   const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")},
-                            {"TUTTI_WORKERS", GENERATE(as<std::string>(), "0", "1")}};
+                            {"TUTTI_PROGRESS_THREADS", GENERATE(as<std::string>(), "0", "1")}};
   constexpr int kRounds = 20;
   CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
           if (group.rank() == 1) {

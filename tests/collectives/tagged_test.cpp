@@ -143,7 +143,7 @@ TEST_CASE("a receive from any source that comes first leaves its rivals the rest
 
 TEST_CASE("messages between all ranks may be submitted in any order", "[tagged]") {
   const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")},
-                            {"TUTTI_WORKERS", GENERATE(as<std::string>(), "0", "1")}};
+                            {"TUTTI_PROGRESS_THREADS", GENERATE(as<std::string>(), "0", "1")}};
   const int tag = GENERATE(0, 1);
   const std::size_t count = GENERATE(10U, 100000U);
   CHECK(with_ranks(3, [&](CommGroup& group) -> Verdict {

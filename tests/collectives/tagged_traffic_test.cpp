@@ -125,9 +125,9 @@ Verdict run_traffic(const CommGroup& group, std::uint64_t seed, int count) {
 }  // namespace
 
 TEST_CASE("random traffic of several threads, with tags and from any source", "[tagged]") {
-  const std::string workers = GENERATE("0", "1");
+  const std::string threads = GENERATE("0", "1");
   const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "inproc", "shm", "tcp")},
-                            {"TUTTI_WORKERS", workers}};
+                            {"TUTTI_PROGRESS_THREADS", threads}};
   constexpr int kThreads = 3, kRounds = 6, kMessages = 60;  // of each rank in each round
   CHECK(with_ranks(
             4,

@@ -1,4 +1,4 @@
-// Fuzzes what people write in variables and options: bindings, domains, workers' CPUs, interfaces, ports,
+// Fuzzes what people write in variables and options: bindings, domains, progress threads' CPUs, interfaces, ports,
 // hosts, host files, unique ids, sizes, durations, addresses and dtypes of messages. The first byte says which of them the rest
 // is.
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include "runtime/net/network.hpp"
 #include "tools/cli/run/hosts.hpp"
 #include "topology/binding.hpp"
-#include "topology/worker_cpus.hpp"
+#include "topology/progress_cpus.hpp"
 
 using namespace tutti;
 
@@ -60,11 +60,11 @@ void check_hierarchy(std::string_view text) {
   for (const std::uint32_t size : setting->sizes) require(size > 0);
 }
 
-void check_worker_cpus(std::string_view text) {
-  const auto list = parse_worker_cpus(text);
+void check_progress_cpus(std::string_view text) {
+  const auto list = parse_progress_cpus(text);
   if (!is_taken(list)) return;
   for (const std::uint32_t local_rank : {0U, 2U}) {
-    const auto plan = plan_workers(machine(), *list, 3, local_rank, 2);
+    const auto plan = plan_progress_cpus(machine(), *list, 3, local_rank, 2);
     if (is_taken(plan)) require(plan->empty() || plan->size() == 2);
   }
 }
@@ -135,7 +135,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       check_hierarchy(text);
       break;
     case 'w':
-      check_worker_cpus(text);
+      check_progress_cpus(text);
       break;
     case 'i':
       check_interfaces(text);

@@ -88,6 +88,34 @@ TEST_CASE("the dtype of messages is read, and part of what all ranks must agree 
         "behind it for messages within a node, too");
 }
 
+TEST_CASE("progress threads: our names, their deprecated ones, and MLSL's where neither is set") {
+  using Cpus = std::vector<std::vector<std::uint32_t>>;
+  const auto settings_of = [](const Environment& environment) {
+    const auto settings = read_progress_settings(environment);
+    REQUIRE(settings);
+    return *settings;
+  };
+  const ProgressSettings unset = settings_of({});
+  CHECK(unset.thread_count == 1);
+  CHECK(unset.cpus.entries.empty());
+  Environment environment{{"MLSL_NUM_SERVERS", "4"}, {"MLSL_SERVER_AFFINITY", "7"}};
+  CHECK(settings_of(environment).thread_count == 4);
+  CHECK(settings_of(environment).cpus.entries == Cpus{{7}});
+  environment.set("TUTTI_WORKERS", "3");
+  environment.set("TUTTI_WORKER_AFFINITY", "6");
+  CHECK(settings_of(environment).thread_count == 3);
+  CHECK(settings_of(environment).cpus.entries == Cpus{{6}});
+  environment.set("TUTTI_PROGRESS_THREADS", "2");
+  environment.set("TUTTI_PROGRESS_AFFINITY", "0,1");
+  CHECK(settings_of(environment).thread_count == 2);
+  CHECK(settings_of(environment).cpus.entries == Cpus{{0}, {1}});
+  const std::string said = stderr_of([&] {
+    CHECK(settings_of({{"MLSL_NUM_SERVERS", "many"}, {"MLSL_SERVER_AFFINITY", "all"}}).thread_count == 1);
+  });
+  CHECK_THAT(said, Catch::Matchers::Contains("MLSL_NUM_SERVERS='many'"));
+  CHECK_THAT(said, Catch::Matchers::Contains("MLSL_SERVER_AFFINITY: 'all'"));
+}
+
 TEST_CASE("variables have the same names in a Turkish locale") {
   const TurkishLocale locale;
   if (!locale.is_set()) {

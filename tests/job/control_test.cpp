@@ -5,6 +5,7 @@
 #include <atomic>
 #include <filesystem>
 #include <future>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -36,6 +37,34 @@ std::vector<Channel> open_all(const std::string& name, int size) {
   }
   return channels;
 }
+
+// A store as programs have it: get() waits for the key.
+class KeyValues {
+ public:
+  void put(const std::string& key, const std::string& value) {
+    const std::lock_guard lock(mutex_);
+    values_[key] = value;
+    changed_.notify_all();
+  }
+  std::string get(const std::string& key) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return values_.count(key) > 0; });
+    return values_[key];
+  }
+  void erase(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    values_.erase(key);
+  }
+  std::size_t size() {
+    const std::lock_guard lock(mutex_);
+    return values_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
+};
 
 struct Recorder final : ControlObserver {
   std::mutex mutex;
@@ -329,21 +358,9 @@ TEST_CASE("worlds from a unique id, one after the other and side by side") {
 }
 
 TEST_CASE("worlds from an exchange of the program: an allgather or a store") {
-  struct KeyValues {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::map<std::string, std::string> values;
-  } shared;
-  const auto put = [&](const std::string& key, const std::string& value) {
-    const std::lock_guard lock(shared.mutex);
-    shared.values[key] = value;
-    shared.changed.notify_all();
-  };
-  const auto get = [&](const std::string& key) {
-    std::unique_lock lock(shared.mutex);
-    shared.changed.wait(lock, [&] { return shared.values.count(key) > 0; });
-    return shared.values[key];
-  };
+  KeyValues shared;
+  const auto put = [&](const std::string& key, const std::string& value) { shared.put(key, value); };
+  const auto get = [&](const std::string& key) { return shared.get(key); };
   const bool use_store = GENERATE(true, false);
   std::vector<std::future<std::string>> ranks;
   for (int rank = 0; rank < 3; ++rank) {
@@ -363,25 +380,10 @@ TEST_CASE("worlds from an exchange of the program: an allgather or a store") {
 }
 
 TEST_CASE("what ranks put into a store of the program is erased before anybody's start is over") {
-  struct KeyValues {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::map<std::string, std::string> values;
-  } shared;
-  const auto put = [&](const std::string& key, const std::string& value) {
-    const std::lock_guard lock(shared.mutex);
-    shared.values[key] = value;
-    shared.changed.notify_all();
-  };
-  const auto get = [&](const std::string& key) {
-    std::unique_lock lock(shared.mutex);
-    shared.changed.wait(lock, [&] { return shared.values.count(key) > 0; });
-    return shared.values[key];
-  };
-  const auto erase = [&](const std::string& key) {
-    const std::lock_guard lock(shared.mutex);
-    shared.values.erase(key);
-  };
+  KeyValues shared;
+  const auto put = [&](const std::string& key, const std::string& value) { shared.put(key, value); };
+  const auto get = [&](const std::string& key) { return shared.get(key); };
+  const auto erase = [&](const std::string& key) { shared.erase(key); };
   // The same keys in each life: a fast rank must not find what a slow one has put in the life before.
   std::vector<std::future<std::string>> ranks;
   for (int rank = 0; rank < 3; ++rank) {
@@ -399,15 +401,15 @@ TEST_CASE("what ranks put into a store of the program is erased before anybody's
     }));
   }
   for (auto& rank : ranks) CHECK(rank.get() == "fine");
-  CHECK(shared.values.empty());
+  CHECK(shared.size() == 0);
   {
     const auto left_alone = make_store_exchange(
         0, 2, "same", put, [](const std::string&) -> std::string { throw std::runtime_error("too late"); },
         erase);
     CHECK_THAT(left_alone->barrier(Clock::now() + 20s).message(), Contains("too late"));
-    CHECK(shared.values.size() == 1);
+    CHECK(shared.size() == 1);
   }
-  CHECK(shared.values.empty());  // also where the start has failed
+  CHECK(shared.size() == 0);  // also where the start has failed
 }
 
 TEST_CASE("an exchange of the program that throws or lies is an error with its text") {

@@ -96,14 +96,14 @@ def collectives(bed, program):
 
 
 def asynchronous(bed, program):
-    """Submitted operations of overlapping groups, with and without workers, over shared memory and the network."""
-    for workers in (0, 1, 2):
-        job = Job(bed, [2, 2], program, "async", TUTTI_WORKERS=str(workers), TUTTI_TIMEOUT="60",
+    """Submitted operations of overlapping groups, with and without progress threads, over shared memory and the network."""
+    for threads in (0, 1, 2):
+        job = Job(bed, [2, 2], program, "async", TUTTI_PROGRESS_THREADS=str(threads), TUTTI_TIMEOUT="60",
                   TUTTI_TRANSPORTS=os.environ.get("TUTTI_TRANSPORTS", "auto"),
                   TUTTI_TEST_FRACTION=os.environ.get("TUTTI_TEST_FRACTION", "1"))
         job.expect_end()
         job.wait_for("all operations agree", range(4), 1)
-        print(f"{workers} workers: {job.lines[0][-1]}", flush=True)
+        print(f"{threads} progress threads: {job.lines[0][-1]}", flush=True)
 
 
 def killed(bed, program):

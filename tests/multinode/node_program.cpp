@@ -139,7 +139,7 @@ int sum_for_ever(bool may_end) {
 
 int submit_at_random() {
   CommGroup world = init();
-  constexpr int kOperations = 8334;  // of each group: with three numbers of workers 100,000 in all
+  constexpr int kOperations = 8334;  // of each group: with three numbers of progress threads 100,000 in all
   const Verdict verdict = run_overlapping_groups(world, kOperations);
   print(fmt::format("rank {}: {}", world.rank(), verdict.empty() ? "all operations agree" : verdict));
   return verdict.empty() ? 0 : 1;

@@ -12,7 +12,7 @@
 
 #include "tests/support/catch.hpp"
 #include "topology/discovery.hpp"
-#include "topology/worker_cpus.hpp"
+#include "topology/progress_cpus.hpp"
 
 namespace tutti {
 namespace {
@@ -283,15 +283,15 @@ TEST_CASE("threads within the quota of the cgroup") {
   CHECK(plan(xeon, 4, "auto")[0] == "0-5 numa 0 threads 1");
 }
 
-TEST_CASE("where the workers of each rank run") {
+TEST_CASE("where the progress threads of each rank run") {
   const Topology topology = synthetic("pack:2 l3:1 core:12 pu:1");
   using Cpus = std::vector<std::vector<std::uint32_t>>;
-  const auto plan = [&](const std::string& list, std::uint32_t ranks, std::uint32_t workers) {
-    const auto parsed = parse_worker_cpus(list);
+  const auto plan = [&](const std::string& list, std::uint32_t ranks, std::uint32_t threads) {
+    const auto parsed = parse_progress_cpus(list);
     REQUIRE(parsed.is_ok());
     std::vector<Cpus> planned;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      auto one = plan_workers(topology, *parsed, ranks, rank, workers);
+      auto one = plan_progress_cpus(topology, *parsed, ranks, rank, threads);
       INFO(one.status().message());
       REQUIRE(one.is_ok());
       planned.push_back(*std::move(one));
@@ -317,16 +317,16 @@ TEST_CASE("where the workers of each rank run") {
   CHECK(plan("5", 1, 0) == std::vector<Cpus>{{}});
 
   const auto refusal = [&](const std::string& list) {
-    const auto parsed = parse_worker_cpus(list);
+    const auto parsed = parse_progress_cpus(list);
     if (!parsed) return parsed.status().message();
-    return plan_workers(topology, *parsed, 1, 0, 2).status().message();
+    return plan_progress_cpus(topology, *parsed, 1, 0, 2).status().message();
   };
   CHECK(refusal("24").find("there is no CPU 24") != std::string::npos);
   CHECK(refusal("socket").find("'socket' is neither auto nor a list") != std::string::npos);
   CHECK(refusal("0,,1").find("neither auto nor a list") != std::string::npos);
   Topology restricted = topology;
   allow_only(&restricted, {0});
-  CHECK(plan_workers(restricted, *parse_worker_cpus("1"), 1, 0, 1)
+  CHECK(plan_progress_cpus(restricted, *parse_progress_cpus("1"), 1, 0, 1)
             .status()
             .message()
             .find("CPU 1 is not among") == 0);

@@ -1,8 +1,10 @@
 // Named tensors over ranks that are threads: any order, errors, uneven parts, batches, ranks that join.
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -283,6 +285,56 @@ TEST_CASE("a queue that ends on one rank ends on all") {
           }
           const std::string error = error_of([&] { reduce(queue, "only here", lonely).wait(); });
           return error.find("closed the tensor queue") == std::string::npos ? "said: " + error : "";
+        }) == "");
+}
+
+TEST_CASE("an allocate() that fails is its rank's alone, and others get their result") {
+  CHECK(
+      with_ranks(2, [](CommGroup& group) -> Verdict {
+        const TensorQueue queue(group);
+        const std::uint64_t shape[] = {2};
+        const std::vector<int> mine{group.rank(), 7};
+        for (const bool throws : {true, false}) {
+          std::vector<int> all(4);
+          TensorCall call{
+              .collective = Collective::allgather, .input = mine.data(), .dtype = Dtype::i32, .shape = shape};
+          call.allocate = [&](std::span<const std::uint64_t> /*rows*/) -> void* {
+            if (group.rank() == 0) return all.data();
+            if (throws) throw std::length_error("too long for me");
+            return nullptr;
+          };
+          const std::string error = error_of([&] { queue.submit("g", call).wait(); });
+          if (group.rank() == 0 && (!error.empty() || all[2] != 1)) return "rank 0: " + error;
+          const std::string expected =
+              throws ? "tensor \"g\": allocate: too long for me" : "gave no memory for 16 bytes";
+          if (group.rank() == 1 && error.find(expected) == std::string::npos) return "said: " + error;
+        }
+        group.barrier();
+        return {};
+      }) == "");
+}
+
+TEST_CASE("the last handle of a queue may end in a callback of that queue") {
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
+          std::vector<int> mine{1}, all(2);
+          const std::uint64_t shape[] = {1};
+          auto queue = std::make_shared<TensorQueue>(group);
+          TensorCall call{
+              .collective = Collective::allgather, .input = mine.data(), .dtype = Dtype::i32, .shape = shape};
+          call.allocate = [held = queue, &all](std::span<const std::uint64_t>) { return all.data(); };
+          Work work = queue->submit("g", call);
+          work.on_complete([held = queue](const Error*) {});
+          call = {};
+          queue.reset();
+          work.wait();
+          if (all[1] != 1) return "wrong";
+          // A callback that the queue's own thread calls holds the last handle.
+          queue = std::make_shared<TensorQueue>(group);
+          if (group.rank() == 1) return {};
+          work = queue->submit("only here", {.collective = Collective::barrier});
+          work.on_complete([held = queue](const Error*) {});
+          queue.reset();
+          return error_of([&] { work.wait(); }).empty() ? "no error" : "";
         }) == "");
 }
 

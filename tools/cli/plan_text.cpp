@@ -4,17 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "runtime/group/settings.hpp"
+#include "runtime/group/progress_settings.hpp"
+#include "tools/cli/json.hpp"
 #include "tools/cli/topology_text.hpp"
 #include "topology/discovery.hpp"
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 std::string numa_text(const Topology& topology, const Placement& placement) {
   std::vector<std::uint32_t> numbers;
@@ -33,10 +31,10 @@ std::uint32_t core_count(const Topology& topology, const Placement& placement) {
   return count;
 }
 
-// One CPU set for each worker: "0 1".
-std::string worker_text(const std::vector<std::vector<std::uint32_t>>& workers) {
+// One CPU set for each thread: "0 1".
+std::string progress_cpus_text(const std::vector<std::vector<std::uint32_t>>& threads) {
   std::string text;
-  for (const auto& cpus : workers) text += (text.empty() ? "" : " ") + cpu_list_text(cpus);
+  for (const auto& cpus : threads) text += (text.empty() ? "" : " ") + cpu_list_text(cpus);
   return text.empty() ? "-" : text;
 }
 
@@ -55,13 +53,14 @@ Result<Plan> make_plan(const Environment& environment, std::uint32_t rank_count,
   if (!topology) return topology.status();
   auto placements = plan_placements(*topology, rank_count, *request);
   if (!placements) return placements.status().with_context(fmt::format("binding to '{}'", text));
-  auto workers = read_worker_settings(environment);
-  if (!workers) return workers.status();
+  auto progress = read_progress_settings(environment);
+  if (!progress) return progress.status();
   Plan plan{*std::move(topology), *std::move(request), *std::move(placements), {}};
-  for (std::uint32_t rank = 0; rank < rank_count && !workers->cpus.entries.empty(); ++rank) {
-    auto planned = plan_workers(plan.topology, workers->cpus, rank_count, rank, workers->count);
-    if (!planned) return planned.status().with_context("TUTTI_WORKER_AFFINITY");
-    plan.worker_cpus.push_back(*std::move(planned));
+  for (std::uint32_t rank = 0; rank < rank_count && !progress->cpus.entries.empty(); ++rank) {
+    auto planned =
+        plan_progress_cpus(plan.topology, progress->cpus, rank_count, rank, progress->thread_count);
+    if (!planned) return planned.status().with_context("TUTTI_PROGRESS_AFFINITY");
+    plan.progress_cpus.push_back(*std::move(planned));
   }
   return plan;
 }
@@ -73,7 +72,7 @@ std::string describe(const Plan& plan) {
                                  plan.request.order == PinOrder::scatter ? "scatter" : "compact");
   std::vector<std::vector<std::string>> rows = {
       {"rank", "CPUs", "cores", "threads", "NUMA node", "GPU", "NIC"}};
-  if (!plan.worker_cpus.empty()) rows[0].emplace_back("workers");
+  if (!plan.progress_cpus.empty()) rows[0].emplace_back("progress threads");
   const auto device_text = [&](const std::optional<std::uint32_t>& device) {
     return device ? name_of(topology.devices[*device]) : std::string("-");
   };
@@ -82,7 +81,7 @@ std::string describe(const Plan& plan) {
     rows.push_back({std::to_string(rank), cpu_list_text(cpus_of(topology, placement)),
                     std::to_string(core_count(topology, placement)), std::to_string(placement.thread_count),
                     numa_text(topology, placement), device_text(placement.gpu), device_text(placement.nic)});
-    if (!plan.worker_cpus.empty()) rows.back().push_back(worker_text(plan.worker_cpus[rank]));
+    if (!plan.progress_cpus.empty()) rows.back().push_back(progress_cpus_text(plan.progress_cpus[rank]));
   }
   std::vector<std::size_t> widths(rows[0].size());
   for (const auto& row : rows) {
@@ -96,7 +95,7 @@ std::string describe(const Plan& plan) {
   return text;
 }
 
-json device_json(const Topology& topology, std::uint32_t index) {
+Json device_json(const Topology& topology, std::uint32_t index) {
   const Device& device = topology.devices[index];
   const auto all = topology.devices_of(device.kind);
   return {{"number", std::find(all.begin(), all.end(), index) - all.begin()},
@@ -107,24 +106,26 @@ json device_json(const Topology& topology, std::uint32_t index) {
           {"cpus", cpus_of(topology, device.pus)}};
 }
 
-json to_json(const Plan& plan) {
+Json to_json(const Plan& plan) {
   const Topology& topology = plan.topology;
-  json ranks = json::array();
+  Json ranks = Json::array();
   for (std::size_t rank = 0; rank < plan.placements.size(); ++rank) {
     const Placement& placement = plan.placements[rank];
-    json nodes = json::array();
+    Json nodes = Json::array();
     for (const std::uint32_t node : placement.numa_nodes) nodes.push_back(topology.numa_nodes[node].os_index);
     const std::vector<std::uint32_t> cpus = cpus_of(topology, placement);
+    const Json progress_cpus = plan.progress_cpus.empty() ? Json() : Json(plan.progress_cpus[rank]);
     ranks.push_back({{"local_rank", rank},
                      {"cpus", cpus},
                      {"cpu_list", cpu_list_text(cpus)},
                      {"cores", core_count(topology, placement)},
                      {"threads", placement.thread_count},
-                     {"numa_node", nodes.size() == 1 ? nodes[0] : json()},
+                     {"numa_node", nodes.size() == 1 ? nodes.at(0) : Json()},
                      {"numa_nodes", nodes},
-                     {"gpu", placement.gpu ? device_json(topology, *placement.gpu) : json()},
-                     {"nic", placement.nic ? device_json(topology, *placement.nic) : json()},
-                     {"worker_cpus", plan.worker_cpus.empty() ? json() : json(plan.worker_cpus[rank])}});
+                     {"gpu", placement.gpu ? device_json(topology, *placement.gpu) : Json()},
+                     {"nic", placement.nic ? device_json(topology, *placement.nic) : Json()},
+                     {"progress_cpus", progress_cpus},
+                     {"worker_cpus", progress_cpus}});  // deprecated name
   }
   return {{"source", topology.source},
           {"is_this_machine", topology.is_this_machine},

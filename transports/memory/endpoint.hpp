@@ -190,6 +190,7 @@ class MemoryEndpoint final : public Endpoint {
   bool has_free_piece(Channel& c);
   void publish_cell(Channel& c, const SendOp& op, CellKind kind);
   void send_eager(Channel& c, SendOp& op);
+  bool may_publish_addresses(const SendOp& op) const;
   bool try_publish_read(Channel& c, SendOp& op);
   std::size_t put_piece(Channel& c, SendOp& op);
   bool stage_pieces(Channel& c, SendOp& op, std::size_t* budget);

@@ -1,5 +1,5 @@
-// The sending half of a memory endpoint: which protocol a message takes, and moving it. Knows nothing of how
-// memory is shared.
+// The sending half of a memory endpoint: which protocol a message takes, and moving it. send_read.cpp has the
+// messages that the peer reads. Knows nothing of how memory is shared.
 #include <algorithm>
 #include <cstring>
 
@@ -24,16 +24,6 @@ void gather(SendOp& op, std::byte* to, std::size_t bytes) {
       op.range_offset = 0;
     }
   }
-}
-
-void seek(SendOp& op, std::uint64_t offset) {
-  op.offset = offset;
-  op.range_index = 0;
-  while (op.range_index < op.ranges.size() && offset >= op.ranges[op.range_index].size()) {
-    offset -= op.ranges[op.range_index].size();
-    ++op.range_index;
-  }
-  op.range_offset = offset;
 }
 
 // Small enough that the reader starts early, large enough that a piece's line costs nothing.
@@ -74,43 +64,6 @@ void MemoryEndpoint::send_eager(Channel& c, SendOp& op) {
   const bool is_in_line = op.total_bytes <= kInlineBytes;
   gather(op, is_in_line ? c.cells->lines[at].payload.data() : c.cells->cells[at].data(), op.total_bytes);
   publish_cell(c, op, is_in_line ? CellKind::in_line : CellKind::in_cell);
-}
-
-// Publishes where the message lies, if the peer may be able to read it and that pays.
-bool MemoryEndpoint::try_publish_read(Channel& c, SendOp& op) {
-  Instance& instance = host_->instance();
-  const MemoryOptions& options = instance.options();
-  if (op.total_bytes < options.mapped_read_bytes || op.ranges.size() > kMaxReadRanges) return false;
-  std::array<ReadRange, kMaxReadRanges> list{};
-  std::size_t range_count = 0;
-  bool is_all_in_heap = true;
-  for (const ConstByteRange& range : op.ranges) {
-    if (range.empty()) continue;
-    SharedHeap::Location place;
-    is_all_in_heap = is_all_in_heap && instance.heap().locate(range.data(), range.size(), &place) &&
-                     (range_count == 0 || place.segment == list[0].segment);
-    list[range_count++] = {is_all_in_heap ? place.offset : 0, range.size(), place.segment};
-  }
-  if (!is_all_in_heap) {
-    // Whether the peer can read us is for the peer to say; one address space needs no asking.
-    if (peer_->access() != Peer::Access::direct) {
-      if (options.single_copy == SingleCopy::off || op.total_bytes < options.copied_read_bytes) return false;
-      if (peer_block_ == nullptr || peer_block_->cannot_read.load(std::memory_order_relaxed) != 0)
-        return false;
-    }
-    range_count = 0;
-    for (const ConstByteRange& range : op.ranges) {
-      if (range.empty()) continue;
-      list[range_count++] = {reinterpret_cast<std::uintptr_t>(range.data()), range.size(), kNoSegment};
-    }
-  }
-  const std::uint64_t at = c.next_cell % kCells;
-  const ReadHeader header{range_count, list[0]};
-  std::memcpy(c.cells->lines[at].payload.data(), &header, sizeof(header));
-  if (range_count > 1) std::memcpy(c.cells->cells[at].data(), list.data(), range_count * sizeof(ReadRange));
-  op.cell = c.next_cell;
-  publish_cell(c, op, CellKind::read);
-  return true;
 }
 
 // Copies the next piece into the ring and returns its size; the caller makes it known.
@@ -213,41 +166,6 @@ Post MemoryEndpoint::control(ConstByteRange bytes) {
   }
   notify(false);
   return Post::done;
-}
-
-// Messages that the peer reads: complete those that it has read, stage the one that it asked for.
-bool MemoryEndpoint::progress_reads(Channel& c, EventSink& out, std::size_t* budget) {
-  if (peer_block_ == nullptr) return false;
-  const ReceiverLine& receiver = peer_block_->receivers[c.index];
-  bool has_moved = false;
-  auto complete = [&] {
-    Event event;
-    event.kind = Event::Kind::sent;
-    event.request = c.reads.front().request;
-    event.endpoint = this;
-    c.reads.pop_front();
-    out.push(event);
-    has_moved = true;
-  };
-  const std::uint64_t consumed = receiver.consumed_cells.load(std::memory_order_acquire);
-  while (!c.reads.empty() && c.reads.front().cell < consumed && out.can_push()) complete();
-  while (!c.reads.empty() && out.can_push()) {
-    SendOp& op = c.reads.front();
-    if (receiver.stage_request.load(std::memory_order_acquire) != op.cell + 1) break;
-    if (!op.is_started) {
-      prepare_ring(c);
-      if (c.ring == nullptr) break;
-      op.is_started = true;
-      seek(op, receiver.stage_offset.load(std::memory_order_relaxed));
-      has_moved = true;
-    }
-    const std::uint64_t offset = op.offset;
-    const bool is_complete = stage_pieces(c, op, budget);
-    has_moved = has_moved || op.offset != offset;
-    if (!is_complete) break;
-    complete();
-  }
-  return has_moved;
 }
 
 bool MemoryEndpoint::progress_sends(Channel& c, EventSink& out) {

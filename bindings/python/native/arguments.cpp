@@ -26,6 +26,10 @@ constexpr std::array<OpRow, 13> kOps = {{{"sum", Op::sum},
                                          {"minloc", Op::minloc},
                                          {"maxloc", Op::maxloc}}};
 
+constexpr std::array kCollectives = {"allreduce",      "broadcast", "reduce", "allgather",
+                                     "reduce_scatter", "alltoall",  "gather", "scatter",
+                                     "barrier",        "scan",      "exscan"};
+
 // The text of a str, which lives as long as the object; empty for anything else.
 std::optional<std::string_view> text_of(py::handle object) {
   if (PyUnicode_Check(object.ptr()) == 0) return std::nullopt;
@@ -109,6 +113,15 @@ Reduction reduction_of(py::handle op, const char* call, Buffers& buffers, py::ha
   buffers.op = UserCall::make(object, elements, array);
   return buffers.op->reduction();
 }
+
+Collective collective_of(const std::string& name, const char* call) {
+  for (std::size_t i = 0; i < kCollectives.size(); ++i) {
+    if (name == kCollectives[i]) return static_cast<Collective>(i);
+  }
+  throw py::value_error(prefix(call, "collective") + "there is no '" + name + "'");
+}
+
+const char* name_of(Collective collective) { return kCollectives[static_cast<std::size_t>(collective)]; }
 
 std::vector<std::uint64_t> counts_of(py::handle numbers, const char* call, const char* name) {
   std::vector<std::uint64_t> counts;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "bindings/python/native/group.hpp"
@@ -16,6 +17,10 @@ namespace tutti::python {
 Reduction reduction_of(py::handle op, const char* call);
 // The same, or user_op(), which the call's buffers then keep. `array`: the one whose elements it sees.
 Reduction reduction_of(py::handle op, const char* call, Buffers& buffers, py::handle array);
+
+// "allreduce" and the others by name, and the name, which is a literal.
+Collective collective_of(const std::string& name, const char* call);
+const char* name_of(Collective collective);
 
 // One number per rank, in elements. None: empty.
 std::vector<std::uint64_t> counts_of(py::handle numbers, const char* call, const char* name);
@@ -33,6 +38,7 @@ class CallArguments {
   // Once all arrays are here. `algorithm`: an item of the rule grammar; its text belongs to the argument.
   CallOptions options(py::handle algorithm, bool will_wait) const;
   CallOptions options(bool will_wait) const;
+  std::optional<StreamNumber> given_stream() const { return given_; }
 
  private:
   const char* call_;

@@ -47,6 +47,10 @@ std::size_t element_count(std::span<const std::int64_t> shape) {
   return count;
 }
 
+std::vector<std::uint64_t> shape_of(const dlpack::Tensor& tensor) {
+  return {tensor.shape, tensor.shape + tensor.dimension_count};
+}
+
 std::string type_name(py::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
 // numpy arrays of types that the buffer protocol has no letter for (ml_dtypes) are seen as integers of their
@@ -119,6 +123,32 @@ Array Array::of(py::handle object, const char* call, const char* name, Use use,
   asked.refuse<py::type_error>(
       "expected an array (the buffer protocol, __dlpack__ or __cuda_array_interface__), not " +
       type_name(object));
+}
+
+std::vector<std::uint64_t> Array::shape(py::handle object) const {
+  switch (owner_) {
+    case Owner::none:
+      return {};
+    case Owner::view:
+      return {view_.shape, view_.shape + view_.ndim};
+    case Owner::capsule:
+      return shape_of(static_cast<const dlpack::Managed*>(managed_)->tensor);
+    case Owner::versioned_capsule:
+      return shape_of(static_cast<const dlpack::ManagedVersioned*>(managed_)->tensor);
+    case Owner::object:
+      break;
+  }
+  return object.attr("__cuda_array_interface__")["shape"].cast<std::vector<std::uint64_t>>();
+}
+
+bool Array::see_as(Dtype dtype) {
+  const std::size_t bytes = count_ * element_bytes_;
+  const std::size_t element = python::element_bytes(dtype);
+  if (element == 0 || bytes % element != 0) return false;
+  dtype_ = dtype;
+  element_bytes_ = element;
+  count_ = bytes / element;
+  return true;
 }
 
 void* Array::at(std::size_t index) const { return static_cast<char*>(data_) + index * element_bytes_; }

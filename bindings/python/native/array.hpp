@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "bindings/python/native/dlpack.hpp"
 #include "bindings/python/native/dtypes.hpp"
@@ -52,6 +53,10 @@ class Array {
   bool is_on_gpu() const { return is_on_gpu_; }
   // The stream whose earlier work produces the elements; none: any.
   std::optional<StreamNumber> ready_on() const { return ready_on_; }
+  // The slowest dimension first; of no memory: no dimension. `object`: the one that the array is of.
+  std::vector<std::uint64_t> shape(py::handle object) const;
+  // Takes the bytes as elements of this dtype. False if they are no whole number of them.
+  bool see_as(Dtype dtype);
   // The pointer to element `index`.
   void* at(std::size_t index) const;
   // Drops the memory without calling its owner: for the end of the interpreter.

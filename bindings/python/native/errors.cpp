@@ -42,8 +42,9 @@ py::object exception_of(const Error& error, const char* operation, int rank) {
   return made;
 }
 
-void raise(const Error& error, const char* operation, int rank) {
+void raise(const Error& error, const char* operation, int rank, py::handle cause) {
   const py::object made = exception_of(error, operation, rank);
+  if (cause) made.attr("__cause__") = cause;
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
   throw py::error_already_set();
 }

@@ -10,7 +10,7 @@ namespace tutti::python {
 // The exception whose class belongs to the code, with code, peer, rank and operation as attributes.
 // `rank`: -1 where there is none. Needs the GIL.
 pybind11::object exception_of(const Error& error, const char* operation, int rank);
-// Throws it.
-[[noreturn]] void raise(const Error& error, const char* operation, int rank);
+// Throws it. `cause`: an exception of the program's that led to it, or a null object.
+[[noreturn]] void raise(const Error& error, const char* operation, int rank, pybind11::handle cause = {});
 
 }  // namespace tutti::python

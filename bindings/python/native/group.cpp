@@ -2,11 +2,12 @@
 #include "bindings/python/native/group.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 #include <thread>
 #include <unordered_set>
 #include <utility>
+
+#include "bindings/python/native/kept.hpp"
 
 namespace tutti::python {
 namespace {
@@ -27,29 +28,16 @@ void drop(T& reference) {
   last = T();
 }
 
-// Callables that threads without the GIL hold: none may still be about to be called when the interpreter
-// ends.
-std::atomic<int> kept_count{0};
-
-std::shared_ptr<PyObject> keep(const py::object& callback) {
-  ++kept_count;
-  return {py::object(callback).release().ptr(), [](PyObject* held) {
-            {
-              const py::gil_scoped_acquire gil;
-              Py_DECREF(held);
-            }
-            --kept_count;
-          }};
-}
-
-// Groups have ended, so each is called soon; not for ever, should it block.
+// No callable may still be about to be called when the interpreter ends. Groups have ended, so each is called
+// soon; not for ever, should it block.
 void wait_for_callbacks() {
   const WithoutGil without;
   for (int i = 0; i < 10000 && kept_count.load() > 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-void call_back(PyObject* callback, const char* operation, int rank, UserCall* op, const Error* failure) {
+void call_back(const py::object& callback, const char* operation, int rank, UserCall* op,
+               const Error* failure) {
   const py::gil_scoped_acquire gil;
   const InCallback running;
   try {
@@ -59,10 +47,10 @@ void call_back(PyObject* callback, const char* operation, int rank, UserCall* op
     } else if (op != nullptr && op->failure()) {
       told = op->failure();
     }
-    py::reinterpret_borrow<py::object>(callback)(told);
+    callback(told);
   } catch (py::error_already_set& error) {
     error.restore();
-    PyErr_WriteUnraisable(callback);  // no caller could catch it
+    PyErr_WriteUnraisable(callback.ptr());  // no caller could catch it
   }
 }
 
@@ -89,7 +77,20 @@ OpenGroup::~OpenGroup() {
   close();
 }
 
-void OpenGroup::abandon(Pending pending) { abandoned_.push_back(std::move(pending)); }
+void OpenGroup::abandon(Pending pending) {
+  if (group_.is_open()) {
+    abandoned_.push_back(std::move(pending));
+  } else {
+    drop(pending.work);
+  }
+}
+
+void release_when_complete(Pending pending) {
+  const Work work = std::exchange(pending.work, {});
+  const auto held = keep(std::move(pending));
+  const WithoutGil without;
+  if (!work.test()) work.on_complete([held](const Error*) {});
+}
 
 void OpenGroup::collect_complete() {
   std::vector<Pending> looked_at = std::exchange(abandoned_, {});
@@ -161,7 +162,9 @@ void OpenGroup::set_while_waiting(const py::object& function) {
 void OpenGroup::close_all() {
   PendingWork::forget_all();
   const std::vector<OpenGroup*> groups(living<OpenGroup>().begin(), living<OpenGroup>().end());
-  for (OpenGroup* group : groups) group->close();
+  for (OpenGroup* group : groups) {
+    if (living<OpenGroup>().count(group) != 0) group->close();
+  }
   wait_for_callbacks();
 }
 
@@ -177,11 +180,7 @@ PendingWork::PendingWork(std::shared_ptr<OpenGroup> group, const char* operation
 PendingWork::~PendingWork() {
   living<PendingWork>().erase(this);
   if (is_complete_) return;
-  if (group_->group().is_open()) {
-    group_->abandon(std::move(pending_));
-  } else {
-    drop(pending_.work);
-  }
+  group_->abandon(std::move(pending_));
 }
 
 void PendingWork::forget_all() {
@@ -191,6 +190,7 @@ void PendingWork::forget_all() {
     work->pending_.buffers.input.forget();
     work->pending_.buffers.output.forget();
     work->pending_.buffers.op.reset();
+    work->pending_.buffers.allocation.reset();
     drop(work->pending_.work);
   }
 }
@@ -198,6 +198,10 @@ void PendingWork::forget_all() {
 void PendingWork::finish() {
   is_complete_ = true;
   if (pending_.buffers.op != nullptr) failure_of_op_ = pending_.buffers.op->take_failure();
+  if (pending_.buffers.allocation != nullptr) {
+    result_ = pending_.buffers.allocation->result();
+    cause_ = pending_.buffers.allocation->failure();
+  }
   pending_.buffers = {};
 }
 
@@ -235,7 +239,7 @@ void PendingWork::on_complete(const py::object& callback) {
   std::function<void(const Error*)> call = [held = keep(callback), operation = operation_,
                                             rank = group_->rank_or_none(),
                                             op = pending_.buffers.op](const Error* failure) {
-    call_back(held.get(), operation, rank, op.get(), failure);
+    call_back(*held, operation, rank, op.get(), failure);
   };
   const WithoutGil without;
   work.on_complete(std::move(call));
@@ -327,7 +331,7 @@ bool PendingWork::wait(std::optional<double> timeout_seconds) {
   }
   if (failure) {
     if (has_ended()) finish();
-    raise(*failure, operation_, group_->rank_or_none());
+    raise(*failure, operation_, group_->rank_or_none(), cause_);
   }
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
   if (is_complete && !is_complete_) finish();

@@ -11,8 +11,10 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "bindings/python/native/allocation.hpp"
 #include "bindings/python/native/array.hpp"
 #include "bindings/python/native/errors.hpp"
 #include "bindings/python/native/user_op.hpp"
@@ -24,7 +26,8 @@ namespace tutti::python {
 struct Buffers {
   Array input;
   Array output;
-  std::shared_ptr<UserCall> op;  // of user_op()
+  std::shared_ptr<UserCall> op;            // of user_op()
+  std::shared_ptr<Allocation> allocation;  // of an output that is not known yet
   bool are_on_gpu() const { return input.is_on_gpu() || output.is_on_gpu(); }
 };
 
@@ -38,14 +41,14 @@ struct Pending {
 class OpenGroup {
  public:
   explicit OpenGroup(CommGroup group);
-  ~OpenGroup();
+  virtual ~OpenGroup();
   OpenGroup(const OpenGroup&) = delete;
   OpenGroup& operator=(const OpenGroup&) = delete;
 
   const CommGroup& group() const { return group_; }
   int rank_or_none() const { return rank_; }  // -1 once closed
   // Takes an operation that no caller waits for any more; its buffers are in use until it is complete.
-  void abandon(Pending pending);
+  virtual void abandon(Pending pending);
   // Takes an operation that is enqueued on its stream, so its call returns; a GPU still uses the buffers.
   void leave_on_stream(Pending pending) { on_streams_.push_back(std::move(pending)); }
   // Releases the buffers of those operations that are complete.
@@ -53,13 +56,16 @@ class OpenGroup {
     if (!abandoned_.empty()) collect_complete();
     if (!on_streams_.empty()) collect_from_streams();
   }
-  void close();
+  virtual void close();
   // Options that every call starts with: they name the while_waiting function.
   CallOptions options() const;
   py::object while_waiting() const { return hook_ == nullptr ? py::none() : hook_->function; }
   void set_while_waiting(const py::object& function);
   // The end of the interpreter: as close(), without calls to owners of buffers.
   static void close_all();
+
+ protected:
+  std::vector<Pending> take_abandoned() { return std::exchange(abandoned_, {}); }
 
  private:
   // Kept as long as the group: operations under way refer to it.
@@ -113,9 +119,13 @@ class PendingWork {
   py::object result_;
   bool is_complete_ = false;
   py::object failure_of_op_;  // the exception of user_op()'s function
+  py::object cause_;          // and of an allocate()
 };
 
 using SharedGroup = std::shared_ptr<OpenGroup>;
+
+// Releases the buffers once the operation is complete. Keeps nothing of the group.
+void release_when_complete(Pending pending);
 
 // Waits for each; then throws the first failure, or at once what a signal handler has raised.
 void wait_all(const py::iterable& works);

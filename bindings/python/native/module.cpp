@@ -1,7 +1,6 @@
 // The native module of the Python package: its classes. Knows no transport and no algorithm.
 #include <pybind11/pybind11.h>
 
-#include <array>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "bindings/python/native/arguments.hpp"
 #include "bindings/python/native/array.hpp"
 #include "bindings/python/native/collectives.hpp"
+#include "bindings/python/native/tensors.hpp"
 #include "bindings/python/native/world.hpp"
 
 namespace tutti::python {
@@ -64,16 +64,6 @@ std::unique_ptr<RegisteredArray> register_buffer(const SharedGroup& group, py::h
         group->group().register_buffer(array.data(), array.count() * array.element_bytes());
     return std::make_unique<RegisteredArray>(std::move(array), std::move(buffer));
   });
-}
-
-Collective collective_of(const std::string& name) {
-  constexpr std::array kNames = {"allreduce",      "broadcast", "reduce", "allgather",
-                                 "reduce_scatter", "alltoall",  "gather", "scatter",
-                                 "barrier",        "scan",      "exscan"};
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (name == kNames[i]) return static_cast<Collective>(i);
-  }
-  throw py::value_error("explain_algorithm: collective: there is no '" + name + "'");
 }
 
 std::string describe(const OpenGroup& group) {
@@ -145,8 +135,9 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
       [](const SharedGroup& g, const std::string& collective, std::size_t count, const std::string& dtype,
          py::handle op) {
         return guarded(*g, "explain_algorithm", [&] {
-          return g->group().explain_algorithm(collective_of(collective), count, dtype_of_name(dtype),
-                                              reduction_of(op, "explain_algorithm"));
+          constexpr const char* kCall = "explain_algorithm";
+          return g->group().explain_algorithm(collective_of(collective, kCall), count, dtype_of_name(dtype),
+                                              reduction_of(op, kCall));
         });
       },
       "The algorithm that a call would use here, and the reason.", py::arg("collective"), py::arg("count"),
@@ -271,4 +262,5 @@ PYBIND11_MODULE(_native, module) {
   define_world(module);
   define_collectives(module, group);
   define_uneven_collectives(module, group);
+  define_tensors(module);
 }

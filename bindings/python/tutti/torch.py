@@ -32,8 +32,9 @@ __all__ = ["empty"]
 
 def _create(store, rank, size, timeout):
     # Waiting for a future only sleeps, and autograd's threads wait for nothing else.
-    if os.environ.get("TUTTI_WORKERS", os.environ.get("MLSL_NUM_SERVERS", "")).strip() == "0":
-        raise ValueError("tutti.torch: TUTTI_WORKERS: expected at least 1, got 0: torch's futures need a thread that carries operations on")
+    names = ("TUTTI_PROGRESS_THREADS", "TUTTI_WORKERS", "MLSL_NUM_SERVERS")  # the first that is set counts
+    if next((os.environ[name] for name in names if os.environ.get(name)), "").strip() == "0":
+        raise ValueError("tutti.torch: TUTTI_PROGRESS_THREADS: expected at least 1, got 0: torch's futures need a thread that carries operations on")
     return _torch.create(store, rank, size, timeout.total_seconds(), not dist.is_initialized() and _is_of_rank_0(store))
 
 

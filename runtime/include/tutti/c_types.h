@@ -100,8 +100,9 @@ typedef enum TUTTI_AS_INT32 { TUTTI_MEMORY_DETECT, TUTTI_MEMORY_HOST, TUTTI_MEMO
 // Handles. NULL is no group, and an operation that is complete.
 typedef struct TuttiGroup* tutti_group_t;
 typedef struct TuttiWork* tutti_work_t;
-typedef struct TuttiBuffer* tutti_buffer_t;  // memory that is registered with a group
-typedef struct TuttiQueue* tutti_queue_t;    // completions, for a thread that asks for them
+typedef struct TuttiBuffer* tutti_buffer_t;             // memory that is registered with a group
+typedef struct TuttiQueue* tutti_queue_t;               // completions, for a thread that asks for them
+typedef struct TuttiTensorQueue* tutti_tensor_queue_t;  // named tensors
 
 // dst[i] = a[i] op b[i] for i < count, elements of the call's dtype. dst may be a or b. Must be associative
 // and must return (no longjmp, no exception). Runs on any thread that waits for or tests an operation, and on
@@ -116,6 +117,12 @@ typedef void (*tutti_complete_function_t)(void* context, tutti_status_t status, 
 // Called by a thread that waits for operations, every few microseconds at most. A program can make progress
 // in another communication library here. Must not wait for operations of tutti; must return.
 typedef void (*tutti_wait_function_t)(void* context);
+
+// Gives the output of a named tensor, whose length follows from other ranks: called once all ranks are ready,
+// by the queue's thread, with the rows that come from each rank (of TUTTI_REDUCE_SCATTER: with this rank's).
+// Must return, without waiting. NULL for more than no bytes fails the operation with RESOURCE_EXHAUSTED on this
+// rank; the others get theirs, unless it is on GPUs.
+typedef void* (*tutti_allocate_function_t)(void* context, const uint64_t* rows, size_t row_count);
 
 // -- options ------------------------------------------------------------------------------------------------
 // Zero means "as usual" in every member but a factor. struct_bytes tells the library which members the
@@ -142,6 +149,40 @@ typedef struct {
 
 #define TUTTI_CALL_OPTIONS \
   { sizeof(tutti_call_options_t), NULL, 0, 0, NULL, NULL, 0, 0, NULL, TUTTI_MEMORY_DETECT, 0, NULL, NULL }
+
+// A call on a named tensor. Start with the initialiser: an allreduce, TUTTI_SUM, of TUTTI_F32, with factors of 1.
+typedef struct {
+  size_t struct_bytes;
+  tutti_collective_t
+      collective;     // TUTTI_ALLREDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER, ALLTOALL or BARRIER
+  const void* input;  // both belong to the operation until it is complete; in place: equal, for
+  void* output;       // TUTTI_ALLREDUCE and TUTTI_BROADCAST
+  tutti_dtype_t dtype;
+  // Of the input, the slowest dimension first; read before the call returns. Equal on all ranks, but for the
+  // first dimension of TUTTI_ALLGATHER and TUTTI_ALLTOALL. TUTTI_REDUCE_SCATTER splits the first dimension;
+  // the first ranks get a row more where it does not divide.
+  const uint64_t* shape;
+  size_t dimension_count;
+  tutti_op_t op;           // all but TUTTI_USER and TUTTI_PREMUL_SUM
+  int root;                // of TUTTI_BROADCAST
+  double prescale;         // each input is multiplied by it, in the dtype
+  double postscale;        // and the result
+  const uint64_t* splits;  // TUTTI_ALLTOALL: rows for each rank, one number per rank; NULL: equal parts
+  tutti_allocate_function_t allocate;  // of the output; NULL: `output` is long enough
+  void* allocate_context;
+  int priority;           // the greatest first, with TUTTI_PRIORITY=direct
+  const char* batch;      // tensors of one batch are communicated together; NULL and "": on its own
+  uint32_t batch_size;    // how many tensors the batch has
+  int will_wait;          // the caller waits at once: negotiate without a pause
+  tutti_memory_t memory;  // where the buffers lie
+  void* cuda_stream;      // of calls on GPUs' memory, as in tutti_call_options_t
+} tutti_tensor_call_t;
+
+#define TUTTI_TENSOR_CALL                                                                                   \
+  {                                                                                                         \
+    sizeof(tutti_tensor_call_t), TUTTI_ALLREDUCE, NULL, NULL, TUTTI_F32, NULL, 0, TUTTI_SUM, 0, 1, 1, NULL, \
+        NULL, NULL, 0, NULL, 0, 0, TUTTI_MEMORY_DETECT, NULL                                                \
+  }
 
 // An entry of tutti_queue_poll: the work's outcome, as tutti_wait would have returned it.
 typedef struct {

@@ -43,7 +43,8 @@ struct TensorCall {
   Counts splits = {};      // alltoall: rows for each rank; empty: equal parts
   // Gives the output where its length follows from other ranks (allgather, alltoall, reduce_scatter): called
   // once all ranks are ready, by the queue's thread, with the rows that come from each rank (reduce_scatter:
-  // of this rank). Must not throw or wait. Unset: `output` is long enough.
+  // of this rank). Must not wait. An exception, or null for more than no bytes, fails the operation on this
+  // rank alone (on GPUs: the queue on all ranks). Unset: `output` is long enough.
   std::function<void*(std::span<const std::uint64_t> rows)> allocate = {};
   int priority = 0;  // the greatest first, with TUTTI_PRIORITY=direct
   // Tensors of one batch are communicated together; each names the batch and how many there are.
@@ -67,7 +68,8 @@ class TensorQueue {
   // This rank has no more tensors: others' allreduces and barriers go on without it, as if it gave zeros.
   // Complete when all ranks have joined; Work::source() is then the one that joined last.
   Work join() const;
-  // Ends the queue on all ranks: what is under way fails with `aborted`. Also what the last handle does.
+  // Ends the queue on all ranks, for all its handles: what is under way fails with `aborted`. Also what the end
+  // of the last handle does. Waits for operations that use this rank's buffers, unless in a callback.
   void close();
 
   class Impl;

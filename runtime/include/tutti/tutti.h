@@ -279,7 +279,7 @@ tutti_status_t tutti_wait_all(tutti_work_t* works, size_t work_count);
 // runs here and now. It may submit operations, and test complete ones (of a receive, to learn the source).
 // Waiting in it for an incomplete one fails with INVALID_ARGUMENT. Any number of callbacks; they run in the
 // order in which they were given. The work must still be waited for or freed, which may happen at once or in
-// the callback. With TUTTI_WORKERS=0 callbacks run while some thread waits or tests.
+// the callback. With TUTTI_PROGRESS_THREADS=0 callbacks run while some thread waits or tests.
 tutti_status_t tutti_on_complete(tutti_work_t work, tutti_complete_function_t callback, void* context);
 // Frees the handle and sets it to NULL; neither waits nor cancels.
 void tutti_work_free(tutti_work_t* work);
@@ -295,6 +295,28 @@ tutti_status_t tutti_queue_poll(tutti_queue_t queue, tutti_completion_t* complet
 // Frees the queue and sets it to NULL; NULL is ignored. Works still in it go on, and their completions are
 // dropped.
 void tutti_queue_free(tutti_queue_t* queue);
+
+// -- named tensors ------------------------------------------------------------------------------------------
+// Collectives whose order the ranks need not agree on: each tensor is communicated once all ranks have
+// submitted it under its name, and small ones share an operation. docs/tensors.md has the rest. Any thread, at
+// any time, but for closing.
+
+// The queue of a group. Every rank of the group makes one, at any time; ranks that make several of one group
+// make them in the same order. It keeps the group open.
+tutti_status_t tutti_tensor_queue_create(tutti_group_t group, tutti_tensor_queue_t* queue);
+// Sets *work, which is complete when the tensor is; any number may be under way. Returns what is wrong with the
+// arguments, also INVALID_ARGUMENT for a name that is under way. Where ranks disagree, waiting returns MISMATCH
+// on every rank that submitted the tensor, with who submitted what; other tensors go on.
+tutti_status_t tutti_tensor_queue_submit(tutti_tensor_queue_t queue, const char* name,
+                                         const tutti_tensor_call_t* call, tutti_work_t* work);
+// This rank has no more tensors: others' allreduces and barriers go on without it, as if it gave zeros. *work is
+// complete when all ranks have joined; *last_rank (NULL: not wanted) becomes the one that joined last, set by the
+// function that completes the work, and only on success.
+tutti_status_t tutti_tensor_queue_join(tutti_tensor_queue_t queue, int* last_rank, tutti_work_t* work);
+// Ends the queue on all ranks, frees it and sets it to NULL; NULL is ignored. Operations under way return
+// TUTTI_ABORTED. Waits for those that use this rank's buffers, unless in a callback. No other thread may use the
+// queue at the same time.
+void tutti_tensor_queue_close(tutti_tensor_queue_t* queue);
 
 // -- choice, memory -----------------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ struct CallOptions {
   // Sums of f32 (allreduce, reduce and reduce_scatter by sum, avg or premul_sum): messages between nodes travel as
   // bf16, f16, f8e4m3 or f8e5m2; f32: in full. Equal on all ranks. Unset: as TUTTI_WIRE_DTYPE says. See
   // docs/tensors.md for what it does to results.
-  std::optional<Dtype> wire_dtype;
+  std::optional<Dtype> wire_dtype = {};
   // Called with its context while a thread waits in this call or for its Work. Unset, it costs nothing; set,
   // a waiting thread never sleeps for long.
   WaitFunction while_waiting = nullptr;
@@ -135,7 +135,7 @@ class Work {
   // completes the operation: a progress thread, or one that waits for something. If the operation is complete
   // and earlier callbacks have returned, it runs here and now. It may submit operations; waiting in it for an
   // incomplete one throws invalid_argument. It must not throw. Any number of callbacks; they run one after
-  // the other, in the order in which they were given. With TUTTI_WORKERS=0 they run while some thread waits
+  // the other, in the order in which they were given. With TUTTI_PROGRESS_THREADS=0 they run while some thread waits
   // or tests.
   void on_complete(std::function<void(const Error* error)> callback) const;
   // As wait(), but calls `is_interrupted` some ten times a second. Once that returns true this returns false,

@@ -324,9 +324,9 @@ def check_arguments():
     expect_error(RuntimeError, ["allgather"], lambda: backend.allgather([[torch.zeros(2)] * (SIZE + 1)], [torch.zeros(2)]))
     expect_error((TypeError, RuntimeError), ["bitwise"], lambda: dist.all_reduce(torch.zeros(1), dist.ReduceOp.BAND))
     expect_error(RuntimeError, ["peer"], lambda: backend.send([torch.zeros(1)], SIZE, 0))
-    os.environ["TUTTI_WORKERS"] = "0"
-    expect_error(ValueError, ["TUTTI_WORKERS"], lambda: dist.new_group([RANK]))
-    del os.environ["TUTTI_WORKERS"]
+    os.environ["TUTTI_PROGRESS_THREADS"] = "0"
+    expect_error(ValueError, ["TUTTI_PROGRESS_THREADS"], lambda: dist.new_group([RANK]))
+    del os.environ["TUTTI_PROGRESS_THREADS"]
 
 
 def part_collectives(store):

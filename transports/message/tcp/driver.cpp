@@ -38,6 +38,13 @@ Connection* connection_of(const Link& link) { return static_cast<const TcpLink&>
 
 Incoming& incoming_of(void* hold) { return *static_cast<Incoming*>(static_cast<Hold*>(hold)); }
 
+// Moves both directions on. `is_read`: its socket is read whether it is known to be readable or not.
+bool advance(Connection& connection, bool is_read) {
+  const bool has_pushed = connection.push();
+  if (!is_read && !connection.is_ready && !connection.input.has_leftover()) return has_pushed;
+  return connection.pull() || has_pushed;
+}
+
 }  // namespace
 
 Status TcpDriver::start(message::Worker& worker) {
@@ -48,26 +55,29 @@ Status TcpDriver::start(message::Worker& worker) {
 
 // -- progress -----------------------------------------------------------------------------------------------
 
-bool TcpDriver::progress(Poll which) {
-  const bool reads_blindly = open_.size() <= kReadBlindly;
-  const std::size_t open_count = open_.size();
-  if (++calls_ == kCallsUntilAwake && reads_blindly) {
+void TcpDriver::poll_sockets(bool reads_blindly) {
+  if (calls_ == kCallsUntilAwake && reads_blindly) {
     for (Connection* connection : open_) connection->ignore();
   } else if (!reads_blindly) {
     for (Connection* connection : open_) connection->watch();
   }
   if (greeter_.is_busy()) greeter_.check_deadlines();
   if (!reads_blindly || greeter_.is_busy() || calls_ % kCallsBetweenPolls == 0) poller_.poll();
+}
+
+bool TcpDriver::progress(Poll which) {
+  const bool reads_blindly = open_.size() <= kReadBlindly;
+  const std::size_t open_count = open_.size();
+  ++calls_;
+  poll_sockets(reads_blindly);
   bool has_moved = open_.size() != open_count;
   bool has_ended = false;
   const bool reads_all = which == Poll::all || calls_ % kCallsBetweenReads == 0;
   for (std::size_t i = 0; i < open_.size(); ++i) {
     Connection& connection = *open_[i];
-    if (connection.push()) has_moved = true;
     const bool is_read = reads_blindly && (reads_all || connection.is_awaited());
-    const bool is_due = is_read || connection.is_ready || connection.input.has_leftover();
-    if (is_due && connection.pull()) has_moved = true;
-    has_ended = has_ended || connection.state() == Connection::State::ended;
+    if (advance(connection, is_read)) has_moved = true;
+    if (connection.state() == Connection::State::ended) has_ended = true;
   }
   if (has_ended)
     std::erase_if(open_, [](const Connection* c) { return c->state() == Connection::State::ended; });

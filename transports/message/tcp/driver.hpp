@@ -54,6 +54,7 @@ class TcpDriver final : public message::WireDriver, private Greeter::Owner {
   void on_unreachable(std::uint64_t instance, const Status& why) override;
   bool is_connected(std::uint64_t instance) const override;
 
+  void poll_sockets(bool reads_blindly);
   Connection& find_connection(std::uint64_t instance);
   Sent send_to_self(const message::SendOp& op);
 

@@ -1,0 +1,57 @@
+"""Horovod's interface over tutti, for numpy arrays. See tutti.horovod.torch for PyTorch.
+
+    import tutti.horovod as hvd
+    hvd.init()                                     # under tutti run, horovodrun, mpiexec, srun, torchrun, or alone
+    mean = hvd.allreduce(gradient, name="gradient")
+
+Functions with a final underscore work in place. Functions that end in `_async` return a handle for poll() and synchronize(). Ranks are
+matched by name, so they may call in different orders. Errors: HorovodInternalError where a collective fails, ValueError for arguments.
+docs/horovod.md has the rest.
+"""
+
+import numpy
+
+from ._basics import *  # noqa: F401,F403
+from ._basics import BASICS
+from ._front_end import FUNCTIONS, FrontEnd
+from ._numpy import arrays as _arrays
+from ._objects import allgather_object, broadcast_object
+from ._operations import barrier, join, poll, synchronize
+from ._launch import run
+from .compression import NoneCompressor, make_cast_compressor
+from .exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from .process_sets import ProcessSet, add_process_set, get_process_set_ids_and_ranks, global_process_set, remove_process_set
+
+__all__ = [
+    *BASICS,
+    *FUNCTIONS,
+    "Compression",
+    "HorovodInternalError",
+    "HostsUpdatedInterrupt",
+    "ProcessSet",
+    "add_process_set",
+    "allgather_object",
+    "barrier",
+    "broadcast_object",
+    "get_process_set_ids_and_ranks",
+    "global_process_set",
+    "join",
+    "poll",
+    "remove_process_set",
+    "run",
+    "synchronize",
+]
+
+
+class Compression:
+    """Dtypes on their way between ranks."""
+
+    none = NoneCompressor
+    fp16 = make_cast_compressor(
+        "FP16Compressor",
+        lambda tensor, dtype: tensor.astype(numpy.float16 if dtype is None else dtype),
+        lambda tensor: tensor.dtype in (numpy.float32, numpy.float64),
+    )
+
+
+globals().update(FrontEnd(_arrays).functions())

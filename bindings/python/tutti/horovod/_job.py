@@ -1,0 +1,202 @@
+"""The process's part in the job: its world, its process sets, and a queue of named tensors for each set."""
+
+import array
+import atexit
+import os
+import threading
+
+import tutti
+
+NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
+
+
+class Membership:
+    """This process's membership of one process set. Counters name operations that have no name."""
+
+    def __init__(self, group):
+        self.group = group
+        self.queue = tutti.TensorQueue(group)
+        self._lock = threading.Lock()
+        self._unnamed = {}
+        self._joins = 0
+
+    def name_of(self, kind, name):
+        """A tensor's name: members that call in the same order get equal ones."""
+        if name:
+            return f"{kind}.{name}"
+        with self._lock:
+            number = self._unnamed.get(kind, 0)
+            self._unnamed[kind] = number + 1
+        return f"{kind}.noname.{self._joins}.{number}" if self._joins else f"{kind}.noname.{number}"
+
+    def count_anew(self):
+        """After join(), which ranks reach with unequal numbers of operations behind them."""
+        with self._lock:
+            self._joins += 1
+            self._unnamed = {}
+
+    def close(self):
+        self.queue.close()
+
+
+class Job:
+    """Between init() and shutdown()."""
+
+    def __init__(self, world, is_own_world, global_set):
+        self.world = world
+        self.rank, self.size = world.rank, world.size
+        self.local_rank, self.local_size = world.local_rank, world.local_size
+        self.cross_rank, self.cross_size, self.is_homogeneous = _nodes(world)
+        self._is_own_world = is_own_world
+        self._next_id = 1
+        global_set.ranks = list(range(self.size))
+        self.sets = {0: global_set}
+        self._memberships = {0: Membership(world)}
+        self._resources = {}
+
+    def add(self, process_set):
+        ranks = process_set.ranks
+        if not ranks or ranks[0] < 0 or ranks[-1] >= self.size or len(set(ranks)) != len(ranks):
+            raise ValueError(f"a process set has different ranks of 0 to {self.size - 1}, got {ranks}")
+        if any(other.ranks == ranks for other in self.sets.values()):
+            raise ValueError(f"Attempted to add a duplicate process set: {process_set}")
+        number = self._next_id
+        self._next_id += 1
+        if self.rank in ranks:
+            self._memberships[number] = Membership(self.world.create(ranks, tag=f"horovod process set {number}"))
+        self.sets[number] = process_set
+        process_set.process_set_id = number
+
+    def remove(self, process_set):
+        number = process_set.process_set_id
+        if not number or self.sets.get(number) is not process_set:
+            return False
+        process_set.process_set_id = None
+        del self.sets[number]
+        membership = self._memberships.pop(number, None)
+        if membership is not None:
+            membership.queue.submit("barrier of remove_process_set", None, collective="barrier", will_wait=True).wait()
+            membership.close()
+            membership.group.close()
+        return True
+
+    def membership(self, process_set):
+        """Errors: ValueError where this process is no member."""
+        number = process_set.process_set_id
+        if number is None or number not in self.sets:
+            raise ValueError(f"{process_set} is not registered; use hvd.add_process_set() or hvd.init(process_sets=...)")
+        membership = self._memberships.get(number)
+        if membership is None:
+            raise ValueError(f"rank {self.rank} is not a member of {process_set}")
+        return membership
+
+    def resource(self, name, make):
+        """make(job), made at the first call and closed with the job."""
+        with _lock:
+            if name not in self._resources:
+                self._resources[name] = make(self)
+            return self._resources[name]
+
+    def close(self):
+        for resource in self._resources.values():
+            resource.close()
+        for number, process_set in self.sets.items():
+            if number != 0:
+                process_set.process_set_id = None
+        for membership in reversed(self._memberships.values()):
+            membership.close()
+        for number, membership in self._memberships.items():
+            if number != 0:
+                membership.group.close()
+        if self._is_own_world:
+            self.world.close()
+
+
+_job = None
+_lock = threading.Lock()
+
+
+def current():
+    """Errors: ValueError before init()."""
+    if _job is None:
+        raise ValueError(NOT_INITIALIZED)
+    return _job
+
+
+def init(comm, process_sets, global_set, make_set):
+    global _job
+    with _lock:
+        if _job is not None:
+            return
+        world, is_own_world = _world_of(comm)
+        job = Job(world, is_own_world, global_set)
+        _job = job
+    for entry in [] if process_sets in (None, "dynamic") else process_sets:
+        process_set = make_set(entry)
+        if process_set.ranks is None:
+            process_set.ranks = _ranks_of(process_set.mpi_comm, job.rank)
+        if process_set.ranks == global_set.ranks:
+            raise ValueError(f"init: {process_set} has all ranks; it is global_process_set")
+        job.add(process_set)
+
+
+def shutdown():
+    """Ends the job on all ranks; afterwards init() starts another one."""
+    global _job
+    with _lock:
+        job, _job = _job, None
+        if job is not None:
+            job.close()
+
+
+def is_initialized():
+    return _job is not None
+
+
+def _world_of(comm):
+    if comm is not None and hasattr(comm, "Get_rank"):
+        return tutti.init(comm=comm), True
+    is_own_world = not tutti.is_initialized()
+    world = tutti.init() if is_own_world else tutti.world()
+    ranks = sorted(comm) if comm else []
+    if not ranks or ranks == list(range(world.size)):
+        return world, is_own_world
+    if world.rank not in ranks:
+        raise ValueError(
+            f"init: comm lists ranks {ranks}, and this is rank {world.rank} of {world.size}: let it not call init(), or list it"
+        )
+    return world.create(ranks, tag="horovod comm"), True
+
+
+def _ranks_of(comm, rank):
+    """The job's ranks that a communicator has. A process that is no member passes MPI.COMM_NULL, and cannot know them."""
+    if not comm:
+        raise ValueError("init: a process set by communicator needs all ranks in it; give a list of ranks")
+    return sorted(comm.allgather(rank))
+
+
+def _nodes(world):
+    """(node of this rank among those with a rank of its local number, how many, whether all nodes have as many ranks)."""
+    if world.local_size == world.size:
+        return 0, 1, True
+    node = world.split_by_node()
+    first = array.array("q", [world.rank])
+    node.broadcast(first, root=0)
+    node.close()
+    own = array.array("q", [first[0], world.local_rank, world.local_size])
+    everybody = array.array("q", [0] * (3 * world.size))
+    world.allgather(own, everybody)
+    firsts = sorted(everybody[3 * rank] for rank in range(world.size) if everybody[3 * rank + 1] == world.local_rank)
+    sizes = {everybody[3 * rank + 2] for rank in range(world.size)}
+    return firsts.index(first[0]), len(firsts), len(sizes) == 1
+
+
+def _forget_after_fork():
+    """A child has neither the threads nor the connections of its parent; it may call init() for a job of its own."""
+    global _job, _lock
+    _job, _lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
+# A rank that ends without leaving its groups is taken for dead by the others.
+atexit.register(shutdown)

@@ -1,0 +1,99 @@
+"""Elastic training, as far as a job of fixed size has it: states that are committed, restored and brought to all ranks.
+
+Ranks can neither leave a running job nor join one yet. run() therefore passes on the error that a lost rank causes, with that reason.
+"""
+
+import copy
+import functools
+
+from . import _basics, _objects
+from .exceptions import HorovodInternalError, HostsUpdatedInterrupt
+
+__all__ = ["ObjectState", "State", "run"]
+
+
+class State:
+    """What training needs to go on from a commit. Subclasses save, restore and synchronize it.
+
+    bcast_object, get_rank: functions of the framework's front end.
+    """
+
+    def __init__(self, bcast_object=_objects.broadcast_object, get_rank=_basics.rank):
+        self._bcast_object = bcast_object
+        self._rank = get_rank
+        self._reset_callbacks = []
+
+    def register_reset_callbacks(self, callbacks):
+        """Functions to call after the job's size has changed, such as for scaling the learning rate."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self):
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def on_hosts_updated(self, timestamp, update_res):
+        """Hosts do not change in a job of fixed size."""
+
+    def commit(self):
+        """Saves the state, which restore() goes back to."""
+        self.save()
+        self.check_host_updates()
+
+    def check_host_updates(self):
+        """Hosts do not change in a job of fixed size."""
+
+    def save(self):
+        raise NotImplementedError
+
+    def restore(self):
+        raise NotImplementedError
+
+    def sync(self):
+        raise NotImplementedError
+
+    def reset(self):
+        """For subclasses: called after the job has changed, before its state is used again."""
+
+
+class ObjectState(State):
+    """Keyword arguments as attributes, which are pickled."""
+
+    def __init__(self, bcast_object=_objects.broadcast_object, get_rank=_basics.rank, **kwargs):
+        super().__init__(bcast_object, get_rank)
+        self._saved_state = kwargs
+        self._set_attributes()
+
+    def save(self):
+        self._saved_state = {name: copy.deepcopy(getattr(self, name)) for name in self._saved_state}
+
+    def restore(self):
+        self._set_attributes()
+
+    def sync(self):
+        """Takes rank 0's values."""
+        if self._saved_state:
+            self.save()
+            self._saved_state = self._bcast_object(self._saved_state)
+            self._set_attributes()
+
+    def _set_attributes(self):
+        for name, value in self._saved_state.items():
+            setattr(self, name, copy.deepcopy(value))
+
+
+def run(func):
+    """Decorates func(state, ...): the state is rank 0's when it starts. Errors: HorovodInternalError where a rank is lost."""
+
+    @functools.wraps(func)
+    def wrapper(state, *args, **kwargs):
+        state.sync()
+        try:
+            return func(state, *args, **kwargs)
+        except (HorovodInternalError, HostsUpdatedInterrupt) as error:
+            state.restore()
+            raise HorovodInternalError(
+                f"{error}; the state is that of the last commit. A job cannot go on with fewer or other ranks yet: start it again"
+            ) from error
+
+    return wrapper

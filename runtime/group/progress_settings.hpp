@@ -1,0 +1,22 @@
+// Settings of progress threads, which carry operations on while the program computes, from the environment.
+// Knows no thread.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/base/config.hpp"
+#include "runtime/base/status.hpp"
+#include "topology/progress_cpus.hpp"
+
+namespace tutti {
+
+struct ProgressSettings {
+  std::uint32_t thread_count = 1;
+  ProgressCpuList cpus;
+};
+
+// Reads TUTTI_PROGRESS_*, and MLSL's variables where these are not set. Errors: invalid_argument naming the
+// variable, what it was given and what was expected.
+Result<ProgressSettings> read_progress_settings(const Environment& environment);
+
+}  // namespace tutti
