@@ -15,6 +15,9 @@ Result<TensorSettings> read_tensor_settings(const Environment& environment,
   const auto cycle = get_duration(environment, "TUTTI_FUSION_CYCLE");
   if (!cycle) return cycle.status();
   if (*cycle) settings.cycle = std::chrono::duration_cast<std::chrono::microseconds>(**cycle);
+  const auto stall = get_duration(environment, "TUTTI_STALL_TIMEOUT");
+  if (!stall) return stall.status();
+  if (*stall) settings.stall_timeout = std::chrono::ceil<std::chrono::milliseconds>(**stall);
   const auto priority = get_enum(environment, "TUTTI_PRIORITY");
   if (!priority) return priority.status();
   settings.priority = *priority == "direct" ? TensorPriority::direct
@@ -22,6 +25,7 @@ Result<TensorSettings> read_tensor_settings(const Environment& environment,
                                             : TensorPriority::none;
   contract.emplace_back("TUTTI_CACHE_CAPACITY", std::to_string(settings.cache_capacity));
   contract.emplace_back("TUTTI_FUSION_BYTES", std::to_string(settings.fusion.fused_bytes));
+  contract.emplace_back("TUTTI_STALL_TIMEOUT", std::to_string(settings.stall_timeout.count()));
   contract.emplace_back("TUTTI_PRIORITY", *priority);
   return settings;
 }
