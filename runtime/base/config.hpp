@@ -117,6 +117,8 @@ inline constexpr Variable kVariables[] = {
      "named tensors: between two negotiations while tensors are under way"},
     {"TUTTI_CACHE_CAPACITY", VariableType::integer, "1024", "",
      "named tensors: how many ranks remember to have agreed on; 0: none"},
+    {"TUTTI_STALL_TIMEOUT", VariableType::duration, "0", "",
+     "named tensors: one that some ranks lack for this long fails on the others; 0 is never"},
     {"TUTTI_PRIORITY", VariableType::enumeration, "none", "none|direct|lifo",
      "named tensors: the order of those that are ready: as they came, by the priority of each call, or the "
      "latest first"},
