@@ -126,20 +126,19 @@ constexpr HorovodVariable kHorovodVariables[] = {
     unneeded("HOROVOD_ALLOW_MIXED_GPU_IMPL"),
 };
 
-struct Translation {
-  bool is_well_formed = true;
-  std::string text;  // empty: it gives no value
-};
+Result<std::string> expected(std::string_view what) {
+  return invalid_argument(fmt::format("expected {}", what));
+}
 
-Translation translate_level(std::string_view text) {
+Result<std::string> translate_level(std::string_view text) {
   constexpr std::pair<std::string_view, std::string_view> kLevels[] = {
       {"trace", "trace"},  {"debug", "debug"}, {"info", "info"},
       {"warning", "warn"}, {"error", "error"}, {"fatal", "error"}};
   const std::string lower = to_lower(text);
   for (const auto& [theirs, ours] : kLevels) {
-    if (lower == theirs) return {true, std::string(ours)};
+    if (lower == theirs) return std::string(ours);
   }
-  return {false, {}};
+  return expected("trace, debug, info, warning, error or fatal");
 }
 
 bool is_cpu_list(std::string_view text) {
@@ -148,43 +147,6 @@ bool is_cpu_list(std::string_view text) {
     if (!parse_number<std::uint32_t>(text.substr(0, comma))) return false;
     if (comma == std::string_view::npos) return true;
     text.remove_prefix(comma + 1);
-  }
-}
-
-Translation translate(HorovodSyntax syntax, std::string_view value) {
-  const auto number = parse_number<std::int64_t>(value);
-  const bool is_whole = number && *number >= 0;
-  switch (syntax) {
-    case text:
-      return {true, std::string(value)};
-    case cpu_list:
-      return {is_cpu_list(value), std::string(value)};
-    case whole_number:
-      return {is_whole, std::string(value)};
-    case seconds:
-      return {is_whole, std::string(value) + "s"};
-    case disabling:
-      return {is_whole, is_whole && *number > 0 ? "0" : ""};
-    case milliseconds:
-      return {parse_duration(fmt::format("{}ms", value)).has_value(), std::string(value) + "ms"};
-    case log_level:
-      return translate_level(value);
-  }
-  return {false, {}};
-}
-
-std::string_view expectation(HorovodSyntax syntax) {
-  switch (syntax) {
-    case cpu_list:
-      return "numbers of CPUs such as 0,1,12,13";
-    case milliseconds:
-      return "milliseconds such as 2.5";
-    case seconds:
-      return "whole seconds";
-    case log_level:
-      return "trace, debug, info, warning, error or fatal";
-    default:
-      return "a whole number";
   }
 }
 
@@ -203,14 +165,36 @@ const HorovodVariable* find_horovod_variable(std::string_view name) {
   return found == std::end(kHorovodVariables) ? nullptr : found;
 }
 
+Result<std::string> translate_horovod_value(const HorovodVariable& variable, std::string_view value) {
+  const auto number = parse_number<std::int64_t>(value);
+  const bool is_whole = number && *number >= 0;
+  switch (variable.syntax) {
+    case text:
+      return std::string(value);
+    case cpu_list:
+      return is_cpu_list(value) ? std::string(value) : expected("numbers of CPUs such as 0,1,12,13");
+    case whole_number:
+      return is_whole ? std::string(value) : expected("a whole number");
+    case seconds:
+      return is_whole ? fmt::format("{}s", value) : expected("whole seconds");
+    case disabling:
+      return is_whole ? std::string(*number > 0 ? "0" : "") : expected("0 or 1");
+    case milliseconds:
+      if (std::string text = fmt::format("{}ms", value); parse_duration(text)) return text;
+      return expected("milliseconds such as 2.5");
+    case log_level:
+      return translate_level(value);
+  }
+  return std::string(value);
+}
+
 std::optional<HorovodValue> find_horovod_value(const Environment& environment, std::string_view name) {
   for (const HorovodVariable& variable : kHorovodVariables) {
     if (variable.setting != name) continue;
     const auto set = environment.find(variable.name);
     if (!set) continue;
-    Translation translation = translate(variable.syntax, *set);
-    if (translation.is_well_formed && !translation.text.empty())
-      return HorovodValue{variable.name, std::move(translation.text)};
+    Result<std::string> value = translate_horovod_value(variable, *set);
+    if (value && !value->empty()) return HorovodValue{variable.name, *std::move(value)};
   }
   return std::nullopt;
 }
@@ -222,9 +206,9 @@ std::vector<std::string> check_horovod_variables(const Environment& environment)
     if (!value || *value == variable.default_text) continue;
     if (variable.use == HorovodUse::no_effect)
       sentences.push_back(fmt::format("{}={} has {}", variable.name, *value, variable.meaning));
-    if (variable.use == HorovodUse::setting && !translate(variable.syntax, *value).is_well_formed)
+    if (const auto translated = translate_horovod_value(variable, *value); !translated)
       sentences.push_back(
-          fmt::format("ignored: {}='{}': expected {}", variable.name, *value, expectation(variable.syntax)));
+          fmt::format("ignored: {}='{}': {}", variable.name, *value, translated.status().message()));
   }
   return sentences;
 }

@@ -45,6 +45,10 @@ std::span<const HorovodVariable> horovod_variables();
 // Null if Horovod has none of that name.
 const HorovodVariable* find_horovod_variable(std::string_view name);
 
+// A value as the variable of ours is written; empty: it leaves that one alone. Errors: invalid_argument with the
+// expectation alone.
+Result<std::string> translate_horovod_value(const HorovodVariable& variable, std::string_view value);
+
 // A value of ours that Horovod's variable `source` gives.
 struct HorovodValue {
   std::string_view source;

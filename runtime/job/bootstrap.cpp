@@ -66,7 +66,8 @@ Status choose_interface(const Environment& environment, const std::vector<RankLo
   const auto selected = select_interfaces(*all, setting);
   if (!selected) return selected.status().with_context(fmt::format("{}='{}'", spelling, setting));
   info.interface = selected->front().name;
-  info.interface_reason = setting.empty() ? "the first that is up" : fmt::format("{}='{}'", spelling, setting);
+  info.interface_reason =
+      setting.empty() ? "the first that is up" : fmt::format("{}='{}'", spelling, setting);
   for (const RankLocation& location : locations) {
     if (location.node != locations[me].node || location.remote.empty()) continue;
     const auto target = parse_socket_address(location.remote);
