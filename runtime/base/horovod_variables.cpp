@@ -77,8 +77,10 @@ constexpr HorovodVariable kHorovodVariables[] = {
     launch("HOROVOD_GLOO_RENDEZVOUS_PORT", "", kMeeting),
     launch("HOROVOD_START_TIMEOUT", "30",
            "as --start-timeout of `tutti horovodrun`: seconds until a host must answer"),
-    launch("HOROVOD_TIMELINE", "", "a file that shows each tensor's phases over time"),
-    launch("HOROVOD_TIMELINE_MARK_CYCLES", "0", "1: the timeline marks the negotiations"),
+    setting("HOROVOD_TIMELINE", "", "TUTTI_TIMELINE", file,
+            "a file that shows each tensor's phases over time; DYNAMIC: none before start_timeline()"),
+    setting("HOROVOD_TIMELINE_MARK_CYCLES", "0", "TUTTI_TIMELINE_MARK_CYCLES", whole_number,
+            "1: the timeline marks the negotiations"),
     no_effect("HOROVOD_HIERARCHICAL_ALLREDUCE", "0", kHierarchical),
     no_effect("HOROVOD_HIERARCHICAL_ALLGATHER", "0", kHierarchical),
     no_effect("HOROVOD_TORUS_ALLREDUCE", "0", kHierarchical),
@@ -173,6 +175,8 @@ Result<std::string> translate_horovod_value(const HorovodVariable& variable, std
   switch (variable.syntax) {
     case text:
       return std::string(value);
+    case file:
+      return std::string(value == "DYNAMIC" ? "" : value);
     case cpu_list:
       return is_cpu_list(value) ? std::string(value) : expected("numbers of CPUs such as 0,1,12,13");
     case whole_number:
