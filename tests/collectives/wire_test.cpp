@@ -90,7 +90,7 @@ void run_all(std::uint32_t p, const World::Adjust& adjust, const World::Decorate
   }
 }
 
-// What rank r of p ranks holds after an allreduce of `inputs` (by rank).
+// The vector of rank r of p ranks after an allreduce of `inputs` (by rank).
 std::vector<std::vector<float>> sums_of(const WireSetting& wire, std::string_view algorithm, Op op,
                                         const std::vector<std::vector<float>>& inputs) {
   const auto p = static_cast<std::uint32_t>(inputs.size());
