@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/schedule/passes/compress.hpp"
+#include "runtime/schedule/passes/fuse.hpp"
 #include "runtime/schedule/passes/lower.hpp"
 
 namespace tutti {
@@ -29,6 +31,21 @@ std::uint64_t crossing_atoms(const Hierarchy& hierarchy, const std::vector<Sched
     }
   }
   return *std::max_element(leaving.begin(), leaving.end());
+}
+
+// What holds of every form that a pass has made of a row's schedules. The report is that of its expressions, or of
+// its values where the row does not reduce.
+Result<VerifyReport> prove_form(const AlgorithmRow& row, const Instance& i,
+                                const std::vector<Schedule>& ranks) {
+  auto values = verify(ranks, Algebra::multiset);
+  if (!values || !is_reducing(row.collective)) return values;
+  if (keeps_rank_order(row, i)) {
+    if (const auto ordered = verify(ranks, Algebra::word); !ordered) return ordered.status();
+  }
+  auto trees = verify(ranks, Algebra::expression);
+  if (trees && row.same_bits && !trees->same_bits)
+    return internal_error("claims the same bits on all ranks, but their sums are formed differently");
+  return trees;
 }
 
 }  // namespace
@@ -132,18 +149,28 @@ Status prove_lowered(const AlgorithmRow& row, const Instance& i, const std::vect
     const std::string name = fmt::format("{}, lowered ({})", name_of(row, i), to_string(sharing));
     const auto lowered = lower_for_shared_memory(ranks, sharing);
     if (!lowered) return lowered.status().with_context(name);
-    if (const auto values = verify(*lowered, Algebra::multiset); !values)
-      return values.status().with_context(name);
-    if (!is_reducing(row.collective)) continue;
-    if (keeps_rank_order(row, i)) {
-      if (const auto ordered = verify(*lowered, Algebra::word); !ordered)
-        return ordered.status().with_context(name);
+    if (const auto proved = prove_form(row, i, *lowered); !proved) return proved.status().with_context(name);
+  }
+  return {};
+}
+
+Status prove_compressed(const AlgorithmRow& row, const Instance& i, const std::vector<Schedule>& ranks) {
+  if (i.size == 1 || !is_compressible(row.collective)) return {};
+  for (const Hierarchy* const domains : {static_cast<const Hierarchy*>(nullptr), &i.hierarchy}) {
+    if (domains != nullptr && domains->is_flat()) continue;
+    const std::string name =
+        fmt::format("{}, compressed{}", name_of(row, i), domains == nullptr ? "" : " between domains");
+    std::vector<Schedule> compressed;
+    for (const Schedule& schedule : ranks) {
+      auto made = compress(schedule, domains);
+      if (!made) return made.status().with_context(name);
+      compressed.push_back(fuse(*std::move(made)));
     }
-    const auto trees = verify(*lowered, Algebra::expression);
-    if (!trees) return trees.status().with_context(name);
-    if (row.same_bits && !trees->same_bits)
-      return internal_error(name +
-                            ": claims the same bits on all ranks, but their sums are formed differently");
+    const auto proved = prove_form(row, i, compressed);
+    if (!proved) return proved.status().with_context(name);
+    if (proved->roundings > proved->rounds + 1)
+      return internal_error(
+          fmt::format("{}: rounds a value {} times in {} rounds", name, proved->roundings, proved->rounds));
   }
   return {};
 }

@@ -33,6 +33,13 @@ Status prove(const AlgorithmRow& row, const Instance& instance, const std::vecto
 // Nothing to prove for schedules of several channels.
 Status prove_lowered(const AlgorithmRow& row, const Instance& instance, const std::vector<Schedule>& ranks);
 
+// Proves the compressed schedules: of all messages, and of those that leave a domain. Rank order and equal bits as
+// above. Besides, no value is rounded more often on its way than it crosses messages in a row, and once more as
+// a result. Nothing to prove for
+// collectives that do not add.
+Status prove_compressed(const AlgorithmRow& row, const Instance& instance,
+                        const std::vector<Schedule>& ranks);
+
 // May the row run this instance at all?
 bool is_legal(const AlgorithmRow& row, const Instance& instance);
 // Does it combine in rank order, so that the op need not commute?

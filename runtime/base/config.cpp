@@ -9,6 +9,9 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <utility>
+
+#include "runtime/base/horovod_variables.hpp"
 
 namespace tutti {
 namespace {
@@ -70,10 +73,10 @@ std::string expected_of(const Variable& variable) {
   return variable.values.empty() ? text : text + ", or " + in_words(variable.values);
 }
 
-Status malformed(const Variable& variable, std::string_view text) {
-  return invalid_argument(std::string(variable.name) + "='" +
-                          (variable.is_secret ? "..." : std::string(text)) + "' is not valid: expected " +
-                          expected_of(variable));
+// `name`: by which the variable is set.
+Status malformed(const Variable& variable, std::string_view name, std::string_view text) {
+  return invalid_argument(std::string(name) + "='" + (variable.is_secret ? "..." : std::string(text)) +
+                          "' is not valid: expected " + expected_of(variable));
 }
 
 const Variable& require(std::string_view name, VariableType type) {
@@ -83,27 +86,12 @@ const Variable& require(std::string_view name, VariableType type) {
   return *variable;
 }
 
-// The text that is set, under this name or another spelling.
-std::optional<std::string_view> set_text(const Environment& environment, std::string_view name) {
-  if (const auto value = environment.find(name)) return value;
-  for (const Variable& other : kVariables) {
-    if (other.alias_of != name) continue;
-    if (const auto value = environment.find(other.name)) return value;
-  }
-  return std::nullopt;
-}
-
-// The text in effect: set, or the default. Empty if there is none.
-std::string_view text_of(const Environment& environment, const Variable& variable) {
-  return set_text(environment, variable.name).value_or(variable.default_text);
-}
-
 template <class T, class Parse>
 Result<std::optional<T>> get_number(const Environment& environment, const Variable& variable, Parse parse) {
-  const std::string_view text = text_of(environment, variable);
+  const auto [name, text] = find_value(environment, variable.name);
   if (text.empty() || is_word_of(variable.values, text)) return std::optional<T>();
-  const std::optional<T> value = parse(text);
-  if (!value) return malformed(variable, text);
+  const std::optional<T> value = parse(std::string_view(text));
+  if (!value) return malformed(variable, name, text);
   return value;
 }
 
@@ -175,11 +163,23 @@ const Variable* find_variable(std::string_view name) {
   return found == std::end(kVariables) ? nullptr : found;
 }
 
+ValueInEffect find_value(const Environment& environment, std::string_view name) {
+  if (const auto value = environment.find(name)) return {name, std::string(*value)};
+  for (const Variable& other : kVariables) {
+    if (other.alias_of != name) continue;
+    if (const auto value = environment.find(other.name)) return {other.name, std::string(*value)};
+  }
+  if (auto value = find_horovod_value(environment, name)) return {value->source, std::move(value->text)};
+  const Variable* const variable = find_variable(name);
+  TUTTI_ASSERT(variable != nullptr, "only variables of the table are read");
+  return {{}, std::string(variable->default_text)};
+}
+
 Result<bool> get_flag(const Environment& environment, std::string_view name) {
   const Variable& variable = require(name, VariableType::flag);
-  const std::string_view text = text_of(environment, variable);
+  const auto [spelling, text] = find_value(environment, name);
   const std::optional<bool> value = parse_flag(text);
-  if (!value) return malformed(variable, text);
+  if (!value) return malformed(variable, spelling, text);
   return *value;
 }
 
@@ -203,9 +203,9 @@ Result<std::optional<std::chrono::nanoseconds>> get_duration(const Environment& 
 
 Result<std::string> get_enum(const Environment& environment, std::string_view name) {
   const Variable& variable = require(name, VariableType::enumeration);
-  const std::string_view text = text_of(environment, variable);
-  if (!is_word_of(variable.values, text)) return malformed(variable, text);
-  return std::string(text);
+  auto [spelling, text] = find_value(environment, name);
+  if (!is_word_of(variable.values, text)) return malformed(variable, spelling, text);
+  return std::move(text);
 }
 
 Result<std::optional<std::string>> get_text(const Environment& environment, std::string_view name) {
@@ -213,14 +213,13 @@ Result<std::optional<std::string>> get_text(const Environment& environment, std:
   TUTTI_ASSERT(variable != nullptr, "only variables of the table are read");
   TUTTI_ASSERT(variable->type == VariableType::text || variable->type == VariableType::rule,
                "read as the type that the table says");
-  const std::string_view text = text_of(environment, *variable);
+  std::string text = find_value(environment, name).text;
   if (text.empty()) return std::optional<std::string>();
-  return std::optional<std::string>(text);
+  return std::optional<std::string>(std::move(text));
 }
 
 bool is_set(const Environment& environment, std::string_view name) {
-  TUTTI_ASSERT(find_variable(name) != nullptr, "only variables of the table are read");
-  return set_text(environment, name).has_value();
+  return !find_value(environment, name).name.empty();
 }
 
 Status check_values(const Environment& environment) {

@@ -92,7 +92,7 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_BOARDS", VariableType::flag, "", "", "deprecated spelling of TUTTI_CONTROL_BLOCKS", 0,
      "TUTTI_CONTROL_BLOCKS"},
     {"TUTTI_STAGING", VariableType::enumeration, "auto", "auto|cached|streamed",
-     "how ranks store what others read from their staging memory: through their caches, past them, or auto: "
+     "stores into staging buffers, which other ranks read: cached, streamed (non-temporal), or auto: "
      "whichever is measured to be faster"},
     {"TUTTI_TOPOLOGY", VariableType::text, "", "",
      "take this for the machine: xml:FILE (of lstopo) or synthetic:STRING (pack:2 l3:1 core:8 pu:1)"},
@@ -192,6 +192,14 @@ class Environment {
  private:
   std::map<std::string, std::string, std::less<>> values_;
 };
+
+// The text of a variable, and the name by which it is set: its own, another spelling (an alias of the table, or
+// one of Horovod's variables), or none for the default. The variable itself wins.
+struct ValueInEffect {
+  std::string_view name;
+  std::string text;  // empty: there is none
+};
+ValueInEffect find_value(const Environment& environment, std::string_view name);
 
 // Typed reading. The variable must be in the table with that type (a broken invariant otherwise). A value
 // that does not parse is invalid_argument; the error names variable, value and expectation. Unset: the

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "runtime/base/config.hpp"
+#include "runtime/base/horovod_variables.hpp"
 
 namespace tutti {
 namespace {
@@ -48,6 +49,16 @@ the nearest known one. A variable set to nothing counts as unset.
 |---|---|---|---|---|
 )";
 
+constexpr std::string_view kHorovodIntroduction = R"(
+## Horovod's variables
+
+These are read where the `TUTTI_*` variable beside them is not set. [horovod.md](horovod.md) lists all of Horovod's
+variables, also those without an effect here. A malformed one is ignored with a warning.
+
+| variable | read as | meaning |
+|---|---|---|
+)";
+
 // A bar would end the cell.
 std::string cell(std::string_view text) {
   std::string result;
@@ -65,13 +76,20 @@ std::string describe_environment_text(const Environment& environment) {
   fmt::memory_buffer page;
   const auto out = std::back_inserter(page);
   for (const Variable& variable : kVariables) {
-    const auto value = environment.find(variable.name);
-    const std::string_view shown = value ? (variable.is_secret ? "(hidden)" : *value) : variable.default_text;
-    const std::string_view source = value ? "set" : variable.default_text.empty() ? "not set" : "default";
-    fmt::format_to(out, "{}={} ({})\n", variable.name, shown, source);
+    const auto [name, text] = find_value(environment, variable.name);
+    const std::string source = name == variable.name ? "set"
+                               : !name.empty()       ? fmt::format("set by {}", name)
+                               : text.empty()        ? "not set"
+                                                     : "default";
+    fmt::format_to(out, "{}={} ({})\n", variable.name,
+                   variable.is_secret && !name.empty() ? "(hidden)" : text, source);
     fmt::format_to(out, "    {}", variable.help);
     if (!variable.values.empty()) fmt::format_to(out, " [{}]", variable.values);
     fmt::format_to(out, "\n");
+  }
+  for (const HorovodVariable& variable : horovod_variables()) {
+    if (const auto value = environment.find(variable.name))
+      fmt::format_to(out, "{}={} (set)\n    {}\n", variable.name, *value, variable.meaning);
   }
   return fmt::to_string(page);
 }
@@ -81,6 +99,11 @@ std::string describe_environment_markdown() {
   for (const Variable& variable : kVariables) {
     page += fmt::format("| `{}` | {} | {} | {} | {} |\n", variable.name, type_name(variable.type),
                         code_cell(variable.values), code_cell(variable.default_text), cell(variable.help));
+  }
+  page += kHorovodIntroduction;
+  for (const HorovodVariable& variable : horovod_variables()) {
+    if (variable.use == HorovodUse::setting)
+      page += fmt::format("| `{}` | `{}` | {} |\n", variable.name, variable.setting, cell(variable.meaning));
   }
   return page;
 }

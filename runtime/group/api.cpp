@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "runtime/base/horovod_variables.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/version.hpp"
 #include "runtime/group/comm_group.hpp"
@@ -38,6 +39,15 @@ void warn_of_unknown_variables(const Environment& environment) {
   static std::once_flag once;
   std::call_once(once, [&] {
     for (const std::string& warning : check_unknown(environment)) log_warn("{}", warning);
+  });
+}
+
+// Once for the job: these are about another library.
+void answer_horovod_variables(const Environment& environment, int rank) {
+  static std::once_flag once;
+  if (rank != 0) return;
+  std::call_once(once, [&] {
+    for (const std::string& sentence : check_horovod_variables(environment)) log_warn("{}", sentence);
   });
 }
 
@@ -126,6 +136,7 @@ std::shared_ptr<CommGroup::Impl> make_first_group(const InitOptions& options) {
   Result<std::shared_ptr<WorldState>> world =
       WorldState::make(bootstrap, *std::move(meeting), *std::move(settings));
   throw_if_error(world.status());
+  answer_horovod_variables(bootstrap.environment, (*world)->info().rank);
   return CommGroup::Impl::make(*world, count_up((*world)->peers().size()), kWorldContext, timeout);
 }
 

@@ -5,6 +5,7 @@
 
 #include "backends/registry.hpp"
 #include "runtime/base/call_signature.hpp"
+#include "runtime/group/call_admission.hpp"
 #include "runtime/group/call_check.hpp"
 #include "runtime/group/comm_group.hpp"
 #include "runtime/group/device_calls.hpp"
@@ -88,19 +89,6 @@ bool is_on_device(const SimpleCall& call, const CallOptions& options) {
   if (!may_be_on_device(options)) return false;
   return options.memory == Memory::device || (call.input() != nullptr && device_of(call.input()) >= 0) ||
          (call.output() != nullptr && device_of(call.output()) >= 0);
-}
-
-// Turns a call as its caller describes it into one that may be submitted. Throws the error of a bad call.
-Call admit(CommGroup::Impl& group, const char* name, Call call, const CallOptions& options,
-           const Reduction* reduction) {
-  if (reduction != nullptr) call.op = CommGroup::Impl::convert(*reduction);
-  const auto rank = static_cast<std::uint32_t>(group.rank()), size = static_cast<std::uint32_t>(group.size());
-  if (group.world().settings().check != CheckLevel::off) throw_if_error(check_call(name, call, rank, size));
-  if (options.memory != Memory::host) look_for_cuda();
-  if (may_be_on_device(options)) throw_if_error(locate(name, call, rank, size, options.memory));
-  call.stream = options.cuda_stream;
-  normalise(call, rank, size);
-  return call;
 }
 
 WaitHook hook_of(const CallOptions& options) {
@@ -219,6 +207,18 @@ Call make_call_of_root(const CommGroup& handle, const char* name, Collective col
 }
 
 }  // namespace
+
+Call admit(CommGroup::Impl& group, const char* name, Call call, const CallOptions& options,
+           const Reduction* reduction) {
+  if (reduction != nullptr) call.op = CommGroup::Impl::convert(*reduction);
+  const auto rank = static_cast<std::uint32_t>(group.rank()), size = static_cast<std::uint32_t>(group.size());
+  if (group.world().settings().check != CheckLevel::off) throw_if_error(check_call(name, call, rank, size));
+  if (options.memory != Memory::host) look_for_cuda();
+  if (may_be_on_device(options)) throw_if_error(locate(name, call, rank, size, options.memory));
+  call.stream = options.cuda_stream;
+  normalise(call, rank, size);
+  return call;
+}
 
 Work CommGroup::iallreduce(const void* input, void* output, std::size_t count, Dtype dtype, Reduction op,
                            CallOptions options) const {

@@ -60,15 +60,14 @@ std::vector<int> number(const std::vector<RankLocation>& locations, Text text) {
 Status choose_interface(const Environment& environment, const std::vector<RankLocation>& locations,
                         WorldInfo& info) {
   const auto me = static_cast<std::size_t>(info.rank);
-  const auto setting = get_text(environment, "TUTTI_IFACE");
-  if (!setting) return setting.status();
+  const auto [spelling, setting] = find_value(environment, "TUTTI_IFACE");
   const auto all = list_interfaces();
   if (!all) return all.status();
-  const auto selected = select_interfaces(*all, setting->value_or(""));
-  if (!selected)
-    return selected.status().with_context(fmt::format("TUTTI_IFACE='{}'", setting->value_or("")));
+  const auto selected = select_interfaces(*all, setting);
+  if (!selected) return selected.status().with_context(fmt::format("{}='{}'", spelling, setting));
   info.interface = selected->front().name;
-  info.interface_reason = *setting ? fmt::format("TUTTI_IFACE='{}'", **setting) : "the first that is up";
+  info.interface_reason =
+      setting.empty() ? "the first that is up" : fmt::format("{}='{}'", spelling, setting);
   for (const RankLocation& location : locations) {
     if (location.node != locations[me].node || location.remote.empty()) continue;
     const auto target = parse_socket_address(location.remote);

@@ -186,14 +186,12 @@ struct Network {
 Result<Network> find_network(const Environment& environment) {
   const auto all = list_interfaces();
   if (!all) return all.status();
-  const auto setting = get_text(environment, "TUTTI_IFACE");
-  if (!setting) return setting.status();
-  auto selected = select_interfaces(*all, setting->value_or(""));
-  if (!selected)
-    return selected.status().with_context(fmt::format("TUTTI_IFACE='{}'", setting->value_or("")));
+  const auto [name, setting] = find_value(environment, "TUTTI_IFACE");
+  auto selected = select_interfaces(*all, setting);
+  if (!selected) return selected.status().with_context(fmt::format("{}='{}'", name, setting));
   const auto ports = read_ports(environment);
   if (!ports) return ports.status();
-  return Network{*std::move(selected), !setting->has_value(), *ports};
+  return Network{*std::move(selected), setting.empty(), *ports};
 }
 
 // The contribution of a rank to the program's exchange.

@@ -27,6 +27,8 @@ Status check_slice(std::span<const Schedule> ranks, const Schedule& s, std::uint
                fmt::format("{} names its own memory as that of a rank: leave the rank out", to_text(slice)));
   const Schedule& owner = slice.owner == kSelf ? s : ranks[static_cast<std::uint32_t>(slice.owner)];
   if (slice.count == 0) return bad(s, step, "touches a slice of no blocks");
+  if (slice.is_wire && (!s.has_wire_copies || slice.owner != kSelf))
+    return bad(s, step, fmt::format("{} of a schedule without wire copies", to_text(slice)));
   if (slice.count > s.atoms() || slice.first >= s.atoms())
     return bad(s, step, fmt::format("{} is outside a grid of {} atoms", to_text(slice), s.atoms()));
   if (slice.buffer == Buffer::scratch) {
@@ -34,7 +36,8 @@ Status check_slice(std::span<const Schedule> ranks, const Schedule& s, std::uint
       return bad(s, step, fmt::format("{} is outside {} scratch slots", to_text(slice), owner.scratch_slots));
     return {};
   }
-  if (is_written && slice.buffer == Buffer::input) return bad(s, step, "writes to an input");
+  if (is_written && slice.buffer == Buffer::input && !slice.is_wire)
+    return bad(s, step, "writes to an input");
   const Window here = window(owner, slice.buffer);
   for (std::uint32_t k = 0; k < slice.count; ++k) {
     if (!here.contains(s.atom(slice, k)))
@@ -71,7 +74,7 @@ Status check_form(const Schedule& s, std::uint32_t number) {
   if (std::uint64_t{step.first_source} + step.source_count > s.sources.size() ||
       std::uint64_t{step.first_dependency} + step.dependency_count > s.dependencies.size())
     return internal_error(fmt::format("rank {} step {}: broken source or dependency range", s.rank, number));
-  const bool is_local = step.verb == Verb::copy || step.verb == Verb::reduce;
+  const bool is_computed = is_local(step.verb);
   const std::uint32_t sources = step.source_count;
   const bool fits = step.verb == Verb::send || step.verb == Verb::copy ? sources == 1
                     : step.verb == Verb::reduce                        ? sources >= 2
@@ -82,12 +85,12 @@ Status check_form(const Schedule& s, std::uint32_t number) {
   for (std::uint32_t d : s.dependencies_of(step)) {
     if (d >= number) return bad(s, number, fmt::format("depends on step {}, which is not earlier", d));
   }
-  if (!is_local && step.verb != Verb::signal) {
+  if (!is_computed && step.verb != Verb::signal) {
     if (step.peer >= s.size) return bad(s, number, fmt::format("peer {} of {}", step.peer, s.size));
     if (step.peer == s.rank && step.verb != Verb::wait) return bad(s, number, "a message to itself");
   }
   for (const Slice& source : s.sources_of(step)) {
-    if (is_local && source.count != step.dst.count)
+    if (is_computed && source.count != step.dst.count)
       return bad(s, number, fmt::format("{} blocks into {}", source.count, step.dst.count));
   }
   return {};
@@ -99,9 +102,11 @@ Status check_header(std::span<const Schedule> ranks, std::uint32_t r) {
     return internal_error(
         fmt::format("schedule {} of {} says it is rank {} of {}", r, ranks.size(), s.rank, s.size));
   if (s.collective != first.collective || s.root != first.root || s.in_place != first.in_place ||
-      s.blocks != first.blocks || s.segments != first.segments || s.is_staged != first.is_staged)
+      s.blocks != first.blocks || s.segments != first.segments || s.is_staged != first.is_staged ||
+      s.has_wire_copies != first.has_wire_copies)
     return internal_error(fmt::format(
-        "rank {} and rank 0 differ in collective, root, placement, grid or in what they share", r));
+        "rank {} and rank 0 differ in collective, root, placement, grid, wire copies or in what they share",
+        r));
   if (s.blocks == 0 || s.segments == 0 || s.channels == 0)
     return internal_error(fmt::format("rank {}: a grid without blocks, segments or channels", r));
   if (std::uint64_t{s.blocks} * s.segments * 2 + s.scratch_slots > kMaxLocations)
@@ -118,6 +123,9 @@ std::string describe_step(const Schedule& s, std::uint32_t step) {
 }
 
 std::string describe_location(const Schedule& s, std::uint32_t where) {
+  const std::uint32_t own = 2 * s.atoms() + s.scratch_slots;
+  if (s.has_wire_copies && where >= own)
+    return fmt::format("the wire copy of {}", describe_location(s, where - own));
   if (where >= 2 * s.atoms()) return fmt::format("scratch slot {}", where - 2 * s.atoms());
   const std::uint32_t atom = where % s.atoms();
   std::string text = fmt::format("{} block {}", where < s.atoms() ? "input" : "output", atom / s.segments);
@@ -141,7 +149,7 @@ Status check_structure(std::span<const Schedule> ranks) {
   for (const Schedule& s : ranks) {
     std::uint32_t slots = 0;
     for (const Schedule& other : ranks) slots = std::max(slots, other.scratch_slots);
-    written_at.assign(2 * s.atoms() + slots, 0);
+    written_at.assign(std::max(location_count(s), 2 * s.atoms() + slots), 0);
     for (std::uint32_t i = 0; i < s.steps.size(); ++i) {
       TUTTI_RETURN_IF_ERROR(check_form(s, i));
       for (const Slice& source : s.sources_of(s.steps[i]))
@@ -152,6 +160,40 @@ Status check_structure(std::span<const Schedule> ranks) {
     }
   }
   return {};
+}
+
+Status check_rounding(const Schedule& s) {
+  if (!s.has_wire_copies) return {};
+  constexpr std::uint32_t kNobody = ~0U;
+  std::vector<std::uint32_t> unsent(location_count(s), kNobody);  // the copy that rounded into it
+  const auto refuse = [&](std::uint32_t copy) {
+    return bad(s, copy, "rounds a value that no message carries");
+  };
+  for (std::uint32_t i = 0; i < s.steps.size(); ++i) {
+    const Step& step = s.steps[i];
+    const auto sources = s.sources_of(step);
+    if (step.verb == Verb::send && sources[0].is_wire) {
+      for (std::uint32_t k = 0; k < sources[0].count; ++k) unsent[location(s, sources[0], k)] = kNobody;
+    }
+    if (!writes(step.verb) || !step.dst.is_wire) continue;
+    if (step.verb == Verb::reduce) return bad(s, i, "forms a sum in the wire dtype");
+    if (step.verb == Verb::copy) {
+      Slice original = step.dst;
+      original.is_wire = false;
+      if (sources[0] != original) return bad(s, i, "writes the wire copy of another location");
+    }
+    for (std::uint32_t k = 0; k < step.dst.count; ++k) {
+      std::uint32_t& at = unsent[location(s, step.dst, k)];
+      if (at != kNobody) return refuse(at);
+      if (step.verb == Verb::copy) at = i;
+    }
+  }
+  const Window results = result_window(s);
+  for (std::uint32_t atom = results.first; atom < results.first + results.count; ++atom)
+    unsent[location(s, {.first = atom, .is_wire = true}, 0)] = kNobody;
+  const auto left =
+      std::find_if(unsent.begin(), unsent.end(), [](std::uint32_t copy) { return copy != kNobody; });
+  return left == unsent.end() ? Status() : refuse(*left);
 }
 
 OrderSearch::OrderSearch(const Schedule& s)

@@ -20,6 +20,11 @@ Status check_local_order(const Schedule& schedule);
 
 bool is_lowered(const Schedule& schedule);
 
+// Compressed schedules: sums are formed in the dtype itself, and a value is rounded for a message only, or as the
+// result. That is, no reduce writes a wire copy. A copy writes only that of its source. A message sends it before it
+// is written again, or it is that of a result and not written again.
+Status check_rounding(const Schedule& schedule);
+
 // Whether step `first` is complete before step `second` is issued, for every timing. Walks back from
 // `second`: its dependencies are complete; earlier steps of its channel are issued, and local ones of them
 // complete.
@@ -39,14 +44,19 @@ class OrderSearch {
 };
 
 inline bool writes(Verb verb) { return verb == Verb::recv || verb == Verb::copy || verb == Verb::reduce; }
+inline bool is_local(Verb verb) { return verb == Verb::copy || verb == Verb::reduce; }
 inline bool is_message(Verb verb) { return verb == Verb::send || verb == Verb::recv; }
 
-// Number of a location within its owner's memory: input atoms, output atoms, scratch slots.
+// Number of a location within its owner's memory: input atoms, output atoms, scratch slots; then the wire copies
+// of all.
 inline std::uint32_t location(const Schedule& s, const Slice& slice, std::uint32_t k) {
-  if (slice.buffer == Buffer::scratch) return 2 * s.atoms() + slice.slot + k;
-  return (slice.buffer == Buffer::output ? s.atoms() : 0) + s.atom(slice, k);
+  const std::uint32_t first = slice.is_wire ? 2 * s.atoms() + s.scratch_slots : 0;
+  if (slice.buffer == Buffer::scratch) return first + 2 * s.atoms() + slice.slot + k;
+  return first + (slice.buffer == Buffer::output ? s.atoms() : 0) + s.atom(slice, k);
 }
-inline std::uint32_t location_count(const Schedule& s) { return 2 * s.atoms() + s.scratch_slots; }
+inline std::uint32_t location_count(const Schedule& s) {
+  return (2 * s.atoms() + s.scratch_slots) * (s.has_wire_copies ? 2 : 1);
+}
 
 // "rank 3 step 12 (reduce output[4] = ...)"
 std::string describe_step(const Schedule& schedule, std::uint32_t step);

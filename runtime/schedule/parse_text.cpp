@@ -150,6 +150,10 @@ class Parser {
       need_word("all");
       s.hears_from_all = true;
     }
+    if (is_word("wire")) {
+      need_word("copies");
+      s.has_wire_copies = true;
+    }
     need_word("blocks");
     s.blocks = need_number("the number of blocks", 1, kMaxGrid);
     need_word("segments");
@@ -257,12 +261,14 @@ class Parser {
     LoopSlice at;
     if (!status_) return at;
     const Schedule& s = rolled_.header;
+    at.slice.is_wire = is_word("wire");
     if (is_word("input")) {
       at.slice.buffer = Buffer::input;
     } else if (is_word("scratch")) {
       at.slice.buffer = Buffer::scratch;
     } else if (!is_word("output")) {
-      expected("a slice: input[...], output[...] or scratch.SLOT[...]");
+      expected(
+          "a slice: input[...], output[...] or scratch.SLOT[...], after 'wire' where its wire copy is meant");
       return at;
     }
     if (is_sign('@')) {

@@ -55,9 +55,25 @@ Window window(const Schedule& s, Buffer buffer) {
   }
 }
 
+Window result_window(const Schedule& s) {
+  const Window all{0, s.atoms()}, own{s.rank * s.segments, s.segments};
+  switch (s.collective) {
+    case Collective::reduce:
+    case Collective::gather:
+      return s.rank == s.root ? all : Window{};
+    case Collective::reduce_scatter:
+    case Collective::scatter:
+      return own;
+    case Collective::exscan:
+      return s.rank == 0 ? Window{} : all;  // MPI leaves rank 0's result undefined
+    default:
+      return all;
+  }
+}
+
 namespace {
 
-// Last writer and active readers of one location (an atom of a user buffer or a scratch slot).
+// Last writer and active readers of one location (an atom of a user buffer, a scratch slot, or a wire copy).
 struct Location {
   static constexpr std::uint32_t kNobody = ~0U;
   std::uint32_t writer = kNobody;
@@ -66,17 +82,22 @@ struct Location {
 
 class DependencyTracker {
  public:
-  explicit DependencyTracker(const Schedule& s)
-      : schedule_(s), input_(s.atoms()), output_(s.atoms()), scratch_(s.scratch_slots) {
+  explicit DependencyTracker(const Schedule& s) : schedule_(s) {
     // Nothing may be assumed of a schedule that was not built but read: make room for what it names.
     std::uint32_t slots = s.scratch_slots;
-    const auto reach = [&slots](const Slice& slice) {
+    bool has_wire_copies = s.has_wire_copies;
+    const auto reach = [&](const Slice& slice) {
+      has_wire_copies = has_wire_copies || slice.is_wire;
       if (slice.buffer == Buffer::scratch && slice.owner == kSelf)
         slots = std::max(slots, slice.slot + slice.count);
     };
     for (const Step& step : s.steps) reach(step.dst);
     for (const Slice& source : s.sources) reach(source);
-    scratch_.resize(slots);
+    for (std::size_t i = 0; i < (has_wire_copies ? 2U : 1U); ++i) {
+      memory_[i].input.resize(s.atoms());
+      memory_[i].output.resize(s.atoms());
+      memory_[i].scratch.resize(slots);
+    }
   }
 
   void visit(const Slice& slice, bool is_written, std::uint32_t step, std::vector<std::uint32_t>& found) {
@@ -105,12 +126,16 @@ class DependencyTracker {
 
  private:
   Location& location(const Slice& slice, std::uint32_t k) {
-    if (slice.buffer == Buffer::scratch) return scratch_[slice.slot + k];
-    return (slice.buffer == Buffer::input ? input_ : output_)[schedule_.atom(slice, k)];
+    Memory& memory = memory_[slice.is_wire ? 1 : 0];
+    if (slice.buffer == Buffer::scratch) return memory.scratch[slice.slot + k];
+    return (slice.buffer == Buffer::input ? memory.input : memory.output)[schedule_.atom(slice, k)];
   }
 
+  struct Memory {
+    std::vector<Location> input, output, scratch;
+  };
   const Schedule& schedule_;
-  std::vector<Location> input_, output_, scratch_;
+  std::array<Memory, 2> memory_;  // the locations, and their wire copies
 };
 
 bool writes(Verb verb) { return verb == Verb::recv || verb == Verb::copy || verb == Verb::reduce; }

@@ -39,6 +39,7 @@ struct Slice {
   std::uint32_t stride = 1;
   std::uint32_t slot = 0;      // scratch only
   std::int32_t owner = kSelf;  // lowered schedules only: the rank whose memory this is
+  bool is_wire = false;        // the wire copies of these locations (passes/compress.hpp)
 
   bool operator==(const Slice&) const = default;
 };
@@ -89,6 +90,9 @@ struct Schedule {
   // every other rank has entered.
   bool is_staged = false;
   bool hears_from_all = false;
+  // Compressed schedules only: each location has a *wire copy*, as long but in the narrower wire dtype. Writing it
+  // rounds, reading it is exact. A message goes from wire copy to wire copy, or between locations themselves.
+  bool has_wire_copies = false;
   std::vector<Step> steps;
   std::vector<Slice> sources;
   std::vector<std::uint32_t> dependencies;
@@ -124,6 +128,8 @@ struct Window {
 Window window(const Schedule& schedule, Buffer buffer);  // scratch: slots, not atoms
 // The atoms that hold the rank's contribution at the start: of the input, in place of the output.
 Window contribution_window(const Schedule& schedule);
+// The output atoms whose contents the collective promises to this rank.
+Window result_window(const Schedule& schedule);
 
 // Infers the dependencies of every step from program order and replaces the present ones. A step depends on the
 // last writer of its sources, and on the last writer and the later readers of its destination.

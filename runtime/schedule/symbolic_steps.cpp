@@ -118,7 +118,7 @@ Status SymbolicRun::store(StepId id, const Slice& slice, std::uint32_t k, Value 
   const std::uint32_t owner = slice.owner == kSelf ? s.rank : static_cast<std::uint32_t>(slice.owner);
   const std::uint32_t where = location(s, slice, k);
   TUTTI_RETURN_IF_ERROR(check_access(id, owner, where, true));
-  memory_[memory_base_[owner] + where] = value;
+  memory_[memory_base_[owner] + where] = slice.is_wire ? values_.round(value) : value;
   return {};
 }
 
@@ -158,6 +158,10 @@ Status SymbolicRun::check_shape(StepId id, const Slice& source, StepId to, const
 Status SymbolicRun::transfer(StepId send, StepId recv) {
   const Slice& source = schedule_of(send).sources_of(step_of(send))[0];
   const Slice& dst = step_of(recv).dst;
+  if (source.is_wire != dst.is_wire)
+    return fail(send, fmt::format("sends {} the wire dtype, its partner {} does not",
+                                  source.is_wire ? "in" : "without",
+                                  describe_step(schedule_of(recv), number_of(recv))));
   TUTTI_RETURN_IF_ERROR(check_shape(send, source, recv, dst));
   for (std::uint32_t k = 0; k < dst.count; ++k) {
     Value value = kUnwritten;

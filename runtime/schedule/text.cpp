@@ -21,9 +21,8 @@ std::int64_t shorter(std::uint32_t advance, std::uint32_t modulus) {
 
 std::string slice_text(const LoopSlice& at, std::uint32_t atoms, std::uint32_t size) {
   const Slice& slice = at.slice;
-  std::string text(slice.buffer == Buffer::input    ? "input"
-                   : slice.buffer == Buffer::output ? "output"
-                                                    : "scratch");
+  std::string text = slice.is_wire ? "wire " : "";
+  text += slice.buffer == Buffer::input ? "input" : slice.buffer == Buffer::output ? "output" : "scratch";
   if (slice.owner != kSelf)
     text += "@" + number(static_cast<std::uint32_t>(slice.owner), shorter(at.owner_advance, size));
   if (slice.buffer == Buffer::scratch) text += "." + number(slice.slot, at.slot_advance);
@@ -77,6 +76,7 @@ std::string header_text(const Schedule& s) {
   if (s.in_place) text += " in place";
   if (s.is_staged) text += " staged";
   if (s.hears_from_all) text += " hears all";
+  if (s.has_wire_copies) text += " wire copies";
   return text + fmt::format(" blocks {} segments {} slots {} channels {}\n", s.blocks, s.segments,
                             s.scratch_slots, s.channels);
 }

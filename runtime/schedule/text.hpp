@@ -26,7 +26,7 @@ Result<Schedule> parse_schedule(std::string_view text);
 Result<std::vector<Schedule>> parse_schedules(std::string_view text);
 
 // "output[3]", "input[3+4*2]" (4 atoms from 3, every 2nd), "scratch.1[3]" (slot 1, shape of atom 3),
-// "output@2[3]" (of rank 2).
+// "output@2[3]" (of rank 2), "wire output[3]" (its wire copy).
 std::string to_text(const Slice& slice);
 // "reduce output[3] = scratch.0[3] + output[3] after 4": one step with channel and dependencies.
 std::string to_text(const Schedule& schedule, const Step& step);

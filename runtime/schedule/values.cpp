@@ -79,7 +79,16 @@ Value ValueTable::add_words(Value left, Value right, std::string& why) {
 Value ValueTable::add_trees(Value left, Value right) {
   const auto [low, high] = std::minmax(left, right);  // IEEE addition commutes bitwise (NaN payloads aside)
   const auto [at, is_new] = trees_.try_emplace(std::uint64_t{low} << 32 | high, kUnwritten);
-  if (is_new) at->second = append({atom_of(left), low, high});
+  if (is_new) at->second = append({atom_of(left), low, high, std::max(roundings(left), roundings(right))});
+  return at->second;
+}
+
+// A tree of one child: its missing sibling is kUnwritten, which no sum has.
+Value ValueTable::round(Value v) {
+  if (algebra_ != Algebra::expression || v == kUnwritten) return v;
+  if (!is_contribution(v) && entry(v).first == kUnwritten) return v;
+  const auto [at, is_new] = trees_.try_emplace(v, kUnwritten);
+  if (is_new) at->second = append({atom_of(v), kUnwritten, v, roundings(v) + 1});
   return at->second;
 }
 

@@ -1,6 +1,7 @@
 // The promise of each collective, checked against a symbolic run of all ranks.
 #include "runtime/schedule/verify.hpp"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -24,23 +25,6 @@ struct Promise {
   std::uint32_t atom = 0;
 };
 
-// The output atoms of a rank that carry a promise.
-Window promised_window(const Schedule& s) {
-  const Window all{0, s.atoms()}, own{s.rank * s.segments, s.segments};
-  switch (s.collective) {
-    case Collective::reduce:
-    case Collective::gather:
-      return s.rank == s.root ? all : Window{};
-    case Collective::reduce_scatter:
-    case Collective::scatter:
-      return own;
-    case Collective::exscan:
-      return s.rank == 0 ? Window{} : all;  // MPI leaves rank 0's result undefined
-    default:
-      return all;
-  }
-}
-
 Promise promise(const Schedule& s, std::uint32_t atom) {
   const std::uint32_t block = atom / s.segments;
   switch (s.collective) {
@@ -63,7 +47,7 @@ Promise promise(const Schedule& s, std::uint32_t atom) {
 
 Status check_promises(std::span<const Schedule> ranks, const SymbolicRun& run) {
   for (const Schedule& s : ranks) {
-    const Window owed = promised_window(s);
+    const Window owed = result_window(s);
     for (std::uint32_t a = owed.first; a < owed.first + owed.count; ++a) {
       const Promise want = promise(s, a);
       const detail::Value have = run.value(s.rank, Buffer::output, a);
@@ -83,11 +67,11 @@ Status check_promises(std::span<const Schedule> ranks, const SymbolicRun& run) {
 }
 
 // Do ranks that are promised the same value hold the same tree?
-Status check_trees(std::span<const Schedule> ranks, const SymbolicRun& run, bool& same_bits) {
+Status check_trees(std::span<const Schedule> ranks, const SymbolicRun& run, VerifyReport& report) {
   std::unordered_map<std::uint64_t, detail::Value> first_seen;
-  same_bits = true;
+  report.same_bits = true;
   for (const Schedule& s : ranks) {
-    const Window owed = promised_window(s);
+    const Window owed = result_window(s);
     for (std::uint32_t a = owed.first; a < owed.first + owed.count; ++a) {
       const Promise want = promise(s, a);
       const detail::Value have = run.value(s.rank, Buffer::output, a);
@@ -96,7 +80,8 @@ Status check_trees(std::span<const Schedule> ranks, const SymbolicRun& run, bool
                                           detail::describe_location(s, s.atoms() + a)));
       // Of the promises of one collective, atom and last rank (scan) tell different values apart.
       const std::uint64_t key = std::uint64_t{want.last} * s.atoms() + want.atom;
-      if (first_seen.try_emplace(key, have).first->second != have) same_bits = false;
+      if (first_seen.try_emplace(key, have).first->second != have) report.same_bits = false;
+      report.roundings = std::max(report.roundings, run.values().roundings(have));
     }
   }
   return {};
@@ -115,12 +100,13 @@ Result<VerifyReport> verify(std::span<const Schedule> ranks, Algebra algebra) {
   for (const Schedule& s : ranks) {
     if (!lowered) TUTTI_RETURN_IF_ERROR(detail::check_local_order(s));
     TUTTI_RETURN_IF_ERROR(check_fusion(s));
+    TUTTI_RETURN_IF_ERROR(detail::check_rounding(s));
   }
   SymbolicRun run(ranks, algebra);
   TUTTI_RETURN_IF_ERROR(run.run());
   VerifyReport report = run.report();
   if (algebra == Algebra::expression && ranks[0].collective != Collective::barrier) {
-    TUTTI_RETURN_IF_ERROR(check_trees(ranks, run, report.same_bits));
+    TUTTI_RETURN_IF_ERROR(check_trees(ranks, run, report));
   } else {
     TUTTI_RETURN_IF_ERROR(check_promises(ranks, run));
   }

@@ -5,6 +5,8 @@
 // Proved: every output atom has the contents that the collective promises; messages match and keep their
 // shape; freedom from deadlock; no two unordered steps touch one location when one writes; bounds; no read of
 // unwritten memory.
+// A *compressed* schedule (wire copies) rounds what it sends to another dtype. There equal trees are equal with
+// their roundings, sums are formed in the dtype itself, and a value is rounded only for a message that carries it.
 // A *lowered* schedule (signal, wait, slices of other ranks) runs each channel of each rank as one sequential
 // thread. There the same is proved across ranks by happens-before. Besides, no rank touches another's memory
 // before that rank has entered the operation or after it may have left it.
@@ -31,6 +33,7 @@ struct VerifyReport {
   std::uint64_t max_sent_atoms = 0;  // most atoms that one rank sends
   std::uint64_t messages = 0;        // of all ranks (lowered: signals)
   bool same_bits = false;            // expression algebra: ranks promised the same value hold equal trees
+  std::uint32_t roundings = 0;       // expression algebra: most roundings between a contribution and a result
   bool v_safe = true;                // usable with unequal counts; only alltoall can lack it
   std::string not_v_safe;            // the first step that says why not
 };

@@ -104,7 +104,7 @@ def test_usage(_folder):
 
 def test_bench(folder):
     path = os.path.join(folder, "rows.json")
-    # Who binds: TUTTI_PIN before the bench's own way, --bind before both. On one CPU nobody can be told apart from who is not bound.
+    # TUTTI_PIN counts before the bench's own binding, and --bind before both. On one CPU, bound and unbound ranks look alike.
     cpus = len(os.sched_getaffinity(0))
     for words, pin, said in (([], "auto", "bound by TUTTI_PIN" if cpus > 1 else "not bound"), (["--bind", "none"], "auto", "not bound"),
                              ([], "off", "bound one per CPU" if cpus > 1 else "not bound")):
@@ -173,7 +173,7 @@ def test_limits(folder):
             ("one CPU", one_cpu, {}), ("64 KiB of locked memory", little_locked_memory, {}), ("64 files", few_files, {}),
             ("2 GiB of address space", little_address_space, {}), ("no single copy", None, {"TUTTI_SINGLE_COPY": "off"}),
             ("a megabyte of shared memory", None, {"TUTTI_SHM_BYTES": "1m"}), ("messages", None, {"TUTTI_CONTROL_BLOCKS": "off"}),
-            ("stores past the caches", None, {"TUTTI_STAGING": "streamed"})):
+            ("non-temporal stores", None, {"TUTTI_STAGING": "streamed"})):
         if is_sanitized and confine is little_address_space:
             continue
         result = run("bench", "allreduce", "-n", 3, "-b", "4", "-e", "1m", "-f", "64", "--iters", 3, "--check", "--json", path,
@@ -310,8 +310,39 @@ def test_workload(folder):
     expect_usage_error(["bench", "allreduce", "--overlap", "1"], "--workload")
     expect_usage_error(["bench", "allgather", "--workload", csv, "--overlap", "1"], "allreduce only")
     expect_usage_error(["bench", "allreduce", "--workload", csv, "--overlap", "1"], "inside a job", RANK="0", WORLD_SIZE="2")
+    check_step(folder, words, write)
     check_submitted(folder)
     check_then(folder)
+
+
+def check_step(folder, words, write):
+    """A training step: a row for each way to reduce its gradients."""
+    path = os.path.join(folder, "steps.json")
+    write("tensor,elements,forward_flops_per_image\na,5000,100\na,7,\nc,300,50\n")
+    quick = ["--step", "--compute", "2ms", "--rounds", 1, "--iters", 3, "--json", path]
+    for variables in ({}, {"TUTTI_FUSION_BYTES": "0"}, {"TUTTI_TRANSPORTS": "tcp"}):
+        result = run("bench", *words[2:], *quick, **variables)
+        expect(result.returncode == 0 and "3 tensors" in result.stdout, f"steps with {variables}", result)
+        rows = rows_of(path)
+        expect([row["calls"] for row in rows] == ["none", "whole", "plain", "named"], f"a row for each kind of calls: {rows}", result)
+        for row in rows:
+            expect(row["wrong"] == 0 and row["bytes"] == 4 * 5307 and row["tensors"] == 3 and row["iterations"] == 3, f"{row}", result)
+            expect(row["p50_us"] > 100 and row["compute_us"] == 2000, f"the arithmetic takes time: {row}", result)
+            exposed = row["p50_us"] - rows[0]["p50_us"]
+            expect(abs(row["exposed_us"] - exposed) < 1e-3 * row["p50_us"], f"exposed is what the calls add: {row}", result)
+    # By elements where the table has no operations, and as a rank of a job.
+    write("elements\n5000\n7\n")
+    result = run("run", "-n", 3, tutti, "bench", "--workload", words[-1], *quick)
+    expect(result.returncode == 0 and [row["ranks"] for row in rows_of(path)] == [3] * 4, "steps in a job", result)
+    write("elements,forward_flops_per_image\n5000,-1\n")
+    expect_usage_error(words, words[-1], "line 2", "-1")
+    write("elements\n5000\n")
+    expect_usage_error(["bench", "--step"], "--workload")
+    expect_usage_error([*words, "--compute", "1ms"], "--step")
+    expect_usage_error([*words, "--step", "--compute", "1x"], "--compute", "1x")
+    expect_usage_error([*words, "--step", "--hot"], "--hot", "--step")
+    expect_usage_error(["bench", "allgather", "--step", "--workload", words[-1]], "--step", "allreduce only")
+    expect_usage_error([*words, "--step", "--op", "premul_sum"], "premul_sum")
 
 
 CEILINGS = "copy_fresh add_fresh vm_read copy copy_nt add add_nt".split()

@@ -27,6 +27,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (workload) {
       require(!workload->element_counts.empty());
       for (const std::uint64_t count : workload->element_counts) require(count > 0);
+      require(workload->tensors.size() == workload->element_counts.size());
+      require(workload->forward_flops.size() == workload->element_counts.size());
+      for (const double flops : workload->forward_flops) require(flops >= 0);
     }
   }
   const auto table = tutti::tool::parse_csv(text);

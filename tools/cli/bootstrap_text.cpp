@@ -3,15 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/job/bootstrap.hpp"
 #include "runtime/job/launchers/launch.hpp"
+#include "tools/cli/json.hpp"
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 std::string shown_value(const Environment& environment, std::string_view name) {
   const Variable* variable = find_variable(name);
@@ -34,16 +31,16 @@ std::string place_text(const LaunchInfo& info) {
   return fmt::format("rank {} of {}, {}, {}", info.rank, info.size, local, node);
 }
 
-json place_json(const LaunchInfo& info) {
+Json place_json(const LaunchInfo& info) {
   return {{"launcher", info.launcher},
           {"rank", info.rank},
           {"size", info.size},
-          {"local_rank", info.local_size > 0 ? json(info.local_rank) : json(nullptr)},
-          {"local_size", info.local_size > 0 ? json(info.local_size) : json(nullptr)},
-          {"node", info.node >= 0 ? json(info.node) : json(nullptr)},
+          {"local_rank", info.local_size > 0 ? Json(info.local_rank) : Json(nullptr)},
+          {"local_size", info.local_size > 0 ? Json(info.local_size) : Json(nullptr)},
+          {"node", info.node >= 0 ? Json(info.node) : Json(nullptr)},
           {"job", info.job},
           {"host", info.host},
-          {"store", info.store != nullptr ? json(info.store->describe()) : json(nullptr)},
+          {"store", info.store != nullptr ? Json(info.store->describe()) : Json(nullptr)},
           {"has_secret", !info.secret.empty()}};
 }
 
@@ -51,12 +48,12 @@ json place_json(const LaunchInfo& info) {
 
 int print_bootstrap(bool is_json) {
   const Environment environment = Environment::of_process();
-  json seen = json::array();
+  Json seen = Json::array();
   std::string text = "launchers seen, the first one counts unless TUTTI_LAUNCHER names one:\n";
   for (const LauncherSight& sight : list_launchers(environment)) {
     if (!sight.is_seen) continue;
     std::string variables;
-    json values = json::object();
+    Json values = Json::object();
     for (const std::string_view name : sight.variables) {
       const std::string value = shown_value(environment, name);
       variables += fmt::format("{}{}={}", variables.empty() ? "" : ", ", name, value);
@@ -68,7 +65,7 @@ int print_bootstrap(bool is_json) {
   if (seen.empty()) text += "  none\n";
   text += fmt::format("followed: {}{}\n", find_launcher(environment),
                       environment.find("TUTTI_LAUNCHER") ? " (TUTTI_LAUNCHER)" : "");
-  json all = {{"seen", seen},
+  Json all = {{"seen", seen},
               {"followed", find_launcher(environment)},
               {"node_identity", node_identity(environment)},
               {"place", nullptr},

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "runtime/group/settings.hpp"
 #include "runtime/schedule/passes/lower.hpp"
@@ -13,13 +12,12 @@
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/explain_device.hpp"
+#include "tools/cli/json.hpp"
 #include "tools/cli/run/run.hpp"
 #include "tools/cli/starting_model.hpp"
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 struct ExplainOptions {
   std::string collective, bytes, dtype = "f32", transport, topology, algorithm, device = "host", gpu_link;
@@ -224,17 +222,17 @@ void print_text(const Case& asked, const Explanation& answer) {
   }
 }
 
-json params_json(const Candidate& c) {
-  json params = json::object();
+Json params_json(const Candidate& c) {
+  Json params = Json::object();
   for (const ParamRow& param : c.row->params) params[std::string(param.name)] = c.params.*(param.field);
   return params;
 }
 
-json to_json(const Case& asked, const Explanation& answer) {
+Json to_json(const Case& asked, const Explanation& answer) {
   const Question& q = asked.question;
-  json candidates = json::array();
+  Json candidates = Json::array();
   for (const Candidate& c : answer.candidates) {
-    json entry = {{"algorithm", c.row->name}, {"params", params_json(c)}, {"legal", c.is_legal},
+    Json entry = {{"algorithm", c.row->name}, {"params", params_json(c)}, {"legal", c.is_legal},
                   {"chosen", c.is_chosen},    {"reason", c.reason},       {"predicted_us", nullptr}};
     if (c.price) {
       const auto us = [](std::uint64_t ps) { return static_cast<double>(ps) / 1e6; };
@@ -255,15 +253,15 @@ json to_json(const Case& asked, const Explanation& answer) {
       {"domains", asked.hierarchy.is_flat() ? 0U : asked.hierarchy.domain_count()},
       {"lowered", asked.setting.is_lowered},
       {"node_transport", asked.start.node_transport},
-      {"network_transport", q.reach == Reach::network ? json(asked.start.network_transport) : json(nullptr)},
+      {"network_transport", q.reach == Reach::network ? Json(asked.start.network_transport) : Json(nullptr)},
       {"algorithm", answer.chosen.row->name},
       {"shared_buffers_algorithm",
-       answer.chosen.shared_row == nullptr ? json(nullptr) : json(answer.chosen.shared_row->name)},
+       answer.chosen.shared_row == nullptr ? Json(nullptr) : Json(answer.chosen.shared_row->name)},
       {"source", answer.chosen.source},
       {"item", answer.chosen.item},
-      {"line", answer.chosen.line == 0 ? json(nullptr) : json(answer.chosen.line)},
+      {"line", answer.chosen.line == 0 ? Json(nullptr) : Json(answer.chosen.line)},
       {"decided_by", describe_source(answer.chosen)},
-      {"tuning_file", asked.settings.tuning.is_used() ? json(asked.settings.tuning.path) : json(nullptr)},
+      {"tuning_file", asked.settings.tuning.is_used() ? Json(asked.settings.tuning.path) : Json(nullptr)},
       {"tuning", describe(asked.settings.tuning)},
       {"prices_measured", asked.has_measured_costs},
       {"rule", answer.rule},

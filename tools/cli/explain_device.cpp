@@ -2,14 +2,12 @@
 #include "tools/cli/explain_device.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "tools/cli/arguments.hpp"
+#include "tools/cli/json.hpp"
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 double us(std::uint64_t ps) { return static_cast<double>(ps) / 1e6; }
 
@@ -50,12 +48,12 @@ void print_text(const DeviceAsked& asked, const DeviceExplanation& answer) {
   }
 }
 
-json to_json(const DeviceAsked& asked, const DeviceExplanation& answer) {
+Json to_json(const DeviceAsked& asked, const DeviceExplanation& answer) {
   const Question& q = asked.question;
   const DeviceSetting& setting = asked.setting;
-  json candidates = json::array();
+  Json candidates = Json::array();
   for (const EngineCandidate& c : answer.candidates) {
-    json entry = {
+    Json entry = {
         {"engine", to_string(c.kind)}, {"carrier", to_string(c.kind)},  // deprecated name of "engine"
         {"possible", c.is_possible},   {"chosen", c.is_chosen},
         {"reason", c.reason},          {"predicted_us", nullptr}};
@@ -80,8 +78,8 @@ json to_json(const DeviceAsked& asked, const DeviceExplanation& answer) {
           {"prices_measured", false},
           {"engine", to_string(answer.engine)},
           {"carrier", to_string(answer.engine)},  // deprecated name of "engine"
-          {"algorithm", answer.algorithm.empty() ? json(nullptr) : json(answer.algorithm)},
-          {"source", is_ruled ? json(answer.chosen.source) : json("price")},
+          {"algorithm", answer.algorithm.empty() ? Json(nullptr) : Json(answer.algorithm)},
+          {"source", is_ruled ? Json(answer.chosen.source) : Json("price")},
           {"item", answer.chosen.item},
           {"decided_by", decided_by(answer)},
           {"rule", answer.rule},

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/bootstrap_text.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/json.hpp"
 #include "tools/cli/peers_text.hpp"
 #include "tools/cli/plan_text.hpp"
 #include "tools/cli/run/run.hpp"
@@ -31,8 +31,6 @@
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 // A transport or backend: its name, why it is not available (empty: it is), and a line about it.
 struct Part {
@@ -157,8 +155,8 @@ void print_all() {
   }
 }
 
-json parts_json(const std::vector<Part>& parts) {
-  json list = json::array();
+Json parts_json(const std::vector<Part>& parts) {
+  Json list = Json::array();
   for (const Part& part : parts)
     list.push_back({{"name", part.name},
                     {"available", part.missing.empty()},
@@ -167,11 +165,11 @@ json parts_json(const std::vector<Part>& parts) {
   return list;
 }
 
-json topology_json() {
+Json topology_json() {
   const auto found = discover_topology(Environment::of_process());
   if (!found) return {{"available", false}, {"reason", found.status().message()}};
   const Topology& topology = *found;
-  json caches = json::array(), nodes = json::array(), allowed = json::array();
+  Json caches = Json::array(), nodes = Json::array(), allowed = Json::array();
   for (const Cache& cache : topology.caches) {
     caches.push_back({{"level", cache.level},
                       {"bytes", cache.bytes},
@@ -198,10 +196,10 @@ json topology_json() {
           {"card", to_summary(topology)}};
 }
 
-json all_json() {
-  json rows = json::array();
+Json all_json() {
+  Json rows = Json::array();
   for (const AlgorithmRow& row : catalog()) {
-    json params = json::array();
+    Json params = Json::array();
     for (const ParamRow& p : row.params) {
       params.push_back(
           {{"name", p.name}, {"default", p.default_value}, {"min", p.min_value}, {"max", p.max_value}});
@@ -214,8 +212,8 @@ json all_json() {
                     {"same_bits", row.same_bits},
                     {"params", params}});
   }
-  std::array<json, std::size(kDefaultSets)> defaults;
-  json shared_buffers = json::object();
+  std::array<Json, std::size(kDefaultSets)> defaults;
+  Json shared_buffers = Json::object();
   for (int i = 0; i < kCollectiveCount; ++i) {
     const auto collective = static_cast<Collective>(i);
     for (const DefaultSet set : kDefaultSets) {
@@ -246,23 +244,23 @@ json all_json() {
           {"default_rules_where_buffers_are_shared", shared_buffers}};
 }
 
-json environment_json() {
-  json list = json::array();
+Json environment_json() {
+  Json list = Json::array();
   const Environment environment = Environment::of_process();
   for (const Variable& variable : kVariables) {
-    const auto value = environment.find(variable.name);
-    json entry = {{"name", variable.name},
+    const auto [name, text] = find_value(environment, variable.name);
+    Json entry = {{"name", variable.name},
                   {"default", variable.default_text},
                   {"help", variable.help},
                   {"value", nullptr}};
-    if (value) entry["value"] = variable.is_secret ? "(set)" : std::string(*value);
+    if (!name.empty()) entry["value"] = variable.is_secret ? "(set)" : text;
     list.push_back(std::move(entry));
   }
   return list;
 }
 
 void print_numbers(bool is_json) {
-  json list = json::array();
+  Json list = Json::array();
   if (!is_json) {
     fmt::print(
         "Numbers of I_MPI_ADJUST_<COLLECTIVE> and TUTTI_ADJUST_<COLLECTIVE>; 0 and auto are the automatic "
@@ -306,7 +304,7 @@ int print_topology(const DrawingOptions& options, bool is_json) {
     return usage_error("info", invalid_argument("--plot: expected a name that ends in .svg"));
   const auto plan = make_plan(Environment::of_process(), options.rank_count, options.policy, options.order);
   if (!plan) return usage_error("info", plan.status());
-  const json boxes = boxes_of(*plan);
+  const Json boxes = boxes_of(*plan);
   if (is_json) {
     fmt::print("{}\n", boxes.dump(1));
   } else {

@@ -7,19 +7,16 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/base/config.hpp"
 #include "runtime/base/version.hpp"
 #include "runtime/group/world.hpp"
+#include "tools/cli/json.hpp"
 
 namespace tutti::tool {
 namespace {
 
-using nlohmann::json;
-
-json paths_of(const WorldState& world) {
-  json paths = json::array();
+Json paths_of(const WorldState& world) {
+  Json paths = Json::array();
   for (const TransportPath& path : world.paths())
     paths.push_back({{"transport", path.transport}, {"reason", path.reason}});
   return {{"interface", world.info().interface},
@@ -40,17 +37,17 @@ std::string join_ranges(const std::vector<int>& ranks) {
   return text;
 }
 
-void print_rank(const WorldInfo& info, int rank, const json& own) {
+void print_rank(const WorldInfo& info, int rank, const Json& own) {
   const auto at = static_cast<std::size_t>(rank);
   fmt::print("rank {} on {} (node {}){}\n", rank, info.host_of_rank[at], info.node_of_rank[at],
-             own["interface"].get<std::string>().empty()
+             own["interface"].text().empty()
                  ? ""
-                 : fmt::format(", between nodes through {} ({})", own["interface"].get<std::string>(),
-                               own["interface_reason"].get<std::string>()));
+                 : fmt::format(", between nodes through {} ({})", own["interface"].text(),
+                               own["interface_reason"].text()));
   std::map<std::pair<std::string, std::string>, std::vector<int>> ranks_by;
   int peer = 0;
-  for (const json& path : own["to"]) {
-    if (peer != rank) ranks_by[{path["transport"], path["reason"]}].push_back(peer);
+  for (const Json& path : own["to"]) {
+    if (peer != rank) ranks_by[{path["transport"].text(), path["reason"].text()}].push_back(peer);
     ++peer;
   }
   for (const auto& [path, ranks] : ranks_by) {
@@ -82,12 +79,12 @@ int print_peers(bool is_json) {
   }
   const WorldInfo& info = (*world)->info();
   if (info.rank == 0) {
-    json ranks = json::array();
-    for (const std::string& text : *all) ranks.push_back(json::parse(text));
+    Json ranks = Json::array();
+    for (const std::string& text : *all) ranks.push_back(json_of(text));
     for (int rank = 0; rank < info.size && !is_json; ++rank)
-      print_rank(info, rank, ranks[static_cast<std::size_t>(rank)]);
+      print_rank(info, rank, ranks.at(static_cast<std::size_t>(rank)));
     if (is_json) {
-      const json result = {{"launcher", info.launcher},
+      const Json result = {{"launcher", info.launcher},
                            {"hosts", info.host_of_rank},
                            {"nodes", info.node_of_rank},
                            {"ranks", ranks}};

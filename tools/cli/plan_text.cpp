@@ -4,17 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "runtime/group/progress_settings.hpp"
+#include "tools/cli/json.hpp"
 #include "tools/cli/topology_text.hpp"
 #include "topology/discovery.hpp"
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 std::string numa_text(const Topology& topology, const Placement& placement) {
   std::vector<std::uint32_t> numbers;
@@ -97,7 +95,7 @@ std::string describe(const Plan& plan) {
   return text;
 }
 
-json device_json(const Topology& topology, std::uint32_t index) {
+Json device_json(const Topology& topology, std::uint32_t index) {
   const Device& device = topology.devices[index];
   const auto all = topology.devices_of(device.kind);
   return {{"number", std::find(all.begin(), all.end(), index) - all.begin()},
@@ -108,24 +106,24 @@ json device_json(const Topology& topology, std::uint32_t index) {
           {"cpus", cpus_of(topology, device.pus)}};
 }
 
-json to_json(const Plan& plan) {
+Json to_json(const Plan& plan) {
   const Topology& topology = plan.topology;
-  json ranks = json::array();
+  Json ranks = Json::array();
   for (std::size_t rank = 0; rank < plan.placements.size(); ++rank) {
     const Placement& placement = plan.placements[rank];
-    json nodes = json::array();
+    Json nodes = Json::array();
     for (const std::uint32_t node : placement.numa_nodes) nodes.push_back(topology.numa_nodes[node].os_index);
     const std::vector<std::uint32_t> cpus = cpus_of(topology, placement);
-    const json progress_cpus = plan.progress_cpus.empty() ? json() : json(plan.progress_cpus[rank]);
+    const Json progress_cpus = plan.progress_cpus.empty() ? Json() : Json(plan.progress_cpus[rank]);
     ranks.push_back({{"local_rank", rank},
                      {"cpus", cpus},
                      {"cpu_list", cpu_list_text(cpus)},
                      {"cores", core_count(topology, placement)},
                      {"threads", placement.thread_count},
-                     {"numa_node", nodes.size() == 1 ? nodes[0] : json()},
+                     {"numa_node", nodes.size() == 1 ? nodes.at(0) : Json()},
                      {"numa_nodes", nodes},
-                     {"gpu", placement.gpu ? device_json(topology, *placement.gpu) : json()},
-                     {"nic", placement.nic ? device_json(topology, *placement.nic) : json()},
+                     {"gpu", placement.gpu ? device_json(topology, *placement.gpu) : Json()},
+                     {"nic", placement.nic ? device_json(topology, *placement.nic) : Json()},
                      {"progress_cpus", progress_cpus},
                      {"worker_cpus", progress_cpus}});  // deprecated name
   }

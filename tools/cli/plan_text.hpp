@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "runtime/base/config.hpp"
 #include "runtime/base/status.hpp"
+#include "tools/cli/json.hpp"
 #include "topology/binding.hpp"
 #include "topology/topology.hpp"
 
@@ -29,9 +29,9 @@ Result<Plan> make_plan(const Environment& environment, std::uint32_t rank_count,
 
 // A line about the request, and one for each rank, each ended by '\n'.
 std::string describe(const Plan& plan);
-nlohmann::json to_json(const Plan& plan);
+Json to_json(const Plan& plan);
 
 // The GPU or NIC for programs.
-nlohmann::json device_json(const Topology& topology, std::uint32_t device);
+Json device_json(const Topology& topology, std::uint32_t device);
 
 }  // namespace tutti::tool

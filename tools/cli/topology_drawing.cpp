@@ -6,18 +6,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "tools/cli/bench/report.hpp"
 #include "tools/cli/files.hpp"
+#include "tools/cli/json.hpp"
 #include "tools/cli/process.hpp"
 #include "tools/cli/topology_text.hpp"
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::size_t kLineWidth = 100;
 
@@ -33,7 +31,7 @@ std::string ranks_on(const Plan& plan, std::uint32_t pu) {
   return cpu_list_text(ranks);
 }
 
-json core_box(const Plan& plan, const PuRange& core) {
+Json core_box(const Plan& plan, const PuRange& core) {
   std::vector<std::string> cells;
   for (std::uint32_t pu = core.first; pu < core.end(); ++pu) cells.push_back(ranks_on(plan, pu));
   const bool is_one =
@@ -61,9 +59,9 @@ std::string cache_name(const Topology& topology, const PuRange& group) {
 }
 
 // In the socket that they are next to; `socket` null: those that are next to no one socket.
-json device_boxes(const Plan& plan, const PuRange* socket) {
+Json device_boxes(const Plan& plan, const PuRange* socket) {
   const Topology& topology = plan.topology;
-  json boxes = json::array();
+  Json boxes = Json::array();
   for (std::uint32_t i = 0; i < topology.devices.size(); ++i) {
     const PuRange& pus = topology.devices[i].pus;
     const auto holds = [&](const PuRange& range) {
@@ -77,7 +75,7 @@ json device_boxes(const Plan& plan, const PuRange* socket) {
     for (std::uint32_t rank = 0; rank < plan.placements.size(); ++rank) {
       if (plan.placements[rank].gpu == i || plan.placements[rank].nic == i) ranks.push_back(rank);
     }
-    json box = device_json(topology, i);
+    Json box = device_json(topology, i);
     box["kind"] = topology.devices[i].kind == Device::Kind::gpu ? "GPU" : "NIC";
     box["ranks"] = cpu_list_text(ranks);
     boxes.push_back(std::move(box));
@@ -86,23 +84,23 @@ json device_boxes(const Plan& plan, const PuRange* socket) {
 }
 
 // Cores of a NUMA group by their last-level cache; neighbours without one are together.
-json cache_boxes(const Plan& plan, const PuRange& within) {
+Json cache_boxes(const Plan& plan, const PuRange& within) {
   const Topology& topology = plan.topology;
-  json boxes = json::array();
+  Json boxes = Json::array();
   for (const PuRange& group : topology.groups_by_cache(topology.last_level())) {
     if (!overlaps(group, within)) continue;
     const std::string name = cache_name(topology, group);
-    json cores = json::array();
+    Json cores = Json::array();
     for (const PuRange& core : topology.cores) {
       if (overlaps(core, group) && overlaps(core, within) && group.contains(core.first))
         cores.push_back(core_box(plan, core));
     }
     if (cores.empty()) continue;
     // A cache for each core says nothing about who shares: one box for all of them.
-    const bool joins = !boxes.empty() && cores.size() == 1 && boxes.back()["is_private"] == true &&
-                       boxes.back()["name"] == name + " each";
+    const bool joins = !boxes.empty() && cores.size() == 1 && boxes.back()["is_private"].boolean() &&
+                       boxes.back()["name"].text() == name + " each";
     if (joins) {
-      boxes.back()["cores"].push_back(cores[0]);
+      boxes.back()["cores"].push_back(cores.at(0));
     } else {
       boxes.push_back({{"name", cores.size() == 1 ? name + " each" : name},
                        {"is_private", cores.size() == 1},
@@ -112,12 +110,12 @@ json cache_boxes(const Plan& plan, const PuRange& within) {
   return boxes;
 }
 
-void append_devices(const json& devices, std::string_view indent, std::string* text) {
-  for (const json& device : devices) {
-    const std::string ranks = device["ranks"], model = device["model"], name = device["name"];
-    const auto names = device["names"].get<std::vector<std::string>>();
-    *text += fmt::format("{}{} {}", indent, device["kind"].get<std::string>(), name);
-    for (const std::string& other : names) *text += other == name ? "" : ", " + other;
+void append_devices(const Json& devices, std::string_view indent, std::string* text) {
+  for (const Json& device : devices) {
+    const std::string ranks = device["ranks"].text(), model = device["model"].text(),
+                      name = device["name"].text();
+    *text += fmt::format("{}{} {}", indent, device["kind"].text(), name);
+    for (const Json& other : device["names"]) *text += other.text() == name ? "" : ", " + other.text();
     if (!model.empty()) *text += fmt::format(" ({})", model);
     if (!ranks.empty())
       *text +=
@@ -127,24 +125,22 @@ void append_devices(const json& devices, std::string_view indent, std::string* t
 }
 
 // Caches of one kind side by side, each in brackets if they are several.
-void append_cores(const json& caches, std::size_t first, std::size_t end, std::string* text) {
+void append_cores(const Json& caches, std::size_t first, std::size_t end, std::string* text) {
   std::size_t width = 1;
   for (std::size_t i = first; i < end; ++i) {
-    for (const json& core : caches[i]["cores"])
-      width = std::max(width, core["ranks"].get<std::string>().size());
+    for (const Json& core : caches.at(i)["cores"]) width = std::max(width, core["ranks"].text().size());
   }
   constexpr std::string_view kIndent = "     ";
   std::string line(kIndent);
   for (std::size_t i = first; i < end; ++i) {
-    const json& cores = caches[i]["cores"];
+    const Json& cores = caches.at(i)["cores"];
     for (std::size_t c = 0; c < cores.size(); ++c) {
       if (line.size() + width + 3 > kLineWidth) {
         *text += line + "\n";
         line = kIndent;
       }
-      line += fmt::format(" {}{:<{}}{}", c == 0 && end - first > 1 ? "[" : "",
-                          cores[c]["ranks"].get<std::string>(), width,
-                          c + 1 == cores.size() && end - first > 1 ? "]" : "");
+      line += fmt::format(" {}{:<{}}{}", c == 0 && end - first > 1 ? "[" : "", cores.at(c)["ranks"].text(),
+                          width, c + 1 == cores.size() && end - first > 1 ? "]" : "");
     }
   }
   *text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
@@ -152,17 +148,17 @@ void append_cores(const json& caches, std::size_t first, std::size_t end, std::s
 
 }  // namespace
 
-json boxes_of(const Plan& plan) {
+Json boxes_of(const Plan& plan) {
   const Topology& topology = plan.topology;
-  json sockets = json::array();
+  Json sockets = Json::array();
   for (std::size_t i = 0; i < topology.sockets.size(); ++i) {
     const PuRange& socket = topology.sockets[i];
-    json groups = json::array();
+    Json groups = Json::array();
     for (const PuRange& group : topology.groups_by_numa()) {
       if (!overlaps(group, socket)) continue;
       const PuRange within{std::max(group.first, socket.first),
                            std::min(group.end(), socket.end()) - std::max(group.first, socket.first)};
-      json caches = cache_boxes(plan, within);
+      Json caches = cache_boxes(plan, within);
       if (caches.empty()) continue;
       groups.push_back({{"name", numa_name(topology, group)}, {"caches", std::move(caches)}});
     }
@@ -177,18 +173,17 @@ json boxes_of(const Plan& plan) {
           {"devices", device_boxes(plan, nullptr)}};
 }
 
-std::string draw(const json& boxes) {
+std::string draw(const Json& boxes) {
   std::string text;
-  for (const json& socket : boxes["sockets"]) {
-    text += socket["name"].get<std::string>() + "\n";
-    for (const json& group : socket["groups"]) {
-      text += fmt::format("  {}\n", group["name"].get<std::string>());
-      const json& caches = group["caches"];
+  for (const Json& socket : boxes["sockets"]) {
+    text += socket["name"].text() + "\n";
+    for (const Json& group : socket["groups"]) {
+      text += fmt::format("  {}\n", group["name"].text());
+      const Json& caches = group["caches"];
       for (std::size_t first = 0, end = 0; first < caches.size(); first = end) {
-        while (end < caches.size() && caches[end]["name"] == caches[first]["name"]) ++end;
-        text += end - first == 1
-                    ? fmt::format("    {}\n", caches[first]["name"].get<std::string>())
-                    : fmt::format("    {} x {}\n", end - first, caches[first]["name"].get<std::string>());
+        while (end < caches.size() && caches.at(end)["name"].text() == caches.at(first)["name"].text()) ++end;
+        text += end - first == 1 ? fmt::format("    {}\n", caches.at(first)["name"].text())
+                                 : fmt::format("    {} x {}\n", end - first, caches.at(first)["name"].text());
         append_cores(caches, first, end, &text);
       }
     }
@@ -198,7 +193,7 @@ std::string draw(const json& boxes) {
   return text;
 }
 
-Status draw_svg(const json& boxes, const std::string& path) {
+Status draw_svg(const Json& boxes, const std::string& path) {
   const auto script = find_data_file("cli/plot/plot_topology.py", "plot_topology.py");
   if (!script) return script.status();
   const std::string text = boxes.dump();

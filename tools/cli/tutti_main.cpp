@@ -18,6 +18,7 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"run", tutti::run_command, "start the ranks of a job on this machine"},
+    {"horovodrun", tutti::horovodrun_command, "start a script written for Horovod, with its own flags"},
     {"bench", tutti::tool::bench_command, "measure a collective, checked, over local ranks or inside a job"},
     {"info", tutti::tool::info_command,
      "what this build and machine have: transports, backends, algorithms, variables"},
@@ -53,9 +54,20 @@ int run(const Command& command, int argc, char** argv) {
   return status == 0 ? 1 : status;
 }
 
+const Command* find_command(std::string_view name) {
+  for (const Command& command : kCommands) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A link of the name horovodrun is that command, so that scripts which call it stay as they are.
+  const std::string_view path = argc > 0 ? argv[0] : "";
+  const std::string_view own_name = path.substr(path.rfind('/') + 1);
+  if (own_name == "horovodrun") return run(*find_command(own_name), argc, argv);
   const std::string_view word = argc > 1 ? argv[1] : "";
   if (word == "--version") {
     std::puts("tutti " TUTTI_VERSION);
@@ -65,9 +77,7 @@ int main(int argc, char** argv) {
     print_help(stdout);
     return 0;
   }
-  for (const Command& command : kCommands) {
-    if (command.name == word) return run(command, argc - 1, argv + 1);
-  }
+  if (const Command* const command = find_command(word)) return run(*command, argc - 1, argv + 1);
   if (word.empty()) {
     print_help(stderr);
   } else {

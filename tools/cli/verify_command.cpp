@@ -95,6 +95,7 @@ void prove_row(const AlgorithmRow& row, std::uint32_t size, bool has_fault, Tall
       const bool is_lowered_too =
           size <= kMostLoweredRanks && !instance.in_place && (size <= kAllRootsLowered || instance.root == 0);
       if (status && is_lowered_too) status = prove_lowered(row, instance, *ranks);
+      if (status) status = prove_compressed(row, instance, *ranks);
       for (const Schedule& schedule : *ranks) tally.steps += schedule.steps.size();
     }
     ++tally.instances;

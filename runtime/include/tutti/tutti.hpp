@@ -55,6 +55,9 @@ class RegisteredBuffer {
   std::shared_ptr<const void> held_;
 };
 
+struct CollectiveCall;
+class CallPlan;
+
 // Ranks that communicate, in an order. A handle: copies refer to the same group, which ends with its last
 // copy.
 class CommGroup {
@@ -247,6 +250,11 @@ class CommGroup {
   // time.
   void close_stream(int number) const;
 
+  // A call that is described once and started many times. With `partitions` its buffer becomes ready and
+  // complete piece by piece: partition k has partitions[k] elements, and they are the whole buffer in order.
+  // Offered for allreduce. Collective as create() is, and no communication. See tutti/call_plan.hpp.
+  CallPlan make_plan(const CollectiveCall& call, Counts partitions = {}) const;
+
   // Tells NCCL (ncclCommRegister) that many calls of this group, not of its streams, will use this GPU
   // memory. Network adapters and switches may then access it directly (NCCL 2.19 or later). The result of no
   // call changes. Where NCCL carries none of the group's calls, nothing happens. Before the group's first
@@ -322,4 +330,5 @@ std::string_view version();
 }  // namespace tutti
 #pragma GCC visibility pop
 
+#include "tutti/call_plan.hpp"
 #include "tutti/typed_calls.hpp"

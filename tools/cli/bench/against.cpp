@@ -8,7 +8,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -22,6 +21,7 @@
 #include "tools/cli/bench/report.hpp"
 #include "tools/cli/bench/workload.hpp"
 #include "tools/cli/files.hpp"
+#include "tools/cli/json.hpp"
 #include "tools/cli/run/run.hpp"
 #include "tutti/tutti.hpp"
 
@@ -44,28 +44,28 @@ double median(std::vector<double> values) {
 // The results of the rounds of one library at one size.
 class Rounds {
  public:
-  void add(const nlohmann::json& answer) {
-    p50_.push_back(answer["p50_us"]);
-    p95_.push_back(answer["p95_us"]);
-    min_.push_back(answer["min_us"]);
-    mean_.push_back(answer["mean_us"]);
-    iteration_count_ += answer["iterations"].get<int>();
-    if (answer["wrong"].is_number()) wrong_count_ += answer["wrong"].get<std::uint64_t>();
+  void add(const Json& answer) {
+    p50_.push_back(answer["p50_us"].number());
+    p95_.push_back(answer["p95_us"].number());
+    min_.push_back(answer["min_us"].number());
+    mean_.push_back(answer["mean_us"].number());
+    iteration_count_ += static_cast<int>(answer["iterations"].natural());
+    wrong_count_ += answer["wrong"].natural();
     last_ = answer;
   }
   bool is_empty() const { return p50_.empty(); }
 
   Record record(const BenchOptions& options, const Shape& shape) const {
     Record record;
-    record.library = last_["library"];
+    record.library = last_["library"].text();
     record.shape = shape;
     record.op = options.op;
     record.in_place = options.in_place;
     record.nodes = std::max(options.nodes.node_count, 1);
     record.neighbours = options.neighbour_count;
-    record.algorithm = last_["algorithm"];
-    record.transport = last_["transport"];
-    record.backend = last_["backend"];
+    record.algorithm = last_["algorithm"].text();
+    record.transport = last_["transport"].text();
+    record.backend = last_["backend"].text();
     record.times = {iteration_count_, median(p50_),
                     median(p95_),     *std::min_element(min_.begin(), min_.end()),
                     median(mean_),    0};
@@ -77,7 +77,7 @@ class Rounds {
   std::vector<double> p50_, p95_, min_, mean_;
   int iteration_count_ = 0;
   std::uint64_t wrong_count_ = 0;
-  nlohmann::json last_;
+  Json last_;
 };
 
 class Comparison {
@@ -226,10 +226,10 @@ class Comparison {
     if (process == nullptr || !process->is_running()) return false;
     const auto answer = process->ask(request_line(shape, algorithm) + more, answer_limit());
     if (!answer) return complain(key, answer.status().message());
-    const auto json = nlohmann::json::parse(*answer, nullptr, false);
-    if (json.is_discarded()) return complain(key, "malformed answer: " + *answer);
-    if (json.contains("error")) return complain(library, json["error"].get<std::string>());
-    rounds.add(json);
+    const Result<Json> json = parse_json(*answer);
+    if (!json) return complain(key, "malformed answer: " + *answer);
+    if (json->contains("error")) return complain(library, (*json)["error"].text());
+    rounds.add(*json);
     return true;
   }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bench/roofline/measure.hpp"
+#include "runtime/base/config.hpp"
 #include "runtime/base/ops.hpp"
 #include "runtime/selection/rules.hpp"
 #include "tools/cli/arguments.hpp"
@@ -50,9 +51,9 @@ constexpr std::string_view kFooter =
     "  add_fresh   the same, added to an own buffer (f32)\n"
     "  vm_read     the same, copied by the kernel (process_vm_readv)\n"
     "  copy        own memory only: memcpy\n"
-    "  copy_nt     the same with stores that pass the caches by\n"
+    "  copy_nt     the same with non-temporal stores\n"
     "  add         own memory only: a += b\n"
-    "  add_nt      the same with stores that pass the caches by\n"
+    "  add_nt      the same with non-temporal stores\n"
     "  Unless given: -b 1k -e 64m, --budget 0.1 for each kind and size, --rounds 3.\n"
     "\n"
     "Exit status:\n"
@@ -62,6 +63,7 @@ constexpr std::string_view kFooter =
     "\n"
     "Examples:\n"
     "  tutti bench allreduce --workload resnet50 --check\n"
+    "  tutti bench --workload resnet50 --step --compute 100ms -n 2\n"
     "  TUTTI_ADJUST_ALLREDUCE='ring:1m-;recursive_doubling' tutti bench allreduce -n 4 --b2b\n"
     "  tutti bench allreduce --device cuda -b 8 -e 1g -f 2 --check\n"
     "  tutti bench allreduce -n 2 --roofline\n"
@@ -75,7 +77,8 @@ constexpr std::string_view kFooter =
 // Words as they were given, before they are checked.
 struct Words {
   std::string collective, dtype = "f32", op = "sum", first = "4", last = "256m", factor = "4";
-  std::string then, device = "host", allocation = "malloc", pages = "4k", binding = "auto", nodes, against;
+  std::string compute = "100ms", then, device = "host", allocation = "malloc", pages = "4k", binding = "auto",
+              nodes, against;
   int iterations = 0;
   bool is_b2b = false, is_hot = false;
 };
@@ -87,15 +90,25 @@ void add_call_options(ArgumentParser& app, BenchOptions& o, Words& w) {
     if (name != to_string(Collective::send_recv)) collectives += fmt::format(" {}", name);
   }
   app.add_option("collective", w.collective,
-                 "one of:" + collectives + "; or roofline: what this machine can do at best")
-      .required();
+                 "one of:" + collectives + "; or roofline: what this machine can do at best");
   app.add_option("-b,--begin", w.first, "smallest size in bytes (k, m, g: powers of 1024)").show_default();
   app.add_option("-e,--end", w.last, "largest size").show_default();
   app.add_option("-f,--factor", w.factor, "from one size to the next").show_default();
   Argument workload =
       app.add_option("--workload", o.workload,
                      "the gradients of a model instead of sizes: resnet50, resnet50v2, vgg16, inception3, "
-                     "resnet101 or a CSV file");
+                     "resnet101, bert or a CSV file");
+  Argument step =
+      app.add_flag("--step", o.is_step,
+                   "training steps of the workload: a thread makes gradients in backward order, "
+                   "and the next forward pass waits "
+                   "for them in its own order. Rows: without communication, with one allreduce of all bytes "
+                   "behind the backward pass, with each "
+                   "tensor submitted as it comes, plain and by name")
+          .needs(workload);
+  app.add_option("--compute", w.compute, "with --step: arithmetic in a step, a third of it forward")
+      .needs(step)
+      .show_default();
   app.add_option("--overlap", o.overlap_ms,
                  "milliseconds of arithmetic beside the workload's allreduces: their cost to it when they "
                  "block, and when they are submitted and waited for at the end")
@@ -199,7 +212,7 @@ Status take(std::optional<T> value, std::string_view option, std::string_view te
 }
 
 Status take_collective(const Words& w, BenchOptions& o) {
-  if (o.is_roofline) return {};
+  if (o.is_roofline || (o.is_step && w.collective.empty())) return {};
   const auto collective = parse_collective(w.collective);
   if (collective && *collective != Collective::send_recv) {
     o.collective = *collective;
@@ -209,6 +222,7 @@ Status take_collective(const Words& w, BenchOptions& o) {
   for (const std::string_view name : kCollectiveNames) {
     if (name != to_string(Collective::send_recv)) known += fmt::format(" {}", name);
   }
+  if (w.collective.empty()) return invalid_argument("a collective is missing; there are:" + known);
   return invalid_argument(
       fmt::format("there is no collective '{}'; there are:{}, and roofline", w.collective, known));
 }
@@ -319,6 +333,23 @@ Status take_device(const ArgumentParser& app, const Words& w, BenchOptions& o) {
   return {};
 }
 
+// A step consists of allreduces of gradients, in place, in host memory, and is verified.
+Status take_step(const ArgumentParser& app, const Words& w, BenchOptions& o) {
+  if (!o.is_step) return {};
+  if (o.collective != Collective::allreduce) return invalid_argument("--step: measured for allreduce only");
+  for (const char* option :
+       {"--overlap", "--algorithm", "--in-place", "--b2b", "--hot", "--roofline", "--against", "--plot"}) {
+    if (app.count(option) > 0)
+      return invalid_argument(fmt::format("{}: not of steps; leave it or --step out", option));
+  }
+  if (o.op == Op::premul_sum)
+    return invalid_argument("--op premul_sum: not offered by name, so no step has it");
+  const auto compute = parse_duration(w.compute);
+  if (!compute) return invalid_argument(fmt::format("--compute: '{}' is no time such as 50ms", w.compute));
+  o.compute_us = std::chrono::duration<double, std::micro>(*compute).count();
+  return {};
+}
+
 // Has more than 15 decisions because there is one for each pair of options that do not fit.
 Status check(const ArgumentParser& app, const Words& w, BenchOptions& o) {
   TUTTI_RETURN_IF_ERROR(take_collective(w, o));
@@ -327,6 +358,7 @@ Status check(const ArgumentParser& app, const Words& w, BenchOptions& o) {
   TUTTI_RETURN_IF_ERROR(take_op(w, o));
   TUTTI_RETURN_IF_ERROR(take_modes(w, o));
   TUTTI_RETURN_IF_ERROR(take_against(w, o));
+  TUTTI_RETURN_IF_ERROR(take_step(app, w, o));
   if (!w.then.empty()) {
     o.then = parse_collective(w.then);
     if (!o.then || *o.then == Collective::barrier || o.collective == Collective::barrier)
@@ -361,9 +393,9 @@ Status check(const ArgumentParser& app, const Words& w, BenchOptions& o) {
 // The ceilings have other defaults, and most options say something about a call.
 Status prepare_roofline(const ArgumentParser& app, Words& w, BenchOptions& o) {
   for (const char* option :
-       {"--workload", "--submitted", "--then", "--dtype", "--op", "--root", "--algorithm", "--in-place",
-        "--device", "--check", "--iters", "--warmup", "--b2b", "--hot", "--roofline", "--alloc", "--pages",
-        "--against", "--peers-dir"}) {
+       {"--workload",  "--step",     "--submitted", "--then",  "--dtype",   "--op",       "--root",
+        "--algorithm", "--in-place", "--device",    "--check", "--iters",   "--warmup",   "--b2b",
+        "--hot",       "--roofline", "--alloc",     "--pages", "--against", "--peers-dir"}) {
     if (app.count(option) > 0)
       return invalid_argument(fmt::format("{}: roofline measures no call, so it has no such option", option));
   }

@@ -35,6 +35,8 @@ struct BenchOptions {
   std::string workload;        // a name or a CSV file; empty: sizes
   bool has_submitted = false;  // beside each row the same calls submitted and waited for
   double overlap_ms = 0;       // of arithmetic beside the workload's calls; 0: they are timed alone
+  bool is_step = false;        // training steps of the workload instead of its calls
+  double compute_us = 100e3;   // of arithmetic in a step
   bool is_roofline = false;    // measure the machine's ceilings instead of a collective
   bool has_bounds = false;     // measure them beside each row and say how near it comes
 

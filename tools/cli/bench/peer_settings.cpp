@@ -1,20 +1,17 @@
 // Reads settings.json. Knows its format (bench/peers/README.md) and nothing of what a setting means.
 #include "tools/cli/bench/peer_settings.hpp"
 #include "tools/cli/arguments.hpp"
-#include "tools/cli/json_text.hpp"
+#include "tools/cli/json.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 bool is_executable(const std::string& path) { return ::access(path.c_str(), X_OK) == 0; }
 
@@ -29,25 +26,31 @@ bool is_in_path(const std::string& program) {
   }
 }
 
-bool names_collective(const json& wanted, std::string_view collective) {
-  if (wanted.is_string()) return wanted.get<std::string>() == collective;
-  for (const json& name : wanted) {
-    if (name.get<std::string>() == collective) return true;
+bool names_collective(const Json& wanted, std::string_view collective) {
+  if (wanted.is_text()) return wanted.text() == collective;
+  for (const Json& name : wanted) {
+    if (name.text() == collective) return true;
   }
   return false;
 }
 
-bool matches(const json& entry, const bench::Shape& shape, bool in_place, bool fits, int ranks_per_node) {
+int number_or(const Json& entry, std::string_view key, int otherwise) {
+  const Json* const found = entry.find(key);
+  return found == nullptr ? otherwise : static_cast<int>(found->natural());
+}
+
+bool matches(const Json& entry, const bench::Shape& shape, bool in_place, bool fits, int ranks_per_node) {
   const std::uint64_t bytes = shape.bytes();
   const int p = shape.ranks;
   const std::string placement = fits ? "fits" : "oversubscribed";
   return (!entry.contains("collective") ||
           names_collective(entry["collective"], to_string(shape.collective))) &&
-         entry.value("in_place", in_place) == in_place && entry.value("placement", placement) == placement &&
-         entry.value("min_ranks", 1) <= p && p <= entry.value("max_ranks", p) &&
-         ranks_per_node <= entry.value("max_ranks_per_node", ranks_per_node) &&
-         (!entry.value("power_of_two", false) || (p & (p - 1)) == 0) &&
-         entry.value("from", std::uint64_t{0}) <= bytes && bytes <= entry.value("to", bytes);
+         (!entry.contains("in_place") || entry["in_place"].boolean() == in_place) &&
+         (!entry.contains("placement") || entry["placement"].text() == placement) &&
+         number_or(entry, "min_ranks", 1) <= p && p <= number_or(entry, "max_ranks", p) &&
+         ranks_per_node <= number_or(entry, "max_ranks_per_node", ranks_per_node) &&
+         (!entry["power_of_two"].boolean() || (p & (p - 1)) == 0) && entry["from"].natural() <= bytes &&
+         (!entry.contains("to") || bytes <= entry["to"].natural());
 }
 
 std::string filled(std::string word, const std::vector<std::pair<std::string, std::string>>& values) {
@@ -60,10 +63,6 @@ std::string filled(std::string word, const std::vector<std::pair<std::string, st
 }
 
 }  // namespace
-
-PeerSettings::PeerSettings() : json_(std::make_unique<json>()) {}
-PeerSettings::~PeerSettings() = default;
-PeerSettings::PeerSettings(PeerSettings&&) noexcept = default;
 
 Result<PeerSettings> PeerSettings::load(const std::string& folder, bool across_nodes) {
   const std::string path = folder + "/settings.json";
@@ -78,42 +77,43 @@ Result<PeerSettings> PeerSettings::load(const std::string& folder, bool across_n
   std::getline(file, text, '\0');
   auto parsed = parse_json(text);
   if (!parsed) return parsed.status().with_context(path);
-  *settings.json_ = *std::move(parsed);
-  if (!settings.json_->contains("libraries"))
+  settings.json_ = *std::move(parsed);
+  if (!settings.json_.contains("libraries"))
     return invalid_argument(fmt::format("{}: there is no \"libraries\" in it", path));
   return settings;
 }
 
-const json& PeerSettings::manner_of(const std::string& library) const {
-  const json& entry = (*json_)["libraries"][library];
+const Json& PeerSettings::manner_of(const std::string& library) const {
+  const Json& entry = json_["libraries"][library];
   return across_nodes_ ? entry["across_nodes"] : entry;
 }
 
 std::string PeerSettings::why_unavailable(const std::string& library) const {
-  const json& libraries = (*json_)["libraries"];
+  const Json& libraries = json_["libraries"];
   if (!libraries.contains(library)) return "settings.json does not know it";
-  const json& entry = libraries[library];
-  const std::string program = folder_ + "/" + entry["program"].get<std::string>();
-  std::vector<std::string> packages = entry["packages"];
+  const Json& entry = libraries[library];
+  const std::string program = folder_ + "/" + entry["program"].text();
+  std::vector<std::string> packages;
+  for (const Json& package : entry["packages"]) packages.push_back(package.text());
   if (!is_executable(program)) {
     return fmt::format("{} is not there; install {} and build again", program, joined(packages, " "));
   }
   if (across_nodes_ && !entry.contains("across_nodes")) return "settings.json has it on one node only";
-  const json& command = manner_of(library)["launch"]["command"];
-  if (!command.empty() && !is_in_path(command[0].get<std::string>()))
-    return fmt::format("{} is not there; install {}", command[0].get<std::string>(), joined(packages, " "));
+  const Json& command = manner_of(library)["launch"]["command"];
+  if (!command.empty() && !is_in_path(command.at(0).text()))
+    return fmt::format("{} is not there; install {}", command.at(0).text(), joined(packages, " "));
   return "";
 }
 
 bool PeerSettings::is_floor(const std::string& library) const {
-  return (*json_)["libraries"][library].value("is_floor", false);
+  return json_["libraries"][library]["is_floor"].boolean();
 }
 
 Result<PeerChoice> PeerSettings::choose(const std::string& library, const bench::Shape& shape, bool in_place,
                                         bool fits, int ranks_per_node) const {
-  for (const json& entry : manner_of(library)["choose"]) {
+  for (const Json& entry : manner_of(library)["choose"]) {
     if (matches(entry, shape, in_place, fits, ranks_per_node))
-      return PeerChoice{entry["setting"].get<std::string>(), entry.value("algorithm", std::string())};
+      return PeerChoice{entry["setting"].text(), entry["algorithm"].text()};
   }
   return invalid_argument(
       fmt::format("settings.json chooses nothing for {} of {}", to_string(shape.collective), library));
@@ -121,25 +121,25 @@ Result<PeerChoice> PeerSettings::choose(const std::string& library, const bench:
 
 PeerProcess::Start PeerSettings::start_of(const std::string& library, const std::string& setting_name,
                                           bool fits, bool is_bound, Values values) const {
-  const json& launch = manner_of(library)["launch"];
-  const json& setting = manner_of(library)["settings"][setting_name];
-  values.emplace_back("program",
-                      folder_ + "/" + (*json_)["libraries"][library]["program"].get<std::string>());
+  const Json& launch = manner_of(library)["launch"];
+  const Json& setting = manner_of(library)["settings"][setting_name];
+  values.emplace_back("program", folder_ + "/" + json_["libraries"][library]["program"].text());
   values.emplace_back("setting", setting_name);
-  values.emplace_back("transport", setting["transport"].get<std::string>());
+  values.emplace_back("transport", setting["transport"].text());
   PeerProcess::Start start;
-  const auto append = [&](const json& words) {
-    for (const json& word : words) start.command.push_back(filled(word.get<std::string>(), values));
+  const auto append = [&](const Json& words) {
+    for (const Json& word : words) start.command.push_back(filled(word.text(), values));
   };
   append(launch["command"]);
   append(launch[fits ? "fits" : "oversubscribed"]);
-  append(launch.value(is_bound ? "bound" : "unbound", json::array()));
+  append(launch[is_bound ? "bound" : "unbound"]);
   append(setting["launch_arguments"]);
   start.command.push_back(filled("{program}", values));
   append(launch["program_arguments"]);
   append(setting["program_arguments"]);
-  for (const auto& [name, value] : setting["environment"].items())
-    start.environment.emplace_back(name, value.get<std::string>());
+  const Json& environment = setting["environment"];
+  for (std::size_t i = 0; i < environment.size(); ++i)
+    start.environment.emplace_back(environment.key(i), environment.at(i).text());
   return start;
 }
 

@@ -2,17 +2,15 @@
 // values. Knows no process.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "bench/harness/harness.hpp"
 #include "runtime/base/status.hpp"
 #include "tools/cli/bench/peer_process.hpp"
+#include "tools/cli/json.hpp"
 
 namespace tutti::tool {
 
@@ -29,8 +27,6 @@ class PeerSettings {
   // `across_nodes`: with what the file says for ranks on several nodes. Errors: invalid_argument, naming the
   // file.
   static Result<PeerSettings> load(const std::string& folder, bool across_nodes);
-  ~PeerSettings();
-  PeerSettings(PeerSettings&&) noexcept;
 
   // Why the library cannot be measured here (its program or launcher is missing, with the packages to
   // install); empty if it can.
@@ -45,13 +41,12 @@ class PeerSettings {
                               bool is_bound, Values values) const;
 
  private:
-  PeerSettings();
   // How the library is started and set: launch, settings, choose.
-  const nlohmann::json& manner_of(const std::string& library) const;
+  const Json& manner_of(const std::string& library) const;
 
   std::string folder_;
   bool across_nodes_ = false;
-  std::unique_ptr<nlohmann::json> json_;
+  Json json_;
 };
 
 }  // namespace tutti::tool

@@ -22,6 +22,7 @@
 #include "tools/cli/bench/job.hpp"
 #include "tools/cli/bench/report.hpp"
 #include "tools/cli/bench/roofline.hpp"
+#include "tools/cli/bench/step.hpp"
 #include "tools/cli/bench/tutti_library.hpp"
 #include "tools/cli/bench/workload.hpp"
 #include "tools/cli/files.hpp"
@@ -326,6 +327,13 @@ std::optional<Workload> workload_of(const BenchOptions& options) {
   return *std::move(loaded);
 }
 
+// Rank 0 says it.
+int exit_status(bool is_first, std::uint64_t wrong_count) {
+  if (!is_first || wrong_count == 0) return 0;
+  fmt::print(stderr, "tutti bench: {} wrong elements\n", wrong_count);
+  return 1;
+}
+
 }  // namespace
 
 // Has more than 15 decisions because each part of the report belongs to a kind of run.
@@ -361,6 +369,10 @@ int run_bench_rank(const BenchOptions& options, const CommGroup& group, const st
     if (is_first) write_ceilings(ceilings, *json);
     return 0;
   }
+  if (options.is_step) {
+    return exit_status(is_first,
+                       run_steps(options, group, *workload, page ? &*page : nullptr, node_count, *json));
+  }
   std::optional<BoundMeter> bounds;
   if (options.has_bounds) {
     bounds.emplace(options, most_bytes(options, workload, group.size()), *page);
@@ -382,9 +394,7 @@ int run_bench_rank(const BenchOptions& options, const CommGroup& group, const st
     GroupRendezvous ranks(group);
     run_rows(options, group, library, gpu.get(), ranks, node_count, nullptr, workload, reporter);
   }
-  if (is_first && reporter.wrong_count() > 0)
-    fmt::print(stderr, "tutti bench: {} wrong elements\n", reporter.wrong_count());
-  return is_first && reporter.wrong_count() > 0 ? 1 : 0;
+  return exit_status(is_first, reporter.wrong_count());
 }
 
 int serve_bench_rank(const BenchOptions& options, const CommGroup& group) {

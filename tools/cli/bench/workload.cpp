@@ -19,6 +19,7 @@ namespace tutti::tool {
 namespace {
 
 constexpr std::uint64_t kMostElements = std::uint64_t{1} << 40U;
+constexpr double kMostFlops = 1e18;
 
 std::vector<std::string_view> split(std::string_view line) {
   while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
@@ -45,21 +46,60 @@ std::optional<std::uint64_t> parse_count(std::string_view text) {
   return value;
 }
 
+std::optional<double> parse_flops(std::string_view text) {
+  double value = 0;
+  if (text.empty()) return value;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (!(value >= 0) || value > kMostFlops) return std::nullopt;
+  return value;
+}
+
+// The columns of a table.
+struct Columns {
+  std::optional<std::size_t> elements, model, tensor, flops;
+};
+
+Result<Columns> find_columns(const std::string& line, const std::string& path, bool needs_model) {
+  const std::vector<std::string_view> header = split(line);
+  const Columns columns{column_of(header, "elements"), column_of(header, "model"),
+                        column_of(header, "tensor"), column_of(header, "forward_flops_per_image")};
+  if (!columns.elements) {
+    return invalid_argument(
+        fmt::format("{}, line 1: no column is named 'elements'; the columns are: {}", path, line));
+  }
+  if (needs_model && !columns.model)
+    return invalid_argument(fmt::format("{}, line 1: no column is named 'model'", path));
+  return columns;
+}
+
+// `where` names the file and the line.
+Status add_row(const std::vector<std::string_view>& fields, const Columns& columns, const std::string& where,
+               Workload& workload) {
+  const auto count = parse_count(fields[*columns.elements]);
+  if (!count) {
+    return invalid_argument(fmt::format("{}: '{}' is not a number of elements from 1 to {}", where,
+                                        fields[*columns.elements], kMostElements));
+  }
+  const auto flops = columns.flops ? parse_flops(fields[*columns.flops]) : 0.0;
+  if (!flops) {
+    return invalid_argument(
+        fmt::format("{}: '{}' is not a number of operations", where, fields[*columns.flops]));
+  }
+  workload.element_counts.push_back(*count);
+  workload.tensors.emplace_back(columns.tensor ? fields[*columns.tensor] : std::string_view());
+  workload.forward_flops.push_back(*flops);
+  return {};
+}
+
 }  // namespace
 
 Result<Workload> parse_workload(std::istream& text, const std::string& path, const std::string& model) {
   std::string line;
   if (!std::getline(text, line)) return invalid_argument(fmt::format("{}: the file is empty", path));
-  const std::string header_line = line;
-  const std::vector<std::string_view> header = split(header_line);
-  const auto elements = column_of(header, "elements");
-  const auto models = column_of(header, "model");
-  if (!elements) {
-    return invalid_argument(
-        fmt::format("{}, line 1: no column is named 'elements'; the columns are: {}", path, header_line));
-  }
-  if (!model.empty() && !models)
-    return invalid_argument(fmt::format("{}, line 1: no column is named 'model'", path));
+  const std::size_t column_count = split(line).size();
+  const auto columns = find_columns(line, path, !model.empty());
+  if (!columns) return columns.status();
 
   Workload workload;
   workload.name = model.empty() ? path.substr(path.find_last_of('/') + 1) : model;
@@ -67,18 +107,14 @@ Result<Workload> parse_workload(std::istream& text, const std::string& path, con
   for (int number = 2; std::getline(text, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::vector<std::string_view> fields = split(line);
-    if (fields.size() != header.size()) {
-      return invalid_argument(fmt::format("{}, line {}: {} fields where the first line has {}", path, number,
-                                          fields.size(), header.size()));
+    const std::string where = fmt::format("{}, line {}", path, number);
+    if (fields.size() != column_count) {
+      return invalid_argument(
+          fmt::format("{}: {} fields where the first line has {}", where, fields.size(), column_count));
     }
-    if (models) names.emplace(fields[*models]);
-    if (!model.empty() && fields[*models] != model) continue;
-    const auto count = parse_count(fields[*elements]);
-    if (!count) {
-      return invalid_argument(fmt::format("{}, line {}: '{}' is not a number of elements from 1 to {}", path,
-                                          number, fields[*elements], kMostElements));
-    }
-    workload.element_counts.push_back(*count);
+    if (columns->model) names.emplace(fields[*columns->model]);
+    if (!model.empty() && fields[*columns->model] != model) continue;
+    TUTTI_RETURN_IF_ERROR(add_row(fields, *columns, where, workload));
   }
   if (workload.element_counts.empty()) {
     if (model.empty()) return invalid_argument(fmt::format("{}: no rows", path));
@@ -86,6 +122,8 @@ Result<Workload> parse_workload(std::istream& text, const std::string& path, con
                                         joined(names, ", ")));
   }
   std::reverse(workload.element_counts.begin(), workload.element_counts.end());
+  std::reverse(workload.tensors.begin(), workload.tensors.end());
+  std::reverse(workload.forward_flops.begin(), workload.forward_flops.end());
   return workload;
 }
 

@@ -10,9 +10,12 @@
 
 namespace tutti::tool {
 
+// The vectors are in backward order: the last layer's gradient first.
 struct Workload {
   std::string name;
-  std::vector<std::uint64_t> element_counts;  // in backward order: the last layer's gradient first
+  std::vector<std::uint64_t> element_counts;
+  std::vector<std::string> tensors;   // names; empty texts where the table has no column of them
+  std::vector<double> forward_flops;  // for one image; zeros where the table does not say
 };
 
 // A name that bench/workloads/gradients.csv has, or the path of a CSV file (anything with a '.' or '/').

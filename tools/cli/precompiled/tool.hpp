@@ -3,8 +3,6 @@
 #ifndef TUTTI_PRECOMPILED_TOOL
 #define TUTTI_PRECOMPILED_TOOL
 
-#include <nlohmann/json.hpp>
-
 #include "runtime/base/precompiled/core.hpp"
 
 #endif  // TUTTI_PRECOMPILED_TOOL

@@ -123,6 +123,20 @@ Result<std::vector<HostSlots>> place_ranks(const std::vector<HostSlots>& hosts, 
   return placed;
 }
 
+CrossPlace find_cross_place(const std::vector<HostSlots>& placed, int first_rank, int local_rank) {
+  CrossPlace place{0, 0, {}};
+  int first_of_host = 0;
+  for (const HostSlots& host : placed) {
+    if (first_of_host == first_rank) place.host = host.host;
+    if (local_rank < host.slots) {
+      if (first_of_host < first_rank) ++place.rank;
+      ++place.size;
+    }
+    first_of_host += host.slots;
+  }
+  return place;
+}
+
 std::string to_text(const std::vector<HostSlots>& hosts) {
   std::string text;
   for (const HostSlots& host : hosts)

@@ -27,6 +27,15 @@ Result<std::vector<HostSlots>> parse_hostfile(std::string_view text);
 // slots. Errors: invalid_argument if there are fewer slots.
 Result<std::vector<HostSlots>> place_ranks(const std::vector<HostSlots>& hosts, int rank_count);
 
+// Where a rank stands among those of equal local rank on all hosts, one on each that has so many.
+struct CrossPlace {
+  int rank = 0;
+  int size = 1;
+  std::string host;  // of the rank
+};
+// `placed`: all hosts with their ranks; `first_rank`: the first one of the rank's host.
+CrossPlace find_cross_place(const std::vector<HostSlots>& placed, int first_rank, int local_rank);
+
 // "a:2,b:1"
 std::string to_text(const std::vector<HostSlots>& hosts);
 

@@ -23,6 +23,7 @@
 #include <string_view>
 #include <utility>
 
+#include "tools/cli/run/rank_environment.hpp"
 #include "tools/cli/run/signals.hpp"
 
 namespace tutti {
@@ -66,7 +67,8 @@ void Job::exec_rank(int rank, pid_t parent, int in, int out, int err, int report
   if (out >= 0) ::dup2(out, STDOUT_FILENO);
   if (err >= 0) ::dup2(err, STDERR_FILENO);
   if (!has_parts()) {
-    set_rank_environment(rank);
+    set_rank_environment(options_, rank, job_id_, secret_);
+    master_.set_environment();
     if (const Status bound = apply_binding(binding_, rank); !bound) {
       fmt::print(stderr, "tutti run: {}: {}\n", name_of(rank), bound.message());
       std::fflush(stderr);
@@ -88,22 +90,6 @@ void Job::exec_rank(int rank, pid_t parent, int in, int out, int err, int report
   ::_exit(kNotFoundStatus);
 }
 
-void Job::set_rank_environment(int rank) const {
-  const auto set = [](std::initializer_list<const char*> names, int value) {
-    for (const char* name : names) ::setenv(name, std::to_string(value).c_str(), 1);
-  };
-  for (const ExportedVariable& variable : options_.exported)
-    ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
-  set({"LOCAL_RANK", "TUTTI_LOCAL_RANK"}, rank);
-  set({"LOCAL_WORLD_SIZE", "TUTTI_LOCAL_SIZE"}, options_.rank_count);
-  set({"RANK", "TUTTI_RANK"}, options_.part.first_rank + rank);
-  set({"WORLD_SIZE", "TUTTI_SIZE"}, is_part() ? options_.part.world_size : options_.rank_count);
-  ::setenv("TUTTI_JOB_ID", job_id_.c_str(), 1);
-  ::setenv("TUTTI_ADDRESS", is_part() ? options_.part.address.c_str() : "local", 1);
-  ::setenv("TUTTI_SECRET", secret_.c_str(), 1);
-  master_.set_environment();
-}
-
 std::string Job::name_of(int member) const {
   if (has_parts()) return fmt::format("the part on host {}", parts_[static_cast<std::size_t>(member)].host);
   return fmt::format("rank {}", options_.part.first_rank + member);
@@ -120,21 +106,31 @@ Status Job::prepare() {
   } else {
     secret_ = random_hex(32);
   }
-  if (!options_.hosts.empty()) {
-    std::array<char, 4096> self{};
-    const ssize_t length = ::readlink("/proc/self/exe", self.data(), self.size() - 1);
-    if (length <= 0) return internal_error("/proc/self/exe cannot be read");
-    parts_ = parts_of(options_, self.data(), job_id_);
-    part_inputs_.resize(parts_.size());
-    std::string names;
-    for (const auto& [name, value] : forwarded_variables(options_)) names += " " + name;
-    output_.say(
-        fmt::format("tutti run: ranks on other hosts get from this environment:{} (-x adds more)", names));
-  }
+  if (!options_.hosts.empty()) TUTTI_RETURN_IF_ERROR(prepare_parts());
   master_ =
       is_part() ? MasterAddress::on_host(options_.part.address, job_id_) : MasterAddress::on_this_machine();
   ranks_.resize(has_parts() ? parts_.size() : static_cast<std::size_t>(options_.rank_count));
-  return has_parts() ? Status() : prepare_binding();
+  if (has_parts()) return {};
+  if (!options_.output_folder.empty()) {
+    auto files = open_output_files(options_.output_folder, options_.part.first_rank, options_.rank_count,
+                                   is_part() ? options_.part.world_size : options_.rank_count);
+    if (!files) return files.status();
+    copies_ = *std::move(files);
+  }
+  return prepare_binding();
+}
+
+Status Job::prepare_parts() {
+  std::array<char, 4096> self{};
+  const ssize_t length = ::readlink("/proc/self/exe", self.data(), self.size() - 1);
+  if (length <= 0) return internal_error("/proc/self/exe cannot be read");
+  parts_ = parts_of(options_, self.data(), job_id_);
+  part_inputs_.resize(parts_.size());
+  std::string names;
+  for (const auto& [name, value] : forwarded_variables(options_)) names += " " + name;
+  output_.say(
+      fmt::format("tutti run: ranks on other hosts get from this environment:{} (-x adds more)", names));
+  return {};
 }
 
 Status Job::prepare_binding() {
@@ -168,7 +164,7 @@ std::optional<Job::SpawnError> Job::spawn(int rank) {
   const auto failed = [](std::string what) { return SpawnError{errno, std::move(what)}; };
   auto report = make_pipe();
   std::optional<std::pair<OwnedFd, OwnedFd>> out, err, in;
-  const bool has_streams = options_.has_prefix && !has_parts();  // parts write their own prefixes
+  const bool has_streams = reads_output();
   if (has_streams) {
     out = make_pipe();
     err = make_pipe();
@@ -213,16 +209,23 @@ std::optional<Job::SpawnError> Job::spawn(int rank) {
     part_inputs_[static_cast<std::size_t>(rank)] = std::move(in->second);
     return std::nullopt;
   }
-  if (has_streams) {
-    const std::string prefix = fmt::format("[{}] ", options_.part.first_rank + rank);
-    output_.add(std::move(out->first), prefix, RankOutput::to_stdout);
-    output_.add(std::move(err->first), prefix, RankOutput::to_stderr);
-  }
+  if (has_streams) add_output(rank, std::move(out->first), std::move(err->first));
   if (in) {
     terminal_pipe_ = std::move(in->second);
     ::fcntl(terminal_pipe_.get(), F_SETFL, O_NONBLOCK);
   }
   return std::nullopt;
+}
+
+void Job::add_output(int rank, OwnedFd out, OwnedFd err) {
+  const std::string prefix = options_.has_prefix ? fmt::format("[{}] ", options_.part.first_rank + rank) : "";
+  std::array<OwnedFd, 2> copies;
+  if (!copies_.empty()) copies = std::move(copies_[static_cast<std::size_t>(rank)]);
+  for (const auto target : {RankOutput::to_stdout, RankOutput::to_stderr}) {
+    output_.add(std::move(target == RankOutput::to_stdout ? out : err),
+                LinePrefixer(prefix, output_.cursor_of(target), options_.has_times), target,
+                std::move(copies[target]));
+  }
 }
 
 // Ranks are in process groups of their own, which may not read the terminal: then we read it for rank 0. In
@@ -268,6 +271,9 @@ int Job::run() {
                      fmt::format("{}: {}: {}", name_of(rank), error->what, std::strerror(error->error))};
       output_.say("tutti run: " + cause_->text);
       end_job();
+    } else if (options_.is_verbose) {
+      output_.say(
+          fmt::format("tutti run: {} has pid {}", name_of(rank), ranks_[static_cast<std::size_t>(rank)].pid));
     }
   }
   loop();

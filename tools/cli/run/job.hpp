@@ -48,13 +48,18 @@ class Job {
   };
 
   Status prepare();          // names the job, and where to start what
+  Status prepare_parts();    // on other hosts
   Status prepare_binding();  // where the ranks go on this machine, reported if asked for
   std::optional<SpawnError> spawn(int rank);
   [[noreturn]] void exec_rank(int rank, pid_t parent, int in, int out, int err, int report);
   void choose_stdin();
-  void set_rank_environment(int rank) const;
   bool is_part() const { return options_.part.world_size > 0; }
   bool has_parts() const { return !parts_.empty(); }
+  // Parts write prefixes and files themselves.
+  bool reads_output() const {
+    return !has_parts() && (options_.has_prefix || options_.has_times || !options_.output_folder.empty());
+  }
+  void add_output(int rank, OwnedFd out, OwnedFd err);
   // "rank 3", or "the ranks of host node1".
   std::string name_of(int member) const;
   void watch_parent();
@@ -81,6 +86,7 @@ class Job {
   RunBinding binding_;                // where our ranks are bound, if we start ranks
   std::vector<Rank> ranks_;
   RankOutput output_;
+  std::vector<OutputFiles> copies_;  // --output-filename: of the ranks that are not started yet
   Keeper keeper_;
   std::vector<pid_t> strangers_;  // children that are not of the job
   OwnedFd signals_;

@@ -1,10 +1,16 @@
 // Line assembly for the output of ranks. Knows no process.
 #include "tools/cli/run/output.hpp"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace tutti {
@@ -22,6 +28,15 @@ bool is_same_file(int a, int b) {
          first.st_ino == second.st_ino;
 }
 
+// "2026-02-03 14:05:06 "
+std::string local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm time{};
+  if (::localtime_r(&now, &time) == nullptr) return {};
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02} ", time.tm_year + 1900, time.tm_mon + 1,
+                     time.tm_mday, time.tm_hour, time.tm_min, time.tm_sec);
+}
+
 }  // namespace
 
 // -- lines --------------------------------------------------------------------------------------------------
@@ -30,6 +45,7 @@ void LinePrefixer::begin(std::string& out) {
   ended_by_return_ = false;
   if (cursor_ != nullptr && cursor_->open_line == this) return;
   if (cursor_ != nullptr && cursor_->open_line != nullptr) out += '\n';
+  if (has_times_) out += local_time();
   out += prefix_;
 }
 
@@ -98,9 +114,17 @@ RankOutput::RankOutput()
     cursor_of_[to_stderr] = cursor_of_[to_stdout];
 }
 
-void RankOutput::add(OwnedFd pipe, const std::string& prefix, Target target) {
-  Cursor* const cursor = is_terminal_[target] ? cursor_of_[target] : nullptr;
-  streams_.push_back({std::move(pipe), LinePrefixer(prefix, cursor), target, {}});
+Cursor* RankOutput::cursor_of(Target target) { return is_terminal_[target] ? cursor_of_[target] : nullptr; }
+
+void RankOutput::add(OwnedFd pipe, LinePrefixer lines, Target target, OwnedFd copy) {
+  streams_.push_back({std::move(pipe), std::move(lines), target, std::move(copy), {}});
+}
+
+// A file that cannot be written ends its copy, not the job.
+void RankOutput::copy(Stream& stream, std::string_view bytes) {
+  if (!stream.copy.is_open() || write_all(stream.copy.get(), bytes)) return;
+  say(fmt::format("tutti run: --output-filename: {}; the output goes on here alone", std::strerror(errno)));
+  stream.copy.reset();
 }
 
 void RankOutput::append_polls(std::vector<pollfd>& fds) const {
@@ -120,7 +144,9 @@ void RankOutput::read_stream(Stream& stream) {
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
   std::string& out = pending_[stream.target];
   if (got > 0) {
-    stream.lines.feed({bytes.data(), static_cast<std::size_t>(got)}, out);
+    const std::string_view fresh(bytes.data(), static_cast<std::size_t>(got));
+    copy(stream, fresh);
+    stream.lines.feed(fresh, out);
     if (!stream.lines.has_unfinished()) {
       stream.show_at.reset();
     } else if (is_terminal_[stream.target] && !stream.show_at) {
@@ -195,6 +221,27 @@ void RankOutput::say(const std::string& line) {
 
 void RankOutput::note_typed_newline() {
   for (Cursor& cursor : cursors_) cursor.open_line = nullptr;
+}
+
+Result<std::vector<OutputFiles>> open_output_files(const std::string& folder, int first_rank, int count,
+                                                   int size) {
+  const std::size_t digits = std::to_string(size - 1).size();
+  std::vector<OutputFiles> files(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    const std::string path = fmt::format("{}/rank.{:0{}}", folder, first_rank + i, digits);
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error) return invalid_argument(fmt::format("--output-filename: {}: {}", path, error.message()));
+    for (const auto& [target, name] :
+         {std::pair(RankOutput::to_stdout, "stdout"), std::pair(RankOutput::to_stderr, "stderr")}) {
+      const std::string file = fmt::format("{}/{}", path, name);
+      OwnedFd& fd = files[static_cast<std::size_t>(i)][target];
+      fd = OwnedFd(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+      if (!fd.is_open())
+        return invalid_argument(fmt::format("--output-filename: {}: {}", file, std::strerror(errno)));
+    }
+  }
+  return files;
 }
 
 bool write_all(int fd, std::string_view bytes) {

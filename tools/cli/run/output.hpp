@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/status.hpp"
 #include "tools/cli/run/owned_fd.hpp"
 
 namespace tutti {
@@ -32,9 +33,10 @@ class LinePrefixer {
   // A longer line is emitted in pieces: memory stays bounded whatever a rank prints.
   static constexpr std::size_t kMaxLineBytes = std::size_t{1} << 20U;
 
-  // The cursor must outlive it; null: nothing unfinished is shown.
-  explicit LinePrefixer(std::string prefix, Cursor* cursor = nullptr)
-      : prefix_(std::move(prefix)), cursor_(cursor) {}
+  // The cursor must outlive it; null: nothing unfinished is shown. `has_times`: the local time comes before the
+  // prefix.
+  explicit LinePrefixer(std::string prefix, Cursor* cursor = nullptr, bool has_times = false)
+      : prefix_(std::move(prefix)), cursor_(cursor), has_times_(has_times) {}
 
   // Appends every line completed by `bytes`, with prefix and end, to `out`.
   void feed(std::string_view bytes, std::string& out);
@@ -52,6 +54,7 @@ class LinePrefixer {
 
   std::string prefix_;
   Cursor* cursor_;
+  bool has_times_;
   std::string partial_;
   bool ended_by_return_ = false;  // a \n that follows belongs to it
 };
@@ -63,7 +66,9 @@ class RankOutput {
   enum Target : std::size_t { to_stdout, to_stderr };
 
   RankOutput();
-  void add(OwnedFd pipe, const std::string& prefix, Target target);
+  // `copy`: a file that gets the same bytes without prefixes, if it is open.
+  void add(OwnedFd pipe, LinePrefixer lines, Target target, OwnedFd copy = OwnedFd());
+  Cursor* cursor_of(Target target);  // null where target is no terminal
 
   // One entry for each stream, in their order; closed ones are -1.
   void append_polls(std::vector<pollfd>& fds) const;
@@ -87,9 +92,11 @@ class RankOutput {
     OwnedFd pipe;
     LinePrefixer lines;
     Target target;
+    OwnedFd copy;
     std::optional<std::chrono::steady_clock::time_point> show_at;
   };
   void read_stream(Stream& stream);
+  void copy(Stream& stream, std::string_view bytes);
   void flush();
 
   std::array<bool, 2> is_terminal_{};
@@ -99,6 +106,12 @@ class RankOutput {
   std::array<int, 2> write_error_{};    // errno of the first write that failed: nothing is written any more
   std::deque<Stream> streams_;          // cursors point at its lines
 };
+
+// For ranks from `first_rank` on the files FOLDER/rank.N/stdout and stderr, emptied; N has as many digits as the last
+// rank of `size`. Errors: invalid_argument naming the path that cannot be made.
+using OutputFiles = std::array<OwnedFd, 2>;  // by RankOutput::Target
+Result<std::vector<OutputFiles>> open_output_files(const std::string& folder, int first_rank, int count,
+                                                   int size);
 
 // Writes everything, retrying after signals. False when the reader is gone (EPIPE) or the device fails.
 bool write_all(int fd, std::string_view bytes);

@@ -23,17 +23,13 @@ constexpr std::array kForwardedPrefixes = {"TUTTI_", "NCCL_", "MLSL_", "I_MPI_",
 constexpr std::array kForwarded = {"PATH",        "LD_LIBRARY_PATH", "PYTHONPATH",
                                    "VIRTUAL_ENV", "MASTER_ADDR",     "MASTER_PORT"};
 // By these, launchers tell a process its own place.
-constexpr std::array kNotForwardedPrefixes = {"HOROVOD_RANK",   "HOROVOD_SIZE",  "HOROVOD_LOCAL_",
-                                              "HOROVOD_CROSS_", "HOROVOD_GLOO_", "I_MPI_HYDRA_"};
+constexpr std::array kNotForwardedPrefixes = {"HOROVOD_RANK",     "HOROVOD_SIZE",
+                                              "HOROVOD_LOCAL_",   "HOROVOD_CROSS_",
+                                              "HOROVOD_HOSTNAME", "HOROVOD_GLOO_RENDEZVOUS_",
+                                              "I_MPI_HYDRA_"};
 // Set for each rank; the secret must not stand on a command line, which every user of the host can read.
 constexpr std::array kNotForwarded = {"TUTTI_RANK",   "TUTTI_SIZE",    "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE",
                                       "TUTTI_JOB_ID", "TUTTI_ADDRESS", "TUTTI_SECRET",     "TUTTI_NODE_ID"};
-
-std::string quote(std::string_view word) {
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 bool is_forwarded(std::string_view name) {
   for (const std::string_view no : kNotForwarded) {
@@ -49,12 +45,6 @@ bool is_forwarded(std::string_view name) {
     if (name.starts_with(prefix)) return true;
   }
   return false;
-}
-
-bool is_here(const std::string& host) {
-  std::array<char, 256> name{};
-  return host == "localhost" || host == "127.0.0.1" ||
-         (::gethostname(name.data(), name.size() - 1) == 0 && host == name.data());
 }
 
 // Where the others find rank 0. A name that means this machine here would mean another one there.
@@ -97,7 +87,45 @@ bool is_open_mpi() {
   return is_found;
 }
 
+// Options of a part that its ranks or their output need.
+std::string part_options(const RunOptions& options) {
+  std::string words = fmt::format(" --grace {}", static_cast<double>(options.grace.count()) / 1000);
+  if (!options.has_prefix) words += " --no-prefix";
+  if (options.has_times) words += " --prefix-output-with-timestamp";
+  if (options.is_verbose) words += " --verbose";
+  if (!options.output_folder.empty()) words += " --output-filename " + quote_for_shell(options.output_folder);
+  if (options.is_horovod) words += " --horovod --placement " + quote_for_shell(to_text(options.hosts));
+  if (options.bind) words += " --bind " + quote_for_shell(options.bind_text);
+  if (options.bind_order)
+    words +=
+        std::string(" --bind-order ") + (*options.bind_order == PinOrder::scatter ? "scatter" : "compact");
+  if (options.reports_bindings) words += " --report-bindings";
+  return words;
+}
+
+std::vector<std::string> ssh_command(const RunOptions& options, const std::string& host) {
+  std::vector<std::string> words{"ssh", "-o", "BatchMode=yes"};
+  if (options.ssh_connect_seconds > 0)
+    words.insert(words.end(), {"-o", fmt::format("ConnectTimeout={}", options.ssh_connect_seconds)});
+  if (options.ssh_port > 0) words.insert(words.end(), {"-p", std::to_string(options.ssh_port)});
+  if (!options.ssh_identity.empty()) words.insert(words.end(), {"-i", options.ssh_identity});
+  words.push_back(host);
+  return words;
+}
+
 }  // namespace
+
+std::string quote_for_shell(std::string_view word) {
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+bool is_here(const std::string& host) {
+  std::array<char, 256> name{};
+  return host == "localhost" || host == "127.0.0.1" ||
+         (::gethostname(name.data(), name.size() - 1) == 0 && host == name.data());
+}
 
 std::map<std::string, std::string> forwarded_variables(const RunOptions& options) {
   std::map<std::string, std::string> forwarded;
@@ -113,29 +141,24 @@ std::vector<RemotePart> parts_of(const RunOptions& options, const std::string& s
                                  const std::string& job_id) {
   std::string environment;
   for (const auto& [name, value] : forwarded_variables(options))
-    environment += fmt::format(" {}", quote(fmt::format("{}={}", name, value)));
-  std::string program, binding;
-  for (const std::string& word : options.program) program += " " + quote(word);
-  if (options.bind) binding += " --bind " + quote(options.bind_text);
-  if (options.bind_order)
-    binding +=
-        std::string(" --bind-order ") + (*options.bind_order == PinOrder::scatter ? "scatter" : "compact");
-  if (options.reports_bindings) binding += " --report-bindings";
+    environment += fmt::format(" {}", quote_for_shell(fmt::format("{}={}", name, value)));
+  std::string program;
+  for (const std::string& word : options.program) program += " " + quote_for_shell(word);
   std::array<char, 4096> folder{};
   const char* const here = ::getcwd(folder.data(), folder.size());
   std::vector<RemotePart> parts;
   int first = 0;
   for (const HostSlots& host : options.hosts) {
     const std::string command = fmt::format(
-        "cd {} && exec env{} {} run --part {},{},{} --address {} --job {} --grace {}{}{} --{}",
-        quote(here == nullptr ? "/" : here), environment, quote(self), first, host.slots, options.rank_count,
-        quote(address_of(options)), job_id, static_cast<double>(options.grace.count()) / 1000,
-        options.has_prefix ? "" : " --no-prefix", binding, program);
+        "cd {} && exec env{} {} run --part {},{},{} --address {} --job {}{} --{}",
+        quote_for_shell(here == nullptr ? "/" : here), environment, quote_for_shell(self), first, host.slots,
+        options.rank_count, quote_for_shell(address_of(options)), job_id, part_options(options), program);
     RemotePart part{host.host, {}};
     if (is_here(host.host) && options.agent.empty()) {
       part.command = {"sh", "-c", command};
     } else if (options.agent.empty()) {
-      part.command = {"ssh", "-o", "BatchMode=yes", host.host, command};
+      part.command = ssh_command(options, host.host);
+      part.command.push_back(command);
     } else {
       part.command = {"sh", "-c", options.agent + " \"$@\"", "sh", host.host, command};
     }
@@ -202,6 +225,10 @@ Result<std::vector<std::string>> binding_words(const RunOptions& options, std::s
 
 Result<std::vector<std::string>> hand_over(const RunOptions& options) {
   const std::string way = choose_way(options);
+  for (const auto& [is_given, name] : {std::pair(!options.output_folder.empty(), "--output-filename"),
+                                       std::pair(options.has_times, "--prefix-output-with-timestamp")}) {
+    if (is_given) return unsupported(fmt::format("{} cannot be said to {}; use its own options", name, way));
+  }
   if (!is_installed(way))
     return unsupported(fmt::format("--through {}: there is no {} on the PATH", way, way));
   const std::string count = std::to_string(options.rank_count);

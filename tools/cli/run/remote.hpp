@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/cli/run/run.hpp"
@@ -27,6 +28,12 @@ std::vector<RemotePart> parts_of(const RunOptions& options, const std::string& s
 
 // The command line of another launcher that starts the whole job. Errors: unsupported if it is not installed.
 Result<std::vector<std::string>> hand_over(const RunOptions& options);
+
+// A word that a shell reads as it stands here.
+std::string quote_for_shell(std::string_view word);
+
+// This machine, by one of its names.
+bool is_here(const std::string& host);
 
 // "srun", "mpiexec" or "ssh": what the user named, else srun inside of an allocation of Slurm, else ssh.
 std::string choose_way(const RunOptions& options);

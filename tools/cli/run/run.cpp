@@ -1,26 +1,24 @@
-// The command line of `tutti run`. Knows nothing of how the ranks are started; that is job.cpp.
+// The sub-commands `tutti run` and `tutti horovodrun`: from a command line to a job. Knows nothing of how the ranks
+// are started; that is job.cpp.
 #include "tools/cli/run/run.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <optional>
+#include <utility>
 
-#include "runtime/base/ascii.hpp"
+#include "runtime/base/version.hpp"
+#include "tools/cli/run/flags.hpp"
+#include "tools/cli/run/horovod_package.hpp"
 #include "tools/cli/run/remote.hpp"
 
 namespace tutti {
 namespace {
 
-constexpr int kMaxRanks = 4096;  // that we start ourselves
-constexpr int kMaxJobRanks = 1 << 20;
 constexpr int kUsageStatus = 2;
 constexpr int kNotFoundStatus = 127;
 
@@ -47,6 +45,8 @@ constexpr std::string_view kHelp =
     "  --report-bindings  say on standard error where each rank is bound\n"
     "  --no-prefix        pass output through untouched instead of writing \"[rank] \" before each line\n"
     "  --grace SECONDS    time from SIGTERM to SIGKILL when the job is ended (default 5)\n"
+    "  --horovod          `import horovod` means tutti, as under `tutti horovodrun`, whose options are "
+    "taken, too\n"
     "\n"
     "Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (for "
     "env://\n"
@@ -60,227 +60,49 @@ constexpr std::string_view kHelp =
     "The first rank that fails ends the job; the exit status is its own, or 128 + the signal that killed "
     "it.\n";
 
-Status set_rank_count(RunOptions& options, std::string_view text) {
-  const std::optional<double> value = parse_number<double>(text);
-  if (!value || *value < 1 || *value > kMaxRanks || *value != static_cast<int>(*value)) {
-    return invalid_argument(
-        fmt::format("-n: expected a number of ranks from 1 to {}, got '{}'", kMaxRanks, text));
-  }
-  options.rank_count = static_cast<int>(*value);
-  return {};
-}
+constexpr std::string_view kHorovodHelp =
+    "Starts the ranks of a Horovod script: there `import horovod.torch` means tutti, nothing is installed "
+    "over "
+    "Horovod.\n"
+    "\n"
+    "Usage: tutti horovodrun -np N [-H HOST:SLOTS,...] [OPTION...] PROGRAM [ARGUMENT...]\n"
+    "\n"
+    "Options:\n"
+    "  -np,--num-proc N   number of ranks\n"
+    "  -H,--hosts HOST:SLOTS,...\n"
+    "                     on these hosts, neighbouring ranks on each (default: this machine)\n"
+    "  -hostfile,--hostfile FILE\n"
+    "                     the same from a file: \"host slots=4\" in each line\n";
 
-Status set_grace(RunOptions& options, std::string_view text) {
-  const std::optional<double> value = parse_number<double>(text);
-  if (!value || !(*value >= 0) || *value > 86400) {
-    return invalid_argument(fmt::format("--grace: expected seconds from 0 to 86400, got '{}'", text));
-  }
-  options.grace = std::chrono::milliseconds(static_cast<long>(*value * 1000));
-  return {};
-}
+constexpr std::string_view kHorovodEnd =
+    "\n"
+    "Each rank finds HOROVOD_RANK, HOROVOD_SIZE, HOROVOD_LOCAL_RANK, HOROVOD_LOCAL_SIZE, "
+    "HOROVOD_CROSS_RANK,\n"
+    "HOROVOD_CROSS_SIZE and HOROVOD_HOSTNAME, and all that `tutti run` sets. The options of `tutti run` are "
+    "taken, "
+    "too.\n";
 
-Status set_hosts(RunOptions& options, std::string_view text) {
-  auto hosts = parse_hosts(text);
-  if (!hosts) return hosts.status().with_context("-H");
-  options.hosts = *std::move(hosts);
-  return {};
-}
-
-Status set_hostfile(RunOptions& options, const std::string& path) {
-  std::ifstream file(path);
-  std::string text;
-  std::getline(file, text, '\0');
-  if (!file.is_open() || file.bad())
-    return invalid_argument(fmt::format("--hostfile: cannot read '{}'", path));
-  auto hosts = parse_hostfile(text);
-  if (!hosts) return hosts.status().with_context("--hostfile " + path);
-  options.hosts = *std::move(hosts);
-  return {};
-}
-
-Status set_way(RunOptions& options, std::string_view text) {
-  if (text != "ssh" && text != "srun" && text != "mpiexec")
-    return invalid_argument(fmt::format("--through: expected ssh, srun or mpiexec, got '{}'", text));
-  options.way = text;
-  return {};
-}
-
-// "NAME=value", or "NAME", whose value here is meant.
-Status set_exported(RunOptions& options, std::string_view text) {
-  const std::size_t equals = text.find('=');
-  const std::string name(text.substr(0, equals));
-  if (name.empty()) return invalid_argument(fmt::format("-x: expected NAME or NAME=value, got '{}'", text));
-  if (equals != std::string_view::npos) {
-    options.exported.push_back({name, std::string(text.substr(equals + 1))});
-    return {};
-  }
-  const char* const value = std::getenv(name.c_str());
-  if (value == nullptr)
-    return invalid_argument(
-        fmt::format("-x {}: it is not set here; set it, or write -x {}=value", name, name));
-  options.exported.push_back({name, value});
-  return {};
-}
-
-Status set_bind(RunOptions& options, std::string_view text) {
-  auto request = parse_pin(text == "none" ? "off" : text);
-  if (!request) return request.status().with_context("--bind");
-  options.bind = *std::move(request);
-  options.bind_text = text;
-  return {};
-}
-
-Status set_bind_order(RunOptions& options, std::string_view text) {
-  if (text != "compact" && text != "scatter")
-    return invalid_argument(fmt::format("--bind-order: expected compact or scatter, got '{}'", text));
-  options.bind_order = text == "scatter" ? PinOrder::scatter : PinOrder::compact;
-  return {};
-}
-
-// "first,count,size", as we write it ourselves.
-Status set_part(RunOptions& options, std::string_view text) {
-  std::array<int, 3> numbers{};
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const std::size_t comma = text.find(',');
-    const std::optional<double> value = parse_number<double>(text.substr(0, comma));
-    if (!value || *value < 0 || *value > kMaxJobRanks || (comma == std::string_view::npos) != (i == 2))
-      return invalid_argument("--part: expected FIRST,COUNT,SIZE");
-    numbers[i] = static_cast<int>(*value);
-    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
-  }
-  if (numbers[1] < 1 || numbers[0] + numbers[1] > numbers[2])
-    return invalid_argument("--part: these are no ranks");
-  options.part.first_rank = numbers[0];
-  options.rank_count = numbers[1];
-  options.part.world_size = numbers[2];
-  return {};
-}
-
-// Where the ranks go, once all options are known.
-Status place_on_hosts(RunOptions& options, bool has_rank_count) {
-  if (options.hosts.empty()) return {};
-  auto placed = place_ranks(options.hosts, has_rank_count ? options.rank_count : 0);
-  if (!placed) return placed.status();
-  options.hosts = *std::move(placed);
-  options.rank_count = 0;
-  for (const HostSlots& host : options.hosts) options.rank_count += host.slots;
-  return {};
-}
-
-struct ValueOption {
-  std::string_view name;
-  Status (*set)(RunOptions& options, std::string_view text);
-};
-constexpr ValueOption kValueOptions[] = {
-    {"-n", set_rank_count},
-    {"--grace", set_grace},
-    {"-H", set_hosts},
-    {"--hostfile",
-     [](RunOptions& options, std::string_view text) { return set_hostfile(options, std::string(text)); }},
-    {"-x", set_exported},
-    {"--through", set_way},
-    {"--bind", set_bind},
-    {"--bind-order", set_bind_order},
-    {"--agent",
-     [](RunOptions& options, std::string_view text) {
-       options.agent = text;
-       return Status();
-     }},
-    {"--part", set_part},
-    {"--address",
-     [](RunOptions& options, std::string_view text) {
-       options.part.address = text;
-       return Status();
-     }},
-    {"--job",
-     [](RunOptions& options, std::string_view text) {
-       options.part.job_id = text;
-       return Status();
-     }},
-};
-
-// The option that this word is or begins with ("-n4", "--grace=2"), and its value if that is in the word.
-const ValueOption* find_value_option(std::string_view word, std::optional<std::string_view>* value) {
-  for (const ValueOption& option : kValueOptions) {
-    if (word == option.name) return &option;
-    if (!word.starts_with(option.name)) continue;
-    const bool is_long = option.name.starts_with("--");
-    if (is_long && word[option.name.size()] != '=') continue;
-    *value = word.substr(option.name.size() + (is_long ? 1 : 0));
-    return &option;
-  }
-  return nullptr;
-}
-
-}  // namespace
-
-int count_allowed_cpus() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-  return CPU_COUNT(&allowed) > 0 ? CPU_COUNT(&allowed) : 1;
-}
-
-Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments) {
-  RunOptions options;
-  options.rank_count = count_allowed_cpus();
-  bool has_rank_count = false;
-  std::size_t i = 0;
-  for (; i < arguments.size() && arguments[i].starts_with('-'); ++i) {
-    const std::string_view word = arguments[i];
-    if (word == "--help" || word == "-h") {
-      options.wants_help = true;
-      return options;
-    }
-    if (word == "--") {
-      ++i;
-      break;
-    }
-    if (word == "--no-prefix") {
-      options.has_prefix = false;
-      continue;
-    }
-    if (word == "--report-bindings") {
-      options.reports_bindings = true;
-      continue;
-    }
-    std::optional<std::string_view> value;
-    const ValueOption* const option = find_value_option(word, &value);
-    if (option == nullptr) {
-      return invalid_argument(
-          fmt::format("unknown option '{}'; known are -n, -H, --hostfile, -x, --through, --agent, --bind, "
-                      "--bind-order, --report-bindings, --no-prefix, --grace and --help",
-                      word));
-    }
-    if (!value) {
-      if (i + 1 == arguments.size()) return invalid_argument(fmt::format("{}: a value must follow", word));
-      value = arguments[++i];
-    }
-    TUTTI_RETURN_IF_ERROR(option->set(options, *value));
-    has_rank_count = has_rank_count || option->name == "-n";
-  }
-  for (; i < arguments.size(); ++i) options.program.emplace_back(arguments[i]);
-  if (options.program.empty()) return invalid_argument("a program to run must follow the options");
-  TUTTI_RETURN_IF_ERROR(place_on_hosts(options, has_rank_count));
-  return options;
-}
-
-int run_command(int argc, char** argv) {
-  const std::vector<std::string_view> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
-  const Result<RunOptions> options = parse_run_options(arguments);
-  if (!options) {
-    fmt::print(stderr, "tutti run: {}\nTry 'tutti run --help'.\n", options.status().message());
-    return kUsageStatus;
-  }
-  if (options->wants_help) {
+int print_help(bool is_horovodrun) {
+  if (is_horovodrun) {
+    fmt::print("{}{}{}", kHorovodHelp, describe_horovod_flags(), kHorovodEnd);
+  } else {
     fmt::print("{}", kHelp);
-    return 0;
   }
-  if (options->hosts.empty() && options->way.empty()) return run_job(*options);
-  if (choose_way(*options) == "ssh") return run_job(*options);
-  for (const ExportedVariable& variable : options->exported)
+  return 0;
+}
+
+// A single host that is this machine needs no part of its own.
+void stay_here(RunOptions& options) {
+  if (options.hosts.size() == 1 && options.way.empty() && options.agent.empty() &&
+      is_here(options.hosts[0].host))
+    options.part.placement = std::exchange(options.hosts, {});
+}
+
+// Becomes the launcher that starts the ranks. Returns only if that fails.
+int become_launcher(const RunOptions& options) {
+  for (const ExportedVariable& variable : options.exported)
     ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
-  const Result<std::vector<std::string>> command = hand_over(*options);
+  const Result<std::vector<std::string>> command = hand_over(options);
   if (!command) {
     fmt::print(stderr, "tutti run: {}\n", command.status().message());
     return kUsageStatus;
@@ -292,5 +114,51 @@ int run_command(int argc, char** argv) {
   fmt::print(stderr, "tutti run: cannot run '{}': {}\n", words[0], std::strerror(errno));
   return kNotFoundStatus;
 }
+
+int show_build(RunOptions& options, const char* name) {
+  if (const Status status = use_horovod_alias(options); !status)
+    fmt::print(stderr, "{}: {}\n", name, status.message());
+  fmt::print("{}", describe_horovod_build(options));
+  return 0;
+}
+
+int start(RunOptions& options, const char* name) {
+  stay_here(options);
+  const bool is_ours = (options.hosts.empty() && options.way.empty()) || choose_way(options) == "ssh";
+  // Parts on other hosts ask their own interpreters.
+  if (options.is_horovod && (!is_ours || options.hosts.empty())) {
+    if (const Status status = use_horovod_alias(options); !status) {
+      fmt::print(stderr, "{}: {}\n", name, status.message());
+      if (is_python(options)) return 1;
+    }
+  }
+  for (const std::string& answer : options.answers) fmt::print(stderr, "{}: {}\n", name, answer);
+  for (const ExportedVariable& variable : options.exported) {
+    if (options.is_verbose) fmt::print(stderr, "{}: ranks get {}={}\n", name, variable.name, variable.value);
+  }
+  return is_ours ? run_job(options) : become_launcher(options);
+}
+
+int run(int argc, char** argv, bool is_horovodrun) {
+  const char* const name = is_horovodrun ? "tutti horovodrun" : "tutti run";
+  const std::vector<std::string_view> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
+  Result<RunOptions> options = parse_run_options(arguments, is_horovodrun);
+  if (!options) {
+    fmt::print(stderr, "{}: {}\nTry '{} --help'.\n", name, options.status().message(), name);
+    return kUsageStatus;
+  }
+  if (options->wants_help) return print_help(is_horovodrun);
+  if (options->wants_version) {
+    fmt::print("{}\n", version_text());
+    return 0;
+  }
+  return options->wants_check_build ? show_build(*options, name) : start(*options, name);
+}
+
+}  // namespace
+
+int run_command(int argc, char** argv) { return run(argc, argv, false); }
+
+int horovodrun_command(int argc, char** argv) { return run(argc, argv, true); }
 
 }  // namespace tutti

@@ -23,6 +23,7 @@ struct RunPart {
   int world_size = 0;  // 0: we start the whole job
   std::string address;
   std::string job_id;
+  std::vector<HostSlots> placement;  // of the whole job, for HOROVOD_CROSS_RANK
 };
 
 // A variable that -x names.
@@ -47,12 +48,26 @@ struct RunOptions {
   bool reports_bindings = false;
   RunPart part;
   bool wants_help = false;
+  // Of horovodrun. Values for the ranks are in `exported`, under Horovod's names.
+  bool is_horovod = false;           // ranks find Horovod's variables, and tutti where they import Horovod
+  std::vector<std::string> answers;  // one sentence for each flag that has no effect
+  std::string config_path;           // --config-file
+  std::string output_folder;         // --output-filename
+  bool has_times = false;            // before each line of output
+  bool is_verbose = false;
+  int ssh_port = 0, ssh_connect_seconds = 0;  // 0: ssh decides
+  std::string ssh_identity;
+  int min_ranks = 0, max_ranks = 0;  // 0: not given
+  bool wants_check_build = false;
+  bool wants_version = false;
 };
 
-// Reads what follows the word `run`: options up to the first word that is none, then the program.
-// Without -n there are as many ranks as CPUs this process may use. Errors: invalid_argument naming the
-// option.
-Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments);
+constexpr int kMostJobRanks = 1 << 20;
+
+// Reads what follows the word `run` or `horovodrun`: options up to the first word that is none, then the program.
+// Without -n there are as many ranks as CPUs this process may use, or slots of the hosts; horovodrun insists on it.
+// Errors: invalid_argument naming the option; unsupported for jobs whose size changes.
+Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments, bool is_horovodrun = false);
 
 // Starts the ranks and returns the exit status of the job: 0 if every rank ended with 0, else the status of
 // the first rank that failed (128 + signal if killed), 127 if the program is not found, 126 if it cannot be
@@ -62,14 +77,16 @@ Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments
 //   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, and the same as TUTTI_RANK, TUTTI_SIZE, TUTTI_LOCAL_RANK,
 //   TUTTI_LOCAL_SIZE; MASTER_ADDR and MASTER_PORT for torch's env:// (unless they are set);
 //   TUTTI_ADDRESS, TUTTI_JOB_ID (random), TUTTI_SECRET (random; never in an argument, never printed).
+//   With is_horovod also HOROVOD_RANK, SIZE, LOCAL_RANK, LOCAL_SIZE, CROSS_RANK, CROSS_SIZE and HOSTNAME.
 // With --bind or TUTTI_PIN each rank is bound before its program starts. It finds OMP_NUM_THREADS, unless
 // that is set, and TUTTI_PIN=off, since binding is done.
 // With hosts, each of them gets a part: a `tutti run` of its own, which ends with the connection to it.
 // Standard input is for jobs on one machine.
 int run_job(const RunOptions& options);
 
-// The sub-command: argv[0] is "run". Returns the exit status of the process.
+// The sub-commands: argv[0] is the name. Return the exit status of the process.
 int run_command(int argc, char** argv);
+int horovodrun_command(int argc, char** argv);
 
 // How many CPUs this process may use (sched_getaffinity), at least 1.
 int count_allowed_cpus();

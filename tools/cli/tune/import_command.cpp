@@ -8,16 +8,14 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/json.hpp"
 #include "tools/cli/tune/import.hpp"
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 // A file, or the rules themselves, as in CCL_ALLREDUCE=ring.
 Result<std::string> read_rules(const std::string& source) {
@@ -47,15 +45,15 @@ void print_remarks(const Import& import) {
                remark.why);
 }
 
-json to_json(const Import& import, const std::string& text, const std::string& output) {
-  json remarks = json::array();
+Json to_json(const Import& import, const std::string& text, const std::string& output) {
+  Json remarks = Json::array();
   for (const ImportRemark& remark : import.remarks)
     remarks.push_back({{"where", remark.where}, {"what", remark.what}, {"why", remark.why}});
   return {{"form", to_string(import.form)},
           {"rules", import.rule_count},
           {"unmapped", remarks},
-          {"output", output.empty() ? json(nullptr) : json(output)},
-          {"tuning", json::parse(text, nullptr, false)}};
+          {"output", output.empty() ? Json(nullptr) : Json(output)},
+          {"tuning", json_of(text)}};
 }
 
 }  // namespace
@@ -106,7 +104,7 @@ int import_command(int argc, char** argv) {
     }
   }
   if (is_json) {
-    fmt::print("{}\n", to_json(*import, tuning, output).dump(1, ' ', false, json::error_handler_t::replace));
+    fmt::print("{}\n", to_json(*import, tuning, output).dump(1));
     return 0;
   }
   if (output.empty()) fmt::print("{}", tuning);

@@ -7,17 +7,15 @@
 #include <span>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "tools/cli/json_text.hpp"
 #include "tools/cli/tune/import.hpp"
+
+#include "tools/cli/json.hpp"
 
 namespace tutti::tool::detail {
 namespace {
 
 using C = Collective;
-using nlohmann::json;
-
 enum Field : std::uint8_t { none = 0, segmented = 1, radix = 2, chains = 4 };  // which fields matter
 
 struct Algorithm {
@@ -313,22 +311,22 @@ class TextReader {
 // -- JSON ---------------------------------------------------------------------------------------------------
 
 // A number or "inf"; `value` stays as it is where the field is missing.
-Status read_field(const json& object, const char* name, const std::string& where, std::uint64_t most,
+Status read_field(const Json& object, const char* name, const std::string& where, std::uint64_t most,
                   std::uint64_t& value) {
-  const auto found = object.find(name);
-  if (found == object.end()) return {};
-  if (found->is_number_unsigned()) {
-    value = std::min(found->get<std::uint64_t>(), most);
+  const Json* const found = object.find(name);
+  if (found == nullptr) return {};
+  if (found->is_natural()) {
+    value = std::min(found->natural(), most);
     return {};
   }
-  const std::string text = found->is_string() ? found->get<std::string>() : "";
+  const std::string& text = found->text();
   if (text != "inf" && text != "Inf" && text != "INF")
     return invalid_argument(fmt::format("{}: expected a number or \"inf\" for \"{}\"", where, name));
   value = most;
   return {};
 }
 
-Status read_rule(const json& object, const std::string& where, const RuleCondition& sizes,
+Status read_rule(const Json& object, const std::string& where, const RuleCondition& sizes,
                  Collector& collector) {
   if (!object.is_object()) return invalid_argument(where + ": expected an object");
   Theirs rule;
@@ -337,12 +335,11 @@ Status read_rule(const json& object, const std::string& where, const RuleConditi
   TUTTI_RETURN_IF_ERROR(read_field(object, "msg_size_max", where, kNoLimit, rule.condition.max_bytes));
   TUTTI_RETURN_IF_ERROR(read_field(object, "faninout", where, kNoLimit, rule.faninout));
   TUTTI_RETURN_IF_ERROR(read_field(object, "seg_size", where, kNoLimit, rule.segment_bytes));
-  const auto algorithm = object.find("alg");
-  if (algorithm != object.end() && algorithm->is_string() &&
-      !algorithm->get_ref<const std::string&>().empty()) {
-    rule.name = algorithm->get<std::string>();
-  } else if (algorithm != object.end() && algorithm->is_number_unsigned()) {
-    rule.number = algorithm->get<std::uint64_t>();
+  const Json& algorithm = object["alg"];
+  if (!algorithm.text().empty()) {
+    rule.name = algorithm.text();
+  } else if (algorithm.is_natural()) {
+    rule.number = algorithm.natural();
   } else {
     return invalid_argument(where + ": expected \"alg\", a number or a name");
   }
@@ -350,51 +347,49 @@ Status read_rule(const json& object, const std::string& where, const RuleConditi
   return {};
 }
 
-Status read_set(const json& set, const std::string& where, Collector& collector) {
+Status read_set(const Json& set, const std::string& where, Collector& collector) {
   if (!set.is_object()) return invalid_argument(where + ": expected an object");
   std::uint64_t least = 0, most = kAnySize;
   TUTTI_RETURN_IF_ERROR(read_field(set, "comm_size_min", where, kAnySize, least));
   TUTTI_RETURN_IF_ERROR(read_field(set, "comm_size_max", where, kAnySize, most));
-  if (const auto distribution = set.find("comm_rank_distribution"); distribution != set.end()) {
-    if (!distribution->is_string() || distribution->get_ref<const std::string&>() != "any") {
-      collector.remark(where, "comm_rank_distribution",
-                       "how ranks lie on nodes is no condition here: left out");
-      return {};
-    }
+  if (set.contains("comm_rank_distribution") && set["comm_rank_distribution"].text() != "any") {
+    collector.remark(where, "comm_rank_distribution",
+                     "how ranks lie on nodes is no condition here: left out");
+    return {};
   }
   RuleCondition sizes;
   sizes.min_size = static_cast<std::uint32_t>(least);
   sizes.max_size = static_cast<std::uint32_t>(most);
-  const auto rules = set.find("rules");
-  if (rules == set.end() || !rules->is_array())
-    return invalid_argument(where + ": expected \"rules\", a list");
-  for (std::size_t i = 0; i < rules->size(); ++i)
-    TUTTI_RETURN_IF_ERROR(read_rule((*rules)[i], fmt::format("{}.rules[{}]", where, i), sizes, collector));
+  const Json& rules = set["rules"];
+  if (!rules.is_array()) return invalid_argument(where + ": expected \"rules\", a list");
+  for (std::size_t i = 0; i < rules.size(); ++i)
+    TUTTI_RETURN_IF_ERROR(read_rule(rules.at(i), fmt::format("{}.rules[{}]", where, i), sizes, collector));
   return {};
 }
 
 Result<Import> import_json(std::string_view text) {
-  const Result<json> parsed = parse_json(text);
+  const Result<Json> parsed = parse_json(text);
   if (!parsed) return parsed.status();
-  const json& document = *parsed;
+  const Json& document = *parsed;
   if (!document.is_object())
     return invalid_argument("line 1 column 1: expected Open MPI's rules in JSON, and this is no JSON object");
-  const auto version = document.find("rule_file_version");
-  if (version != document.end() && *version != 3) return invalid_argument("rule_file_version: expected 3");
-  if (const auto module = document.find("module"); module != document.end() && *module != "tuned")
+  if (document.contains("rule_file_version") && document["rule_file_version"].number() != 3)
+    return invalid_argument("rule_file_version: expected 3");
+  if (document.contains("module") && document["module"].text() != "tuned")
     return invalid_argument("module: expected \"tuned\"");
-  const auto collectives = document.find("collectives");
-  if (collectives == document.end() || !collectives->is_object())
-    return invalid_argument("collectives: expected an object of lists");
+  const Json& collectives = document["collectives"];
+  if (!collectives.is_object()) return invalid_argument("collectives: expected an object of lists");
   Collector collector;
-  for (const auto& [name, sets] : collectives->items()) {
-    const auto* const table = std::find_if(std::begin(kTables), std::end(kTables),
-                                           [&, &name = name](const Table& t) { return t.name == name; });
+  for (std::size_t number = 0; number < collectives.size(); ++number) {
+    const std::string& name = collectives.key(number);
+    const Json& sets = collectives.at(number);
+    const auto* const table =
+        std::find_if(std::begin(kTables), std::end(kTables), [&](const Table& t) { return t.name == name; });
     if (table == std::end(kTables)) return invalid_argument(name + ": is no collective of theirs");
     if (!collector.start(*table, name)) continue;
     if (!sets.is_array()) return invalid_argument(name + ": expected a list");
     for (std::size_t i = 0; i < sets.size(); ++i)
-      TUTTI_RETURN_IF_ERROR(read_set(sets[i], fmt::format("{}[{}]", name, i), collector));
+      TUTTI_RETURN_IF_ERROR(read_set(sets.at(i), fmt::format("{}[{}]", name, i), collector));
   }
   return collector.finish();
 }

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "runtime/base/config.hpp"
 #include "runtime/job/launchers/launch.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/json.hpp"
 #include "tools/cli/tune/evaluate.hpp"
 #include "tools/cli/tune/import_command.hpp"
 #include "tools/cli/tune/tune_job.hpp"
@@ -19,8 +19,6 @@
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 // A choice as good as the best, as far as medians tell.
 constexpr double kAsGood = 1.02;
@@ -100,8 +98,8 @@ void print_text(const Evaluation& evaluation) {
   print_summaries("system", systems);
 }
 
-json to_json(const Summary& s) {
-  json out = {{"points", s.points},
+Json to_json(const Summary& s) {
+  Json out = {{"points", s.points},
               {"regret", s.regret()},
               {"worst", s.worst},
               {"winner_accuracy", static_cast<double>(s.wins) / s.points},
@@ -114,8 +112,8 @@ json to_json(const Summary& s) {
   return out;
 }
 
-json to_json(const Evaluation& evaluation) {
-  json points = json::array(), jobs = json::array();
+Json to_json(const Evaluation& evaluation) {
+  Json points = Json::array(), jobs = Json::array();
   std::map<std::string, Summary> systems;
   std::map<std::string, std::map<std::string, Summary>> collectives;
   for (const Verdict& v : evaluation.verdicts) {
@@ -133,7 +131,7 @@ json to_json(const Evaluation& evaluation) {
                       {"chosen_us", v.chosen_us},
                       {"best_us", v.best_us},
                       {"regret", v.chosen_us / v.best_us},
-                      {"default_us", v.default_us > 0 ? json(v.default_us) : json(nullptr)}});
+                      {"default_us", v.default_us > 0 ? Json(v.default_us) : Json(nullptr)}});
     systems[v.job.system].add(v);
     collectives[v.job.system][std::string(to_string(v.collective))].add(v);
   }
@@ -143,12 +141,12 @@ json to_json(const Evaluation& evaluation) {
                     {"job", r.job.name},
                     {"nodes", r.job.nodes},
                     {"ranks_per_node", r.job.ranks_per_node},
-                    {"fitted", {r.fitted[0], r.fitted[1]}},
+                    {"fitted", std::vector{r.fitted[0], r.fitted[1]}},
                     {"skipped", r.skipped}});
   }
-  json out_systems = json::object();
+  Json out_systems = Json::object();
   for (const auto& [name, summary] : systems) {
-    json entry = to_json(summary);
+    Json entry = to_json(summary);
     for (const auto& [collective, of_it] : collectives[name])
       entry["collectives"][collective] = to_json(of_it);
     out_systems[name] = std::move(entry);

@@ -2,7 +2,6 @@
 #include "tools/cli/tune/tune_job.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -15,6 +14,7 @@
 #include "tools/cli/bench/job.hpp"
 #include "tools/cli/bench/placement.hpp"
 #include "tools/cli/bench/report.hpp"
+#include "tools/cli/json.hpp"
 #include "tools/cli/starting_model.hpp"
 #include "tools/cli/tune/campaign.hpp"
 #include "tools/cli/tune/field.hpp"
@@ -140,7 +140,7 @@ struct JobFacts {
 void print_outcome(const TuneOptions& options, const CampaignResult& result,
                    const std::vector<Verified>& verified, const JobFacts& job) {
   if (options.is_json) {
-    nlohmann::json answer = to_json(result);
+    Json answer = to_json(result);
     answer["ranks"] = job.rank_count;
     answer["nodes"] = job.node_count;
     answer["mode"] = bench::to_string(job.mode);

@@ -5,14 +5,12 @@
 #include <cmath>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "tools/cli/bench/report.hpp"
+#include "tools/cli/json.hpp"
 
 namespace tutti::tool {
 namespace {
-
-using nlohmann::json;
 
 constexpr double kGood = 1.10;
 
@@ -96,13 +94,13 @@ void print_verified(const std::vector<Verified>& verified) {
       geometric_mean(verified), slower, verified.size());
 }
 
-json to_json(const CampaignResult& result) {
-  json points = json::array(), rules = json::object();
+Json to_json(const CampaignResult& result) {
+  Json points = Json::array(), rules = Json::object();
   for (const Outcome& outcome : result.outcomes) {
     for (std::size_t i = 0; i < outcome.points.size(); ++i) {
       const Point& point = outcome.points[i];
       const Entry* best = point.best();
-      json others = json::array();
+      Json others = Json::array();
       for (const Entry& entry : point.others) {
         others.push_back({{"algorithm", entry.algorithm},
                           {"us", entry.standing.us},
@@ -130,8 +128,8 @@ json to_json(const CampaignResult& result) {
       {"default_worst", summary.worst}};
 }
 
-json to_json(const std::vector<Verified>& verified) {
-  json rows = json::array();
+Json to_json(const std::vector<Verified>& verified) {
+  Json rows = Json::array();
   for (const Verified& v : verified) {
     rows.push_back({{"collective", to_string(v.collective)},
                     {"bytes", v.bytes},

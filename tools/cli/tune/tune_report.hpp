@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "tools/cli/json.hpp"
 #include "tools/cli/tune/campaign.hpp"
 
 namespace tutti::tool {
@@ -20,7 +19,7 @@ DefaultSummary summarise(const CampaignResult& result);
 
 void print_result(const CampaignResult& result);
 void print_verified(const std::vector<Verified>& verified);
-nlohmann::json to_json(const CampaignResult& result);
-nlohmann::json to_json(const std::vector<Verified>& verified);
+Json to_json(const CampaignResult& result);
+Json to_json(const std::vector<Verified>& verified);
 
 }  // namespace tutti::tool

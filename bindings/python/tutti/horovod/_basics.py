@@ -1,8 +1,11 @@
 """Functions about the job, under Horovod's names: the same for all frameworks."""
 
+import ctypes
+import ctypes.util
 import enum
+import os
 
-from . import _job
+from . import _build, _job
 from .process_sets import ProcessSet, global_process_set
 
 BASICS = (
@@ -124,11 +127,21 @@ def gloo_enabled():
     return True
 
 
-def cuda_built():
-    """Whether tensors on GPUs can be communicated: a library of CUDA is found at run time."""
-    return False
+def cuda_built(*_args, **_kwargs):
+    """Whether tensors on GPUs can be communicated: CUDA is in this build, and its driver on this machine."""
+    return _build.HAS_CUDA and _load("cuda") is not None
 
 
-def nccl_built():
-    """NCCL's version as a number, as Horovod has it; 0 where there is none."""
-    return 0
+def nccl_built(*_args, **_kwargs):
+    """NCCL's version as a number (22703: 2.27.3), where it is in this build and on this machine; else 0."""
+    library = _load("nccl") if _build.HAS_NCCL else None
+    version = ctypes.c_int(0)
+    return version.value if library is not None and library.ncclGetVersion(ctypes.byref(version)) == 0 else 0
+
+
+def _load(name):
+    path = os.environ.get(f"TUTTI_{name.upper()}_LIBRARY") or ctypes.util.find_library(name)
+    try:
+        return None if path is None else ctypes.CDLL(path)
+    except OSError:
+        return None

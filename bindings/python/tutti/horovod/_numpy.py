@@ -27,6 +27,9 @@ class NumpyArrays(Arrays):
     def scaled(self, tensor, factor):
         return (tensor * numpy.float64(factor)).astype(tensor.dtype)
 
+    def floor_divide(self, tensor, divisor):
+        tensor //= divisor
+
     def assign(self, tensor, value):
         tensor[...] = value
 

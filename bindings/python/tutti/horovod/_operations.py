@@ -42,6 +42,10 @@ class Arrays:
         """tensor * factor, computed in double precision where the dtype is an integer; a new array of the same dtype."""
         raise NotImplementedError
 
+    def floor_divide(self, tensor, divisor):
+        """Divides integers in place, rounding down."""
+        raise NotImplementedError
+
     def assign(self, tensor, value):
         """Writes value into tensor."""
         raise NotImplementedError
@@ -135,7 +139,7 @@ def op_of(op, average):
         return op
     if average is None:
         return Average
-    warnings.warn("Parameter `average` has been replaced with `op` and will be removed in v1.0", DeprecationWarning, stacklevel=3)
+    warnings.warn("Parameter `average` has been replaced with `op` and will be removed in v1.0", DeprecationWarning, stacklevel=4)
     return Average if average else Sum
 
 
@@ -166,7 +170,8 @@ def allreduce(
     elif op not in OP_NAMES:
         raise ValueError(f"allreduce: op {op!r}: expected Average, Sum, Adasum, Min, Max or Product")
     membership = _job.current().membership(process_set)
-    views = [arrays.view(tensor, reduces=True) for tensor in tensors]
+    for tensor in tensors:
+        arrays.view(tensor, reduces=True)  # before any is submitted
     base = membership.name_of("grouped_allreduce" if is_group else "allreduce", name)
     names = _member_names(base, len(tensors))
     if op == Adasum:
@@ -174,32 +179,40 @@ def allreduce(
             _adasum.start(arrays, entry, tensor, output, prescale, postscale) for entry, tensor, output in zip(names, tensors, outputs)
         ]
         return keep(Operation(parts, outputs))
-    parts, late = [], []
-    for entry, tensor, view, output in zip(names, tensors, views, outputs):
-        view, factors, is_late = _scaling(arrays, tensor, view, prescale, postscale)
-        if is_late:
-            late.append(output)
-        target = None if output is tensor and not is_late else arrays.view(output, reduces=True)
-        options = {**factors, **_group_options(names, base), "priority": priority}
-        parts.append(submit(membership, entry, view, target, op=OP_NAMES[op], stream=arrays.stream(tensor), **options))
-    return keep(Operation(parts, outputs, _scaled_late(arrays, late, postscale)))
+    reduction = _Reduction(arrays, op, prescale, postscale, process_set)
+    parts = []
+    for entry, tensor, output in zip(names, tensors, outputs):
+        view, options = reduction.of(tensor, output)
+        options.update(_group_options(names, base), priority=priority, stream=arrays.stream(tensor))
+        parts.append(submit(membership, entry, view, arrays.view(output, reduces=True), **options))
+    return keep(Operation(parts, outputs, reduction.finish))
 
 
-def _scaling(arrays, tensor, view, prescale, postscale):
-    """(what is sent, the runtime's factors, whether the result is scaled here): the runtime scales floats alone."""
-    if arrays.is_floating(tensor):
-        return view, {"prescale": prescale, "postscale": postscale}, False
-    if prescale == 1.0 and postscale == 1.0:
-        return view, {}, False
-    return arrays.view(arrays.scaled(tensor, prescale), reduces=True), {}, True
+class _Reduction:
+    """How a tensor is reduced. The runtime scales floats alone: integers are scaled here, and averaged by a division that rounds down."""
 
+    def __init__(self, arrays, op, prescale, postscale, process_set):
+        self.arrays, self.op, self.prescale, self.postscale = arrays, op, prescale, postscale
+        self.size = process_set.size()
+        self.late = []  # outputs to finish once all parts are complete
 
-def _scaled_late(arrays, outputs, postscale):
-    def finish():
-        for output in outputs:
-            arrays.assign(output, arrays.scaled(output, postscale))
+    def of(self, tensor, output):
+        """(view of what is reduced, options of submit()); the view is a copy where the input is scaled here."""
+        if self.arrays.is_floating(tensor):
+            options = {"op": OP_NAMES[self.op], "prescale": self.prescale, "postscale": self.postscale}
+            return self.arrays.view(tensor, reduces=True), options
+        if self.op == Average or self.postscale != 1.0:
+            self.late.append(output)
+        if self.prescale != 1.0:
+            tensor = self.arrays.scaled(tensor, self.prescale)
+        return self.arrays.view(tensor, reduces=True), {"op": OP_NAMES[Sum if self.op == Average else self.op]}
 
-    return finish if outputs else None
+    def finish(self):
+        for output in self.late:
+            if self.op == Average:
+                self.arrays.floor_divide(output, self.size)
+            if self.postscale != 1.0:
+                self.arrays.assign(output, self.arrays.scaled(output, self.postscale))
 
 
 def allgather(arrays, tensors, name=None, process_set=global_process_set, is_group=False):
@@ -288,18 +301,16 @@ def reducescatter(arrays, tensors, op, prescale=1.0, postscale=1.0, name=None, p
             raise HorovodInternalError("reducescatter: a tensor without dimensions cannot be split along the first one")
     base = membership.name_of("grouped_reducescatter" if is_group else "reducescatter", name)
     names = _member_names(base, len(tensors))
-    parts, outputs, late = [], [], []
+    reduction = _Reduction(arrays, op, prescale, postscale, process_set)
+    parts, outputs = [], []
     for entry, tensor in zip(names, tensors):
         rows, *others = arrays.shape(tensor)
         output = arrays.empty(tensor, (rows // size + (1 if rank < rows % size else 0), *others))
-        view, factors, is_late = _scaling(arrays, tensor, arrays.view(tensor, reduces=True), prescale, postscale)
-        if is_late:
-            late.append(output)
-        options = {**factors, **_group_options(names, base), "collective": "reduce_scatter"}
-        target = arrays.view(output, reduces=True)
-        parts.append(submit(membership, entry, view, target, op=OP_NAMES[op], stream=arrays.stream(tensor), **options))
+        view, options = reduction.of(tensor, output)
+        options.update(_group_options(names, base), collective="reduce_scatter", stream=arrays.stream(tensor))
+        parts.append(submit(membership, entry, view, arrays.view(output, reduces=True), **options))
         outputs.append(output)
-    return keep(Operation(parts, outputs, _scaled_late(arrays, late, postscale)))
+    return keep(Operation(parts, outputs, reduction.finish))
 
 
 def join():

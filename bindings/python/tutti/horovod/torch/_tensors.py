@@ -27,6 +27,9 @@ class TorchArrays(Arrays):
     def scaled(self, tensor, factor):
         return (tensor.to(torch.float64) * factor).to(tensor.dtype)
 
+    def floor_divide(self, tensor, divisor):
+        tensor.floor_divide_(divisor)
+
     def assign(self, tensor, value):
         with torch.no_grad():
             tensor.copy_(value)

@@ -121,6 +121,8 @@ class _TorchFrontEnd(FrontEnd):
         return _Alltoall.apply(tensor, splits, name, process_set)
 
 
+# Checked by the tensors that it is made of. Versions before 2 do not ask.
+_UNCHECKED = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
 _front_end = _TorchFrontEnd(arrays)
 globals().update(_front_end.functions())
 
@@ -135,7 +137,7 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
         all_indices = synchronize(indices)
         if op == Average:
             all_values = all_values / process_set.size()
-        return torch.sparse_coo_tensor(all_indices.t(), all_values, tensor.size(), dtype=tensor.dtype, device=tensor.device)
+        return torch.sparse_coo_tensor(all_indices.t(), all_values, tensor.size(), dtype=tensor.dtype, device=tensor.device, **_UNCHECKED)
 
     return wait
 

@@ -1,0 +1,335 @@
+// Runs of a call that is started many times, on a group of its own. See tutti/call_plan.hpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/group/call_admission.hpp"
+#include "runtime/group/comm_group.hpp"
+#include "runtime/group/partition_order.hpp"
+
+namespace tutti {
+namespace {
+
+// How often a thread that waits for partitions to become ready asks whether it is interrupted, or the plan
+// failed.
+constexpr std::chrono::milliseconds kBetweenChecks{50};
+constexpr std::chrono::microseconds kBetweenHooks{200};
+
+std::vector<std::uint64_t> copy_of(Counts counts) { return {counts.begin(), counts.end()}; }
+
+// A thread that waits, and what it asks meanwhile.
+struct Waiter {
+  bool (*is_interrupted)(void* context) = nullptr;
+  void* context = nullptr;
+  bool has_interrupted() const { return is_interrupted != nullptr && is_interrupted(context); }
+};
+
+}  // namespace
+
+class CallPlan::Impl {
+ public:
+  Impl(CommGroup group, const CollectiveCall& described, Counts partitions);
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  std::size_t partition_count() const { return has_partitions_ ? order_.partition_count() : 0; }
+  void start();
+  void ready(std::size_t first, std::size_t count);
+  bool is_complete();
+  bool is_complete(std::size_t first, std::size_t count);
+  bool wait(const Waiter& waiter);
+  bool wait(std::size_t first, std::size_t count, const Waiter& waiter);
+
+ private:
+  CommGroup::Impl& group() const { return CommGroup::Impl::of(group_, "plan"); }
+  void check_partitions(const CollectiveCall& described, Counts partitions) const;
+  void check_range(const char* name, std::size_t first, std::size_t count) const;
+  // With the mutex held:
+  void communicate_ready_partitions();
+  Call call_of(std::uint32_t partition) const;
+  std::optional<std::uint32_t> find_incomplete() const;
+  bool is_over_or_given_out(std::uint32_t partition) const {
+    return !is_started_ || failure_ || order_.is_given_out(partition);
+  }
+
+  bool wait_for_partition(std::uint32_t partition, const Waiter& waiter);
+  bool wait_until_given_out(std::uint32_t partition, const Waiter& waiter, Work* work);
+  static bool wait(const Work& work, const Waiter& waiter);
+  [[noreturn]] void refuse_unready(std::uint32_t partition) const;
+
+  const CommGroup group_;
+  const std::string algorithm_;
+  CallOptions options_;
+  const std::vector<std::uint64_t> counts_, displacements_, output_counts_, output_displacements_;
+  Call call_;
+  const bool has_partitions_;          // else order_ has one, which is the whole call
+  std::vector<std::uint64_t> begins_;  // of partitions, in elements; one more than there are
+  mutable std::mutex mutex_;           // guards all that follows
+  std::condition_variable given_out_;
+  PartitionOrder order_;
+  bool is_started_ = false;
+  std::optional<Status> failure_;  // why a partition of this run could not be given out
+  std::vector<Work> works_;        // of this run, by partition
+  Work reordering_;                // the broadcast that ends the run
+  std::vector<std::uint32_t> next_order_;
+};
+
+// -- making a plan
+// --------------------------------------------------------------------------------------------
+
+CallPlan::Impl::Impl(CommGroup group, const CollectiveCall& described, Counts partitions)
+    : group_(std::move(group)),
+      algorithm_(described.options.algorithm),
+      options_(described.options),
+      counts_(copy_of(described.counts)),
+      displacements_(copy_of(described.displacements)),
+      output_counts_(copy_of(described.output_counts)),
+      output_displacements_(copy_of(described.output_displacements)),
+      has_partitions_(!partitions.empty()),
+      order_(static_cast<std::uint32_t>(std::max<std::size_t>(partitions.size(), 1))),
+      works_(order_.partition_count()),
+      next_order_(order_.partition_count()) {
+  options_.algorithm = algorithm_;
+  check_partitions(described, partitions);
+  begins_.push_back(0);
+  for (const std::uint64_t count : partitions) begins_.push_back(begins_.back() + count);
+  std::iota(next_order_.begin(), next_order_.end(), 0U);
+  Call call;
+  call.collective = described.collective;
+  call.dtype = described.collective == Collective::barrier ? Dtype::u8 : described.dtype;
+  call.root = static_cast<std::uint32_t>(described.root);
+  call.input = described.collective == Collective::broadcast ? nullptr : described.input;
+  call.output = described.output;
+  call.count = described.count;
+  call.counts = counts_;
+  call.displacements = displacements_;
+  call.output_counts = output_counts_;
+  call.output_displacements = output_displacements_;
+  const std::string name = fmt::format("make_plan({})", to_string(described.collective));
+  call_ = admit(this->group(), name.c_str(), call, options_,
+                is_reducing(described.collective) ? &described.op : nullptr);
+}
+
+void CallPlan::Impl::check_partitions(const CollectiveCall& described, Counts partitions) const {
+  if (described.collective == Collective::send_recv)
+    throw_error(invalid_argument("make_plan: collective: messages of two ranks have no plans"));
+  if (partitions.empty()) return;
+  if (described.collective != Collective::allreduce)
+    throw_error(unsupported(
+        fmt::format("make_plan: partitions: {} has none; only allreduce is communicated in partitions",
+                    to_string(described.collective))));
+  const std::uint64_t sum = std::accumulate(partitions.begin(), partitions.end(), std::uint64_t{0});
+  if (sum != described.count)
+    throw_error(invalid_argument(fmt::format(
+        "make_plan: partitions: they have {} elements together, and the buffer {}", sum, described.count)));
+}
+
+// A run under way would leave other ranks waiting.
+CallPlan::Impl::~Impl() {
+  try {
+    const std::lock_guard lock(mutex_);
+    if (find_incomplete()) group_.abort("it ended its plan while a run was under way");
+  } catch (const Error&) {  // the group has failed, or this is a child of fork()
+  }
+}
+
+// -- runs ---------------------------------------------------------------------------------------------------
+
+void CallPlan::Impl::start() {
+  const std::lock_guard lock(mutex_);
+  if (const std::optional<std::uint32_t> partition = find_incomplete()) {
+    throw_error(invalid_argument(
+        has_partitions_
+            ? fmt::format("start: a run is under way: partition {} of {} is not complete; wait for it first",
+                          *partition, order_.partition_count())
+            : "start: a run is under way; wait for it first"));
+  }
+  if (const std::optional<Status> failure = group().failure()) throw_error(*failure);
+  std::fill(works_.begin(), works_.end(), Work());
+  reordering_ = Work();
+  failure_.reset();
+  order_.restart(next_order_);
+  is_started_ = true;
+  if (has_partitions_) return;
+  static_cast<void>(order_.mark_ready(0, 1));
+  communicate_ready_partitions();
+}
+
+void CallPlan::Impl::ready(std::size_t first, std::size_t count) {
+  const std::lock_guard lock(mutex_);
+  check_range("ready", first, count);
+  if (!is_started_) throw_error(invalid_argument("ready: the plan has not been started"));
+  if (failure_) throw_error(*failure_);
+  throw_if_error(order_.mark_ready(first, count));
+  communicate_ready_partitions();
+}
+
+void CallPlan::Impl::check_range(const char* name, std::size_t first, std::size_t count) const {
+  if (!has_partitions_)
+    throw_error(invalid_argument(
+        fmt::format("{}: this plan has no partitions; it is ready when it is started", name)));
+  throw_if_error(order_.check_range(name, first, count));
+}
+
+// Rank 0's order of this run is the next one's on all ranks: training repeats itself.
+void CallPlan::Impl::communicate_ready_partitions() {
+  if (!order_.next()) return;
+  try {
+    while (const std::optional<std::uint32_t> partition = order_.next()) {
+      works_[*partition] = group().start(call_of(*partition), options_);
+      order_.give_out_next();
+    }
+    if (order_.are_all_given_out() && order_.partition_count() > 1) {
+      std::copy(order_.ready_partitions().begin(), order_.ready_partitions().end(), next_order_.begin());
+      reordering_ = group_.ibroadcast(std::span(next_order_), 0);
+    }
+  } catch (const Error& error) {
+    failure_ = Status(error.code(), error.what(), error.peer());
+    given_out_.notify_all();
+    throw;
+  }
+  given_out_.notify_all();
+}
+
+Call CallPlan::Impl::call_of(std::uint32_t partition) const {
+  if (!has_partitions_) return call_;
+  Call call = call_;
+  const std::size_t offset = begins_[partition] * element_bytes(call);
+  call.input = static_cast<const std::byte*>(call.input) + offset;
+  call.output = static_cast<std::byte*>(call.output) + offset;
+  call.count = begins_[partition + 1] - begins_[partition];
+  return call;
+}
+
+// A partition of this run that is not complete; the last one while only its order is under way.
+std::optional<std::uint32_t> CallPlan::Impl::find_incomplete() const {
+  if (!is_started_) return std::nullopt;
+  for (std::uint32_t partition = 0; partition < order_.partition_count(); ++partition) {
+    if (!is_over_or_given_out(partition) || !works_[partition].test()) return partition;
+  }
+  return reordering_.test() ? std::nullopt : std::optional(order_.partition_count() - 1);
+}
+
+// -- waiting
+// --------------------------------------------------------------------------------------------------
+
+bool CallPlan::Impl::is_complete() {
+  const std::lock_guard lock(mutex_);
+  return !find_incomplete();
+}
+
+bool CallPlan::Impl::is_complete(std::size_t first, std::size_t count) {
+  const std::lock_guard lock(mutex_);
+  check_range("is_complete", first, count);
+  for (std::size_t partition = first; partition < first + count; ++partition) {
+    if (!is_over_or_given_out(static_cast<std::uint32_t>(partition)) || !works_[partition].test())
+      return false;
+  }
+  return true;
+}
+
+bool CallPlan::Impl::wait(const Waiter& waiter) {
+  for (std::uint32_t partition = 0; partition < order_.partition_count(); ++partition) {
+    if (!wait_for_partition(partition, waiter)) return false;
+  }
+  Work reordering;
+  {
+    const std::lock_guard lock(mutex_);
+    reordering = reordering_;
+    if (failure_) throw_error(*failure_);
+  }
+  return wait(reordering, waiter);
+}
+
+bool CallPlan::Impl::wait(std::size_t first, std::size_t count, const Waiter& waiter) {
+  check_range("wait", first, count);
+  for (std::size_t partition = first; partition < first + count; ++partition) {
+    if (!wait_for_partition(static_cast<std::uint32_t>(partition), waiter)) return false;
+  }
+  return true;
+}
+
+bool CallPlan::Impl::wait_for_partition(std::uint32_t partition, const Waiter& waiter) {
+  Work work;
+  return wait_until_given_out(partition, waiter, &work) && wait(work, waiter);
+}
+
+bool CallPlan::Impl::wait(const Work& work, const Waiter& waiter) {
+  if (waiter.is_interrupted != nullptr) return work.wait_unless(waiter.is_interrupted, waiter.context);
+  work.wait();
+  return true;
+}
+
+// Another thread marks the partitions as ready; here is nothing to drive meanwhile.
+bool CallPlan::Impl::wait_until_given_out(std::uint32_t partition, const Waiter& waiter, Work* work) {
+  std::unique_lock lock(mutex_);
+  const auto deadline = Clock::now() + group().group().timeout();
+  const WaitHook hook{options_.while_waiting, options_.while_waiting_context};
+  const Clock::duration slice = hook.function != nullptr ? Clock::duration(kBetweenHooks) : kBetweenChecks;
+  while (!wait_for(given_out_, lock, slice, [&] { return is_over_or_given_out(partition); })) {
+    CommGroup::Impl::check_may_wait();
+    if (const std::optional<Status> failure = group().failure()) throw_error(*failure);
+    if (Clock::now() >= deadline) refuse_unready(partition);
+    lock.unlock();
+    if (hook.function != nullptr) call_wait_hook(hook);
+    if (waiter.has_interrupted()) return false;
+    lock.lock();
+  }
+  if (failure_ && !order_.is_given_out(partition)) throw_error(*failure_);
+  *work = works_[partition];
+  return true;
+}
+
+void CallPlan::Impl::refuse_unready(std::uint32_t partition) const {
+  std::string partitions;
+  for (const int missing : order_.missing_for(partition))
+    partitions += fmt::format("{}{}", partitions.empty() ? "" : ", ", missing);
+  throw_error(Status(
+      StatusCode::timeout,
+      fmt::format("wait: partition {} was not communicated within {}: this rank has not marked as ready: "
+                  "{} of {} partitions",
+                  partition, format_seconds(group().group().timeout()), partitions,
+                  order_.partition_count())));
+}
+
+// -- the handle
+// -----------------------------------------------------------------------------------------------
+
+CallPlan CommGroup::make_plan(const CollectiveCall& call, Counts partitions) const {
+  std::vector<int> ranks(static_cast<std::size_t>(Impl::of(*this, "make_plan").size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return CallPlan(std::make_shared<CallPlan::Impl>(create(ranks, "tutti plan"), call, partitions));
+}
+
+CallPlan::Impl& CallPlan::impl(const char* name) const {
+  if (impl_ == nullptr)
+    throw_error(invalid_argument(fmt::format("{}: this CallPlan is closed (it is no plan)", name)));
+  return *impl_;
+}
+
+std::size_t CallPlan::partition_count() const { return impl("partition_count").partition_count(); }
+void CallPlan::start() const { impl("start").start(); }
+void CallPlan::ready(std::size_t first, std::size_t count) const { impl("ready").ready(first, count); }
+bool CallPlan::is_complete() const { return impl("is_complete").is_complete(); }
+bool CallPlan::is_complete(std::size_t first, std::size_t count) const {
+  return impl("is_complete").is_complete(first, count);
+}
+void CallPlan::wait() const { impl("wait").wait(Waiter()); }
+void CallPlan::wait(std::size_t first, std::size_t count) const { impl("wait").wait(first, count, Waiter()); }
+bool CallPlan::wait_unless(bool (*is_interrupted)(void* context), void* context) const {
+  return impl("wait").wait({is_interrupted, context});
+}
+bool CallPlan::wait_unless(std::size_t first, std::size_t count, bool (*is_interrupted)(void* context),
+                           void* context) const {
+  return impl("wait").wait(first, count, {is_interrupted, context});
+}
+
+}  // namespace tutti

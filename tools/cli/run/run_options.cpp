@@ -1,0 +1,184 @@
+// The command line of `tutti run` and `tutti horovodrun`. Knows nothing of how the ranks are started; that is
+// job.cpp.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+
+#include "runtime/base/ascii.hpp"
+#include "runtime/base/horovod_variables.hpp"
+#include "tools/cli/run/flags.hpp"
+#include "tools/cli/run/horovod_config.hpp"
+#include "tools/cli/run/run.hpp"
+
+namespace tutti {
+namespace {
+
+// Where the ranks go, once all options are known.
+Status place_on_hosts(RunOptions& options, bool has_rank_count) {
+  if (options.hosts.empty()) return {};
+  auto placed = place_ranks(options.hosts, has_rank_count ? options.rank_count : 0);
+  if (!placed) return placed.status();
+  options.hosts = *std::move(placed);
+  options.rank_count = 0;
+  for (const HostSlots& host : options.hosts) options.rank_count += host.slots;
+  return {};
+}
+
+struct GivenFlag {
+  const RunFlag* flag = nullptr;
+  std::string_view name;
+  std::optional<std::string_view> value;  // if it is in the word
+};
+
+// The flag that this word is or begins with: "--grace", "--grace=2", "-n4".
+GivenFlag find_flag(std::string_view word) {
+  GivenFlag found;
+  const auto try_name = [&](const RunFlag& flag, std::string_view name) {
+    if (word == name) {
+      found = {&flag, name, {}};
+    } else if (found.flag == nullptr && flag.value_count > 0 && word.starts_with(name)) {
+      const bool is_letter = name.size() == 2;
+      if (is_letter || word[name.size()] == '=')
+        found = {&flag, name, word.substr(name.size() + (is_letter ? 0 : 1))};
+    }
+  };
+  for (const auto& flags : {own_flags(), horovod_flags()}) {
+    for (const RunFlag& flag : flags)
+      for_each_name(flag, [&](std::string_view name) { try_name(flag, name); });
+  }
+  return found;
+}
+
+// Reads the options before the program, and notes which were given. Returns the place of the program.
+Result<std::size_t> read_flags(std::span<const std::string_view> arguments, RunOptions& options,
+                               std::vector<const RunFlag*>& given) {
+  std::size_t i = 0;
+  for (; i < arguments.size() && arguments[i].starts_with('-'); ++i) {
+    const std::string_view word = arguments[i];
+    if (word == "--") return i + 1;
+    const GivenFlag found = find_flag(word);
+    if (found.flag == nullptr)
+      return invalid_argument(fmt::format("unknown option '{}'; --help lists the known ones", word));
+    const auto in_words = static_cast<std::size_t>(found.flag->value_count) - (found.value ? 1 : 0);
+    if (i + in_words >= arguments.size())
+      return invalid_argument(fmt::format("{}: a value must follow", found.name));
+    const std::string_view value = found.value    ? *found.value
+                                   : in_words > 0 ? arguments[i + 1]
+                                                  : found.flag->preset;
+    if (const Status status = found.flag->apply(options, *found.flag, value); !status)
+      return status.with_context(found.name);
+    if (options.wants_help || options.wants_version) return i + 1;
+    given.push_back(found.flag);
+    i += in_words;
+  }
+  return i;
+}
+
+// Settings of --config-file, where the command line says nothing of them.
+Status read_config(RunOptions& options, const std::vector<const RunFlag*>& given) {
+  const auto text = read_text(options.config_path);
+  if (!text) return text.status();
+  const auto settings = parse_horovod_config(*text);
+  if (!settings) return settings.status();
+  for (const HorovodSetting& setting : *settings) {
+    const std::string place = fmt::format("line {}: {}", setting.line, setting.key);
+    const auto is_same = [&](const RunFlag* flag) { return flag->config_key == setting.key; };
+    if (std::any_of(given.begin(), given.end(), is_same)) continue;
+    const auto found = find_configured_flag(setting.key, setting.value);
+    if (!found) return found.status().with_context(place);
+    if (found->flag == nullptr) {
+      options.answers.push_back(
+          fmt::format("{}: {}: Horovod reads no such setting", options.config_path, place));
+    } else if (const Status status = found->flag->apply(options, *found->flag, found->value); !status) {
+      return status.with_context(place);
+    }
+  }
+  return {};
+}
+
+// Ranks that cannot come and go leave one size.
+Status check_elastic(RunOptions& options) {
+  for (const auto& [name, bound] :
+       {std::pair("--min-np", options.min_ranks), std::pair("--max-np", options.max_ranks)}) {
+    if (bound == 0) continue;
+    if (bound != options.rank_count)
+      return unsupported(
+          fmt::format("{} {}: ranks neither join nor leave a running job, so it must equal -np, which is {}",
+                      name, bound, options.rank_count));
+    options.answers.push_back(fmt::format("{}: the job ends when a rank fails", name));
+  }
+  return {};
+}
+
+// A variable of ours wins in the ranks; whoever gave a flag may not expect that.
+void answer_overruled(RunOptions& options) {
+  std::vector<std::string> answers;
+  for (const ExportedVariable& variable : options.exported) {
+    const HorovodVariable* const theirs = find_horovod_variable(variable.name);
+    if (theirs == nullptr || theirs->setting.empty()) continue;
+    const std::string ours(theirs->setting);
+    const bool is_exported = std::any_of(options.exported.begin(), options.exported.end(),
+                                         [&](const ExportedVariable& other) { return other.name == ours; });
+    if (is_exported || std::getenv(ours.c_str()) != nullptr)
+      answers.push_back(
+          fmt::format("{}={} is not used: {} is set, and wins", variable.name, variable.value, ours));
+  }
+  options.answers.insert(options.answers.end(), answers.begin(), answers.end());
+}
+
+// As horovodrun does, for all of the job.
+Status complete_horovodrun(RunOptions& options, bool has_rank_count) {
+  options.is_horovod = true;
+  if (!has_rank_count && !options.wants_check_build)
+    return invalid_argument("-np: expected the number of ranks, such as -np 4");
+  const char* const timeout = std::getenv("HOROVOD_START_TIMEOUT");
+  const auto seconds = parse_number<int>(timeout == nullptr ? "" : timeout);
+  if (options.ssh_connect_seconds == 0 && seconds && *seconds > 0) options.ssh_connect_seconds = *seconds;
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> read_text(const std::string& path) {
+  std::ifstream file(path);
+  std::string text;
+  std::getline(file, text, '\0');
+  if (!file.is_open() || file.bad()) return invalid_argument(fmt::format("cannot read '{}'", path));
+  return text;
+}
+
+int count_allowed_cpus() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+  return CPU_COUNT(&allowed) > 0 ? CPU_COUNT(&allowed) : 1;
+}
+
+Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments, bool is_horovodrun) {
+  RunOptions options;
+  options.rank_count = count_allowed_cpus();
+  std::vector<const RunFlag*> given;
+  const auto program = read_flags(arguments, options, given);
+  if (!program) return program.status();
+  if (options.wants_help || options.wants_version) return options;
+  const bool has_rank_count =
+      std::any_of(given.begin(), given.end(), [](const RunFlag* flag) { return first_name(*flag) == "-n"; });
+  if (is_horovodrun) TUTTI_RETURN_IF_ERROR(complete_horovodrun(options, has_rank_count));
+  for (const std::string_view word : arguments.subspan(*program)) options.program.emplace_back(word);
+  if (options.wants_check_build) return options;
+  if (options.program.empty()) return invalid_argument("a program to run must follow the options");
+  if (!options.config_path.empty()) {
+    if (const Status status = read_config(options, given); !status)
+      return status.with_context("--config-file " + options.config_path);
+  }
+  TUTTI_RETURN_IF_ERROR(place_on_hosts(options, has_rank_count));
+  TUTTI_RETURN_IF_ERROR(check_elastic(options));
+  answer_overruled(options);
+  return options;
+}
+
+}  // namespace tutti
