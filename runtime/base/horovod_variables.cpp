@@ -77,9 +77,9 @@ constexpr HorovodVariable kHorovodVariables[] = {
     launch("HOROVOD_GLOO_RENDEZVOUS_PORT", "", kMeeting),
     launch("HOROVOD_START_TIMEOUT", "30",
            "as --start-timeout of `tutti horovodrun`: seconds until a host must answer"),
-    setting("HOROVOD_TIMELINE", "", "TUTTI_TIMELINE", file,
-            "a file that shows each tensor's phases over time; DYNAMIC: none before start_timeline()"),
-    setting("HOROVOD_TIMELINE_MARK_CYCLES", "0", "TUTTI_TIMELINE_MARK_CYCLES", whole_number,
+    setting("HOROVOD_TIMELINE", "", "TUTTI_TIMELINE", timeline,
+            "a file that shows each tensor's phases over time; DYNAMIC: none until start_timeline()"),
+    setting("HOROVOD_TIMELINE_MARK_CYCLES", "0", "TUTTI_TIMELINE_MARK_CYCLES", enabling,
             "1: the timeline marks the negotiations"),
     no_effect("HOROVOD_HIERARCHICAL_ALLREDUCE", "0", kHierarchical),
     no_effect("HOROVOD_HIERARCHICAL_ALLGATHER", "0", kHierarchical),
@@ -175,8 +175,6 @@ Result<std::string> translate_horovod_value(const HorovodVariable& variable, std
   switch (variable.syntax) {
     case text:
       return std::string(value);
-    case file:
-      return std::string(value == "DYNAMIC" ? "" : value);
     case cpu_list:
       return is_cpu_list(value) ? std::string(value) : expected("numbers of CPUs such as 0,1,12,13");
     case whole_number:
@@ -185,6 +183,10 @@ Result<std::string> translate_horovod_value(const HorovodVariable& variable, std
       return is_whole ? fmt::format("{}s", value) : expected("whole seconds");
     case disabling:
       return is_whole ? std::string(*number > 0 ? "0" : "") : expected("0 or 1");
+    case enabling:
+      return is_whole ? std::string(*number > 0 ? "1" : "0") : expected("0 or 1");
+    case timeline:
+      return std::string(value == "DYNAMIC" ? "" : value);
     case milliseconds:
       if (std::string text = fmt::format("{}ms", value); parse_duration(text)) return text;
       return expected("milliseconds such as 2.5");

@@ -115,6 +115,10 @@ TEST_CASE("Horovod's units become ours") {
       {"HOROVOD_GLOO_TIMEOUT_SECONDS", "40"},   {"HOROVOD_GLOO_IFACE", "eth0"},
       {"HOROVOD_THREAD_AFFINITY", "0,2"},       {"HOROVOD_LOG_LEVEL", "WARNING"}};
   CHECK(**get_size(environment, "TUTTI_FUSION_BYTES") == 32u << 20);
+  const Environment timed{{"HOROVOD_TIMELINE", "/tmp/t.json"}, {"HOROVOD_TIMELINE_MARK_CYCLES", "2"}};
+  CHECK(*get_text(timed, "TUTTI_TIMELINE") == "/tmp/t.json");
+  CHECK(*get_flag(timed, "TUTTI_TIMELINE_MARK_CYCLES"));
+  CHECK_FALSE(get_text(Environment{{"HOROVOD_TIMELINE", "DYNAMIC"}}, "TUTTI_TIMELINE")->has_value());
   CHECK(**get_duration(environment, "TUTTI_FUSION_CYCLE") == nanoseconds(2500000));
   CHECK(**get_integer(environment, "TUTTI_CACHE_CAPACITY") == 0);
   CHECK(**get_duration(environment, "TUTTI_STALL_WARNING") == std::chrono::seconds(7));
