@@ -219,7 +219,6 @@ Result<std::optional<std::string>> get_text(const Environment& environment, std:
 }
 
 bool is_set(const Environment& environment, std::string_view name) {
-  TUTTI_ASSERT(find_variable(name) != nullptr, "only variables of the table are read");
   return !find_value(environment, name).name.empty();
 }
 

@@ -57,6 +57,8 @@ constexpr HorovodVariable kHorovodVariables[] = {
     setting("HOROVOD_STALL_CHECK_DISABLE", "0", "TUTTI_STALL_WARNING", disabling, "1: no wait is reported"),
     setting("HOROVOD_STALL_CHECK_TIME_SECONDS", "60", "TUTTI_STALL_WARNING", seconds,
             "a tensor that some ranks lack for this long is reported, and any other wait; 0 is never"),
+    setting("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0", "TUTTI_STALL_TIMEOUT", seconds,
+            "a tensor that some ranks lack for this long fails on the others; 0 is never"),
     setting("HOROVOD_GLOO_TIMEOUT_SECONDS", "30", "TUTTI_TIMEOUT", seconds,
             "longest wait for a peer before a call fails"),
     setting("HOROVOD_GLOO_IFACE", "", "TUTTI_IFACE", text, "network interfaces to use"),
