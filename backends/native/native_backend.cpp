@@ -126,8 +126,8 @@ class NativeBackend final : public Backend {
   Result<std::string> explain(const Call& call) const override {
     const auto selection = selector_.choose(question(call));
     if (!selection) return selection.status();
-    return fmt::format("{}{}{}: {}", selection->row->name, describe_shared(*selection), describe_wire(call),
-                       describe_source(*selection));
+    return fmt::format("{}{}: {}{}", selection->row->name, describe_shared(*selection),
+                       describe_source(*selection), describe_wire(call));
   }
 
  private:
