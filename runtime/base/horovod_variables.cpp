@@ -57,6 +57,8 @@ constexpr HorovodVariable kHorovodVariables[] = {
     setting("HOROVOD_STALL_CHECK_DISABLE", "0", "TUTTI_STALL_WARNING", disabling, "1: no wait is reported"),
     setting("HOROVOD_STALL_CHECK_TIME_SECONDS", "60", "TUTTI_STALL_WARNING", seconds,
             "a tensor that some ranks lack for this long is reported, and any other wait; 0 is never"),
+    setting("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0", "TUTTI_STALL_TIMEOUT", seconds,
+            "a tensor that some ranks lack for this long fails on the others; 0 is never"),
     setting("HOROVOD_GLOO_TIMEOUT_SECONDS", "30", "TUTTI_TIMEOUT", seconds,
             "longest wait for a peer before a call fails"),
     setting("HOROVOD_GLOO_IFACE", "", "TUTTI_IFACE", text, "network interfaces to use"),
@@ -75,8 +77,10 @@ constexpr HorovodVariable kHorovodVariables[] = {
     launch("HOROVOD_GLOO_RENDEZVOUS_PORT", "", kMeeting),
     launch("HOROVOD_START_TIMEOUT", "30",
            "as --start-timeout of `tutti horovodrun`: seconds until a host must answer"),
-    launch("HOROVOD_TIMELINE", "", "a file that shows each tensor's phases over time"),
-    launch("HOROVOD_TIMELINE_MARK_CYCLES", "0", "1: the timeline marks the negotiations"),
+    setting("HOROVOD_TIMELINE", "", "TUTTI_TIMELINE", file,
+            "a file that shows each tensor's phases over time; DYNAMIC: none before start_timeline()"),
+    setting("HOROVOD_TIMELINE_MARK_CYCLES", "0", "TUTTI_TIMELINE_MARK_CYCLES", whole_number,
+            "1: the timeline marks the negotiations"),
     no_effect("HOROVOD_HIERARCHICAL_ALLREDUCE", "0", kHierarchical),
     no_effect("HOROVOD_HIERARCHICAL_ALLGATHER", "0", kHierarchical),
     no_effect("HOROVOD_TORUS_ALLREDUCE", "0", kHierarchical),
@@ -171,6 +175,8 @@ Result<std::string> translate_horovod_value(const HorovodVariable& variable, std
   switch (variable.syntax) {
     case text:
       return std::string(value);
+    case file:
+      return std::string(value == "DYNAMIC" ? "" : value);
     case cpu_list:
       return is_cpu_list(value) ? std::string(value) : expected("numbers of CPUs such as 0,1,12,13");
     case whole_number:

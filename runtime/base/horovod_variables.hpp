@@ -23,6 +23,7 @@ enum class HorovodUse : std::uint8_t {
 // How Horovod writes a setting.
 enum class HorovodSyntax : std::uint8_t {
   text,
+  file,          // or DYNAMIC: none
   cpu_list,      // 0,1,12,13
   whole_number,  // also bytes
   milliseconds,  // may have a fraction

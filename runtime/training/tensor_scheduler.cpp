@@ -60,7 +60,7 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
       timing_(std::make_shared<TensorTiming>(rank_)),
       last_warning_(Clock::now()),
       last_cycle_(Clock::now()) {
-  if (rank_ == 0) coordinator_.emplace(size_);
+  if (rank_ == 0) coordinator_.emplace(size_, options.settings.stall_timeout);
   if (settings_.priority != TensorPriority::none)
     backlog_ = std::make_unique<Backlog>(settings_.priority, timing_, [this] { negotiate_now(); });
   begin_timeline_of_environment();
@@ -213,7 +213,8 @@ TensorScheduler::Contribution TensorScheduler::contribute() {
   mine.words[0] |= timing_->flags();
   note_submissions(mine.requests);
   const RequestBatch& requests = mine.requests;
-  if (!requests.requests.empty() || !requests.joined_ranks.empty() || !requests.events.empty())
+  if (!requests.requests.empty() || !requests.joined_ranks.empty() || !requests.events.empty() ||
+      (coordinator_ && coordinator_->has_expired(Clock::now())))
     mine.words[0] |= has_requests;
   if (joining_) {
     evict_unjoinable(mine.evicted());
@@ -261,10 +262,13 @@ void TensorScheduler::evict_unjoinable(std::span<std::uint64_t> evicted) const {
 
 // Rank 0 reports stalls, and knows nothing of tensors that are a bit of the cache.
 void TensorScheduler::evict_stalled(std::span<std::uint64_t> evicted) const {
-  if (stall_warning_.count() == 0) return;
+  std::chrono::milliseconds limit = stall_warning_;
+  const std::chrono::milliseconds timeout = settings_.stall_timeout;
+  if (timeout.count() > 0 && (limit.count() == 0 || timeout < limit)) limit = timeout;
+  if (limit.count() == 0) return;
   const auto now = Clock::now();
   for (const auto& [name, entry] : entries_) {
-    if (entry.stage == Stage::cached && now - entry.since > stall_warning_) set_bit(evicted, entry.number);
+    if (entry.stage == Stage::cached && now - entry.since > limit) set_bit(evicted, entry.number);
   }
 }
 
