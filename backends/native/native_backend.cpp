@@ -176,7 +176,7 @@ class NativeBackend final : public Backend {
     return entry.cached.get();
   }
 
-  // Fills in how a call is carried out. What `prepared` held before is used again.
+  // Fills in how a call is carried out. The former content of `prepared` is used again.
   Status prepare(const Call& call, std::string_view algorithm, Prepared* prepared) {
     const Question asked = question(call);
     const auto selection = selector_.choose(asked, algorithm);
@@ -235,8 +235,9 @@ class NativeBackend final : public Backend {
   }
 
   // -- lowered plans --------------------------------------------------------------------------------------
-  // Uneven counts are each rank's own business in part, and a user's function must not run in the midst of a
-  // step that others wait for: messages carry both.
+
+  // Messages carry the other calls. Ranks know uneven counts in part only, and a user's function must not run
+  // within a step that others wait for.
   bool may_lower(const Call& call) const {
     return group_.shares_memory() && !has_uneven_blocks(call) && !is_user_op(call) &&
            group_.size() <= kMostLoweredRanks;
@@ -318,7 +319,7 @@ class NativeBackend final : public Backend {
       schedule = segment(*schedule, s.params.segments, s.params.channels);
       if (!schedule) return schedule.status();
     }
-    // A user's function never runs while the lane is held, as it would in the midst of a receive.
+    // A user's function never runs while the progress engine is held, as it would in a receive.
     if (can_fuse_ && !is_user_op(call)) return compile(fuse(*std::move(schedule)));
     return compile(*std::move(schedule));
   }

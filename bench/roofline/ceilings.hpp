@@ -19,7 +19,7 @@ enum class Ceiling : std::uint8_t {
   add_fresh,   // adds them to a buffer of its own: f32 sums
   vm_read,     // has the kernel copy them: process_vm_readv
   copy,        // own source, ordinary stores
-  copy_nt,     // own source, stores that pass the caches by
+  copy_nt,     // own source, non-temporal stores
   add,         // own source added to an own buffer
   add_nt,
 };

@@ -71,7 +71,7 @@ class SharedMemory {
   void* at_ = nullptr;
 };
 
-// a += b with stores that pass the caches by. Both are multiples of 64 bytes, a is aligned to them.
+// a += b with non-temporal stores. Both are multiples of 64 bytes, a is aligned to them.
 void add_streaming(float* a, const float* b, std::size_t count) {
 #if defined(__SSE2__)
   for (std::size_t i = 0; i < count; i += 4)

@@ -107,7 +107,7 @@ def main():
     model = make_model(options.model)
     model(images)
     plain = torch.optim.SGD(model.parameters(), lr=0.001)
-    # What a step costs without communication, while the other ranks compute, too.
+    # The time of a step without communication, while the other ranks compute, too.
     times(lambda: step(model, plain, images, labels), options.warm_up)
     alone = statistics.median(times(lambda: step(model, plain, images, labels), options.steps))
     model, optimizer = library.prepare(model, plain, options)

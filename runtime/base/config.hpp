@@ -92,7 +92,7 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_BOARDS", VariableType::flag, "", "", "deprecated spelling of TUTTI_CONTROL_BLOCKS", 0,
      "TUTTI_CONTROL_BLOCKS"},
     {"TUTTI_STAGING", VariableType::enumeration, "auto", "auto|cached|streamed",
-     "how ranks store what others read from their staging memory: through their caches, past them, or auto: "
+     "stores into staging buffers, which other ranks read: cached, streamed (non-temporal), or auto: "
      "whichever is measured to be faster"},
     {"TUTTI_TOPOLOGY", VariableType::text, "", "",
      "take this for the machine: xml:FILE (of lstopo) or synthetic:STRING (pack:2 l3:1 core:8 pu:1)"},
@@ -122,6 +122,13 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_PRIORITY", VariableType::enumeration, "none", "none|direct|lifo",
      "named tensors: the order of those that are ready: as they came, by the priority of each call, or the "
      "latest first"},
+    {"TUTTI_TIMELINE", VariableType::text, "", "",
+     "named tensors: rank 0 writes the phases of each tensor to this file, for ui.perfetto.dev"},
+    {"TUTTI_TIMELINE_FORM", VariableType::enumeration, "horovod", "horovod|ranks",
+     "a process of the timeline for each tensor, with the phases of rank 0, or for each rank, with its "
+     "tensors"},
+    {"TUTTI_TIMELINE_MARK_CYCLES", VariableType::flag, "off", "",
+     "the timeline shows when negotiations begin"},
     {"TUTTI_HIERARCHY", VariableType::text, "auto", "",
      "domains for hierarchical algorithms: auto (shared caches, else sockets), off, or sizes in rank order "
      "(2,2,3)"},

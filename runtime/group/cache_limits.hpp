@@ -39,16 +39,19 @@ struct CacheLimits {
 // of unknown caches keep the defaults of CacheLimits. Bounds exclude epochs that are all synchronisation, and
 // control blocks of many MiB.
 //
-// - Bulk staging, half of L2 for an epoch: staged data must not leave the L2 of its writer while peers read
-//   it. 128 KiB to 1 MiB.
-// - Small staging, half of L1: staged data fits beside its input. At least twice announce_bytes, so that a
-//   vector that is not announced fits in one epoch. At most 32 KiB, since every group has eight such areas.
-// - Pieces, half of L1: a pass reads the computed piece again for each further store, and half is left for
-//   the sources. Streamed pieces, all of L1: they go through one private buffer, and the store buffers drain
-//   after each, so few are best. From 4 KiB to the room of the executor.
-// - Streaming, the first power of two at which the inputs and outputs of all ranks exceed the last-level
-//   caches in use. Ordinary stores would then evict inputs before they are read, and be evicted before peers
-//   read them. Ranks are taken to fill one such cache after the other, a core each. 1 MiB to 1 GiB.
+// Bulk staging: half of L2 for an epoch, 128 KiB to 1 MiB. Staged data must not leave the L2 of its writer
+// while peers read it.
+//
+// Small staging: half of L1, so that staged data fits beside its input. At least twice announce_bytes, so that
+// a vector that is not announced fits in one epoch. At most 32 KiB: every group has eight such areas.
+//
+// Pieces: half of L1, because a pass reads the computed piece again for each further store; the rest is for the
+// sources. Streamed pieces: all of L1. They go through one private buffer, and the store buffers drain after
+// each, so few are best. From 4 KiB to the room of the executor.
+//
+// Streaming: the first power of two at which the inputs and outputs of all ranks exceed the last-level caches in
+// use, 1 MiB to 1 GiB. Ordinary stores would evict inputs before they are read, and be evicted before peers read
+// them. Ranks are taken to fill one such cache after the other, a core each.
 //
 // announce_bytes does not depend on sizes of caches: it weighs one exchange of flag lines against one copy.
 CacheLimits limits_for(const NodeCaches& caches, std::uint32_t group_size);

@@ -2,6 +2,22 @@
 #include "runtime/group/tensor_settings.hpp"
 
 namespace tutti {
+namespace {
+
+Status read_timeline(const Environment& environment, TimelineSettings& settings) {
+  const auto path = get_text(environment, "TUTTI_TIMELINE");
+  if (!path) return path.status();
+  settings.path = path->value_or("");
+  const auto marks = get_flag(environment, "TUTTI_TIMELINE_MARK_CYCLES");
+  if (!marks) return marks.status();
+  settings.marks_cycles = *marks;
+  const auto form = get_enum(environment, "TUTTI_TIMELINE_FORM");
+  if (!form) return form.status();
+  settings.form = *form == "ranks" ? TimelineForm::ranks : TimelineForm::horovod;
+  return {};
+}
+
+}  // namespace
 
 Result<TensorSettings> read_tensor_settings(const Environment& environment,
                                             std::vector<std::pair<std::string, std::string>>& contract) {
@@ -23,6 +39,7 @@ Result<TensorSettings> read_tensor_settings(const Environment& environment,
   settings.priority = *priority == "direct" ? TensorPriority::direct
                       : *priority == "lifo" ? TensorPriority::lifo
                                             : TensorPriority::none;
+  TUTTI_RETURN_IF_ERROR(read_timeline(environment, settings.timeline));
   contract.emplace_back("TUTTI_CACHE_CAPACITY", std::to_string(settings.cache_capacity));
   contract.emplace_back("TUTTI_FUSION_BYTES", std::to_string(settings.fusion.fused_bytes));
   contract.emplace_back("TUTTI_STALL_TIMEOUT", std::to_string(settings.stall_timeout.count()));

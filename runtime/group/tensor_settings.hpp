@@ -19,6 +19,15 @@ enum class TensorPriority : std::uint8_t {
   lifo,    // the latest first
 };
 
+// Who a timeline is about; see training/timeline_text.hpp.
+enum class TimelineForm : std::uint8_t { horovod, ranks };
+
+struct TimelineSettings {
+  std::string path;  // of rank 0; empty: none
+  bool marks_cycles = false;
+  TimelineForm form = TimelineForm::horovod;
+};
+
 struct FusionLimits {
   std::uint64_t fused_bytes = std::uint64_t{64} << 20U;  // of one operation that carries several tensors
   // Longer tensors are operations of their own: packing them would cost more than the call that it saves.
@@ -31,6 +40,7 @@ struct TensorSettings {
   std::chrono::microseconds cycle{1000};       // between negotiations while tensors are under way
   std::chrono::milliseconds stall_timeout{0};  // after which a tensor that some ranks lack fails; 0: never
   TensorPriority priority = TensorPriority::none;
+  TimelineSettings timeline;
 };
 
 // Adds to `contract` what all ranks must have equal. Errors: invalid_argument naming the variable, what it was

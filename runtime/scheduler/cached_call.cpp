@@ -21,10 +21,10 @@ struct Fetching {
   std::size_t early_bytes = 0, owned_bytes = 0;
 };
 
-// Between cores of one last-level cache, lines that the peer has not written yet are prefetched for free; those
-// that it has written by then arrive with the flag. More than a few would delay the peer's stores, and more
-// than two between caches. There, what this rank writes next is prefetched for ownership, up to 4 KiB; beyond
-// that the copy loop overtakes the prefetch.
+// Between cores of one last-level cache a prefetch of the peer's lines costs nothing, and lines that it has
+// written by then arrive with the flag. More than a few lines would delay the peer's stores, between caches more
+// than two. Between caches, up to 4 KiB that this rank writes next are prefetched for ownership; beyond that the
+// copy loop overtakes the prefetch.
 Fetching fetching_of(const ResolvedStep& step, bool takes_ownership) {
   constexpr std::size_t kMostEarlyBytes = 512, kMostEarlyCrossBytes = 128, kMostOwnedBytes = 4096;
   if (!takes_ownership) return {std::min(step.ahead_bytes, kMostEarlyBytes), 0};
@@ -181,10 +181,9 @@ bool CachedEpoch::run_pass(const ResolvedStep& step, const std::uintptr_t* origi
   return tutti::run_pass(stores_of(step), settings, &offset);
 }
 
-// Where ranks share CPUs the peer most likely waits for this one's: yield it, and poll again. Ranks of this CPU
-// that have signaled that line, too, could only wait for the same peer: if all have, yielding would cost a
-// switch there and one back. Cheaper than becoming an operation, but nothing else of this engine gets on
-// meanwhile, so not for long.
+// Where ranks share CPUs the peer most likely waits for this one's: yield it, and poll again. Not if all ranks of
+// this CPU have signaled that line, too: they wait for the same peer, and yielding would only switch there and
+// back. Cheaper than becoming an operation, but nothing else of this engine gets on meanwhile, so not for long.
 bool CachedEpoch::has_come_after_yields(const FlagLine& flag, std::uint32_t line,
                                         const ControlBlocks::Area& area, std::uint64_t epoch,
                                         std::uint64_t digest) const {

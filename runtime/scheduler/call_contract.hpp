@@ -1,8 +1,9 @@
-// The contract of a call, which all ranks of a group must share, and its digest. Collectives are compared by
-// a 64-bit digest of all collectives that the rank has submitted to the group, this one included: a flag line
-// and a match header carry it. So a call that differed but in which this rank heard from nobody (the root of
-// a broadcast, a leaf of a gather) is found by the next one. Messages between two ranks have a word that can
-// be read again. Knows no transport.
+// The contract of a call, which all ranks of a group must share, and its digest. Knows no transport.
+//
+// Flag lines and match headers carry a 64-bit digest of all collectives that the rank has submitted to the group,
+// this one included. Some ranks hear from nobody in a call, as the root of a broadcast or a leaf of a gather. The
+// next call still finds that the one before differed. Messages between two ranks have a word that can be read
+// again.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@
 
 namespace tutti {
 
-// The next value of a digest. For each digest the result is different for every value, and for each value
-// different for every digest: ranks that once differ keep differing while their calls are equal.
+// The next value of a digest: one-to-one in the value for each digest, and in the digest for each value. So
+// ranks that once differ keep differing while their calls are equal.
 constexpr std::uint64_t extend_digest(std::uint64_t digest, std::uint64_t value) {
   const std::uint64_t mixed = (digest ^ value) * 0x9E3779B97F4A7C15ULL;  // odd constant of Fibonacci hashing
   return mixed ^ (mixed >> 32U);

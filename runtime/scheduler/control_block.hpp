@@ -1,19 +1,19 @@
 // Control blocks: shared memory in which the ranks of a group signal each other. Every rank owns one (flag lines
 // and staging buffers) and sees those of the others. Knows no schedule, no call and no waiting.
 //
-// A control block has areas by (slot, parity). Operations of one slot run one after the other; each takes one or more
-// *epochs* of the slot (1, 2, ...), and epoch e uses the areas of parity e mod 2. A rank may write an area
+// A control block has areas by (slot, parity). Operations of one slot run one after the other. Each takes one or
+// more *epochs* of the slot (1, 2, ...), and epoch e uses the areas of parity e mod 2. A rank may write an area
 // again two epochs later: by then no peer may read it any more, see LoweredRun.
 //
-// A flag line carries a sequence (its epoch), the digest of the owner's calls up to this one
-// (call_contract.hpp) and up to kPayloadBytes beside them: all of a small message is one coherence miss.
+// A flag line carries a sequence (its epoch), the digest of the owner's calls up to this one (call_contract.hpp)
+// and up to kPayloadBytes beside them. So all of a small message is one coherence miss.
 //
-// Two ranks write areas in turns: in one epoch each writes on its own control block, the next time the area comes
-// round on the other's, the lines that it has read there. So a line has come to the core that writes it when
-// it was read, and crosses once where it would cross twice: to be read, and to be taken back.
+// Two ranks alternate. In one epoch of an area each writes in its own control block, in the next one in the other's:
+// the lines that it has just read there. So a line crosses once between the cores, when it is read. A fixed owner
+// would have to take it back as well.
 //
-// Memory: areas are written as their epoch has it, all else by the owner alone, but for `left`, which each
-// peer raises once as its last access.
+// Memory: an area is written as its epoch says, everything else by the owner alone. Only `left` is written by
+// peers: each raises it once, as its last access.
 #pragma once
 
 #include <array>
@@ -63,9 +63,9 @@ struct ControlBlockShape {
   bool rotates_offset = false;     // small epochs take all places of their area in turn
 
   std::size_t area_bytes() const { return lines * sizeof(FlagLine) + staging_bytes; }
-  // Where in the staging memory of its area an epoch that takes so much begins. Walking, small ones take all
-  // places in turn: a line that has left the peers' own caches for the common one by the time it is written
-  // again comes back two to three times faster. Large ones see to that by themselves.
+  // Where in the staging buffer of its area an epoch that takes so much begins. Where the offset rotates, a line is
+  // written again after it has left the peers' own caches for the common one. Then it comes back two to three times
+  // faster. Large epochs have that effect by themselves.
   std::size_t rotated_offset(std::uint64_t epoch, std::size_t taken_bytes) const {
     if (!rotates_offset || taken_bytes == 0 || taken_bytes > staging_bytes / 2) return 0;
     return (epoch >> 1U) % (staging_bytes / taken_bytes) * taken_bytes;
@@ -158,8 +158,8 @@ class ControlBlocks {
     if (seen < epoch) seen = ended(rank, slot).load(std::memory_order_acquire);
     return seen >= epoch;
   }
-  // The first rank, from `from` on, that may still read what this one wrote two epochs before `epoch`; size()
-  // if there is none and the area may be written again.
+  // The first rank, from `from` on, that may still read the area as this rank wrote it two epochs before `epoch`.
+  // size(): there is none, and the area may be written again.
   std::uint32_t first_behind(std::uint32_t slot, std::uint64_t epoch, std::uint32_t from) {
     if (epoch <= 2) return size();
     while (from < size() && (from == rank_ || has_ended(from, slot, epoch - 2))) ++from;
@@ -172,8 +172,8 @@ class ControlBlocks {
     *behind = first_behind(slot, epoch, *behind);
     return *behind == size();
   }
-  // Where the ranks write in one epoch: the distance from the start of the own control block, and that from the start
-  // of any other rank's control block to what this rank writes.
+  // Where the ranks write in one epoch. `own`: the distance from the start of this rank's control block to its area.
+  // `others`: the same for every other rank.
   struct Area {
     std::uintptr_t own = 0, others = 0;
   };
@@ -187,8 +187,8 @@ class ControlBlocks {
   }
   // Does the reader of a line write it next?
   bool alternates_owner() const { return size() == 2; }
-  // As ControlBlockShape says, but where lines alternate owners and both ranks write (`all_write`): a rank has just read the
-  // lines that it writes next, so at one place they are in its own caches.
+  // As ControlBlockShape says, unless lines alternate owners and both ranks write (`all_write`). Then a rank has just
+  // read the lines that it writes next, so without rotation they are in its own caches.
   std::size_t staging_place(std::uint64_t epoch, std::size_t taken_bytes, bool all_write) const {
     return alternates_owner() && all_write ? 0 : shape_.rotated_offset(epoch, taken_bytes);
   }

@@ -166,8 +166,8 @@ bool Engine::progress_once() {
     Operation& operation = *active_[i];
     if (operation.may_advance()) has_moved = operation.advance(options_.waiting.line_polls) || has_moved;
     if (operation.is_finished()) finish(operation);
-    // A thread that waits for the lock gets it before the remaining operations advance, but only after progress:
-    // otherwise two alternating threads could advance the first operation only.
+    // A thread that waits for the lock gets it before the remaining operations advance. Only after progress, or
+    // two alternating threads could advance the first operation only.
     if (has_moved && lock_.is_wanted()) break;
   }
   std::erase(active_, nullptr);

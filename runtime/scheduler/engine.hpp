@@ -1,9 +1,9 @@
 // The engine of one rank: its transports, the operations in flight and the one place where they make
 // progress. Knows no algorithm and no way of choosing; executes plans.
 //
-// Threading: submit, test and wait may be called by any thread. Whoever calls drives everything the engine
-// has under way (a thread blocked in one group must not starve another group that its peer waits for);
-// ownership is one compare-and-swap. While nobody waits, progress threads drive (progress_threads.hpp).
+// Threading: any thread may submit, test and wait. It drives all operations of the engine: a thread that is blocked
+// in one group must not starve a group for which its peer waits. Ownership is one compare-and-swap.
+// While no thread waits, progress threads drive (progress_threads.hpp).
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,7 @@ struct WaitPolicy {
   bool may_sleep = true;
   // While it still polls, it gives way once in so many polls: the awaited rank may need this CPU.
   std::uint32_t polls_per_yield = ~0U;
-  // Where the awaited rank waits on the same CPU, polling cannot help: give way at once, and leave the CPU if
+  // Polling cannot help if the awaited rank waits on the same CPU. So give way at once, and leave the CPU if
   // another one is free of ranks.
   bool watches_cpus = false;
   // A sleep without a bell: the first, and the longest; each is twice as long as the one before. Events
@@ -100,8 +100,8 @@ class Engine {
   bool has_work_for_threads() const {
     return callers_.load(std::memory_order_seq_cst) == 0 && under_way_.load(std::memory_order_seq_cst) != 0;
   }
-  // Drives as long as that is so, or until it is found to be in the way: threads of this process had to make
-  // room for others meanwhile, and callers have come by, who drive too.
+  // Drives as long as that is so, or until it is in the way. It is if threads of this process lost their CPU
+  // meanwhile, and callers, who drive too, have come by.
   enum class Tended : std::uint8_t { no_work_left, in_the_way };
   Tended tend(const ProgressThreads& threads);
   // How often callers have submitted or asked for something, and driven. Any thread.

@@ -71,8 +71,8 @@ class Pass {
   bool may_stream() const {
     if (!settings_.streams) return false;
     const std::span streamed(at_.data() + cached_count_, store_count_ - cached_count_);
-    // In place. Beside a place in the staging buffer a second pass over pieces was as fast or up to 10 %
-    // faster; without one a single pass was up to a quarter faster.
+    // In place. With a store into the staging buffer, a second pass over pieces was up to 10 % faster. Without
+    // one, a single pass was up to a quarter faster.
     if (streamed.empty()) return settings_.is_direct && store_count_ > 1;
     const auto in_line = [](const std::byte* at) {
       return reinterpret_cast<std::uintptr_t>(at) % kLineBytes;

@@ -256,8 +256,8 @@ Trace::Span GroupContext::span_of(const Call& call, std::uint32_t sequence, std:
   return span;
 }
 
-// The exchange always runs in the bulk slot. So a group that uses control blocks alone has one endpoint for each peer, and
-// opens the endpoints of the other slots only for collectives over messages.
+// The exchange always runs in the bulk slot. So a group that uses control blocks alone has one endpoint for each
+// peer. The endpoints of the other slots are opened only for collectives over messages.
 Status GroupContext::exchange_control_blocks(const Prepared& prepared, const Call& call,
                                              const OperationId& id) {
   ControlBlocks& control_blocks = control_blocks_[prepared.is_bulk];

@@ -1,9 +1,9 @@
 // The scheduler's view of one group: how its peers are reached, which operations it has under way, its
 // failure state. Knows no bootstrap, no public API and no algorithm.
 //
-// Each stream of a group has one of these. Identity of an operation is (context, sequence number), taken at
-// submission. Its resources (endpoints with their channels) belong to (group, slot_of(operation)):
-// what takes the slots in turn waits for no other one's resources but those of number - kSlots.
+// Each stream of a group has one of these. The identity of an operation is (context, sequence number), taken at
+// submission. Its resources (endpoints with their channels) are those of its slot. Operations take the slots in
+// turn, so each waits for no other one than that of number - kSlots.
 #pragma once
 
 #include <array>
@@ -58,8 +58,8 @@ class GroupContext {
   std::uint32_t contract() const { return options_.contract; }
   std::chrono::milliseconds timeout() const { return options_.timeout; }
 
-  // Do all members share memory, so that lowered plans may be given? The same answer on all of them, unless
-  // some rank later finds no memory for its control block: then messages carry what was given as lowered.
+  // Do all members share memory, so that lowered plans may be given? All members get the same answer. Should a
+  // rank find no memory for its control block later, messages carry these calls.
   bool shares_memory() const { return heap_ != nullptr; }
   // How much of one operation small and bulk control blocks hold at a time.
   const ControlBlockShape& control_block_shape(bool is_bulk) const {
@@ -95,14 +95,13 @@ class GroupContext {
   // Fails the group: every pending and later operation completes with `cause`. The first cause wins. Any
   // thread.
   void fail(const Status& cause);
-  // The same with a cause that holds for all members: they are told over the endpoints before these close,
-  // and it takes the place of a lost connection, which is mostly a consequence. Any thread.
+  // The same with a cause that holds for all members. They are told over the endpoints before these close. It also
+  // replaces the cause "connection lost", which is mostly a consequence. Any thread.
   void fail_for_all(const Status& cause);
   // Tells them now, whether or not an operation is under way. Any thread but the control thread.
   void tell_members();
-  // This rank ends its part in an orderly way: what is under way fails with `why`, what was sent and
-  // completed is delivered, and the endpoints are closed. Any thread. False, nothing delivered: other threads
-  // did not give way for a second.
+  // This rank ends its part in order. Operations under way fail with `why`, completed sends are delivered, and the
+  // endpoints are closed. Any thread. False, nothing delivered: other threads did not give way for a second.
   bool leave(const Status& why);
   Status failure() const;
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
@@ -168,8 +167,8 @@ class GroupContext {
   Status exchange_control_blocks(const Prepared& prepared, const Call& call, const OperationId& id);
   WorkRef hand_out(Operation& operation, const Prepared& prepared);  // just enqueued
   void enqueue(Slot& slot, Operation& operation);
-  // The slots in which operations like the one of `slot` run, from the first to behind the last: the next calls
-  // of a signature use the other collective slots, and must find everything in place.
+  // The slots in which operations like the one of `slot` run, from the first to behind the last. The next calls of
+  // a signature use the other collective slots, and must find everything in place.
   static std::pair<std::uint32_t, std::uint32_t> slots_beside(std::uint32_t slot) {
     return slot < kSlots ? std::pair{0U, kSlots} : std::pair{slot, slot + 1};
   }
@@ -180,13 +179,13 @@ class GroupContext {
   bool has_operations() const;                   // under way, or waiting for a match
   void revoke_control_blocks();
   void send_abort_notice();  // once, with the progress lock held, before the endpoints close
-  // Slot index of an operation: collectives use 0..kSlots-1, those on the bulk control blocks the one after them;
-  // behind it every pair has four: recv and send, without a tag, then with one.
+  // Slots: 0..kSlots-1 are for collectives, the next one for those on the bulk control blocks. Behind it every pair
+  // has four: recv and send without a tag, then with one.
   static constexpr std::uint32_t kBulkSlot = kSlots;
-  // Operations on the small control blocks take the slots in turn, so that several are under way. If they stage more
-  // than a little, and no rank gets ahead of the others anyway, they all go through the two areas of one
-  // slot: those stay in the first caches of all ranks, where the areas of all slots would not.
-  static constexpr std::size_t kMostInTurnBytes = 512;
+  // Operations on the small control blocks take the slots in turn, so that several are under way. Longer ones
+  // in which no rank gets ahead of the others anyway all use the two areas of one slot. These areas stay in the
+  // first-level caches of all ranks, where the areas of all slots would not.
+  static constexpr std::size_t kMostInTurnBytes = 512;  // of staging
   static constexpr std::uint32_t kMessageSlots = kSlots + 1;
   static constexpr std::uint32_t kSlotsPerPeer = 4;
   // Contexts of endpoints: one for each slot of collectives, and two for messages, without a tag and with

@@ -29,8 +29,8 @@ struct LoweredStep {
 };
 static_assert(sizeof(LoweredStep) == 20);
 
-// A slice and, if one signal alone makes it known, the flag line of that signal: where its elements fit, they
-// travel in the line itself.
+// A slice and, if one signal alone makes it known, the flag line of that signal. Elements that fit travel in the
+// line itself.
 struct LoweredSlice {
   static constexpr std::uint32_t kNoLine = 0;
   Slice slice;

@@ -3,11 +3,11 @@
 //
 // The ranks find out themselves which form runs. Where the direct form is possible, every rank announces in
 // flag line 0 of the first epoch where its buffers lie. If all buffers lie in shared memory that epoch runs the
-// direct form, else the staged form. All ranks read the same announcements, so all decide alike; a rank whose
-// own buffers are not shared knows the answer and does not wait for the others.
+// direct form, else the staged form. All ranks read the same announcements, so all decide alike. A rank whose own
+// buffers are not shared knows the answer and does not wait for the others.
 //
-// An area is written again two epochs later. All peers have ended epoch e - 2 if this rank heard from all of
-// them in epoch e - 1 (Schedule::hears_from_all: they had entered it); otherwise it reads how far they are.
+// An area is written again two epochs later, in epoch e if it was written in e - 2. A peer that was heard from in
+// epoch e - 1 has ended e - 2 (Schedule::hears_from_all). Otherwise the rank reads how far the peers are.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
-// Which message goes to which receive, by source and tag: of the receives that accept a message the one that
-// was posted first takes it, and of the messages that a receive accepts it takes the one that was announced
-// first. Knows of an operation only its address, and no transport.
+// Matches messages and receives by source and tag. Of the receives that accept a message, the one posted first
+// takes it. Of the messages that a receive accepts, it takes the one announced first. Knows of an operation only
+// its address, and no transport.
 //
 // Queues by source and tag, so that a match takes the same time however many wait. Any source has queues of
 // its own; numbers in order of arrival decide between those.
@@ -45,8 +45,8 @@ class MessageMatcher {
 
   // Is a receive of that tag posted that takes it from any source?
   bool waits_for_any(std::uint32_t tag) const { return receives_.count(key_of(kFromAnyRank, tag)) != 0; }
-  // Takes a receive of that tag from one source in front of which no receive from any source is posted:
-  // nothing else competes for its source's messages, so their order is match enough.
+  // Takes a receive of that tag from one source, if no receive from any source is posted before it. Nothing else
+  // then competes for its source's messages, so their order is match enough.
   std::optional<Receive> take_unrivalled(std::uint32_t tag);
 
   // In order.

@@ -1,11 +1,12 @@
 // The messages of a group that are matched before they move: those with a tag, and receives from any source.
 // Knows no wire; what it tells other ranks goes as control messages of their endpoints.
 //
-// A send with a tag announces itself to the receiver, whose messenger answers with a clearance once a receive
-// takes it; only then the payload moves, behind those that were cleared before it. So a message that nobody
-// receives blocks no other. Tag 0 is announced by nobody: the order of a pair's messages is their match. A
-// receive of tag 0 from any source probes the endpoints for messages that have arrived, and what is received from one
-// source meanwhile waits behind it.
+// A send with a tag announces itself to the receiver, whose messenger answers with a clearance once a receive takes
+// it. Only then the payload moves, behind those that were cleared before it. So a message that nobody receives
+// blocks no other.
+//
+// Sends of tag 0 are not announced: the order of a pair's messages is their match. A receive of tag 0 from any source
+// probes the endpoints for messages that have arrived. Later receives from one source wait behind it.
 #pragma once
 
 #include <array>

@@ -43,8 +43,8 @@ struct Prepared {
   std::size_t vector_bytes = 0;  // of the full vector
 };
 
-// The number of an operation, and the word that its messages and flag lines are compared by: of a collective
-// the digest of all calls up to it, of a message between two ranks what make_message_word() says.
+// The number of an operation, and the word by which its messages and flag lines are compared: the digest of all
+// calls up to it, or make_message_word() for a message between two ranks.
 struct OperationId {
   std::uint32_t sequence = 0;
   std::uint64_t word = 0;

@@ -107,8 +107,8 @@ class Compiler {
     return {};
   }
 
-  // Waits of step i (and of the reduction fused into it), without those that issue order in the channel
-  // implies: an earlier local step of the same channel is complete once issued.
+  // Waits of step i and of the reduction fused into it. The order of issue in the channel implies some, which are
+  // left out: an earlier local step of the same channel is complete once issued.
   void emit_waits(std::uint32_t i, PlanStep& out) {
     std::vector<std::uint32_t> waits;
     const auto add = [&](const Step& step) {

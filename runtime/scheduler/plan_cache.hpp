@@ -12,9 +12,9 @@
 
 namespace tutti {
 
-// The key of a plan of one group. A call signature would not do: calls of all counts share a plan, which takes
-// far longer to emit and to lower than the counts take to resolve. So the native backend keys its table of calls
-// by signature and its plans by this. `row` is the catalogue row (by address), `params` packs its parameters.
+// The key of a plan of one group. It stands beside the signatures of SignatureTable, because calls of all counts
+// share a plan: emitting and lowering take far longer than resolving counts. `row` is the catalogue row (by
+// address), `params` packs its parameters.
 struct PlanKey {
   const void* row = nullptr;
   std::uint64_t params = 0;

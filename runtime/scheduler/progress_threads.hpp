@@ -2,7 +2,7 @@
 //
 // The first call for help starts them. A thread drives as long as operations are under way that no caller waits
 // for. Then it naps a few times, so that submitting in quick succession costs no system call, and then it sleeps
-// until it is called. One without a CPU of its own takes from the program what it uses: where that shows, it
+// until it is called. A thread without a CPU of its own takes CPU time from the program. Where that shows, it
 // stands back as long as callers come by, who drive too.
 #pragma once
 

@@ -21,8 +21,8 @@ class EpochResolver {
         found_(*found) {
     bind_epoch_map(map_, plan.shape, count, found->length, element_bytes);
     slot_bytes_ = slot_bytes_of(map_, element_bytes);
-    // Where some ranks only receive, they poll a flag line while it is written: with payload in it they would
-    // take the line away once more before its sequence is stored.
+    // Ranks that only receive poll a flag line while it is written. With payload in it they would take the line
+    // away once more before its sequence is stored.
     carries_ = map_.max_atom_count() * element_bytes <= FlagLine::kPayloadBytes &&
                waits_for_all(plan.shape.collective);
     // Payload in flag lines takes no staging.

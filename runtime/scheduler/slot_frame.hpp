@@ -1,6 +1,6 @@
 // Memory that an operation needs only while it runs. A frame belongs to a slot, whose operations run one after the
-// other: so however many calls of a signature are under way, nothing grows any more once its first call has
-// been submitted. Knows no plan and no call.
+// other. So nothing grows after the first call of a signature, however many are under way. Knows no plan and no
+// call.
 #pragma once
 
 #include <algorithm>

@@ -28,8 +28,8 @@ class StagingStores {
   // Shorter batches and copies stay in the caches, untimed: a core's store buffers hide what they take.
   static constexpr std::size_t kLeastBytes = 4096;
   static constexpr std::size_t kLeastCopyBytes = 1024;
-  // A trial begins where taking lines back costs more than between neighbours: those take 1 to 9 ns a line,
-  // cores of different chiplets 20 to 35, and half of that where half the readers run on the same CPU.
+  // A trial begins where taking lines back costs more than between neighbours. These take 1 to 9 ns a line, cores
+  // of different chiplets 20 to 35, or half of that if half the readers run on the same CPU.
   static constexpr double kSlowNsPerLine = 12;
   // A streamed line must save so much: reading it from memory costs the reader about 5 ns.
   static constexpr double kGainNsPerLine = 6;
@@ -59,8 +59,8 @@ class StagingStores {
     if (batch_bytes_ != 0) close_batch();
   }
 
-  // The decision, without any clock: how the next batch is to be made, and that it was made, with what it
-  // took if it was to be timed.
+  // The decision, without any clock: how to make the next batch (way), and the time that it took, if it was to be
+  // timed (count).
   struct Way {
     bool is_streamed = false;
     bool is_timed = false;

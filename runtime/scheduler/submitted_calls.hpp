@@ -1,5 +1,5 @@
-// The collectives that one rank has submitted to a group: the digest that is compared with the other ranks',
-// and the last calls themselves, so that a difference can be named. Knows no transport.
+// The collectives that one rank has submitted to a group. Ranks compare their digest; the last calls themselves
+// are kept to name a difference. Knows no transport.
 #pragma once
 
 #include <array>

@@ -88,7 +88,7 @@ bool stand_for_all(const PricedCall& call, std::uint32_t size, std::span<const S
   return is_as_expected(size - 1);
 }
 
-// Appends the schedules of ranks up to `count`; `is_too_long` if these are more steps than anybody walks.
+// Appends the schedules of ranks up to `count`; `is_too_long` if a walk would have more steps than it may.
 Status emit_up_to(const PricedCall& call, std::uint32_t size, std::uint32_t count,
                   std::vector<Schedule>& ranks, bool& is_too_long) {
   std::uint64_t steps = 0;

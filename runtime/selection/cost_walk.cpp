@@ -13,11 +13,11 @@ namespace tutti::detail {
 namespace {
 
 // A point in virtual time, and the last thing that had to happen before it (in the trail of causes).
-struct Moment {
+struct Instant {
   std::uint64_t ps = 0;
   std::uint32_t cause = 0;
 };
-const Moment& later(const Moment& a, const Moment& b) { return b.ps > a.ps ? b : a; }
+const Instant& later(const Instant& a, const Instant& b) { return b.ps > a.ps ? b : a; }
 
 enum class Term : std::uint8_t { nothing, arrival, occupation, line, shared, fetch, reduce, copy };
 
@@ -171,44 +171,44 @@ class CostWalk {
     }
   }
 
-  void release(StepId id, const Moment& when) {
+  void release(StepId id, const Instant& when) {
     start_[id] = later(start_[id], when);
     if (--pending_[id] == 0) ready_.emplace(start_[id].ps, id);
   }
-  void issued(StepId id, const Moment& when) {
+  void issued(StepId id, const Instant& when) {
     ++issued_count_;
     if (next_[id] != kNone) release(next_[id], when);
   }
-  void done(StepId id, const Moment& when) {
+  void done(StepId id, const Instant& when) {
     end_ = later(end_, when);
     for (std::uint32_t i = dependents_begin_[id]; i < dependents_begin_[id + 1]; ++i)
       release(dependents_[i], when);
   }
 
-  Moment after(const Moment& start, std::uint64_t ps, Term term, Level level, std::uint64_t bytes) {
+  Instant after(const Instant& start, std::uint64_t ps, Term term, Level level, std::uint64_t bytes) {
     causes_.push_back({start.cause, term, level, bytes});
     return {start.ps + ps, static_cast<std::uint32_t>(causes_.size() - 1)};
   }
 
   void issue(StepId id) {
     const Step& step = step_of(id);
-    const Moment now = start_[id];
+    const Instant now = start_[id];
     if (step.verb == Verb::send || step.verb == Verb::recv) {
       issued(id, now);
       is_posted_[id] = 1;
       if (is_posted_[partner_[id]] != 0) post(step.verb == Verb::send ? id : partner_[id], now);
       return;
     }
-    const Moment end = step.verb == Verb::signal ? signal(id, now)
-                       : step.verb == Verb::wait ? now
-                                                 : compute(id, now);
+    const Instant end = step.verb == Verb::signal ? signal(id, now)
+                        : step.verb == Verb::wait ? now
+                                                  : compute(id, now);
     issued(id, end);
     done(id, end);
   }
 
   // A message whose both sides are there waits for the sender's way out. Only when it starts does it take the
   // receiver's way in, so that whoever starts first comes first.
-  void post(StepId send, const Moment& now) {
+  void post(StepId send, const Instant& now) {
     const std::uint32_t from = rank_of_[send];
     start_[send] = now;
     queue_[from].emplace(now.ps, send);
@@ -228,11 +228,11 @@ class CostWalk {
     const LinkCost& link = model_.link(level);
     const std::uint64_t bytes = bytes_of(send, schedule_of(send).sources_of(step_of(send))[0]);
     const std::uint64_t takes = link.message_ps + of_kib(bytes, link.kib_ps);
-    const Moment start = later(start_[send], out_[from]);
-    Moment sent = after(start, takes, Term::occupation, level, bytes);
-    Moment arrived = start.ps + link.latency_ps >= in_[to].ps
-                         ? after(start, link.latency_ps + takes, Term::arrival, level, bytes)
-                         : after(in_[to], takes, Term::occupation, level, bytes);
+    const Instant start = later(start_[send], out_[from]);
+    Instant sent = after(start, takes, Term::occupation, level, bytes);
+    Instant arrived = start.ps + link.latency_ps >= in_[to].ps
+                          ? after(start, link.latency_ps + takes, Term::arrival, level, bytes)
+                          : after(in_[to], takes, Term::occupation, level, bytes);
     if (link.shared_kib_ps != 0) {
       const auto at = static_cast<std::size_t>(level == Level::network ? Shared::nic_out : Shared::memory);
       sent = later(sent, pass(shared_[at][places_.node[from]], start, level, bytes));
@@ -249,12 +249,12 @@ class CostWalk {
   }
 
   // Ranks use a shared resource in sequence.
-  Moment pass(Moment& shared, const Moment& start, Level level, std::uint64_t bytes) {
+  Instant pass(Instant& shared, const Instant& start, Level level, std::uint64_t bytes) {
     const std::uint64_t takes = of_kib(bytes, model_.link(level).shared_kib_ps);
     return shared = after(later(shared, start), takes, Term::shared, level, bytes);
   }
 
-  Moment signal(StepId id, const Moment& now) {
+  Instant signal(StepId id, const Instant& now) {
     const std::uint32_t rank = rank_of_[id];
     for (const StepId waiter : waiters_[id]) {
       const Level level = places_.level(rank, rank_of_[waiter]);
@@ -264,17 +264,17 @@ class CostWalk {
     return now;
   }
 
-  Moment compute(StepId id, const Moment& ready) {
+  Instant compute(StepId id, const Instant& ready) {
     const std::uint32_t rank = rank_of_[id];
     const Step& step = step_of(id);
     const auto sources = schedule_of(id).sources_of(step);
-    Moment now = later(ready, cpu_[rank]);
+    Instant now = later(ready, cpu_[rank]);
     const auto reach = [&](const Slice& slice) {
       if (slice.owner == kSelf) return;
       const Level level = places_.level(rank, static_cast<std::uint32_t>(slice.owner));
       const LinkCost& link = model_.link(level);
       const std::uint64_t bytes = bytes_of(id, slice);
-      const Moment fetched = after(now, of_kib(bytes, link.kib_ps), Term::fetch, level, bytes);
+      const Instant fetched = after(now, of_kib(bytes, link.kib_ps), Term::fetch, level, bytes);
       if (link.shared_kib_ps != 0) {
         auto& memory = shared_[static_cast<std::size_t>(Shared::memory)][places_.node[rank]];
         now = later(fetched, pass(memory, now, level, bytes));
@@ -337,19 +337,19 @@ class CostWalk {
   std::vector<StepId> first_step_;      // by rank
   std::vector<std::uint32_t> rank_of_;  // by step, as all that follow
   std::vector<std::uint32_t> pending_;
-  std::vector<Moment> start_;  // what a step waits for; of a send on its way out, also its receiver
-  std::vector<StepId> next_;   // in its channel
+  std::vector<Instant> start_;  // what a step waits for; of a send on its way out, also its receiver
+  std::vector<StepId> next_;    // in its channel
   std::vector<StepId> partner_;
   std::vector<std::uint8_t> is_posted_;
   std::vector<std::uint32_t> dependents_begin_;
   std::vector<StepId> dependents_;
   std::vector<std::vector<StepId>> waiters_;  // of a signal
 
-  std::vector<Moment> out_, in_, cpu_;  // until when a rank is taken
+  std::vector<Instant> out_, in_, cpu_;  // until when a rank is taken
   enum class Shared : std::uint8_t { nic_out, nic_in, memory };
-  std::array<std::vector<Moment>, 3> shared_;  // by node
+  std::array<std::vector<Instant>, 3> shared_;  // by node
   std::vector<Cause> causes_;
-  Moment end_;
+  Instant end_;
   std::uint64_t issued_count_ = 0;
   // By time, then by number: what is ready at once goes in program order.
   using Entry = std::pair<std::uint64_t, std::uint32_t>;

@@ -27,6 +27,12 @@ void scale_by(double factor, Dtype dtype, void* dst, const void* src, std::uint6
   }
 }
 
+void note_end(TensorTiming& timing, const TensorResponse& response, bool is_right) {
+  if (!timing.has_phases()) return;
+  timing.note(response, TensorPhase::done,
+              describe_arguments(response.signature) + (is_right ? "" : R"(,"error":"failed")"));
+}
+
 // Calls a function of the program's, which may throw.
 template <class Function>
 Status call_program(const Function& function) {
@@ -109,6 +115,10 @@ void TensorScheduler::execute_fused(std::vector<Ready> tensors) {
     offsets.push_back(offsets.back() + element_count(tensor.response.signature));
   const auto buffer = buffers_.take(offsets.back() * bytes);
   std::byte* const memory = buffer->data();
+  const auto note = [&](TensorPhase phase, const std::string& arguments = {}) {
+    for (const Ready& tensor : tensors) timing_->note(tensor.response, phase, arguments);
+  };
+  if (timing_->has_phases()) note(TensorPhase::copying_in);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const std::uint64_t count = offsets[i + 1] - offsets[i];
     if (tensors[i].entry) {
@@ -117,19 +127,21 @@ void TensorScheduler::execute_fused(std::vector<Ready> tensors) {
       std::memset(memory + offsets[i] * bytes, 0, count * bytes);
     }
   }
+  if (timing_->has_phases()) note(TensorPhase::moving, fmt::format(R"("tensors":{})", tensors.size()));
   const Work work = data_.iallreduce(memory, memory, offsets.back(), first.dtype, first.op);
   const auto shared = std::make_shared<const std::vector<Ready>>(std::move(tensors));
-  work.on_complete(
-      [buffer, offsets, shared, bytes, dtype = first.dtype, postscale = first.postscale](const Error* error) {
-        for (std::size_t i = 0; i < shared->size(); ++i) {
-          const auto& entry = (*shared)[i].entry;
-          if (!entry) continue;
-          if (error == nullptr)
-            scale_by(postscale, dtype, entry->call.output, buffer->data() + offsets[i] * bytes,
-                     offsets[i + 1] - offsets[i]);
-          TensorWork::of(entry->work).complete(to_status(error));
-        }
-      });
+  work.on_complete([buffer, offsets, shared, bytes, dtype = first.dtype, postscale = first.postscale,
+                    timing = timing_](const Error* error) {
+    for (const Ready& tensor : *shared) timing->note(tensor.response, TensorPhase::copying_out);
+    for (std::size_t i = 0; i < shared->size(); ++i) {
+      const auto& [response, entry] = (*shared)[i];
+      if (entry && error == nullptr)
+        scale_by(postscale, dtype, entry->call.output, buffer->data() + offsets[i] * bytes,
+                 offsets[i + 1] - offsets[i]);
+      note_end(*timing, response, error == nullptr);
+      if (entry) TensorWork::of(entry->work).complete(to_status(error));
+    }
+  });
 }
 
 void TensorScheduler::execute_one(Ready tensor) {
@@ -145,30 +157,35 @@ void TensorScheduler::execute_one(Ready tensor) {
   CallOptions options;
   options.memory = call.memory;
   options.cuda_stream = call.cuda_stream;
+  if (!call.allocate) timing_->note(tensor.response, TensorPhase::moving);
   Started started = start(tensor.response, call, options);
   if (!started.failure)
     started.failure = started.failure.with_context(fmt::format("tensor \"{}\"", tensor.response.name));
   // Not the Work: its callback would hold the group, which must not end on a progress thread.
   const Work work = std::exchange(started.work, {});
-  work.on_complete([entry = std::move(tensor.entry), zeros, started, dtype = signature.dtype,
-                    postscale = signature.postscale](const Error* error) mutable {
-    const std::optional<Entry> ended = std::move(entry);  // its end is part of the callback
-    if (!ended) return;
-    if (error == nullptr && postscale != 1)
-      scale_by(postscale, dtype, started.output, started.output, started.output_count);
-    TensorWork::of(ended->work).complete(started.failure ? to_status(error) : started.failure);
-  });
+  work.on_complete(
+      [tensor = std::move(tensor), zeros, started, timing = timing_](const Error* error) mutable {
+        const std::optional<Entry> ended = std::move(tensor.entry);  // its end is part of the callback
+        const TensorSignature& s = tensor.response.signature;
+        if (ended && error == nullptr && s.postscale != 1)
+          scale_by(s.postscale, s.dtype, started.output, started.output, started.output_count);
+        note_end(*timing, tensor.response, error == nullptr && started.failure.is_ok());
+        if (!ended) return;
+        TensorWork::of(ended->work).complete(started.failure ? to_status(error) : started.failure);
+      });
 }
 
-void TensorScheduler::allocate(TensorCall& call, std::span<const std::uint64_t> rows, std::uint64_t bytes,
-                               Started& started) {
+void TensorScheduler::allocate(const TensorResponse& response, TensorCall& call,
+                               std::span<const std::uint64_t> rows, std::uint64_t bytes, Started& started) {
   if (!call.allocate) return;
+  timing_->note(response, TensorPhase::allocating);
   started.failure = call_program([&] {
     call.output = call.allocate(rows);
     if (call.output != nullptr || bytes == 0) return Status();
     return Status(StatusCode::resource_exhausted,
                   fmt::format("allocate: it gave no memory for {} bytes", bytes));
   });
+  timing_->note(response, TensorPhase::moving);
   if (started.failure) return;
   if (call.memory == Memory::device) {
     data_.abort(started.failure.message());
@@ -186,7 +203,7 @@ TensorScheduler::Started TensorScheduler::start(const TensorResponse& response, 
     case Collective::allreduce:
       return start_reduction(s, call, options);
     case Collective::reduce_scatter:
-      return start_reduce_scatter(s, call, options);
+      return start_reduce_scatter(response, call, options);
     case Collective::allgather:
       return start_allgather(response, call, options);
     case Collective::alltoall:
@@ -222,7 +239,7 @@ TensorScheduler::Started TensorScheduler::start_allgather(const TensorResponse& 
   std::vector<std::uint64_t> counts;
   for (const std::uint64_t rows : response.rows) counts.push_back(rows * row);
   Started started;
-  allocate(call, response.rows, sum_of(counts) * size_of(dtype), started);
+  allocate(response, call, response.rows, sum_of(counts) * size_of(dtype), started);
   started.work = data_.iallgatherv(call.input, call.output, counts, {}, dtype, options);
   return started;
 }
@@ -238,20 +255,21 @@ TensorScheduler::Started TensorScheduler::start_alltoall(const TensorResponse& r
     received.push_back(rows.back() * row);
   }
   Started started;
-  allocate(call, rows, sum_of(received) * size_of(dtype), started);
+  allocate(response, call, rows, sum_of(received) * size_of(dtype), started);
   started.work = data_.ialltoallv(call.input, sent, {}, call.output, received, {}, dtype, options);
   return started;
 }
 
-TensorScheduler::Started TensorScheduler::start_reduce_scatter(const TensorSignature& s, TensorCall call,
-                                                               const CallOptions& options) {
+TensorScheduler::Started TensorScheduler::start_reduce_scatter(const TensorResponse& response,
+                                                               TensorCall call, const CallOptions& options) {
+  const TensorSignature& s = response.signature;
   const std::uint64_t row = elements_of_row(s);
   std::vector<std::uint64_t> counts;
   for (std::uint32_t other = 0; other < size_; ++other)
     counts.push_back(rows_of_rank(s.shape[0], other, size_) * row);
   const std::uint64_t own = rows_of_rank(s.shape[0], rank_, size_);
   Started started;
-  allocate(call, std::span(&own, 1), counts[rank_] * size_of(s.dtype), started);
+  allocate(response, call, std::span(&own, 1), counts[rank_] * size_of(s.dtype), started);
   started.output = call.output;
   started.output_count = counts[rank_];
   if (s.prescale != 1) {

@@ -45,13 +45,20 @@ class TensorQueue::Impl {
 TensorQueue::TensorQueue(const CommGroup& group) {
   CommGroup::Impl& impl = CommGroup::Impl::of(group, "TensorQueue");
   const WorldSettings& settings = impl.world().settings();
-  impl_ = std::shared_ptr<Impl>(new Impl(group, TensorQueueOptions{settings.tensors, settings.stall_warning}),
-                                &Impl::end);
+  TensorQueueOptions options{settings.tensors, settings.stall_warning};
+  // One process writes the file of the job.
+  if (impl.world().info().rank != 0) options.settings.timeline.path.clear();
+  impl_ = std::shared_ptr<Impl>(new Impl(group, options), &Impl::end);
+}
+
+TensorQueue::Impl& TensorQueue::opened(const char* call) const {
+  if (impl_ == nullptr)
+    throw_error(invalid_argument(std::string(call) + ": this TensorQueue is closed (it is of no group)"));
+  return *impl_;
 }
 
 Work TensorQueue::submit(std::string_view name, const TensorCall& call) const {
-  if (impl_ == nullptr)
-    throw_error(invalid_argument("submit: this TensorQueue is closed (it is of no group)"));
+  Impl& impl = opened("submit");
   TensorCall located = call;
   if (call.memory == Memory::detect) {
     look_for_cuda();
@@ -59,13 +66,19 @@ Work TensorQueue::submit(std::string_view name, const TensorCall& call) const {
     located.memory =
         is_cuda_in_use() && (is_device(call.input) || is_device(call.output)) ? Memory::device : Memory::host;
   }
-  return impl_->work_of(impl_->scheduler().submit(name, located));
+  return impl.work_of(impl.scheduler().submit(name, located));
 }
 
 Work TensorQueue::join() const {
-  if (impl_ == nullptr) throw_error(invalid_argument("join: this TensorQueue is closed (it is of no group)"));
-  return impl_->work_of(impl_->scheduler().join());
+  Impl& impl = opened("join");
+  return impl.work_of(impl.scheduler().join());
 }
+
+void TensorQueue::start_timeline(std::string_view path, bool mark_cycles) const {
+  opened("start_timeline").scheduler().start_timeline(std::string(path), mark_cycles);
+}
+
+void TensorQueue::stop_timeline() const { opened("stop_timeline").scheduler().stop_timeline(); }
 
 void TensorQueue::close() {
   if (impl_ != nullptr && impl_->is_of_this_process()) impl_->scheduler().close();

@@ -68,6 +68,27 @@ bool get_name(ByteReader& reader, std::string& name) {
   return reader.get_text(name) && !name.empty() && name.size() <= kMaxTensorNameBytes;
 }
 
+void put(ByteWriter& writer, const TensorEvent& event) {
+  writer.put_text(event.tensor);
+  writer.put(event.collective);
+  writer.put(event.phase);
+  writer.put(event.rank);
+  writer.put(static_cast<std::int64_t>(event.time.time_since_epoch().count()));
+}
+
+bool get(ByteReader& reader, std::uint32_t rank_count, TensorEvent& event) {
+  std::uint8_t collective = 0, phase = 0;
+  std::int64_t time = 0;
+  if (!get_name(reader, event.tensor) || !reader.get(collective) || !reader.get(phase) ||
+      !reader.get(event.rank) || !reader.get(time))
+    return false;
+  if (collective >= kCollectiveCount || phase >= kTensorPhaseCount || event.rank >= rank_count) return false;
+  event.collective = static_cast<Collective>(collective);
+  event.phase = static_cast<TensorPhase>(phase);
+  event.time = SteadyClock::time_point(SteadyClock::duration(time));
+  return true;
+}
+
 // As runs of neighbours, so that a request that all ranks made costs 8 bytes whatever their number.
 void put_ranks(ByteWriter& writer, const std::vector<std::uint32_t>& ranks) {
   std::vector<std::uint32_t> runs;  // first, last, first, last, ...
@@ -146,6 +167,8 @@ std::string encode(const RequestBatch& batch) {
     put_ranks(writer, ranks);
   }
   put_ranks(writer, batch.joined_ranks);
+  writer.put(static_cast<std::uint32_t>(batch.events.size()));
+  for (const TensorEvent& event : batch.events) put(writer, event);
   return writer.take();
 }
 
@@ -167,7 +190,11 @@ bool decode(std::string_view bytes, std::uint32_t rank_count, RequestBatch& batc
                                                                       : 0;
     if (row_count != expected) return false;
   }
-  return get_ranks(reader, rank_count, batch.joined_ranks) && reader.is_at_end();
+  if (!get_ranks(reader, rank_count, batch.joined_ranks) || !reader.get(count)) return false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (!get(reader, rank_count, batch.events.emplace_back())) return false;
+  }
+  return reader.is_at_end();
 }
 
 void merge(RequestBatch& batch, RequestBatch more) {
@@ -195,6 +222,8 @@ void merge(RequestBatch& batch, RequestBatch more) {
   batch.requests.insert(batch.requests.end(), std::make_move_iterator(unseen.begin()),
                         std::make_move_iterator(unseen.end()));
   unite(batch.joined_ranks, more.joined_ranks);
+  batch.events.insert(batch.events.end(), std::make_move_iterator(more.events.begin()),
+                      std::make_move_iterator(more.events.end()));
 }
 
 std::string encode(const ResponseList& list) {

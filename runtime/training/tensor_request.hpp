@@ -9,6 +9,7 @@
 
 #include "runtime/base/status.hpp"
 #include "runtime/base/types.hpp"
+#include "runtime/training/tensor_event.hpp"
 
 namespace tutti {
 
@@ -69,6 +70,7 @@ struct RequestOfRanks {
 struct RequestBatch {
   std::vector<RequestOfRanks> requests;
   std::vector<std::uint32_t> joined_ranks;  // that have no more tensors, since this cycle
+  std::vector<TensorEvent> events;          // for the timeline of rank 0
 
   bool operator==(const RequestBatch&) const = default;
 };

@@ -56,9 +56,11 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
       rank_(static_cast<std::uint32_t>(group.rank())),
       size_(static_cast<std::uint32_t>(group.size())),
       cache_(options.settings.cache_capacity),
+      timing_(std::make_shared<TensorTiming>(rank_)),
       last_warning_(Clock::now()),
       last_cycle_(Clock::now()) {
   if (rank_ == 0) coordinator_.emplace(size_, options.settings.stall_timeout);
+  begin_timeline_of_environment();
   const std::string reason = detail::start_thread(&thread_, "tutti-tensors", [this] { run(); });
   if (!reason.empty())
     refuse(
@@ -68,6 +70,7 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
 TensorScheduler::~TensorScheduler() {
   close();
   thread_.join();
+  timing_->end();
 }
 
 void TensorScheduler::close() {
@@ -162,11 +165,15 @@ bool TensorScheduler::cycle() {
     return false;
   }
   evict_agreed(mine.evicted());
+  const bool timeline_begins = timing_->follow(words[0]);
+  if ((words[0] & TensorTiming::kAlignsClocks) != 0) align_clocks();
   std::vector<Ready> ready = take_ready(mine.not_ready());
   if ((words[0] & has_requests) != 0) {
     coordinated_.fetch_add(1, std::memory_order_relaxed);
     accept(coordinate(std::move(mine.requests)), ready);
   }
+  note_ready(ready, timeline_begins);
+  changed_.notify_all();
   warn_of_stalls();
   execute(std::move(ready));
   idle_ = (words[0] & has_tensors) != 0 ? std::chrono::microseconds(0)
@@ -186,7 +193,10 @@ TensorScheduler::Contribution TensorScheduler::contribute() {
     has_announced_join_ = true;
     mine.requests.joined_ranks.push_back(rank_);
   }
-  if (!mine.requests.requests.empty() || !mine.requests.joined_ranks.empty() ||
+  mine.words[0] |= timing_->flags();
+  note_submissions(mine.requests);
+  const RequestBatch& requests = mine.requests;
+  if (!requests.requests.empty() || !requests.joined_ranks.empty() || !requests.events.empty() ||
       (coordinator_ && coordinator_->has_expired(Clock::now())))
     mine.words[0] |= has_requests;
   if (joining_) {
@@ -296,6 +306,7 @@ ResponseList TensorScheduler::coordinate(RequestBatch requests) {
                   "a rank sent requests that cannot be read");
     merge(requests, std::move(more));
   }
+  timing_->accept(std::exchange(requests.events, {}));
   std::string bytes;
   if (coordinator_) bytes = encode(coordinator_->decide(std::move(requests), Clock::now()));
   std::uint64_t length = bytes.size();
@@ -352,6 +363,8 @@ void TensorScheduler::accept(ResponseList list, std::vector<Ready>& ready) {
       ready.push_back({response, std::move(entry)});
       continue;
     }
+    if (timing_->has_phases())
+      timing_->note(response, TensorPhase::done, fmt::format(R"("error":"{}")", to_string(response.code)));
     if (entry) TensorWork::of(entry->work).complete(Status(response.code, response.message, response.peer));
   }
   // Numbers may have moved from one name to another.
@@ -403,6 +416,7 @@ void TensorScheduler::fail_all(const Status& cause) {
     joining.swap(joining_);
     arrived_.clear();
   }
+  changed_.notify_all();
   for (const auto& [name, entry] : entries)
     TensorWork::of(entry.work).complete(cause.with_context(fmt::format("tensor \"{}\"", name)));
   if (joining) TensorWork::of(*joining).complete(cause);

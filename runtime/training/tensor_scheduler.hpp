@@ -16,6 +16,7 @@
 #include "runtime/training/coordinator.hpp"
 #include "runtime/training/fusion.hpp"
 #include "runtime/training/response_cache.hpp"
+#include "runtime/training/tensor_timing.hpp"
 #include "runtime/training/tensor_work.hpp"
 #include "tutti/tensors.hpp"
 
@@ -51,6 +52,9 @@ class TensorScheduler {
   WorkRef join();
   // Ends the queue on all ranks; does not wait for that.
   void close();
+  // Of rank 0; others' calls do nothing. Wait until all ranks follow. Throw Error.
+  void start_timeline(const std::string& path, bool marks_cycles);
+  void stop_timeline();
   bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
   // Cycles so far, and those in which requests went up the tree.
   std::uint64_t cycle_count() const { return cycles_.load(std::memory_order_relaxed); }
@@ -68,6 +72,7 @@ class TensorScheduler {
     WorkRef work;
     Stage stage = Stage::submitted;
     std::uint32_t number = 0;  // while cached
+    bool is_noted = false;     // for the timeline
     Clock::time_point since;
   };
   // A tensor that all ranks communicate now. No entry: this rank has joined.
@@ -76,6 +81,7 @@ class TensorScheduler {
     std::optional<Entry> entry;
   };
   // The words of a cycle: flags, bits of what is not ready, bits of what has to be evicted. Combined by "or".
+  // TensorTiming has further flags.
   enum Flag : std::uint64_t { has_requests = 1, has_tensors = 2, is_leaving = 4 };
   struct Contribution {
     std::vector<std::uint64_t> words;
@@ -98,6 +104,11 @@ class TensorScheduler {
   std::vector<Ready> take_ready(std::span<const std::uint64_t> not_ready);
   void accept(ResponseList list, std::vector<Ready>& ready);
   void warn_of_stalls();
+  void begin_timeline_of_environment();
+  void write_timeline(std::shared_ptr<Timeline> timeline, bool marks_cycles);
+  void note_submissions(RequestBatch& requests);
+  void note_ready(const std::vector<Ready>& ready, bool timeline_begins);
+  void align_clocks();
   void execute(std::vector<Ready> ready);
   void execute_one(Ready tensor);
   // An operation that was started for one tensor, and where its result lies.
@@ -112,10 +123,11 @@ class TensorScheduler {
   Started start_reduction(const TensorSignature& signature, TensorCall call, const CallOptions& options);
   Started start_allgather(const TensorResponse& response, TensorCall call, const CallOptions& options);
   Started start_alltoall(const TensorResponse& response, TensorCall call, const CallOptions& options);
-  Started start_reduce_scatter(const TensorSignature& signature, TensorCall call, const CallOptions& options);
+  Started start_reduce_scatter(const TensorResponse& response, TensorCall call, const CallOptions& options);
   // Sets the output of `bytes` where the call has an allocate(). Where that fails, the operation goes on with
   // the other ranks, and its output here is discarded.
-  void allocate(TensorCall& call, std::span<const std::uint64_t> rows, std::uint64_t bytes, Started& started);
+  void allocate(const TensorResponse& response, TensorCall& call, std::span<const std::uint64_t> rows,
+                std::uint64_t bytes, Started& started);
   void execute_fused(std::vector<Ready> tensors);
   std::optional<Entry> take_entry(const std::string& name);
   void fail_all(const Status& cause);
@@ -130,6 +142,8 @@ class TensorScheduler {
   ResponseCache cache_;
   std::optional<Coordinator> coordinator_;  // of rank 0
   FusionBuffers buffers_;
+  // Also of completions, which may come while the scheduler ends.
+  const std::shared_ptr<TensorTiming> timing_;
   Clock::time_point last_warning_, last_cycle_;
   std::chrono::microseconds idle_{0};  // how long nothing has been to do, as all ranks know
 

@@ -139,7 +139,7 @@ TEST_CASE("pinned memory is reused and bounded") {
     CHECK(again->data() == first);
     CHECK(cuda_stand_in_calls("cuMemHostAlloc") == before + 1);
     CHECK(pool.take((64 << 10) + 1).status().code() == StatusCode::resource_exhausted);
-    // What is lent stays; what is idle makes room.
+    // Lent memory stays, idle memory makes room.
     CHECK(pool.take(64 << 10).status().code() == StatusCode::resource_exhausted);
   }
   const auto all = pool.take(64 << 10);

@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kMiB = 1U << 20U;
 
 // Equal but for rounding. (Catch2's own word for it lies in other places in its versions 2 and 3.)
-bool is_near(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b); }
+bool is_close(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b); }
 
 // Every movement of n bytes takes n / rate at any size; a line takes 0.5 us.
 Ceilings flat(int ranks, double fresh_gbs, double own_gbs) {
@@ -42,13 +42,13 @@ TEST_CASE("a curve is straight between its points and never falls") {
   curve.add(1000, 1);
   curve.add(3000, 5);
   curve.add(9000, 4);  // cannot be: more bytes in less time
-  CHECK(is_near(curve.time_us(500), 0.5));
-  CHECK(is_near(curve.time_us(1000), 1));
-  CHECK(is_near(curve.time_us(2000), 3));
-  CHECK(is_near(curve.time_us(3000), 5));
-  CHECK(is_near(curve.time_us(9000), 5));
-  CHECK(is_near(curve.time_us(18000), 10));
-  CHECK(is_near(curve.us_of(2), 5));
+  CHECK(is_close(curve.time_us(500), 0.5));
+  CHECK(is_close(curve.time_us(1000), 1));
+  CHECK(is_close(curve.time_us(2000), 3));
+  CHECK(is_close(curve.time_us(3000), 5));
+  CHECK(is_close(curve.time_us(9000), 5));
+  CHECK(is_close(curve.time_us(18000), 10));
+  CHECK(is_close(curve.us_of(2), 5));
 }
 
 TEST_CASE("demands of two ranks, by hand") {
@@ -85,13 +85,13 @@ TEST_CASE("bounds of two ranks, by hand") {
   const Ceilings c = flat(2, 10, 20);
   // 100 kB cross: 10 us. Traffic of 200 kB: 3.3 us.
   const Bound allreduce = bound_of(Collective::allreduce, 2, 100000, c);
-  CHECK(is_near(allreduce.us, 0.5 + 10));
-  CHECK(is_near(allreduce.us, bound_us(Collective::allreduce, 2, 100000, c)));
+  CHECK(is_close(allreduce.us, 0.5 + 10));
+  CHECK(is_close(allreduce.us, bound_us(Collective::allreduce, 2, 100000, c)));
   CHECK(allreduce.formula == "line 0.50 us + 2m(p-1)/p crossing at 10.0 GB/s (L2)");
-  CHECK(is_near(bound_us(Collective::allgather, 2, 100000, c), 0.5 + 5));
-  CHECK(is_near(bound_us(Collective::broadcast, 2, 100000, c), 0.5 + 10));
+  CHECK(is_close(bound_us(Collective::allgather, 2, 100000, c), 0.5 + 5));
+  CHECK(is_close(bound_us(Collective::broadcast, 2, 100000, c), 0.5 + 10));
   const Bound barrier = bound_of(Collective::barrier, 2, 0, c);
-  CHECK(is_near(barrier.us, 0.5));
+  CHECK(is_close(barrier.us, 0.5));
   CHECK(barrier.formula == "line 0.50 us");
   CHECK(bound_of(Collective::allreduce, 2, 4 * kMiB, c).formula ==
         "line 0.50 us + 2m(p-1)/p crossing at 10.0 GB/s (LLC)");
@@ -99,18 +99,18 @@ TEST_CASE("bounds of two ranks, by hand") {
   // Beyond the caches 8 MiB of each 16 MiB that are touched can come from one; the traffic goes on.
   const double cached_us = 8.0 * kMiB / 10e3;
   const Bound large = bound_of(Collective::allreduce, 2, 20 * kMiB, c);
-  CHECK(is_near(large.us, 0.5 + cached_us));
+  CHECK(is_close(large.us, 0.5 + cached_us));
   CHECK(large.formula == "line 0.50 us + 8.4 MB of 2m(p-1)/p crossing at 10.0 GB/s (DRAM)");
   const Bound largest = bound_of(Collective::allreduce, 2, 64 * kMiB, c);
-  CHECK(is_near(largest.us, 0.5 + 2.0 * 64 * kMiB / 60e3));
+  CHECK(is_close(largest.us, 0.5 + 2.0 * 64 * kMiB / 60e3));
   CHECK(largest.formula == "line 0.50 us + 2m traffic at 60.0 GB/s (DRAM)");
 
   // The kernel's reading counts where it is best; an unmeasured ceiling does not count.
   Ceilings other = c;
   other.of(Ceiling::copy_fresh) = other.of(Ceiling::add_fresh) = {};
-  CHECK(is_near(bound_us(Collective::allreduce, 2, 100000, other), 0.5 + 10));
+  CHECK(is_close(bound_us(Collective::allreduce, 2, 100000, other), 0.5 + 10));
   other.of(Ceiling::vm_read) = {};
-  CHECK(is_near(bound_us(Collective::allreduce, 2, 100000, other), 0.5 + 200000 / 60e3));
+  CHECK(is_close(bound_us(Collective::allreduce, 2, 100000, other), 0.5 + 200000 / 60e3));
   other.l2_bytes = other.last_level_bytes = 0;
   CHECK(bound_of(Collective::allreduce, 2, 100000, other).formula.find("caches unknown") !=
         std::string::npos);
@@ -119,8 +119,8 @@ TEST_CASE("bounds of two ranks, by hand") {
 TEST_CASE("a call that waits for all ranks cannot be faster than an exchange") {
   Ceilings c = flat(2, 10, 5);
   c.exchange_us = 0.75;
-  CHECK(is_near(bound_us(Collective::barrier, 2, 0, c), 0.75));
-  CHECK(is_near(
+  CHECK(is_close(bound_us(Collective::barrier, 2, 0, c), 0.75));
+  CHECK(is_close(
       bound_us(Collective::allreduce, 2, 1, c) - bound_us(Collective::allreduce, 2, 1, flat(2, 10, 5)),
       0.25));
   CHECK(bound_of(Collective::allgather, 2, 4096, c).formula.starts_with("exchange 0.75 us + "));
@@ -129,7 +129,7 @@ TEST_CASE("a call that waits for all ranks cannot be faster than an exchange") {
 
 TEST_CASE("one rank crosses nothing") {
   const Ceilings c = flat(1, 10, 20);
-  CHECK(is_near(bound_us(Collective::allreduce, 1, 60000, c), 2));
+  CHECK(is_close(bound_us(Collective::allreduce, 1, 60000, c), 2));
   CHECK(bound_of(Collective::allreduce, 1, 60000, c).formula == "2m traffic at 60.0 GB/s (L2)");
   CHECK(bound_of(Collective::allreduce, 1, 60000, c, true).us == 0);
   CHECK(bound_of(Collective::broadcast, 1, 60000, c).formula.empty());
@@ -196,7 +196,7 @@ TEST_CASE("a bound needs the curves at the sizes that matter, and nowhere else")
       }
       INFO(kCollectiveNames[static_cast<std::size_t>(i)] << " of " << bytes);
       CHECK(bound_of(collective, 2, bytes, needed).formula == bound_of(collective, 2, bytes, whole).formula);
-      CHECK(is_near(bound_us(collective, 2, bytes, needed), bound_us(collective, 2, bytes, whole)));
+      CHECK(is_close(bound_us(collective, 2, bytes, needed), bound_us(collective, 2, bytes, whole)));
     }
   }
 }

@@ -104,7 +104,7 @@ def test_usage(_folder):
 
 def test_bench(folder):
     path = os.path.join(folder, "rows.json")
-    # Who binds: TUTTI_PIN before the bench's own way, --bind before both. On one CPU nobody can be told apart from who is not bound.
+    # TUTTI_PIN counts before the bench's own binding, and --bind before both. On one CPU, bound and unbound ranks look alike.
     cpus = len(os.sched_getaffinity(0))
     for words, pin, said in (([], "auto", "bound by TUTTI_PIN" if cpus > 1 else "not bound"), (["--bind", "none"], "auto", "not bound"),
                              ([], "off", "bound one per CPU" if cpus > 1 else "not bound")):
@@ -173,7 +173,7 @@ def test_limits(folder):
             ("one CPU", one_cpu, {}), ("64 KiB of locked memory", little_locked_memory, {}), ("64 files", few_files, {}),
             ("2 GiB of address space", little_address_space, {}), ("no single copy", None, {"TUTTI_SINGLE_COPY": "off"}),
             ("a megabyte of shared memory", None, {"TUTTI_SHM_BYTES": "1m"}), ("messages", None, {"TUTTI_CONTROL_BLOCKS": "off"}),
-            ("stores past the caches", None, {"TUTTI_STAGING": "streamed"})):
+            ("non-temporal stores", None, {"TUTTI_STAGING": "streamed"})):
         if is_sanitized and confine is little_address_space:
             continue
         result = run("bench", "allreduce", "-n", 3, "-b", "4", "-e", "1m", "-f", "64", "--iters", 3, "--check", "--json", path,

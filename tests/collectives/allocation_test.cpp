@@ -217,7 +217,7 @@ World make_world(const std::string& kind, std::uint32_t size) {
 // Of our own memory: libraries' requests and buffers come from their own pools. Contexts are not prepared for
 // each other here, so every slot of the group has its first turn in the first round; and how many messages
 // come before they are asked for is a matter of timing, so that a queue may grow once more in a later one.
-// What allocates on every call does so in all rounds.
+// Code that allocates on every call does so in all rounds.
 void exercise_message_transport(const std::string& name) {
   constexpr int kRounds = 4;
   World world(WorldTransport::inproc, 2, World::oversubscribed(),
@@ -339,7 +339,7 @@ void start_progress_threads(CommGroup& group, Flags& has_submitted) {
   }
 }
 
-// What a first call did not settle would show in one of the next, blocking or not, whatever its buffers are.
+// Memory that a first call did not get would be allocated by one of the next calls, blocking or not.
 std::string exercise_interface(CommGroup& group, Flags& has_submitted) {
   start_progress_threads(group, has_submitted);
   std::vector<std::int32_t> input(8192, 1), output(32768);

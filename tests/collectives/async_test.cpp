@@ -83,7 +83,7 @@ TEST_CASE("a worker that has stood back comes forward when callers stay away", "
   CHECK(verdict == "");
 }
 
-// What the operations of a slot need grows in different directions, while the slot is busy and while it is
+// The memory that the operations of a slot need grows in different ways, while the slot is busy and while it is
 // not. With messages, since only they need scratch.
 TEST_CASE("an operation finds the memory that it needs, whatever came before it in its slot", "[async]") {
   const Variables variables{{"TUTTI_CONTROL_BLOCKS", "off"}, {"TUTTI_ADJUST_ALLREDUCE", "ring"}};
@@ -216,7 +216,7 @@ TEST_CASE("an operation that nobody waits for fails at the deadline, naming who 
 
 namespace {
 
-// What ranks 0 and 2 see while rank 1 makes no call. `looked`: how many of them have seen it before a
+// The view of ranks 0 and 2 while rank 1 makes no call. `looked`: how many of them have seen it before a
 // deadline.
 Verdict miss_rank_1(const CommGroup& group, std::atomic<int>& looked) {
   const auto has = [](const std::string& text, const char* part) {

@@ -1,5 +1,5 @@
 // Catalogue rows on control blocks: buffers that all ranks, some ranks or no ranks share, ranks in place and not,
-// streaming stores, vectors longer than the staging memory. What ran is read off the epochs that it took.
+// streaming stores, vectors longer than the staging memory. The number of epochs tells which form ran.
 #include <algorithm>
 #include <set>
 
@@ -97,7 +97,7 @@ TEST_CASE("rows on shared buffers: what all ranks share is used where it lies, e
       {"all sizes mapped", 1, kNever, {0, 1, 7, 4097}},
       {"all stores stream", 1, 1, {1, 4097}},
       {"the usual limits", LoweredLimits{}.announce_bytes, LoweredLimits{}.stream_bytes, {512, 2048, 40001}},
-      {"staging memory past the caches", kNever, kNever, {1, 40001}, StagingPolicy::streamed}};
+      {"staging memory, non-temporal stores", kNever, kNever, {1, 40001}, StagingPolicy::streamed}};
   const auto transport = GENERATE(WorldTransport::inproc, WorldTransport::shm);
   const auto p = GENERATE(2U, 3U, 4U, 7U);
   std::uint64_t number = p * 1000003ULL + (transport == WorldTransport::shm ? 1 : 0);
@@ -134,7 +134,7 @@ TEST_CASE("rows on shared buffers: what all ranks share is used where it lies, e
       INFO(to_string(row.collective) << " " << row.name << ", " << cases.size() << " cases");
       REQUIRE(run_cases(world, cases, limit.announce_bytes) == "");
     }
-    // Not an empty test: these are the ones that must not lose their mapped form.
+    // Not an empty test: these are the ones that must not lose their direct form.
     for (const char* name : {"allreduce two_shot", "broadcast linear", "allgather direct",
                              "reduce_scatter direct", "gather linear", "scatter linear"})
       CHECK(mapped_rows.count(name) == 1);
@@ -168,7 +168,7 @@ TEST_CASE("rows in several windows: vectors longer than the staging memory", "[l
       for (const Flavour& flavour : kFlavours) {
         const bool is_first = &flavour == &kFlavours[0];
         if (!is_possible(row, flavour, p) || (!is_reducing(row.collective) && !is_first)) continue;
-        // What one epoch holds, of the vector or of a block; around multiples of it.
+        // Counts around multiples of an epoch's capacity, for the vector or a block.
         const std::uint64_t per_slot = slots == 0 ? 512 : kStaging / slots / 64 * 64 / size_of(flavour.dtype);
         const std::uint64_t fits = per_slot * (has_rank_blocks(row.collective) ? 1 : staged[0].blocks);
         if (fits == 0) continue;

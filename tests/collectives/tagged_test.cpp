@@ -18,7 +18,7 @@ namespace {
 
 using Numbers = std::vector<std::int32_t>;
 
-// What was sent may be lost where its sender leaves the job before the receiver has looked.
+// A message may be lost if its sender leaves the job before the receiver has polled.
 Verdict stay(const CommGroup& group, Verdict verdict = {}) {
   group.barrier();
   return verdict;

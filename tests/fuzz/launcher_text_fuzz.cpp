@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   static_cast<void>(parse_pmi1(text));
   if (const auto record = parse_pmi2(text)) {
-    // What was read is written and read again as the same.
+    // Fields are the same after they are written and read again.
     std::vector<std::pair<std::string_view, std::string_view>> fields(record->fields.begin(),
                                                                       record->fields.end());
     const std::string again = write_pmi2(record->command, fields);

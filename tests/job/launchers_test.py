@@ -64,8 +64,8 @@ def command_path(name):
 class LauncherTest(unittest.TestCase):
     """Common parts of all launchers: how to run, and the expected lines."""
 
-    # libpmix and its threads keep memory to the end of the process. What tutti would keep is found where other launchers
-    # start the same program.
+    # libpmix and its threads keep memory to the end of the process. Leaks of tutti show under other launchers,
+    # which start the same program.
     ignores_leaks = False
 
     def run_command(self, command, **environment):

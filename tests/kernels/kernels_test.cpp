@@ -195,7 +195,7 @@ class LineBuffer {
   Bytes memory_;
 };
 
-// The same to three places, of which the second is the last source, with stores past the caches to all but
+// The same to three places, of which the second is the last source, with non-temporal stores to all but
 // the first cached_count, which lie otherwise in their lines.
 bool streams_like(Op op, Dtype dtype, const std::vector<Bytes>& inputs, std::size_t count,
                   std::size_t distance, std::size_t cached_count, const Bytes& expected) {
@@ -404,7 +404,7 @@ TEST_CASE("min and max pass NaN on and order the zeros, whatever the order of so
   }
 }
 
-TEST_CASE("wide vectors can pass the caches by with all that is at least half a vector long") {
+TEST_CASE("wide vectors have non-temporal stores for all that is at least half a vector long") {
   for (const std::string_view target : supported_kernel_targets()) {
     const ForcedTarget forced(target);
     for (const Dtype dtype : all_dtypes()) {

@@ -2,10 +2,7 @@
 """Checks the words of the repository: each has one row in docs/glossary.md, retired ones do not come back, and sentences in comments
 and pages begin with their subject. A Meson test (suite lint) and a command. Knows the text of files only.
 
-usage: check_words.py [--root DIR] [--shrink]
-
-Where a retired word is still to go stands in words_still_in.txt: "word: FOLDER...", and how many sentences may begin with a clause.
---shrink takes out of that file what is no longer needed; nothing is ever added to it.
+usage: check_words.py [--root DIR]
 """
 
 import argparse
@@ -18,8 +15,6 @@ sys.dont_write_bytecode = True
 import check_repository  # noqa: E402
 
 GLOSSARY = "docs/glossary.md"
-STILL_IN_FILE = "tests/lint/words_still_in.txt"
-HIDDEN_SUBJECTS = "sentences that begin with a clause"
 Word = collections.namedtuple("Word", "pattern instead where but_not", defaults=((), ()))
 
 # Words that the field has other words for, where they are looked for (everywhere if that is empty), and where they mean something else.
@@ -32,15 +27,17 @@ RETIRED = {
     "persistent call": Word(r"\bPersistent\w*\b|\bpersistent calls?\b|\bLoweredCall\w*\b|\bpersistent_call\w*\b", "cached call (CachedCall)"),
     "Submitter": Word(r"\bSubmitter\b", "Completion"),
     "near and far": Word(r"\b(?:near|far) cores\b|\bcores (?:are )?far apart\b|\bis_(?:near|far)\b", "same-LLC, cross-LLC cores"),
-    "publish": Word(r"\b(?:publish|await)\b", "signal, wait", where=("runtime/schedule/", "runtime/algorithms/"), but_not=("runtime/schedule/text",)),
+    "publish": Word(r"\b(?:publish|await)\b", "signal, wait", where=("runtime/schedule/", "runtime/algorithms/"), but_not=("runtime/schedule/text", "runtime/schedule/parse_text")),
     "column": Word(r"\b(?:columns?|Columns?)\b(?! \d|s of)|\bcolumns=", "leaders", where=("runtime/algorithms/", "runtime/schedule/hierarchy")),
     "walks, take_turns, only_listens": Word(r"\b(?:walks|take_turns|only_listens)\b", "rotates_offset, alternates_owner, is_receive_only",
                                             where=("runtime/",)),
-    "carrier": Word(r"\b\w*[Cc]arriers?\b", "wire driver, device engine, stream owner, leader"),
+    "carrier": Word(r"\b\w*[Cc]arriers?\b", "wire driver, device engine, stream owner, leader",
+                    but_not=("tools/cli/explain_device.cpp", "tests/cli/tools_test.py")),
     "lane": Word(r"\b(?:Lanes?|lanes?|\w+_lanes?|lanes?_\w+)\b", "progress engine, worker",
-                 but_not=("runtime/kernels/", "bench/kernels/", "tests/kernels/", "backends/cuda/", "tests/support/cuda_stand_in/")),
+                 but_not=("runtime/kernels/", "bench/kernels/", "tests/kernels/", "backends/cuda/", "tests/support/cuda_stand_in/",
+                          "bindings/python/native/d", "tests/bindings/python/device_arrays.py")),
     "ticket": Word(r"\b(?:[Tt]ickets?|\w+_tickets?)\b", "request id, sequence"),
-    "card": Word(r"\b(?:[Cc]ards?|\w+_cards?)\b", "address, topology summary, NIC"),
+    "card": Word(r"\b(?:[Cc]ards?|\w+_cards?)\b", "address, topology summary, NIC", but_not=("tools/cli/info_command.cpp",)),
     "guest, door, uplink": Word(r"\b(?:[Gg]uests?|[Dd]oors?|[Uu]plinks?|\w+_(?:guest|door|uplink)s?|(?:guest|door|uplink)s?_\w+)\b",
                                 "child connection, listener, parent connection"),
     "adrift": Word(r"\badrift\b|\blook_around\b|\b[Ff]arewells?\b|\bFrameType::who\b",
@@ -78,42 +75,14 @@ def check_glossary(text, contents):
             yield GLOSSARY, number, f"'{term}' is used nowhere"
 
 
-def read_still_in(root):
-    """Returns {word: [folder]} and the number of sentences that may begin with a clause."""
-    path, places, hidden = os.path.join(root, STILL_IN_FILE), {}, 0
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            for line in file:
-                name, found, rest = line.partition(":")
-                if not found or line.startswith("#"):
-                    continue
-                if name == HIDDEN_SUBJECTS:
-                    hidden = int(rest)
-                else:
-                    places[name] = rest.split()
-    return places, hidden
-
-
-def write_still_in(root, places, hidden):
-    with open(os.path.join(root, STILL_IN_FILE), "w", encoding="utf-8") as file:
-        file.write("# Where retired words are still to go; check_words.py --shrink takes out what is done. Add nothing.\n")
-        file.writelines(f"{name}: {' '.join(folders)}\n" for name, folders in places.items() if folders)
-        file.write(f"{HIDDEN_SUBJECTS}: {hidden}\n")
-
-
-def check_retired(path, text, places, used):
-    """Retired words outside the places where they are still allowed; notes in `used` which of these are needed."""
-    for name, word in RETIRED.items():
+def check_retired(path, text):
+    for word in RETIRED.values():
         if (word.where and not path.startswith(word.where)) or path.startswith(tuple(word.but_not)) and word.but_not:
             continue
         pattern = re.compile(word.pattern)
-        allowed = next((folder for folder in places.get(name, ()) if path.startswith(folder)), None)
         for number, line in enumerate(text.splitlines(), 1):
             if found := pattern.search(line):
-                if allowed:
-                    used.add((name, allowed))
-                else:
-                    yield path, number, f"'{found.group(0)}' is retired; say {word.instead}"
+                yield path, number, f"'{found.group(0)}' is retired; say {word.instead}"
 
 
 def prose(path, text):
@@ -148,9 +117,8 @@ def sentences(path, text):
 
 
 def check_tree(root):
-    """Returns ([violation], [line of figures], {word: [folder that still has it]}, number of sentences that begin with a clause)."""
-    places, most_hidden = read_still_in(root)
-    violations, hidden, used, lengths = [], [], set(), collections.defaultdict(list)
+    """Returns ([violation], [line of figures])."""
+    violations, lengths = [], collections.defaultdict(list)
     contents, glossary = [], ""
     for path in check_repository.files(root):
         if not path.endswith(check_repository.TEXT_SUFFIXES + (".cu", ".cuh")) or path.startswith(LEFT_OUT):
@@ -161,30 +129,21 @@ def check_tree(root):
             glossary = text
             continue
         contents.append(text)
-        violations += check_retired(path, text, places, used)
+        violations += check_retired(path, text)
         for number, sentence in sentences(path, text):
             lengths["pages" if path.endswith(".md") else "comments"].append(len(sentence.split()))
             if HIDDEN_SUBJECT.match(sentence):
-                hidden.append((path, number, f"begins with a clause instead of its subject: {sentence[:60]}"))
+                violations.append((path, number, f"begins with a clause instead of its subject: {sentence[:60]}"))
     violations += check_glossary(glossary, contents)
-    if len(hidden) > most_hidden:
-        violations += hidden
     figures = [f"{kind}: {len(words)} sentences of {sum(words) / len(words):.1f} words, {sum(n > 25 for n in words)} longer than 25"
                for kind, words in sorted(lengths.items())]
-    figures.append(f"{len(hidden)} sentences begin with what, who or those that; at most {most_hidden}")
-    needed = {name: [folder for folder in folders if (name, folder) in used] for name, folders in places.items()}
-    return violations, figures, needed, len(hidden)
+    return violations, figures
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-    parser.add_argument("--shrink", action="store_true")
-    options = parser.parse_args()
-    root = os.path.abspath(options.root)
-    violations, figures, needed, hidden = check_tree(root)
-    if options.shrink:
-        write_still_in(root, needed, min(hidden, read_still_in(root)[1]))
+    violations, figures = check_tree(os.path.abspath(parser.parse_args().root))
     print("\n".join(figures))
     for path, line, message in violations:
         print(f"{path}:{line}: {message}")

@@ -25,7 +25,7 @@ class Job:
         self.ranks, self.lines = [], []
         self.node_of = [node for node, count in enumerate(counts) for _ in range(count)]
         for rank, node in enumerate(self.node_of):
-            # What a bed says of itself is not the job's business.
+            # The job does not get the bed's own variables.
             environment = {name: value for name, value in os.environ.items() if not name.startswith("TUTTI_BED")}
             environment |= {"TUTTI_JOB_ID": f"bed{os.getpid()}", "TUTTI_SECRET": "s", "TUTTI_RANK": str(rank),
                             "TUTTI_SIZE": str(sum(counts)), "TUTTI_LOCAL_SIZE": str(counts[node]),
@@ -91,7 +91,7 @@ def collectives(bed, program):
             peers = line.split()[-1]
             expect(int(line.split()[2]) > 0 and f"{bed.nodes if several else 0} domains" in line, line, job)
             wanted = mates - 1 if transports == "auto" or "shm" in transports else 0
-            expect(peers.count("s") == wanted and peers.count("n") == sum(counts) - 1 - wanted, "carriers: " + line, job)
+            expect(peers.count("s") == wanted and peers.count("n") == sum(counts) - 1 - wanted, "transports: " + line, job)
         print(counts, job.lines[0][-1], flush=True)
 
 

@@ -1,4 +1,4 @@
-// What jobs_test.py starts as ranks on the nodes of a bed: one behaviour per word on its command line.
+// The program of jobs_test.py's ranks on the nodes of a bed: one behaviour per word on its command line.
 // Prints one line per finding; knows nothing of the bed.
 #include <atomic>
 #include <chrono>
@@ -103,11 +103,11 @@ int run_collectives() {
   if (!last) status = 1;
   member.backend.reset();
   member.group.reset();
-  std::string carriers;
+  std::string transports;
   for (const TransportPath& path : (*world)->paths())
-    carriers += path.transport.empty() ? "-" : path.transport[0] == 's' ? "s" : "n";
+    transports += path.transport.empty() ? "-" : path.transport[0] == 's' ? "s" : "n";
   print(fmt::format("rank {}: {} cases agree, {} domains, peers {}", info.rank, done, nodes.domain_count(),
-                    carriers));
+                    transports));
   return status;
 }
 

@@ -87,7 +87,7 @@ TEST_CASE("cached calls mix with all others", "[cached]") {
   CHECK((told > 0) == !is_patient);
 }
 
-TEST_CASE("longer cached calls go piece by piece, past the caches, and give way to shared buffers",
+TEST_CASE("longer cached calls go piece by piece, by non-temporal stores, and give way to shared buffers",
           "[cached]") {
   const auto p = GENERATE(2U, 3U, 4U);
   const auto staging = GENERATE(StagingPolicy::cached, StagingPolicy::streamed);

@@ -83,7 +83,7 @@ TEST_CASE("two ranks write an area in turns, more write their own", "[lowered]")
       std::vector<std::int32_t> input(8, static_cast<std::int32_t>(100 + member.rank)), output(8);
       if (Status s = member.run(allreduce_of(input, output)); !s) return s.to_string();
     }
-    // What a rank wrote is where all of them look for it, whichever control block that is.
+    // All ranks find a rank's data in one place, whichever control block that is.
     std::uint32_t looked = 0;
     for (std::uint32_t slot = 0; slot < control_blocks.shape().slots; ++slot) {
       for (std::uint32_t r = 0; r < p; ++r) {

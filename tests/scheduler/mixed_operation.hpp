@@ -51,7 +51,7 @@ class WordBuffer {
   std::span<std::uint32_t> words_;
 };
 
-// What rank r contributes as element i of operation n.
+// Element i of rank r's input of operation n.
 inline std::uint32_t value_of(std::uint32_t rank, std::uint32_t n, std::size_t i) {
   return (rank + 1) * 1000003U + n * 7919U + static_cast<std::uint32_t>(i) * 13U;
 }
@@ -132,7 +132,7 @@ class Mixed {
     if (collective_ != Collective::allgather) return output_.words();
     return output_.words().subspan(member_.rank * count_, count_);
   }
-  // What this rank's buffer holds, in units of `count`.
+  // Length of this rank's buffer, in units of `count`.
   std::size_t blocks(bool is_input) const {
     const bool is_root = member_.rank == root_;
     switch (collective_) {

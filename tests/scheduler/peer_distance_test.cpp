@@ -1,4 +1,4 @@
-// When cores count as far apart, and what passes before a first look.
+// When cores count as cross-LLC, and the back-off before the first poll.
 #include "runtime/scheduler/peer_distance.hpp"
 
 #include "tests/support/catch.hpp"
@@ -26,7 +26,7 @@ TEST_CASE("some looks in a row that say otherwise change what is near and far") 
   }
 }
 
-TEST_CASE("what passes before the first look grows with what looks take between far cores") {
+TEST_CASE("the back-off before the first poll grows with the time of polls between cross-LLC cores") {
   PeerDistance distance;
   const double near_short = distance.backoff_ns(kInLine), near_long = distance.backoff_ns(kBeside);
   CHECK(near_short > 0);

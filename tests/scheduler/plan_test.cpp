@@ -20,9 +20,9 @@ bool is_local(const PlanStep& step) {
   return step.kind == PlanStep::Kind::copy || step.kind == PlanStep::Kind::reduce;
 }
 
-// What a plan orders, as a graph over the issue (2j) and the completion (2j + 1) of every step, knowing
-// nothing of the schedule: a step is issued after its channel's earlier ones and after the completion of what
-// it waits for; a local step is complete before anything later of its channel is issued.
+// The order that a plan imposes: a graph over the issue (2j) and the completion (2j + 1) of every step. It knows
+// nothing of the schedule. A step is issued after its channel's earlier ones and after its waits are complete.
+// A local step is complete before a later one of its channel is issued.
 class PlanOrder {
  public:
   explicit PlanOrder(const Plan& plan) : edges_(2 * plan.steps.size()) {

@@ -18,7 +18,7 @@ namespace {
 // Stands in for the group layer's control channel: the first rank with a cause of its own tells it to all; a
 // rank that only saw its peer close waits for that cause; and stalled ranks compare their calls, for messages
 // that nobody ever posts a receive for.
-class Stamp {
+class FirstCause {
  public:
   Engine::Options options() {
     Engine::Options options = World::oversubscribed();
@@ -35,7 +35,7 @@ class Stamp {
     std::unique_lock lock(mutex_);
     if (own.code() == StatusCode::mismatch) compare();
     if (own.code() != StatusCode::peer_failed) tell_all(own);
-    stamped_.wait_for(lock, kPatience, [&] { return !cause_; });
+    first_causeed_.wait_for(lock, kPatience, [&] { return !cause_; });
     return cause_ ? own : cause_;
   }
 
@@ -44,7 +44,7 @@ class Stamp {
     if (!cause_) return;
     cause_ = cause;
     for (std::uint32_t r = 0; r < world_->size(); ++r) world_->member(r).group->fail(cause);
-    stamped_.notify_all();
+    first_causeed_.notify_all();
   }
 
   // Others may be through with their version of the call: what counts is what they submitted.
@@ -60,7 +60,7 @@ class Stamp {
 
   World* world_ = nullptr;
   std::mutex mutex_;
-  std::condition_variable stamped_;
+  std::condition_variable first_causeed_;
   Status cause_;
 };
 
@@ -101,9 +101,9 @@ TEST_CASE("mismatched calls are reported on every rank, naming both", "[schedule
   for (const Mismatch& mismatch : mismatches()) {
     for (std::uint32_t odd = 0; odd < p; ++odd) {
       INFO(mismatch.name << ", p = " << p << ", rank " << odd << " is the odd one");
-      Stamp stamp;
-      World world(WorldTransport::inproc, p, stamp.options());
-      stamp.set_world(world);
+      FirstCause first_cause;
+      World world(WorldTransport::inproc, p, first_cause.options());
+      first_cause.set_world(world);
       std::vector<Status> found(p);
       const std::string report = world.run([&](Member& member) -> std::string {
         std::vector<double> input(100000), output(100000);
@@ -116,7 +116,7 @@ TEST_CASE("mismatched calls are reported on every rank, naming both", "[schedule
         if (s) s = member.run(call);
         // A rank that only sends may be through before anybody notices; its later calls tell.
         for (std::uint32_t i = 0; i < 2 * GroupContext::kSlots && s; ++i) s = member.run(barrier_call());
-        found[member.rank] = s ? s : stamp.settle(s);
+        found[member.rank] = s ? s : first_cause.settle(s);
         return {};
       });
       REQUIRE(report == "");

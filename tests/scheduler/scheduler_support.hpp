@@ -1,4 +1,4 @@
-// What the scheduler's tests share: small calls, further groups over the engines of a world, a patience.
+// Shared by the scheduler's tests: small calls, further groups over the engines of a world, a patience.
 // Knows no algorithm.
 #pragma once
 

@@ -284,7 +284,7 @@ TEST_CASE("a user-defined op may start operations and test them", "[scheduler]")
     std::string in_hook = "the hook was not run";
     Hooked hooked;
     hooked.hook = [&] {
-      // Completes only if both ranks get here and the lane is free meanwhile.
+      // Completes only if both ranks get here and the progress engine is free meanwhile.
       auto work = groups[member.rank].backend->start(barrier_call(), {});
       if (!work) {
         in_hook = work.status().to_string();
@@ -292,7 +292,7 @@ TEST_CASE("a user-defined op may start operations and test them", "[scheduler]")
       }
       const auto deadline = Clock::now() + kPatience;
       while (!(*work)->test() && Clock::now() < deadline) std::this_thread::yield();
-      in_hook = (*work)->test() ? "" : "the lane was not free";
+      in_hook = (*work)->test() ? "" : "the progress engine was not free";
     };
     std::vector<std::int32_t> input(100, 1), output(100);
     Call call = allreduce_of(input, output);

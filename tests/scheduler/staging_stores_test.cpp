@@ -38,7 +38,7 @@ TEST_CASE("neighbours store through their caches, and few of their batches are t
   CHECK(timed == 800 / static_cast<int>(StagingStores::kTimedEvery));
 }
 
-TEST_CASE("where lines come back slowly, stores soon pass the caches by, but for probes") {
+TEST_CASE("where lines come back slowly, stores soon are non-temporal, but for probes") {
   StagingStores stores;
   const int learning = StagingStores::kTimedEvery + StagingStores::kTimesInARow - 1;
   CHECK(make_batches(stores, learning, 30, 2) == 0);

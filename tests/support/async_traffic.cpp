@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What a group's ranks do in one operation: the same on all of them.
+// One operation of a group, equal on all its ranks.
 struct Step {
   Collective collective = Collective::allreduce;
   std::size_t count = 0;

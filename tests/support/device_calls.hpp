@@ -28,8 +28,8 @@ inline cuda::PinnedPool& test_pool() {
   return *kPool;
 }
 
-// What a rank puts on its stream in front of a call, slowly: whoever does not wait for it sees other bytes.
-// The result is to be kept until the stream has got there.
+// Puts a slow copy on the stream, in front of a call: code that does not wait for it sees other bytes.
+// Keep the result until the stream is past the copy.
 [[nodiscard]] inline cuda::PinnedBuffer fill_later(const cuda::Stream& stream, std::byte* target,
                                                    const Bytes& content) {
   const auto context = cuda::ContextScope::enter(stream.device());
@@ -42,7 +42,7 @@ inline cuda::PinnedPool& test_pool() {
   return *std::move(pinned);
 }
 
-// What the stream's work so far has left there.
+// The content once the stream has done its work so far.
 inline Bytes read_behind(const cuda::Stream& stream, const std::byte* source, std::size_t size_bytes) {
   Bytes found(size_bytes);
   const auto context = cuda::ContextScope::enter(stream.device());

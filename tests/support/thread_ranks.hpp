@@ -40,7 +40,7 @@ inline bool becomes_true(const std::atomic<bool>& flag) {
   return flag.load();
 }
 
-// What a call throws; empty if it does not.
+// The text of the error that a call throws; empty if it throws none.
 inline std::string error_of(const std::function<void()>& call) {
   try {
     call();

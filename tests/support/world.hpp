@@ -21,7 +21,7 @@ namespace tutti::test {
 
 enum class WorldTransport { inproc, shm };
 
-// What one rank has. Members are used by their own thread only.
+// The state of one rank. Members are used by their own thread only.
 struct Member {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;

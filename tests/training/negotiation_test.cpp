@@ -54,6 +54,12 @@ TEST_CASE("requests of many ranks travel as one, and are read as they were writt
   merge(batch, from({0}, {allreduce("a", {2, 3}), gather("g", 7)}));
   RequestBatch joined;
   joined.joined_ranks = {2};
+  joined.events = {{"a",
+                    Collective::allgather,
+                    TensorPhase::moving,
+                    2,
+                    SteadyClock::time_point(std::chrono::seconds(3)),
+                    {}}};
   merge(batch, joined);
   REQUIRE(batch.requests.size() == 3);
   CHECK(batch.requests[0].ranks == std::vector<std::uint32_t>{1});

@@ -1,4 +1,4 @@
-// What the cases of the conformance suite share. Knows no transport.
+// Shared by the cases of the conformance suite. Knows no transport.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@
 
 namespace tutti::test {
 
-// What happens is a function of `seed` and of the sequence of calls.
+// Its faults are a function of `seed` and of the sequence of calls.
 std::unique_ptr<Transport> make_faulty_transport(std::unique_ptr<Transport> inner, std::uint64_t seed);
 
 // Ends a transport made by make_faulty_transport as a crash of its process would look to its peers: all

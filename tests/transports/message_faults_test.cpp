@@ -1,4 +1,4 @@
-// What happens to a message transport in bad company: peers that are killed, that do not answer, that its
+// Message transports in bad company: peers that are killed, that do not answer, that the
 // library cannot serve. Knows the seam, and how each library is left without a device; ranks are forked
 // processes of the transport that TUTTI_TEST_TRANSPORT names.
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// What happens to the shm transport in bad company: refused system calls, tight limits, killed peers,
+// The shm transport in bad company: refused system calls, tight limits, killed peers,
 // strangers. Knows the seam and the plug-in's constructor; ranks are forked processes.
 #include <fcntl.h>
 #include <sched.h>

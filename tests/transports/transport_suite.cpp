@@ -337,7 +337,7 @@ TEST_CASE("what has arrived is seen without receiving it, and that nothing will 
       self.recv(other, 2, 5, sink_of(&to), 2);
       if (!self.wait() || in != data) return "what was seen is not what arrives";
     }
-    // What was sent before the end is seen before the end.
+    // Messages sent before the end arrive before the end.
     const ConstByteRange last;
     if (self.rank == 1) {
       self.send(other, 2, 6, {&last, 1}, 3);

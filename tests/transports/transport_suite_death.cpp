@@ -81,7 +81,7 @@ TEST_CASE("a rank that dies in traffic fails everything of its peers exactly onc
       for (RequestId request = 0; request < 2 * kMessages; ++request) {
         if (!has_pattern(in[request], seed)) return "a message between survivors is wrong";
       }
-      // What arrived from the dead rank arrived whole.
+      // Messages of the dead rank arrived whole or not at all.
       for (RequestId request = 2 * kMessages; request < 3 * kMessages; ++request) {
         if (failures.count(1000 + request) == 0 && !has_pattern(in[request], seed))
           return "half a message was delivered";

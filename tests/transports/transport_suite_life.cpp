@@ -109,7 +109,7 @@ TEST_CASE("a completed send is delivered although its endpoint closes at once, a
     self.recv(other, 0, 2, sink_of(&to_more), 2);
     if (!self.wait()) return "recv does not complete";
     if (in != data) return "wrong data";
-    // What the peer never sent fails; the endpoint stays failed.
+    // A receive without a message fails; the endpoint stays failed.
     if (self.events.size() != 1 || self.events[0].kind != Event::Kind::failed ||
         self.events[0].request != 2) {
       return "the second receive did not fail";
@@ -398,7 +398,7 @@ TEST_CASE("random traffic of many ranks arrives in order and unchanged") {
         Collector collector;
         std::uint64_t seed = 0;
       };
-      // What a sends to b on a channel is a function of (a, b, channel, number): both sides know it.
+      // A message is a function of (sender, receiver, channel, number): both sides know it.
       auto bytes_of = [](std::uint64_t seed) {
         std::mt19937_64 random(seed);
         const std::array<std::size_t, 6> limits{40, 64, 1024, 9000, 100000, 400000};

@@ -16,7 +16,7 @@ namespace tutti::test {
 
 enum class Kind { inproc, shm_threads, shm_processes, message_threads, message_processes };
 
-// What this run of the suite is about, from the environment: TUTTI_TEST_TRANSPORT is inproc, shm,
+// The subject of this run of the suite, from the environment: TUTTI_TEST_TRANSPORT is inproc, shm,
 // shm_processes, or the name of a message transport, with or without _processes; TUTTI_TEST_FAULTY=1 puts
 // FaultyTransport in between.
 struct Setup {

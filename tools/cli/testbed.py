@@ -196,7 +196,7 @@ class Bed:
             raise RuntimeError(f"{shlex.join(words)}: {done.stderr.strip() or done.returncode}")
         return done.stdout
 
-    # -- the link of a node: eth<rail> in it, n<node>r<rail> in the hub. What is done is done to both directions.
+    # -- the link of a node: eth<rail> in it, n<node>r<rail> in the hub. Changes apply to both directions.
 
     def ends(self, node, rail=0):
         return ((node, f"eth{rail}"), (None, f"n{node}r{rail}"))

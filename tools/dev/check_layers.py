@@ -57,8 +57,8 @@ ALLOWED = [
     ("transports/registry.*", FLOOR + ["transports/*", "transports/*/*/plugin.hpp"] + sorted(GENERATED)),
     ("transports/module.*", FLOOR + ["transports/*"] + sorted(GENERATED)),
     ("transports/*", NETWORK),
-    # What a family shares lies beside its members: memory, the same transport over two kinds of mapping; message, matching, completing
-    # and closing over somebody else's library. A member sees its family, not its neighbours.
+    # The common parts of a family lie beside its members: of memory, one transport over two kinds of mapping; of message, matching,
+    # completing and closing over somebody else's library. A member sees its family, not its neighbours.
     ("transports/memory/*", NETWORK + ["transports/*", "transports/memory/*"]),
     ("transports/message/*", NETWORK + ["transports/*", "transports/message/*"]),
     ("transports/memory/*/**", NETWORK + ["transports/*", "transports/memory/*"]),

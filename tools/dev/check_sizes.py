@@ -24,7 +24,7 @@ MAX_FUNCTION_LINES, MAX_DECISIONS = 60, 15
 MAX_FILE_P90 = 270
 MAX_FOLDER_SHARE = 0.20
 
-# What is installed, and the program; tests, benchmarks, examples and the repository's own scripts are no product.
+# Installed parts and the program; tests, benchmarks, examples and the repository's own scripts are no product.
 PRODUCT = ("runtime/", "transports/", "backends/", "topology/", "bindings/", "tools/cli/")
 REASON_OF_LENGTH = re.compile(r"longer than 60 lines because \w", re.IGNORECASE)
 REASON_OF_DECISIONS = re.compile(r"more than 15 decisions because \w", re.IGNORECASE)

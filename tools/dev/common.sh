@@ -2,7 +2,7 @@
 # Knows nothing of tests or benchmarks. Sourced by bash scripts that have set `set -euo pipefail` and `repository`.
 # shellcheck shell=bash
 
-# What building tutti, and configuring its tests, needs on Debian 12.
+# Packages of Debian 12 for building tutti and configuring its tests.
 build_packages=(g++ meson ninja-build pkg-config libhwy-dev libfmt-dev nlohmann-json3-dev libsodium-dev
   libhwloc-dev libucx-dev libfabric-dev libcpp-httplib-dev libcli11-dev catch2)
 

@@ -98,8 +98,8 @@ Post MessageEndpoint::submit(SendOp* op) {
 void MessageEndpoint::on_sent(SendOp& op, bool is_ok) {
   sends_.remove(&op);
   if (is_closed_ || !op.is_message) return;
-  // A message that the peer has dropped, because it has closed, may be `sent` as well: a driver need not be
-  // able to tell, and its news of the end of a send may come after the peer's that it has closed.
+  // A message that the peer has dropped, because it has closed, may be `sent` as well. A driver need not be able to
+  // tell, and may report the end of a send after the peer's close.
   worker_.waiting().push_back(event_of(is_ok ? Event::Kind::sent : Event::Kind::failed, op.request));
 }
 
@@ -165,9 +165,9 @@ void MessageEndpoint::fail_all() {
   set_pending_recvs(0);
 }
 
-// Afterwards the driver touches no buffer of ours. Where it cannot cancel what is under way, the peer was
-// told that we have closed, which ends what it has not begun to fetch, and what it has begun is let finish;
-// if it does neither, the connection is cut, for all contexts.
+// Afterwards the driver touches no buffer of ours. Some drivers cannot cancel transfers under way. The peer knows
+// that we have closed: it drops what it has not begun to fetch, and finishes the rest. If it does neither, the
+// connection is cut, for all contexts.
 void MessageEndpoint::stop_transfers() {
   WireDriver& driver = worker_.driver();
   sends_.each([&](SendOp* op) {

@@ -2,9 +2,9 @@
 // protocol. Matching, ordering, completion and closing belong to the worker (worker.hpp), which every driver
 // shares. A driver knows no receive and no collective; of contexts and channels it only carries the numbers.
 //
-// A driver implements eight functions: start, progress, arm, connect, disconnect, send, notify, release. The
-// others have a default, for networks that lack the ability: flush and fetch are for sends that are complete
-// before they have left, and for messages whose bytes stay at the sender.
+// A driver implements eight functions: start, progress, arm, connect, disconnect, send, notify, release. The others
+// have a default, for networks that lack the ability. flush is for sends that are complete before they have left,
+// fetch for messages whose bytes stay at the sender.
 //
 // The driver tells the worker what happens, from within progress() or from within the call that the news is
 // about: Worker::take_message, take_notice, on_sent, on_fetched, note_piece; Peer::note_failure,
@@ -131,8 +131,8 @@ class WireDriver {
   // After all links were given up: comes to rest in bounded time, so that the destructor may follow. False if
   // it does not; then abandon() follows.
   virtual bool finish();
-  // From now on nothing shared may be touched or ended, by the destructor neither: the library does not come
-  // to rest, or this is a child of fork() and the library belongs to the parent.
+  // From now on nothing shared may be touched or ended, not even by the destructor. The library does not come to
+  // rest, or this is a child of fork() and the library belongs to the parent.
   virtual void abandon();
 };
 

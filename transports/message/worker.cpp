@@ -17,8 +17,8 @@ namespace {
 // Bound on the close handshake with peers that compute and do not poll. All sends are in the network by then.
 constexpr std::chrono::milliseconds kLongestCloseHandshake{200};
 constexpr std::chrono::milliseconds kLongestCompletion{1000};  // of operations that disconnecting has failed
-// How long the first endpoint that closes waits for a peer in the middle of a transfer while nothing moves,
-// and how many times that while something does: on a busy machine a slow transfer is not stuck.
+// How long the first endpoint that closes waits for a peer's transfer while nothing moves. While something moves it
+// waits kPatienceWhileMoving times as long: on a busy machine a slow transfer is not stuck.
 constexpr std::chrono::milliseconds kMostPatience{500};
 constexpr int kPatienceWhileMoving = 20;
 constexpr int kMostCallsToSettle = 1000;

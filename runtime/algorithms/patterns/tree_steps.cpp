@@ -29,8 +29,8 @@ std::uint32_t TreeReduction::slots_per_level() const {
 
 Slice TreeReduction::arrived(std::size_t level, std::size_t child) const {
   const auto row = static_cast<std::uint32_t>(level % 2) * slots_per_level();
-  const auto column = static_cast<std::uint32_t>(child - level_begin_[level]);
-  return builder_.scratch(first_slot_ + (row + column) * own_.count, own_.first, own_.count, own_.stride);
+  const auto position = static_cast<std::uint32_t>(child - level_begin_[level]);
+  return builder_.scratch(first_slot_ + (row + position) * own_.count, own_.first, own_.count, own_.stride);
 }
 
 void TreeReduction::receive(std::size_t level) {

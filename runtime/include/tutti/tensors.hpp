@@ -68,6 +68,12 @@ class TensorQueue {
   // This rank has no more tensors: others' allreduces and barriers go on without it, as if it gave zeros.
   // Complete when all ranks have joined; Work::source() is then the one that joined last.
   Work join() const;
+  // Rank 0 writes the phases of each tensor to this file from now on, as TUTTI_TIMELINE does from the start; any
+  // timeline before ends. `mark_cycles`: it shows when negotiations begin. Other ranks' calls do nothing. Waits
+  // until all ranks know. Errors: invalid_argument with the path and the system's reason; in a callback.
+  void start_timeline(std::string_view path, bool mark_cycles = false) const;
+  // Completes the file.
+  void stop_timeline() const;
   // Ends the queue on all ranks, for all its handles: what is under way fails with `aborted`. Also what the end
   // of the last handle does. Waits for operations that use this rank's buffers, unless in a callback.
   void close();
@@ -75,6 +81,7 @@ class TensorQueue {
   class Impl;
 
  private:
+  Impl& opened(const char* call) const;
   std::shared_ptr<Impl> impl_;
 };
 

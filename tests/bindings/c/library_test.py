@@ -13,7 +13,7 @@ import tempfile
 
 SKIPPED = 77
 SECONDS = 60
-# What a C++ program needs of a public class beside its functions.
+# Symbols of a public class that a C++ program needs beside the functions.
 CLASS_DATA = ("typeinfo for ", "typeinfo name for ", "vtable for ")
 
 

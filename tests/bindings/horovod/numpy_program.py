@@ -1,6 +1,9 @@
 """A rank of the tests of tutti.horovod on numpy's arrays. usage: numpy_program.py PART"""
 
+import json
+import os
 import sys
+import tempfile
 
 import numpy
 
@@ -199,10 +202,29 @@ def check_basics():
     assert hvd.is_homogeneous() and hvd.gloo_built() and not hvd.mpi_built() and hvd.mpi_threads_supported()
 
 
+def check_timeline():
+    """Rank 0's file has Horovod's phases of each tensor, and is complete after stop_timeline()."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "timeline.json")
+        hvd.start_timeline(path, mark_cycles=True)
+        hvd.barrier()
+        for _ in range(3):
+            hvd.allreduce(numpy.ones(4), name="watched")
+        hvd.stop_timeline()
+        hvd.barrier()
+        assert os.path.exists(path) == (hvd.rank() == 0)
+        if hvd.rank() == 0:
+            with open(path, encoding="utf-8") as file:
+                events = json.load(file)
+            tensors = {event["pid"]: event["args"]["name"] for event in events if event.get("name") == "process_name"}
+            phases = {event["name"] for event in events if tensors.get(event.get("pid")) == "allreduce.watched" and event.get("ph") == "B"}
+            assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"} <= phases, phases
+
+
 PARTS = {
     "collectives": [check_basics, check_reductions, check_groups, check_movement, check_handles],
     "sets": [check_errors, check_process_sets, check_join, check_adasum],
-    "again": [check_again],
+    "again": [check_timeline, check_again],
 }
 
 if __name__ == "__main__":

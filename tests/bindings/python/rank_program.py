@@ -233,7 +233,7 @@ class Background(RankTest):
         self.assertTrue(late.wait(SECONDS))
         with self.assertRaisesRegex(TypeError, "callback"):
             work.on_complete(None)
-        # What it raises is nobody's, and is told.
+        # No caller gets the exception of a callback, so it is printed.
         unraisable, before = [], sys.unraisablehook
         sys.unraisablehook = unraisable.append
         work.on_complete(lambda error: 1 // 0)

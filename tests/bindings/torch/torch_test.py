@@ -18,6 +18,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = os.path.join(HERE, "rank_program.py")
+HOROVOD_PROGRAM = os.path.join(os.path.dirname(HERE), "horovod", "torch_program.py")
 PROGRAMS = {  # of parts that have another
     "examples": os.path.join(HERE, "examples_program.py"),
     "death": os.path.join(HERE, "failure_program.py"),
@@ -62,10 +63,10 @@ def run(part, size):
     return [f"rank {rank}: exit code {codes[rank]}, expected {expected[rank]}" for rank in range(size) if codes[rank] != expected[rank]]
 
 
-def run_under_torchrun(part, size):
+def run_under_torchrun(part, size, program=PROGRAM):
     # 1.13 knows this spelling only, and on Python 3.11 it needs to be told what to do with the output.
     launcher = ["-m", "torch.distributed.run", "--nproc_per_node", str(size), "--standalone", "-r", "1", "-t", "1"]
-    done = subprocess.run([sys.executable, *launcher, PROGRAM, part], stdin=subprocess.DEVNULL, timeout=SECONDS, check=False)
+    done = subprocess.run([sys.executable, *launcher, program, part], stdin=subprocess.DEVNULL, timeout=SECONDS, check=False)
     return [] if done.returncode == 0 else [f"torchrun: exit code {done.returncode}"]
 
 
@@ -131,6 +132,12 @@ def run_all_parts(options):
     for part, size in (("collectives", 3), ("edges", 3), ("life", 3), ("memory", 2), ("again", 3), ("again_at_port", 2), ("forks", 1), ("training", 4), ("many", 10),
                        ("death", 3), ("readme", 2), ("examples", 2)):
         run_part(part, size)
+    if not why_unavailable("numpy"):
+        for part in ("tensors", "optimizer", "state", "alias"):
+            print(f"Horovod's interface: {part}", flush=True)
+            wrong = run_under_torchrun(part, 2, HOROVOD_PROGRAM)
+            if wrong:
+                sys.exit("\n".join(wrong))
 
 
 def main():

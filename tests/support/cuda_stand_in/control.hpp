@@ -1,4 +1,4 @@
-// What tests ask of the stand-in for CUDA's driver beyond the driver API: faults, and streams that hang.
+// Controls of the stand-in for CUDA's driver, for tests: faults, and streams that hang.
 // Knows nothing of tutti. Environment, read by cuInit: CUDA_STAND_IN_DEVICES (default 2),
 // CUDA_STAND_IN_MEMORY (bytes of each device, default 256 MiB), CUDA_STAND_IN_FAIL (function=result:
 // cuInit=100).

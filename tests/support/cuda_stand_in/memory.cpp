@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 512;
 
-// What a CUipcMemHandle holds: memory of a device's file, which others open through /proc.
+// Content of a CUipcMemHandle: memory of a device's file, which others open through /proc.
 struct IpcHandle {
   pid_t process;
   int file;

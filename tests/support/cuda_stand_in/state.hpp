@@ -55,7 +55,7 @@ class Queue {
 
 }  // namespace cuda_stand_in
 
-// What the handles of cuda.h point to.
+// Targets of the handles of cuda.h.
 struct CUctx_st {
   int device;
 };

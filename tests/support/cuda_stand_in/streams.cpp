@@ -30,8 +30,8 @@ bool Mark::is_set() {
 
 namespace {
 
-// The threads of all queues. What looks for leaks at the end of a process stops its threads, and
-// LeakSanitizer crashes on one that is just ending: so those of closed queues are waited for before.
+// The threads of all queues. At the end of a process LeakSanitizer stops its threads, and crashes on one
+// that is just ending. So the threads of closed queues are waited for before.
 class Threads {
  public:
   void add(const std::shared_ptr<Queue>& queue) {
@@ -254,7 +254,7 @@ STAND_IN_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, std::size_
   STAND_IN_ENTER(cuMemcpyAsync)
   STAND_IN_QUEUE(stream)
   queue->put([=] { std::memcpy(pointer_of(dst), pointer_of(src), size_bytes); });
-  // What the system may move is copied before the call returns.
+  // Pageable memory is copied before the call returns.
   if (is_pageable(dst) || is_pageable(src)) queue->mark()->wait();
   return CUDA_SUCCESS;
 }

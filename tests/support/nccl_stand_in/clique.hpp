@@ -39,7 +39,7 @@ struct Reduction {
   std::int64_t integer_scalar = 1;
 };
 
-// What one rank asked for; a root, or the peer of a message.
+// The call of one rank; `root` is also the peer of a message.
 struct Request {
   Kind kind = Kind::allreduce;
   const void* input = nullptr;

@@ -1,4 +1,4 @@
-// What tests ask of the stand-in for NCCL beyond NCCL's own functions: errors, ranks that never come, and a
+// Controls of the stand-in for NCCL, for tests: errors, ranks that never come, and a
 // version. Ranks are threads of one process.
 // Knows nothing of tutti. Environment, read by each call of ncclGetVersion: NCCL_STAND_IN_VERSION (a
 // NCCL_VERSION_CODE; default: the header's). A function that this version lacks fails.

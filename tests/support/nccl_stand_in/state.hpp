@@ -12,7 +12,7 @@
 #include "tests/support/nccl_stand_in/clique.hpp"
 #include "tests/support/nccl_stand_in/control.hpp"
 
-// What the handle of nccl.h points to. Kept by what is on streams as well.
+// Target of the handle of nccl.h. Work on streams keeps it as well.
 struct ncclComm {
   std::shared_ptr<nccl_stand_in::Clique> clique;
   int rank = 0;

@@ -30,7 +30,7 @@ Result<CsvTable> read_csv(const std::string& path);
 // The measurements of one job for one collective. Rows of different jobs are not compared, since jobs get
 // other nodes and other conditions.
 struct Job {
-  std::string system, collective, library, name;  // name: time stamp and number of the test
+  std::string system, collective, library, name;  // name: date and number of the test
   std::uint32_t nodes = 1, ranks_per_node = 1;
   bool operator==(const Job&) const = default;
   bool operator<(const Job& other) const {

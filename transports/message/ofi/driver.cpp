@@ -82,9 +82,8 @@ bool OfiDriver::arm() {
   return fabric_->try_wait();
 }
 
-// libfabric says nothing of its own accord about a peer of a connectionless endpoint: a packet that cannot be
-// sent any more is how its death is heard of. Where there is no connection (any more) some providers try for
-// ever to make one; then its address is asked.
+// libfabric does not report the death of a peer of a connectionless endpoint; only packets to it fail. Without a
+// connection some providers try for ever to make one. Then the peer's address is probed.
 void OfiDriver::check_peers() {
   const Clock::time_point now = Clock::now();
   if (now < next_check_) return;

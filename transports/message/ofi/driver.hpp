@@ -2,9 +2,9 @@
 // Knows no receive and no context; see transports/message/wire_driver.hpp. receiving.cpp holds the receiving
 // half.
 //
-// Short messages are one packet. Of a longer one the first packets come at once; when it has matched, the
-// receiver asks for the rest, and all of it is delivered from where it arrived. libfabric sees packets only,
-// never a user's buffer. Packets of one sender arrive in order (FI_ORDER_SAS).
+// Short messages are one packet. Of a longer one the first packets come at once. When it has matched, the receiver
+// asks for the rest, and delivers all of it from the packets. libfabric sees packets only, never a user's buffer.
+// Packets of one sender arrive in order (FI_ORDER_SAS).
 #pragma once
 
 #include <chrono>

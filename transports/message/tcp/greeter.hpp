@@ -2,9 +2,9 @@
 // Knows no frame.
 //
 // A connector tries all addresses of its peer side by side; the first that answers is the one. An acceptor
-// refuses a connector that does not show the secret of its address. Of two peers that call each other at once
-// the one with the lower instance number is the connector: the other's calls are answered only if its own
-// lead nowhere, so that there is one connection.
+// refuses a connector that does not show the secret of its address. If two peers connect to each other at once, the
+// one with the lower instance number is the connector. It answers the other only if its own attempts fail. So there
+// is one connection.
 #pragma once
 
 #include <chrono>

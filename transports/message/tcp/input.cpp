@@ -20,8 +20,8 @@ namespace {
 
 // Messages up to here are waited for as a whole.
 constexpr std::size_t kWholeBytes = std::size_t{4} << 10U;
-// Longer ones are told to the worker before it is known where they go, although they may be here: so we hear
-// whether it is worth while to read the next ones straight to there, and blocks do not stay behind for them.
+// Longer ones are announced to the worker before it is known where they go, although they may be here. Its answer
+// tells whether the next ones can be read straight into their buffers, and no block is held for them.
 constexpr std::size_t kHeldBytes = std::size_t{8} << 10U;
 constexpr std::size_t kLeastRoom = sizeof(FrameHead) + kWholeBytes + kAlignment;
 // From here on the rest of a message is read straight to where it goes.

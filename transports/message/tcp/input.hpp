@@ -42,8 +42,8 @@ class Input {
   // Incomplete messages will never be complete: their receives fail.
   void fail_all();
 
-  // Of messages of this connection; see WireDriver. Those that are complete, or will never be, are
-  // settle()'s.
+  // For messages of this connection; see WireDriver. settle() handles messages that are complete, or will
+  // never be.
   void fetch(Incoming& incoming, message::RecvOp& op);
   void pump(const message::RecvOp& op);
   void cancel(Incoming& incoming);
@@ -90,8 +90,8 @@ class Input {
   std::string end_;
   bool has_announced_close_ = false;
 
-  // Bytes that were read and not parsed yet lie in the block from begin_at_ to end_at_, at the same offset
-  // modulo kAlignment as in the stream.
+  // Bytes that were read and not parsed yet: from begin_at_ to end_at_ in the block, at the same offset modulo
+  // kAlignment as in the stream.
   Block* block_ = nullptr;
   std::size_t begin_at_ = 0;
   std::size_t end_at_ = 0;

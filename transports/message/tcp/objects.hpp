@@ -63,8 +63,8 @@ class BlockPool {
   std::vector<Block*> idle_;
 };
 
-// A message that the worker knows of, and of which bytes are missing: they are on their way, or will be when
-// they are asked for.
+// A message that the worker knows and whose bytes are not all here. The rest is on its way, or will be once it is
+// asked for.
 struct Incoming : Hold {
   enum class Fate : std::uint8_t {
     open,     // nobody knows yet where it goes

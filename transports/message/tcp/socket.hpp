@@ -1,5 +1,5 @@
-// A descriptor that is closed with its owner, and in a child of fork() at once: a connection that lives on in
-// a child would hide the death of its rank. Knows no address.
+// A descriptor that is closed with its owner, and at once in a child of fork(): a connection that lives on in a
+// child would hide the death of its rank. Knows no address.
 #pragma once
 
 #include <unistd.h>

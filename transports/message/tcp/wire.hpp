@@ -1,8 +1,8 @@
 // The byte stream of a tcp connection: greetings, then frames. Knows no socket.
 // Both ends run the same build on machines of one byte order, which the addresses ensure.
 //
-// Every frame begins at a multiple of 64 bytes of the stream, so that messages lie aligned where they were
-// read: a head of 64 bytes, the payload, and padding.
+// A frame is a head of 64 bytes, the payload, and padding. It begins at a multiple of 64 bytes of the stream, so that
+// messages lie aligned where they were read.
 #pragma once
 
 #include <array>
@@ -84,7 +84,7 @@ inline std::size_t padding_of(std::size_t payload_bytes) {
   return (kAlignment - payload_bytes % kAlignment) % kAlignment;
 }
 
-// Can this come from that peer? What refers to objects of ours is for those to check.
+// Can this come from that peer? Our objects check the references to them.
 inline bool is_sound(const FrameHead& head, std::uint64_t peer) {
   using Kind = FrameHead::Kind;
   const message::MessageHeader& header = head.header;

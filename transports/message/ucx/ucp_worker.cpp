@@ -34,20 +34,20 @@ bool has_resource(const std::string& resources, const std::string& item) {
   return (", " + resources + ",").find(", " + item) != std::string::npos;
 }
 
-// A connection is not waited for: a peer that is cut off would stop everything for minutes. Nor can UCX 1.13
-// wait for it safely: where an accepted connection is used for the way back, and the peer is found to have
-// ended, the endpoint fails while it is still being made, and the process is aborted by an assertion.
+// A connection is not waited for: a peer that is cut off would stop everything for minutes. Nor can UCX 1.13 wait for
+// it safely. It uses an accepted connection for the way back. If the peer has ended by then, the endpoint fails while
+// it is still being made, and an assertion aborts the process.
 constexpr UcpWorker::Setting kTcpConnecting{"CONN_NB", "UCX_TCP_CONN_NB", "y"};
-// Over TCP, UCX's own choice (some 20 KiB) costs more than it saves up to here: a rendezvous is two more
-// messages, each way through the kernel, and the copies that it saves lie in the cache.
+// Over TCP, UCX's own choice (some 20 KiB) costs more than it saves up to here. A rendezvous is two more messages
+// through the kernel, and the copies that it saves lie in the cache.
 constexpr UcpWorker::Setting kTcpRendezvous{"RNDV_THRESH", "UCX_RNDV_THRESH", "256k"};
-// A message of 64 KiB, which is what long vectors are cut into, and its headers come as one fragment then,
-// and need not be put together in memory that is taken from the system for it. (UCX 1.13 knows settings of
-// its networks without their prefix; a name that a release does not know changes nothing.)
+// Long vectors are cut into messages of 64 KiB. With its headers such a message is one fragment then, and need not be
+// put together in memory of the system. (UCX 1.13 knows settings of its networks without their prefix; a name that
+// a release does not know changes nothing.)
 constexpr UcpWorker::Setting kTcpFragment{"RX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE", "96k"};
 
-// A rank that is killed while UCX makes its memory for processes of one node leaves it behind, as a file in
-// /dev/shm or as a segment of System V, for ever. Our own shared memory carries what stays within a node.
+// UCX leaves a file in /dev/shm or a segment of System V behind for ever, if its rank is killed at the wrong time.
+// Our own shared memory carries messages within a node.
 constexpr UcpWorker::Setting kNoSharedFiles{"TLS", "UCX_TLS", "^posix,sysv"};
 
 // Where the system gives UCX 1.13 none of these for its threads, it aborts the process by an assertion.
@@ -108,8 +108,8 @@ Status check_user_ports(const PortRange& ports) {
                                                   "; unset it, or set it to ports of that range");
 }
 
-// How many workers this process has. In a child of fork() the count is the parent's at first; the threads
-// that UCX had there are not in the child, and UCX does not start them again.
+// How many workers this process has. In a child of fork() the count is the parent's at first. The child does not
+// have UCX's threads, and UCX does not start them again.
 struct OpenWorkers {
   pid_t process = ::getpid();
   int count = 0;
