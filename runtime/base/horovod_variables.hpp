@@ -28,7 +28,9 @@ enum class HorovodSyntax : std::uint8_t {
   milliseconds,  // may have a fraction
   seconds,
   log_level,
-  disabling,  // a number above 0 sets the variable of ours to 0
+  enabling,   // a number above 0 sets the variable of ours to 1
+  disabling,  // a number above 0 sets it to 0
+  timeline,   // a file, or DYNAMIC: none until the program asks for it
 };
 
 struct HorovodVariable {
