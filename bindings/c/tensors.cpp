@@ -84,6 +84,20 @@ tutti_status_t tutti_tensor_queue_join(tutti_tensor_queue_t queue, int* last_ran
   });
 }
 
+tutti_status_t tutti_tensor_queue_start_timeline(tutti_tensor_queue_t queue, const char* path,
+                                                 int mark_cycles) {
+  constexpr const char* kCall = "tensor_queue_start_timeline";
+  return guarded([&] {
+    const TuttiTensorQueue& of = queue_of(kCall, queue);
+    check_given(kCall, "path", path);
+    of.tensors.start_timeline(path, mark_cycles != 0);
+  });
+}
+
+tutti_status_t tutti_tensor_queue_stop_timeline(tutti_tensor_queue_t queue) {
+  return guarded([&] { queue_of("tensor_queue_stop_timeline", queue).tensors.stop_timeline(); });
+}
+
 void tutti_tensor_queue_close(tutti_tensor_queue_t* queue) {
   if (queue == nullptr) return;
   const std::unique_ptr<TuttiTensorQueue> ended(std::exchange(*queue, nullptr));

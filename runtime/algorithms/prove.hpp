@@ -37,7 +37,8 @@ Status prove_lowered(const AlgorithmRow& row, const Instance& instance, const st
 // above. Besides, no value is rounded more often on its way than it crosses messages in a row, and once more as
 // a result. Nothing to prove for
 // collectives that do not add.
-Status prove_compressed(const AlgorithmRow& row, const Instance& instance, const std::vector<Schedule>& ranks);
+Status prove_compressed(const AlgorithmRow& row, const Instance& instance,
+                        const std::vector<Schedule>& ranks);
 
 // May the row run this instance at all?
 bool is_legal(const AlgorithmRow& row, const Instance& instance);

@@ -129,6 +129,10 @@ inline constexpr Variable kVariables[] = {
      "tensors"},
     {"TUTTI_TIMELINE_MARK_CYCLES", VariableType::flag, "off", "",
      "the timeline shows when negotiations begin"},
+    {"TUTTI_WIRE_DTYPE", VariableType::text, "none", "",
+     "messages of sums of f32 between nodes travel as bf16, f16, f8e4m3 or f8e5m2; with :all behind it "
+     "within nodes, "
+     "too"},
     {"TUTTI_HIERARCHY", VariableType::text, "auto", "",
      "domains for hierarchical algorithms: auto (shared caches, else sockets), off, or sizes in rank order "
      "(2,2,3)"},

@@ -66,10 +66,6 @@ constexpr HorovodVariable kHorovodVariables[] = {
             "CPUs of the threads that carry operations on, by local rank: 0,1,12,13"),
     setting("HOROVOD_LOG_LEVEL", "warning", "TUTTI_LOG", log_level,
             "how much to write to standard error; fatal is read as error"),
-    setting("HOROVOD_TIMELINE", "", "TUTTI_TIMELINE", timeline,
-            "rank 0 writes the phases of each tensor to this file"),
-    setting("HOROVOD_TIMELINE_MARK_CYCLES", "0", "TUTTI_TIMELINE_MARK_CYCLES", enabling,
-            "1: the timeline shows when negotiations begin"),
     launch("HOROVOD_RANK", "", kPlace),
     launch("HOROVOD_SIZE", "", kPlace),
     launch("HOROVOD_LOCAL_RANK", "", kPlace),
@@ -81,6 +77,10 @@ constexpr HorovodVariable kHorovodVariables[] = {
     launch("HOROVOD_GLOO_RENDEZVOUS_PORT", "", kMeeting),
     launch("HOROVOD_START_TIMEOUT", "30",
            "as --start-timeout of `tutti horovodrun`: seconds until a host must answer"),
+    setting("HOROVOD_TIMELINE", "", "TUTTI_TIMELINE", file,
+            "a file that shows each tensor's phases over time; DYNAMIC: none before start_timeline()"),
+    setting("HOROVOD_TIMELINE_MARK_CYCLES", "0", "TUTTI_TIMELINE_MARK_CYCLES", whole_number,
+            "1: the timeline marks the negotiations"),
     no_effect("HOROVOD_HIERARCHICAL_ALLREDUCE", "0", kHierarchical),
     no_effect("HOROVOD_HIERARCHICAL_ALLGATHER", "0", kHierarchical),
     no_effect("HOROVOD_TORUS_ALLREDUCE", "0", kHierarchical),
@@ -175,16 +175,14 @@ Result<std::string> translate_horovod_value(const HorovodVariable& variable, std
   switch (variable.syntax) {
     case text:
       return std::string(value);
+    case file:
+      return std::string(value == "DYNAMIC" ? "" : value);
     case cpu_list:
       return is_cpu_list(value) ? std::string(value) : expected("numbers of CPUs such as 0,1,12,13");
     case whole_number:
       return is_whole ? std::string(value) : expected("a whole number");
     case seconds:
       return is_whole ? fmt::format("{}s", value) : expected("whole seconds");
-    case timeline:
-      return std::string(value == "DYNAMIC" ? "" : value);
-    case enabling:
-      return is_whole ? std::string(*number > 0 ? "1" : "0") : expected("0 or 1");
     case disabling:
       return is_whole ? std::string(*number > 0 ? "0" : "") : expected("0 or 1");
     case milliseconds:

@@ -23,14 +23,13 @@ enum class HorovodUse : std::uint8_t {
 // How Horovod writes a setting.
 enum class HorovodSyntax : std::uint8_t {
   text,
+  file,          // or DYNAMIC: none
   cpu_list,      // 0,1,12,13
   whole_number,  // also bytes
   milliseconds,  // may have a fraction
   seconds,
   log_level,
-  enabling,   // a number above 0 sets the variable of ours to 1
-  disabling,  // a number above 0 sets it to 0
-  timeline,   // a file, or DYNAMIC: none until the program asks for it
+  disabling,  // a number above 0 sets the variable of ours to 0
 };
 
 struct HorovodVariable {

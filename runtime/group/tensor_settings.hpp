@@ -19,7 +19,7 @@ enum class TensorPriority : std::uint8_t {
   lifo,    // the latest first
 };
 
-// Who a timeline is about; see training/timeline_text.hpp.
+// The rows of a timeline; see training/timeline_text.hpp.
 enum class TimelineForm : std::uint8_t { horovod, ranks };
 
 struct TimelineSettings {

@@ -18,13 +18,18 @@ Status bad(const Schedule& s, std::uint32_t step, const std::string& why) {
   return internal_error(fmt::format("{}: {}", describe_step(s, step), why));
 }
 
-Status check_slice(std::span<const Schedule> ranks, const Schedule& s, std::uint32_t step, const Slice& slice,
-                   bool is_written) {
+Status check_owner(const Schedule& s, std::uint32_t step, const Slice& slice) {
   if (slice.owner != kSelf && (slice.owner < 0 || static_cast<std::uint32_t>(slice.owner) >= s.size))
     return bad(s, step, fmt::format("names memory of rank {} of {}", slice.owner, s.size));
   if (slice.owner == static_cast<std::int32_t>(s.rank))
     return bad(s, step,
                fmt::format("{} names its own memory as that of a rank: leave the rank out", to_text(slice)));
+  return {};
+}
+
+Status check_slice(std::span<const Schedule> ranks, const Schedule& s, std::uint32_t step, const Slice& slice,
+                   bool is_written) {
+  TUTTI_RETURN_IF_ERROR(check_owner(s, step, slice));
   const Schedule& owner = slice.owner == kSelf ? s : ranks[static_cast<std::uint32_t>(slice.owner)];
   if (slice.count == 0) return bad(s, step, "touches a slice of no blocks");
   if (slice.is_wire && (!s.has_wire_copies || slice.owner != kSelf))
@@ -36,7 +41,8 @@ Status check_slice(std::span<const Schedule> ranks, const Schedule& s, std::uint
       return bad(s, step, fmt::format("{} is outside {} scratch slots", to_text(slice), owner.scratch_slots));
     return {};
   }
-  if (is_written && slice.buffer == Buffer::input && !slice.is_wire) return bad(s, step, "writes to an input");
+  if (is_written && slice.buffer == Buffer::input && !slice.is_wire)
+    return bad(s, step, "writes to an input");
   const Window here = window(owner, slice.buffer);
   for (std::uint32_t k = 0; k < slice.count; ++k) {
     if (!here.contains(s.atom(slice, k)))
@@ -104,7 +110,8 @@ Status check_header(std::span<const Schedule> ranks, std::uint32_t r) {
       s.blocks != first.blocks || s.segments != first.segments || s.is_staged != first.is_staged ||
       s.has_wire_copies != first.has_wire_copies)
     return internal_error(fmt::format(
-        "rank {} and rank 0 differ in collective, root, placement, grid, wire copies or in what they share", r));
+        "rank {} and rank 0 differ in collective, root, placement, grid, wire copies or in what they share",
+        r));
   if (s.blocks == 0 || s.segments == 0 || s.channels == 0)
     return internal_error(fmt::format("rank {}: a grid without blocks, segments or channels", r));
   if (std::uint64_t{s.blocks} * s.segments * 2 + s.scratch_slots > kMaxLocations)
@@ -189,7 +196,8 @@ Status check_rounding(const Schedule& s) {
   const Window results = result_window(s);
   for (std::uint32_t atom = results.first; atom < results.first + results.count; ++atom)
     unsent[location(s, {.first = atom, .is_wire = true}, 0)] = kNobody;
-  const auto left = std::find_if(unsent.begin(), unsent.end(), [](std::uint32_t copy) { return copy != kNobody; });
+  const auto left =
+      std::find_if(unsent.begin(), unsent.end(), [](std::uint32_t copy) { return copy != kNobody; });
   return left == unsent.end() ? Status() : refuse(*left);
 }
 

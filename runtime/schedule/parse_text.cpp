@@ -267,7 +267,8 @@ class Parser {
     } else if (is_word("scratch")) {
       at.slice.buffer = Buffer::scratch;
     } else if (!is_word("output")) {
-      expected("a slice: input[...], output[...] or scratch.SLOT[...], after 'wire' where its wire copy is meant");
+      expected(
+          "a slice: input[...], output[...] or scratch.SLOT[...], after 'wire' where its wire copy is meant");
       return at;
     }
     if (is_sign('@')) {

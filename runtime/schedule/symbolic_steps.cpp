@@ -159,7 +159,8 @@ Status SymbolicRun::transfer(StepId send, StepId recv) {
   const Slice& source = schedule_of(send).sources_of(step_of(send))[0];
   const Slice& dst = step_of(recv).dst;
   if (source.is_wire != dst.is_wire)
-    return fail(send, fmt::format("sends {} the wire dtype, its partner {} does not", source.is_wire ? "in" : "without",
+    return fail(send, fmt::format("sends {} the wire dtype, its partner {} does not",
+                                  source.is_wire ? "in" : "without",
                                   describe_step(schedule_of(recv), number_of(recv))));
   TUTTI_RETURN_IF_ERROR(check_shape(send, source, recv, dst));
   for (std::uint32_t k = 0; k < dst.count; ++k) {

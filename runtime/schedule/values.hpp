@@ -29,7 +29,9 @@ class ValueTable {
   // The value in the wire dtype. Rounding twice is rounding once. Only expressions tell the two apart.
   Value round(Value v);
   // The most roundings on the way from a contribution to the value. (Of expressions.)
-  std::uint32_t roundings(Value v) const { return v == kUnwritten || is_contribution(v) ? 0 : entry(v).roundings; }
+  std::uint32_t roundings(Value v) const {
+    return v == kUnwritten || is_contribution(v) ? 0 : entry(v).roundings;
+  }
   // Is v the combination of ranks [first, last), each once, of that atom? (Never asked of expressions.)
   bool is_range(Value v, std::uint32_t first, std::uint32_t last, std::uint32_t atom) const;
   // "the contributions of ranks 0-2 and 5", or the tree.
@@ -38,8 +40,9 @@ class ValueTable {
  private:
   struct Entry {
     std::uint32_t atom = 0;
-    std::uint32_t first = 0;  // word: first rank; expression: left child, kUnwritten if rounded; multiset: index of bits
-    std::uint32_t last = 0;   // word: one past the last rank; expression: right child
+    std::uint32_t first =
+        0;  // word: first rank; expression: left child, kUnwritten if rounded; multiset: index of bits
+    std::uint32_t last = 0;  // word: one past the last rank; expression: right child
     std::uint32_t roundings = 0;
   };
 

@@ -78,6 +78,12 @@ std::string TimelineText::timestamp(SteadyClock::time_point time) const {
   return in_microseconds(since_epoch(std::max(time, start_)) + offset_);
 }
 
+// No earlier than the track's last one.
+std::string TimelineText::timestamp_of(Track& track, SteadyClock::time_point time) const {
+  track.latest = std::max(track.latest, time);
+  return timestamp(track.latest);
+}
+
 void TimelineText::name_process(std::uint32_t process, std::string_view name) {
   sink_(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", process,
                     quote_json(name)));
@@ -113,14 +119,14 @@ TimelineText::Track& TimelineText::track_of(Tensor& tensor, const TensorEvent& e
 void TimelineText::begin(Track& track, std::string_view name, SteadyClock::time_point time,
                          std::string_view arguments) {
   ++track.depth;
-  sink_(fmt::format(R"({{"ph":"B","name":"{}","ts":{},"pid":{},"tid":{}{}}})", name, timestamp(time),
-                    track.process, track.thread, with_arguments(arguments)));
+  sink_(fmt::format(R"({{"ph":"B","name":"{}","ts":{},"pid":{},"tid":{}{}}})", name,
+                    timestamp_of(track, time), track.process, track.thread, with_arguments(arguments)));
 }
 
 void TimelineText::end_one(Track& track, SteadyClock::time_point time, std::string_view arguments) {
   if (track.depth == 0) return;
   --track.depth;
-  sink_(fmt::format(R"({{"ph":"E","ts":{},"pid":{},"tid":{}{}}})", timestamp(time), track.process,
+  sink_(fmt::format(R"({{"ph":"E","ts":{},"pid":{},"tid":{}{}}})", timestamp_of(track, time), track.process,
                     track.thread, with_arguments(arguments)));
 }
 

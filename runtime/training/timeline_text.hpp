@@ -38,6 +38,8 @@ class TimelineText {
   struct Track {
     std::uint32_t process = 0, thread = 0;
     int depth = 0;  // spans that are open
+    SteadyClock::time_point
+        latest;  // clocks of ranks differ by some microseconds, and spans must not overlap
     bool is_negotiating = false;
     Submission own;   // form ranks: this rank's
     Submission last;  // form ranks: of the ranks that submitted
@@ -61,6 +63,7 @@ class TimelineText {
   void end_one(Track& track, SteadyClock::time_point time, std::string_view arguments = {});
   void name_process(std::uint32_t process, std::string_view name);
   std::string timestamp(SteadyClock::time_point time) const;
+  std::string timestamp_of(Track& track, SteadyClock::time_point time) const;
 
   const TimelineForm form_;
   const SteadyClock::time_point start_;

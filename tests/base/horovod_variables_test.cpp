@@ -113,8 +113,7 @@ TEST_CASE("Horovod's units become ours") {
       {"HOROVOD_FUSION_THRESHOLD", "33554432"}, {"HOROVOD_CYCLE_TIME", "2.5"},
       {"HOROVOD_CACHE_CAPACITY", "0"},          {"HOROVOD_STALL_CHECK_TIME_SECONDS", "7"},
       {"HOROVOD_GLOO_TIMEOUT_SECONDS", "40"},   {"HOROVOD_GLOO_IFACE", "eth0"},
-      {"HOROVOD_THREAD_AFFINITY", "0,2"},       {"HOROVOD_TIMELINE", "t.json"},
-      {"HOROVOD_TIMELINE_MARK_CYCLES", "1"},    {"HOROVOD_LOG_LEVEL", "WARNING"}};
+      {"HOROVOD_THREAD_AFFINITY", "0,2"},       {"HOROVOD_LOG_LEVEL", "WARNING"}};
   CHECK(**get_size(environment, "TUTTI_FUSION_BYTES") == 32u << 20);
   CHECK(**get_duration(environment, "TUTTI_FUSION_CYCLE") == nanoseconds(2500000));
   CHECK(**get_integer(environment, "TUTTI_CACHE_CAPACITY") == 0);
@@ -122,9 +121,6 @@ TEST_CASE("Horovod's units become ours") {
   CHECK(**get_duration(environment, "TUTTI_TIMEOUT") == std::chrono::seconds(40));
   CHECK(**get_text(environment, "TUTTI_IFACE") == "eth0");
   CHECK(**get_text(environment, "TUTTI_PROGRESS_AFFINITY") == "0,2");
-  CHECK(**get_text(environment, "TUTTI_TIMELINE") == "t.json");
-  CHECK(*get_flag(environment, "TUTTI_TIMELINE_MARK_CYCLES"));
-  CHECK_FALSE((*get_text(Environment{{"HOROVOD_TIMELINE", "DYNAMIC"}}, "TUTTI_TIMELINE")).has_value());
   CHECK(*get_enum(environment, "TUTTI_LOG") == "warn");
   CHECK(*get_enum(Environment{{"HOROVOD_LOG_LEVEL", "fatal"}}, "TUTTI_LOG") == "error");
   CHECK(check_horovod_variables(environment).empty());

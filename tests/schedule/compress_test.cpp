@@ -28,7 +28,8 @@ std::vector<Schedule> compressed(const std::vector<Schedule>& ranks, const Hiera
   return made;
 }
 
-std::vector<Schedule> segmented(const std::vector<Schedule>& ranks, std::uint32_t segments, std::uint32_t channels) {
+std::vector<Schedule> segmented(const std::vector<Schedule>& ranks, std::uint32_t segments,
+                                std::uint32_t channels) {
   std::vector<Schedule> made;
   for (const Schedule& schedule : ranks) {
     auto result = segment(schedule, segments, channels);
@@ -79,16 +80,18 @@ std::vector<Schedule> swap_and_add() { return compressed(emit_row(Collective::al
 }  // namespace
 
 TEST_CASE("every row that adds stays proved with compressed messages, whole and in segments") {
-  for_each_instance({1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17}, [](const AlgorithmRow& row, const Instance& instance) {
-    const auto ranks = emit_all(row, instance);
-    REQUIRE(ranks.is_ok());
-    const Status whole = prove_compressed(row, instance, *ranks);
-    const Status cut = prove_compressed(row, instance, segmented(*ranks, 3, 2));
-    INFO(to_string(row.collective) << " " << row.name << " p " << instance.size << " root " << instance.root
-                                   << (instance.in_place ? " in place " : " ") << whole.message() << cut.message());
-    REQUIRE(whole.is_ok());
-    REQUIRE(cut.is_ok());
-  });
+  for_each_instance({1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17},
+                    [](const AlgorithmRow& row, const Instance& instance) {
+                      const auto ranks = emit_all(row, instance);
+                      REQUIRE(ranks.is_ok());
+                      const Status whole = prove_compressed(row, instance, *ranks);
+                      const Status cut = prove_compressed(row, instance, segmented(*ranks, 3, 2));
+                      INFO(to_string(row.collective)
+                           << " " << row.name << " p " << instance.size << " root " << instance.root
+                           << (instance.in_place ? " in place " : " ") << whole.message() << cut.message());
+                      REQUIRE(whole.is_ok());
+                      REQUIRE(cut.is_ok());
+                    });
 }
 
 TEST_CASE("a compressed reduce_scatter in place leaves the blocks of other ranks alone") {
@@ -104,7 +107,8 @@ TEST_CASE("a compressed reduce_scatter in place leaves the blocks of other ranks
     for (const Schedule& s : compressed(*ranks)) {
       for (const Step& step : s.steps) {
         if (!detail::writes(step.verb) || step.dst.buffer != Buffer::output || step.dst.is_wire) continue;
-        for (std::uint32_t k = 0; k < step.dst.count; ++k) REQUIRE(s.atom(step.dst, k) / s.segments == s.rank);
+        for (std::uint32_t k = 0; k < step.dst.count; ++k)
+          REQUIRE(s.atom(step.dst, k) / s.segments == s.rank);
       }
     }
   });
@@ -183,8 +187,7 @@ TEST_CASE("what is wrong with rounding is found") {
     ranks[1] = edit(ranks[1], [](auto& lines) {
       for (std::string& line : lines) {
         if (line.starts_with("recv wire")) line = "recv" + line.substr(9);
-        if (line.starts_with("reduce"))
-          line = "reduce output[0] = scratch.0[0] + wire input[0]";
+        if (line.starts_with("reduce")) line = "reduce output[0] = scratch.0[0] + wire input[0]";
       }
     });
     CHECK_THAT(verdict(ranks), Contains("sends in the wire dtype, its partner"));
@@ -208,7 +211,8 @@ TEST_CASE("what is wrong with rounding is found") {
   }
   SECTION("a wire copy of another location") {
     auto ranks = swap_and_add();
-    ranks[0] = edit(ranks[0], [](auto& lines) { lines.insert(lines.begin(), "copy wire scratch.0[0] = input[0]"); });
+    ranks[0] =
+        edit(ranks[0], [](auto& lines) { lines.insert(lines.begin(), "copy wire scratch.0[0] = input[0]"); });
     CHECK_THAT(verdict(ranks), Contains("writes the wire copy of another location"));
   }
   SECTION("a wire copy that is out of date") {

@@ -175,6 +175,23 @@ std::unique_ptr<PendingWork> join(const SharedQueue& queue) {
   });
 }
 
+void start_timeline(const SharedQueue& queue, const py::object& path, bool mark_cycles) {
+  const auto text = py::module_::import("os").attr("fsdecode")(path).cast<std::string>();
+  guarded(*queue, "start_timeline", [&] {
+    const TensorQueue handle = queue->queue();
+    const WithoutGil without;
+    handle.start_timeline(text, mark_cycles);
+  });
+}
+
+void stop_timeline(const SharedQueue& queue) {
+  guarded(*queue, "stop_timeline", [&] {
+    const TensorQueue handle = queue->queue();
+    const WithoutGil without;
+    handle.stop_timeline();
+  });
+}
+
 SharedQueue make_queue(const std::optional<SharedGroup>& group) {
   const SharedGroup& of = group ? *group : world();
   return guarded(*of, "TensorQueue", [&] { return std::make_shared<OpenTensorQueue>(of->group()); });
@@ -233,6 +250,12 @@ void define_tensors(py::module_& module) {
   queue.def("join", &join,
             "This rank has no more tensors: others' allreduces and barriers go on without it, as if it gave "
             "zeros. The Work is complete when all ranks have joined; its source is the last one.");
+  queue.def("start_timeline", &start_timeline,
+            "Rank 0 writes the phases of each tensor to this file from now on; any timeline before ends. "
+            "mark_cycles: it shows when negotiations begin. Other ranks' calls do nothing. Waits until all "
+            "ranks know.",
+            py::arg("path"), py::arg("mark_cycles") = false);
+  queue.def("stop_timeline", &stop_timeline, "Complete the file of the timeline.");
   queue.def("close", &OpenTensorQueue::close,
             "End the queue on all ranks; what is under way raises AbortedError. A second call does nothing.");
   queue.def("__enter__", [](const SharedQueue& self) { return self; });

@@ -313,6 +313,12 @@ tutti_status_t tutti_tensor_queue_submit(tutti_tensor_queue_t queue, const char*
 // complete when all ranks have joined; *last_rank (NULL: not wanted) becomes the one that joined last, set by the
 // function that completes the work, and only on success.
 tutti_status_t tutti_tensor_queue_join(tutti_tensor_queue_t queue, int* last_rank, tutti_work_t* work);
+// Rank 0 writes the phases of each tensor to this file from now on, as TUTTI_TIMELINE does from the start; any
+// timeline before ends. mark_cycles: it shows when negotiations begin. Other ranks' calls do nothing. Waits
+// until all ranks know.
+tutti_status_t tutti_tensor_queue_start_timeline(tutti_tensor_queue_t queue, const char* path,
+                                                 int mark_cycles);
+tutti_status_t tutti_tensor_queue_stop_timeline(tutti_tensor_queue_t queue);  // completes the file
 // Ends the queue on all ranks, frees it and sets it to NULL; NULL is ignored. Operations under way return
 // TUTTI_ABORTED. Waits for those that use this rank's buffers, unless in a callback. No other thread may use the
 // queue at the same time.

@@ -37,7 +37,11 @@ Slice part(const Schedule& s, Slice slice, std::uint32_t first, std::uint32_t co
 class Compressor {
  public:
   Compressor(const Schedule& s, const Hierarchy* domains)
-      : from_(s), domains_(domains), form_(detail::location_count(s), Form::full), since_(form_.size(), 0), to_(s) {
+      : from_(s),
+        domains_(domains),
+        form_(detail::location_count(s), Form::full),
+        since_(form_.size(), 0),
+        to_(s) {
     to_.has_wire_copies = true;
     to_.channels = s.channels + 1;
     to_.steps.clear();
@@ -124,7 +128,8 @@ class Compressor {
   bool may_write(const Slice& slice, std::uint32_t k) const {
     if (slice.buffer != Buffer::output) return slice.buffer == Buffer::scratch;
     // In place, the other blocks of a reduce_scatter are the caller's.
-    return from_.collective != Collective::reduce_scatter || result_window(from_).contains(from_.atom(slice, k));
+    return from_.collective != Collective::reduce_scatter ||
+           result_window(from_).contains(from_.atom(slice, k));
   }
 
   Status send(const Step& step, bool crosses) {
@@ -139,7 +144,8 @@ class Compressor {
           if (crosses) return round(run, step.channel);
           for (std::uint32_t k = 0; k < count; ++k) {
             if (!may_write(run, k))
-              status = unsupported("compress: a value that may not be written goes out both rounded and in full");
+              status =
+                  unsupported("compress: a value that may not be written goes out both rounded and in full");
             form(run, k) = Form::both;
           }
           copy(run, wire(run), step.channel);
@@ -200,10 +206,10 @@ class Compressor {
 
   const Schedule& from_;
   const Hierarchy* domains_;
-  std::vector<Form> form_;             // by location
-  std::vector<std::uint32_t> since_;   // by location: the last entry of rounded_ that it belongs to
+  std::vector<Form> form_;                 // by location
+  std::vector<std::uint32_t> since_;       // by location: the last entry of rounded_ that it belongs to
   std::vector<std::uint32_t> results_of_;  // by location: the step that computes a result into it, or kNobody
-  std::vector<Slice> rounded_;         // slices that came to their wire copies, in order
+  std::vector<Slice> rounded_;             // slices that came to their wire copies, in order
   Schedule to_;
 };
 

@@ -1,5 +1,7 @@
 // Named tensors of the C interface against values worked out here. A rank of a job; knows the C interface only.
+#define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -182,6 +184,27 @@ static void joining(void) {
   CHECK(last == greatest);
 }
 
+static void timeline(void) {
+  char path[64], text[4096] = "";
+  snprintf(path, sizeof path, "/tmp/tutti_c_timeline_%d.json", (int)getpid());
+  CHECK_OK(tutti_tensor_queue_start_timeline(queue, path, 1));
+  CHECK_OK(tutti_barrier(world, NULL));
+  others();
+  CHECK_OK(tutti_barrier(world, NULL));
+  CHECK_OK(tutti_tensor_queue_stop_timeline(queue));
+  FILE* const file = fopen(path, "r");
+  CHECK((file != NULL) == (rank == 0));  // rank 0 alone writes one
+  if (file == NULL) return;
+  CHECK(fread(text, 1, sizeof text - 1, file) > 0);
+  fclose(file);
+  remove(path);
+  CHECK(strstr(text, "NEGOTIATE_BROADCAST") != NULL && strstr(text, "CYCLE_START") != NULL);
+  CHECK_FAILS(tutti_tensor_queue_start_timeline(queue, "/nowhere/at/all", 0), TUTTI_INVALID_ARGUMENT,
+              "/nowhere/at/all");
+  CHECK_FAILS(tutti_tensor_queue_start_timeline(queue, NULL, 0), TUTTI_INVALID_ARGUMENT,
+              "path: a null pointer");
+}
+
 int main(void) {
   CHECK_OK(tutti_init(NULL, &world));
   rank = tutti_group_rank(world);
@@ -193,6 +216,7 @@ int main(void) {
   others();
   errors();
   joining();
+  timeline();
   CHECK_OK(tutti_barrier(world, NULL));
   // Rank 0 ends the queue; what others have under way fails.
   if (rank > 0) {

@@ -4,9 +4,12 @@ Knows the package, and torch where that is installed.
 """
 import gc
 import importlib.util
+import json
 import os
+import pathlib
 import queue as queues
 import random
+import tempfile
 import threading
 import unittest
 import weakref
@@ -217,6 +220,24 @@ class Tensors(RankTest):
             half.barrier()
         self.assertEqual(wrong, [])
         half.close()
+
+    def test_timeline(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "timeline.json")
+            self.queue.start_timeline(path)
+            tutti.barrier()
+            self.queue.submit("shown", numpy.ones(3)).wait()
+            tutti.barrier()
+            self.queue.stop_timeline()
+            tutti.barrier()
+            self.queue.submit("not shown", numpy.ones(3)).wait()
+            self.assertEqual(path.exists(), self.rank == 0)
+            if self.rank == 0:
+                events = json.loads(path.read_text(encoding="utf-8"))
+                self.assertEqual([event["args"]["name"] for event in events if "name" in event.get("args", ())], ["shown"])
+                self.assertEqual({event["name"] for event in events if event["ph"] == "X"}, {str(rank) for rank in range(self.size)})
+                with self.assertRaisesRegex(tutti.InvalidArgumentError, "/nowhere/at/all"):
+                    self.queue.start_timeline("/nowhere/at/all")
 
     def test_closing(self):
         """The end on one rank ends what others have under way, buffers go back, and callbacks are called."""
