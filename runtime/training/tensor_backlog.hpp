@@ -89,7 +89,7 @@ class TensorScheduler::Backlog {
   std::vector<Granted> grant(std::span<const std::uint64_t> unfinished, bool was_idle);
   // All that grant() gave has been begun.
   void wait_for_room();
-  // Those that wait will not be communicated.
+  // Fails the tensors that wait.
   void fail(const Status& cause);
 
  private:
