@@ -212,9 +212,7 @@ TensorScheduler::Contribution TensorScheduler::contribute() {
   }
   mine.words[0] |= timing_->flags();
   note_submissions(mine.requests);
-  const RequestBatch& requests = mine.requests;
-  if (!requests.requests.empty() || !requests.joined_ranks.empty() || !requests.events.empty() ||
-      (coordinator_ && coordinator_->has_expired(Clock::now())))
+  if (!mine.requests.is_empty() || (coordinator_ && coordinator_->has_expired(Clock::now())))
     mine.words[0] |= has_requests;
   if (joining_) {
     evict_unjoinable(mine.evicted());
