@@ -10,9 +10,11 @@
 #include "runtime/job/exchange.hpp"
 
 namespace tutti {
-// A rank that has joined has neither a tensor nor a count of its own, so these go on without it.
-bool allows_joined_ranks(Collective collective) {
-  return collective == Collective::allreduce || collective == Collective::barrier;
+// A rank that has joined has neither a tensor nor a count of its own, so these go on without it. It gives zeros,
+// which it has in main memory.
+bool allows_joined_ranks(const TensorSignature& signature) {
+  return signature.collective == Collective::barrier ||
+         (signature.collective == Collective::allreduce && !signature.is_device);
 }
 
 Coordinator::Coordinator(std::uint32_t rank_count, RunningClock::duration stall_timeout)
@@ -80,16 +82,17 @@ TensorResponse Coordinator::respond(const std::string& name, Pending& pending) c
     }
     return refuse(name, pending, std::move(text), first_of_fewest(submitters));
   }
-  if (pending.submitted_count != rank_count_ && !allows_joined_ranks(signature.collective)) {
+  if (pending.submitted_count != rank_count_ && !allows_joined_ranks(signature)) {
     std::vector<int> joined;
     for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
       if (!pending.has_submitted[rank]) joined.push_back(static_cast<int>(rank));
     }
     return refuse(
         name, pending,
-        fmt::format("{} has joined and cannot take part in the {} \"{}\": only allreduce and barrier "
-                    "go on without a rank",
-                    name_ranks(joined, size), to_string(signature.collective), name),
+        fmt::format(
+            "{} has joined and cannot take part in the {} \"{}\": only barriers, and allreduces in main "
+            "memory, go on without a rank",
+            name_ranks(joined, size), to_string(signature.collective), name),
         joined.front());
   }
   TensorResponse response;

@@ -15,7 +15,7 @@
 namespace tutti {
 
 // Can the collective go on without ranks that have joined?
-bool allows_joined_ranks(Collective collective);
+bool allows_joined_ranks(const TensorSignature& signature);
 
 class Coordinator {
  public:

@@ -35,6 +35,12 @@ Status check_kinds(const std::string& where, const TensorCall& call) {
   if ((call.prescale != 1 || call.postscale != 1) && !is_scalable)
     return invalid_argument(fmt::format("{}: prescale and postscale need a floating dtype, not {}", where,
                                         to_string(call.dtype)));
+  const bool is_linear = call.op.op() == Op::sum || call.op.op() == Op::avg;
+  if (call.memory == Memory::device && call.collective == Collective::reduce_scatter && call.prescale != 1 &&
+      !is_linear)
+    return invalid_argument(fmt::format(
+        "{}: on a GPU the inputs of reduce_scatter are scaled for sum and avg alone; scale them before",
+        where));
   return {};
 }
 

@@ -204,6 +204,26 @@ void TensorScheduler::allocate(const TensorResponse& response, TensorCall& call,
   call.output = started.discarded_output->data();
 }
 
+// dst = src * factor, on the stream of the call. The sum over one rank does that, on any backend.
+Work TensorScheduler::scale_on_device(double factor, Dtype dtype, void* dst, const void* src,
+                                      std::uint64_t count, const CallOptions& options) {
+  if (!own_.is_open()) {
+    const int self[] = {static_cast<int>(rank_)};
+    own_ = data_.create(self, "tutti tensors: scaling");
+  }
+  return own_.iallreduce(src, dst, count, dtype,
+                         factor == 1 ? Reduction(Op::sum) : Reduction::premul_sum(factor), options);
+}
+
+// Scales the output behind the collective, on its stream.
+void TensorScheduler::finish_on_device(double factor, Dtype dtype, Started& started,
+                                       const CallOptions& options) {
+  if (factor != 1)
+    started.work =
+        scale_on_device(factor, dtype, started.output, started.output, started.output_count, options);
+  started.output_count = 0;
+}
+
 TensorScheduler::Started TensorScheduler::start(const TensorResponse& response, const TensorCall& call,
                                                 const CallOptions& options) {
   const TensorSignature& s = response.signature;
@@ -218,8 +238,13 @@ TensorScheduler::Started TensorScheduler::start(const TensorResponse& response, 
     case Collective::alltoall:
       return start_alltoall(response, call, options);
     case Collective::broadcast:
-      if (static_cast<std::int32_t>(rank_) == s.root)
-        scale_by(1, s.dtype, call.output, call.input, element_count(s));
+      if (static_cast<std::int32_t>(rank_) == s.root && call.input != call.output) {
+        if (s.is_device) {
+          scale_on_device(1, s.dtype, call.output, call.input, element_count(s), options);
+        } else {
+          scale_by(1, s.dtype, call.output, call.input, element_count(s));
+        }
+      }
       started.work = data_.ibroadcast(call.output, element_count(s), s.dtype, s.root, options);
       return started;
     default:
@@ -234,10 +259,15 @@ TensorScheduler::Started TensorScheduler::start_reduction(const TensorSignature&
   started.output = call.output;
   started.output_count = element_count(s);
   if (s.prescale != 1) {
-    scale_by(s.prescale, s.dtype, call.output, call.input, started.output_count);
+    if (s.is_device) {
+      scale_on_device(s.prescale, s.dtype, call.output, call.input, started.output_count, options);
+    } else {
+      scale_by(s.prescale, s.dtype, call.output, call.input, started.output_count);
+    }
     call.input = call.output;
   }
   started.work = data_.iallreduce(call.input, call.output, started.output_count, s.dtype, s.op, options);
+  if (s.is_device) finish_on_device(s.postscale, s.dtype, started, options);
   return started;
 }
 
@@ -281,12 +311,14 @@ TensorScheduler::Started TensorScheduler::start_reduce_scatter(const TensorRespo
   allocate(response, call, std::span(&own, 1), counts[rank_] * size_of(s.dtype), started);
   started.output = call.output;
   started.output_count = counts[rank_];
-  if (s.prescale != 1) {
+  if (s.prescale != 1 && !s.is_device) {
     started.scaled_input = buffers_.take(element_count(s) * size_of(s.dtype));
     scale_by(s.prescale, s.dtype, started.scaled_input->data(), call.input, element_count(s));
     call.input = started.scaled_input->data();
   }
   started.work = data_.ireduce_scatterv(call.input, call.output, counts, s.dtype, s.op, options);
+  // Sums and averages may be scaled afterwards; no memory for scaled inputs is at hand there.
+  if (s.is_device) finish_on_device(s.prescale * s.postscale, s.dtype, started, options);
   return started;
 }
 

@@ -253,7 +253,7 @@ void TensorScheduler::announce_arrived(Contribution& mine) {
 // joined, so the cache forgets them.
 void TensorScheduler::evict_unjoinable(std::span<std::uint64_t> evicted) const {
   for (std::uint32_t number = 0; number < cache_.number_count(); ++number) {
-    if (cache_.contains(number) && !allows_joined_ranks(cache_.at(number).signature.collective))
+    if (cache_.contains(number) && !allows_joined_ranks(cache_.at(number).signature))
       set_bit(evicted, number);
   }
 }

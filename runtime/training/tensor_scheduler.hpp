@@ -127,7 +127,7 @@ class TensorScheduler {
   struct Started {
     Work work;
     void* output = nullptr;
-    std::uint64_t output_count = 0;  // of what has to be scaled
+    std::uint64_t output_count = 0;  // of elements that are to be scaled once the work is complete
     std::shared_ptr<std::vector<std::byte>> scaled_input, discarded_output;
     Status failure;  // of this rank alone
   };
@@ -140,6 +140,9 @@ class TensorScheduler {
   // the other ranks, and its output here is discarded.
   void allocate(const TensorResponse& response, TensorCall& call, std::span<const std::uint64_t> rows,
                 std::uint64_t bytes, Started& started);
+  Work scale_on_device(double factor, Dtype dtype, void* dst, const void* src, std::uint64_t count,
+                       const CallOptions& options);
+  void finish_on_device(double factor, Dtype dtype, Started& started, const CallOptions& options);
   Work execute_fused(std::vector<Ready>& tensors);
   std::optional<Entry> take_entry(const std::string& name);
   void fail_all(const Status& cause);
@@ -148,6 +151,7 @@ class TensorScheduler {
   void wait(const Work& work);
 
   CommGroup data_, control_;
+  CommGroup own_;  // this rank alone; made at the first use
   const TensorSettings settings_;
   const std::chrono::milliseconds stall_warning_;
   const std::uint32_t rank_, size_;

@@ -105,6 +105,38 @@ class Devices(RankTest):
             tutti.allreduce(given, op="max")
             self.expect(given.read(), numpy.full(5, bits[self.size - 1]))
 
+    def test_named_tensors(self):
+        """With factors, apart from the input, and of a length that other ranks know."""
+        total, size = sum(of_all(self.size)), self.size
+        with tutti.TensorQueue() as tensors:
+            for kind, stream in ((Interface, None), (NewDlpack, self.stream)):
+                number = 0 if stream is None else stream
+
+                def submit(name, content, output=None, **named):
+                    given, target = (None if array is None else kind(self.gpu, array, stream=number) for array in (content, output))
+                    result = tensors.submit(name, given, target, stream=stream, **named).result()
+                    return result.read(number)
+
+                mine, zeros = numbers(self.rank), numpy.zeros(6, "float32")
+                self.expect(submit("sum", mine), total)
+                self.expect(submit("scaled", mine, op="avg", prescale=0.5, postscale=4), 2 * total / numpy.float32(size))
+                self.expect(submit("apart", mine, zeros, op="max", prescale=2, postscale=0.5), numbers(size - 1))
+                self.expect(submit("root", mine, zeros, collective="broadcast", root=size - 1), numbers(size - 1))
+                part = submit("part", numbers(self.rank, 6 * size), zeros, collective="reduce_scatter", prescale=0.5)
+                self.expect(part, sum(of_all(size, 6 * size))[6 * self.rank:6 * self.rank + 6] / 2)
+                gathered = kind(self.gpu, numpy.zeros(sum(range(size)), "float32"), stream=number)  # the queue's thread has no context
+                rows = submit("rows", numbers(self.rank, self.rank), collective="allgather", allocate=lambda rows, held=gathered: held)
+                self.expect(rows, numpy.concatenate([numbers(rank, rank) for rank in range(size)]))
+                with self.assertRaisesRegex(tutti.InvalidArgumentError, "scaled for sum and avg alone"):
+                    submit("part", numbers(self.rank, 6 * size), zeros, collective="reduce_scatter", op="max", prescale=0.5)
+            if size > 1 and self.rank == 0:
+                tensors.join().wait()
+            elif size > 1:
+                with self.assertRaisesRegex(tutti.MismatchError, "in main memory, go on without a rank"):
+                    submit("late", numbers(self.rank))
+                tensors.join().wait()
+            tutti.barrier()
+
     def test_shapes_and_places(self):
         total = sum(of_all(self.size))
         for changes in ({"version": 2, "shape": (2, 3)}, {"strides": (4,)}, {"stream": 1}, {"stream": 2}):
