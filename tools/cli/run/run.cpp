@@ -76,11 +76,12 @@ constexpr std::string_view kHorovodHelp =
 
 constexpr std::string_view kHorovodEnd =
     "\n"
-    "Each rank finds HOROVOD_RANK, HOROVOD_SIZE, HOROVOD_LOCAL_RANK, HOROVOD_LOCAL_SIZE, "
+    "Environment:\n"
+    "  Each rank finds HOROVOD_RANK, HOROVOD_SIZE, HOROVOD_LOCAL_RANK, HOROVOD_LOCAL_SIZE, "
     "HOROVOD_CROSS_RANK,\n"
-    "HOROVOD_CROSS_SIZE and HOROVOD_HOSTNAME, and all that `tutti run` sets. The options of `tutti run` are "
-    "taken, "
-    "too.\n";
+    "  HOROVOD_CROSS_SIZE and HOROVOD_HOSTNAME, and all that `tutti run` sets. The options of `tutti run` "
+    "are taken,\n"
+    "  too.\n";
 
 int print_help(bool is_horovodrun) {
   if (is_horovodrun) {
