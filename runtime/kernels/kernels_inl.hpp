@@ -18,6 +18,8 @@
 #define TUTTI_BASE_KERNELS_INL_HPP
 #endif
 
+#include "runtime/kernels/kernel_targets.hpp"
+
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
@@ -27,7 +29,6 @@
 #include <limits>
 
 #include "runtime/base/relax.hpp"
-#include "runtime/kernels/kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tutti::HWY_NAMESPACE {
