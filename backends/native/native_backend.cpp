@@ -2,6 +2,7 @@
 #include "backends/native/native_backend.hpp"
 
 #include <array>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "runtime/algorithms/prove.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/relax.hpp"
+#include "runtime/schedule/passes/compress.hpp"
 #include "runtime/schedule/passes/fuse.hpp"
 #include "runtime/schedule/passes/in_place.hpp"
 #include "runtime/schedule/passes/lower.hpp"
@@ -21,7 +23,7 @@
 namespace tutti {
 namespace {
 
-enum PlanFlag : std::uint32_t { in_place_plan = 1, user_op_plan = 2 };
+enum PlanFlag : std::uint32_t { in_place_plan = 1, user_op_plan = 2, compressed_plan = 4 };
 
 bool is_user_op(const Call& call) { return is_reducing(call.collective) && call.op.op == Op::user; }
 
@@ -61,12 +63,13 @@ namespace {
 class NativeBackend final : public Backend {
  public:
   NativeBackend(GroupContext& group, const Selector& selector, std::size_t cache_bytes, Hierarchy hierarchy,
-                Reach reach, bool shares_cpus)
+                Reach reach, bool shares_cpus, const WireSetting& wire)
       : group_(group),
         selector_(selector),
         hierarchy_(std::move(hierarchy)),
         reach_(reach),
         shares_cpus_(shares_cpus),
+        wire_(wire),
         plans_(cache_bytes),
         lowered_(cache_bytes),
         table_(cache_bytes),
@@ -123,8 +126,8 @@ class NativeBackend final : public Backend {
   Result<std::string> explain(const Call& call) const override {
     const auto selection = selector_.choose(question(call));
     if (!selection) return selection.status();
-    return fmt::format("{}{}: {}", selection->row->name, describe_shared(*selection),
-                       describe_source(*selection));
+    return fmt::format("{}{}: {}{}", selection->row->name, describe_shared(*selection),
+                       describe_source(*selection), describe_wire(call));
   }
 
  private:
@@ -181,14 +184,18 @@ class NativeBackend final : public Backend {
     const Question asked = question(call);
     const auto selection = selector_.choose(asked, algorithm);
     if (!selection) return selection.status();
-    if (group_.rank() == 0 && is_log_enabled(LogLevel::info)) report(asked, *selection);
+    if (group_.rank() == 0 && is_log_enabled(LogLevel::info))
+      report(asked, describe(*selection) + describe_wire(call));
     if (Trace* const trace = group_.engine().trace())
-      prepared->choice = trace->note_choice(describe(*selection));
+      prepared->choice = trace->note_choice(describe(*selection) + describe_wire(call));
     prepared->messages = prepared->exchange = nullptr;
     prepared->vector_bytes = asked.bytes;
     prepared->kernel = is_reducing(call.collective) ? select_kernel(call.op.op, call.dtype) : nullptr;
+    prepared->wire = wire_format_of(call);
     const PlanKey key = key_of(call, *selection);
-    prepared->contract = contract_of(call, settings_of(*selection, key));
+    Call agreed = call;
+    agreed.wire_dtype = wire_dtype_of(call);
+    prepared->contract = contract_of(agreed, settings_of(*selection, key));
     // Ranks may differ in whether they call in place, and lowering sees the steps of all of them: so one form
     // serves both.
     std::shared_ptr<const LoweredPlans> plans;
@@ -228,10 +235,29 @@ class NativeBackend final : public Backend {
   }
 
   // A line when an algorithm, with its parameters and by that rule, is first used.
-  void report(const Question& asked, const Selection& selection) {
-    const std::string text = describe(selection);
+  void report(const Question& asked, const std::string& text) {
     if (!reported_.insert(fmt::format("{} {}", to_string(asked.collective), text)).second) return;
     log_info("{} of {} bytes over {} ranks: {}", to_string(asked.collective), asked.bytes, asked.size, text);
+  }
+
+  // -- compression ----------------------------------------------------------------------------------------
+  // The dtype in which ranks agree to send, if any.
+  std::optional<Dtype> wire_dtype_of(const Call& call) const {
+    const std::optional<Dtype> asked = call.wire_dtype ? call.wire_dtype : wire_.dtype;
+    return asked && is_wire_dtype(*asked) && has_wire_form(call) ? asked : std::nullopt;
+  }
+  // Memory that ranks share is no wire.
+  bool is_compressed(const Call& call) const {
+    return wire_dtype_of(call) && group_.size() > 1 && !group_.shares_memory() &&
+           (wire_.is_everywhere || reach_ == Reach::network);
+  }
+  WireFormat wire_format_of(const Call& call) const {
+    if (!is_compressed(call)) return {};
+    const Dtype dtype = *wire_dtype_of(call);
+    return {select_conversions(dtype), size_of(dtype)};
+  }
+  std::string describe_wire(const Call& call) const {
+    return is_compressed(call) ? fmt::format(", {} on the wire", to_string(*wire_dtype_of(call))) : "";
   }
 
   // -- lowered plans --------------------------------------------------------------------------------------
@@ -289,7 +315,7 @@ class NativeBackend final : public Backend {
     return s.shared_row == nullptr ? chosen : extend_digest(chosen, s.shared_row->name);
   }
 
-  static PlanKey key_of(const Call& call, const Selection& s) {
+  PlanKey key_of(const Call& call, const Selection& s) const {
     const AlgorithmParams& p = s.params;
     PlanKey key;
     key.row = s.row;
@@ -299,7 +325,8 @@ class NativeBackend final : public Backend {
                  (std::uint64_t{p.aggregate} << 40U) | (std::uint64_t{p.across} << 61U);
     key.root = is_rooted(call.collective) ? call.root : 0;
     key.flags = (call.in_place ? std::uint32_t{in_place_plan} : 0U) |
-                (is_user_op(call) ? std::uint32_t{user_op_plan} : 0U);
+                (is_user_op(call) ? std::uint32_t{user_op_plan} : 0U) |
+                (is_compressed(call) ? std::uint32_t{compressed_plan} : 0U);
     return key;
   }
 
@@ -319,6 +346,12 @@ class NativeBackend final : public Backend {
       schedule = segment(*schedule, s.params.segments, s.params.channels);
       if (!schedule) return schedule.status();
     }
+    if (is_compressed(call)) {
+      // Rows of domains send in full within one, others know no domains.
+      const bool keeps_domains = s.row->legality.needs_hierarchy && !wire_.is_everywhere;
+      schedule = compress(*schedule, keeps_domains ? &hierarchy_ : nullptr);
+      if (!schedule) return schedule.status();
+    }
     // A user's function never runs while the progress engine is held, as it would in a receive.
     if (can_fuse_ && !is_user_op(call)) return compile(fuse(*std::move(schedule)));
     return compile(*std::move(schedule));
@@ -329,6 +362,7 @@ class NativeBackend final : public Backend {
   const Hierarchy hierarchy_;
   const Reach reach_;
   const bool shares_cpus_;
+  const WireSetting wire_;
   PlanCache<Plan> plans_;
   PlanCache<LoweredPlans> lowered_;
   std::shared_ptr<const Plan> exchange_;
@@ -342,9 +376,9 @@ class NativeBackend final : public Backend {
 
 std::unique_ptr<Backend> make_native_backend(GroupContext& group, const Selector& selector,
                                              std::size_t cache_bytes, Hierarchy hierarchy, Reach reach,
-                                             bool shares_cpus) {
+                                             bool shares_cpus, const WireSetting& wire) {
   return std::make_unique<NativeBackend>(group, selector, cache_bytes, std::move(hierarchy), reach,
-                                         shares_cpus);
+                                         shares_cpus, wire);
 }
 
 }  // namespace tutti

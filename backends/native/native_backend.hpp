@@ -6,6 +6,7 @@
 
 #include "backends/backend.hpp"
 #include "runtime/algorithms/prove.hpp"
+#include "runtime/base/wire_setting.hpp"
 #include "runtime/scheduler/group_context.hpp"
 #include "runtime/selection/selection.hpp"
 
@@ -18,9 +19,10 @@ Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Algorithm
                                         std::uint32_t most_lines, std::size_t staging_bytes);
 
 // `group` and `selector` outlive the backend. Plans are cached up to `cache_bytes`. `hierarchy`,
-// `reach` and `shares_cpus` are equal on all members; of no ranks: flat.
+// `reach`, `shares_cpus` and `wire` are equal on all members; of no ranks: flat.
 std::unique_ptr<Backend> make_native_backend(GroupContext& group, const Selector& selector,
                                              std::size_t cache_bytes, Hierarchy hierarchy = {},
-                                             Reach reach = Reach::node, bool shares_cpus = false);
+                                             Reach reach = Reach::node, bool shares_cpus = false,
+                                             const WireSetting& wire = {});
 
 }  // namespace tutti

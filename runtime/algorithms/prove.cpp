@@ -33,8 +33,8 @@ std::uint64_t crossing_atoms(const Hierarchy& hierarchy, const std::vector<Sched
   return *std::max_element(leaving.begin(), leaving.end());
 }
 
-// What holds of every form that a pass has made of a row's schedules. The report is that of its expressions, or of
-// its values where the row does not reduce.
+// Proves a form that a pass has made of a row's schedules, by what holds for every form. The report is that of its
+// expressions, or of its values where the row does not reduce.
 Result<VerifyReport> prove_form(const AlgorithmRow& row, const Instance& i,
                                 const std::vector<Schedule>& ranks) {
   auto values = verify(ranks, Algebra::multiset);

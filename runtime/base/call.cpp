@@ -104,6 +104,13 @@ Extent output_extent(const Call& call, std::uint32_t rank, std::uint32_t size) {
   }
 }
 
+bool has_wire_form(const Call& call) {
+  const bool adds = call.op.op == Op::sum || call.op.op == Op::avg || call.op.op == Op::premul_sum;
+  const bool is_offered = call.collective == Collective::allreduce || call.collective == Collective::reduce ||
+                          call.collective == Collective::reduce_scatter;
+  return is_offered && adds && call.dtype == Dtype::f32;
+}
+
 std::string describe_call(const Call& call) {
   if (call.collective == Collective::barrier) return "barrier";
   if (call.has_counts_at_root) {
@@ -122,6 +129,8 @@ std::string describe_call(const Call& call) {
     text += call.root == kFromAnyRank ? "any rank" : fmt::format("rank {}", call.root);
     if (call.tag != 0) text += fmt::format(", tag {}", call.tag);
   }
+  if (call.wire_dtype && is_narrow_float(*call.wire_dtype))
+    text += fmt::format(", {} on the wire", to_string(*call.wire_dtype));
   return text;
 }
 

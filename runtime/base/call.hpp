@@ -45,6 +45,8 @@ struct Call {
   std::span<const std::uint64_t> output_displacements;  // alltoallv only
   // gather, scatter: only the root has `counts`; `count` is this rank's. Equal on all ranks.
   bool has_counts_at_root = false;
+  // The dtype in which messages may travel; the call's own: in full. Unset: as the group is set.
+  std::optional<Dtype> wire_dtype;
   // Where this rank's buffers lie: in the memory of a GPU, or of the host. A call on GPU memory runs in the
   // order of `stream` (a CUstream; null: the default one).
   bool is_device = false;
@@ -65,6 +67,9 @@ inline bool is_root(const Call& call, std::uint32_t rank) {
   return !is_rooted(call.collective) || call.root == rank;
 }
 
+// Whether its messages may travel in a narrower dtype: sums of f32.
+bool has_wire_form(const Call& call);
+
 // Position of a rank's block in the whole vector, in elements.
 std::uint64_t block_offset(const Call& call, std::uint32_t rank);
 
@@ -82,7 +87,7 @@ struct Extent {
 Extent input_extent(const Call& call, std::uint32_t rank, std::uint32_t size);
 Extent output_extent(const Call& call, std::uint32_t rank, std::uint32_t size);
 
-// "allreduce of 1024 f32, sum"
+// "allreduce of 1024 f32, sum", ", bf16 on the wire" where the call says so
 std::string describe_call(const Call& call);
 
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "runtime/base/call.hpp"
 
@@ -26,12 +27,16 @@ class CallSignature {
   explicit CallSignature(const Call& call)
       : CallSignature(call.collective, call.count, call.dtype, call.root, call.tag, call.is_send) {
     set_op(call.op.op);
+    set_wire_dtype(call.wire_dtype);
     kind_ |= std::uint64_t{call.in_place} << kInPlaceShift;
   }
   // Is a call's signature all that it is? Not if it has counts by rank, or an op or elements with arguments of
   // their own. The scalar of premul_sum is no part of a plan.
   static bool is_simple(const Call& call) {
     return !has_uneven_blocks(call) && call.op.op != Op::user && call.dtype != Dtype::opaque;
+  }
+  void set_wire_dtype(std::optional<Dtype> dtype) {
+    if (dtype) kind_ |= (static_cast<std::uint64_t>(*dtype) + 1) << kWireShift;
   }
   void set_op(Op op) { kind_ |= static_cast<std::uint64_t>(op) << kOpShift; }
 
@@ -52,6 +57,8 @@ class CallSignature {
     call.root = static_cast<std::uint32_t>(root_and_tag_);
     call.tag = static_cast<std::uint32_t>(root_and_tag_ >> 32U);
     call.count = count_;
+    if (const std::uint64_t wire = kind_ >> kWireShift; wire != 0)
+      call.wire_dtype = static_cast<Dtype>(wire - 1);
     return call;
   }
   std::size_t hash() const {
@@ -59,11 +66,11 @@ class CallSignature {
   }
 
  private:
-  static constexpr unsigned kOpShift = 16, kSendShift = 24, kInPlaceShift = 25;
+  static constexpr unsigned kOpShift = 16, kSendShift = 24, kInPlaceShift = 25, kWireShift = 32;
 
   std::uint64_t count_ = 0;
   std::uint64_t root_and_tag_ = 0;
-  std::uint64_t kind_ = 0;  // collective, dtype and op, a byte each; is_send, in place
+  std::uint64_t kind_ = 0;  // collective, dtype and op, a byte each; is_send, in place; wire dtype + 1
 };
 
 }  // namespace tutti

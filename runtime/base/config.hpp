@@ -117,6 +117,8 @@ inline constexpr Variable kVariables[] = {
      "named tensors: between two negotiations while tensors are under way"},
     {"TUTTI_CACHE_CAPACITY", VariableType::integer, "1024", "",
      "named tensors: how many ranks remember to have agreed on; 0: none"},
+    {"TUTTI_STALL_TIMEOUT", VariableType::duration, "0", "",
+     "named tensors: one that some ranks lack for this long fails on the others; 0 is never"},
     {"TUTTI_PRIORITY", VariableType::enumeration, "none", "none|direct|lifo",
      "named tensors: the order of those that are ready: as they came, by the priority of each call, or the "
      "latest first"},
@@ -127,6 +129,10 @@ inline constexpr Variable kVariables[] = {
      "tensors"},
     {"TUTTI_TIMELINE_MARK_CYCLES", VariableType::flag, "off", "",
      "the timeline shows when negotiations begin"},
+    {"TUTTI_WIRE_DTYPE", VariableType::text, "none", "",
+     "messages of sums of f32 between nodes travel as bf16, f16, f8e4m3 or f8e5m2; with :all behind it "
+     "within nodes, "
+     "too"},
     {"TUTTI_HIERARCHY", VariableType::text, "auto", "",
      "domains for hierarchical algorithms: auto (shared caches, else sockets), off, or sizes in rank order "
      "(2,2,3)"},

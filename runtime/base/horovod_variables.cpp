@@ -57,6 +57,8 @@ constexpr HorovodVariable kHorovodVariables[] = {
     setting("HOROVOD_STALL_CHECK_DISABLE", "0", "TUTTI_STALL_WARNING", disabling, "1: no wait is reported"),
     setting("HOROVOD_STALL_CHECK_TIME_SECONDS", "60", "TUTTI_STALL_WARNING", seconds,
             "a tensor that some ranks lack for this long is reported, and any other wait; 0 is never"),
+    setting("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0", "TUTTI_STALL_TIMEOUT", seconds,
+            "a tensor that some ranks lack for this long fails on the others; 0 is never"),
     setting("HOROVOD_GLOO_TIMEOUT_SECONDS", "30", "TUTTI_TIMEOUT", seconds,
             "longest wait for a peer before a call fails"),
     setting("HOROVOD_GLOO_IFACE", "", "TUTTI_IFACE", text, "network interfaces to use"),
@@ -157,6 +159,21 @@ std::string cell_of_effect(const HorovodVariable& variable) {
   return std::string(variable.use == HorovodUse::launch ? "read" : "no effect");
 }
 
+Result<std::string> translate_number(HorovodSyntax syntax, std::string_view value) {
+  const auto number = parse_number<std::int64_t>(value);
+  const bool is_whole = number && *number >= 0;
+  switch (syntax) {
+    case seconds:
+      return is_whole ? fmt::format("{}s", value) : expected("whole seconds");
+    case disabling:
+      return is_whole ? std::string(*number > 0 ? "0" : "") : expected("0 or 1");
+    case enabling:
+      return is_whole ? std::string(*number > 0 ? "1" : "0") : expected("0 or 1");
+    default:
+      return is_whole ? std::string(value) : expected("a whole number");
+  }
+}
+
 }  // namespace
 
 std::span<const HorovodVariable> horovod_variables() { return kHorovodVariables; }
@@ -168,30 +185,21 @@ const HorovodVariable* find_horovod_variable(std::string_view name) {
 }
 
 Result<std::string> translate_horovod_value(const HorovodVariable& variable, std::string_view value) {
-  const auto number = parse_number<std::int64_t>(value);
-  const bool is_whole = number && *number >= 0;
   switch (variable.syntax) {
     case text:
       return std::string(value);
-    case cpu_list:
-      return is_cpu_list(value) ? std::string(value) : expected("numbers of CPUs such as 0,1,12,13");
-    case whole_number:
-      return is_whole ? std::string(value) : expected("a whole number");
-    case seconds:
-      return is_whole ? fmt::format("{}s", value) : expected("whole seconds");
-    case disabling:
-      return is_whole ? std::string(*number > 0 ? "0" : "") : expected("0 or 1");
-    case enabling:
-      return is_whole ? std::string(*number > 0 ? "1" : "0") : expected("0 or 1");
     case timeline:
       return std::string(value == "DYNAMIC" ? "" : value);
+    case cpu_list:
+      return is_cpu_list(value) ? std::string(value) : expected("numbers of CPUs such as 0,1,12,13");
     case milliseconds:
       if (std::string text = fmt::format("{}ms", value); parse_duration(text)) return text;
       return expected("milliseconds such as 2.5");
     case log_level:
       return translate_level(value);
+    default:
+      return translate_number(variable.syntax, value);
   }
-  return std::string(value);
 }
 
 std::optional<HorovodValue> find_horovod_value(const Environment& environment, std::string_view name) {

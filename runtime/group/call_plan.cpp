@@ -182,9 +182,13 @@ void CallPlan::Impl::check_range(const char* name, std::size_t first, std::size_
 // Rank 0's order of this run is the next one's on all ranks: training repeats itself.
 void CallPlan::Impl::communicate_ready_partitions() {
   if (!order_.next()) return;
+  // Progress threads stand back where callers come by, but for operations with callbacks. The callers of
+  // ready() compute, and do not drive.
+  const bool is_computing = has_partitions_ && !options_.will_wait;
   try {
     while (const std::optional<std::uint32_t> partition = order_.next()) {
       works_[*partition] = group().start(call_of(*partition), options_);
+      if (is_computing) works_[*partition].on_complete([](const Error*) {});
       order_.give_out_next();
     }
     if (order_.are_all_given_out() && order_.partition_count() > 1) {

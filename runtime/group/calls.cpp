@@ -25,6 +25,7 @@ class SimpleCall {
              std::uint32_t root, std::uint32_t tag = 0, bool is_send = false)
       : input_(input), output_(output), signature_(collective, count, dtype, root, tag, is_send) {}
   void set_op(Op op) { signature_.set_op(op); }
+  void set_wire_dtype(std::optional<Dtype> dtype) { signature_.set_wire_dtype(dtype); }
 
   const void* input() const { return input_; }
   const void* output() const { return output_; }
@@ -130,6 +131,7 @@ Work start(const CommGroup& handle, const char* name, SimpleCall call, const Cal
   CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
   if (is_special(call, options, reduction)) return start(handle, name, call.described(), options, reduction);
   if (reduction != nullptr) call.set_op(reduction->op());
+  call.set_wire_dtype(options.wire_dtype);
   return group.start(admit(group, name, call, options, reduction).call, options);
 }
 
@@ -154,6 +156,7 @@ void run(const CommGroup& handle, const char* name, SimpleCall call, const CallO
          const Reduction* reduction = nullptr) {
   CommGroup::Impl& group = CommGroup::Impl::of(handle, name);
   if (reduction != nullptr) call.set_op(reduction->op());
+  call.set_wire_dtype(options.wire_dtype);
   const Admitted& known = remembered(call);
   if (known.cached != nullptr && known.is_of(group, call) && options.algorithm.empty() &&
       !is_on_device(call, options) && group.run(known.call, *known.cached, options))
@@ -211,6 +214,7 @@ Call make_call_of_root(const CommGroup& handle, const char* name, Collective col
 Call admit(CommGroup::Impl& group, const char* name, Call call, const CallOptions& options,
            const Reduction* reduction) {
   if (reduction != nullptr) call.op = CommGroup::Impl::convert(*reduction);
+  call.wire_dtype = options.wire_dtype;
   const auto rank = static_cast<std::uint32_t>(group.rank()), size = static_cast<std::uint32_t>(group.size());
   if (group.world().settings().check != CheckLevel::off) throw_if_error(check_call(name, call, rank, size));
   if (options.memory != Memory::host) look_for_cuda();
@@ -447,7 +451,8 @@ int CommGroup::recv(void* buffer, std::size_t count, Dtype dtype, int peer, int 
                     CallOptions options) const {
   CommGroup::Impl& group = CommGroup::Impl::of(*this, "recv");
   const WaitHookScope scope(hook_of(options));
-  const SimpleCall call = make_receive(buffer, count, dtype, peer, tag);
+  SimpleCall call = make_receive(buffer, count, dtype, peer, tag);
+  call.set_wire_dtype(options.wire_dtype);
   if (is_special(call, options, nullptr))
     return group.receive(admit(group, "recv", call.described(), options, nullptr), options.algorithm);
   return group.receive(admit(group, "recv", call, options, nullptr).call, options.algorithm);

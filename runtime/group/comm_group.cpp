@@ -83,7 +83,7 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
     log_info("group of {} ranks in {}", size(), to_text(hierarchy));
   backend_ = make_native_backend(*group_, selector(), kPlanCacheBytes, std::move(hierarchy),
                                  world_->domains().spans_nodes(world_ranks_) ? Reach::network : Reach::node,
-                                 world_->domains().shares_cpus(world_ranks_));
+                                 world_->domains().shares_cpus(world_ranks_), world_->settings().wire);
 }
 
 CommGroup::Impl::~Impl() {

@@ -152,6 +152,16 @@ Status read_hierarchy(const Environment& environment, WorldSettings& settings) {
   return {};
 }
 
+Status read_wire(const Environment& environment, WorldSettings& settings) {
+  const auto text = get_text(environment, "TUTTI_WIRE_DTYPE");
+  if (!text) return text.status();
+  auto wire = parse_wire_setting(text->value_or("none"));
+  if (!wire) return wire.status().with_context("TUTTI_WIRE_DTYPE");
+  settings.wire = *wire;
+  settings.contract.emplace_back("TUTTI_WIRE_DTYPE", to_text(settings.wire));
+  return {};
+}
+
 Status read_pin(const Environment& environment, WorldSettings& settings) {
   const auto text = get_text(environment, "TUTTI_PIN");
   if (!text) return text.status();
@@ -204,8 +214,9 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   TUTTI_RETURN_IF_ERROR(check_values(environment));
   WorldSettings settings;
   // In the order of the contract, whose first difference is the one that an error names.
-  for (const auto read : {read_limits, read_transports, read_control_blocks, read_pin, read_progress,
-                          read_tensors, read_topology, read_hierarchy, read_waiting, read_rules, read_tuning})
+  for (const auto read :
+       {read_limits, read_transports, read_control_blocks, read_pin, read_progress, read_tensors, read_wire,
+        read_topology, read_hierarchy, read_waiting, read_rules, read_tuning})
     TUTTI_RETURN_IF_ERROR(read(environment, settings));
   settings.trace_path = std::string(environment.find("TUTTI_TRACE").value_or(""));
   TUTTI_RETURN_IF_ERROR(make_selector(settings));

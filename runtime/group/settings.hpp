@@ -11,6 +11,7 @@
 
 #include "runtime/base/config.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/base/wire_setting.hpp"
 #include "runtime/group/domains.hpp"
 #include "runtime/group/progress_settings.hpp"
 #include "runtime/group/tensor_settings.hpp"
@@ -49,6 +50,7 @@ struct WorldSettings {
   std::string trace_path;  // of TUTTI_TRACE; empty: none
   ProgressSettings progress;
   TensorSettings tensors;
+  WireSetting wire;  // of TUTTI_WIRE_DTYPE
   // Settings that must be equal on all ranks, as (variable, text). Compared when a world is made.
   std::vector<std::pair<std::string, std::string>> contract;
 

@@ -31,6 +31,9 @@ Result<TensorSettings> read_tensor_settings(const Environment& environment,
   const auto cycle = get_duration(environment, "TUTTI_FUSION_CYCLE");
   if (!cycle) return cycle.status();
   if (*cycle) settings.cycle = std::chrono::duration_cast<std::chrono::microseconds>(**cycle);
+  const auto stall = get_duration(environment, "TUTTI_STALL_TIMEOUT");
+  if (!stall) return stall.status();
+  if (*stall) settings.stall_timeout = std::chrono::ceil<std::chrono::milliseconds>(**stall);
   const auto priority = get_enum(environment, "TUTTI_PRIORITY");
   if (!priority) return priority.status();
   settings.priority = *priority == "direct" ? TensorPriority::direct
@@ -39,6 +42,7 @@ Result<TensorSettings> read_tensor_settings(const Environment& environment,
   TUTTI_RETURN_IF_ERROR(read_timeline(environment, settings.timeline));
   contract.emplace_back("TUTTI_CACHE_CAPACITY", std::to_string(settings.cache_capacity));
   contract.emplace_back("TUTTI_FUSION_BYTES", std::to_string(settings.fusion.fused_bytes));
+  contract.emplace_back("TUTTI_STALL_TIMEOUT", std::to_string(settings.stall_timeout.count()));
   contract.emplace_back("TUTTI_PRIORITY", *priority);
   return settings;
 }

@@ -19,7 +19,7 @@ enum class TensorPriority : std::uint8_t {
   lifo,    // the latest first
 };
 
-// The forms of a timeline; see training/timeline_text.hpp.
+// The rows of a timeline; see training/timeline_text.hpp.
 enum class TimelineForm : std::uint8_t { horovod, ranks };
 
 struct TimelineSettings {
@@ -37,7 +37,8 @@ struct FusionLimits {
 struct TensorSettings {
   std::size_t cache_capacity = 1024;  // tensors that ranks remember
   FusionLimits fusion;
-  std::chrono::microseconds cycle{1000};  // between negotiations while tensors are under way
+  std::chrono::microseconds cycle{1000};       // between negotiations while tensors are under way
+  std::chrono::milliseconds stall_timeout{0};  // after which a tensor that some ranks lack fails; 0: never
   TensorPriority priority = TensorPriority::none;
   TimelineSettings timeline;
 };

@@ -57,6 +57,16 @@ void scale(const ReduceOp& op, int group_size, Dtype dtype, void* dst, const voi
 constexpr bool scales_before(Op op) { return op == Op::premul_sum; }
 constexpr bool scales_after(Op op) { return op == Op::avg; }
 
+// dst[i] = src[i], `count` elements that do not overlap: from f32 to the narrow float, rounded as ops.hpp says of
+// results, and back, which is exact.
+using ConvertFn = void (*)(void* dst, const void* src, std::size_t count);
+struct Conversions {
+  ConvertFn narrow = nullptr;
+  ConvertFn widen = nullptr;
+};
+// Of f16, bf16, f8e4m3 or f8e5m2. Another dtype is a broken invariant.
+Conversions select_conversions(Dtype narrow);
+
 namespace detail {
 inline constexpr std::size_t kLeastInOrderBytes = 129, kMostInOrderBytes = 4096;
 // At least kLeastInOrderBytes.

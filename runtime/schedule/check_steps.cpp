@@ -18,13 +18,18 @@ Status bad(const Schedule& s, std::uint32_t step, const std::string& why) {
   return internal_error(fmt::format("{}: {}", describe_step(s, step), why));
 }
 
-Status check_slice(std::span<const Schedule> ranks, const Schedule& s, std::uint32_t step, const Slice& slice,
-                   bool is_written) {
+Status check_owner(const Schedule& s, std::uint32_t step, const Slice& slice) {
   if (slice.owner != kSelf && (slice.owner < 0 || static_cast<std::uint32_t>(slice.owner) >= s.size))
     return bad(s, step, fmt::format("names memory of rank {} of {}", slice.owner, s.size));
   if (slice.owner == static_cast<std::int32_t>(s.rank))
     return bad(s, step,
                fmt::format("{} names its own memory as that of a rank: leave the rank out", to_text(slice)));
+  return {};
+}
+
+Status check_slice(std::span<const Schedule> ranks, const Schedule& s, std::uint32_t step, const Slice& slice,
+                   bool is_written) {
+  TUTTI_RETURN_IF_ERROR(check_owner(s, step, slice));
   const Schedule& owner = slice.owner == kSelf ? s : ranks[static_cast<std::uint32_t>(slice.owner)];
   if (slice.count == 0) return bad(s, step, "touches a slice of no blocks");
   if (slice.is_wire && (!s.has_wire_copies || slice.owner != kSelf))

@@ -6,7 +6,8 @@
 namespace tutti {
 namespace {
 
-constexpr std::uint64_t kFieldMask = 0xff;
+constexpr std::uint64_t kFieldMask = 0xff, kWireMask = 0x7f;
+constexpr unsigned kWireShift = 25;
 
 }  // namespace
 
@@ -19,8 +20,10 @@ CallContract contract_of(const Call& call, std::uint64_t settings) {
   CallContract contract;
   const std::uint64_t root = is_rooted(call.collective) ? call.root : 0U;
   const auto op = is_reducing(call.collective) ? static_cast<std::uint64_t>(call.op.op) : 0U;
+  const std::uint64_t wire = call.wire_dtype ? static_cast<std::uint64_t>(*call.wire_dtype) + 1 : 0U;
   contract.kind = static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(call.dtype) << 8U |
-                  op << 16U | std::uint64_t{has_uneven_blocks(call)} << 24U | root << 32U;
+                  op << 16U | std::uint64_t{has_uneven_blocks(call)} << 24U | wire << kWireShift |
+                  root << 32U;
   contract.count = call.count;
   contract.hash = extend_digest(settings, contract.kind);
   if (call.dtype == Dtype::opaque) contract.hash = extend_digest(contract.hash, element_bytes(call));
@@ -42,8 +45,9 @@ CallContract contract_of(const Call& call, std::uint64_t settings) {
 std::string describe_contract(std::uint64_t kind, std::uint64_t count) {
   const auto collective = static_cast<std::uint32_t>(kind & kFieldMask),
              dtype = static_cast<std::uint32_t>(kind >> 8U & kFieldMask),
-             op = static_cast<std::uint32_t>(kind >> 16U & kFieldMask);
-  if (collective >= kCollectiveCount || dtype >= kDtypeCount || op >= kOpCount)
+             op = static_cast<std::uint32_t>(kind >> 16U & kFieldMask),
+             wire = static_cast<std::uint32_t>(kind >> kWireShift & kWireMask);
+  if (collective >= kCollectiveCount || dtype >= kDtypeCount || op >= kOpCount || wire > kDtypeCount)
     return fmt::format("an unknown call {:#x}", kind);
   Call call;
   call.collective = static_cast<Collective>(collective);
@@ -51,7 +55,8 @@ std::string describe_contract(std::uint64_t kind, std::uint64_t count) {
   call.op.op = static_cast<Op>(op);
   call.root = static_cast<std::uint32_t>(kind >> 32U);
   call.count = count;
-  return describe_call(call) + ((kind >> 24U & kFieldMask) != 0 ? ", counts by rank" : "");
+  if (wire != 0) call.wire_dtype = static_cast<Dtype>(wire - 1);
+  return describe_call(call) + ((kind >> 24U & 1U) != 0 ? ", counts by rank" : "");
 }
 
 std::string describe_message(std::uint64_t word, std::uint64_t bytes) {

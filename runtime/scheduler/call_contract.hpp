@@ -23,13 +23,15 @@ constexpr std::uint64_t extend_digest(std::uint64_t digest, std::uint64_t value)
 std::uint64_t extend_digest(std::uint64_t digest, std::string_view text);
 
 struct CallContract {
-  std::uint64_t kind = 0;   // collective, dtype, op, 1 if it has counts by rank (8 bits each), root (32 bits)
+  std::uint64_t kind = 0;   // collective, dtype, op (8 bits each), 1 if it has counts by rank, 0 or 1 +
+                            // the dtype on the wire (7 bits), root (32 bits)
   std::uint64_t count = 0;  // elements; the sum of counts by rank
   std::uint64_t hash = 0;   // of both, of counts by rank, and of `settings`
 };
 
 // `settings`: what else must be equal: what the group has agreed on, and the algorithm that was chosen. In
 // place is no part of it (ranks may differ), nor are counts that ranks need not share (alltoallv).
+// `wire_dtype` is set where its messages may travel so, whoever asked for it.
 CallContract contract_of(const Call& call, std::uint64_t settings);
 
 // "allreduce of 4 f32, sum"

@@ -37,6 +37,7 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
                        std::uint32_t slot, SlotNeeds* needs) {
   group_ = &group;
   messages_.plan = prepared.messages;
+  messages_.wire = prepared.wire;
   blocks_.resolved = prepared.lowered.get();
   blocks_.is_used = blocks_.resolved != nullptr;
   blocks_.is_exchange = queued_.is_referenced = queued_.is_unmatched = false;
@@ -68,6 +69,7 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
     needs->ranges = messages_.plan->range_count;
     needs->scratch_bytes =
         shape.scratch_slots * messages_.slot_bytes + prescaled_count(shape) * element_bytes_;
+    if (shape.has_wire_copies) needs->scratch_bytes = place_wire_copies(needs->scratch_bytes);
   }
   if (blocks_.is_used) {
     blocks_.control_blocks = &blocks_.resolved->control_blocks();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "runtime/base/call.hpp"
@@ -29,6 +30,12 @@ struct SlotRule {
   std::uint32_t of(std::uint32_t sequence) const { return first + (sequence & mask); }
 };
 
+// How the elements of a compressed plan look in messages.
+struct WireFormat {
+  Conversions convert;
+  std::size_t element_bytes = 0;  // 0: as in memory
+};
+
 // Everything that calls of one signature share.
 struct Prepared {
   std::shared_ptr<const Plan> messages;   // null where control blocks alone carry it
@@ -36,6 +43,7 @@ struct Prepared {
   // With `lowered`: an allgather of bytes in place, to exchange control blocks with.
   std::shared_ptr<const Plan> exchange;
   KernelFn kernel = nullptr;  // null unless it reduces
+  WireFormat wire;            // of `messages`
   CallContract contract;
   SlotRule slots;
   bool is_bulk = false;          // with `lowered`: on the control blocks with large staging buffers
@@ -195,6 +203,13 @@ class Operation final : public WorkState {
   std::size_t gather_ranges(const PlanStep& step, std::uint32_t* range_count);  // of the frame; bytes
   // The local work of a step on bytes [offset, offset + length) of its slice; `arriving` replaces that source
   void compute(const PlanStep& step, std::size_t offset, std::size_t length, const std::byte* arriving);
+  // Plans with wire copies (operation_wire.cpp).
+  std::size_t place_wire_copies(std::size_t offset);  // in the scratch, from there on; the bytes of all
+  std::byte* wire_address(const Slice& slice, std::uint32_t k) const;
+  void compute_converting(const PlanStep& step, std::size_t offset, std::size_t length,
+                          const std::byte* arriving);
+  void convert_run(const Slice& dst, std::byte* to, std::span<const Slice> sources, const void** at,
+                   std::uint64_t count) const;
   static void deliver(void* context, std::size_t offset, ConstByteRange data);
   std::uint32_t first_awaited_sender() const;
 
@@ -229,6 +244,9 @@ class Operation final : public WorkState {
     std::shared_ptr<const Plan> plan;
     std::byte* scratch = nullptr;
     std::size_t slot_bytes = 0;
+    WireFormat wire;
+    // Of the wire copies, from the start of the scratch: input, output and slots, and the bytes of a slot.
+    std::size_t wire_input = 0, wire_output = 0, wire_slots = 0, wire_slot_bytes = 0;
     std::uint32_t remaining = 0;  // steps; on control blocks 1 until the end
     bool is_dirty = false;        // an event came, or a post said `again`
     UserStep user = UserStep::none;

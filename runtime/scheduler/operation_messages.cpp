@@ -67,17 +67,21 @@ Status Operation::bind_counts() {
 }
 
 std::byte* Operation::address(const Slice& slice, std::uint32_t k) const {
+  if (slice.is_wire) return wire_address(slice, k);
   if (slice.buffer == Buffer::scratch) return messages_.scratch + (slice.slot + k) * messages_.slot_bytes;
   const Range range = map_.range(slice.buffer, messages_.plan->shape.atom(slice, k));
   return (slice.buffer == Buffer::input ? input_ : output_) + range.first * element_bytes_;
 }
 
 std::size_t Operation::atom_bytes(const Slice& slice, std::uint32_t k) const {
-  return map_.range(slice.buffer, messages_.plan->shape.atom(slice, k)).count * element_bytes_;
+  const std::size_t bytes = slice.is_wire ? messages_.wire.element_bytes : element_bytes_;
+  return map_.range(slice.buffer, messages_.plan->shape.atom(slice, k)).count * bytes;
 }
 
 std::size_t Operation::gather_ranges(const PlanStep& step, std::uint32_t* range_count) {
-  const Slice& slice = messages_.plan->slices[step.dst];
+  // Of a message that is reduced where it lies, the slice that it stands for.
+  const bool is_reduced = step.kind == PlanStep::Kind::recv_reduce;
+  const Slice& slice = messages_.plan->slices[is_reduced ? step.first_source + step.arriving : step.dst];
   ConstByteRange* const first = frame_->ranges.data() + step.first_range;
   std::uint32_t count = 0;
   std::size_t total = 0;
@@ -97,6 +101,7 @@ std::size_t Operation::gather_ranges(const PlanStep& step, std::uint32_t* range_
 
 void Operation::compute(const PlanStep& step, std::size_t offset, std::size_t length,
                         const std::byte* arriving) {
+  if (messages_.wire.element_bytes != 0) return compute_converting(step, offset, length, arriving);
   const Slice& dst = messages_.plan->slices[step.dst];
   const Slice* sources = messages_.plan->slices.data() + step.first_source;
   const std::uint32_t n = step.source_count;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/rank_lists.hpp"
+#include "runtime/job/exchange.hpp"
 
 namespace tutti {
 // A rank that has joined has neither a tensor nor a count of its own, so these go on without it. It gives zeros,
@@ -16,7 +17,8 @@ bool allows_joined_ranks(const TensorSignature& signature) {
          (signature.collective == Collective::allreduce && !signature.is_device);
 }
 
-Coordinator::Coordinator(std::uint32_t rank_count) : rank_count_(rank_count), has_joined_(rank_count) {}
+Coordinator::Coordinator(std::uint32_t rank_count, RunningClock::duration stall_timeout)
+    : rank_count_(rank_count), stall_timeout_(stall_timeout), has_joined_(rank_count) {}
 
 void Coordinator::add(const RequestOfRanks& entry, RunningClock::time_point now) {
   auto [found, is_new] = pending_.try_emplace(entry.request.name);
@@ -118,6 +120,7 @@ ResponseList Coordinator::decide(RequestBatch batch, RunningClock::time_point no
     last_joined_ = static_cast<std::int32_t>(rank);
   }
   respond_to_complete(list);
+  refuse_expired(list, now);
   if (joined_count_ == rank_count_) {
     list.last_joined_rank = last_joined_;
     std::fill(has_joined_.begin(), has_joined_.end(), false);
@@ -176,6 +179,29 @@ void Coordinator::respond_to_complete(ResponseList& list) {
     for (const auto* member : group->members) answered.push_back(member->first);
   }
   for (const std::string& name : answered) pending_.erase(name);
+}
+
+// With the rest of its batch, which is communicated together or not at all.
+void Coordinator::refuse_expired(ResponseList& list, RunningClock::time_point now) {
+  if (stall_timeout_.count() == 0) return;
+  const int size = static_cast<int>(rank_count_);
+  for (const Stalled& expired : stalled(now, stall_timeout_)) {
+    const auto found = pending_.find(expired.name);
+    if (found == pending_.end()) continue;
+    const std::vector<int> missing(expired.missing.begin(), expired.missing.end());
+    const std::vector<int> submitted(expired.submitted.begin(), expired.submitted.end());
+    const std::string message = fmt::format(
+        "tensor \"{}\" has waited for {}, longer than TUTTI_STALL_TIMEOUT: submitted by {}, not by {}",
+        expired.name, format_seconds(expired.since), name_ranks(submitted, size), name_ranks(missing, size));
+    const std::string batch = found->second.variants.front().request.signature.batch;
+    std::erase_if(pending_, [&](const auto& entry) {
+      const bool is_of_batch =
+          !batch.empty() && entry.second.variants.front().request.signature.batch == batch;
+      if (entry.first != expired.name && !is_of_batch) return false;
+      list.responses.push_back(refuse(entry.first, entry.second, message, missing.front()));
+      return true;
+    });
+  }
 }
 
 std::vector<Coordinator::Stalled> Coordinator::stalled(RunningClock::time_point now,

@@ -19,7 +19,8 @@ bool allows_joined_ranks(const TensorSignature& signature);
 
 class Coordinator {
  public:
-  explicit Coordinator(std::uint32_t rank_count);
+  // `stall_timeout`: a tensor that lacks ranks for this long is refused; 0: never.
+  explicit Coordinator(std::uint32_t rank_count, RunningClock::duration stall_timeout = {});
 
   // Takes the requests of one cycle and returns what can be decided: complete tensors in the order in which
   // they became complete, and errors. A batch comes as a whole.
@@ -32,6 +33,10 @@ class Coordinator {
     RunningClock::duration since{};
   };
   std::vector<Stalled> stalled(RunningClock::time_point now, RunningClock::duration limit) const;
+  // Would decide() refuse a tensor now, without a new request?
+  bool has_expired(RunningClock::time_point now) const {
+    return stall_timeout_.count() > 0 && !stalled(now, stall_timeout_).empty();
+  }
   bool is_empty() const { return pending_.empty(); }
 
  private:
@@ -48,8 +53,10 @@ class Coordinator {
   TensorResponse respond(const std::string& name, Pending& pending) const;
   TensorResponse refuse(const std::string& name, const Pending& pending, std::string message, int peer) const;
   void respond_to_complete(ResponseList& list);
+  void refuse_expired(ResponseList& list, RunningClock::time_point now);
 
   const std::uint32_t rank_count_;
+  const RunningClock::duration stall_timeout_;
   std::unordered_map<std::string, Pending> pending_;
   std::vector<bool> has_joined_;
   std::uint32_t joined_count_ = 0;

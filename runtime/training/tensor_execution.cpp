@@ -9,7 +9,7 @@
 
 #include "runtime/base/work.hpp"
 #include "runtime/kernels/kernels.hpp"
-#include "runtime/training/tensor_scheduler.hpp"
+#include "runtime/training/tensor_backlog.hpp"
 
 namespace tutti {
 namespace {
@@ -25,12 +25,6 @@ void scale_by(double factor, Dtype dtype, void* dst, const void* src, std::uint6
   } else if (dst != src) {
     copy_bytes(static_cast<std::byte*>(dst), static_cast<const std::byte*>(src), count * size_of(dtype));
   }
-}
-
-void note_end(TensorTiming& timing, const TensorResponse& response, bool is_right) {
-  if (!timing.has_phases()) return;
-  timing.note(response, TensorPhase::done,
-              describe_arguments(response.signature) + (is_right ? "" : R"(,"error":"failed")"));
 }
 
 // Calls a function of the program's, which may throw.
@@ -82,32 +76,44 @@ std::shared_ptr<std::vector<std::byte>> FusionBuffers::take(std::size_t bytes) {
   return buffers_.emplace_back(std::make_shared<std::vector<std::byte>>(bytes));
 }
 
-void TensorScheduler::execute(std::vector<Ready> ready) {
+void TensorScheduler::execute(std::vector<Ready> ready, Contribution& mine) {
   std::vector<const TensorResponse*> list;
   list.reserve(ready.size());
   for (const Ready& tensor : ready) list.push_back(&tensor.response);
-  for (const FusedOperation& operation : plan_fusion(list, settings_.priority, settings_.fusion)) {
+  FusionLimits limits = settings_.fusion;
+  if (backlog_ != nullptr) limits.fused_bytes = std::min(limits.fused_bytes, Backlog::kPieceBytes);
+  for (const FusedOperation& operation : plan_fusion(list, settings_.priority, limits)) {
     std::vector<Ready> tensors;
-    for (const std::uint32_t index : operation.tensors) tensors.push_back(ready[index]);
-    try {
-      if (tensors.size() == 1) {
-        execute_one(std::move(tensors.front()));
-      } else {
-        execute_fused(std::move(tensors));
-      }
-    } catch (const Error& error) {
-      for (const std::uint32_t index : operation.tensors) {
-        if (!ready[index].entry) continue;
-        TensorWork::of(ready[index].entry->work)
-            .complete(
-                to_status(&error).with_context(fmt::format("tensor \"{}\"", ready[index].response.name)));
-      }
+    tensors.reserve(operation.tensors.size());
+    for (const std::uint32_t index : operation.tensors) tensors.push_back(std::move(ready[index]));
+    if (backlog_ != nullptr) {
+      backlog_->add(std::move(tensors));
+    } else {
+      communicate(std::move(tensors), {});
     }
+  }
+  if (backlog_ == nullptr) return;
+  for (Backlog::Granted& granted : backlog_->grant(mine.unfinished(), (mine.words[0] & was_idle) != 0))
+    communicate(std::move(granted.tensors), granted.release);
+  backlog_->wait_for_room();
+}
+
+void TensorScheduler::communicate(std::vector<Ready> tensors, const std::function<void()>& release) {
+  try {
+    const Work work = tensors.size() == 1 ? execute_one(tensors.front()) : execute_fused(tensors);
+    if (release) work.on_complete([release](const Error*) { release(); });
+  } catch (const Error& error) {
+    for (const Ready& tensor : tensors) {
+      if (!tensor.entry) continue;
+      TensorWork::of(tensor.entry->work)
+          .complete(to_status(&error).with_context(fmt::format("tensor \"{}\"", tensor.response.name)));
+    }
+    if (release) release();
   }
 }
 
 // Small allreduces, packed into one. A rank that has joined gives zeros.
-void TensorScheduler::execute_fused(std::vector<Ready> tensors) {
+Work TensorScheduler::execute_fused(std::vector<Ready>& tensors) {
   const TensorSignature first = tensors.front().response.signature;
   const std::size_t bytes = size_of(first.dtype);
   std::vector<std::uint64_t> offsets{0};
@@ -134,17 +140,19 @@ void TensorScheduler::execute_fused(std::vector<Ready> tensors) {
                     timing = timing_](const Error* error) {
     for (const Ready& tensor : *shared) timing->note(tensor.response, TensorPhase::copying_out);
     for (std::size_t i = 0; i < shared->size(); ++i) {
-      const auto& [response, entry] = (*shared)[i];
+      const TensorResponse& response = (*shared)[i].response;
+      const std::optional<Entry>& entry = (*shared)[i].entry;
       if (entry && error == nullptr)
         scale_by(postscale, dtype, entry->call.output, buffer->data() + offsets[i] * bytes,
                  offsets[i + 1] - offsets[i]);
-      note_end(*timing, response, error == nullptr);
+      timing->note_end(response, error == nullptr);
       if (entry) TensorWork::of(entry->work).complete(to_status(error));
     }
   });
+  return work;
 }
 
-void TensorScheduler::execute_one(Ready tensor) {
+Work TensorScheduler::execute_one(Ready& tensor) {
   const TensorSignature& signature = tensor.response.signature;
   TensorCall call = tensor.entry ? tensor.entry->call : TensorCall();
   std::shared_ptr<std::vector<std::byte>> zeros;
@@ -157,11 +165,11 @@ void TensorScheduler::execute_one(Ready tensor) {
   CallOptions options;
   options.memory = call.memory;
   options.cuda_stream = call.cuda_stream;
-  if (!call.allocate) timing_->note(tensor.response, TensorPhase::moving);
+  if (!call.allocate && !tensor.is_piece) timing_->note(tensor.response, TensorPhase::moving);
   Started started = start(tensor.response, call, options);
   if (!started.failure)
     started.failure = started.failure.with_context(fmt::format("tensor \"{}\"", tensor.response.name));
-  // Not the Work: its callback would hold the group, which must not end on a progress thread.
+  // No Work: the callback would hold the group, which must not end on a progress thread.
   const Work work = std::exchange(started.work, {});
   work.on_complete(
       [tensor = std::move(tensor), zeros, started, timing = timing_](const Error* error) mutable {
@@ -169,10 +177,11 @@ void TensorScheduler::execute_one(Ready tensor) {
         const TensorSignature& s = tensor.response.signature;
         if (ended && error == nullptr && s.postscale != 1)
           scale_by(s.postscale, s.dtype, started.output, started.output, started.output_count);
-        note_end(*timing, tensor.response, error == nullptr && started.failure.is_ok());
+        if (!tensor.is_piece) timing->note_end(tensor.response, error == nullptr && started.failure.is_ok());
         if (!ended) return;
         TensorWork::of(ended->work).complete(started.failure ? to_status(error) : started.failure);
       });
+  return work;
 }
 
 void TensorScheduler::allocate(const TensorResponse& response, TensorCall& call,

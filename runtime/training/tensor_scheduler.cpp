@@ -12,6 +12,7 @@
 #include "runtime/base/ops.hpp"
 #include "runtime/base/rank_lists.hpp"
 #include "runtime/job/exchange.hpp"
+#include "runtime/training/tensor_backlog.hpp"
 #include "runtime/training/tensor_call.hpp"
 #include "tutti/detail/process.hpp"
 
@@ -59,7 +60,9 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
       timing_(std::make_shared<TensorTiming>(rank_)),
       last_warning_(Clock::now()),
       last_cycle_(Clock::now()) {
-  if (rank_ == 0) coordinator_.emplace(size_);
+  if (rank_ == 0) coordinator_.emplace(size_, options.settings.stall_timeout);
+  if (settings_.priority != TensorPriority::none)
+    backlog_ = std::make_unique<Backlog>(settings_.priority, timing_, [this] { negotiate_now(); });
   begin_timeline_of_environment();
   const std::string reason = detail::start_thread(&thread_, "tutti-tensors", [this] { run(); });
   if (!reason.empty())
@@ -70,6 +73,7 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
 TensorScheduler::~TensorScheduler() {
   close();
   thread_.join();
+  backlog_.reset();
   timing_->end();
 }
 
@@ -77,6 +81,15 @@ void TensorScheduler::close() {
   {
     const std::lock_guard lock(mutex_);
     is_closing_ = true;
+  }
+  changed_.notify_all();
+}
+
+// By any thread, which may run a callback of an operation.
+void TensorScheduler::negotiate_now() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_urgent_ = true;
   }
   changed_.notify_all();
 }
@@ -175,7 +188,7 @@ bool TensorScheduler::cycle() {
   note_ready(ready, timeline_begins);
   changed_.notify_all();
   warn_of_stalls();
-  execute(std::move(ready));
+  execute(std::move(ready), mine);
   idle_ = (words[0] & has_tensors) != 0 ? std::chrono::microseconds(0)
                                         : std::min(kLongestPause, std::max(settings_.cycle, idle_ * 2));
   return true;
@@ -184,7 +197,11 @@ bool TensorScheduler::cycle() {
 TensorScheduler::Contribution TensorScheduler::contribute() {
   Contribution mine;
   mine.bit_words = (cache_.number_count() + 63) / 64;
-  mine.words.assign(1 + 2 * mine.bit_words, 0);
+  mine.words.assign(1 + 2 * mine.bit_words + (backlog_ != nullptr ? backlog_->word_count() : 0), 0);
+  if (backlog_ != nullptr) {
+    backlog_->mark_unfinished(mine.unfinished());
+    if (backlog_->was_idle()) mine.words[0] |= was_idle;
+  }
   const std::lock_guard lock(mutex_);
   if (is_closing_) mine.words[0] |= is_leaving;
   if (!entries_.empty()) mine.words[0] |= has_tensors;
@@ -195,8 +212,7 @@ TensorScheduler::Contribution TensorScheduler::contribute() {
   }
   mine.words[0] |= timing_->flags();
   note_submissions(mine.requests);
-  const RequestBatch& requests = mine.requests;
-  if (!requests.requests.empty() || !requests.joined_ranks.empty() || !requests.events.empty())
+  if (!mine.requests.is_empty() || (coordinator_ && coordinator_->has_expired(Clock::now())))
     mine.words[0] |= has_requests;
   if (joining_) {
     evict_unjoinable(mine.evicted());
@@ -244,10 +260,13 @@ void TensorScheduler::evict_unjoinable(std::span<std::uint64_t> evicted) const {
 
 // Rank 0 reports stalls, and knows nothing of tensors that are a bit of the cache.
 void TensorScheduler::evict_stalled(std::span<std::uint64_t> evicted) const {
-  if (stall_warning_.count() == 0) return;
+  std::chrono::milliseconds limit = stall_warning_;
+  const std::chrono::milliseconds timeout = settings_.stall_timeout;
+  if (timeout.count() > 0 && (limit.count() == 0 || timeout < limit)) limit = timeout;
+  if (limit.count() == 0) return;
   const auto now = Clock::now();
   for (const auto& [name, entry] : entries_) {
-    if (entry.stage == Stage::cached && now - entry.since > stall_warning_) set_bit(evicted, entry.number);
+    if (entry.stage == Stage::cached && now - entry.since > limit) set_bit(evicted, entry.number);
   }
 }
 
@@ -415,6 +434,7 @@ void TensorScheduler::fail_all(const Status& cause) {
   changed_.notify_all();
   for (const auto& [name, entry] : entries)
     TensorWork::of(entry.work).complete(cause.with_context(fmt::format("tensor \"{}\"", name)));
+  if (backlog_ != nullptr) backlog_->fail(cause);
   if (joining) TensorWork::of(*joining).complete(cause);
 }
 

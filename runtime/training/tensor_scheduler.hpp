@@ -79,21 +79,30 @@ class TensorScheduler {
   struct Ready {
     TensorResponse response;
     std::optional<Entry> entry;
+    bool is_piece = false;  // of a tensor
   };
-  // The words of a cycle: flags, bits of what is not ready, bits of what has to be evicted. Combined by "or".
+  // With a priority: tensor_backlog.hpp.
+  class Backlog;
+  class Completions;
+  class PieceCount;
+  // The words of a cycle: flags, bits of what is not ready, bits of what has to be evicted, and bits of pieces
+  // that are not complete. Combined by "or".
   // TensorTiming has further flags.
-  enum Flag : std::uint64_t { has_requests = 1, has_tensors = 2, is_leaving = 4 };
+  enum Flag : std::uint64_t { has_requests = 1, has_tensors = 2, is_leaving = 4, was_idle = 64 };
   struct Contribution {
     std::vector<std::uint64_t> words;
     std::size_t bit_words = 0;  // of each of the two vectors
     RequestBatch requests;
     std::span<std::uint64_t> not_ready() { return std::span(words).subspan(1, bit_words); }
     std::span<std::uint64_t> evicted() { return std::span(words).subspan(1 + bit_words, bit_words); }
+    // Of the backlog.
+    std::span<std::uint64_t> unfinished() { return std::span(words).subspan(1 + 2 * bit_words); }
   };
 
   void run();
   bool cycle();
   void pause();
+  void negotiate_now();
   Contribution contribute();
   void announce_arrived(Contribution& mine);
   void evict_unjoinable(std::span<std::uint64_t> evicted) const;
@@ -109,8 +118,11 @@ class TensorScheduler {
   void note_submissions(RequestBatch& requests);
   void note_ready(const std::vector<Ready>& ready, bool timeline_begins);
   void align_clocks();
-  void execute(std::vector<Ready> ready);
-  void execute_one(Ready tensor);
+  // `mine`: as all ranks have it.
+  void execute(std::vector<Ready> ready, Contribution& mine);
+  // Tensors that share an operation, or one. `release`: called once it is complete; may be empty.
+  void communicate(std::vector<Ready> tensors, const std::function<void()>& release);
+  Work execute_one(Ready& tensor);
   // An operation that was started for one tensor, and where its result lies.
   struct Started {
     Work work;
@@ -131,7 +143,7 @@ class TensorScheduler {
   Work scale_on_device(double factor, Dtype dtype, void* dst, const void* src, std::uint64_t count,
                        const CallOptions& options);
   void finish_on_device(double factor, Dtype dtype, Started& started, const CallOptions& options);
-  void execute_fused(std::vector<Ready> tensors);
+  Work execute_fused(std::vector<Ready>& tensors);
   std::optional<Entry> take_entry(const std::string& name);
   void fail_all(const Status& cause);
   void send_bytes(const std::string& bytes, int peer);
@@ -161,6 +173,7 @@ class TensorScheduler {
   bool is_closing_ = false;
   std::optional<Status> ended_;  // why no tensor can be submitted any more
   std::atomic<std::uint64_t> cycles_{0}, coordinated_{0};
+  std::unique_ptr<Backlog> backlog_;  // null without a priority; used by the negotiating thread
   std::thread thread_;
 };
 

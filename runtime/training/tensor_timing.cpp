@@ -74,6 +74,12 @@ void TensorTiming::add(TensorEvent event) {
   if (rank_ != 0 && events_.size() < kMostEvents) events_.push_back(std::move(event));
 }
 
+void TensorTiming::note_end(const TensorResponse& response, bool is_right) {
+  if (!has_phases()) return;
+  note(response, TensorPhase::done,
+       describe_arguments(response.signature) + (is_right ? "" : R"(,"error":"failed")"));
+}
+
 void TensorTiming::note_submission(const std::string& name, Collective collective,
                                    SteadyClock::time_point time) {
   TensorEvent event = make(name, collective, TensorPhase::negotiating, {});

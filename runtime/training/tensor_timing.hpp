@@ -40,6 +40,7 @@ class TensorTiming {
   void note(const TensorResponse& response, TensorPhase phase, std::string arguments = {}) {
     if (has_phases()) add(make(response.name, response.signature.collective, phase, std::move(arguments)));
   }
+  void note_end(const TensorResponse& response, bool is_right);
   // Whether note() has an effect here.
   bool has_phases() const {
     const Detail detail = detail_.load(std::memory_order_relaxed);

@@ -38,6 +38,7 @@ TEST_CASE("every variable of Horovod has one row") {
                                          "TIMELINE_MARK_CYCLES",
                                          "STALL_CHECK_DISABLE",
                                          "STALL_CHECK_TIME_SECONDS",
+                                         "STALL_SHUTDOWN_TIME_SECONDS",
                                          "MPI_THREADS_DISABLE",
                                          "NUM_NCCL_STREAMS",
                                          "THREAD_AFFINITY",

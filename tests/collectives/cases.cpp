@@ -52,7 +52,34 @@ double to_double(Dtype dtype, const std::byte* at) {
 bool is_float(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64 || dtype == Dtype::bf16; }
 
 double unit_roundoff(Dtype dtype) {
-  return dtype == Dtype::f64 ? 0x1p-53 : dtype == Dtype::f32 ? 0x1p-24 : 0x1p-8;
+  switch (dtype) {
+    case Dtype::f64:
+      return 0x1p-53;
+    case Dtype::f32:
+      return 0x1p-24;
+    case Dtype::f16:
+      return 0x1p-11;
+    case Dtype::f8e4m3:
+      return 0x1p-4;
+    case Dtype::f8e5m2:
+      return 0x1p-3;
+    default:
+      return 0x1p-8;  // bf16
+  }
+}
+// The largest error of a value that is too small for a full mantissa.
+double least_error(Dtype dtype) {
+  return dtype == Dtype::f8e4m3   ? 0x1p-10
+         : dtype == Dtype::f8e5m2 ? 0x1p-17
+         : dtype == Dtype::f16    ? 0x1p-25
+                                  : 0;
+}
+
+// Relative to the sum of magnitudes: each of at most `ranks` additions rounds a partial sum that is no larger.
+// On the wire each of at most as many messages, and the result, round one as well.
+double relative_error(const Flavour& flavour, std::uint32_t ranks) {
+  const double sums = (ranks + 1.0) * unit_roundoff(flavour.dtype);
+  return flavour.wire ? sums + std::pow(1 + unit_roundoff(*flavour.wire), ranks + 1.0) - 1 : sums;
 }
 
 }  // namespace
@@ -77,8 +104,9 @@ std::vector<std::byte> input_of(const Flavour& flavour, std::uint32_t rank, std:
   };
   switch (flavour.dtype) {
     case Dtype::f32:
-      return make(
-          [](std::uint64_t h) { return static_cast<float>(static_cast<std::int32_t>(h)) * 0x1p-20F; });
+      return make([scale = flavour.wire == Dtype::f8e4m3 ? 0x1p-28F : 0x1p-20F](std::uint64_t h) {
+        return static_cast<float>(static_cast<std::int32_t>(h)) * scale;
+      });
     case Dtype::f64:
       return make(
           [](std::uint64_t h) { return static_cast<double>(static_cast<std::int64_t>(h)) * 0x1p-40; });
@@ -110,9 +138,8 @@ Reference reduce_ranks(const Flavour& flavour, std::uint32_t ranks, std::uint64_
       if (is_float(flavour.dtype)) {
         const double value = to_double(flavour.dtype, at);
         reference.value[i] += value;
-        // Each of at most `ranks` additions rounds a partial sum that is no larger than the sum of
-        // magnitudes.
-        reference.tolerance[i] += std::fabs(value) * (ranks + 1.0) * unit_roundoff(flavour.dtype);
+        reference.tolerance[i] += std::fabs(value) * relative_error(flavour, ranks);
+        if (flavour.wire) reference.tolerance[i] += 2 * least_error(*flavour.wire);
         continue;
       }
       std::byte* into = reference.exact.data() + i * width;

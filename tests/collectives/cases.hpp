@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,20 @@ struct Flavour {
   Dtype dtype;
   Op op;
   bool is_commutative;
+  std::optional<Dtype> wire = {};  // of its messages
 };
 inline constexpr Flavour kFlavours[] = {
     {"i32 sum", Dtype::i32, Op::sum, true}, {"affine maps (user op)", Dtype::u32, Op::user, false},
     {"f32 sum", Dtype::f32, Op::sum, true}, {"bf16 sum", Dtype::bf16, Op::sum, true},
     {"f64 sum", Dtype::f64, Op::sum, true}, {"i64 max", Dtype::i64, Op::max, true},
+};
+
+// Sums of f32 whose messages travel in another dtype. The inputs of f8e4m3 are small enough for its range.
+inline constexpr Flavour kWireFlavours[] = {
+    {"f32 sum, bf16 on the wire", Dtype::f32, Op::sum, true, Dtype::bf16},
+    {"f32 sum, f16 on the wire", Dtype::f32, Op::sum, true, Dtype::f16},
+    {"f32 sum, f8e4m3 on the wire", Dtype::f32, Op::sum, true, Dtype::f8e4m3},
+    {"f32 sum, f8e5m2 on the wire", Dtype::f32, Op::sum, true, Dtype::f8e5m2},
 };
 
 // Composition of affine maps x -> a x + b modulo 2^16, packed as a << 16 | b: associative, not commutative.

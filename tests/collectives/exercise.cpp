@@ -79,6 +79,7 @@ class Exercise {
     call_.collective = c.row->collective;
     call_.dtype = c.flavour->dtype;
     call_.op = op_of(*c.flavour);
+    call_.wire_dtype = c.flavour->wire;
     call_.root = c.root;
     call_.count = c.count;
     if (has_rank_blocks(call_.collective)) blocks_ = make_blocks(c, p_);

@@ -243,6 +243,24 @@ TEST_CASE("collectives in another order are named", "[mismatch]") {
         }) == "");
 }
 
+TEST_CASE("messages in another dtype on some ranks only are named", "[mismatch]") {
+  const Variables variables{{"TUTTI_TRANSPORTS", GENERATE(as<std::string>(), "shm", "tcp")},
+                            {"TUTTI_WIRE_DTYPE", GENERATE(as<std::string>(), "none:all", "bf16")}};
+  CHECK(with_ranks(3, [&](CommGroup& world) -> Verdict {
+          std::vector<float> sum(1000, 1.001F);
+          const bool asks = world.rank() == 1;
+          std::string text = error_of([&] {
+            CallOptions options;
+            options.wire_dtype = asks ? Dtype::f16 : Dtype::f32;
+            world.allreduce(std::span(sum), Op::sum, options);
+          });
+          const bool is_named =
+              text.find("rank 1 called allreduce of 1000 f32, sum, f16 on the wire") != std::string::npos &&
+              text.find("ranks 0, 2 called allreduce of 1000 f32, sum") != std::string::npos;
+          return is_named ? "" : "unnamed: " + text;
+        }) == "");
+}
+
 TEST_CASE("groups with tags are found in whatever order ranks make them", "[mismatch]") {
   CHECK(with_ranks(2, [](CommGroup& world) -> Verdict {
           const std::vector<int> both{0, 1};

@@ -1,5 +1,5 @@
 // Fuzzes what people write in variables and options: bindings, domains, progress threads' CPUs, interfaces, ports,
-// hosts, host files, unique ids, sizes, durations and addresses. The first byte says which of them the rest
+// hosts, host files, unique ids, sizes, durations, addresses and dtypes of messages. The first byte says which of them the rest
 // is.
 #include <algorithm>
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/base/config.hpp"
+#include "runtime/base/wire_setting.hpp"
 #include "runtime/group/domains.hpp"
 #include "runtime/job/launchers/launch.hpp"
 #include "runtime/net/network.hpp"
@@ -107,6 +108,13 @@ void check_unique_id(std::string_view text) {
   require(info->rank == 1 && info->size == 3 && !info->secret.empty() && !info->job.empty());
 }
 
+void check_wire(std::string_view text) {
+  const auto setting = parse_wire_setting(text);
+  if (!is_taken(setting)) return;
+  require(!setting->dtype || is_wire_dtype(*setting->dtype));
+  require(to_text(*setting) == text);
+}
+
 void check_numbers(std::string_view text) {
   static_cast<void>(parse_size(text));
   if (const auto duration = parse_duration(text)) require(duration->count() >= 0);
@@ -143,6 +151,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 'u':
       check_unique_id(text);
+      break;
+    case 'c':
+      check_wire(text);
       break;
     default:
       check_numbers(text);

@@ -220,3 +220,28 @@ TEST_CASE("opaque elements are for user-defined ops") {
   call.dtype = Dtype::opaque;
   CHECK_THAT(error_of("broadcast", call), Contains("move elements of any kind as u8"));
 }
+
+TEST_CASE("only sums of f32 travel in another dtype, and only in a narrower float") {
+  std::vector<float> v(100), w(100);
+  Call call = call_of(Collective::allreduce, v.data(), w.data(), 3);
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16, Dtype::f8e4m3, Dtype::f8e5m2}) {
+    call.wire_dtype = dtype;
+    CHECK(error_of("allreduce", call).empty());
+  }
+  call.wire_dtype = Dtype::f64;
+  CHECK(error_of("allreduce", call) ==
+        "allreduce: wire_dtype: expected bf16, f16, f8e4m3 or f8e5m2, or f32 itself for messages in full");
+  call.wire_dtype = static_cast<Dtype>(200);
+  CHECK_THAT(error_of("allreduce", call), StartsWith("allreduce: wire_dtype: expected"));
+  call.wire_dtype = Dtype::bf16;
+  call.op = Op::max;
+  CHECK_THAT(error_of("allreduce", call), Contains("not allreduce of 3 f32, max"));
+  call.op = Op::sum;
+  call.dtype = Dtype::i32;
+  CHECK_THAT(error_of("allreduce", call), Contains("only sums of f32 travel in another dtype"));
+  call = call_of(Collective::broadcast, nullptr, v.data(), 3);
+  call.wire_dtype = Dtype::bf16;
+  CHECK_THAT(error_of("broadcast", call), Contains("not broadcast of 3 f32"));
+  call.wire_dtype = Dtype::f32;
+  CHECK(error_of("broadcast", call).empty());
+}

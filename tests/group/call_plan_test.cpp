@@ -102,8 +102,9 @@ TEST_CASE("partitions become ready in another order on each rank, run after run"
 }
 
 TEST_CASE("messages and a check of every call carry partitions, too") {
-  for (const auto& [name, value] :
-       {std::pair{"TUTTI_CONTROL_BLOCKS", "off"}, {"TUTTI_CHECK", "group"}, {"TUTTI_WORKERS", "0"}}) {
+  for (const auto& [name, value] : {std::pair{"TUTTI_CONTROL_BLOCKS", "off"},
+                                    {"TUTTI_CHECK", "group"},
+                                    {"TUTTI_PROGRESS_THREADS", "0"}}) {
     INFO(name << "=" << value);
     const Variables variables({{name, value}});
     CHECK(with_ranks(3, [](CommGroup& group) { return train(group, 3, 5); }) == "");

@@ -71,6 +71,23 @@ TEST_CASE("variables of Intel MPI that mean nothing here are said to be ignored"
             .empty());
 }
 
+TEST_CASE("the dtype of messages is read, and part of what all ranks must agree on") {
+  const auto settings = read_settings(Environment{{"TUTTI_WIRE_DTYPE", "f8e4m3:all"}});
+  REQUIRE(settings.is_ok());
+  CHECK(settings->wire.dtype == Dtype::f8e4m3);
+  CHECK(settings->wire.is_everywhere);
+  const std::pair<std::string, std::string> agreed("TUTTI_WIRE_DTYPE", "f8e4m3:all");
+  CHECK(std::find(settings->contract.begin(), settings->contract.end(), agreed) != settings->contract.end());
+  CHECK(to_text(*parse_wire_setting("none:all")) == "none:all");
+  CHECK_FALSE(parse_wire_setting("none")->dtype.has_value());
+  CHECK_FALSE(parse_wire_setting("bf16")->is_everywhere);
+  const auto refused = read_settings(Environment{{"TUTTI_WIRE_DTYPE", "f64"}});
+  CHECK(refused.status().message() ==
+        "TUTTI_WIRE_DTYPE: 'f64' is no dtype for messages: expected none, bf16, f16, f8e4m3 or f8e5m2; with "
+        ":all "
+        "behind it for messages within a node, too");
+}
+
 TEST_CASE("progress threads: our names, their deprecated ones, and MLSL's where neither is set") {
   using Cpus = std::vector<std::vector<std::uint32_t>>;
   const auto settings_of = [](const Environment& environment) {

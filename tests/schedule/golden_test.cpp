@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/schedule/passes/compress.hpp"
 #include "runtime/schedule/passes/lower.hpp"
 #include "runtime/schedule/passes/segment.hpp"
 
@@ -56,9 +57,9 @@ TEST_CASE("rows print as they did") {
     }
     compare(name, text);
   }
-  // The two printed passes are no rows; every other file belongs to one.
+  // The four printed passes are no rows; every other file belongs to one.
   const auto files = std::distance(std::filesystem::directory_iterator(GOLDEN_FOLDER), {});
-  CHECK(compared + 3 == static_cast<std::size_t>(files));
+  CHECK(compared + 4 == static_cast<std::size_t>(files));
 }
 
 TEST_CASE("passes print as they did") {
@@ -69,6 +70,9 @@ TEST_CASE("passes print as they did") {
     s = *std::move(cut);
   }
   compare("pass_segment_allreduce_ring", print_schedule(ring[0]));
+  const auto compressed = compress(emit_row(Collective::allreduce, "recursive_doubling", 4)[1], nullptr);
+  REQUIRE(compressed.is_ok());
+  compare("pass_compress_allreduce_recursive_doubling", print_schedule(*compressed));
   const auto lowered = lower_for_shared_memory(emit_row(Collective::allreduce, "two_shot", 4));
   REQUIRE(lowered.is_ok());
   std::string text;

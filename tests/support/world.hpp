@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -47,7 +48,9 @@ class World {
   struct Adjust {
     std::function<void(std::uint32_t rank, MemoryOptions&)> memory;
     std::function<void(std::uint32_t rank, GroupContext::Options&)> group;
-    Hierarchy hierarchy;  // of all ranks, or none: flat
+    Hierarchy hierarchy;         // of all ranks, or none: flat
+    std::optional<Reach> reach;  // or none: one node
+    WireSetting wire;
   };
 
   World(WorldTransport kind, std::uint32_t size, const Engine::Options& options = oversubscribed(),
@@ -86,7 +89,8 @@ class World {
       member->group = std::make_unique<GroupContext>(*member->engine, std::move(group));
       member->selector = std::make_unique<Selector>(*Selector::make({}));
       member->backend =
-          make_native_backend(*member->group, *member->selector, std::size_t{64} << 20U, adjust.hierarchy);
+          make_native_backend(*member->group, *member->selector, std::size_t{64} << 20U, adjust.hierarchy,
+                              adjust.reach.value_or(Reach::node), false, adjust.wire);
       members_.push_back(std::move(member));
     }
   }

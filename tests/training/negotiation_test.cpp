@@ -172,6 +172,29 @@ TEST_CASE("tensors that some ranks lack are named with those ranks") {
   CHECK(stalled[0].missing == std::vector<std::uint32_t>{1});
 }
 
+TEST_CASE("a tensor that lacks ranks for too long is refused, with the rest of its batch") {
+  using std::chrono::seconds;
+  Coordinator coordinator(3, seconds(2));
+  coordinator.decide(from({0, 2}, {allreduce("a"), in_batch("b", "step", 2)}), kNow);
+  coordinator.decide(from({0, 1, 2}, {in_batch("c", "step", 2)}), kNow + seconds(1));
+  CHECK_FALSE(coordinator.has_expired(kNow + seconds(1)));
+  CHECK(coordinator.decide({}, kNow + seconds(1)).responses.empty());
+  REQUIRE(coordinator.has_expired(kNow + seconds(3)));
+  const ResponseList list = coordinator.decide(from({0}, {allreduce("late")}), kNow + seconds(3));
+  REQUIRE(list.responses.size() == 3);
+  for (const TensorResponse& response : list.responses) {
+    INFO(response.name);
+    CHECK(response.code == StatusCode::mismatch);
+    CHECK(response.peer == 1);
+    CHECK_THAT(response.message,
+               Catch::Matchers::Contains("TUTTI_STALL_TIMEOUT") &&
+                   Catch::Matchers::Contains("submitted by ranks 0, 2 of 3, not by rank 1 of 3"));
+  }
+  CHECK_FALSE(coordinator.has_expired(kNow + seconds(4)));
+  // Asked for again, they begin anew.
+  CHECK(coordinator.decide(from({0, 1, 2}, {allreduce("a")}), kNow + seconds(9)).responses.size() == 2);
+}
+
 TEST_CASE("the cache knows equal requests, says when one has changed, and forgets the least recent one") {
   ResponseCache cache(2);
   bool is_stale = false;

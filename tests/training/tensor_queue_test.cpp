@@ -274,6 +274,27 @@ TEST_CASE("ranks with fewer tensors join, and the others' sums go on") {
   }
 }
 
+TEST_CASE("a tensor that a rank lacks for longer than the stall timeout fails, also if ranks remember it") {
+  const Variables variables({{"TUTTI_STALL_TIMEOUT", "30ms"}, {"TUTTI_STALL_WARNING", "0"}});
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
+          const TensorQueue queue(group);
+          std::vector<float> values(3, 1);
+          const auto attempt = [&] { return error_of([&] { reduce(queue, "w", values).wait(); }); };
+          for (int turn = 0; turn < 2; ++turn) {
+            const std::string error = group.rank() == 0 ? attempt() : "";
+            const char* const lacking = "TUTTI_STALL_TIMEOUT: submitted by rank 0 of 2, not by rank 1 of 2";
+            if (group.rank() == 0 && error.find(lacking) == std::string::npos)
+              return "turn " + std::to_string(turn) + ": " + error;
+            group.barrier();
+            // Of both, as soon as neither is late: the cache knows it in the next turn.
+            while (!attempt().empty()) {
+            }
+          }
+          group.barrier();
+          return {};
+        }) == "");
+}
+
 TEST_CASE("a queue that ends on one rank ends on all") {
   CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
           TensorQueue queue(group);

@@ -79,6 +79,10 @@ struct CallOptions {
   // Of calls on GPUs' memory: the cudaStream_t that they are ordered on (null: the default stream).
   void* cuda_stream = nullptr;
   Memory memory = Memory::detect;
+  // Sums of f32 (allreduce, reduce and reduce_scatter by sum, avg or premul_sum): messages between nodes travel as
+  // bf16, f16, f8e4m3 or f8e5m2; f32: in full. Equal on all ranks. Unset: as TUTTI_WIRE_DTYPE says. See
+  // docs/tensors.md for what it does to results.
+  std::optional<Dtype> wire_dtype = {};
   // Called with its context while a thread waits in this call or for its Work. Unset, it costs nothing; set,
   // a waiting thread never sleeps for long.
   WaitFunction while_waiting = nullptr;

@@ -256,7 +256,7 @@ class Steps {
                                                 .dtype = options_.dtype,
                                                 .shape = shape,
                                                 .op = options_.op,
-                                                .priority = -static_cast<int>(i)});
+                                                .priority = static_cast<int>(i)});
     }
   }
 

@@ -144,6 +144,8 @@ constexpr RunFlag kHorovodFlags[] = {
     switched("--no-stall-check", "HOROVOD_STALL_CHECK_DISABLE", "1", "stall_check.enabled"),
     exported("--stall-check-warning-time-seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS",
              "stall_check.warning_time_seconds"),
+    exported("--stall-check-shutdown-time-seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
+             "stall_check.shutdown_time_seconds"),
     switched("--mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", "1",
              "library_options.mpi_threads_disable"),
     switched("--no-mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", "0",
