@@ -1,4 +1,4 @@
-"""Trains the digits with 1, 2 and 4 ranks that share each batch: equal loss curves within 1e-5. usage: horovod_test.py --run TUTTI"""
+"""hvd.run(), and the digits with 1, 2 and 4 ranks that share each batch: equal loss curves within 1e-5. usage: horovod_test.py --run TUTTI"""
 
 import argparse
 import json
@@ -6,6 +6,10 @@ import os
 import subprocess
 import sys
 import tempfile
+
+import numpy
+
+import tutti.horovod as hvd
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_program.py")
 
@@ -18,10 +22,17 @@ def losses(tool, ranks):
             return json.load(text)
 
 
+def sum_of_ranks(own):
+    hvd.init()
+    return int(hvd.allreduce(numpy.array([hvd.rank()]), op=hvd.Sum)[0]) + own
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", required=True)
     tool = parser.parse_args().run
+    os.environ["TUTTI_TOOL"] = tool
+    assert hvd.run(sum_of_ranks, args=(5,), np=3) == [8, 8, 8]
     alone = losses(tool, 1)
     assert alone[-1] < 0.5 * alone[0], f"nothing was learned: {alone[0]} to {alone[-1]}"
     for ranks in (2, 4):

@@ -1,5 +1,6 @@
 """Runs a function on several processes of this host, as horovod.run does."""
 
+import multiprocessing.spawn
 import os
 import subprocess
 import sys
@@ -42,6 +43,7 @@ def run(
         raise NotImplementedError(f"run: {', '.join(refused)}: jobs that grow or shrink are not supported")
     with tempfile.TemporaryDirectory(prefix="tutti-run-") as folder:
         with open(os.path.join(folder, "call"), "wb") as file:
+            file.write(pickle.dumps(getattr(sys.modules["__main__"], "__file__", None)))
             file.write(pickle.dumps((func, tuple(args), kwargs or {})))
         command = [_tool(), "run", "-n", str(num_proc or np)]
         for flag, value in (("-H", hosts), ("--hostfile", hostfile), ("--output-filename", output_filename)):
@@ -62,7 +64,10 @@ def run(
 def call_in_rank(folder):
     """What each process of run() does."""
     with open(os.path.join(folder, "call"), "rb") as file:
-        func, args, kwargs = pickle.loads(file.read())
+        main = pickle.load(file)
+        if main is not None:
+            multiprocessing.spawn.prepare({"init_main_from_path": main})  # a function of the program's own file is found there
+        func, args, kwargs = pickle.load(file)
     result = func(*args, **kwargs)
     rank = os.environ["RANK"]
     with open(os.path.join(folder, f"result.{rank}"), "wb") as file:
