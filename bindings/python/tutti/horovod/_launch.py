@@ -77,4 +77,4 @@ def call_in_rank(folder):
 def _tool():
     """The command `tutti`: beside the interpreter, where pip puts it, or on PATH."""
     beside = os.path.join(os.path.dirname(sys.executable), "tutti")
-    return os.environ.get("TUTTI_TOOL") or (beside if os.access(beside, os.X_OK) else "tutti")
+    return beside if os.access(beside, os.X_OK) else "tutti"
