@@ -28,7 +28,7 @@ LEFT_OUT = [
     (r"0,1,12,13|0-1;12-13", "needs a machine with 24 cores"),
     (r"^tutti info --plan \d+ --bind gpu", "needs a GPU; the same command with TUTTI_TOPOLOGY is run"),
     (r"tune$", "measures for three minutes; the same command with a budget is run"),
-    (r"python3? train\.py", "runs a program of the reader's; the tests horovod_* start such"),
+    (r"python train\.py", "runs a program of the reader's; the tests horovod_* start such"),
     (r"examples/torch/|python_overhead\.py", "trains or measures for minutes; the tests torch_examples_* train"),
     (r"--workload .*--overlap|--workload vgg16", "needs 200 MB and more for each rank; the test tools_workload measures such"),
     (r"^cd ", "a folder of commands that are not run here"),
