@@ -216,7 +216,7 @@ def check_timeline():
         if hvd.rank() == 0:
             with open(path, encoding="utf-8") as file:
                 events = json.load(file)
-            tensors = {event["pid"]: event["args"]["name"] for event in events if event.get("name") == "process_name"}
+            tensors = {event["pid"]: event["args"].get("name") for event in events if event.get("name") == "process_name"}
             phases = {event["name"] for event in events if tensors.get(event.get("pid")) == "allreduce.watched" and event.get("ph") == "B"}
             assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"} <= phases, phases
 
