@@ -134,7 +134,7 @@ Work TensorScheduler::execute_fused(std::vector<Ready>& tensors) {
     }
   }
   if (timing_->has_phases()) note(TensorPhase::moving, fmt::format(R"("tensors":{})", tensors.size()));
-  const Work work = data_.iallreduce(memory, memory, offsets.back(), first.dtype, first.op);
+  Work work = data_.iallreduce(memory, memory, offsets.back(), first.dtype, first.op);
   const auto shared = std::make_shared<const std::vector<Ready>>(std::move(tensors));
   work.on_complete([buffer, offsets, shared, bytes, dtype = first.dtype, postscale = first.postscale,
                     timing = timing_](const Error* error) {
@@ -170,7 +170,7 @@ Work TensorScheduler::execute_one(Ready& tensor) {
   if (!started.failure)
     started.failure = started.failure.with_context(fmt::format("tensor \"{}\"", tensor.response.name));
   // No Work: the callback would hold the group, which must not end on a progress thread.
-  const Work work = std::exchange(started.work, {});
+  Work work = std::exchange(started.work, {});
   work.on_complete(
       [tensor = std::move(tensor), zeros, started, timing = timing_](const Error* error) mutable {
         const std::optional<Entry> ended = std::move(tensor.entry);  // its end is part of the callback
