@@ -52,7 +52,7 @@ Status TraceFile::write() {
   const std::size_t bytes = kept_.size();
   // In one call, so that events and bracket appear together.
   if (is_seekable_) kept_ += kClosing;
-  const Status status = put(kept_);
+  Status status = put(kept_);
   kept_.clear();
   end_ += static_cast<std::int64_t>(bytes);
   if (status) return {};
