@@ -142,7 +142,29 @@ TUTTI_DEVICE void store_unit(void* to, uint64_t offset, uint32_t size_bytes, uin
   for (uint32_t i = 0; i < size_bytes; ++i) at[i] = static_cast<unsigned char>(unit >> (8 * i));
 }
 
-// Is longer than 60 lines because values stay in registers from their arrival to their store.
+// Where a rank's words lie in an area, this epoch.
+TUTTI_DEVICE uint64_t* words_of(const PeerArguments& a, PeerArea* area, uint32_t rank) {
+  return reinterpret_cast<uint64_t*>(area + 1) + (uint64_t{a.epoch & 1U} * a.size + rank) * a.word_capacity;
+}
+
+TUTTI_DEVICE uint32_t bytes_of_unit(uint64_t size_bytes, uint64_t unit) {
+  return static_cast<uint32_t>(size_bytes - 8 * unit < 8 ? size_bytes - 8 * unit : 8);
+}
+
+// Writes the input into the areas of all ranks: half a unit and the epoch in each word.
+TUTTI_DEVICE void push_units(const PeerArguments& a, uint64_t size_bytes, uint64_t units, Thread thread) {
+  const uint64_t flag = uint64_t{a.epoch} << 32U;
+  for (uint64_t u = thread.index; u < units; u += thread.count) {
+    const uint64_t data = load_unit(a.input, 8 * u, bytes_of_unit(size_bytes, u));
+    for (uint32_t i = 0; i < a.size; ++i) {
+      const uint32_t peer = (a.rank + i) % a.size;  // not all at the same one
+      uint64_t* words = words_of(a, a.areas[peer], a.rank) + 2 * u;
+      store_relaxed(words, flag | (data & 0xFFFFFFFFU));
+      store_relaxed(words + 1, flag | data >> 32U);
+    }
+  }
+}
+
 template <class Element>
 TUTTI_DEVICE void one_shot_body(const PeerArguments& a, PeerThread peer_thread) {
   using T = typename Element::Stored;
@@ -150,28 +172,13 @@ TUTTI_DEVICE void one_shot_body(const PeerArguments& a, PeerThread peer_thread) 
   const Thread thread = peer_thread.in_grid();
   const uint64_t size_bytes = a.count * sizeof(T);
   const uint64_t units = (size_bytes + 7) / 8;
-  const auto words_from = [&](PeerArea* area, uint32_t rank) {
-    return reinterpret_cast<uint64_t*>(area + 1) + (uint64_t{a.epoch & 1U} * a.size + rank) * a.word_capacity;
-  };
-  const auto bytes_of = [&](uint64_t unit) {
-    return static_cast<uint32_t>(size_bytes - 8 * unit < 8 ? size_bytes - 8 * unit : 8);
-  };
-  const uint64_t flag = uint64_t{a.epoch} << 32U;
-  for (uint64_t u = thread.index; u < units; u += thread.count) {
-    const uint64_t data = load_unit(a.input, 8 * u, bytes_of(u));
-    for (uint32_t i = 0; i < a.size; ++i) {
-      const uint32_t peer = (a.rank + i) % a.size;  // not all at the same one
-      uint64_t* words = words_from(a.areas[peer], a.rank) + 2 * u;
-      store_relaxed(words, flag | (data & 0xFFFFFFFFU));
-      store_relaxed(words + 1, flag | data >> 32U);
-    }
-  }
+  push_units(a, size_bytes, units, thread);
   // The units of a thread are read by it alone, so output may be input.
   for (uint64_t u = thread.index; u < units; u += thread.count) {
     typename Element::Wide values[kElements];
     TUTTI_ROLLED
     for (uint32_t k = 0; k < a.size; ++k) {
-      const uint64_t* words = words_from(a.areas[a.rank], k) + 2 * u;
+      const uint64_t* words = words_of(a, a.areas[a.rank], k) + 2 * u;
       uint64_t low = 0;
       uint64_t high = 0;
       const bool is_there = wait_until(a.abort, [&] {
@@ -203,7 +210,7 @@ TUTTI_DEVICE void one_shot_body(const PeerArguments& a, PeerThread peer_thread) 
       if (a.is_average != 0) stored = Element::scale(stored, a.average);
       result |= uint64_t{stored} << (8 * sizeof(T) * e);
     }
-    store_unit(a.output, 8 * u, bytes_of(u), result);
+    store_unit(a.output, 8 * u, bytes_of_unit(size_bytes, u), result);
   }
 }
 
@@ -220,8 +227,28 @@ TUTTI_DEVICE bool meet(const PeerArguments& a, PeerThread thread, uint32_t PeerA
   return is_met;
 }
 
-// Folds elements [first, end) of all inputs into all outputs. Is longer than 60 lines because values stay in registers, and
-// has more than 15 decisions because aligned chunks, others and the rest differ.
+// Folds elements [first, end) of all inputs into all outputs, one at a time.
+template <class Element>
+TUTTI_DEVICE void fold_elements(const PeerArguments& a, const PeerVectors& vectors, uint64_t first,
+                                uint64_t end, Thread thread) {
+  using T = typename Element::Stored;
+  for (uint64_t i = first + thread.index; i < end; i += thread.count) {
+    typename Element::Wide value = Element::widen(load_element<T>(vectors.inputs[0], i));
+    TUTTI_ROLLED
+    for (uint32_t k = 1; k < a.size; ++k) {
+      const auto next = Element::widen(load_element<T>(vectors.inputs[k], i));
+      with_fold<Element>(a.rule.fold,
+                         [&]<Fold fold>() { value = Element::template combine<fold>(value, next, a.rule); });
+    }
+    T stored = Element::store(value);
+    if (a.is_average != 0) stored = Element::scale(stored, a.average);
+    TUTTI_ROLLED
+    for (uint32_t k = 0; k < a.size; ++k) store_element<T>(vectors.outputs[k], i, stored);
+  }
+}
+
+// Folds elements [first, end) of all inputs into all outputs, a chunk at a time where outputs are aligned.
+// Has more than 15 decisions because values stay in registers from their load to their store.
 template <class Element>
 TUTTI_DEVICE void fold_slice(const PeerArguments& a, const PeerVectors& vectors, uint64_t first, uint64_t end,
                              Thread thread) {
@@ -278,19 +305,7 @@ TUTTI_DEVICE void fold_slice(const PeerArguments& a, const PeerVectors& vectors,
     for (uint32_t k = 0; k < a.size; ++k)
       store_chunk(static_cast<unsigned char*>(vectors.outputs[k]) + offset, result);
   }
-  for (uint64_t i = first + chunks * kElements + thread.index; i < end; i += thread.count) {
-    Wide value = Element::widen(load_element<T>(vectors.inputs[0], i));
-    TUTTI_ROLLED
-    for (uint32_t k = 1; k < a.size; ++k) {
-      const Wide next = Element::widen(load_element<T>(vectors.inputs[k], i));
-      with_fold<Element>(a.rule.fold,
-                         [&]<Fold fold>() { value = Element::template combine<fold>(value, next, a.rule); });
-    }
-    T stored = Element::store(value);
-    if (a.is_average != 0) stored = Element::scale(stored, a.average);
-    TUTTI_ROLLED
-    for (uint32_t k = 0; k < a.size; ++k) store_element<T>(vectors.outputs[k], i, stored);
-  }
+  fold_elements<Element>(a, vectors, first + chunks * kElements, end, thread);
 }
 
 // `vectors` is shared by the block.

@@ -253,9 +253,27 @@ auto recv(const SharedGroup& group, py::handle buffer, std::optional<int> peer, 
   });
 }
 
+// The calls that combine and move no vectors of all ranks.
+void define_messages(Definer& definer) {
+  const auto buffer = py::arg("buffer");
+  const auto tag = py::arg("tag") = 0;
+  const auto stream = py::arg("stream") = py::none();
+  const py::kw_only keywords;
+  definer.define("barrier", &barrier<Blocking>, &barrier<Background>,
+                 "Return once every rank has called it.");
+  definer.define("send", &send<Blocking>, &send<Background>,
+                 "Send buffer to the rank peer, which must call recv() with as many elements and the same "
+                 "tag (0 or more). Messages to one peer with one tag arrive in order; those with other "
+                 "tags may overtake them. With a tag other than 0 it may wait until recv() is called.",
+                 buffer, py::arg("peer"), tag, keywords, stream);
+  definer.define("recv", &recv<Blocking>, &recv<Background>,
+                 "Receive the next message with that tag into buffer, from the rank peer or, with None, "
+                 "from the rank that sends first. recv_async(...).source is the sender. Returns buffer.",
+                 buffer, py::arg("peer") = py::none(), tag, keywords, stream);
+}
+
 }  // namespace
 
-// Longer than 60 lines because it lists the calls with their docstrings.
 void define_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>& group) {
   Definer definer(module, group);
   const auto input = py::arg("input");
@@ -264,8 +282,6 @@ void define_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>&
   const auto buffer = py::arg("buffer");
   const auto op = py::arg("op") = "sum";
   const auto root = py::arg("root") = 0;
-  const auto peer = py::arg("peer");
-  const auto tag = py::arg("tag") = 0;
   const auto algorithm = py::arg("algorithm") = "";
   const auto stream = py::arg("stream") = py::none();
   const py::kw_only keywords;
@@ -309,17 +325,7 @@ void define_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>&
                  "Combine input of the ranks before this one; at rank 0 nothing is changed. Without output "
                  "in place. Returns the array with the result.",
                  input, no_output, op, keywords, algorithm, stream);
-  definer.define("barrier", &barrier<Blocking>, &barrier<Background>,
-                 "Return once every rank has called it.");
-  definer.define("send", &send<Blocking>, &send<Background>,
-                 "Send buffer to the rank peer, which must call recv() with as many elements and the same "
-                 "tag (0 or more). Messages to one peer with one tag arrive in order; those with other "
-                 "tags may overtake them. With a tag other than 0 it may wait until recv() is called.",
-                 buffer, peer, tag, keywords, stream);
-  definer.define("recv", &recv<Blocking>, &recv<Background>,
-                 "Receive the next message with that tag into buffer, from the rank peer or, with None, "
-                 "from the rank that sends first. recv_async(...).source is the sender. Returns buffer.",
-                 buffer, py::arg("peer") = py::none(), tag, keywords, stream);
+  define_messages(definer);
 }
 
 }  // namespace tutti::python
