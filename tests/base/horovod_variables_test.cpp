@@ -1,22 +1,15 @@
 // Horovod's variables: the table is complete, and those that stand for one of ours are read as it.
 #include "runtime/base/horovod_variables.hpp"
 
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <set>
 
 #include "tests/support/catch.hpp"
+#include "tests/support/docs_table.hpp"
 
 namespace tutti {
 namespace {
 
 using std::chrono::nanoseconds;
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 }  // namespace
 
@@ -188,20 +181,8 @@ TEST_CASE("`tutti info --env` shows Horovod's variables that are set, and which 
                        !Catch::Matchers::Contains("HOROVOD_CCL_CACHE"));
 }
 
-// UPDATE_DOCS=1 rewrites the table instead of comparing it. It follows the line that begins the section.
 TEST_CASE("docs/horovod.md has the table") {
-  const std::string path = std::string(SOURCE_ROOT) + "/docs/horovod.md";
-  const std::string page = read_file(path), table = describe_horovod_markdown();
-  const std::size_t begin = page.find(table.substr(0, table.find('\n')));
-  REQUIRE(begin != std::string::npos);
-  std::size_t end = begin;
-  while (end < page.size() && page[end] == '|') end = page.find('\n', end) + 1;
-  if (std::getenv("UPDATE_DOCS") != nullptr) {
-    std::ofstream(path) << page.substr(0, begin) << table << page.substr(end);
-    return;
-  }
-  INFO("run horovod_variables_test with UPDATE_DOCS=1 to write " << path);
-  CHECK(page.substr(begin, end - begin) == table);
+  check_docs_table(SOURCE_ROOT "/docs/horovod.md", describe_horovod_markdown());
 }
 
 }  // namespace tutti

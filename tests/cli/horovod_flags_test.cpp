@@ -9,6 +9,7 @@
 
 #include "runtime/base/horovod_variables.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/docs_table.hpp"
 #include "tools/cli/run/flags.hpp"
 #include "tools/cli/run/horovod_config.hpp"
 #include "tools/cli/run/hosts.hpp"
@@ -254,20 +255,6 @@ TEST_CASE("parts on other hosts get the flags that they need, and ssh its own") 
                                           Contains(" --prefix-output-with-timestamp"));
 }
 
-// UPDATE_DOCS=1 rewrites the table instead of comparing it.
 TEST_CASE("docs/horovod.md has the table of flags") {
-  const std::string path = std::string(SOURCE_ROOT) + "/docs/horovod.md";
-  std::ifstream file(path);
-  const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  const std::string table = describe_horovod_flags_markdown();
-  const std::size_t begin = page.find(table.substr(0, table.find('\n')));
-  REQUIRE(begin != std::string::npos);
-  std::size_t end = begin;
-  while (end < page.size() && page[end] == '|') end = page.find('\n', end) + 1;
-  if (std::getenv("UPDATE_DOCS") != nullptr) {
-    std::ofstream(path) << page.substr(0, begin) << table << page.substr(end);
-    return;
-  }
-  INFO("run horovod_flags_test with UPDATE_DOCS=1 to write " << path);
-  CHECK(page.substr(begin, end - begin) == table);
+  check_docs_table(SOURCE_ROOT "/docs/horovod.md", describe_horovod_flags_markdown());
 }

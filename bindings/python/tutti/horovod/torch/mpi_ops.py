@@ -33,34 +33,36 @@ __all__ = [
 ]
 
 
-class _Allreduce(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, arguments, *tensors):
-        ctx.arguments = arguments
-        return tuple(FrontEnd._allreduce(_front_end, tensors, *arguments))
+class _OfList(torch.autograd.Function):
+    """A collective of FrontEnd on a list of tensors. `backward`: a function of the gradients, the rows of each input and the arguments."""
 
     @staticmethod
-    def backward(ctx, *gradients):
-        op, prescale, postscale, _, process_set, is_group = ctx.arguments
-        gradients = [gradient.contiguous() for gradient in gradients]
-        return (None, *_front_end._allreduce(gradients, op, prescale, postscale, None, process_set, is_group))
-
-
-class _Allgather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, arguments, *tensors):
-        ctx.arguments = arguments
+    def forward(ctx, collective, backward, arguments, *tensors):
+        ctx.gradients_of, ctx.arguments = backward, arguments
         ctx.rows = [tensor.shape[0] if tensor.dim() else 0 for tensor in tensors]
-        return tuple(FrontEnd._allgather(_front_end, tensors, *arguments))
+        return tuple(collective(_front_end, tensors, *arguments))
 
     @staticmethod
     def backward(ctx, *gradients):
-        _, process_set, is_group = ctx.arguments
         gradients = [gradient.contiguous() for gradient in gradients]
-        reduced = _front_end._allreduce(gradients, Average, 1.0, 1.0, None, process_set, is_group)
-        [rows_of_all] = _front_end._allgather([torch.tensor([ctx.rows])], None, process_set, False)
-        first_rows = rows_of_all[: process_set.rank()].sum(0).tolist()
-        return (None, *(gradient.narrow(0, first, rows) for gradient, first, rows in zip(reduced, first_rows, ctx.rows)))
+        return (None, None, None, *ctx.gradients_of(gradients, ctx.rows, *ctx.arguments))
+
+
+def _of_allreduce(gradients, _rows, op, prescale, postscale, _name, process_set, is_group):
+    return _front_end._allreduce(gradients, op, prescale, postscale, None, process_set, is_group)
+
+
+def _of_allgather(gradients, rows, _name, process_set, is_group):
+    reduced = _front_end._allreduce(gradients, Average, 1.0, 1.0, None, process_set, is_group)
+    [rows_of_all] = _front_end._allgather([torch.tensor([rows])], None, process_set, False)
+    first_rows = rows_of_all[: process_set.rank()].sum(0).tolist()
+    return [gradient.narrow(0, first, count) for gradient, first, count in zip(reduced, first_rows, rows)]
+
+
+def _of_reducescatter(gradients, _rows, op, prescale, postscale, _name, process_set, is_group):
+    # As Horovod defines it: the gradient of a sum is scaled by the number of members, as allgather's is averaged.
+    factor = prescale * postscale * (process_set.size() if op == Sum else 1)
+    return _front_end._allgather([gradient * factor for gradient in gradients], None, process_set, is_group)
 
 
 class _Broadcast(torch.autograd.Function):
@@ -89,30 +91,15 @@ class _Alltoall(torch.autograd.Function):
         return _front_end._alltoall(gradient.contiguous(), ctx.received_splits, None, ctx.process_set)[0], None, None, None
 
 
-class _Reducescatter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, arguments, *tensors):
-        ctx.arguments = arguments
-        return tuple(FrontEnd._reducescatter(_front_end, tensors, *arguments))
-
-    @staticmethod
-    def backward(ctx, *gradients):
-        # As Horovod defines it: the gradient of a sum is scaled by the number of members, as allgather's is averaged.
-        op, prescale, postscale, _, process_set, is_group = ctx.arguments
-        factor = prescale * postscale * (process_set.size() if op == Sum else 1)
-        gradients = [(gradient * factor).contiguous() for gradient in gradients]
-        return (None, *_front_end._allgather(gradients, None, process_set, is_group))
-
-
 class _TorchFrontEnd(FrontEnd):
     def _allreduce(self, tensors, *arguments):
-        return list(_Allreduce.apply(arguments, *tensors))
+        return list(_OfList.apply(FrontEnd._allreduce, _of_allreduce, arguments, *tensors))
 
     def _allgather(self, tensors, *arguments):
-        return list(_Allgather.apply(arguments, *tensors))
+        return list(_OfList.apply(FrontEnd._allgather, _of_allgather, arguments, *tensors))
 
     def _reducescatter(self, tensors, *arguments):
-        return list(_Reducescatter.apply(arguments, *tensors))
+        return list(_OfList.apply(FrontEnd._reducescatter, _of_reducescatter, arguments, *tensors))
 
     def _broadcast(self, tensor, root_rank, name, process_set):
         return _Broadcast.apply(tensor, root_rank, name, process_set)
