@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "tutti/call_plan.hpp"
 #include "tutti/tensors.hpp"
 #include "tutti/tutti.h"
 #include "tutti/tutti.hpp"
@@ -22,6 +23,10 @@ struct TuttiGroup {
 
 struct TuttiBuffer {
   tutti::RegisteredBuffer held;
+};
+
+struct TuttiPlan {
+  tutti::CallPlan plan;
 };
 
 struct TuttiTensorQueue {
