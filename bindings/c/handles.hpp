@@ -26,7 +26,6 @@ struct TuttiBuffer {
 
 struct TuttiTensorQueue {
   tutti::TensorQueue tensors;
-  int rank_count = 0;
 };
 
 struct TuttiWork {

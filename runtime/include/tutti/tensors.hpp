@@ -63,6 +63,7 @@ class TensorQueue {
   explicit TensorQueue(const CommGroup& group);
 
   bool is_open() const { return impl_ != nullptr; }
+  int size() const;  // ranks of its group
   // Errors: invalid_argument, also for a name that is under way.
   Work submit(std::string_view name, const TensorCall& call) const;
   // This rank has no more tensors: others' allreduces and barriers go on without it, as if it gave zeros.
