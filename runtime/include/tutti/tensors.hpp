@@ -9,7 +9,8 @@
 //
 // Errors: submit() throws what is wrong with its arguments. A disagreement of ranks is thrown by wait(), on every
 //   rank that submitted the tensor; the text names who submitted what. Other tensors go on.
-// Threads: all functions may be called by any thread at any time. A thread of the queue negotiates.
+// Threads: all functions may be called by any thread at any time. Threads that submit, test or wait negotiate and
+//   start operations on the way, else a thread of the queue does. So a completion callback may run in submit().
 // Cost: one small allreduce per cycle (TUTTI_FUSION_CYCLE) while tensors are under way; names that ranks have
 //   agreed on before are one bit of it (TUTTI_CACHE_CAPACITY).
 #pragma once
