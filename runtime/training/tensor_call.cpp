@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/base/ops.hpp"
+#include "runtime/group/call_check.hpp"
 
 namespace tutti {
 namespace {
@@ -44,6 +45,15 @@ Status check_kinds(const std::string& where, const TensorCall& call) {
   return {};
 }
 
+Status check_wire_dtype(const std::string& where, const TensorCall& tensor) {
+  Call call;
+  call.collective = tensor.collective;
+  call.dtype = tensor.dtype;
+  call.op.op = tensor.op.op();
+  call.wire_dtype = tensor.wire_dtype;
+  return check_wire_dtype(where, call);
+}
+
 Status check_splits(const std::string& where, const TensorCall& call, std::uint32_t size) {
   if (!call.splits.empty() && call.splits.size() != size)
     return invalid_argument(fmt::format("{}: {} splits for {} ranks", where, call.splits.size(), size));
@@ -79,6 +89,7 @@ Status check_tensor_call(std::string_view name, const TensorCall& call, std::uin
   const std::string where = fmt::format("tensor \"{}\"", name);
   TUTTI_RETURN_IF_ERROR(check_kinds(where, call));
   TUTTI_RETURN_IF_ERROR(check_shape(where, call, size));
+  TUTTI_RETURN_IF_ERROR(check_wire_dtype(where, call));
   if (call.collective == Collective::broadcast && (call.root < 0 || call.root >= static_cast<int>(size)))
     return invalid_argument(
         fmt::format("{}: root {}: expected a rank of the group, 0 to {}", where, call.root, size - 1));
@@ -99,6 +110,7 @@ TensorRequest make_tensor_request(std::string_view name, const TensorCall& call,
   s.priority = call.priority;
   s.prescale = call.prescale;
   s.postscale = call.postscale;
+  s.wire_dtype = call.wire_dtype;
   s.shape.assign(call.shape.begin(), call.shape.end());
   s.batch = call.batch;
   s.batch_size = call.batch.empty() ? 0 : call.batch_size;

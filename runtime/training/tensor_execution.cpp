@@ -134,7 +134,9 @@ Work TensorScheduler::execute_fused(std::vector<Ready>& tensors) {
     }
   }
   if (timing_->has_phases()) note(TensorPhase::moving, fmt::format(R"("tensors":{})", tensors.size()));
-  Work work = data_.iallreduce(memory, memory, offsets.back(), first.dtype, first.op);
+  CallOptions options;
+  options.wire_dtype = first.wire_dtype;
+  Work work = data_.iallreduce(memory, memory, offsets.back(), first.dtype, first.op, options);
   const auto shared = std::make_shared<const std::vector<Ready>>(std::move(tensors));
   work.on_complete([buffer, offsets, shared, bytes, dtype = first.dtype, postscale = first.postscale,
                     timing = timing_](const Error* error) {
@@ -165,6 +167,7 @@ Work TensorScheduler::execute_one(Ready& tensor) {
   CallOptions options;
   options.memory = call.memory;
   options.cuda_stream = call.cuda_stream;
+  if (is_reducing(signature.collective)) options.wire_dtype = signature.wire_dtype;
   if (!call.allocate && !tensor.is_piece) timing_->note(tensor.response, TensorPhase::moving);
   Started started = start(tensor.response, call, options);
   if (!started.failure)

@@ -248,4 +248,6 @@ TEST_CASE("fusion keeps to the limits, to equal kinds and to the order of priori
   CHECK(plan(TensorPriority::none, {0, 500}) == Lists{{0}, {1}, {2}, {3}, {4}});
   CHECK(plan(TensorPriority::direct, {1000, 500}) == Lists{{4}, {0, 1, 3}, {2}});
   CHECK(plan(TensorPriority::lifo, {1000, 500}) == Lists{{4}, {3, 1, 0}, {2}});
+  tensors[1].signature.wire_dtype = Dtype::bf16;
+  CHECK(plan(TensorPriority::none, {1000, 500}) == Lists{{0, 3}, {1}, {2}, {4}});
 }

@@ -98,6 +98,34 @@ TEST_CASE("what ranks disagree about is thrown on all of them, and other tensors
         }) == "");
 }
 
+TEST_CASE("tensors travel in the dtype that their calls ask for, alike on all ranks") {
+  const Variables variables({{"TUTTI_TRANSPORTS", "tcp"}, {"TUTTI_WIRE_DTYPE", "none:all"}});
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
+          const TensorQueue queue(group);
+          // The second and third share an operation.
+          std::vector<float> full(100, 1.001F), first(100, 1.001F), second(300, 1.001F),
+              averaged(100000, 1.001F);
+          TensorCall compressed;
+          compressed.wire_dtype = Dtype::bf16;
+          const Work works[] = {reduce(queue, "full", full), reduce(queue, "a", first, compressed),
+                                reduce(queue, "b", second, compressed)};
+          wait_all(works);
+          if (full[0] != 2.002F || first[0] != 2.0F || second[299] != 2.0F)
+            return "sums: " + std::to_string(full[0]) + " " + std::to_string(first[0]) + " " +
+                   std::to_string(second[299]);
+          compressed.op = Op::avg;
+          reduce(queue, "averaged", averaged, compressed).wait();
+          if (averaged[77] != 1.0F) return "average";
+          compressed.wire_dtype = group.rank() == 0 ? Dtype::f16 : Dtype::f32;
+          const std::string error = error_of([&] { reduce(queue, "w", first, compressed).wait(); });
+          const bool is_named =
+              error.find("different dtype on the wire f16 and f32") != std::string::npos &&
+              error.find("allreduce of f32[100], avg, f16 on the wire") != std::string::npos;
+          group.barrier();
+          return is_named ? "" : "said: " + error;
+        }) == "");
+}
+
 TEST_CASE("a shape may change from step to step") {
   CHECK(with_ranks(3, [](CommGroup& group) -> Verdict {
           const TensorQueue queue(group);
@@ -124,6 +152,12 @@ TEST_CASE("arguments that are wrong are refused at once") {
           if (error_of([&] { reduce(queue, "t", values, call); }).find("not offered by name") ==
               std::string::npos)
             return "collective";
+          call = {};
+          call.op = Op::max;
+          call.wire_dtype = Dtype::bf16;
+          if (error_of([&] { reduce(queue, "t", values, call); }).find("only sums of f32") ==
+              std::string::npos)
+            return "wire_dtype";
           if (error_of([&] { reduce(queue, "", values); }).find("name") == std::string::npos) return "name";
           return {};
         }) == "");
