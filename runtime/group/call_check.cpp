@@ -199,6 +199,9 @@ Status check_call(std::string_view name, const Call& call, std::uint32_t rank, s
       return op.with_context(fmt::format("{}: op", name));
   }
   TUTTI_RETURN_IF_ERROR(check_wire_dtype(name, call));
+  if (call.residual != nullptr && (call.collective != Collective::allreduce || !has_wire_form(call)))
+    return invalid_argument(fmt::format("{}: residual: only sums of f32 by allreduce have one, not {} of {}",
+                                        name, to_string(call.collective), to_string(call.dtype)));
   const Extent input = input_extent(call, rank, size), output = output_extent(call, rank, size);
   const bool has_one_buffer =
       call.collective == Collective::broadcast || call.collective == Collective::send_recv;

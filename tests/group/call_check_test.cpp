@@ -244,4 +244,7 @@ TEST_CASE("only sums of f32 travel in another dtype, and only in a narrower floa
   CHECK_THAT(error_of("broadcast", call), Contains("not broadcast of f32"));
   call.wire_dtype = Dtype::f32;
   CHECK(error_of("broadcast", call).empty());
+  float residual = 0;
+  call.residual = &residual;
+  CHECK_THAT(error_of("broadcast", call), Contains("residual: only sums of f32 by allreduce have one"));
 }
