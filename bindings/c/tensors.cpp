@@ -48,6 +48,7 @@ tutti::TensorCall tensor_call_of(const tutti_tensor_call_t& given, int rank_coun
   call.cuda_stream = known.cuda_stream;
   if (known.wire_dtype != 0)
     call.wire_dtype = arguments.dtype(static_cast<tutti_dtype_t>(known.wire_dtype), "wire_dtype");
+  if (known.error_feedback != 0) call.error_feedback = known.error_feedback > 0;
   return call;
 }
 

@@ -29,15 +29,19 @@ void put_list(ByteWriter& writer, const std::vector<T>& list) {
   for (const T value : list) writer.put(value);
 }
 
-// 0: unset.
+// 0: an unset dtype.
+constexpr std::uint8_t kFeedbackBit = 0x80;
 std::uint8_t wire_code(const TensorSignature& signature) {
-  return signature.wire_dtype ? static_cast<std::uint8_t>(static_cast<unsigned>(*signature.wire_dtype) + 1)
-                              : 0;
+  const unsigned dtype = signature.wire_dtype ? static_cast<unsigned>(*signature.wire_dtype) + 1 : 0;
+  return static_cast<std::uint8_t>(dtype | (signature.has_feedback ? kFeedbackBit : 0U));
 }
 
 bool get_wire_dtype(ByteReader& reader, TensorSignature& signature) {
   std::uint8_t code = 0;
-  if (!reader.get(code) || code > kDtypeCount) return false;
+  if (!reader.get(code)) return false;
+  signature.has_feedback = (code & kFeedbackBit) != 0;
+  code &= kFeedbackBit - 1U;
+  if (code > kDtypeCount) return false;
   signature.wire_dtype.reset();
   if (code != 0) signature.wire_dtype = static_cast<Dtype>(code - 1);
   return true;
@@ -174,6 +178,9 @@ std::string describe_difference(const TensorSignature& a, const TensorSignature&
     return fmt::format("factor after the reduction {} and {}", a.postscale, b.postscale);
   if (a.wire_dtype != b.wire_dtype)
     return fmt::format("dtype on the wire {} and {}", wire_text(a), wire_text(b));
+  if (a.has_feedback != b.has_feedback)
+    return fmt::format("error feedback {} and {}", a.has_feedback ? "on" : "off",
+                       b.has_feedback ? "on" : "off");
   if (a.batch != b.batch) return fmt::format("batch \"{}\" and \"{}\"", a.batch, b.batch);
   if (a.batch_size != b.batch_size) return fmt::format("batch of {} and of {}", a.batch_size, b.batch_size);
   return {};

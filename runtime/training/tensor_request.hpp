@@ -29,6 +29,7 @@ struct TensorSignature {
   double prescale = 1;              // each input is multiplied by it
   double postscale = 1;             // the result is multiplied by it
   std::optional<Dtype> wire_dtype;  // of messages; unset: as the group is set
+  bool has_feedback = false;        // residuals.hpp
   // Without the first dimension where ranks may differ in it (allgather, alltoall).
   std::vector<std::uint64_t> shape;
   // Tensors of one batch are communicated together or not at all. Empty: a batch of its own.

@@ -19,6 +19,8 @@
 namespace tutti {
 namespace {
 
+// Residuals are kept for so many tensors even where ranks remember less.
+constexpr std::size_t kLeastResiduals = 1024;
 constexpr int kLengthTag = 1, kBytesTag = 2;
 // How long a rank without tensors pauses: as long as the first tensor after a pause may wait for it.
 constexpr std::chrono::microseconds kLongestPause{5000};
@@ -57,6 +59,7 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
       rank_(static_cast<std::uint32_t>(group.rank())),
       size_(static_cast<std::uint32_t>(group.size())),
       cache_(options.settings.cache_capacity),
+      residuals_(std::max(options.settings.cache_capacity, kLeastResiduals)),
       timing_(std::make_shared<TensorTiming>(rank_)),
       last_warning_(Clock::now()),
       last_cycle_(Clock::now()) {
@@ -99,6 +102,7 @@ void TensorScheduler::negotiate_now() {
 WorkRef TensorScheduler::submit(std::string_view name, const TensorCall& call) {
   if (const Status status = check_tensor_call(name, call, size_); !status) refuse(status);
   TensorRequest request = make_tensor_request(name, call, size_);
+  request.signature.has_feedback = has_feedback(call, settings_.has_feedback);
   WorkRef work(new TensorWork);
   {
     const std::lock_guard lock(mutex_);

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -152,7 +153,7 @@ std::unique_ptr<PendingWork> submit(const SharedQueue& queue, const std::string&
                                     double prescale, double postscale, py::handle splits, py::handle shape,
                                     int priority, const std::string& batch, std::uint32_t batch_size,
                                     bool will_wait, py::handle allocate, py::handle dtype, py::handle stream,
-                                    py::handle wire_dtype) {
+                                    py::handle wire_dtype, std::optional<bool> error_feedback) {
   return guarded(*queue, kSubmit, [&] {
     TensorCall call;
     call.collective = collective_of(collective, kSubmit);
@@ -163,6 +164,7 @@ std::unique_ptr<PendingWork> submit(const SharedQueue& queue, const std::string&
     call.batch = batch;
     call.batch_size = batch_size;
     call.will_wait = will_wait;
+    call.error_feedback = error_feedback;
     Submission submission(*queue, {input, output, op, splits, shape, allocate, dtype, stream, wire_dtype},
                           call);
     const TensorQueue handle = queue->queue();  // another thread may close it meanwhile
@@ -245,13 +247,16 @@ void define_tensors(py::module_& module) {
       "alltoall. shape: else that of input. Tensors of one batch, of batch_size, are communicated together. "
       "dtype: the elements that the bytes of the arrays are. will_wait: the caller waits at once. "
       "wire_dtype: of messages "
-      "between nodes, for sums and averages of float32; None: as TUTTI_WIRE_DTYPE says.",
+      "between nodes, for sums and averages of float32; None: as TUTTI_WIRE_DTYPE says. error_feedback: what "
+      "rounding to it lost is added at the "
+      "tensor's next step; None: as TUTTI_ERROR_FEEDBACK says.",
       py::arg("name"), py::arg("input"), py::arg("output") = py::none(), py::kw_only(),
       py::arg("collective") = "allreduce", py::arg("op") = "sum", py::arg("root") = 0,
       py::arg("prescale") = 1.0, py::arg("postscale") = 1.0, py::arg("splits") = py::none(),
       py::arg("shape") = py::none(), py::arg("priority") = 0, py::arg("batch") = "",
       py::arg("batch_size") = 0, py::arg("will_wait") = false, py::arg("allocate") = py::none(),
-      py::arg("dtype") = py::none(), py::arg("stream") = py::none(), py::arg("wire_dtype") = py::none());
+      py::arg("dtype") = py::none(), py::arg("stream") = py::none(), py::arg("wire_dtype") = py::none(),
+      py::arg("error_feedback") = py::none());
   queue.def("join", &join,
             "This rank has no more tensors: others' allreduces and barriers go on without it, as if it gave "
             "zeros. The Work is complete when all ranks have joined; its source is the last one.");

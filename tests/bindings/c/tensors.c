@@ -152,6 +152,10 @@ static void errors(void) {
   CHECK_FAILS(tutti_tensor_queue_submit(queue, "w", &call, &work), TUTTI_INVALID_ARGUMENT,
               "tensor \"w\": wire_dtype: expected bf16");
   call.wire_dtype = 0;
+  call.error_feedback = rank == 0 ? 1 : -1;
+  work = submit("w", &call);
+  CHECK_FAILS(tutti_wait(&work), TUTTI_MISMATCH, "different error feedback on and off");
+  call.error_feedback = 0;
 
   CHECK_FAILS(tutti_tensor_queue_submit(NULL, "w", &call, &work), TUTTI_INVALID_ARGUMENT,
               "queue: a null pointer");

@@ -147,6 +147,7 @@ class Tensors(RankTest):
                 (ValueError, "no whole number of elements of float64", {"input": numpy.ones(3, "uint8"), "dtype": "float64"}),
                 (ValueError, "wire_dtype: 'half': expected one of", {"input": ones, "wire_dtype": "half"}),
                 (ValueError, "wire_dtype: only sums of f32", {"input": ones, "wire_dtype": "bfloat16"}),
+                (ValueError, "error_feedback: only sums", {"input": ones, "error_feedback": True}),
                 (ValueError, "gather is not offered by name", {"input": ones, "collective": "gather"}),
                 (ValueError, "a batch has a name and says", {"input": ones, "batch": "b"}),
                 (ValueError, "a tensor's name has", {"input": ones, "name": ""})):
