@@ -143,6 +143,7 @@ TensorScheduler::Ready TensorScheduler::Backlog::piece_of(const Waiting& waiting
   TensorSignature& signature = made.response.signature;
   const std::uint64_t first = piece * waiting.piece_elements;
   signature.shape = {std::min(waiting.piece_elements, element_count(signature) - first)};
+  if (made.residual != nullptr) made.residual = {made.residual, made.residual.get() + first};
   if (!made.entry) return made;
   const std::size_t offset = first * size_of(signature.dtype);
   TensorCall& call = made.entry->call;

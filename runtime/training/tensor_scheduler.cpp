@@ -19,6 +19,8 @@
 namespace tutti {
 namespace {
 
+// Residuals are kept for so many tensors even where ranks remember less.
+constexpr std::size_t kLeastResiduals = 1024;
 constexpr int kLengthTag = 1, kBytesTag = 2;
 // An ended queue waits so long for ranks that have not begun the last cycle.
 constexpr std::chrono::seconds kFarewellTime{2};
@@ -56,6 +58,7 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
       size_(static_cast<std::uint32_t>(group.size())),
       cache_(options.settings.cache_capacity),
       help_(std::make_shared<TensorHelp>(*this)),
+      residuals_(std::max(options.settings.cache_capacity, kLeastResiduals)),
       timing_(std::make_shared<TensorTiming>(rank_)),
       last_warning_(Clock::now()),
       last_cycle_(Clock::now()) {
@@ -99,6 +102,7 @@ void TensorScheduler::negotiate_now() {
 WorkRef TensorScheduler::submit(std::string_view name, const TensorCall& call) {
   if (const Status status = check_tensor_call(name, call, size_); !status) refuse(status);
   TensorRequest request = make_tensor_request(name, call, size_);
+  request.signature.has_feedback = has_feedback(call, settings_.has_feedback);
   WorkRef work(new TensorWork(help_));
   {
     const std::lock_guard lock(mutex_);

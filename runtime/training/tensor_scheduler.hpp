@@ -15,6 +15,7 @@
 
 #include "runtime/training/coordinator.hpp"
 #include "runtime/training/fusion.hpp"
+#include "runtime/training/residuals.hpp"
 #include "runtime/training/response_cache.hpp"
 #include "runtime/training/tensor_timing.hpp"
 #include "runtime/training/tensor_work.hpp"
@@ -86,7 +87,8 @@ class TensorScheduler {
   struct Ready {
     TensorResponse response;
     std::optional<Entry> entry;
-    bool is_piece = false;  // of a tensor
+    bool is_piece = false;            // of a tensor
+    std::shared_ptr<float> residual = {};  // of a tensor with error feedback
   };
   // With a priority: tensor_backlog.hpp.
   class Backlog;
@@ -191,6 +193,7 @@ class TensorScheduler {
   std::optional<Coordinator> coordinator_;  // of rank 0
   FusionBuffers buffers_;
   const std::shared_ptr<TensorHelp> help_;
+  Residuals residuals_;
   // Also of completions, which may come while the scheduler ends.
   const std::shared_ptr<TensorTiming> timing_;
   Clock::time_point last_warning_;

@@ -58,7 +58,8 @@ class TensorQueue:
         self, name: str, input: Optional[_Array], output: Optional[_Array] = None, *, collective: str = "allreduce", op: _Op = "sum", root: int = 0,
         prescale: float = 1.0, postscale: float = 1.0, splits: Optional[_Counts] = None, shape: Optional[_Counts] = None, priority: int = 0,
         batch: str = "", batch_size: int = 0, will_wait: bool = False, allocate: Optional[Callable[[List[int]], _Array]] = None,
-        dtype: Optional[str] = None, stream: _Stream = None,
+        dtype: Optional[str] = None, stream: _Stream = None, wire_dtype: Optional[str] = None,
+        error_feedback: Optional[bool] = None,
     ) -> Work: ...
     def join(self) -> Work: ...
     def start_timeline(self, path: Union[str, bytes, "os.PathLike[Any]"], mark_cycles: bool = False) -> None: ...

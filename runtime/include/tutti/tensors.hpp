@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -54,6 +55,11 @@ struct TensorCall {
   bool will_wait = false;  // the caller waits at once: negotiate without a pause
   Memory memory = Memory::detect;
   void* cuda_stream = nullptr;  // of calls on GPUs' memory, as in CallOptions
+  // Of allreduce and reduce_scatter of f32 by sum or avg: the dtype of messages between nodes, as in CallOptions.
+  std::optional<Dtype> wire_dtype = {};
+  // Of allreduces of f32 by sum or avg in the memory of the host: the loss of rounding to the wire dtype is added at
+  // the next step of this name. Equal on all ranks. Unset: as TUTTI_ERROR_FEEDBACK says.
+  std::optional<bool> error_feedback = {};
 };
 
 // The queue of one group. A handle: copies are the same queue. Every rank of the group makes one, at any time;
