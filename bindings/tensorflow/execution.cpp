@@ -2,8 +2,10 @@
 #include "bindings/tensorflow/execution.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,11 @@
 
 namespace tutti::tensorflow {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A thread that runs a graph may be needed for other operations, and waits no longer than this.
+constexpr auto kPatience = std::chrono::microseconds(200);
 
 class Execution;
 
@@ -54,6 +61,7 @@ class Execution {
   bool read(Tensor& tensor);
   bool read_splits();
   void submit_all();
+  std::optional<tutti_status_t> wait_here(Part& part, Clock::time_point end);
   tutti_status_t submit(Part& part, const std::string& name, const std::string& batch);
   tutti_tensor_call_t call_of(Part& part, const std::string& batch);
   tutti_op_t op_of(const Tensor& tensor) const;
@@ -70,6 +78,7 @@ class Execution {
   std::vector<std::uint64_t> splits_;
   std::vector<std::int32_t> received_;
   int last_rank_ = -1;
+  bool is_urgent_ = false;
   std::atomic<std::size_t> left_ = 1;
   std::mutex mutex_;  // of the failure
   Failure failure_;
@@ -124,27 +133,49 @@ void Execution::submit_all() {
   const std::size_t count = parts_.size();
   left_ += count;
   set_->under_way += static_cast<int>(count);
+  is_urgent_ = kernel_.is_eager || set_->under_way == static_cast<int>(count);
+  std::vector<tutti_status_t> statuses;
   for (std::size_t i = 0; i < count; ++i) {
     const std::string name =
         count == 1 ? base : base + "_" + std::to_string(i + 1) + "of" + std::to_string(count);
-    const tutti_status_t status = submit(parts_[i], name, base);
-    if (status == TUTTI_OK) continue;
-    complete(parts_[i], status, tutti_last_error());
+    statuses.push_back(submit(parts_[i], name, base));
+    if (statuses.back() != TUTTI_OK) succeeds({code_of(statuses.back()), tutti_last_error()});
+  }
+  const auto end = Clock::now() + kPatience;
+  for (std::size_t i = 0; i < count; ++i) {
+    Part& part = parts_[i];
+    if (statuses[i] != TUTTI_OK) {
+      complete(part, statuses[i], "");
+    } else if (const auto status = is_urgent_ ? wait_here(part, end) : std::nullopt) {
+      complete(part, *status, tutti_last_error());
+    } else {
+      tutti_on_complete(part.work, complete_part, &part);
+    }
   }
 }
 
+// The outcome, if there is one before long. The thread that waits takes the steps of the negotiation itself; else they begin when the
+// queue's thread wakes up.
+std::optional<tutti_status_t> Execution::wait_here(Part& part, Clock::time_point end) {
+  constexpr std::int64_t kEagerMilliseconds = 100;
+  int is_complete = 0;
+  do {
+    const tutti_status_t status = kernel_.is_eager
+                                      ? tutti_wait_for(&part.work, kEagerMilliseconds, &is_complete)
+                                      : tutti_test(&part.work, &is_complete);
+    if (is_complete != 0 || part.work == nullptr) return status;
+    if (status != TUTTI_OK) return std::nullopt;  // waiting is refused in a callback
+  } while (kernel_.is_eager || Clock::now() < end);
+  return std::nullopt;
+}
+
 tutti_status_t Execution::submit(Part& part, const std::string& name, const std::string& batch) {
-  tutti_status_t status = TUTTI_OK;
-  if (kernel_.kind == Kind::join) {
-    status = tutti_tensor_queue_join(set_->queue, &last_rank_, &part.work);
-  } else {
-    const std::vector<std::uint64_t> shape(part.tensor.dimensions.begin(), part.tensor.dimensions.end());
-    tutti_tensor_call_t call = call_of(part, batch);
-    call.shape = shape.data();
-    call.dimension_count = shape.size();
-    status = tutti_tensor_queue_submit(set_->queue, name.c_str(), &call, &part.work);
-  }
-  return status == TUTTI_OK ? tutti_on_complete(part.work, complete_part, &part) : status;
+  if (kernel_.kind == Kind::join) return tutti_tensor_queue_join(set_->queue, &last_rank_, &part.work);
+  const std::vector<std::uint64_t> shape(part.tensor.dimensions.begin(), part.tensor.dimensions.end());
+  tutti_tensor_call_t call = call_of(part, batch);
+  call.shape = shape.data();
+  call.dimension_count = shape.size();
+  return tutti_tensor_queue_submit(set_->queue, name.c_str(), &call, &part.work);
 }
 
 tutti_tensor_call_t Execution::call_of(Part& part, const std::string& batch) {
@@ -178,7 +209,7 @@ tutti_tensor_call_t Execution::call_of(Part& part, const std::string& batch) {
     call.batch_size = static_cast<std::uint32_t>(parts_.size());
   }
   // Whatever is alone under way is negotiated at once; what comes meanwhile shares the next negotiation.
-  call.will_wait = kernel_.is_eager || set_->under_way == static_cast<int>(parts_.size()) ? 1 : 0;
+  call.will_wait = is_urgent_ ? 1 : 0;
   call.memory = TUTTI_MEMORY_HOST;
   return call;
 }
