@@ -85,7 +85,7 @@ void TensorScheduler::execute(std::vector<Ready> ready, Contribution& mine) {
       tensor.residual = residuals_.of(tensor.response.name, element_count(signature));
     list.push_back(&tensor.response);
   }
-  FusionLimits limits = settings_.fusion;
+  FusionLimits limits = limits_;
   if (backlog_ != nullptr) limits.fused_bytes = std::min(limits.fused_bytes, Backlog::kPieceBytes);
   for (const FusedOperation& operation : plan_fusion(list, settings_.priority, limits)) {
     std::vector<Ready> tensors;

@@ -55,6 +55,9 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
     : data_(group.create(all_ranks(group), "tutti tensors")),
       control_(group.create(all_ranks(group), "tutti tensors: control")),
       settings_(options.settings),
+      save_fusion_(options.save_fusion),
+      limits_(settings_.fusion),
+      cycle_time_(settings_.cycle),
       stall_warning_(options.stall_warning),
       rank_(static_cast<std::uint32_t>(group.rank())),
       size_(static_cast<std::uint32_t>(group.size())),
@@ -67,6 +70,7 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
   if (settings_.priority != TensorPriority::none)
     backlog_ = std::make_unique<Backlog>(settings_.priority, timing_, [this] { negotiate_now(); });
   begin_timeline_of_environment();
+  begin_autotuning();
   const std::string reason = detail::start_thread(&thread_, "tutti-tensors", [this] { run(); });
   if (!reason.empty())
     refuse(
@@ -158,7 +162,7 @@ void TensorScheduler::run() {
 void TensorScheduler::pause() {
   std::unique_lock lock(mutex_);
   const auto has_news = [this] { return !arrived_.empty() || (joining_ && !has_announced_join_); };
-  const Clock::time_point soon = last_cycle_ + settings_.cycle;
+  const Clock::time_point soon = last_cycle_ + cycle_time_;
   const Clock::time_point late = std::max(soon, last_cycle_ + idle_);
   const auto is_due = [&] { return is_closing_ || is_urgent_ || (has_news() && Clock::now() >= soon); };
   while (!is_due()) {
@@ -190,11 +194,12 @@ bool TensorScheduler::cycle() {
     accept(coordinate(std::move(mine.requests)), ready);
   }
   note_ready(ready, timeline_begins);
+  if (autotuner_) autotune(ready);
   changed_.notify_all();
   warn_of_stalls();
   execute(std::move(ready), mine);
   idle_ = (words[0] & has_tensors) != 0 ? std::chrono::microseconds(0)
-                                        : std::min(kLongestPause, std::max(settings_.cycle, idle_ * 2));
+                                        : std::min(kLongestPause, std::max(cycle_time_, idle_ * 2));
   return true;
 }
 
@@ -216,7 +221,7 @@ TensorScheduler::Contribution TensorScheduler::contribute() {
   }
   mine.words[0] |= timing_->flags();
   note_submissions(mine.requests);
-  if (!mine.requests.is_empty() || (coordinator_ && coordinator_->has_expired(Clock::now())))
+  if (!mine.requests.is_empty() || new_setting_ || (coordinator_ && coordinator_->has_expired(Clock::now())))
     mine.words[0] |= has_requests;
   if (joining_) {
     evict_unjoinable(mine.evicted());
@@ -327,7 +332,11 @@ ResponseList TensorScheduler::coordinate(RequestBatch requests) {
   }
   timing_->accept(std::exchange(requests.events, {}));
   std::string bytes;
-  if (coordinator_) bytes = encode(coordinator_->decide(std::move(requests), Clock::now()));
+  if (coordinator_) {
+    ResponseList decisions = coordinator_->decide(std::move(requests), Clock::now());
+    decisions.fusion = std::exchange(new_setting_, {});
+    bytes = encode(decisions);
+  }
   std::uint64_t length = bytes.size();
   wait(control_.ibroadcast(&length, 1, Dtype::u64, 0));
   bytes.resize(length);
@@ -375,6 +384,7 @@ std::vector<TensorScheduler::Ready> TensorScheduler::take_ready(std::span<const 
 }
 
 void TensorScheduler::accept(ResponseList list, std::vector<Ready>& ready) {
+  if (list.fusion) follow(*list.fusion);
   for (const TensorResponse& response : list.responses) {
     std::optional<Entry> entry = take_entry(response.name);
     if (response.code == StatusCode::ok) {

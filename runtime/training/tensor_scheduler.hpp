@@ -5,6 +5,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/training/autotuner.hpp"
 #include "runtime/training/coordinator.hpp"
 #include "runtime/training/fusion.hpp"
 #include "runtime/training/residuals.hpp"
@@ -26,6 +29,8 @@ namespace tutti {
 struct TensorQueueOptions {
   TensorSettings settings;
   std::chrono::milliseconds stall_warning{60000};  // 0: never
+  // Called once autotuning has ended, by rank 0's thread.
+  std::function<void(const FusionTuning&)> save_fusion;
 };
 
 // Memory of fused operations, kept for the next ones.
@@ -80,7 +85,7 @@ class TensorScheduler {
   struct Ready {
     TensorResponse response;
     std::optional<Entry> entry;
-    bool is_piece = false;            // of a tensor
+    bool is_piece = false;                 // of a tensor
     std::shared_ptr<float> residual = {};  // of a tensor with error feedback
   };
   // With a priority: tensor_backlog.hpp.
@@ -115,6 +120,9 @@ class TensorScheduler {
   std::vector<Ready> take_ready(std::span<const std::uint64_t> not_ready);
   void accept(ResponseList list, std::vector<Ready>& ready);
   void warn_of_stalls();
+  void follow(const FusionTuning& setting);
+  void begin_autotuning();
+  void autotune(const std::vector<Ready>& ready);
   void begin_timeline_of_environment();
   void write_timeline(std::shared_ptr<Timeline> timeline, bool marks_cycles);
   void note_submissions(RequestBatch& requests);
@@ -155,6 +163,13 @@ class TensorScheduler {
   CommGroup data_, control_;
   CommGroup own_;  // this rank alone; made at the first use
   const TensorSettings settings_;
+  const std::function<void(const FusionTuning&)> save_fusion_;
+  // Used by the negotiating thread, and changed by autotuning.
+  FusionLimits limits_;
+  std::chrono::microseconds cycle_time_;
+  std::optional<Autotuner> autotuner_;       // of rank 0, while it searches
+  std::optional<FusionTuning> new_setting_;  // of rank 0: to be announced with the next cycle
+  std::ofstream autotune_log_;
   const std::chrono::milliseconds stall_warning_;
   const std::uint32_t rank_, size_;
   ResponseCache cache_;
