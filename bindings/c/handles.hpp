@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "tutti/call_plan.hpp"
 #include "tutti/tensors.hpp"
 #include "tutti/tutti.h"
 #include "tutti/tutti.hpp"
@@ -24,9 +25,12 @@ struct TuttiBuffer {
   tutti::RegisteredBuffer held;
 };
 
+struct TuttiPlan {
+  tutti::CallPlan plan;
+};
+
 struct TuttiTensorQueue {
   tutti::TensorQueue tensors;
-  int rank_count = 0;
 };
 
 struct TuttiWork {

@@ -25,7 +25,7 @@ std::string to_text(const WireSetting& setting);
 bool is_wire_dtype(Dtype dtype);
 inline constexpr std::string_view kWireDtypeNames = "bf16, f16, f8e4m3 or f8e5m2";
 
-// What is wrong with Call::wire_dtype: invalid_argument that begins with `name`.
+// Errors: invalid_argument that begins with `name`, where the wire dtype of the call is none or does not fit.
 Status check_wire_dtype(std::string_view name, const Call& call);
 
 }  // namespace tutti

@@ -28,6 +28,7 @@ void TensorScheduler::begin_autotuning() {
 // A setting holds from the cycle on in which all ranks learn it, so that they fuse alike.
 void TensorScheduler::follow(const FusionTuning& setting) {
   limits_.fused_bytes = setting.bytes;
+  const std::lock_guard lock(mutex_);
   cycle_time_ = std::chrono::microseconds(setting.cycle_us);
 }
 

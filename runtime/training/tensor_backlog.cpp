@@ -149,7 +149,7 @@ TensorScheduler::Ready TensorScheduler::Backlog::piece_of(const Waiting& waiting
   TensorCall& call = made.entry->call;
   call.input = static_cast<const std::byte*>(call.input) + offset;
   call.output = static_cast<std::byte*>(call.output) + offset;
-  made.entry->work = WorkRef(new TensorWork);
+  made.entry->work = WorkRef(new TensorWork(nullptr));  // nobody waits for a piece
   made.entry->work->when_complete([count = waiting.count](const Status& status) { count->complete(status); });
   return made;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/base/work.hpp"
+#include "runtime/group/work_access.hpp"
 #include "runtime/kernels/kernels.hpp"
 #include "runtime/training/tensor_backlog.hpp"
 
@@ -74,6 +75,13 @@ std::shared_ptr<std::vector<std::byte>> FusionBuffers::take(std::size_t bytes) {
     return buffer;
   }
   return buffers_.emplace_back(std::make_shared<std::vector<std::byte>>(bytes));
+}
+
+// Waits for the tensor drive its operation.
+void TensorScheduler::drive_by_waits(const Ready& tensor, const Work& work) {
+  WorkState* const operation = WorkAccess::state_of(work);
+  if (operation != nullptr && tensor.entry && !tensor.response.signature.is_device)
+    TensorWork::of(tensor.entry->work).run_by(operation);
 }
 
 void TensorScheduler::execute(std::vector<Ready> ready, Contribution& mine) {
@@ -150,6 +158,7 @@ Work TensorScheduler::execute_fused(std::vector<Ready>& tensors) {
     options.residual = reinterpret_cast<float*>(losses->data());
   }
   Work work = data_.iallreduce(memory, memory, offsets.back(), first.dtype, first.op, options);
+  for (const Ready& tensor : tensors) drive_by_waits(tensor, work);
   const auto shared = std::make_shared<const std::vector<Ready>>(std::move(tensors));
   work.on_complete([buffer, losses, offsets, shared, bytes, dtype = first.dtype, postscale = first.postscale,
                     timing = timing_](const Error* error) {
@@ -191,6 +200,7 @@ Work TensorScheduler::execute_one(Ready& tensor) {
     started.failure = started.failure.with_context(fmt::format("tensor \"{}\"", tensor.response.name));
   // No Work: the callback would hold the group, which must not end on a progress thread.
   Work work = std::exchange(started.work, {});
+  drive_by_waits(tensor, work);
   work.on_complete(
       [tensor = std::move(tensor), zeros, started, timing = timing_](const Error* error) mutable {
         const std::optional<Entry> ended = std::move(tensor.entry);  // its end is part of the callback

@@ -18,6 +18,7 @@ class TensorQueue::Impl {
     CommGroup::Impl::of(group_, "TensorQueue");
     return scheduler_;
   }
+  int size() { return CommGroup::Impl::of(group_, "TensorQueue").size(); }
   bool is_of_this_process() const { return fork_generation_ == tutti::fork_generation(); }
   // A child of fork() has no thread of the queue. The queue's thread cannot wait for its own end, nor can one
   // that runs a callback.
@@ -64,6 +65,8 @@ TensorQueue::Impl& TensorQueue::opened(const char* call) const {
     throw_error(invalid_argument(std::string(call) + ": this TensorQueue is closed (it is of no group)"));
   return *impl_;
 }
+
+int TensorQueue::size() const { return opened("size").size(); }
 
 Work TensorQueue::submit(std::string_view name, const TensorCall& call) const {
   Impl& impl = opened("submit");

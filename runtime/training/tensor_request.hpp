@@ -76,7 +76,6 @@ struct RequestBatch {
   std::vector<std::uint32_t> joined_ranks;  // that have no more tensors, since this cycle
   std::vector<TensorEvent> events;          // for the timeline of rank 0
 
-  bool is_empty() const { return requests.empty() && joined_ranks.empty() && events.empty(); }
   bool operator==(const RequestBatch&) const = default;
 };
 

@@ -128,8 +128,8 @@ TEST_CASE("tensors travel in the dtype that their calls ask for, alike on all ra
         }) == "");
 }
 
-// Steps of a tensor whose parts nearly cancel each other: the sum is less than rounding loses of each part. What the
-// sums of all steps lack, as a part of what they should be.
+// Steps of a tensor whose parts nearly cancel each other: the sum is less than rounding loses of each part. The
+// difference of the sums of all steps to the exact ones, as a part of these.
 float lacking(CommGroup& group, std::uint64_t count, std::optional<bool> feedback) {
   const TensorQueue queue(group);
   constexpr int kSteps = 200;

@@ -197,6 +197,10 @@ void stop_timeline(const SharedQueue& queue) {
   });
 }
 
+std::uintptr_t c_handle(const SharedQueue& queue) {
+  return guarded(*queue, "c_handle", [&] { return reinterpret_cast<std::uintptr_t>(queue->c_handle()); });
+}
+
 SharedQueue make_queue(const std::optional<SharedGroup>& group) {
   const SharedGroup& of = group ? *group : world();
   return guarded(*of, "TensorQueue", [&] { return std::make_shared<OpenTensorQueue>(of->group()); });
@@ -211,7 +215,16 @@ TensorQueue open(const CommGroup& group) {
 
 OpenTensorQueue::OpenTensorQueue(const CommGroup& group) : OpenGroup(group), queue_(open(group)) {}
 
-OpenTensorQueue::~OpenTensorQueue() { OpenTensorQueue::close(); }
+OpenTensorQueue::~OpenTensorQueue() {
+  OpenTensorQueue::close();
+  const WithoutGil without;
+  tutti_tensor_queue_close(&c_handle_);
+}
+
+tutti_tensor_queue_t OpenTensorQueue::c_handle() {
+  if (c_handle_ == nullptr) c_handle_ = make_c_handle(queue_);
+  return c_handle_;
+}
 
 void OpenTensorQueue::abandon(Pending pending) {
   if (queue_.is_open()) return OpenGroup::abandon(std::move(pending));
@@ -266,6 +279,11 @@ void define_tensors(py::module_& module) {
             "ranks know.",
             py::arg("path"), py::arg("mark_cycles") = false);
   queue.def("stop_timeline", &stop_timeline, "Complete the file of the timeline.");
+  queue.def_property_readonly(
+      "c_handle", &c_handle,
+      "The queue as the tutti_tensor_queue_t of the C interface, a number: for libraries that submit "
+      "natively. They "
+      "link the libtutti of this package. Valid as long as this object; not to be closed by them.");
   queue.def("close", &OpenTensorQueue::close,
             "End the queue on all ranks; what is under way raises AbortedError. A second call does nothing.");
   queue.def("__enter__", [](const SharedQueue& self) { return self; });
