@@ -115,6 +115,9 @@ inline constexpr Variable kVariables[] = {
      "named tensors: bytes of one operation that carries several; 0: each tensor is its own"},
     {"TUTTI_FUSION_CYCLE", VariableType::duration, "1ms", "",
      "named tensors: between two negotiations while tensors are under way"},
+    {"TUTTI_FUSION_COUNT", VariableType::integer, "0", "",
+     "submitted calls without names: up to so many consecutive small allreduces of one kind share an "
+     "operation; 0: none"},
     {"TUTTI_AUTOTUNE", VariableType::flag, "off", "",
      "named tensors: measure fusion bytes and cycle while the job trains, and write the best to the tuning "
      "file"},

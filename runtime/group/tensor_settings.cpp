@@ -1,8 +1,12 @@
 // Reads TUTTI_FUSION_* and what goes with it. See tensor_settings.hpp.
 #include "runtime/group/tensor_settings.hpp"
 
+#include <algorithm>
+
 namespace tutti {
 namespace {
+
+constexpr std::int64_t kMostFusedCalls = 65536;
 
 Status read_timeline(const Environment& environment, TimelineSettings& settings) {
   const auto path = get_text(environment, "TUTTI_TIMELINE");
@@ -39,6 +43,10 @@ Result<TensorSettings> read_tensor_settings(const Environment& environment,
   if (!bytes) return bytes.status();
   settings.are_bytes_given = is_set(environment, "TUTTI_FUSION_BYTES");
   if (*bytes) settings.fusion.fused_bytes = **bytes;
+  const auto count = get_integer(environment, "TUTTI_FUSION_COUNT");
+  if (!count) return count.status();
+  settings.fusion.call_count =
+      static_cast<std::uint32_t>(std::min<std::int64_t>(count->value_or(0), kMostFusedCalls));
   const auto cycle = get_duration(environment, "TUTTI_FUSION_CYCLE");
   if (!cycle) return cycle.status();
   settings.is_cycle_given = is_set(environment, "TUTTI_FUSION_CYCLE");
@@ -58,6 +66,7 @@ Result<TensorSettings> read_tensor_settings(const Environment& environment,
   TUTTI_RETURN_IF_ERROR(read_timeline(environment, settings.timeline));
   contract.emplace_back("TUTTI_CACHE_CAPACITY", std::to_string(settings.cache_capacity));
   contract.emplace_back("TUTTI_FUSION_BYTES", std::to_string(settings.fusion.fused_bytes));
+  contract.emplace_back("TUTTI_FUSION_COUNT", std::to_string(settings.fusion.call_count));
   contract.emplace_back("TUTTI_STALL_TIMEOUT", std::to_string(settings.stall_timeout.count()));
   contract.emplace_back("TUTTI_PRIORITY", *priority);
   contract.emplace_back("TUTTI_AUTOTUNE", settings.is_autotuned ? "on" : "off");

@@ -33,6 +33,7 @@ struct FusionLimits {
   std::uint64_t fused_bytes = std::uint64_t{64} << 20U;  // of one operation that carries several tensors
   // Longer tensors are operations of their own: packing them would cost more than the call that it saves.
   std::uint64_t packed_bytes = std::uint64_t{256} << 10U;
+  std::uint32_t call_count = 0;  // calls without names that may share an operation; see call_fusion.hpp
 };
 
 struct TensorSettings {
