@@ -9,6 +9,7 @@
 #include "runtime/group/comm_group.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/thread_ranks.hpp"
+#include "tutti/tensors.hpp"
 
 using namespace tutti;
 
@@ -22,7 +23,7 @@ struct Mixture {
   std::vector<std::vector<int>> ints;
   std::vector<Work> works;
 
-  void submit(CommGroup& group, int count) {
+  void submit(const CommGroup& group, int count) {
     const int rank = group.rank();
     floats.resize(static_cast<std::size_t>(count));
     ints.resize(static_cast<std::size_t>(count));
@@ -153,6 +154,33 @@ TEST_CASE("calls that are submitted while a batch is under way share the next op
             if (operations < kCalls / 2) return {};
           }
           return "nothing was fused";
+        }) == "");
+}
+
+TEST_CASE("streams share operations of their own, and named tensors go on") {
+  const Variables variables({{"TUTTI_FUSION_COUNT", "8"}});
+  CHECK(with_ranks(3, [](CommGroup& group) -> Verdict {
+          const TensorQueue tensors(group);
+          for (int round = 0; round < 3; ++round) {
+            const CommGroup stream = group.stream(1);
+            Mixture mine, other;
+            // Ranks submit to the two in orders of their own.
+            for (const bool is_stream : {group.rank() == 1, group.rank() != 1})
+              (is_stream ? mine : other).submit(is_stream ? stream : group, 20);
+            float value = 1;
+            const std::uint64_t shape[] = {1};
+            const Work named = tensors.submit("t", {.input = &value, .output = &value, .shape = shape});
+            wait_somehow(group, mine.works);
+            wait_somehow(group, other.works);
+            named.wait();
+            if (Verdict wrong = mine.check(3); !wrong.empty()) return "of the stream, " + wrong;
+            if (Verdict wrong = other.check(3); !wrong.empty()) return wrong;
+            if (value != 3) return "the tensor is wrong";
+            mine.works.clear();
+            group.barrier();
+            group.close_stream(1);
+          }
+          return {};
         }) == "");
 }
 
