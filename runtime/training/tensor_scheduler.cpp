@@ -367,6 +367,8 @@ std::optional<TensorScheduler::Entry> TensorScheduler::take_entry(const std::str
   if (found == entries_.end()) return std::nullopt;
   Entry entry = std::move(found->second);
   entries_.erase(found);
+  // A refusal may come for a tensor that was submitted here after this cycle began.
+  if (entry.stage == Stage::submitted) std::erase(arrived_, name);
   if (entry.call.allocate) --allocating_count_;
   return entry;
 }
