@@ -107,6 +107,74 @@ def test_mesh():
     expect(mine(both)[0], 2 * np.sum(all_parts, 0), "psum over both")
 
 
+def check_operation(operation, reference, back):
+    """Its result and the gradient of a weighted sum of it, eager and compiled. The loss is that of all ranks together."""
+    stacked = np.stack(parts(length=12 * SIZE))
+    expected = reference(stacked)
+    weights = [np.arange(expected.size, dtype="float32") + rank for rank in range(SIZE)]
+    for wrap in (lambda function: function, jax.jit):
+        expect(wrap(operation)(stacked[RANK]), expected, "operation")
+        got = wrap(jax.grad(lambda x: jnp.sum(operation(x) * weights[RANK])))(stacked[RANK])
+        expect(got, back(np.stack(weights)), "gradient")
+
+
+def test_operations():
+    """Those of tutti.jax, against a reference worked out here."""
+    part = slice(12 * RANK, 12 * (RANK + 1))
+    check_operation(tutti.jax.allreduce, lambda all_: all_.sum(0), lambda weights: weights.sum(0))
+    check_operation(lambda x: tutti.jax.allreduce(x, "avg"), lambda all_: all_.mean(0), lambda weights: weights.mean(0))
+    check_operation(tutti.jax.allgather, lambda all_: all_.ravel(), lambda weights: weights.sum(0).reshape(SIZE, -1)[RANK])
+    check_operation(tutti.jax.reduce_scatter, lambda all_: all_.sum(0)[part], lambda weights: weights.ravel())
+    check_operation(tutti.jax.alltoall, lambda all_: all_[:, part].ravel(), lambda weights: weights[:, part].ravel())
+    check_operation(lambda x: tutti.jax.broadcast(x, 1), lambda all_: all_[1], lambda weights: weights.sum(0) * (RANK == 1))
+    expect(tutti.jax.allreduce(jnp.float32(RANK), "max"), SIZE - 1, "of a scalar")
+    expect(jax.vmap(tutti.jax.allreduce)(jnp.ones((3, 2))), np.full((3, 2), SIZE), "vmap")
+    for dtype in ("bfloat16", "float16", "int8", "uint32", "complex64"):
+        got = tutti.jax.allreduce(jnp.arange(5).astype(dtype))
+        assert got.dtype == dtype
+        expect(got.astype("complex64"), SIZE * np.arange(5), dtype)
+
+
+def test_order():
+    """Independent operations of one computation, which XLA begins in an order of its own, and some that the ranks name in another."""
+    names = [f"named{i}" for i in range(8)]
+    mine_first = names[RANK:] + names[:RANK]
+
+    @jax.jit
+    def compute(x):
+        values = {name: tutti.jax.allreduce(x + names.index(name), name=name) for name in mine_first}
+        return [values[name] for name in names]
+
+    for _ in range(20):
+        for i, value in enumerate(compute(jnp.full(1000, float(RANK)))):
+            expect(value, np.full(1000, sum(range(SIZE)) + SIZE * i), "of different orders")
+
+    def body(carry, _):
+        return tutti.jax.allreduce(carry, "avg") + 1, None
+
+    expect(jax.jit(lambda x: jax.lax.scan(body, x, None, length=5)[0])(jnp.full(3, float(RANK))),
+           np.full(3, sum(range(SIZE)) / SIZE + 5), "in a loop")
+
+
+def test_operation_errors():
+    for wrong, text in ((lambda: tutti.jax.allreduce(jnp.ones(2), "mean"), "expected one of sum, prod"),
+                        (lambda: tutti.jax.alltoall(jnp.ones(SIZE + 1)), "cannot be divided by"),
+                        (lambda: tutti.jax.reduce_scatter(jnp.ones(SIZE), "avg"), "expected sum, prod, min or max")):
+        try:
+            wrong()
+        except ValueError as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError("no error: " + text)
+    try:
+        tutti.jax.allreduce(jnp.ones(2 + RANK), name="uneven").block_until_ready()
+    except Exception as error:  # pylint: disable=broad-exception-caught  # its class is XLA's
+        assert 'ranks submitted tensor "uneven" with different shape' in str(error), error
+    else:
+        raise AssertionError("ranks differ in shape")
+    expect(tutti.jax.allreduce(jnp.ones(2)), np.full(2, SIZE), "after an error")
+
+
 if __name__ == "__main__":
     for part in PART.split("+"):
         globals()["test_" + part]()
