@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "tutti/call_plan.hpp"
 #include "tutti/tensors.hpp"
 #include "tutti/tutti.h"
 #include "tutti/tutti.hpp"
@@ -22,6 +23,10 @@ struct TuttiGroup {
 
 struct TuttiBuffer {
   tutti::RegisteredBuffer held;
+};
+
+struct TuttiPlan {
+  tutti::CallPlan plan;
 };
 
 struct TuttiTensorQueue {
@@ -126,8 +131,8 @@ class CallArguments {
     options.while_waiting_context = options_.while_waiting_context;
     return options;
   }
-  Dtype dtype(tutti_dtype_t number) const {
-    if (number < TUTTI_I8 || number > TUTTI_OPAQUE) refuse_number("dtype", number);
+  Dtype dtype(tutti_dtype_t number, const char* argument = "dtype") const {
+    if (number < TUTTI_I8 || number > TUTTI_OPAQUE) refuse_number(argument, number);
     return static_cast<Dtype>(number);
   }
   Memory memory(tutti_memory_t number) const {

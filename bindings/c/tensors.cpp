@@ -1,4 +1,6 @@
 // Named tensors of the C interface. Knows the public C++ interface only; tutti.h has the contracts.
+#include <cstddef>
+
 #include "bindings/c/handles.hpp"
 #include "tutti/c_handles.hpp"
 
@@ -7,7 +9,7 @@ using namespace tutti::c;
 namespace {
 
 // The size of the first version; members are added behind it.
-constexpr std::size_t kFirstTensorCallBytes = sizeof(tutti_tensor_call_t);
+constexpr std::size_t kFirstTensorCallBytes = offsetof(tutti_tensor_call_t, wire_dtype);
 
 const TuttiTensorQueue& queue_of(const char* call, tutti_tensor_queue_t queue) {
   check_given(call, "queue", queue);
@@ -45,6 +47,9 @@ tutti::TensorCall tensor_call_of(const tutti_tensor_call_t& given, const tutti::
   call.will_wait = known.will_wait != 0;
   call.memory = arguments.memory(known.memory);
   call.cuda_stream = known.cuda_stream;
+  if (known.wire_dtype != 0)
+    call.wire_dtype = arguments.dtype(static_cast<tutti_dtype_t>(known.wire_dtype), "wire_dtype");
+  if (known.error_feedback != 0) call.error_feedback = known.error_feedback > 0;
   return call;
 }
 

@@ -133,6 +133,8 @@ inline constexpr Variable kVariables[] = {
      "messages of sums of f32 between nodes travel as bf16, f16, f8e4m3 or f8e5m2; with :all behind it "
      "within nodes, "
      "too"},
+    {"TUTTI_ERROR_FEEDBACK", VariableType::flag, "off", "",
+     "named tensors: what rounding to the wire dtype lost is added at the tensor's next step"},
     {"TUTTI_HIERARCHY", VariableType::text, "auto", "",
      "domains for hierarchical algorithms: auto (shared caches, else sockets), off, or sizes in rank order "
      "(2,2,3)"},

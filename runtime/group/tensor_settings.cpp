@@ -39,11 +39,15 @@ Result<TensorSettings> read_tensor_settings(const Environment& environment,
   settings.priority = *priority == "direct" ? TensorPriority::direct
                       : *priority == "lifo" ? TensorPriority::lifo
                                             : TensorPriority::none;
+  const auto feedback = get_flag(environment, "TUTTI_ERROR_FEEDBACK");
+  if (!feedback) return feedback.status();
+  settings.has_feedback = *feedback;
   TUTTI_RETURN_IF_ERROR(read_timeline(environment, settings.timeline));
   contract.emplace_back("TUTTI_CACHE_CAPACITY", std::to_string(settings.cache_capacity));
   contract.emplace_back("TUTTI_FUSION_BYTES", std::to_string(settings.fusion.fused_bytes));
   contract.emplace_back("TUTTI_STALL_TIMEOUT", std::to_string(settings.stall_timeout.count()));
   contract.emplace_back("TUTTI_PRIORITY", *priority);
+  contract.emplace_back("TUTTI_ERROR_FEEDBACK", settings.has_feedback ? "on" : "off");
   return settings;
 }
 

@@ -40,6 +40,7 @@ struct TensorSettings {
   std::chrono::microseconds cycle{1000};       // between negotiations while tensors are under way
   std::chrono::milliseconds stall_timeout{0};  // after which a tensor that some ranks lack fails; 0: never
   TensorPriority priority = TensorPriority::none;
+  bool has_feedback = false;  // of tensors that do not say: losses of rounding are added at the next step
   TimelineSettings timeline;
 };
 

@@ -8,6 +8,7 @@
 #include "bindings/python/native/arguments.hpp"
 #include "bindings/python/native/array.hpp"
 #include "bindings/python/native/collectives.hpp"
+#include "bindings/python/native/plans.hpp"
 #include "bindings/python/native/tensors.hpp"
 #include "bindings/python/native/world.hpp"
 
@@ -263,4 +264,5 @@ PYBIND11_MODULE(_native, module) {
   define_collectives(module, group);
   define_uneven_collectives(module, group);
   define_tensors(module);
+  define_plans(module, group);
 }

@@ -27,6 +27,7 @@ from ._errors import (
     UnsupportedError,
 )
 from ._native import (
+    CallPlan,
     CompletionQueue,
     Group,
     Reduction,
@@ -58,6 +59,7 @@ from ._native import (
     is_initialized,
     local_rank,
     local_size,
+    make_plan,
     make_unique_id,
     premul_sum,
     rank,
@@ -87,6 +89,7 @@ from ._native import (
 __version__ = version()
 __all__ = [
     "AbortedError",
+    "CallPlan",
     "CompletionQueue",
     "Error",
     "Group",
@@ -127,6 +130,7 @@ __all__ = [
     "is_initialized",
     "local_rank",
     "local_size",
+    "make_plan",
     "make_unique_id",
     "premul_sum",
     "rank",

@@ -103,6 +103,7 @@ typedef struct TuttiWork* tutti_work_t;
 typedef struct TuttiBuffer* tutti_buffer_t;             // memory that is registered with a group
 typedef struct TuttiQueue* tutti_queue_t;               // completions, for a thread that asks for them
 typedef struct TuttiTensorQueue* tutti_tensor_queue_t;  // named tensors
+typedef struct TuttiPlan* tutti_plan_t;                 // a call that is started again and again
 
 // dst[i] = a[i] op b[i] for i < count, elements of the call's dtype. dst may be a or b. Must be associative
 // and must return (no longjmp, no exception). Runs on any thread that waits for or tests an operation, and on
@@ -150,6 +151,31 @@ typedef struct {
 #define TUTTI_CALL_OPTIONS \
   { sizeof(tutti_call_options_t), NULL, 0, 0, NULL, NULL, 0, 0, NULL, TUTTI_MEMORY_DETECT, 0, NULL, NULL }
 
+// A call of a plan; buffers and counts as in the function of its collective. Start with the initialiser: an
+// allreduce, TUTTI_SUM, of TUTTI_F32.
+typedef struct {
+  size_t struct_bytes;
+  tutti_collective_t collective;  // all but TUTTI_SEND_RECV
+  const void* input;
+  void* output;  // TUTTI_BROADCAST: its buffer
+  size_t count;
+  tutti_dtype_t dtype;
+  tutti_op_t op;  // of collectives that reduce
+  int root;
+  // One number per rank, as in the v-functions, instead of `count`; both sides of TUTTI_ALLTOALL have lists. Read
+  // before the call returns.
+  const uint64_t* counts;
+  const uint64_t* displacements;
+  const uint64_t* output_counts;
+  const uint64_t* output_displacements;
+} tutti_collective_call_t;
+
+#define TUTTI_COLLECTIVE_CALL                                                                             \
+  {                                                                                                       \
+    sizeof(tutti_collective_call_t), TUTTI_ALLREDUCE, NULL, NULL, 0, TUTTI_F32, TUTTI_SUM, 0, NULL, NULL, \
+        NULL, NULL                                                                                        \
+  }
+
 // A call on a named tensor. Start with the initialiser: an allreduce, TUTTI_SUM, of TUTTI_F32, with factors of 1.
 typedef struct {
   size_t struct_bytes;
@@ -176,12 +202,18 @@ typedef struct {
   int will_wait;          // the caller waits at once: negotiate without a pause
   tutti_memory_t memory;  // where the buffers lie
   void* cuda_stream;      // of calls on GPUs' memory, as in tutti_call_options_t
+  // Of sums and averages of TUTTI_F32: the tutti_dtype_t of messages between nodes, TUTTI_F32 or a narrower
+  // float; 0: as TUTTI_WIRE_DTYPE says. Equal on all ranks.
+  int32_t wire_dtype;
+  // 1: of an allreduce, the loss of rounding to the wire dtype is added at the next step of this name; -1: it is not;
+  // 0: as TUTTI_ERROR_FEEDBACK says. Equal on all ranks.
+  int32_t error_feedback;
 } tutti_tensor_call_t;
 
 #define TUTTI_TENSOR_CALL                                                                                   \
   {                                                                                                         \
     sizeof(tutti_tensor_call_t), TUTTI_ALLREDUCE, NULL, NULL, TUTTI_F32, NULL, 0, TUTTI_SUM, 0, 1, 1, NULL, \
-        NULL, NULL, 0, NULL, 0, 0, TUTTI_MEMORY_DETECT, NULL                                                \
+        NULL, NULL, 0, NULL, 0, 0, TUTTI_MEMORY_DETECT, NULL, 0, 0                                          \
   }
 
 // An entry of tutti_queue_poll: the work's outcome, as tutti_wait would have returned it.

@@ -296,6 +296,35 @@ tutti_status_t tutti_queue_poll(tutti_queue_t queue, tutti_completion_t* complet
 // dropped.
 void tutti_queue_free(tutti_queue_t* queue);
 
+// -- plans --------------------------------------------------------------------------------------------------
+// A collective call that is described once and started many times. The buffer of an allreduce may have
+// partitions, which become ready, and complete, one by one. docs/plans.md has the rest. Any thread may mark
+// partitions as ready and test them, at any time; one thread at a time waits for a partition.
+
+// Sets *plan. partitions: elements of each, call->count together; partition_count 0: the call has none. Only
+// TUTTI_ALLREDUCE has partitions. All ranks make equal plans of a group in the same order. No communication.
+tutti_status_t tutti_plan_make(const tutti_collective_call_t* call, const uint64_t* partitions,
+                               size_t partition_count, tutti_group_t group,
+                               const tutti_call_options_t* options, tutti_plan_t* plan);
+// Begins a run. A plan without partitions communicates now; the others once partitions are ready. The buffers
+// belong to a partition from tutti_plan_ready on, until it is complete. INVALID_ARGUMENT while a run is under
+// way.
+tutti_status_t tutti_plan_start(tutti_plan_t plan);
+// Partitions first to first + count - 1 may be read and written from now on. INVALID_ARGUMENT before a start,
+// for partitions that do not exist, and for those that are ready already; then no partition is marked.
+tutti_status_t tutti_plan_ready(tutti_plan_t plan, size_t first, size_t count);
+// *is_complete is 1 once the run, or each of these partitions, is complete, also by failure. Makes progress;
+// never blocks for long. A plan that was not started is complete.
+tutti_status_t tutti_plan_test(tutti_plan_t plan, int* is_complete);
+tutti_status_t tutti_plan_test_partitions(tutti_plan_t plan, size_t first, size_t count, int* is_complete);
+// Blocks until complete. Returns the failure of the plan; TIMEOUT names the partitions that are not ready on
+// this rank when the group's deadline passes.
+tutti_status_t tutti_plan_wait(tutti_plan_t plan);
+tutti_status_t tutti_plan_wait_partitions(tutti_plan_t plan, size_t first, size_t count);
+// Ends the plan and sets it to NULL; NULL is ignored. A run under way then fails with ABORTED on all ranks, and
+// the buffers are free. No other thread may use the plan at the same time.
+void tutti_plan_free(tutti_plan_t* plan);
+
 // -- named tensors ------------------------------------------------------------------------------------------
 // Collectives whose order the ranks need not agree on: each tensor is communicated once all ranks have
 // submitted it under its name, and small ones share an operation. docs/tensors.md has the rest. Any thread, at

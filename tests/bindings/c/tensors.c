@@ -141,6 +141,21 @@ static void errors(void) {
   CHECK_FAILS(tutti_wait(&work), TUTTI_MISMATCH,
               "ranks submitted tensor \"w\" with different shape [3] and [4]");
   CHECK(work == NULL);
+  call.wire_dtype = rank == 0 ? TUTTI_BF16 : TUTTI_F32;
+  count = 4;
+  work = submit("w", &call);
+  CHECK_FAILS(tutti_wait(&work), TUTTI_MISMATCH, "different dtype on the wire bf16 and f32");
+  call.wire_dtype = 99;
+  CHECK_FAILS(tutti_tensor_queue_submit(queue, "w", &call, &work), TUTTI_INVALID_ARGUMENT,
+              "wire_dtype: 99 is no wire_dtype");
+  call.wire_dtype = TUTTI_I16;
+  CHECK_FAILS(tutti_tensor_queue_submit(queue, "w", &call, &work), TUTTI_INVALID_ARGUMENT,
+              "tensor \"w\": wire_dtype: expected bf16");
+  call.wire_dtype = 0;
+  call.error_feedback = rank == 0 ? 1 : -1;
+  work = submit("w", &call);
+  CHECK_FAILS(tutti_wait(&work), TUTTI_MISMATCH, "different error feedback on and off");
+  call.error_feedback = 0;
 
   CHECK_FAILS(tutti_tensor_queue_submit(NULL, "w", &call, &work), TUTTI_INVALID_ARGUMENT,
               "queue: a null pointer");

@@ -2,7 +2,7 @@
 """What every rank of a test's job runs: all calls of the Python package against results worked out here.
 
 Knows the package alone; skips (77) where numpy is missing. usage: rank_program.py [--mpi] PART
-    PART: calls, arrays, ops, devices, background, errors, groups, tensors, exit, tensors_exit, readme FILE   --mpi: mpi4py's communicator carries the exchange
+    PART: calls, arrays, ops, devices, background, errors, groups, plans, tensors, exit, plans_exit, tensors_exit, readme FILE   --mpi: mpi4py's communicator carries the exchange
 """
 import array
 import asyncio
@@ -35,6 +35,7 @@ import tutti  # pylint: disable=wrong-import-position
 
 from device_calls import Devices  # pylint: disable=unused-import,wrong-import-position
 from rank_ops import Ops  # pylint: disable=unused-import,wrong-import-position
+from rank_plans import Plans, end_with_plan  # pylint: disable=unused-import,wrong-import-position
 from rank_tensors import Tensors, end_under_way as end_with_tensors  # pylint: disable=unused-import,wrong-import-position
 from rank_calls import SECONDS, Calls, RankTest, numbers, of_all  # pylint: disable=unused-import,wrong-import-position
 
@@ -526,7 +527,7 @@ def main():
     if part == "devices" and "TUTTI_CUDA_LIBRARY" not in os.environ:
         print("skipped: this build has no CUDA, and so no driver to stand in for a GPU's (TUTTI_CUDA_LIBRARY)")
         sys.exit(77)
-    programs = {"readme": run_readme, "exit": end_under_way, "tensors_exit": end_with_tensors}
+    programs = {"readme": run_readme, "exit": end_under_way, "plans_exit": end_with_plan, "tensors_exit": end_with_tensors}
     if part in programs:
         programs[part](sys.argv[-1])
         return

@@ -175,6 +175,9 @@ class Tensors(RankTest):
         with self.assertRaisesRegex(tutti.MismatchError, text):
             work.wait()
         self.expect(right.result(), numpy.full(2, self.size))
+        work = self.queue.submit("w", numpy.ones(3, "float32"), wire_dtype="bfloat16" if self.rank == 0 else None)
+        with self.assertRaisesRegex(tutti.MismatchError, "different dtype on the wire bf16 and the default"):
+            work.wait()
 
     def test_refused(self):
         ones = numpy.ones(4)
@@ -189,6 +192,9 @@ class Tensors(RankTest):
                 (ValueError, "shape: 6 elements, and input has 4", {"input": ones, "shape": (2, 3)}),
                 (ValueError, "not the sum of the splits", {"input": ones, "output": ones, "collective": "alltoall", "splits": [9] * self.size}),
                 (ValueError, "no whole number of elements of float64", {"input": numpy.ones(3, "uint8"), "dtype": "float64"}),
+                (ValueError, "wire_dtype: 'half': expected one of", {"input": ones, "wire_dtype": "half"}),
+                (ValueError, "wire_dtype: only sums of f32", {"input": ones, "wire_dtype": "bfloat16"}),
+                (ValueError, "error_feedback: only sums", {"input": ones, "error_feedback": True}),
                 (ValueError, "gather is not offered by name", {"input": ones, "collective": "gather"}),
                 (ValueError, "a batch has a name and says", {"input": ones, "batch": "b"}),
                 (ValueError, "a tensor's name has", {"input": ones, "name": ""})):
