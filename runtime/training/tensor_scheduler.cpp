@@ -60,6 +60,8 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
     : data_(group.create(all_ranks(group), "tutti tensors")),
       control_(group.create(all_ranks(group), "tutti tensors: control")),
       settings_(options.settings),
+      save_fusion_(options.save_fusion),
+      limits_(settings_.fusion),
       stall_warning_(options.stall_warning),
       rank_(static_cast<std::uint32_t>(group.rank())),
       size_(static_cast<std::uint32_t>(group.size())),
@@ -68,12 +70,14 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
       residuals_(std::max(options.settings.cache_capacity, kLeastResiduals)),
       timing_(std::make_shared<TensorTiming>(rank_)),
       last_warning_(Clock::now()),
-      last_cycle_(Clock::now()) {
+      last_cycle_(Clock::now()),
+      cycle_time_(settings_.cycle) {
   open_blocks(options.block_ranks);
   if (rank_ == 0) coordinator_.emplace(size_, options.settings.stall_timeout);
   if (settings_.priority != TensorPriority::none)
     backlog_ = std::make_unique<Backlog>(settings_.priority, timing_, [this] { negotiate_now(); });
   begin_timeline_of_environment();
+  begin_autotuning();
   const std::string reason = detail::start_thread(&thread_, "tutti-tensors", [this] { run(); });
   if (!reason.empty())
     refuse(
@@ -154,6 +158,12 @@ WorkRef TensorScheduler::join() {
 
 // -- negotiation, by one thread at a time ---------------------------------------------------------------------
 
+// Is there something for rank 0 to decide, or to tell?
+bool TensorScheduler::needs_coordination(const RequestBatch& requests) const {
+  return !requests.requests.empty() || !requests.joined_ranks.empty() || !requests.events.empty() ||
+         new_setting_ || (coordinator_ && coordinator_->has_expired(Clock::now()));
+}
+
 TensorScheduler::Contribution TensorScheduler::contribute() {
   Contribution mine;
   mine.bit_words = (cache_.number_count() + 63) / 64;
@@ -172,10 +182,7 @@ TensorScheduler::Contribution TensorScheduler::contribute() {
   }
   mine.words[0] |= timing_->flags();
   note_submissions(mine.requests);
-  const RequestBatch& requests = mine.requests;
-  if (!requests.requests.empty() || !requests.joined_ranks.empty() || !requests.events.empty() ||
-      (coordinator_ && coordinator_->has_expired(Clock::now())))
-    mine.words[0] |= has_requests;
+  if (needs_coordination(mine.requests)) mine.words[0] |= has_requests;
   if (joining_) {
     evict_unjoinable(mine.evicted());
   } else {
@@ -307,7 +314,11 @@ ResponseList TensorScheduler::coordinate(RequestBatch requests) {
   }
   timing_->accept(std::exchange(requests.events, {}));
   std::string bytes;
-  if (coordinator_) bytes = encode(coordinator_->decide(std::move(requests), Clock::now()));
+  if (coordinator_) {
+    ResponseList decisions = coordinator_->decide(std::move(requests), Clock::now());
+    decisions.fusion = std::exchange(new_setting_, {});
+    bytes = encode(decisions);
+  }
   std::uint64_t length = bytes.size();
   broadcast(&length, 1, Dtype::u64);
   bytes.resize(length);
@@ -355,6 +366,7 @@ std::vector<TensorScheduler::Ready> TensorScheduler::take_ready(std::span<const 
 }
 
 void TensorScheduler::accept(ResponseList list, std::vector<Ready>& ready) {
+  if (list.fusion) follow(*list.fusion);
   for (const TensorResponse& response : list.responses) {
     std::optional<Entry> entry = take_entry(response.name);
     if (response.code == StatusCode::ok) {
@@ -390,6 +402,8 @@ std::optional<TensorScheduler::Entry> TensorScheduler::take_entry(const std::str
   if (found == entries_.end()) return std::nullopt;
   Entry entry = std::move(found->second);
   entries_.erase(found);
+  // A refusal may come for a tensor that was submitted here after this cycle began.
+  if (entry.stage == Stage::submitted) std::erase(arrived_, name);
   if (entry.call.allocate) --allocating_count_;
   return entry;
 }

@@ -64,14 +64,14 @@ void TensorScheduler::pause() {
 // When the next cycle begins, for a thread of the program.
 Clock::time_point TensorScheduler::due() const {
   if (is_closing_ || is_urgent_) return Clock::time_point::min();
-  const std::chrono::microseconds pause = has_news() ? settings_.cycle : std::max(settings_.cycle, idle_);
+  const std::chrono::microseconds pause = has_news() ? cycle_time_ : std::max(cycle_time_, idle_);
   return last_cycle_ + pause;
 }
 
 // Half a cycle later: a thread of the program that is at it needs no other one.
 Clock::time_point TensorScheduler::due_for_own_thread() const {
   if (is_called_ || is_closing_ || is_urgent_) return Clock::time_point::min();
-  return block_.is_open() ? due() : due() + settings_.cycle / 2;
+  return block_.is_open() ? due() : due() + cycle_time_ / 2;
 }
 
 // Without mutex_.
@@ -107,8 +107,8 @@ void TensorScheduler::help(TensorWork& work, Clock::time_point until) {
   {
     const std::lock_guard lock(mutex_);
     next = due();
+    if (next <= now) next = now + cycle_time_;
   }
-  if (next <= now) next = now + settings_.cycle;
   work.sleep(std::min(until, next));
 }
 
@@ -178,7 +178,7 @@ bool TensorScheduler::finish() {
     // All ranks come here at about the same time, so their next cycles begin together, too.
     last_cycle_ = Clock::now();
     idle_ = (flags & has_tensors) != 0 ? std::chrono::microseconds(0)
-                                       : std::min(kLongestPause, std::max(settings_.cycle, idle_ * 2));
+                                       : std::min(kLongestPause, std::max(cycle_time_, idle_ * 2));
   }
   if ((flags & is_leaving) != 0) return false;
   evict_agreed(mine.evicted());
@@ -190,6 +190,7 @@ bool TensorScheduler::finish() {
     accept(coordinate(std::move(mine.requests)), ready);
   }
   note_ready(ready, timeline_begins);
+  if (autotuner_) autotune(ready);
   settled_.notify_all();
   warn_of_stalls();
   execute(std::move(ready), mine);
