@@ -166,8 +166,14 @@ Status plan_own_progress_cpus(const WorldSettings& settings, const WorldInfo& in
   auto planned =
       plan_progress_cpus(settings.topology, settings.progress.cpus, static_cast<std::uint32_t>(all),
                          static_cast<std::uint32_t>(before), settings.progress.thread_count);
-  if (!planned) return planned.status();
-  cpus = *std::move(planned);
+  if (planned) {
+    cpus = *std::move(planned);
+  } else if (settings.progress.cpus_may_be_missing) {
+    log_warn("ignored: MLSL_SERVER_AFFINITY: {}", planned.status().message());
+    cpus.resize(settings.progress.thread_count);
+  } else {
+    return planned.status();
+  }
   return {};
 }
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "runtime/base/byte_fields.hpp"
@@ -203,13 +203,28 @@ std::string describe_difference(const TensorSignature& a, const TensorSignature&
   return {};
 }
 
+namespace {
+
+void put(ByteWriter& writer, const TensorRequest& request) {
+  writer.put_text(request.name);
+  put(writer, request.signature);
+  put_list(writer, request.rows);
+}
+
+// Equal for equal requests.
+std::string encode(const TensorRequest& request) {
+  ByteWriter writer;
+  put(writer, request);
+  return writer.take();
+}
+
+}  // namespace
+
 std::string encode(const RequestBatch& batch) {
   ByteWriter writer;
   writer.put(static_cast<std::uint32_t>(batch.requests.size()));
   for (const auto& [request, ranks] : batch.requests) {
-    writer.put_text(request.name);
-    put(writer, request.signature);
-    put_list(writer, request.rows);
+    put(writer, request);
     put_ranks(writer, ranks);
   }
   put_ranks(writer, batch.joined_ranks);
@@ -244,9 +259,9 @@ bool decode(std::string_view bytes, std::uint32_t rank_count, RequestBatch& batc
 }
 
 void merge(RequestBatch& batch, RequestBatch more) {
-  // By name alone: requests of one name are few, mostly one.
-  std::multimap<std::string_view, std::size_t> by_name;
-  for (std::size_t i = 0; i < batch.requests.size(); ++i) by_name.emplace(batch.requests[i].request.name, i);
+  // Of an allgather each rank may have another request, so a name says too little.
+  std::unordered_map<std::string, std::size_t> known;
+  for (std::size_t i = 0; i < batch.requests.size(); ++i) known.emplace(encode(batch.requests[i].request), i);
   const auto unite = [](std::vector<std::uint32_t>& into, const std::vector<std::uint32_t>& ranks) {
     std::vector<std::uint32_t> both;
     both.reserve(into.size() + ranks.size());
@@ -255,11 +270,8 @@ void merge(RequestBatch& batch, RequestBatch more) {
   };
   std::vector<RequestOfRanks> unseen;
   for (RequestOfRanks& entry : more.requests) {
-    const auto [first, last] = by_name.equal_range(entry.request.name);
-    const auto found = std::find_if(first, last, [&](const auto& candidate) {
-      return batch.requests[candidate.second].request == entry.request;
-    });
-    if (found == last) {
+    const auto found = known.find(encode(entry.request));
+    if (found == known.end()) {
       unseen.push_back(std::move(entry));
     } else {
       unite(batch.requests[found->second].ranks, entry.ranks);

@@ -29,6 +29,9 @@ namespace tutti {
 struct TensorQueueOptions {
   TensorSettings settings;
   std::chrono::milliseconds stall_warning{60000};  // 0: never
+  // More than two such blocks of ranks on one node negotiate in two levels. Up to 64 ranks share control blocks;
+  // with half of them a rank maps less memory.
+  std::uint32_t block_ranks = 32;
   // Called once autotuning has ended, by rank 0's thread.
   std::function<void(const FusionTuning&)> save_fusion;
 };
@@ -140,6 +143,9 @@ class TensorScheduler {
   void announce_arrived(Contribution& mine);
   void evict_unjoinable(std::span<std::uint64_t> evicted) const;
   void evict_stalled(std::span<std::uint64_t> evicted) const;
+  void open_blocks(std::uint32_t block_ranks);
+  void agree_in_blocks(std::vector<std::uint64_t>& words);
+  void broadcast(void* data, std::size_t count, Dtype dtype);
   ResponseList coordinate(RequestBatch requests);
   void evict_agreed(std::span<const std::uint64_t> bits);
   std::vector<Ready> take_ready(std::span<const std::uint64_t> not_ready);
@@ -194,7 +200,8 @@ class TensorScheduler {
   bool has_ended_ = false;
 
   CommGroup data_, control_;
-  CommGroup own_;  // this rank alone; made at the first use
+  CommGroup block_, leaders_;  // of two levels; the second on the first ranks of blocks alone
+  CommGroup own_;              // this rank alone; made at the first use
   const TensorSettings settings_;
   const std::function<void(const FusionTuning&)> save_fusion_;
   // Changed by autotuning, as is cycle_time_.

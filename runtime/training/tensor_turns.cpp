@@ -32,6 +32,7 @@ void TensorScheduler::run() {
       const std::uint64_t cycle = cycle_count();
       // A thread that sleeps must not keep others from going on once ranks agree.
       turn.unlock();
+      if (block_.is_open()) agree_in_blocks(round_->mine.words);  // the own thread alone has turns
       wait(agreement);
       turn.lock();
       if (cycle_count() == cycle && !finish()) break;
@@ -70,7 +71,7 @@ Clock::time_point TensorScheduler::due() const {
 // Half a cycle later: a thread of the program that is at it needs no other one.
 Clock::time_point TensorScheduler::due_for_own_thread() const {
   if (is_called_ || is_closing_ || is_urgent_) return Clock::time_point::min();
-  return due() + cycle_time_ / 2;
+  return block_.is_open() ? due() : due() + cycle_time_ / 2;
 }
 
 // Without mutex_.
@@ -114,6 +115,7 @@ void TensorScheduler::help(TensorWork& work, Clock::time_point until) {
 // Begins a cycle where it is due, waits for its agreement, and finishes it. False: there was nothing to do here,
 // or another thread is at it.
 bool TensorScheduler::take_turn(std::chrono::milliseconds at_most) {
+  if (block_.is_open()) return false;  // three operations, each of which has to be waited for
   const std::unique_lock turn(negotiating_, std::try_to_lock);
   if (!turn || has_ended_) return false;
   if (!round_ && take_due()) begin();
@@ -146,7 +148,7 @@ bool TensorScheduler::take_due() {
 
 void TensorScheduler::begin() {
   round_.emplace(Round{contribute(), {}, {}});
-  if (size_ == 1) return;
+  if (size_ == 1 || block_.is_open()) return;
   CallOptions options;
   options.will_wait = true;
   try {

@@ -76,6 +76,11 @@ TEST_CASE("the order is found without a cache, with a small one, and without fus
   }
 }
 
+TEST_CASE("many ranks of one node negotiate in two levels") {
+  const Variables variables({{"TUTTI_TRANSPORTS", "inproc"}});
+  CHECK(with_ranks(66, [](CommGroup& group) { return train(group, 3, 3); }) == "");  // blocks of 32, 32 and 2
+}
+
 TEST_CASE("one rank alone needs nobody") {
   CHECK(with_ranks(1, [](CommGroup& group) { return train(group, 3, 4); }) == "");
 }
