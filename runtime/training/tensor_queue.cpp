@@ -46,7 +46,9 @@ class TensorQueue::Impl {
 TensorQueue::TensorQueue(const CommGroup& group) {
   CommGroup::Impl& impl = CommGroup::Impl::of(group, "TensorQueue");
   const WorldSettings& settings = impl.world().settings();
-  TensorQueueOptions options{settings.tensors, settings.stall_warning, {}};
+  TensorQueueOptions options;
+  options.settings = settings.tensors;
+  options.stall_warning = settings.stall_warning;
   const auto rank_count = static_cast<std::uint32_t>(group.size());
   use_tuning(settings.tuning.tuning, rank_count, options.settings);
   options.save_fusion = [path = settings.tuning.save_path, here = settings.tuning.here,
