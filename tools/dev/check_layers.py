@@ -115,6 +115,7 @@ NCCL_TESTS = ["tests/support/nccl_stand_in/**", "tests/backends/nccl_*"]
 VENDOR_SYMBOLS = {
     r"\b(?:ucp|uct|ucs)_\w+": ["transports/message/ucx/**", "tests/fuzz/ucx_headers_fuzz.cpp"],
     r"\bfi_\w+": ["transports/message/ofi/**", "tests/fuzz/ofi_packets_fuzz.cpp"],
+    r"\bTF_[A-Z]\w*": ["bindings/tensorflow/**"],
     r"\bhwloc_\w+": ["topology/hwloc_discovery.*"],
     r"\bnccl[A-Z]\w*": ["backends/nccl/**", "bench/peers/**"] + NCCL_TESTS,
     r"\b(?:cu[A-Z]|CU[a-z]|CU_|CUDA_(?:SUCCESS|ERROR_))\w*": ["backends/cuda/**", "backends/nccl/**"] + CUDA_TESTS + NCCL_TESTS,
