@@ -17,13 +17,14 @@
 #include "runtime/schedule/passes/in_place.hpp"
 #include "runtime/schedule/passes/lower.hpp"
 #include "runtime/schedule/passes/segment.hpp"
+#include "runtime/schedule/passes/share_losses.hpp"
 #include "runtime/scheduler/call_contract.hpp"
 #include "runtime/scheduler/plan_cache.hpp"
 
 namespace tutti {
 namespace {
 
-enum PlanFlag : std::uint32_t { in_place_plan = 1, user_op_plan = 2, compressed_plan = 4 };
+enum PlanFlag : std::uint32_t { in_place_plan = 1, user_op_plan = 2, compressed_plan = 4, feedback_plan = 8 };
 
 bool is_user_op(const Call& call) { return is_reducing(call.collective) && call.op.op == Op::user; }
 
@@ -179,10 +180,18 @@ class NativeBackend final : public Backend {
     return entry.cached.get();
   }
 
+  // Losses of rounding are shared where all ranks form the same values.
+  Result<Selection> choose(const Call& call, const Question& asked, std::string_view algorithm) const {
+    auto selection = selector_.choose(asked, algorithm);
+    const bool needs_same_bits = algorithm.empty() && has_feedback(call);
+    if (!selection || !needs_same_bits || selection->row->same_bits) return selection;
+    return selector_.choose(asked, "recursive_doubling");
+  }
+
   // Fills in how a call is carried out. The former content of `prepared` is used again.
   Status prepare(const Call& call, std::string_view algorithm, Prepared* prepared) {
     const Question asked = question(call);
-    const auto selection = selector_.choose(asked, algorithm);
+    const auto selection = choose(call, asked, algorithm);
     if (!selection) return selection.status();
     if (group_.rank() == 0 && is_log_enabled(LogLevel::info))
       report(asked, describe(*selection) + describe_wire(call));
@@ -251,6 +260,7 @@ class NativeBackend final : public Backend {
     return wire_dtype_of(call) && group_.size() > 1 && !group_.shares_memory() &&
            (wire_.is_everywhere || reach_ == Reach::network);
   }
+  bool has_feedback(const Call& call) const { return call.residual != nullptr && is_compressed(call); }
   WireFormat wire_format_of(const Call& call) const {
     if (!is_compressed(call)) return {};
     const Dtype dtype = *wire_dtype_of(call);
@@ -326,11 +336,34 @@ class NativeBackend final : public Backend {
     key.root = is_rooted(call.collective) ? call.root : 0;
     key.flags = (call.in_place ? std::uint32_t{in_place_plan} : 0U) |
                 (is_user_op(call) ? std::uint32_t{user_op_plan} : 0U) |
-                (is_compressed(call) ? std::uint32_t{compressed_plan} : 0U);
+                (is_compressed(call) ? std::uint32_t{compressed_plan} : 0U) |
+                (has_feedback(call) ? std::uint32_t{feedback_plan} : 0U);
     return key;
   }
 
   Result<Plan> make_plan(const Call& call, const Selection& s) const {
+    auto schedule = has_feedback(call) ? schedule_with_shares(call, s) : schedule_of(call, s, group_.rank());
+    if (!schedule) return schedule.status();
+    // A user's function never runs while the progress engine is held, as it would in a receive.
+    if (can_fuse_ && !is_user_op(call)) return compile(fuse(*std::move(schedule)));
+    return compile(*std::move(schedule));
+  }
+
+  Result<Schedule> schedule_with_shares(const Call& call, const Selection& s) const {
+    if (!s.row->same_bits)
+      return unsupported(
+          fmt::format("residual: '{}' gives ranks different bits; choose another algorithm", s.row->name));
+    std::vector<Schedule> ranks;
+    for (std::uint32_t rank = 0; rank < group_.size(); ++rank) {
+      auto schedule = schedule_of(call, s, rank);
+      if (!schedule) return schedule.status();
+      ranks.push_back(*std::move(schedule));
+    }
+    return share_losses(ranks, group_.rank());
+  }
+
+  // Messages of the rank in a call like this one.
+  Result<Schedule> schedule_of(const Call& call, const Selection& s, std::uint32_t rank) const {
     CollectiveSpec spec;
     spec.collective = call.collective;
     spec.root = is_rooted(call.collective) ? call.root : 0;
@@ -338,7 +371,7 @@ class NativeBackend final : public Backend {
     const bool keeps_input =
         call.collective == Collective::reduce_scatter || call.collective == Collective::scatter;
     spec.in_place = call.in_place && !keeps_input;
-    const GroupView view{group_.rank(), group_.size(), 0, 1, nullptr, &hierarchy_};
+    const GroupView view{rank, group_.size(), 0, 1, nullptr, &hierarchy_};
     auto schedule = s.row->emit(spec, view, s.params);
     if (!schedule) return schedule.status();
     if (call.in_place && keeps_input) schedule = put_input_into_output(*schedule);
@@ -349,12 +382,9 @@ class NativeBackend final : public Backend {
     if (is_compressed(call)) {
       // Rows of domains send in full within one, others know no domains.
       const bool keeps_domains = s.row->legality.needs_hierarchy && !wire_.is_everywhere;
-      schedule = compress(*schedule, keeps_domains ? &hierarchy_ : nullptr);
-      if (!schedule) return schedule.status();
+      return compress(*schedule, keeps_domains ? &hierarchy_ : nullptr);
     }
-    // A user's function never runs while the progress engine is held, as it would in a receive.
-    if (can_fuse_ && !is_user_op(call)) return compile(fuse(*std::move(schedule)));
-    return compile(*std::move(schedule));
+    return schedule;
   }
 
   GroupContext& group_;

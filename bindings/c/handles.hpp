@@ -31,7 +31,6 @@ struct TuttiPlan {
 
 struct TuttiTensorQueue {
   tutti::TensorQueue tensors;
-  int rank_count = 0;
 };
 
 struct TuttiWork {
@@ -132,8 +131,8 @@ class CallArguments {
     options.while_waiting_context = options_.while_waiting_context;
     return options;
   }
-  Dtype dtype(tutti_dtype_t number) const {
-    if (number < TUTTI_I8 || number > TUTTI_OPAQUE) refuse_number("dtype", number);
+  Dtype dtype(tutti_dtype_t number, const char* argument = "dtype") const {
+    if (number < TUTTI_I8 || number > TUTTI_OPAQUE) refuse_number(argument, number);
     return static_cast<Dtype>(number);
   }
   Memory memory(tutti_memory_t number) const {

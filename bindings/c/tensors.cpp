@@ -1,19 +1,22 @@
 // Named tensors of the C interface. Knows the public C++ interface only; tutti.h has the contracts.
+#include <cstddef>
+
 #include "bindings/c/handles.hpp"
+#include "tutti/c_handles.hpp"
 
 using namespace tutti::c;
 
 namespace {
 
 // The size of the first version; members are added behind it.
-constexpr std::size_t kFirstTensorCallBytes = sizeof(tutti_tensor_call_t);
+constexpr std::size_t kFirstTensorCallBytes = offsetof(tutti_tensor_call_t, wire_dtype);
 
 const TuttiTensorQueue& queue_of(const char* call, tutti_tensor_queue_t queue) {
   check_given(call, "queue", queue);
   return *queue;
 }
 
-tutti::TensorCall tensor_call_of(const tutti_tensor_call_t& given, int rank_count) {
+tutti::TensorCall tensor_call_of(const tutti_tensor_call_t& given, const tutti::TensorQueue& queue) {
   constexpr const char* kCall = "tensor_queue_submit";
   const auto known = known_options(kCall, &given, kFirstTensorCallBytes);
   const CallArguments arguments(kCall, nullptr);
@@ -31,7 +34,7 @@ tutti::TensorCall tensor_call_of(const tutti_tensor_call_t& given, int rank_coun
   call.root = known.root;
   call.prescale = known.prescale;
   call.postscale = known.postscale;
-  if (known.splits != nullptr) call.splits = {known.splits, static_cast<std::size_t>(rank_count)};
+  if (known.splits != nullptr) call.splits = {known.splits, static_cast<std::size_t>(queue.size())};
   if (known.allocate != nullptr) {
     call.allocate = [function = known.allocate,
                      context = known.allocate_context](std::span<const std::uint64_t> rows) {
@@ -44,16 +47,23 @@ tutti::TensorCall tensor_call_of(const tutti_tensor_call_t& given, int rank_coun
   call.will_wait = known.will_wait != 0;
   call.memory = arguments.memory(known.memory);
   call.cuda_stream = known.cuda_stream;
+  if (known.wire_dtype != 0)
+    call.wire_dtype = arguments.dtype(static_cast<tutti_dtype_t>(known.wire_dtype), "wire_dtype");
+  if (known.error_feedback != 0) call.error_feedback = known.error_feedback > 0;
   return call;
 }
 
 }  // namespace
 
+tutti_tensor_queue_t tutti::make_c_handle(const TensorQueue& queue) {
+  static_cast<void>(queue.size());  // throws for a closed one
+  return new TuttiTensorQueue{queue};
+}
+
 tutti_status_t tutti_tensor_queue_create(tutti_group_t group, tutti_tensor_queue_t* queue) {
   return guarded([&] {
     check_place("tensor_queue_create", "queue", queue);
-    const tutti::CommGroup& of = group_of(group);
-    *queue = new TuttiTensorQueue{tutti::TensorQueue(of), of.size()};
+    *queue = new TuttiTensorQueue{tutti::TensorQueue(group_of(group))};
   });
 }
 
@@ -67,7 +77,7 @@ tutti_status_t tutti_tensor_queue_submit(tutti_tensor_queue_t queue, const char*
     check_place(kCall, "work", work);
     // First the handle: an operation that was submitted must not be lost.
     auto handle = std::make_unique<TuttiWork>();
-    handle->work = to.tensors.submit(name, tensor_call_of(*call, to.rank_count));
+    handle->work = to.tensors.submit(name, tensor_call_of(*call, to.tensors));
     *work = handle.release();
   });
 }

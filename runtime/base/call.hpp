@@ -47,6 +47,8 @@ struct Call {
   bool has_counts_at_root = false;
   // The dtype in which messages may travel; the call's own: in full. Unset: as the group is set.
   std::optional<Dtype> wire_dtype;
+  // allreduce: the losses of roundings to it are added here, `count` elements; null: they are forgotten.
+  float* residual = nullptr;
   // Where this rank's buffers lie: in the memory of a GPU, or of the host. A call on GPU memory runs in the
   // order of `stream` (a CUstream; null: the default one).
   bool is_device = false;

@@ -30,10 +30,11 @@ class CallSignature {
     set_wire_dtype(call.wire_dtype);
     kind_ |= std::uint64_t{call.in_place} << kInPlaceShift;
   }
-  // Is a call's signature all that it is? Not if it has counts by rank, or an op or elements with arguments of
-  // their own. The scalar of premul_sum is no part of a plan.
+  // Is a call's signature all that it is? Not if it has counts by rank, a residual, or an op or elements with
+  // arguments of their own. The scalar of premul_sum is no part of a plan.
   static bool is_simple(const Call& call) {
-    return !has_uneven_blocks(call) && call.op.op != Op::user && call.dtype != Dtype::opaque;
+    return !has_uneven_blocks(call) && call.op.op != Op::user && call.dtype != Dtype::opaque &&
+           call.residual == nullptr;
   }
   void set_wire_dtype(std::optional<Dtype> dtype) {
     if (dtype) kind_ |= (static_cast<std::uint64_t>(*dtype) + 1) << kWireShift;

@@ -115,6 +115,14 @@ inline constexpr Variable kVariables[] = {
      "named tensors: bytes of one operation that carries several; 0: each tensor is its own"},
     {"TUTTI_FUSION_CYCLE", VariableType::duration, "1ms", "",
      "named tensors: between two negotiations while tensors are under way"},
+    {"TUTTI_FUSION_COUNT", VariableType::integer, "0", "",
+     "submitted calls without names: up to so many consecutive small allreduces of one kind share an "
+     "operation; 0: none"},
+    {"TUTTI_AUTOTUNE", VariableType::flag, "off", "",
+     "named tensors: measure fusion bytes and cycle while the job trains, and write the best to the tuning "
+     "file"},
+    {"TUTTI_AUTOTUNE_LOG", VariableType::text, "", "",
+     "named tensors: rank 0 writes each measurement of TUTTI_AUTOTUNE to this file, as CSV"},
     {"TUTTI_CACHE_CAPACITY", VariableType::integer, "1024", "",
      "named tensors: how many ranks remember to have agreed on; 0: none"},
     {"TUTTI_STALL_TIMEOUT", VariableType::duration, "0", "",
@@ -133,6 +141,8 @@ inline constexpr Variable kVariables[] = {
      "messages of sums of f32 between nodes travel as bf16, f16, f8e4m3 or f8e5m2; with :all behind it "
      "within nodes, "
      "too"},
+    {"TUTTI_ERROR_FEEDBACK", VariableType::flag, "off", "",
+     "named tensors: what rounding to the wire dtype lost is added at the tensor's next step"},
     {"TUTTI_HIERARCHY", VariableType::text, "auto", "",
      "domains for hierarchical algorithms: auto (shared caches, else sockets), off, or sizes in rank order "
      "(2,2,3)"},

@@ -6,6 +6,7 @@ namespace {
 
 thread_local bool is_callback_running = false;
 thread_local const WaitHook* wait_hook = nullptr;
+thread_local bool is_wait_brief = false;
 
 class CompletedWork final : public WorkState {
  public:
@@ -26,6 +27,10 @@ WorkState& completed_work() {
   static CompletedWork completed;
   return completed;
 }
+
+void set_waits_briefly(bool is_brief) { is_wait_brief = is_brief; }
+
+bool waits_briefly() { return is_wait_brief; }
 
 bool is_in_callback() { return is_callback_running; }
 

@@ -46,6 +46,10 @@ class WaitHookScope {
 const WaitHook* current_wait_hook();        // of this thread; null: none
 void call_wait_hook(const WaitHook& hook);  // the thread must not wait in it, as in call_back()
 
+// Of this thread: its waits sleep instead of polling, since the program may need the CPU.
+void set_waits_briefly(bool is_brief);
+bool waits_briefly();
+
 // Implemented by backends; reached only through WorkRef. Objects are pooled: release() may hand one to the
 // next operation.
 class WorkState {

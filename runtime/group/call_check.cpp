@@ -161,20 +161,6 @@ Status check_root_and_tag(std::string_view name, const Call& call, std::uint32_t
   return {};
 }
 
-Status check_wire_dtype(std::string_view name, const Call& call) {
-  if (!call.wire_dtype || *call.wire_dtype == call.dtype) return {};
-  if (static_cast<int>(*call.wire_dtype) >= kDtypeCount || !is_wire_dtype(*call.wire_dtype))
-    return invalid_argument(fmt::format("{}: wire_dtype: expected {}, or {} itself for messages in full",
-                                        name, kWireDtypeNames, to_string(call.dtype)));
-  if (has_wire_form(call)) return {};
-  Call shown = call;
-  shown.wire_dtype.reset();
-  return invalid_argument(fmt::format(
-      "{}: wire_dtype: only sums of f32 travel in another dtype (allreduce, reduce and reduce_scatter by "
-      "sum, avg or premul_sum), not {}",
-      name, describe_call(shown)));
-}
-
 }  // namespace
 
 void normalise(Call& call, std::uint32_t rank, std::uint32_t /*size*/) {
@@ -200,6 +186,9 @@ Status check_call(std::string_view name, const Call& call, std::uint32_t rank, s
       return op.with_context(fmt::format("{}: op", name));
   }
   TUTTI_RETURN_IF_ERROR(check_wire_dtype(name, call));
+  if (call.residual != nullptr && (call.collective != Collective::allreduce || !has_wire_form(call)))
+    return invalid_argument(fmt::format("{}: residual: only sums of f32 by allreduce have one, not {} of {}",
+                                        name, to_string(call.collective), to_string(call.dtype)));
   const Extent input = input_extent(call, rank, size), output = output_extent(call, rank, size);
   const bool has_one_buffer =
       call.collective == Collective::broadcast || call.collective == Collective::send_recv;

@@ -209,6 +209,7 @@ Call CallPlan::Impl::call_of(std::uint32_t partition) const {
   const std::size_t offset = begins_[partition] * element_bytes(call);
   call.input = static_cast<const std::byte*>(call.input) + offset;
   call.output = static_cast<std::byte*>(call.output) + offset;
+  if (call.residual != nullptr) call.residual += begins_[partition];
   call.count = begins_[partition + 1] - begins_[partition];
   return call;
 }

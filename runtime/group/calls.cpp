@@ -120,10 +120,11 @@ Admitted& admit(CommGroup::Impl& group, const char* name, const SimpleCall& call
   return known;
 }
 
-// Not to be remembered: its op has arguments (opaque elements need them), or its memory is on a GPU now but
-// may not be later.
+// Not to be remembered: its op has arguments (opaque elements need them), it has a residual, or its memory is on a GPU
+// now but may not be later.
 bool is_special(const SimpleCall& call, const CallOptions& options, const Reduction* reduction) {
-  return (reduction != nullptr && !is_plain(reduction->op())) || is_on_device(call, options);
+  return (reduction != nullptr && !is_plain(reduction->op())) || options.residual != nullptr ||
+         is_on_device(call, options);
 }
 
 Work start(const CommGroup& handle, const char* name, SimpleCall call, const CallOptions& options,
@@ -215,10 +216,13 @@ Call admit(CommGroup::Impl& group, const char* name, Call call, const CallOption
            const Reduction* reduction) {
   if (reduction != nullptr) call.op = CommGroup::Impl::convert(*reduction);
   call.wire_dtype = options.wire_dtype;
+  call.residual = options.residual;
   const auto rank = static_cast<std::uint32_t>(group.rank()), size = static_cast<std::uint32_t>(group.size());
   if (group.world().settings().check != CheckLevel::off) throw_if_error(check_call(name, call, rank, size));
   if (options.memory != Memory::host) look_for_cuda();
   if (may_be_on_device(options)) throw_if_error(locate(name, call, rank, size, options.memory));
+  if (call.residual != nullptr && call.is_device)
+    throw_error(unsupported(std::string(name) + ": residual: only calls on the memory of the host have one"));
   call.stream = options.cuda_stream;
   normalise(call, rank, size);
   return call;

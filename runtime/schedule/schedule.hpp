@@ -62,7 +62,7 @@ std::string_view to_string(Verb verb);
 struct Step {
   Verb verb = Verb::copy;
   std::uint16_t channel = 0;
-  std::uint32_t peer = 0;
+  std::uint32_t peer = 0;  // of a copy to a wire copy: see passes/share_losses.hpp
   std::uint32_t sequence = 0;
   Slice dst;
   std::uint32_t first_source = 0, source_count = 0;  // in Schedule::sources

@@ -33,6 +33,12 @@ class SymbolicRun {
   std::uint32_t partner_step(std::uint32_t rank, std::uint32_t step) const {
     return number_of(partner_[first_step_[rank] + step]);
   }
+  // Of compressed schedules, after run(): the values that were rounded, before that, in the order of each step's atoms.
+  struct Rounding {
+    std::uint32_t rank = 0, step = 0;
+    Value value = kUnwritten;
+  };
+  const std::vector<Rounding>& roundings() const { return roundings_; }
   VerifyReport report() const;
 
  private:
@@ -94,6 +100,7 @@ class SymbolicRun {
 
   std::vector<std::size_t> memory_base_;  // by rank
   std::vector<Value> memory_;
+  std::vector<Rounding> roundings_;
   std::vector<std::uint64_t> sent_atoms_;
   std::uint64_t messages_ = 0, rounds_ = 0;
   std::string not_v_safe_;

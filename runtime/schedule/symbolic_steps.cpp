@@ -191,6 +191,7 @@ Status SymbolicRun::compute(StepId id) {
       if (sum == kUnwritten)
         return fail(id, fmt::format("at block {}: {}", s.atom(step.dst, k) / s.segments, why));
     }
+    if (step.dst.is_wire) roundings_.push_back({s.rank, number_of(id), sum});
     TUTTI_RETURN_IF_ERROR(store(id, step.dst, k, sum));
   }
   return {};

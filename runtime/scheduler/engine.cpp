@@ -282,12 +282,15 @@ bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) 
   const WaitPolicy& policy = options_.waiting;
   const WaitHook* const hook = current_wait_hook();
   Clock::time_point next_hook{};
-  Patience patience{policy.first_sleep};
+  // It sleeps from the first poll that finds nothing.
+  const std::uint32_t skipped =
+      waits_briefly() && policy.may_sleep ? policy.spin_polls + policy.yield_polls : 0;
+  Patience patience{policy.first_sleep, 1, skipped};
   is_beside_peer_.store(false, std::memory_order_relaxed);  // of an earlier wait
   for (; !operation.is_complete(); ++patience.polls) {
     std::uint32_t failed_polls = 1;
     if (drive(&failed_polls)) {
-      patience = {policy.first_sleep, patience.polls};
+      patience = {policy.first_sleep, patience.polls, skipped};
     } else {
       patience.idle_polls += failed_polls;
     }

@@ -210,6 +210,8 @@ class Operation final : public WorkState {
                           const std::byte* arriving);
   void convert_run(const Slice& dst, std::byte* to, std::span<const Slice> sources, const void** at,
                    std::uint64_t count) const;
+  void keep_loss(const PlanStep& step, std::uint64_t first, std::uint64_t count, const void* exact,
+                 const void* rounded) const;
   static void deliver(void* context, std::size_t offset, ConstByteRange data);
   std::uint32_t first_awaited_sender() const;
 

@@ -2,6 +2,7 @@
 // convert. Sums are formed in the vector's dtype.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "runtime/scheduler/operation.hpp"
 
@@ -51,9 +52,33 @@ void Operation::compute_converting(const PlanStep& step, std::size_t offset, std
         at[i] = is_message ? arriving + (from - first) * unit
                            : address(sources[i], k) + (from - atom_start) * bytes_of(sources[i]);
       }
-      convert_run(dst, address(dst, k) + (from - atom_start) * bytes_of(dst), sources, at.data(), to - from);
+      std::byte* const result = address(dst, k) + (from - atom_start) * bytes_of(dst);
+      convert_run(dst, result, sources, at.data(), to - from);
+      if (dst.is_wire && call_.residual != nullptr && step.peer != 0) {
+        const std::uint64_t atom = map_.range(Buffer::output, messages_.plan->shape.atom(dst, k)).first;
+        keep_loss(step, atom + from - atom_start, to - from, at[0], result);
+      }
     }
     atom_start += count;
+  }
+}
+
+// Elements [first, first + count) of the vector have been rounded. Losses that are not finite would never leave.
+void Operation::keep_loss(const PlanStep& step, std::uint64_t first, std::uint64_t count, const void* exact,
+                          const void* rounded) const {
+  constexpr std::uint64_t kPieceElements = 1024;
+  alignas(64) std::array<float, kPieceElements> widened;
+  const auto* from = static_cast<const float*>(exact);
+  const auto* at = static_cast<const std::byte*>(rounded);
+  const float share = 1 / static_cast<float>(step.peer);
+  float* to = call_.residual + first;
+  for (std::uint64_t done = 0; done < count; done += kPieceElements) {
+    const std::uint64_t n = std::min(kPieceElements, count - done);
+    messages_.wire.convert.widen(widened.data(), at + done * messages_.wire.element_bytes, n);
+    for (std::uint64_t i = 0; i < n; ++i) {
+      const float loss = from[done + i] - widened[i];
+      if (std::isfinite(loss)) to[done + i] += loss * share;
+    }
   }
 }
 

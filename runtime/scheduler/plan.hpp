@@ -18,7 +18,7 @@ struct PlanStep {
   std::uint8_t source_count = 0;
   std::uint8_t arriving = 0;  // recv_reduce: which source of the reduction is the arriving message
   std::uint8_t channel = 0;
-  std::uint32_t peer = 0;
+  std::uint32_t peer = 0;          // of a copy to a wire copy: how many round this value, 0 where nobody asks
   std::uint32_t dst = 0;           // in Plan::slices; send: the slice sent
   std::uint32_t first_source = 0;  // in Plan::slices
   std::uint32_t first_wait = 0;    // in Plan::waits: steps that must be complete before this one is issued

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <tuple>
 
 namespace tutti {
@@ -22,7 +23,7 @@ std::vector<FusedOperation> plan_fusion(std::span<const TensorResponse* const> r
     std::size_t operation;
     std::uint64_t bytes;
   };
-  std::map<std::tuple<Dtype, Op, double, double>, Open> open;
+  std::map<std::tuple<Dtype, Op, double, double, std::optional<Dtype>, bool>, Open> open;
   std::vector<FusedOperation> operations;
   for (const std::uint32_t index : order) {
     const TensorSignature& s = ready[index]->signature;
@@ -33,7 +34,7 @@ std::vector<FusedOperation> plan_fusion(std::span<const TensorResponse* const> r
       operations.push_back({{index}});
       continue;
     }
-    const auto key = std::make_tuple(s.dtype, s.op, s.prescale, s.postscale);
+    const auto key = std::make_tuple(s.dtype, s.op, s.prescale, s.postscale, s.wire_dtype, s.has_feedback);
     const auto found = open.find(key);
     if (found != open.end() && found->second.bytes + bytes <= limits.fused_bytes) {
       operations[found->second.operation].tensors.push_back(index);

@@ -16,7 +16,7 @@ struct FusedOperation {
   std::vector<std::uint32_t> tensors;
 };
 
-// In the order of execution. Only allreduces are fused: of equal dtype, op, memory and factors.
+// In the order of execution. Only allreduces are fused: of equal dtype, op, memory, factors and dtype of messages.
 std::vector<FusedOperation> plan_fusion(std::span<const TensorResponse* const> ready, TensorPriority priority,
                                         const FusionLimits& limits);
 

@@ -143,12 +143,13 @@ TensorScheduler::Ready TensorScheduler::Backlog::piece_of(const Waiting& waiting
   TensorSignature& signature = made.response.signature;
   const std::uint64_t first = piece * waiting.piece_elements;
   signature.shape = {std::min(waiting.piece_elements, element_count(signature) - first)};
+  if (made.residual != nullptr) made.residual = {made.residual, made.residual.get() + first};
   if (!made.entry) return made;
   const std::size_t offset = first * size_of(signature.dtype);
   TensorCall& call = made.entry->call;
   call.input = static_cast<const std::byte*>(call.input) + offset;
   call.output = static_cast<std::byte*>(call.output) + offset;
-  made.entry->work = WorkRef(new TensorWork);
+  made.entry->work = WorkRef(new TensorWork(nullptr));  // nobody waits for a piece
   made.entry->work->when_complete([count = waiting.count](const Status& status) { count->complete(status); });
   return made;
 }

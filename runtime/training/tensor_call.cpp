@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/base/ops.hpp"
+#include "runtime/base/wire_setting.hpp"
 
 namespace tutti {
 namespace {
@@ -44,6 +45,20 @@ Status check_kinds(const std::string& where, const TensorCall& call) {
   return {};
 }
 
+Status check_wire_dtype(const std::string& where, const TensorCall& tensor) {
+  Call call;
+  call.collective = tensor.collective;
+  call.dtype = tensor.dtype;
+  call.op.op = tensor.op.op();
+  call.wire_dtype = tensor.wire_dtype;
+  return check_wire_dtype(where, call);
+}
+
+bool may_have_feedback(const TensorCall& call) {
+  return call.collective == Collective::allreduce && call.dtype == Dtype::f32 &&
+         (call.op.op() == Op::sum || call.op.op() == Op::avg) && call.memory != Memory::device;
+}
+
 Status check_splits(const std::string& where, const TensorCall& call, std::uint32_t size) {
   if (!call.splits.empty() && call.splits.size() != size)
     return invalid_argument(fmt::format("{}: {} splits for {} ranks", where, call.splits.size(), size));
@@ -79,12 +94,22 @@ Status check_tensor_call(std::string_view name, const TensorCall& call, std::uin
   const std::string where = fmt::format("tensor \"{}\"", name);
   TUTTI_RETURN_IF_ERROR(check_kinds(where, call));
   TUTTI_RETURN_IF_ERROR(check_shape(where, call, size));
+  TUTTI_RETURN_IF_ERROR(check_wire_dtype(where, call));
+  if (call.error_feedback.value_or(false) && !may_have_feedback(call))
+    return invalid_argument(fmt::format(
+        "{}: error_feedback: only sums and averages of f32 by allreduce have it, in the memory of "
+        "the host",
+        where));
   if (call.collective == Collective::broadcast && (call.root < 0 || call.root >= static_cast<int>(size)))
     return invalid_argument(
         fmt::format("{}: root {}: expected a rank of the group, 0 to {}", where, call.root, size - 1));
   if (!call.batch.empty() && (call.batch_size == 0 || call.batch.size() > kMaxTensorNameBytes))
     return invalid_argument(fmt::format("{}: a batch has a name and says how many tensors it has", where));
   return {};
+}
+
+bool has_feedback(const TensorCall& call, bool by_default) {
+  return call.error_feedback.value_or(by_default) && may_have_feedback(call);
 }
 
 TensorRequest make_tensor_request(std::string_view name, const TensorCall& call, std::uint32_t size) {
@@ -99,6 +124,7 @@ TensorRequest make_tensor_request(std::string_view name, const TensorCall& call,
   s.priority = call.priority;
   s.prescale = call.prescale;
   s.postscale = call.postscale;
+  s.wire_dtype = call.wire_dtype;
   s.shape.assign(call.shape.begin(), call.shape.end());
   s.batch = call.batch;
   s.batch_size = call.batch.empty() ? 0 : call.batch_size;

@@ -11,6 +11,8 @@ namespace tutti {
 
 // Errors: invalid_argument naming the tensor, what was given and what was expected.
 Status check_tensor_call(std::string_view name, const TensorCall& call, std::uint32_t size);
+// Whether losses of rounding are added at the tensor's next step. `by_default`: where the call does not say.
+bool has_feedback(const TensorCall& call, bool by_default);
 // Of a call that is right.
 TensorRequest make_tensor_request(std::string_view name, const TensorCall& call, std::uint32_t size);
 

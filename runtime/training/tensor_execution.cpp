@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/base/work.hpp"
+#include "runtime/group/work_access.hpp"
 #include "runtime/kernels/kernels.hpp"
 #include "runtime/training/tensor_backlog.hpp"
 
@@ -76,11 +77,24 @@ std::shared_ptr<std::vector<std::byte>> FusionBuffers::take(std::size_t bytes) {
   return buffers_.emplace_back(std::make_shared<std::vector<std::byte>>(bytes));
 }
 
+// Waits for the tensor drive its operation.
+void TensorScheduler::drive_by_waits(const Ready& tensor, const Work& work) {
+  WorkState* const operation = WorkAccess::state_of(work);
+  if (operation != nullptr && tensor.entry && !tensor.response.signature.is_device)
+    TensorWork::of(tensor.entry->work).run_by(operation);
+}
+
 void TensorScheduler::execute(std::vector<Ready> ready, Contribution& mine) {
   std::vector<const TensorResponse*> list;
   list.reserve(ready.size());
-  for (const Ready& tensor : ready) list.push_back(&tensor.response);
-  FusionLimits limits = settings_.fusion;
+  for (Ready& tensor : ready) {
+    const TensorSignature& signature = tensor.response.signature;
+    if (signature.has_feedback)
+      tensor.residual = tensor.entry ? residuals_.of(tensor.response.name, element_count(signature))
+                                     : make_residual(element_count(signature));
+    list.push_back(&tensor.response);
+  }
+  FusionLimits limits = limits_;
   if (backlog_ != nullptr) limits.fused_bytes = std::min(limits.fused_bytes, Backlog::kPieceBytes);
   for (const FusedOperation& operation : plan_fusion(list, settings_.priority, limits)) {
     std::vector<Ready> tensors;
@@ -132,11 +146,22 @@ Work TensorScheduler::execute_fused(std::vector<Ready>& tensors) {
     } else {
       std::memset(memory + offsets[i] * bytes, 0, count * bytes);
     }
+    if (tensors[i].residual != nullptr)
+      apply_residual(reinterpret_cast<float*>(memory) + offsets[i], tensors[i].residual.get(), count);
   }
   if (timing_->has_phases()) note(TensorPhase::moving, fmt::format(R"("tensors":{})", tensors.size()));
-  Work work = data_.iallreduce(memory, memory, offsets.back(), first.dtype, first.op);
+  CallOptions options;
+  options.wire_dtype = first.wire_dtype;
+  std::shared_ptr<std::vector<std::byte>> losses;
+  if (first.has_feedback) {
+    losses = buffers_.take(offsets.back() * bytes);
+    std::memset(losses->data(), 0, offsets.back() * bytes);
+    options.residual = reinterpret_cast<float*>(losses->data());
+  }
+  Work work = data_.iallreduce(memory, memory, offsets.back(), first.dtype, first.op, options);
+  for (const Ready& tensor : tensors) drive_by_waits(tensor, work);
   const auto shared = std::make_shared<const std::vector<Ready>>(std::move(tensors));
-  work.on_complete([buffer, offsets, shared, bytes, dtype = first.dtype, postscale = first.postscale,
+  work.on_complete([buffer, losses, offsets, shared, bytes, dtype = first.dtype, postscale = first.postscale,
                     timing = timing_](const Error* error) {
     for (const Ready& tensor : *shared) timing->note(tensor.response, TensorPhase::copying_out);
     for (std::size_t i = 0; i < shared->size(); ++i) {
@@ -145,6 +170,9 @@ Work TensorScheduler::execute_fused(std::vector<Ready>& tensors) {
       if (entry && error == nullptr)
         scale_by(postscale, dtype, entry->call.output, buffer->data() + offsets[i] * bytes,
                  offsets[i + 1] - offsets[i]);
+      if (losses != nullptr)
+        std::memcpy((*shared)[i].residual.get(), losses->data() + offsets[i] * bytes,
+                    (offsets[i + 1] - offsets[i]) * bytes);
       timing->note_end(response, error == nullptr);
       if (entry) TensorWork::of(entry->work).complete(to_status(error));
     }
@@ -165,12 +193,15 @@ Work TensorScheduler::execute_one(Ready& tensor) {
   CallOptions options;
   options.memory = call.memory;
   options.cuda_stream = call.cuda_stream;
+  if (is_reducing(signature.collective)) options.wire_dtype = signature.wire_dtype;
+  options.residual = tensor.residual.get();
   if (!call.allocate && !tensor.is_piece) timing_->note(tensor.response, TensorPhase::moving);
   Started started = start(tensor.response, call, options);
   if (!started.failure)
     started.failure = started.failure.with_context(fmt::format("tensor \"{}\"", tensor.response.name));
   // No Work: the callback would hold the group, which must not end on a progress thread.
   Work work = std::exchange(started.work, {});
+  drive_by_waits(tensor, work);
   work.on_complete(
       [tensor = std::move(tensor), zeros, started, timing = timing_](const Error* error) mutable {
         const std::optional<Entry> ended = std::move(tensor.entry);  // its end is part of the callback
@@ -258,12 +289,14 @@ TensorScheduler::Started TensorScheduler::start_reduction(const TensorSignature&
   Started started;
   started.output = call.output;
   started.output_count = element_count(s);
-  if (s.prescale != 1) {
+  if (s.prescale != 1 || options.residual != nullptr) {
     if (s.is_device) {
       scale_on_device(s.prescale, s.dtype, call.output, call.input, started.output_count, options);
     } else {
       scale_by(s.prescale, s.dtype, call.output, call.input, started.output_count);
     }
+    if (options.residual != nullptr)
+      apply_residual(static_cast<float*>(call.output), options.residual, started.output_count);
     call.input = call.output;
   }
   started.work = data_.iallreduce(call.input, call.output, started.output_count, s.dtype, s.op, options);

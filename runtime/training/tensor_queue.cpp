@@ -18,6 +18,7 @@ class TensorQueue::Impl {
     CommGroup::Impl::of(group_, "TensorQueue");
     return scheduler_;
   }
+  int size() { return CommGroup::Impl::of(group_, "TensorQueue").size(); }
   bool is_of_this_process() const { return fork_generation_ == tutti::fork_generation(); }
   // A child of fork() has no thread of the queue. The queue's thread cannot wait for its own end, nor can one
   // that runs a callback.
@@ -45,7 +46,15 @@ class TensorQueue::Impl {
 TensorQueue::TensorQueue(const CommGroup& group) {
   CommGroup::Impl& impl = CommGroup::Impl::of(group, "TensorQueue");
   const WorldSettings& settings = impl.world().settings();
-  TensorQueueOptions options{settings.tensors, settings.stall_warning};
+  TensorQueueOptions options{settings.tensors, settings.stall_warning, {}};
+  const auto rank_count = static_cast<std::uint32_t>(group.size());
+  use_tuning(settings.tuning.tuning, rank_count, options.settings);
+  options.save_fusion = [path = settings.tuning.save_path, here = settings.tuning.here,
+                         rank_count](const FusionTuning& setting) {
+    if (path.empty()) return;
+    if (const Status saved = save_fusion(path, here, rank_count, setting); !saved)
+      log_warn("the result of TUTTI_AUTOTUNE is not kept: {}", saved.message());
+  };
   // One process writes the file of the job.
   if (impl.world().info().rank != 0) options.settings.timeline.path.clear();
   impl_ = std::shared_ptr<Impl>(new Impl(group, options), &Impl::end);
@@ -56,6 +65,8 @@ TensorQueue::Impl& TensorQueue::opened(const char* call) const {
     throw_error(invalid_argument(std::string(call) + ": this TensorQueue is closed (it is of no group)"));
   return *impl_;
 }
+
+int TensorQueue::size() const { return opened("size").size(); }
 
 Work TensorQueue::submit(std::string_view name, const TensorCall& call) const {
   Impl& impl = opened("submit");

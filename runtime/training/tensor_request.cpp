@@ -29,6 +29,39 @@ void put_list(ByteWriter& writer, const std::vector<T>& list) {
   for (const T value : list) writer.put(value);
 }
 
+// 0: an unset dtype.
+constexpr std::uint8_t kFeedbackBit = 0x80;
+std::uint8_t wire_code(const TensorSignature& signature) {
+  const unsigned dtype = signature.wire_dtype ? static_cast<unsigned>(*signature.wire_dtype) + 1 : 0;
+  return static_cast<std::uint8_t>(dtype | (signature.has_feedback ? kFeedbackBit : 0U));
+}
+
+bool get_wire_dtype(ByteReader& reader, TensorSignature& signature) {
+  std::uint8_t code = 0;
+  if (!reader.get(code)) return false;
+  signature.has_feedback = (code & kFeedbackBit) != 0;
+  code &= kFeedbackBit - 1U;
+  if (code > kDtypeCount) return false;
+  signature.wire_dtype.reset();
+  if (code != 0) signature.wire_dtype = static_cast<Dtype>(code - 1);
+  return true;
+}
+
+std::string wire_text(const TensorSignature& signature) {
+  return signature.wire_dtype ? std::string(to_string(*signature.wire_dtype)) : "the default";
+}
+
+std::string describe_wire_difference(const TensorSignature& a, const TensorSignature& b) {
+  const auto feedback = [](const TensorSignature& signature) {
+    return signature.has_feedback ? "on" : "off";
+  };
+  if (a.wire_dtype != b.wire_dtype)
+    return fmt::format("dtype on the wire {} and {}", wire_text(a), wire_text(b));
+  if (a.has_feedback != b.has_feedback)
+    return fmt::format("error feedback {} and {}", feedback(a), feedback(b));
+  return {};
+}
+
 void put(ByteWriter& writer, const TensorSignature& signature) {
   writer.put(signature.collective);
   writer.put(signature.dtype);
@@ -38,6 +71,7 @@ void put(ByteWriter& writer, const TensorSignature& signature) {
   writer.put(signature.priority);
   writer.put(signature.prescale);
   writer.put(signature.postscale);
+  writer.put(wire_code(signature));
   put_list(writer, signature.shape);
   writer.put_text(signature.batch);
   writer.put(signature.batch_size);
@@ -59,9 +93,19 @@ bool get(ByteReader& reader, std::uint32_t rank_count, TensorSignature& signatur
   return get_kinds(reader, signature) && reader.get(signature.root) && signature.root >= -1 &&
          signature.root < static_cast<std::int32_t>(rank_count) && reader.get(signature.priority) &&
          reader.get(signature.prescale) && reader.get(signature.postscale) &&
-         get_list(reader, signature.shape) && signature.shape.size() <= kMaxTensorDimensions &&
-         reader.get_text(signature.batch) && signature.batch.size() <= kMaxTensorNameBytes &&
-         reader.get(signature.batch_size);
+         get_wire_dtype(reader, signature) && get_list(reader, signature.shape) &&
+         signature.shape.size() <= kMaxTensorDimensions && reader.get_text(signature.batch) &&
+         signature.batch.size() <= kMaxTensorNameBytes && reader.get(signature.batch_size);
+}
+
+bool get_end(ByteReader& reader, std::uint32_t rank_count, ResponseList& list) {
+  if (!reader.get(list.last_joined_rank) || list.last_joined_rank < -1 ||
+      list.last_joined_rank >= static_cast<std::int32_t>(rank_count))
+    return false;
+  if (reader.is_at_end()) return true;
+  FusionTuning& fusion = list.fusion.emplace();
+  return reader.get(fusion.bytes) && reader.get(fusion.cycle_us) &&
+         fusion.cycle_us <= kMostCycleMicroseconds && reader.is_at_end();
 }
 
 bool get_name(ByteReader& reader, std::string& name) {
@@ -134,6 +178,7 @@ std::string describe(const TensorSignature& signature) {
   if (is_reducing(signature.collective)) text += fmt::format(", {}", to_string(signature.op));
   if (signature.root >= 0) text += fmt::format(" from rank {}", signature.root);
   if (signature.is_device) text += " on a GPU";
+  if (signature.wire_dtype) text += fmt::format(", {} on the wire", to_string(*signature.wire_dtype));
   return text;
 }
 
@@ -152,6 +197,7 @@ std::string describe_difference(const TensorSignature& a, const TensorSignature&
     return fmt::format("factor before the reduction {} and {}", a.prescale, b.prescale);
   if (a.postscale != b.postscale)
     return fmt::format("factor after the reduction {} and {}", a.postscale, b.postscale);
+  if (std::string wire = describe_wire_difference(a, b); !wire.empty()) return wire;
   if (a.batch != b.batch) return fmt::format("batch \"{}\" and \"{}\"", a.batch, b.batch);
   if (a.batch_size != b.batch_size) return fmt::format("batch of {} and of {}", a.batch_size, b.batch_size);
   return {};
@@ -250,6 +296,10 @@ std::string encode(const ResponseList& list) {
     writer.put(response.peer);
   }
   writer.put(list.last_joined_rank);
+  if (list.fusion) {
+    writer.put(list.fusion->bytes);
+    writer.put(list.fusion->cycle_us);
+  }
   return writer.take();
 }
 
@@ -268,8 +318,7 @@ bool decode(std::string_view bytes, std::uint32_t rank_count, ResponseList& list
     if (code > static_cast<std::uint8_t>(StatusCode::internal)) return false;
     response.code = static_cast<StatusCode>(code);
   }
-  return reader.get(list.last_joined_rank) && list.last_joined_rank >= -1 &&
-         list.last_joined_rank < static_cast<std::int32_t>(rank_count) && reader.is_at_end();
+  return get_end(reader, rank_count, list);
 }
 
 }  // namespace tutti

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/fusion_tuning.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/base/types.hpp"
 #include "runtime/training/tensor_event.hpp"
@@ -25,8 +27,10 @@ struct TensorSignature {
   bool is_device = false;
   std::int32_t root = -1;  // of broadcast; -1 elsewhere
   std::int32_t priority = 0;
-  double prescale = 1;   // each input is multiplied by it
-  double postscale = 1;  // the result is multiplied by it
+  double prescale = 1;              // each input is multiplied by it
+  double postscale = 1;             // the result is multiplied by it
+  std::optional<Dtype> wire_dtype;  // of messages; unset: as the group is set
+  bool has_feedback = false;        // residuals.hpp
   // Without the first dimension where ranks may differ in it (allgather, alltoall).
   std::vector<std::uint64_t> shape;
   // Tensors of one batch are communicated together or not at all. Empty: a batch of its own.
@@ -72,7 +76,6 @@ struct RequestBatch {
   std::vector<std::uint32_t> joined_ranks;  // that have no more tensors, since this cycle
   std::vector<TensorEvent> events;          // for the timeline of rank 0
 
-  bool is_empty() const { return requests.empty() && joined_ranks.empty() && events.empty(); }
   bool operator==(const RequestBatch&) const = default;
 };
 
@@ -99,6 +102,7 @@ struct TensorResponse {
 struct ResponseList {
   std::vector<TensorResponse> responses;
   std::int32_t last_joined_rank = -1;  // all ranks have joined, this one at last; -1: not yet
+  std::optional<FusionTuning> fusion;  // the setting from this cycle on, if it changes
 
   bool operator==(const ResponseList&) const = default;
 };

@@ -19,9 +19,9 @@
 namespace tutti {
 namespace {
 
+// Residuals are kept for so many tensors even where ranks remember less.
+constexpr std::size_t kLeastResiduals = 1024;
 constexpr int kLengthTag = 1, kBytesTag = 2;
-// How long a rank without tensors pauses: as long as the first tensor after a pause may wait for it.
-constexpr std::chrono::microseconds kLongestPause{5000};
 // An ended queue waits so long for ranks that have not begun the last cycle.
 constexpr std::chrono::seconds kFarewellTime{2};
 
@@ -60,18 +60,24 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
     : data_(group.create(all_ranks(group), "tutti tensors")),
       control_(group.create(all_ranks(group), "tutti tensors: control")),
       settings_(options.settings),
+      save_fusion_(options.save_fusion),
+      limits_(settings_.fusion),
       stall_warning_(options.stall_warning),
       rank_(static_cast<std::uint32_t>(group.rank())),
       size_(static_cast<std::uint32_t>(group.size())),
       cache_(options.settings.cache_capacity),
+      help_(std::make_shared<TensorHelp>(*this)),
+      residuals_(std::max(options.settings.cache_capacity, kLeastResiduals)),
       timing_(std::make_shared<TensorTiming>(rank_)),
       last_warning_(Clock::now()),
-      last_cycle_(Clock::now()) {
+      last_cycle_(Clock::now()),
+      cycle_time_(settings_.cycle) {
   open_blocks(options.block_ranks);
   if (rank_ == 0) coordinator_.emplace(size_, options.settings.stall_timeout);
   if (settings_.priority != TensorPriority::none)
     backlog_ = std::make_unique<Backlog>(settings_.priority, timing_, [this] { negotiate_now(); });
   begin_timeline_of_environment();
+  begin_autotuning();
   const std::string reason = detail::start_thread(&thread_, "tutti-tensors", [this] { run(); });
   if (!reason.empty())
     refuse(
@@ -80,6 +86,7 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
 
 TensorScheduler::~TensorScheduler() {
   close();
+  help_->end();
   thread_.join();
   backlog_.reset();
   timing_->end();
@@ -107,7 +114,8 @@ void TensorScheduler::negotiate_now() {
 WorkRef TensorScheduler::submit(std::string_view name, const TensorCall& call) {
   if (const Status status = check_tensor_call(name, call, size_); !status) refuse(status);
   TensorRequest request = make_tensor_request(name, call, size_);
-  WorkRef work(new TensorWork);
+  request.signature.has_feedback = has_feedback(call, settings_.has_feedback);
+  WorkRef work(new TensorWork(help_));
   {
     const std::lock_guard lock(mutex_);
     if (ended_) refuse(*ended_);
@@ -128,13 +136,14 @@ WorkRef TensorScheduler::submit(std::string_view name, const TensorCall& call) {
     entry.since = Clock::now();
     arrived_.push_back(found->first);
     is_urgent_ |= call.will_wait;
+    if (call.allocate) ++allocating_count_;
   }
-  changed_.notify_all();
+  advance();
   return work;
 }
 
 WorkRef TensorScheduler::join() {
-  WorkRef work(new TensorWork);
+  WorkRef work(new TensorWork(help_));
   {
     const std::lock_guard lock(mutex_);
     if (ended_) refuse(*ended_);
@@ -143,63 +152,16 @@ WorkRef TensorScheduler::join() {
     has_announced_join_ = false;
     is_urgent_ = true;
   }
-  changed_.notify_all();
+  advance();
   return work;
 }
 
-// -- negotiation, by the thread -------------------------------------------------------------------------------
+// -- negotiation, by one thread at a time ---------------------------------------------------------------------
 
-void TensorScheduler::run() {
-  try {
-    while (cycle()) {
-    }
-  } catch (const Error& error) {
-    fail_all(Status(error.code(), error.what(), error.peer()));
-  }
-}
-
-// Between cycles. Tensors that come meanwhile share the next one.
-void TensorScheduler::pause() {
-  std::unique_lock lock(mutex_);
-  const auto has_news = [this] { return !arrived_.empty() || (joining_ && !has_announced_join_); };
-  const Clock::time_point soon = last_cycle_ + settings_.cycle;
-  const Clock::time_point late = std::max(soon, last_cycle_ + idle_);
-  const auto is_due = [&] { return is_closing_ || is_urgent_ || (has_news() && Clock::now() >= soon); };
-  while (!is_due()) {
-    const Clock::time_point until = has_news() ? soon : late;
-    if (!wait_until(changed_, lock, until, [&] { return is_due() || (until == late && has_news()); }) &&
-        until == late)
-      break;
-  }
-  is_urgent_ = false;
-  last_cycle_ = Clock::now();
-}
-
-bool TensorScheduler::cycle() {
-  pause();
-  Contribution mine = contribute();
-  agree(mine.words);
-  cycles_.fetch_add(1, std::memory_order_relaxed);
-  const std::span<const std::uint64_t> words(mine.words);
-  if ((words[0] & is_leaving) != 0) {
-    fail_all(Status(StatusCode::aborted, "a rank has closed the tensor queue"));
-    return false;
-  }
-  evict_agreed(mine.evicted());
-  const bool timeline_begins = timing_->follow(words[0]);
-  if ((words[0] & TensorTiming::kAlignsClocks) != 0) align_clocks();
-  std::vector<Ready> ready = take_ready(mine.not_ready());
-  if ((words[0] & has_requests) != 0) {
-    coordinated_.fetch_add(1, std::memory_order_relaxed);
-    accept(coordinate(std::move(mine.requests)), ready);
-  }
-  note_ready(ready, timeline_begins);
-  changed_.notify_all();
-  warn_of_stalls();
-  execute(std::move(ready), mine);
-  idle_ = (words[0] & has_tensors) != 0 ? std::chrono::microseconds(0)
-                                        : std::min(kLongestPause, std::max(settings_.cycle, idle_ * 2));
-  return true;
+// Is there something for rank 0 to decide, or to tell?
+bool TensorScheduler::needs_coordination(const RequestBatch& requests) const {
+  return !requests.requests.empty() || !requests.joined_ranks.empty() || !requests.events.empty() ||
+         new_setting_ || (coordinator_ && coordinator_->has_expired(Clock::now()));
 }
 
 TensorScheduler::Contribution TensorScheduler::contribute() {
@@ -220,8 +182,7 @@ TensorScheduler::Contribution TensorScheduler::contribute() {
   }
   mine.words[0] |= timing_->flags();
   note_submissions(mine.requests);
-  if (!mine.requests.is_empty() || (coordinator_ && coordinator_->has_expired(Clock::now())))
-    mine.words[0] |= has_requests;
+  if (needs_coordination(mine.requests)) mine.words[0] |= has_requests;
   if (joining_) {
     evict_unjoinable(mine.evicted());
   } else {
@@ -298,9 +259,7 @@ void TensorScheduler::wait(const Work& work) {
               "the tensor queue was closed while other ranks did not take part in it");
 }
 
-void TensorScheduler::agree(std::vector<std::uint64_t>& words) {
-  if (size_ == 1) return;
-  if (!block_.is_open()) return wait(control_.iallreduce(std::span(words), Op::bor, kAwaited));
+void TensorScheduler::agree_in_blocks(std::vector<std::uint64_t>& words) {
   wait(block_.ireduce(words.data(), words.data(), words.size(), Dtype::u64, Op::bor, 0, kAwaited));
   if (leaders_.is_open()) wait(leaders_.iallreduce(std::span(words), Op::bor, kAwaited));
   wait(block_.ibroadcast(std::span(words), 0, kAwaited));
@@ -355,7 +314,11 @@ ResponseList TensorScheduler::coordinate(RequestBatch requests) {
   }
   timing_->accept(std::exchange(requests.events, {}));
   std::string bytes;
-  if (coordinator_) bytes = encode(coordinator_->decide(std::move(requests), Clock::now()));
+  if (coordinator_) {
+    ResponseList decisions = coordinator_->decide(std::move(requests), Clock::now());
+    decisions.fusion = std::exchange(new_setting_, {});
+    bytes = encode(decisions);
+  }
   std::uint64_t length = bytes.size();
   broadcast(&length, 1, Dtype::u64);
   bytes.resize(length);
@@ -403,6 +366,7 @@ std::vector<TensorScheduler::Ready> TensorScheduler::take_ready(std::span<const 
 }
 
 void TensorScheduler::accept(ResponseList list, std::vector<Ready>& ready) {
+  if (list.fusion) follow(*list.fusion);
   for (const TensorResponse& response : list.responses) {
     std::optional<Entry> entry = take_entry(response.name);
     if (response.code == StatusCode::ok) {
@@ -438,6 +402,9 @@ std::optional<TensorScheduler::Entry> TensorScheduler::take_entry(const std::str
   if (found == entries_.end()) return std::nullopt;
   Entry entry = std::move(found->second);
   entries_.erase(found);
+  // A refusal may come for a tensor that was submitted here after this cycle began.
+  if (entry.stage == Stage::submitted) std::erase(arrived_, name);
+  if (entry.call.allocate) --allocating_count_;
   return entry;
 }
 
@@ -463,7 +430,7 @@ void TensorScheduler::fail_all(const Status& cause) {
     joining.swap(joining_);
     arrived_.clear();
   }
-  changed_.notify_all();
+  settled_.notify_all();
   for (const auto& [name, entry] : entries)
     TensorWork::of(entry.work).complete(cause.with_context(fmt::format("tensor \"{}\"", name)));
   if (backlog_ != nullptr) backlog_->fail(cause);

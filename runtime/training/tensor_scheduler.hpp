@@ -5,6 +5,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,8 +15,10 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/training/autotuner.hpp"
 #include "runtime/training/coordinator.hpp"
 #include "runtime/training/fusion.hpp"
+#include "runtime/training/residuals.hpp"
 #include "runtime/training/response_cache.hpp"
 #include "runtime/training/tensor_timing.hpp"
 #include "runtime/training/tensor_work.hpp"
@@ -28,6 +32,8 @@ struct TensorQueueOptions {
   // More than two such blocks of ranks on one node negotiate in two levels. Up to 64 ranks share control blocks;
   // with half of them a rank maps less memory.
   std::uint32_t block_ranks = 32;
+  // Called once autotuning has ended, by rank 0's thread.
+  std::function<void(const FusionTuning&)> save_fusion;
 };
 
 // Memory of fused operations, kept for the next ones.
@@ -40,7 +46,8 @@ class FusionBuffers {
   std::vector<std::shared_ptr<std::vector<std::byte>>> buffers_;
 };
 
-// One thread negotiates. A cycle: every rank contributes one bit for each tensor of the cache, set where the
+// One thread at a time negotiates: one of the program's that submits or waits, which finds the CPU and the caches at
+// hand, else the queue's own. A cycle: every rank contributes one bit for each tensor of the cache, set where the
 // tensor is not ready, and flags; an allreduce of these words says what all ranks have. Where a rank has tensors
 // that the cache does not know, requests go up a binomial tree to rank 0 and decisions come back.
 class TensorScheduler {
@@ -55,6 +62,12 @@ class TensorScheduler {
   WorkRef join();
   // Ends the queue on all ranks; does not wait for that.
   void close();
+  // A thread of the program comes by: it negotiates as far as it need not wait. Not in a callback, which may run in a
+  // turn of this thread.
+  void advance();
+  // A thread of the program waits for `work`: it negotiates if that is due, and returns once something may have
+  // changed, at `until` at the latest.
+  void help(TensorWork& work, Clock::time_point until);
   // Of rank 0; others' calls do nothing. Wait until all ranks follow. Throw Error.
   void start_timeline(const std::string& path, bool marks_cycles);
   void stop_timeline();
@@ -82,7 +95,8 @@ class TensorScheduler {
   struct Ready {
     TensorResponse response;
     std::optional<Entry> entry;
-    bool is_piece = false;  // of a tensor
+    bool is_piece = false;                 // of a tensor
+    std::shared_ptr<float> residual = {};  // of a tensor with error feedback
   };
   // With a priority: tensor_backlog.hpp.
   class Backlog;
@@ -102,22 +116,44 @@ class TensorScheduler {
     std::span<std::uint64_t> unfinished() { return std::span(words).subspan(1 + 2 * bit_words); }
   };
 
+  // A cycle that has begun, until its agreement is complete.
+  struct Round {
+    Contribution mine;
+    Work agreement;
+    std::optional<Error> failure;  // of the start of the agreement
+  };
+
+  // Turns of threads (tensor_turns.cpp).
   void run();
-  bool cycle();
   void pause();
+  bool take_due();
+  void begin();
+  bool finish();
+  bool take_turn(std::chrono::milliseconds at_most);
+  bool needs_own_thread();
+  void call_own_thread();
+  // With mutex_ held.
+  bool has_news() const { return !arrived_.empty() || (joining_ && !has_announced_join_); }
+  Clock::time_point due() const;
+  Clock::time_point due_for_own_thread() const;
+
   void negotiate_now();
   Contribution contribute();
+  bool needs_coordination(const RequestBatch& requests) const;
   void announce_arrived(Contribution& mine);
   void evict_unjoinable(std::span<std::uint64_t> evicted) const;
   void evict_stalled(std::span<std::uint64_t> evicted) const;
   void open_blocks(std::uint32_t block_ranks);
-  void agree(std::vector<std::uint64_t>& words);
+  void agree_in_blocks(std::vector<std::uint64_t>& words);
   void broadcast(void* data, std::size_t count, Dtype dtype);
   ResponseList coordinate(RequestBatch requests);
   void evict_agreed(std::span<const std::uint64_t> bits);
   std::vector<Ready> take_ready(std::span<const std::uint64_t> not_ready);
   void accept(ResponseList list, std::vector<Ready>& ready);
   void warn_of_stalls();
+  void follow(const FusionTuning& setting);
+  void begin_autotuning();
+  void autotune(const std::vector<Ready>& ready);
   void begin_timeline_of_environment();
   void write_timeline(std::shared_ptr<Timeline> timeline, bool marks_cycles);
   void note_submissions(RequestBatch& requests);
@@ -128,6 +164,7 @@ class TensorScheduler {
   // Tensors that share an operation, or one. `release`: called once it is complete; may be empty.
   void communicate(std::vector<Ready> tensors, const std::function<void()>& release);
   Work execute_one(Ready& tensor);
+  static void drive_by_waits(const Ready& tensor, const Work& work);
   // An operation that was started for one tensor, and where its result lies.
   struct Started {
     Work work;
@@ -155,31 +192,52 @@ class TensorScheduler {
   std::string receive_bytes(int peer);
   void wait(const Work& work);
 
+  // Held by the thread that negotiates, or starts what is ready.
+  std::mutex negotiating_;
+  // Guarded by it, as is everything up to mutex_. In front of the groups: an operation that a failure has left under
+  // way writes there until its group has ended.
+  std::optional<Round> round_;
+  bool has_ended_ = false;
+
   CommGroup data_, control_;
   CommGroup block_, leaders_;  // of two levels; the second on the first ranks of blocks alone
   CommGroup own_;              // this rank alone; made at the first use
   const TensorSettings settings_;
+  const std::function<void(const FusionTuning&)> save_fusion_;
+  // Changed by autotuning, as is cycle_time_.
+  FusionLimits limits_;
+  std::optional<Autotuner> autotuner_;       // of rank 0, while it searches
+  std::optional<FusionTuning> new_setting_;  // of rank 0: to be announced with the next cycle
+  std::ofstream autotune_log_;
   const std::chrono::milliseconds stall_warning_;
   const std::uint32_t rank_, size_;
   ResponseCache cache_;
   std::optional<Coordinator> coordinator_;  // of rank 0
   FusionBuffers buffers_;
+  const std::shared_ptr<TensorHelp> help_;
+  Residuals residuals_;
   // Also of completions, which may come while the scheduler ends.
   const std::shared_ptr<TensorTiming> timing_;
-  Clock::time_point last_warning_, last_cycle_;
-  std::chrono::microseconds idle_{0};  // how long nothing has been to do, as all ranks know
+  Clock::time_point last_warning_;
+  std::unique_ptr<Backlog> backlog_;  // null without a priority
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_;                    // for the own thread
+  std::condition_variable settled_;                    // all ranks may follow a change of the timeline
   std::map<std::string, Entry, std::less<>> entries_;  // guarded by mutex_, like what follows
   std::vector<std::string> arrived_;                   // names in stage `submitted`, in order
   std::optional<WorkRef> joining_;
   bool has_announced_join_ = false;
+  std::size_t allocating_count_ = 0;  // tensors with a function that the own thread has to call
+  Clock::time_point last_cycle_;
+  std::chrono::microseconds cycle_time_;  // between two cycles while tensors are under way
+  std::chrono::microseconds idle_{0};     // how long nothing has been to do, as all ranks know
+  Clock::time_point sleeps_until_ = Clock::time_point::min();  // the own thread, if nobody calls it
+  bool is_called_ = false;                                     // the own thread is needed now
   bool is_urgent_ = false;
   bool is_closing_ = false;
   std::optional<Status> ended_;  // why no tensor can be submitted any more
   std::atomic<std::uint64_t> cycles_{0}, coordinated_{0};
-  std::unique_ptr<Backlog> backlog_;  // null without a priority; used by the negotiating thread
   std::thread thread_;
 };
 

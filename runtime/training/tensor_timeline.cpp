@@ -50,7 +50,7 @@ void TensorScheduler::write_timeline(std::shared_ptr<Timeline> timeline, bool ma
   std::unique_lock lock(mutex_);
   is_urgent_ = true;
   changed_.notify_all();
-  changed_.wait(lock, [this] { return ended_ || timing_->is_settled(); });
+  settled_.wait(lock, [this] { return ended_ || timing_->is_settled(); });
 }
 
 // The submissions that rank 0 has not been told of.

@@ -90,6 +90,42 @@ void run_all(std::uint32_t p, const World::Adjust& adjust, const World::Decorate
   }
 }
 
+// The sum of `inputs` (by rank), and of the residuals that an allreduce of them leaves, by element. Empty: as expected.
+std::string lost_sum(std::uint32_t p, std::string_view algorithm, const World::Adjust& adjust,
+                     std::uint64_t count) {
+  World world(WorldTransport::inproc, p, World::oversubscribed(), {}, adjust);
+  std::vector<std::vector<float>> outputs(p), residuals(p, std::vector<float>(count, 0.0F));
+  // 12 bits each: the sum of all is exact in f32, none is a bf16.
+  const auto value = [](std::uint32_t rank, std::uint64_t i) {
+    return static_cast<float>((rank * 1237U + i * 331U) % 4096U) + 0.25F * static_cast<float>(rank % 3U);
+  };
+  const std::string wrong = world.run([&](Member& member) -> std::string {
+    std::vector<float>& mine = outputs[member.rank];
+    for (std::uint64_t i = 0; i < count; ++i) mine.push_back(value(member.rank, i));
+    Call call;
+    call.in_place = true;
+    call.input = call.output = mine.data();
+    call.count = count;
+    call.wire_dtype = Dtype::bf16;
+    call.residual = residuals[member.rank].data();
+    const Status status = member.run(call, algorithm);
+    return status ? "" : status.to_string();
+  });
+  if (!wrong.empty()) return wrong;
+  bool has_lost = false;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    double exact = 0, found = outputs[0][i];
+    for (std::uint32_t rank = 0; rank < p; ++rank) {
+      exact += value(rank, i);
+      found += residuals[rank][i];
+      has_lost |= residuals[rank][i] != 0;
+    }
+    if (std::fabs(exact - found) > 0.01)
+      return "element " + std::to_string(i) + " of " + std::to_string(count);
+  }
+  return has_lost ? "" : "nothing was rounded";
+}
+
 // The vector of rank r of p ranks after an allreduce of `inputs` (by rank).
 std::vector<std::vector<float>> sums_of(const WireSetting& wire, std::string_view algorithm, Op op,
                                         const std::vector<std::vector<float>>& inputs) {
@@ -169,6 +205,23 @@ TEST_CASE("a result is a value of the wire dtype, and what leaves its range is a
 TEST_CASE("an average divides the rounded sum, on all ranks alike") {
   const auto outputs = sums_of({Dtype::bf16, true}, "ring", Op::avg, {{3.0F}, {4.0F}, {6.0F}});
   for (const std::vector<float>& result : outputs) CHECK(result[0] == 13.0F / 3);
+}
+
+TEST_CASE("the residuals of all ranks are what the rounded sum lacks, with every row") {
+  const std::uint32_t p = GENERATE(2U, 3U, 4U, 5U, 8U);
+  for (const AlgorithmRow& row : catalog()) {
+    if (row.collective != Collective::allreduce || !row.same_bits) continue;
+    const Hierarchy domains = domains_of(p);
+    if (!check_legality(row, p, true, true, true, &domains)) continue;
+    for (const std::uint64_t count : {std::uint64_t{3}, std::uint64_t{4097}}) {
+      INFO(row.name << " p " << p << " count " << count);
+      CHECK(lost_sum(p, row.name, by_messages(p, kAllMessages), count) == "");
+      if (domains.domain_count() > 1)
+        CHECK(lost_sum(p, row.name, by_messages(p, {}, Reach::network), count) == "");
+    }
+  }
+  const std::string refused = lost_sum(2, "census", by_messages(2, kAllMessages), 3);
+  CHECK(refused.find("'census' gives ranks different bits") != std::string::npos);
 }
 
 TEST_CASE("groups on one node, and calls that do not add f32, send in full") {

@@ -235,13 +235,16 @@ TEST_CASE("only sums of f32 travel in another dtype, and only in a narrower floa
   CHECK_THAT(error_of("allreduce", call), StartsWith("allreduce: wire_dtype: expected"));
   call.wire_dtype = Dtype::bf16;
   call.op = Op::max;
-  CHECK_THAT(error_of("allreduce", call), Contains("not allreduce of 3 f32, max"));
+  CHECK_THAT(error_of("allreduce", call), Contains("not allreduce of f32, max"));
   call.op = Op::sum;
   call.dtype = Dtype::i32;
   CHECK_THAT(error_of("allreduce", call), Contains("only sums of f32 travel in another dtype"));
   call = call_of(Collective::broadcast, nullptr, v.data(), 3);
   call.wire_dtype = Dtype::bf16;
-  CHECK_THAT(error_of("broadcast", call), Contains("not broadcast of 3 f32"));
+  CHECK_THAT(error_of("broadcast", call), Contains("not broadcast of f32"));
   call.wire_dtype = Dtype::f32;
   CHECK(error_of("broadcast", call).empty());
+  float residual = 0;
+  call.residual = &residual;
+  CHECK_THAT(error_of("broadcast", call), Contains("residual: only sums of f32 by allreduce have one"));
 }

@@ -6,6 +6,7 @@
 #include "runtime/schedule/passes/fuse.hpp"
 #include "runtime/schedule/passes/in_place.hpp"
 #include "runtime/schedule/passes/segment.hpp"
+#include "runtime/schedule/passes/share_losses.hpp"
 #include "tests/schedule/support.hpp"
 #include "tests/support/test_fraction.hpp"
 
@@ -139,6 +140,24 @@ TEST_CASE("rows round as often as docs/tensors.md says") {
   }
   CHECK(roundings(Collective::allreduce, "recursive_doubling", 8) == 4);
   CHECK(roundings(Collective::allreduce, "rabenseifner", 8) == 4);
+}
+
+TEST_CASE("ranks that round one value share its loss") {
+  const auto shares_of = [](std::string_view row, std::uint32_t p) {
+    const auto ranks = compressed(emit_row(Collective::allreduce, row, p));
+    const auto made = share_losses(ranks, 0);
+    REQUIRE(made.is_ok());
+    std::vector<std::uint32_t> shares;
+    for (const Step& step : made->steps) {
+      if (step.verb == Verb::copy && step.dst.is_wire) shares.push_back(step.peer);
+    }
+    return shares;
+  };
+  using Shares = std::vector<std::uint32_t>;
+  CHECK(shares_of("ring", 3) == Shares{1, 1, 1});
+  // Its own vector, the sum of two ranks, the sum of all.
+  CHECK(shares_of("recursive_doubling", 4) == Shares{1, 2, 4});
+  CHECK(shares_of("one_shot", 3) == Shares{1, 3});
 }
 
 TEST_CASE("between domains only messages that leave one are compressed") {

@@ -4,6 +4,7 @@
 
 #include "runtime/training/coordinator.hpp"
 #include "runtime/training/fusion.hpp"
+#include "runtime/training/residuals.hpp"
 #include "runtime/training/response_cache.hpp"
 #include "tests/support/catch.hpp"
 
@@ -248,4 +249,19 @@ TEST_CASE("fusion keeps to the limits, to equal kinds and to the order of priori
   CHECK(plan(TensorPriority::none, {0, 500}) == Lists{{0}, {1}, {2}, {3}, {4}});
   CHECK(plan(TensorPriority::direct, {1000, 500}) == Lists{{4}, {0, 1, 3}, {2}});
   CHECK(plan(TensorPriority::lifo, {1000, 500}) == Lists{{4}, {3, 1, 0}, {2}});
+  tensors[1].signature.wire_dtype = Dtype::bf16;
+  CHECK(plan(TensorPriority::none, {1000, 500}) == Lists{{0, 3}, {1}, {2}, {4}});
+  tensors[3].signature.has_feedback = true;
+  CHECK(plan(TensorPriority::none, {1000, 500}) == Lists{{0}, {1}, {2}, {3}, {4}});
+}
+
+TEST_CASE("residuals are kept by name, for as many tensors as there is room") {
+  Residuals residuals(2);
+  *residuals.of("a", 3) = 1;
+  *residuals.of("b", 3) = 2;
+  CHECK(*residuals.of("a", 3) == 1);
+  *residuals.of("c", 1) = 3;  // "b" was used longest ago
+  CHECK(*residuals.of("a", 3) == 1);
+  CHECK(*residuals.of("b", 3) == 0);
+  CHECK(*residuals.of("b", 2) == 0);  // of another length
 }

@@ -1,8 +1,10 @@
 // Named tensors over ranks that are threads: any order, errors, uneven parts, batches, ranks that join.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -103,6 +105,105 @@ TEST_CASE("what ranks disagree about is thrown on all of them, and other tensors
         }) == "");
 }
 
+TEST_CASE("tensors travel in the dtype that their calls ask for, alike on all ranks") {
+  const Variables variables({{"TUTTI_TRANSPORTS", "tcp"}, {"TUTTI_WIRE_DTYPE", "none:all"}});
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
+          const TensorQueue queue(group);
+          // The second and third share an operation.
+          std::vector<float> full(100, 1.001F), first(100, 1.001F), second(300, 1.001F),
+              averaged(100000, 1.001F);
+          TensorCall compressed;
+          compressed.wire_dtype = Dtype::bf16;
+          const Work works[] = {reduce(queue, "full", full), reduce(queue, "a", first, compressed),
+                                reduce(queue, "b", second, compressed)};
+          wait_all(works);
+          if (full[0] != 2.002F || first[0] != 2.0F || second[299] != 2.0F)
+            return "sums: " + std::to_string(full[0]) + " " + std::to_string(first[0]) + " " +
+                   std::to_string(second[299]);
+          compressed.op = Op::avg;
+          reduce(queue, "averaged", averaged, compressed).wait();
+          if (averaged[77] != 1.0F) return "average";
+          compressed.wire_dtype = group.rank() == 0 ? Dtype::f16 : Dtype::f32;
+          const std::string error = error_of([&] { reduce(queue, "w", first, compressed).wait(); });
+          const bool is_named =
+              error.find("different dtype on the wire f16 and f32") != std::string::npos &&
+              error.find("allreduce of f32[100], avg, f16 on the wire") != std::string::npos;
+          group.barrier();
+          return is_named ? "" : "said: " + error;
+        }) == "");
+}
+
+// Steps of a tensor whose parts nearly cancel each other: the sum is less than rounding loses of each part. The
+// difference of the sums of all steps to the exact ones, as a part of these.
+float lacking(CommGroup& group, std::uint64_t count, std::optional<bool> feedback) {
+  const TensorQueue queue(group);
+  constexpr int kSteps = 200;
+  constexpr float kSmall = 0x1p-11F;
+  float sum = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    TensorCall call;
+    call.wire_dtype = Dtype::bf16;
+    call.error_feedback = feedback;
+    call.prescale = 2;
+    const bool is_last = group.rank() + 1 == group.size();
+    const auto others = static_cast<float>(group.size() - 1);
+    std::vector<float> values(count, is_last ? -others : 1 + kSmall), more(7, 1.001F);
+    const Work works[] = {reduce(queue, "g", values, call), reduce(queue, "m", more, call)};
+    wait_all(works);
+    sum += values.back();
+  }
+  group.barrier();
+  const float expected = 2 * kSteps * kSmall * static_cast<float>(group.size() - 1);
+  return (expected - sum) / expected;
+}
+
+TEST_CASE("small sums of large values converge with error feedback, where they stall without") {
+  struct Form {
+    const char* priority;
+    std::uint64_t count;
+    int size;
+  };
+  // Fused, alone, and in pieces.
+  for (const Form& form :
+       {Form{"none", 20, 2}, {"none", 20, 3}, {"none", 100000, 3}, {"direct", 600000, 2}, {"lifo", 20, 2}}) {
+    INFO(form.priority << ", " << form.count << " elements, " << form.size << " ranks");
+    const Variables variables(
+        {{"TUTTI_TRANSPORTS", "tcp"}, {"TUTTI_WIRE_DTYPE", "none:all"}, {"TUTTI_PRIORITY", form.priority}});
+    const auto verdict = [&](std::optional<bool> feedback, float least, float most) {
+      return with_ranks(form.size, [&](CommGroup& group) -> Verdict {
+        const float part = lacking(group, form.count, feedback);
+        return part >= least && part <= most ? "" : "lacks " + std::to_string(part);
+      });
+    };
+    CHECK(verdict(true, -0.1F, 0.1F) == "");
+    if (form.count == 20) CHECK(verdict({}, 0.9F, 1.1F) == "");
+  }
+  const Variables variables(
+      {{"TUTTI_TRANSPORTS", "tcp"}, {"TUTTI_WIRE_DTYPE", "none:all"}, {"TUTTI_ERROR_FEEDBACK", "1"}});
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
+          const float with = lacking(group, 20, {}), without = lacking(group, 20, false);
+          return std::abs(with) < 0.1F && without > 0.9F ? "" : "the variable";
+        }) == "");
+}
+
+TEST_CASE("a rank that has joined gives nothing, with error feedback neither") {
+  const Variables variables(
+      {{"TUTTI_TRANSPORTS", "tcp"}, {"TUTTI_WIRE_DTYPE", "bf16:all"}, {"TUTTI_ERROR_FEEDBACK", "1"}});
+  CHECK(with_ranks(3, [](CommGroup& group) -> Verdict {
+          const TensorQueue queue(group);
+          for (int step = 0; step < (group.rank() == 2 ? 1 : 30); ++step) {
+            std::vector<float> small(5, 1), large(100000, 1);
+            const Work works[] = {reduce(queue, "s", small), reduce(queue, "l", large)};
+            wait_all(works);
+            const auto expected = static_cast<float>(step == 0 ? 3 : 2);
+            if (small[4] != expected || large[99999] != expected) return "step " + std::to_string(step);
+            if (step == 0) group.barrier();
+          }
+          queue.join().wait();
+          return {};
+        }) == "");
+}
+
 TEST_CASE("a shape may change from step to step") {
   CHECK(with_ranks(3, [](CommGroup& group) -> Verdict {
           const TensorQueue queue(group);
@@ -129,6 +230,17 @@ TEST_CASE("arguments that are wrong are refused at once") {
           if (error_of([&] { reduce(queue, "t", values, call); }).find("not offered by name") ==
               std::string::npos)
             return "collective";
+          call = {};
+          call.op = Op::max;
+          call.wire_dtype = Dtype::bf16;
+          if (error_of([&] { reduce(queue, "t", values, call); }).find("only sums of f32") ==
+              std::string::npos)
+            return "wire_dtype";
+          call.wire_dtype = {};
+          call.error_feedback = true;
+          if (error_of([&] { reduce(queue, "t", values, call); }).find("error_feedback: only sums") ==
+              std::string::npos)
+            return "error_feedback";
           if (error_of([&] { reduce(queue, "", values); }).find("name") == std::string::npos) return "name";
           return {};
         }) == "");

@@ -163,6 +163,26 @@ TEST_CASE("closing completes everything pending exactly once and lets go of all 
   CHECK(answer == "");
 }
 
+TEST_CASE("an endpoint answers after both sides have closed it") {
+  const std::string answer = run_ranks(setup_from_environment(), 2, [](Rank& self) -> std::string {
+    if (std::string why = self.open_all(); !why.empty()) return why;
+    Endpoint& other = self.peer(1 - self.rank);
+    std::uint32_t value = 1;
+    const ConstByteRange from{reinterpret_cast<std::byte*>(&value), sizeof(value)};
+    self.control(other, from);
+    if (!self.wait_until([&] { return self.controls.size() == 1; })) return "no control message";
+    if (!self.barrier()) return "barrier";
+    other.close(true);
+    if (!self.barrier()) return "barrier";
+    for (int i = 0; i < 50; ++i) self.progress();  // the transport forgets the context
+    if (!other.trouble().is_ok()) return "trouble: " + other.trouble().to_string();
+    self.control(other, from);
+    self.send(other, 0, 1, {&from, 1}, 1);
+    return self.wait() && self.barrier() ? "" : "a send does not complete";
+  });
+  CHECK(answer == "");
+}
+
 TEST_CASE("many contexts come and go without exhausting anything") {
   const std::string answer = run_ranks(setup_from_environment(), 2, [](Rank& self) -> std::string {
     const std::uint64_t rounds = is_selected(1) ? 2500 : 60;  // more than a directory holds

@@ -51,7 +51,7 @@ ALLOWED = [
     ("runtime/training/tensor_queue.cpp", ["tutti/**", "runtime/base/**", "runtime/training/**", "runtime/group/**",
                                             "backends/registry.hpp"]),
     ("runtime/training/**", ["tutti/**", "runtime/base/**", "runtime/kernels/**", "runtime/job/exchange.hpp", "runtime/training/**",
-                             "runtime/group/tensor_settings.hpp"]),
+                             "runtime/group/tensor_settings.hpp", "runtime/group/work_access.hpp"]),
     ("topology/**", FLOOR),
     # A registry is the one file that knows every plug-in, and it knows nothing of one but how to make it.
     ("transports/registry.*", FLOOR + ["transports/*", "transports/*/*/plugin.hpp"] + sorted(GENERATED)),
@@ -75,6 +75,9 @@ ALLOWED = [
     ("backends/*/**", FLOOR + ["backends/*"]),
     # The C interface stands on the public C++ interface, and nothing is decided in it.
     ("bindings/c/**", ["tutti/**"] + FLOOR),
+    # MLSL's interface stands on the public C++ interface; the program includes MLSL's own headers.
+    ("bindings/mlsl/include/**", []),
+    ("bindings/mlsl/**", ["tutti/**"]),
     ("bindings/*/**", ["tutti/**"]),
 ]
 # Plug-ins see their seam and the helpers beside it, but not the registry that lists them.
@@ -112,6 +115,7 @@ NCCL_TESTS = ["tests/support/nccl_stand_in/**", "tests/backends/nccl_*"]
 VENDOR_SYMBOLS = {
     r"\b(?:ucp|uct|ucs)_\w+": ["transports/message/ucx/**", "tests/fuzz/ucx_headers_fuzz.cpp"],
     r"\bfi_\w+": ["transports/message/ofi/**", "tests/fuzz/ofi_packets_fuzz.cpp"],
+    r"\bTF_[A-Z]\w*": ["bindings/tensorflow/**"],
     r"\bhwloc_\w+": ["topology/hwloc_discovery.*"],
     r"\bnccl[A-Z]\w*": ["backends/nccl/**", "bench/peers/**"] + NCCL_TESTS,
     r"\b(?:cu[A-Z]|CU[a-z]|CU_|CUDA_(?:SUCCESS|ERROR_))\w*": ["backends/cuda/**", "backends/nccl/**"] + CUDA_TESTS + NCCL_TESTS,

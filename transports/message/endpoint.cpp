@@ -35,7 +35,8 @@ Post MessageEndpoint::post_failed(RequestId request) {
   return Post::pending;
 }
 
-Status MessageEndpoint::trouble() const { return inbox_.peer.trouble(); }
+// The worker frees the inbox of an endpoint that is closed here and at the peer.
+Status MessageEndpoint::trouble() const { return is_closed_ ? Status() : inbox_.peer.trouble(); }
 
 bool MessageEndpoint::is_peer_lost() const { return inbox_.peer.is_gone() || inbox_.is_closed_by_peer(); }
 

@@ -50,13 +50,14 @@ std::string kinds_of(std::string_view format) {
 const char* dtype_name(Dtype dtype) { return kDtypes[static_cast<std::size_t>(dtype)].name; }
 std::size_t element_bytes(Dtype dtype) { return kDtypes[static_cast<std::size_t>(dtype)].bytes; }
 
-Dtype dtype_of_name(std::string_view name) {
+Dtype dtype_of_name(std::string_view name, const char* argument) {
   std::string known;
   for (std::size_t i = 0; i < kArrayDtypes; ++i) {
     if (name == kDtypes[i].name) return static_cast<Dtype>(i);
     known += std::string(i == 0 ? "" : ", ") + kDtypes[i].name;
   }
-  throw pybind11::value_error("dtype: '" + std::string(name) + "': expected one of " + known);
+  throw pybind11::value_error(std::string(argument) + ": '" + std::string(name) + "': expected one of " +
+                              known);
 }
 
 bool dtype_of_format(const char* format, std::size_t bytes, Dtype* dtype) {

@@ -10,8 +10,8 @@
 namespace tutti::python {
 
 const char* dtype_name(Dtype dtype);  // as numpy has it: "float32"
-// The dtype of that name; raises ValueError.
-Dtype dtype_of_name(std::string_view name);
+// The dtype of that name; raises ValueError naming the argument.
+Dtype dtype_of_name(std::string_view name, const char* argument = "dtype");
 std::size_t element_bytes(Dtype dtype);
 
 // The dtype of a format of the struct module, which gives the kind; the item size gives the bytes. False for

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -23,7 +24,7 @@ template <class Exception>
 
 // The arguments of one submit(), before any is converted.
 struct Given {
-  py::handle input, output, op, splits, shape, allocate, dtype, stream;
+  py::handle input, output, op, splits, shape, allocate, dtype, stream, wire_dtype;
 };
 
 // One call in its C++ form, with the objects that it refers to.
@@ -35,6 +36,8 @@ class Submission {
     if (!given.dtype.is_none()) seen_as_ = dtype_of_name(given.dtype.cast<std::string>());
     take_arrays();
     take_shape();
+    if (!given.wire_dtype.is_none())
+      call_.wire_dtype = dtype_of_name(given.wire_dtype.cast<std::string>(), "wire_dtype");
     splits_ = counts_of(given.splits, kSubmit, "splits");
     call_.splits = splits_;
     call_.op = reduction_of(given.op, kSubmit);
@@ -149,8 +152,8 @@ std::unique_ptr<PendingWork> submit(const SharedQueue& queue, const std::string&
                                     py::handle output, const std::string& collective, py::handle op, int root,
                                     double prescale, double postscale, py::handle splits, py::handle shape,
                                     int priority, const std::string& batch, std::uint32_t batch_size,
-                                    bool will_wait, py::handle allocate, py::handle dtype,
-                                    py::handle stream) {
+                                    bool will_wait, py::handle allocate, py::handle dtype, py::handle stream,
+                                    py::handle wire_dtype, std::optional<bool> error_feedback) {
   return guarded(*queue, kSubmit, [&] {
     TensorCall call;
     call.collective = collective_of(collective, kSubmit);
@@ -161,7 +164,9 @@ std::unique_ptr<PendingWork> submit(const SharedQueue& queue, const std::string&
     call.batch = batch;
     call.batch_size = batch_size;
     call.will_wait = will_wait;
-    Submission submission(*queue, {input, output, op, splits, shape, allocate, dtype, stream}, call);
+    call.error_feedback = error_feedback;
+    Submission submission(*queue, {input, output, op, splits, shape, allocate, dtype, stream, wire_dtype},
+                          call);
     const TensorQueue handle = queue->queue();  // another thread may close it meanwhile
     return start_only(queue, name_of(call.collective), std::move(submission.buffers()), submission.result(),
                       [&](const CommGroup&) { return handle.submit(name, submission.call()); });
@@ -192,6 +197,11 @@ void stop_timeline(const SharedQueue& queue) {
   });
 }
 
+std::uintptr_t c_handle(const SharedQueue& queue) {
+  return guarded(*queue, "c_handle",
+                 [&] { return reinterpret_cast<std::uintptr_t>(queue->c_queue_handle()); });
+}
+
 SharedQueue make_queue(const std::optional<SharedGroup>& group) {
   const SharedGroup& of = group ? *group : world();
   return guarded(*of, "TensorQueue", [&] { return std::make_shared<OpenTensorQueue>(of->group()); });
@@ -206,7 +216,16 @@ TensorQueue open(const CommGroup& group) {
 
 OpenTensorQueue::OpenTensorQueue(const CommGroup& group) : OpenGroup(group), queue_(open(group)) {}
 
-OpenTensorQueue::~OpenTensorQueue() { OpenTensorQueue::close(); }
+OpenTensorQueue::~OpenTensorQueue() {
+  OpenTensorQueue::close();
+  const WithoutGil without;
+  tutti_tensor_queue_close(&c_queue_handle_);
+}
+
+tutti_tensor_queue_t OpenTensorQueue::c_queue_handle() {
+  if (c_queue_handle_ == nullptr) c_queue_handle_ = make_c_handle(queue_);
+  return c_queue_handle_;
+}
 
 void OpenTensorQueue::abandon(Pending pending) {
   if (queue_.is_open()) return OpenGroup::abandon(std::move(pending));
@@ -240,13 +259,18 @@ void define_tensors(py::module_& module) {
       "(reduce_scatter: of this rank). It must not wait; an exception in it fails the operation on this "
       "rank. prescale and postscale: factors of each input and of the result. splits: rows for each rank, of "
       "alltoall. shape: else that of input. Tensors of one batch, of batch_size, are communicated together. "
-      "dtype: the elements that the bytes of the arrays are. will_wait: the caller waits at once.",
+      "dtype: the elements that the bytes of the arrays are. will_wait: the caller waits at once. "
+      "wire_dtype: of messages "
+      "between nodes, for sums and averages of float32; None: as TUTTI_WIRE_DTYPE says. error_feedback: what "
+      "rounding to it lost is added at the "
+      "tensor's next step; None: as TUTTI_ERROR_FEEDBACK says.",
       py::arg("name"), py::arg("input"), py::arg("output") = py::none(), py::kw_only(),
       py::arg("collective") = "allreduce", py::arg("op") = "sum", py::arg("root") = 0,
       py::arg("prescale") = 1.0, py::arg("postscale") = 1.0, py::arg("splits") = py::none(),
       py::arg("shape") = py::none(), py::arg("priority") = 0, py::arg("batch") = "",
       py::arg("batch_size") = 0, py::arg("will_wait") = false, py::arg("allocate") = py::none(),
-      py::arg("dtype") = py::none(), py::arg("stream") = py::none());
+      py::arg("dtype") = py::none(), py::arg("stream") = py::none(), py::arg("wire_dtype") = py::none(),
+      py::arg("error_feedback") = py::none());
   queue.def("join", &join,
             "This rank has no more tensors: others' allreduces and barriers go on without it, as if it gave "
             "zeros. The Work is complete when all ranks have joined; its source is the last one.");
@@ -256,6 +280,11 @@ void define_tensors(py::module_& module) {
             "ranks know.",
             py::arg("path"), py::arg("mark_cycles") = false);
   queue.def("stop_timeline", &stop_timeline, "Complete the file of the timeline.");
+  queue.def_property_readonly(
+      "c_handle", &c_handle,
+      "The queue as the tutti_tensor_queue_t of the C interface, a number: for libraries that submit "
+      "natively. They "
+      "link the libtutti of this package. Valid as long as this object; not to be closed by them.");
   queue.def("close", &OpenTensorQueue::close,
             "End the queue on all ranks; what is under way raises AbortedError. A second call does nothing.");
   queue.def("__enter__", [](const SharedQueue& self) { return self; });

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bindings/python/native/group.hpp"
-#include "tutti/tensors.hpp"
+#include "tutti/c_handles.hpp"
 
 namespace tutti::python {
 
@@ -15,11 +15,15 @@ class OpenTensorQueue final : public OpenGroup {
   OpenTensorQueue& operator=(const OpenTensorQueue&) = delete;
 
   const TensorQueue& queue() const { return queue_; }
+  // As that of a group, but it lives as long as this object, also after close(): a thread of a framework that
+  // submits too late gets an error.
+  tutti_tensor_queue_t c_queue_handle();
   void abandon(Pending pending) override;
   void close() override;
 
  private:
   TensorQueue queue_;
+  tutti_tensor_queue_t c_queue_handle_ = nullptr;
 };
 
 void define_tensors(py::module_& module);

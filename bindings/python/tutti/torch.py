@@ -1,7 +1,7 @@
 """torch.distributed over tutti: import this module, then use the backend "tutti".
 
     import torch.distributed as dist
-    import tutti.torch
+    import tutti.torch                           # not needed with torch 2.5 or newer and an installed package
 
     dist.init_process_group("tutti")             # or "cpu:tutti,cuda:nccl"
 
@@ -30,7 +30,8 @@ from . import _torch  # pylint: disable=wrong-import-position  # a module for an
 __all__ = ["empty"]
 
 
-def _create(store, rank, size, timeout):
+def create(store, rank, size, timeout):
+    """The backend of one process group, for torch.distributed, which calls it."""
     # Waiting for a future only sleeps, and autograd's threads wait for nothing else.
     names = ("TUTTI_PROGRESS_THREADS", "TUTTI_WORKERS", "MLSL_NUM_SERVERS")  # the first that is set counts
     if next((os.environ[name] for name in names if os.environ.get(name)), "").strip() == "0":
@@ -88,9 +89,11 @@ def _cover_monitored_barrier():
 
 
 _cover_monitored_barrier()
-if hasattr(dist.Backend, "backend_capability"):
-    dist.Backend.register_backend("tutti", _create, devices=["cpu", "cuda"])
+if hasattr(dist.Backend, "TUTTI"):
+    pass  # by tutti_torch_backend, when torch was imported
+elif hasattr(dist.Backend, "backend_capability"):
+    dist.Backend.register_backend("tutti", create, devices=["cpu", "cuda"])
 else:
-    dist.Backend.register_backend("tutti", _create)
+    dist.Backend.register_backend("tutti", create)
 # A rank that ends without leaving its groups is taken for dead by the others.
 atexit.register(_torch.close_all)

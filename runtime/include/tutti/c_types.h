@@ -202,12 +202,18 @@ typedef struct {
   int will_wait;          // the caller waits at once: negotiate without a pause
   tutti_memory_t memory;  // where the buffers lie
   void* cuda_stream;      // of calls on GPUs' memory, as in tutti_call_options_t
+  // Of sums and averages of TUTTI_F32: the tutti_dtype_t of messages between nodes, TUTTI_F32 or a narrower
+  // float; 0: as TUTTI_WIRE_DTYPE says. Equal on all ranks.
+  int32_t wire_dtype;
+  // 1: of an allreduce, the loss of rounding to the wire dtype is added at the next step of this name; -1: it is not;
+  // 0: as TUTTI_ERROR_FEEDBACK says. Equal on all ranks.
+  int32_t error_feedback;
 } tutti_tensor_call_t;
 
 #define TUTTI_TENSOR_CALL                                                                                   \
   {                                                                                                         \
     sizeof(tutti_tensor_call_t), TUTTI_ALLREDUCE, NULL, NULL, TUTTI_F32, NULL, 0, TUTTI_SUM, 0, 1, 1, NULL, \
-        NULL, NULL, 0, NULL, 0, 0, TUTTI_MEMORY_DETECT, NULL                                                \
+        NULL, NULL, 0, NULL, 0, 0, TUTTI_MEMORY_DETECT, NULL, 0, 0                                          \
   }
 
 // An entry of tutti_queue_poll: the work's outcome, as tutti_wait would have returned it.

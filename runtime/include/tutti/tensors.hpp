@@ -9,7 +9,8 @@
 //
 // Errors: submit() throws what is wrong with its arguments. A disagreement of ranks is thrown by wait(), on every
 //   rank that submitted the tensor; the text names who submitted what. Other tensors go on.
-// Threads: all functions may be called by any thread at any time. A thread of the queue negotiates.
+// Threads: all functions may be called by any thread at any time. Threads that submit, test or wait negotiate and
+//   start operations on the way, else a thread of the queue does. So a completion callback may run in submit().
 // Cost: one small allreduce per cycle (TUTTI_FUSION_CYCLE) while tensors are under way; names that ranks have
 //   agreed on before are one bit of it (TUTTI_CACHE_CAPACITY).
 #pragma once
@@ -17,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -53,6 +55,11 @@ struct TensorCall {
   bool will_wait = false;  // the caller waits at once: negotiate without a pause
   Memory memory = Memory::detect;
   void* cuda_stream = nullptr;  // of calls on GPUs' memory, as in CallOptions
+  // Of allreduce and reduce_scatter of f32 by sum or avg: the dtype of messages between nodes, as in CallOptions.
+  std::optional<Dtype> wire_dtype = {};
+  // Of allreduces of f32 by sum or avg in the memory of the host: the loss of rounding to the wire dtype is added at
+  // the next step of this name. Equal on all ranks. Unset: as TUTTI_ERROR_FEEDBACK says.
+  std::optional<bool> error_feedback = {};
 };
 
 // The queue of one group. A handle: copies are the same queue. Every rank of the group makes one, at any time;
@@ -63,6 +70,7 @@ class TensorQueue {
   explicit TensorQueue(const CommGroup& group);
 
   bool is_open() const { return impl_ != nullptr; }
+  int size() const;  // ranks of its group
   // Errors: invalid_argument, also for a name that is under way.
   Work submit(std::string_view name, const TensorCall& call) const;
   // This rank has no more tensors: others' allreduces and barriers go on without it, as if it gave zeros.

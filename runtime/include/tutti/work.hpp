@@ -83,6 +83,9 @@ struct CallOptions {
   // bf16, f16, f8e4m3 or f8e5m2; f32: in full. Equal on all ranks. Unset: as TUTTI_WIRE_DTYPE says. See
   // docs/tensors.md for what it does to results.
   std::optional<Dtype> wire_dtype = {};
+  // Of an allreduce with a wire dtype, in the memory of the host: `count` elements, to which the losses of roundings
+  // on this rank are added. All ranks give one, or none. The residuals of all ranks together are what the sum lacks.
+  float* residual = nullptr;
   // Called with its context while a thread waits in this call or for its Work. Unset, it costs nothing; set,
   // a waiting thread never sleeps for long.
   WaitFunction while_waiting = nullptr;

@@ -6,11 +6,14 @@
 #include <vector>
 
 #include "runtime/schedule/check_steps.hpp"
+#include "runtime/schedule/passes/slice_parts.hpp"
 
 namespace tutti {
 namespace {
 
+using detail::for_runs;
 using detail::location;
+using detail::part;
 
 constexpr std::uint32_t kNobody = ~0U;
 
@@ -22,15 +25,6 @@ enum class Form : std::uint8_t {
 
 Slice wire(Slice slice) {
   slice.is_wire = true;
-  return slice;
-}
-
-// Atoms [first, first + count) of a slice.
-Slice part(const Schedule& s, Slice slice, std::uint32_t first, std::uint32_t count) {
-  if (slice.buffer == Buffer::scratch) slice.slot += first;
-  slice.first = s.atom(slice, first);
-  slice.count = count;
-  if (count == 1) slice.stride = 1;
   return slice;
 }
 
@@ -89,16 +83,6 @@ class Compressor {
   }
 
   Form& form(const Slice& slice, std::uint32_t k) { return form_[location(from_, slice, k)]; }
-
-  // Calls visit(first, count) for the longest runs of atoms with equal key(k).
-  template <class Key, class Visit>
-  static void for_runs(std::uint32_t count, const Key& key, const Visit& visit) {
-    for (std::uint32_t first = 0, k = 1; k <= count; ++k) {
-      if (k < count && key(k) == key(first)) continue;
-      visit(first, k - first);
-      first = k;
-    }
-  }
 
   void append(Step step, std::span<const Slice> sources) {
     step.fused_with = kNotFused;

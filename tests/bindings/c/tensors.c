@@ -141,6 +141,21 @@ static void errors(void) {
   CHECK_FAILS(tutti_wait(&work), TUTTI_MISMATCH,
               "ranks submitted tensor \"w\" with different shape [3] and [4]");
   CHECK(work == NULL);
+  call.wire_dtype = rank == 0 ? TUTTI_BF16 : TUTTI_F32;
+  count = 4;
+  work = submit("w", &call);
+  CHECK_FAILS(tutti_wait(&work), TUTTI_MISMATCH, "different dtype on the wire bf16 and f32");
+  call.wire_dtype = 99;
+  CHECK_FAILS(tutti_tensor_queue_submit(queue, "w", &call, &work), TUTTI_INVALID_ARGUMENT,
+              "wire_dtype: 99 is no wire_dtype");
+  call.wire_dtype = TUTTI_I16;
+  CHECK_FAILS(tutti_tensor_queue_submit(queue, "w", &call, &work), TUTTI_INVALID_ARGUMENT,
+              "tensor \"w\": wire_dtype: expected bf16");
+  call.wire_dtype = 0;
+  call.error_feedback = rank == 0 ? 1 : -1;
+  work = submit("w", &call);
+  CHECK_FAILS(tutti_wait(&work), TUTTI_MISMATCH, "different error feedback on and off");
+  call.error_feedback = 0;
 
   CHECK_FAILS(tutti_tensor_queue_submit(NULL, "w", &call, &work), TUTTI_INVALID_ARGUMENT,
               "queue: a null pointer");
@@ -217,14 +232,12 @@ int main(void) {
   errors();
   joining();
   timeline();
+  // Rank 0 ends the queue once the others have submitted; what they have under way fails.
+  tutti_tensor_call_t call = TUTTI_TENSOR_CALL;
+  call.collective = TUTTI_BARRIER;
+  tutti_work_t never = rank > 0 ? submit("never on rank 0", &call) : NULL;
   CHECK_OK(tutti_barrier(world, NULL));
-  // Rank 0 ends the queue; what others have under way fails.
-  if (rank > 0) {
-    tutti_tensor_call_t call = TUTTI_TENSOR_CALL;
-    call.collective = TUTTI_BARRIER;
-    tutti_work_t work = submit("never on rank 0", &call);
-    CHECK_FAILS(tutti_wait(&work), TUTTI_ABORTED, "closed the tensor queue");
-  }
+  if (rank > 0) CHECK_FAILS(tutti_wait(&never), TUTTI_ABORTED, "closed the tensor queue");
   tutti_tensor_queue_close(&queue);
   CHECK(queue == NULL);
   tutti_tensor_queue_close(&queue);

@@ -1,8 +1,12 @@
-"""hvd.run(), and the digits with 1, 2 and 4 ranks that share each batch: equal loss curves within 1e-5. usage: horovod_test.py --run TUTTI"""
+"""hvd.run(), the digits with 1, 2 and 4 ranks that share each batch (equal loss curves within 1e-5), and with bf16 on the wire.
+
+usage: horovod_test.py --run TUTTI
+"""
 
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,7 +15,9 @@ import numpy
 
 import tutti.horovod as hvd
 
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_program.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
+DIGITS = os.path.join(HERE, "..", "..", "..", "examples", "horovod", "digits.py")
+PROGRAM = os.path.join(HERE, "torch_program.py")
 
 
 def losses(tool, ranks):
@@ -20,6 +26,14 @@ def losses(tool, ranks):
         subprocess.run([tool, "run", "-n", str(ranks), sys.executable, PROGRAM, "digits", file], check=True, timeout=200)
         with open(file, encoding="utf-8") as text:
             return json.load(text)
+
+
+def train(tool, **variables):
+    """(per cent of test images read right, the lines) of the example over messages, which alone are compressed."""
+    environment = {**os.environ, "TUTTI_TRANSPORTS": "tcp", **variables}
+    command = [tool, "run", "-n", "2", sys.executable, DIGITS, "--epochs", "8"]
+    lines = subprocess.run(command, env=environment, check=True, timeout=200, stdout=subprocess.PIPE, text=True).stdout
+    return float(re.search(r"([0-9.]+) % of", lines).group(1)), lines
 
 
 def sum_of_ranks(own):
@@ -39,6 +53,13 @@ def main():
         worst = max(abs(a - b) for a, b in zip(alone, losses(tool, ranks)))
         assert worst <= 1e-5, f"{ranks} ranks: loss differs by {worst}"
         print(f"{ranks} ranks: loss differs by at most {worst:.1e}")
+    full, full_lines = train(tool)
+    assert full > 90, full_lines
+    for variables in {"TUTTI_WIRE_DTYPE": "bf16:all"}, {"TUTTI_WIRE_DTYPE": "bf16:all", "TUTTI_ERROR_FEEDBACK": "1"}:
+        rounded, lines = train(tool, **variables)
+        assert lines != full_lines, "nothing was rounded"
+        assert abs(rounded - full) <= 0.5, f"{full} % in full, {rounded} % with {variables}"
+        print(f"{full} % read right in full, {rounded} % with {variables}")
 
 
 if __name__ == "__main__":

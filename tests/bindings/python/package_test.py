@@ -3,7 +3,7 @@
 
 Knows command lines and the package's files; skips (77) with the reason where something is not installed.
 usage: package_test.py PART [--run TUTTI_RUN] [--cxx C] [--meson V] [--werror true] [--wheels FOLDER]
-    PART: stubs, tutti, hydra, openmpi, torchrun, wheel, pip
+    PART: stubs, runtime, tutti, hydra, openmpi, torchrun, wheel, pip
 """
 import argparse
 import ast
@@ -134,6 +134,32 @@ def test_stubs(_options):
     print(f"{len(exported)} names agree")
 
 
+def test_runtime(_options):
+    """All modules of the package share the libtutti in its folder: no other file of the process has a runtime."""
+    import tutti  # pylint: disable=import-outside-toplevel
+    if importlib.util.find_spec("torch"):
+        import torch  # pylint: disable=import-outside-toplevel
+        if tutti_torch_version() == torch.__version__:
+            import tutti.torch  # pylint: disable=import-outside-toplevel
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        mapped = {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if ".so" in line}
+    folder = os.path.dirname(os.path.realpath(tutti.__file__))
+    modules = sorted(os.path.basename(path) for path in mapped if os.path.dirname(path) == folder)
+    print("of the package: " + " ".join(modules))
+    having = []
+    for path in mapped:
+        with open(path, "rb") as file:
+            if b"TUTTI_FUSION_CYCLE" in file.read():  # a variable that the runtime reads
+                having.append(path)
+    if having != [os.path.join(folder, "libtutti.so.0")]:
+        sys.exit(f"expected the runtime in {folder}/libtutti.so.0 alone, found it in {having}")
+
+
+def tutti_torch_version():
+    from tutti import _torch_build  # pylint: disable=import-outside-toplevel
+    return _torch_build.VERSION
+
+
 def fingerprint_of_sources():
     """None outside of a git repository."""
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -229,6 +255,8 @@ def test_pip(options):
         os.environ["PYTHONPATH"] = ""
         python = os.path.join(folder, "bin", "python")
         run_job([os.path.join(folder, "bin", "tutti"), "run", "-n", "2", python])
+        # Another installation in LD_LIBRARY_PATH is not taken for the package's.
+        run([python, os.path.abspath(__file__), "runtime"], LD_LIBRARY_PATH=os.path.dirname(options.wheels))
         run_under_horovodrun(python, "horovod.common, tutti.horovod", "__import__('numpy').ones(2)")
         found = subprocess.run([python, "-c", "import tutti; print(tutti.__file__)"], capture_output=True, text=True,
                                check=True, timeout=SECONDS, cwd=folder).stdout

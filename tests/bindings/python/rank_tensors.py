@@ -2,6 +2,7 @@
 
 Knows the package, and torch where that is installed.
 """
+import ctypes
 import gc
 import importlib.util
 import json
@@ -18,6 +19,29 @@ import numpy
 import tutti
 
 from rank_calls import SECONDS, RankTest
+
+
+class CCall(ctypes.Structure):
+    """tutti_tensor_call_t."""
+
+    _fields_ = [("struct_bytes", ctypes.c_size_t), ("collective", ctypes.c_int), ("input", ctypes.c_void_p), ("output", ctypes.c_void_p),
+                ("dtype", ctypes.c_int), ("shape", ctypes.POINTER(ctypes.c_uint64)), ("dimension_count", ctypes.c_size_t), ("op", ctypes.c_int),
+                ("root", ctypes.c_int), ("prescale", ctypes.c_double), ("postscale", ctypes.c_double), ("splits", ctypes.c_void_p),
+                ("allocate", ctypes.c_void_p), ("allocate_context", ctypes.c_void_p), ("priority", ctypes.c_int), ("batch", ctypes.c_char_p),
+                ("batch_size", ctypes.c_uint32), ("will_wait", ctypes.c_int), ("memory", ctypes.c_int), ("cuda_stream", ctypes.c_void_p)]
+
+
+F32 = 10  # TUTTI_F32
+
+
+def submit_natively(handle, name, array):
+    """As a native library of the process does: over the C interface of the libtutti that is loaded. Returns the status."""
+    library = ctypes.CDLL("libtutti.so.0")
+    call = CCall(struct_bytes=ctypes.sizeof(CCall), input=array.ctypes.data, output=array.ctypes.data, dtype=F32,
+                 shape=(ctypes.c_uint64 * 1)(array.size), dimension_count=1, prescale=1, postscale=1)
+    work = ctypes.c_void_p()
+    status = library.tutti_tensor_queue_submit(ctypes.c_void_p(handle), name.encode(), ctypes.byref(call), ctypes.byref(work))
+    return status or library.tutti_wait(ctypes.byref(work))
 
 
 class Tensors(RankTest):
@@ -60,6 +84,30 @@ class Tensors(RankTest):
         self.expect(part, self.size * numpy.arange(first, first + len(part)))
         shaped = self.queue.submit("shaped", numpy.ones(6), numpy.zeros(6 * self.size), collective="allgather", shape=(3, 2))
         self.expect(shaped.result(), numpy.ones(6 * self.size))
+
+    def test_c_handle(self):
+        """A native library submits to the same queue; names meet those that other ranks submit in Python."""
+        array = numpy.arange(5, dtype="float32") + self.rank
+        total = self.size * numpy.arange(5) + sum(range(self.size))
+        if self.rank % 2 == 1:
+            self.queue.submit("either", array).wait()
+        else:
+            self.assertEqual(submit_natively(self.queue.c_handle, "either", array), 0)
+        self.expect(array, total)
+        handle = self.queue.c_handle
+        self.assertEqual(handle, self.queue.c_handle)
+        self.assertEqual(ctypes.CDLL("libtutti.so.0").tutti_group_size(ctypes.c_void_p(tutti.world().c_handle)), self.size)
+        tutti.barrier()
+        self.queue.close()
+        self.assertNotEqual(submit_natively(handle, "late", array), 0)
+        with self.assertRaisesRegex(tutti.InvalidArgumentError, "closed"):
+            self.assertIsNone(tutti.TensorQueue.c_handle.fget(self.closed_queue()))
+
+    def closed_queue(self):
+        queue = tutti.TensorQueue()
+        tutti.barrier()
+        queue.close()
+        return queue
 
     def test_unknown_length(self):
         """The output is made once all ranks' rows are known, and is result() of the Work."""
@@ -128,6 +176,9 @@ class Tensors(RankTest):
         with self.assertRaisesRegex(tutti.MismatchError, text):
             work.wait()
         self.expect(right.result(), numpy.full(2, self.size))
+        work = self.queue.submit("w", numpy.ones(3, "float32"), wire_dtype="bfloat16" if self.rank == 0 else None)
+        with self.assertRaisesRegex(tutti.MismatchError, "different dtype on the wire bf16 and the default"):
+            work.wait()
 
     def test_refused(self):
         ones = numpy.ones(4)
@@ -142,6 +193,9 @@ class Tensors(RankTest):
                 (ValueError, "shape: 6 elements, and input has 4", {"input": ones, "shape": (2, 3)}),
                 (ValueError, "not the sum of the splits", {"input": ones, "output": ones, "collective": "alltoall", "splits": [9] * self.size}),
                 (ValueError, "no whole number of elements of float64", {"input": numpy.ones(3, "uint8"), "dtype": "float64"}),
+                (ValueError, "wire_dtype: 'half': expected one of", {"input": ones, "wire_dtype": "half"}),
+                (ValueError, "wire_dtype: only sums of f32", {"input": ones, "wire_dtype": "bfloat16"}),
+                (ValueError, "error_feedback: only sums", {"input": ones, "error_feedback": True}),
                 (ValueError, "gather is not offered by name", {"input": ones, "collective": "gather"}),
                 (ValueError, "a batch has a name and says", {"input": ones, "batch": "b"}),
                 (ValueError, "a tensor's name has", {"input": ones, "name": ""})):

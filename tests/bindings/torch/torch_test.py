@@ -9,6 +9,7 @@ usage: torch_test.py PART RANKS          with tutti on PYTHONPATH; some parts ar
        torch_test.py wheel PYTHON ...    only makes what is installed, so that it can be done when others build
 """
 import argparse
+import importlib.metadata
 import os
 import shlex
 import subprocess
@@ -23,6 +24,7 @@ PROGRAMS = {  # of parts that have another
     "examples": os.path.join(HERE, "examples_program.py"),
     "death": os.path.join(HERE, "failure_program.py"),
     "device": os.path.join(HERE, "device_program.py"),
+    "entry": os.path.join(HERE, "entry_program.py"),
     "edges": os.path.join(HERE, "edge_program.py"),
     "life": os.path.join(HERE, "life_program.py"),
     "memory": os.path.join(HERE, "life_program.py"),
@@ -126,10 +128,17 @@ def run_on_device(options, size):
         del os.environ["TUTTI_CUDA_LIBRARY"]
 
 
+def torch_entry_points():
+    return {point.name for point in importlib.metadata.entry_points(group="torch.backends")}
+
+
 def run_all_parts(options):
     os.environ["PYTHONPATH"] = ""
     run_on_device(options, 2)
-    for part, size in (("collectives", 3), ("edges", 3), ("life", 3), ("memory", 2), ("again", 3), ("again_at_port", 2), ("forks", 1), ("training", 4), ("many", 10),
+    subprocess.run([sys.executable, os.path.join(os.path.dirname(HERE), "python", "package_test.py"), "runtime"], check=True)
+    if "tutti" not in torch_entry_points():
+        sys.exit('the installed package has no entry point "tutti" of torch.backends')
+    for part, size in (("entry", 2), ("collectives", 3), ("edges", 3), ("life", 3), ("memory", 2), ("again", 3), ("again_at_port", 2), ("forks", 1), ("training", 4), ("many", 10),
                        ("death", 3), ("readme", 2), ("examples", 2)):
         run_part(part, size)
     if not why_unavailable("numpy"):

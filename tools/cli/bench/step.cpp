@@ -2,6 +2,7 @@
 #include "tools/cli/bench/step.hpp"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -48,12 +49,23 @@ struct StepRow {
   bench::Measurement step;
   double exposed_us = 0;  // what the communication adds: the step's p50 less that of `none`
   double first_us = 0;  // p50, from the end of the backward pass until the first layer's gradient is complete
+  double cpu_us = 0;    // p50, CPU time of all threads of the rank
   std::uint64_t wrong_count = 0;
 };
 
 constexpr std::array kAllCalls = {StepCalls::none, StepCalls::whole, StepCalls::plain, StepCalls::named};
 constexpr std::size_t kAlignment = 64;
 constexpr int kFewestSteps = 3;  // of each turn
+
+// CPU time of all threads of this process.
+double cpu_us() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto in_us = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_usec);
+  };
+  return in_us(usage.ru_utime) + in_us(usage.ru_stime);
+}
 
 // A gradient of one rank. It is reduced in place, as frameworks do.
 struct Gradient {
@@ -141,6 +153,7 @@ class Steps {
       StepRow& row = rows.emplace_back();
       row.calls = calls;
       row.first_us = bench::summarize(samples.first_us, 0, 0).p50_us;
+      row.cpu_us = bench::summarize(samples.cpu_us, 0, 0).p50_us;
       const int step_count = static_cast<int>(samples.step_us.size());
       row.step = bench::summarize(std::move(samples.step_us), step_count, 0);
       row.wrong_count = bench::sum_over_ranks(ranks_, samples.wrong_count);
@@ -151,11 +164,11 @@ class Steps {
 
  private:
   struct Samples {
-    std::vector<double> step_us, first_us;
+    std::vector<double> step_us, first_us, cpu_us;
     std::uint64_t wrong_count = 0;
   };
   struct Times {
-    double step_us = 0, first_us = 0;
+    double step_us = 0, first_us = 0, cpu_us = 0;
   };
 
   // All gradients lie in one piece of memory, so that one call can reduce them.
@@ -208,12 +221,14 @@ class Steps {
       const Times times = step(calls, queue);
       mine.push_back(times.step_us);
       mine.push_back(times.first_us);
+      mine.push_back(times.cpu_us);
     }
     samples.wrong_count += count_wrong(calls);
     const std::vector<double> slowest = bench::maximum_over_ranks(ranks_, std::span<const double>(mine));
-    for (std::size_t i = 0; i < slowest.size(); i += 2) {
+    for (std::size_t i = 0; i < slowest.size(); i += 3) {
       samples.step_us.push_back(slowest[i]);
       samples.first_us.push_back(slowest[i + 1]);
+      samples.cpu_us.push_back(slowest[i + 2]);
     }
     ranks_.barrier();  // before a queue is closed: others may still wait for its last tensor
   }
@@ -221,7 +236,7 @@ class Steps {
   Times step(StepCalls calls, const std::optional<TensorQueue>& queue) {
     ++seed_;
     ranks_.barrier();
-    const double start = now_us();
+    const double start = now_us(), cpu_start = cpu_us();
     double backward_end = 0;
     backward_.call([&] {
       for (std::size_t i = 0; i < gradients_.size(); ++i) {
@@ -241,7 +256,7 @@ class Steps {
       if (i + 1 == gradients_.size()) first_us = now_us() - backward_end;
       compute_.run(gradients_[i].compute_us / 3);
     }
-    return {now_us() - start, first_us};
+    return {now_us() - start, first_us, cpu_us() - cpu_start};
   }
 
   void submit(std::size_t i, StepCalls calls, const std::optional<TensorQueue>& queue) {
@@ -289,26 +304,27 @@ void report(const BenchOptions& options, const Workload& workload, int ranks, in
   const std::uint64_t bytes = elements * size_of(options.dtype);
   fmt::print("# a step: {} tensors, {}, {:g} ms of arithmetic (a third of it forward)\n",
              workload.element_counts.size(), bytes_text(bytes), options.compute_us / 1e3);
-  fmt::print("{:>10} {:>10} {:>10} {:>12} {:>10} {:>10} {:>7}\n", "calls", "p50 ms", "p95 ms", "exposed ms",
-             "of whole", "first ms", "wrong");
+  fmt::print("{:>10} {:>10} {:>10} {:>12} {:>10} {:>10} {:>10} {:>7}\n", "calls", "p50 ms", "p95 ms",
+             "exposed ms", "of whole", "first ms", "cpu ms", "wrong");
   const double whole_us = rows[static_cast<std::size_t>(StepCalls::whole)].exposed_us;
   for (const StepRow& row : rows) {
     const std::string_view name = kStepCallsNames[static_cast<std::size_t>(row.calls)];
     const bool communicates = row.calls != StepCalls::none;
     const auto or_dash = [](bool is_known, std::string text) { return is_known ? text : "-"; };
-    fmt::print("{:>10} {:>10.3f} {:>10.3f} {:>12} {:>10} {:>10} {:>7}\n", name, row.step.p50_us / 1e3,
-               row.step.p95_us / 1e3, or_dash(communicates, fmt::format("{:.3f}", row.exposed_us / 1e3)),
-               or_dash(communicates && whole_us > 0, fmt::format("{:.2f}", row.exposed_us / whole_us)),
-               or_dash(communicates, fmt::format("{:.3f}", row.first_us / 1e3)), row.wrong_count);
+    fmt::print(
+        "{:>10} {:>10.3f} {:>10.3f} {:>12} {:>10} {:>10} {:>10.3f} {:>7}\n", name, row.step.p50_us / 1e3,
+        row.step.p95_us / 1e3, or_dash(communicates, fmt::format("{:.3f}", row.exposed_us / 1e3)),
+        or_dash(communicates && whole_us > 0, fmt::format("{:.2f}", row.exposed_us / whole_us)),
+        or_dash(communicates, fmt::format("{:.3f}", row.first_us / 1e3)), row.cpu_us / 1e3, row.wrong_count);
     json.write(fmt::format(
         "{{\"workload\": {}, \"row\": \"step\", \"calls\": \"{}\", \"tensors\": {}, \"bytes\": {}, "
         "\"dtype\": \"{}\", \"op\": \"{}\", \"ranks\": {}, \"nodes\": {}, \"compute_us\": {:.6g}, "
         "\"iterations\": {}, \"p50_us\": {:.6g}, \"p95_us\": {:.6g}, \"min_us\": {:.6g}, \"mean_us\": "
-        "{:.6g}, \"exposed_us\": {:.6g}, \"first_us\": {:.6g}, \"wrong\": {}}}",
+        "{:.6g}, \"exposed_us\": {:.6g}, \"first_us\": {:.6g}, \"cpu_us\": {:.6g}, \"wrong\": {}}}",
         bench::json_quoted(workload.name), name, workload.element_counts.size(), bytes,
         to_string(options.dtype), to_string(options.op), ranks, nodes, options.compute_us,
         row.step.iteration_count, row.step.p50_us, row.step.p95_us, row.step.min_us, row.step.mean_us,
-        communicates ? row.exposed_us : 0, communicates ? row.first_us : 0, row.wrong_count));
+        communicates ? row.exposed_us : 0, communicates ? row.first_us : 0, row.cpu_us, row.wrong_count));
   }
   std::fflush(stdout);
 }

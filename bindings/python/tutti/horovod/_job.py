@@ -51,7 +51,7 @@ class Job:
         self._next_id = 1
         global_set.ranks = list(range(self.size))
         self.sets = {0: global_set}
-        self._memberships = {0: Membership(world)}
+        self.memberships = {0: Membership(world)}
         self._resources = {}
 
     def add(self, process_set):
@@ -63,9 +63,10 @@ class Job:
         number = self._next_id
         self._next_id += 1
         if self.rank in ranks:
-            self._memberships[number] = Membership(self.world.create(ranks, tag=f"horovod process set {number}"))
+            self.memberships[number] = Membership(self.world.create(ranks, tag=f"horovod process set {number}"))
         self.sets[number] = process_set
         process_set.process_set_id = number
+        _tell_watchers(self)
 
     def remove(self, process_set):
         number = process_set.process_set_id
@@ -73,7 +74,8 @@ class Job:
             return False
         process_set.process_set_id = None
         del self.sets[number]
-        membership = self._memberships.pop(number, None)
+        membership = self.memberships.pop(number, None)
+        _tell_watchers(self)
         if membership is not None:
             membership.queue.submit("barrier of remove_process_set", None, collective="barrier", will_wait=True).wait()
             membership.close()
@@ -85,7 +87,7 @@ class Job:
         number = process_set.process_set_id
         if number is None or number not in self.sets:
             raise ValueError(f"{process_set} is not registered; use hvd.add_process_set() or hvd.init(process_sets=...)")
-        membership = self._memberships.get(number)
+        membership = self.memberships.get(number)
         if membership is None:
             raise ValueError(f"rank {self.rank} is not a member of {process_set}")
         return membership
@@ -103,9 +105,9 @@ class Job:
         for number, process_set in self.sets.items():
             if number != 0:
                 process_set.process_set_id = None
-        for membership in reversed(self._memberships.values()):
+        for membership in reversed(self.memberships.values()):
             membership.close()
-        for number, membership in self._memberships.items():
+        for number, membership in self.memberships.items():
             if number != 0:
                 membership.group.close()
         if self._is_own_world:
@@ -114,6 +116,21 @@ class Job:
 
 _job = None
 _lock = threading.Lock()
+_watchers = []
+
+
+def watch(watcher):
+    """watcher(job): called at once, after each change of the job's process sets, and with None before its queues close.
+
+    For libraries that submit to the queues natively, which so learn the sets, and when to leave them.
+    """
+    _watchers.append(watcher)
+    watcher(_job)
+
+
+def _tell_watchers(job):
+    for watcher in _watchers:
+        watcher(job)
 
 
 def current():
@@ -131,6 +148,7 @@ def init(comm, process_sets, global_set, make_set):
         world, is_own_world = _world_of(comm)
         job = Job(world, is_own_world, global_set)
         _job = job
+    _tell_watchers(job)
     for entry in [] if process_sets in (None, "dynamic") else process_sets:
         process_set = make_set(entry)
         if process_set.ranks is None:
@@ -146,6 +164,7 @@ def shutdown():
     with _lock:
         job, _job = _job, None
         if job is not None:
+            _tell_watchers(None)
             job.close()
 
 

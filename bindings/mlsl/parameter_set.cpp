@@ -1,0 +1,110 @@
+// Communication of gradients and increments. See parameter_set.hpp.
+#include "bindings/mlsl/parameter_set.hpp"
+
+#include <fmt/format.h>
+
+#include "bindings/mlsl/data_types.hpp"
+#include "bindings/mlsl/environment.hpp"
+#include "bindings/mlsl/failure.hpp"
+#include "bindings/mlsl/operation.hpp"
+#include "bindings/mlsl/quantizer.hpp"
+#include "tutti/tensors.hpp"
+
+namespace tutti::mlsl {
+
+ParameterSetImpl::ParameterSetImpl(OperationImpl& owner, std::size_t index, const Kernels& described)
+    : operation(owner), kernels(described) {
+  const Place& place = operation.distribution->place();
+  name_ = fmt::format("{}.{}.{}", operation.session.number, operation.index, index);
+  global = part_of(kernels.count, place.model_count, place.model_index);
+  local_count = owned_count = global.count;
+  if (kernels.compression == MLSL::CT_QUANTIZATION) {
+    if (kernels.type != MLSL::DT_FLOAT)
+      fail(fmt::format("{}: gradients of DT_FLOAT alone can be compressed", operation.name));
+    if (kernels.has_distributed_update)
+      fail(fmt::format("{}: compressed gradients cannot have distributed update", operation.name));
+  }
+  if (!kernels.has_distributed_update) return;
+  owned_count = (global.count + place.data_count - 1) / place.data_count;
+  local_count = owned_count * place.data_count;
+  owned_first = owned_count * place.data_index;
+}
+
+bool ParameterSetImpl::communicates() const { return operation.distribution->place().data_count > 1; }
+
+std::size_t ParameterSetImpl::gradient_bytes() const {
+  return element_count(local_count) * bytes_of(kernels.type);
+}
+
+void ParameterSetImpl::start_gradients(void* buffer) {
+  if (!communicates()) return;
+  const std::string name = operation.name + ": StartGradientComm";
+  if (buffer == nullptr) fail(name + ": the buffer is null");
+  gradient_request.begin(name);
+  const Dtype dtype = dtype_of(kernels.type);
+  const CommGroup& group = operation.distribution->group(MLSL::GT_DATA);
+  gradient_result = buffer;
+  if (kernels.has_distributed_update) {
+    if (owned_ == nullptr)
+      owned_ = environment().allocate_owned(element_count(owned_count) * bytes_of(kernels.type));
+    gradient_result = owned_.get();
+  }
+  guarded("StartGradientComm", [&] {
+    const Settings& settings = environment().settings();
+    if (kernels.compression == MLSL::CT_QUANTIZATION) {
+      start_compressed(buffer);
+    } else if (settings.has_priority && gradient_bytes() >= settings.priority_bytes) {
+      start_prioritized(buffer);
+    } else if (kernels.has_distributed_update) {
+      gradient_request.add(group.ireduce_scatter(buffer, gradient_result, element_count(owned_count), dtype));
+    } else {
+      add_allreduce(gradient_request, group, buffer, buffer, element_count(local_count), dtype, Op::sum);
+    }
+  });
+}
+
+// The operation that was added first is needed first, so it is the most urgent.
+void ParameterSetImpl::start_prioritized(void* buffer) {
+  const std::uint64_t shape[] = {local_count, kernels.size};
+  TensorCall call;
+  call.collective = kernels.has_distributed_update ? Collective::reduce_scatter : Collective::allreduce;
+  call.input = buffer;
+  call.output = gradient_result;
+  call.dtype = dtype_of(kernels.type);
+  call.shape = shape;
+  call.priority = -static_cast<int>(operation.index);
+  call.memory = Memory::host;
+  gradient_request.add(operation.distribution->tensors().submit(name_, call));
+}
+
+void ParameterSetImpl::start_compressed(void* buffer) {
+  const Quantizer* const quantizer = environment().quantizer();
+  if (quantizer == nullptr)
+    fail(operation.name + ": call SetQuantizationParams before a compressed gradient is started");
+  const std::size_t count = element_count(local_count);
+  if (blocks_ == nullptr) {
+    blocks_ = environment().allocate_owned(quantizer->bytes_of(count));
+    residual_.assign(count, 0);
+  }
+  quantizer->compress(buffer, blocks_.get(), count, residual_.data());
+  gradient_request.add(operation.distribution->group(MLSL::GT_DATA)
+                           .iallreduce(blocks_.get(), blocks_.get(), quantizer->block_count(count),
+                                       Dtype::opaque, quantizer->sum()));
+  gradient_request.at_end(
+      [quantizer, buffer, count, this] { quantizer->restore(blocks_.get(), buffer, count); });
+}
+
+void ParameterSetImpl::start_increments(void* buffer) {
+  if (!communicates() || !kernels.has_distributed_update) return;
+  const std::string name = operation.name + ": StartIncrementComm";
+  if (buffer == nullptr) fail(name + ": the buffer is null");
+  increment_request.begin(name);
+  increment_result = buffer;
+  const char* const own = static_cast<char*>(buffer) + element_count(owned_first) * bytes_of(kernels.type);
+  guarded("StartIncrementComm", [&] {
+    increment_request.add(operation.distribution->group(MLSL::GT_DATA)
+                              .iallgather(own, buffer, element_count(owned_count), dtype_of(kernels.type)));
+  });
+}
+
+}  // namespace tutti::mlsl

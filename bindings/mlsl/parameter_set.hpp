@@ -1,0 +1,59 @@
+// Kernels of an operation: sums of their gradients, and exchange of increments with distributed update.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bindings/mlsl/include/mlsl.hpp"
+#include "bindings/mlsl/layout.hpp"
+#include "bindings/mlsl/requests.hpp"
+
+namespace tutti::mlsl {
+
+struct OperationImpl;
+class Quantizer;
+
+struct Kernels {
+  std::size_t count = 0, size = 0;
+  MLSL::DataType type = MLSL::DT_FLOAT;
+  bool has_distributed_update = false;
+  MLSL::CompressionType compression = MLSL::CT_NONE;
+};
+
+struct ParameterSetImpl : MLSL::ParameterSet {
+  // The operation has its distribution. `index`: among the parameter sets of the operation.
+  ParameterSetImpl(OperationImpl& owner, std::size_t index, const Kernels& described);
+
+  bool communicates() const;
+  void start_gradients(void* buffer);
+  void start_increments(void* buffer);
+  // Null where nothing was started.
+  void* gradients() const { return gradient_result; }
+  void* increments() const { return increment_result; }
+  std::size_t element_count(std::size_t kernel_count) const { return kernel_count * kernels.size; }
+  std::size_t gradient_bytes() const;
+
+  OperationImpl& operation;
+  Kernels kernels;
+  Range global;  // this rank's kernels among all
+  std::size_t local_count = 0, owned_count = 0, owned_first = 0;
+  Request gradient_request, increment_request;
+  void* gradient_result = nullptr;
+  void* increment_result = nullptr;
+
+ private:
+  void start_prioritized(void* buffer);
+  void start_compressed(void* buffer);
+
+  std::string name_;              // equal on all ranks, and of no other parameter set
+  std::shared_ptr<void> owned_;   // gradient sums with distributed update
+  std::shared_ptr<void> blocks_;  // compressed gradients
+  std::vector<float> residual_;   // of earlier compressions
+};
+
+inline ParameterSetImpl& impl(MLSL::ParameterSet* params) { return *static_cast<ParameterSetImpl*>(params); }
+
+}  // namespace tutti::mlsl

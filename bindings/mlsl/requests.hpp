@@ -1,0 +1,38 @@
+// A communication that may be started again and again. Knows no operation and no layer.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tutti/tutti.hpp"
+
+namespace tutti::mlsl {
+
+class Request {
+ public:
+  bool is_active() const { return is_active_; }
+  // Errors: ends the job if the request is active; `name` says which it is.
+  void begin(const std::string& name);
+  void add(Work work) { works_.push_back(std::move(work)); }
+  // Runs once, when the works are complete.
+  void at_end(std::function<void()> finish) { finish_ = std::move(finish); }
+
+  // Nothing to wait for: returns at once. Errors: end the job.
+  void wait();
+  // Makes progress. True once complete, and for a request that is not active.
+  bool test();
+
+ private:
+  void end();
+
+  bool is_active_ = false;
+  std::vector<Work> works_;
+  std::function<void()> finish_;
+};
+
+// Adds an allreduce; one above MLSL_LARGE_MSG_SIZE_MB is split into MLSL_LARGE_MSG_CHUNKS operations.
+void add_allreduce(Request& request, const CommGroup& group, const void* input, void* output,
+                   std::size_t count, Dtype dtype, const Reduction& reduction);
+
+}  // namespace tutti::mlsl

@@ -1,0 +1,180 @@
+// MLSL's Session, Operation, OperationRegInfo and Statistics, in terms of operation.hpp and statistics.hpp.
+#include <fmt/format.h>
+#include <algorithm>
+
+#include <memory>
+
+#include "bindings/mlsl/environment.hpp"
+#include "bindings/mlsl/failure.hpp"
+#include "bindings/mlsl/operation.hpp"
+#include "bindings/mlsl/quantizer.hpp"
+
+namespace {
+
+using tutti::mlsl::ActivationImpl;
+using tutti::mlsl::DistributionImpl;
+using tutti::mlsl::environment;
+using tutti::mlsl::fail;
+using tutti::mlsl::impl;
+using tutti::mlsl::OperationImpl;
+using tutti::mlsl::RegInfoImpl;
+using tutti::mlsl::SessionImpl;
+
+void join(ActivationImpl& output, ActivationImpl& input) {
+  if (output.operation.session.is_committed)
+    fail(output.operation.name + ": SetPrev or SetNext after Commit");
+  output.peer = &input;
+  input.peer = &output;
+}
+
+}  // namespace
+
+namespace MLSL {
+
+void OperationRegInfo::SetName(const char* name) { impl(this).name = name == nullptr ? "" : name; }
+
+std::size_t OperationRegInfo::AddInput(std::size_t featureMapCount, std::size_t featureMapSize,
+                                       DataType dataType) {
+  impl(this).inputs.push_back({featureMapCount, featureMapSize, dataType});
+  return impl(this).inputs.size() - 1;
+}
+
+std::size_t OperationRegInfo::AddOutput(std::size_t featureMapCount, std::size_t featureMapSize,
+                                        DataType dataType) {
+  impl(this).outputs.push_back({featureMapCount, featureMapSize, dataType});
+  return impl(this).outputs.size() - 1;
+}
+
+std::size_t OperationRegInfo::AddParameterSet(std::size_t kernelCount, std::size_t kernelSize,
+                                              DataType dataType, bool distributedUpdate,
+                                              CompressionType compressionType) {
+  impl(this).parameter_sets.push_back(
+      {kernelCount, kernelSize, dataType, distributedUpdate, compressionType});
+  return impl(this).parameter_sets.size() - 1;
+}
+
+void OperationRegInfo::Validate(Distribution* dist) {
+  const RegInfoImpl& self = impl(this);
+  const std::size_t parts = dist == nullptr ? 1 : impl(dist).place().model_count;
+  const auto check = [&](std::size_t count, std::size_t size, const char* kind) {
+    if (count < parts || count == 0 || size == 0)
+      fail(fmt::format(
+          "{}: {} of {} times {} elements over {} model partitions; every partition needs one or more",
+          self.name, kind, count, size, parts));
+  };
+  for (const auto& maps : self.inputs) check(maps.count, maps.size, "an input");
+  for (const auto& maps : self.outputs) check(maps.count, maps.size, "an output");
+  for (const auto& kernels : self.parameter_sets) check(kernels.count, kernels.size, "a parameter set");
+}
+
+void Operation::SetDistribution(Distribution* dist) {
+  if (dist == nullptr) fail(impl(this).name + ": SetDistribution: the distribution is null");
+  impl(this).distribute(impl(dist));
+}
+
+Distribution* Operation::GetDistribution() { return impl(this).distribution; }
+Session* Operation::GetSession() { return &impl(this).session; }
+OpType Operation::GetOpType() { return impl(this).type; }
+
+void Operation::SetPrev(Operation* prev, std::size_t actIdx, std::size_t prevOpActIdx) {
+  if (prev == nullptr) return;
+  join(impl(prev).activation(false, prevOpActIdx), impl(this).activation(true, actIdx));
+}
+
+void Operation::SetNext(Operation* next, std::size_t actIdx, std::size_t nextOpActIdx) {
+  if (next == nullptr) return;
+  join(impl(this).activation(false, actIdx), impl(next).activation(true, nextOpActIdx));
+}
+
+const char* Operation::GetName() { return impl(this).name.c_str(); }
+std::size_t Operation::GetGlobalMinibatchSize() { return impl(this).session.minibatch; }
+std::size_t Operation::GetLocalMinibatchSize() { return impl(this).local_minibatch(); }
+std::size_t Operation::GetGlobalMinibatchOffset() {
+  return impl(this).local_minibatch() * impl(this).distributed().place().data_index;
+}
+std::size_t Operation::GetInputCount() { return impl(this).inputs.size(); }
+Activation* Operation::GetInput(std::size_t idx) { return &impl(this).activation(true, idx); }
+std::size_t Operation::GetOutputCount() { return impl(this).outputs.size(); }
+Activation* Operation::GetOutput(std::size_t idx) { return &impl(this).activation(false, idx); }
+bool Operation::HasParameterSets() { return !impl(this).kernels.empty(); }
+std::size_t Operation::GetParameterSetCount() { return impl(this).kernels.size(); }
+ParameterSet* Operation::GetParameterSet(std::size_t idx) { return &impl(this).parameter_set(idx); }
+
+void Session::SetGlobalMinibatchSize(std::size_t globalMinibatchSize) {
+  SessionImpl& self = impl(this);
+  if (self.minibatch != 0 || !self.operations.empty())
+    fail("SetGlobalMinibatchSize: call it once, before operations are added");
+  if (globalMinibatchSize == 0) fail("SetGlobalMinibatchSize: the size is 0");
+  self.minibatch = globalMinibatchSize;
+}
+
+std::size_t Session::GetGlobalMinibatchSize() { return impl(this).minibatch; }
+PhaseType Session::GetPhaseType() { return impl(this).phase; }
+
+OperationRegInfo* Session::CreateOperationRegInfo(OpType opType) {
+  impl(this).reg_infos.push_back(std::make_unique<RegInfoImpl>(opType));
+  return impl(this).reg_infos.back().get();
+}
+
+void Session::DeleteOperationRegInfo(OperationRegInfo* info) {
+  std::erase_if(impl(this).reg_infos, [info](const auto& held) { return held.get() == info; });
+}
+
+std::size_t Session::AddOperation(OperationRegInfo* info, Distribution* dist) {
+  SessionImpl& self = impl(this);
+  if (self.is_committed) fail("AddOperation after Commit");
+  if (info == nullptr) fail("AddOperation: the description is null");
+  const std::size_t index = self.operations.size();
+  self.operations.push_back(std::make_unique<OperationImpl>(self, index, impl(info)));
+  if (dist != nullptr) self.operations.back()->distribute(impl(dist));
+  return index;
+}
+
+void Session::RemoveOperations() {
+  impl(this).operations.clear();
+  impl(this).statistics.sums.clear();
+  impl(this).is_committed = false;
+}
+
+std::size_t Session::GetOperationCount() { return impl(this).operations.size(); }
+Operation* Session::GetOperation(std::size_t idx) { return &impl(this).operation(idx); }
+void Session::Commit() { impl(this).commit(); }
+Statistics* Session::GetStats() { return &impl(this).statistics; }
+
+void Statistics::Start() { impl(this).begin(); }
+void Statistics::Stop() { impl(this).is_started = false; }
+void Statistics::Reset() { impl(this).reset(); }
+bool Statistics::IsStarted() { return impl(this).is_started; }
+bool Statistics::IsEnabled() { return impl(this).is_enabled(); }
+void Statistics::Print() { impl(this).print(); }
+unsigned long long Statistics::GetIsolationCommCycles(std::size_t opIdx) {
+  return impl(this).of(opIdx).isolated;
+}
+std::size_t Statistics::GetCommSize(std::size_t opIdx) { return impl(this).of(opIdx).bytes; }
+unsigned long long Statistics::GetCommCycles(std::size_t opIdx) { return impl(this).of(opIdx).communication; }
+unsigned long long Statistics::GetComputeCycles(std::size_t opIdx) {
+  return impl(this).of(opIdx).computation;
+}
+unsigned long long Statistics::GetTotalIsolationCommCycles() { return impl(this).total().isolated; }
+std::size_t Statistics::GetTotalCommSize() { return impl(this).total().bytes; }
+unsigned long long Statistics::GetTotalCommCycles() { return impl(this).total().communication; }
+unsigned long long Statistics::GetTotalComputeCycles() { return impl(this).total().computation; }
+
+Session* Environment::CreateSession(PhaseType phaseType) {
+  environment().require_initialized("CreateSession");
+  static std::size_t count = 0;
+  return new SessionImpl(phaseType, count++);
+}
+
+void Environment::DeleteSession(Session* session) {
+  if (session != nullptr) delete &impl(session);
+}
+
+void Environment::SetQuantizationParams(QuantParams* params) {
+  if (params == nullptr) fail("SetQuantizationParams: the parameters are null");
+  environment().load_quantizer(*params);
+}
+
+QuantParams* Environment::GetQuantizationParams() { return environment().quantization_params(); }
+
+}  // namespace MLSL

@@ -1,0 +1,97 @@
+"""Optimizers of tf.compat.v1 whose gradients are those of all members of a process set."""
+
+import tensorflow as tf
+
+from .._basics import Adasum, Average
+from ..process_sets import global_process_set
+from .aggregation import Aggregation
+from .compression import Compression
+from .gradients import GradientReduction, checked_groups
+
+
+class _DistributedOptimizer(tf.compat.v1.train.Optimizer):
+    """Wraps an optimizer: compute_gradients() gives reduced gradients. All else is the wrapped one's."""
+
+    def __init__(self, optimizer, name, use_locking, reduction, aggregation):
+        super().__init__(name=name, use_locking=use_locking)
+        self._optimizer = optimizer
+        self._reduction = reduction
+        self._aggregation = aggregation
+
+    def register_local_var(self, var):
+        """A variable whose gradient is not reduced."""
+        self._reduction.register_local(var)
+
+    def compute_gradients(self, *args, **kwargs):
+        gradients, variables = zip(*self._optimizer.compute_gradients(*args, **kwargs))
+        if self._aggregation is None:
+            return list(zip(self._reduction(gradients, variables), variables))
+        return list(zip(self._aggregation.compute_gradients(gradients, variables), variables))
+
+    def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+        if self._aggregation is None:
+            return self._optimizer.apply_gradients(grads_and_vars, global_step=global_step, name=name)
+        return self._aggregation.apply_gradients(
+            lambda: self._optimizer.apply_gradients(grads_and_vars, global_step=global_step, name=name), grads_and_vars, global_step
+        )
+
+    def get_slot(self, *args, **kwargs):
+        return self._optimizer.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args, **kwargs):
+        return self._optimizer.get_slot_names(*args, **kwargs)
+
+    def variables(self, *args, **kwargs):
+        return self._optimizer.variables(*args, **kwargs)
+
+
+def DistributedOptimizer(
+    optimizer,
+    name=None,
+    use_locking=False,
+    device_dense="",
+    device_sparse="",
+    compression=Compression.none,
+    sparse_as_dense=False,
+    backward_passes_per_step=1,
+    op=Average,
+    gradient_predivide_factor=1.0,
+    average_aggregated_gradients=False,
+    num_groups=0,
+    groups=None,
+    process_set=global_process_set,
+    scale_local_gradients=True,
+):
+    """An optimizer of tf.compat.v1.train that reduces gradients before it applies them.
+
+    backward_passes_per_step: gradients of so many passes are added up, in a graph, before they are reduced and applied;
+    average_aggregated_gradients: and divided by their number. The others: as DistributedGradientTape(). An optimizer of Keras: see
+    tutti.horovod.tensorflow.keras.
+    """
+    groups = checked_groups(op, gradient_predivide_factor, num_groups, groups)
+    if op == Adasum:
+        raise NotImplementedError("op=Adasum is not there for TensorFlow's optimizers; use Average")
+    if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        raise ValueError(
+            f"DistributedOptimizer: expected an optimizer of tf.compat.v1.train, got {type(optimizer).__name__}; for one of Keras use "
+            "tutti.horovod.tensorflow.keras.DistributedOptimizer, or hvd.DistributedGradientTape with its apply_gradients()"
+        )
+    name = name or f"Distributed{type(optimizer).__name__}"
+    reduction = GradientReduction(
+        name,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        groups,
+        process_set,
+        scale_local_gradients,
+    )
+    aggregation = None
+    if backward_passes_per_step > 1:
+        if tf.executing_eagerly():
+            raise ValueError("backward_passes_per_step > 1 is not yet supported for _LegacyOptimizer with eager execution.")
+        aggregation = Aggregation(name, reduction, backward_passes_per_step, average_aggregated_gradients)
+    return _DistributedOptimizer(optimizer, name, use_locking, reduction, aggregation)

@@ -1,0 +1,25 @@
+"""Helpers for graph and eager mode."""
+
+import re
+
+import tensorflow as tf
+
+
+def _executing_eagerly():
+    return tf.executing_eagerly()
+
+
+def node_name(kind, tensors):
+    """The name of a node without one: follows from the tensors, so that ranks that build equal graphs get equal names.
+
+    None in eager mode, where tensors have no names.
+    """
+    if tf.executing_eagerly():
+        return None
+    names = [tensors[0].name] if len(tensors) == 1 else [tensors[0].name, tensors[-1].name]
+    return normalized("_".join(["Horovod" + kind, *names]))
+
+
+def normalized(name):
+    """A name of a node."""
+    return re.sub("[^a-zA-Z0-9_]", "_", name)

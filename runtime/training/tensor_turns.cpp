@@ -1,0 +1,200 @@
+// Turns in negotiating: of the queue's own thread, and of threads of the program. See tensor_scheduler.hpp.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "runtime/base/work.hpp"
+#include "runtime/training/tensor_backlog.hpp"
+
+namespace tutti {
+namespace {
+
+// How long a rank without tensors pauses: as long as the first tensor after a pause may wait for it.
+constexpr std::chrono::microseconds kLongestPause{5000};
+// A thread that waits for its tensor drives an agreement so long before it looks up.
+constexpr std::chrono::milliseconds kHelpTime{20};
+
+}  // namespace
+
+// -- the own thread -----------------------------------------------------------------------------------------------
+
+void TensorScheduler::run() {
+  set_waits_briefly(true);
+  Status cause;
+  try {
+    for (;;) {
+      pause();
+      std::unique_lock turn(negotiating_);
+      if (!round_ && !take_due()) continue;  // a thread of the program was quicker
+      if (!round_) begin();
+      if (round_->failure) throw Error(*round_->failure);
+      const Work agreement = round_->agreement;
+      const std::uint64_t cycle = cycle_count();
+      // A thread that sleeps must not keep others from going on once ranks agree.
+      turn.unlock();
+      if (block_.is_open()) agree_in_blocks(round_->mine.words);  // the own thread alone has turns
+      wait(agreement);
+      turn.lock();
+      if (cycle_count() == cycle && !finish()) break;
+    }
+    cause = Status(StatusCode::aborted, "a rank has closed the tensor queue");
+  } catch (const Error& error) {
+    cause = Status(error.code(), error.what(), error.peer());
+  }
+  {
+    const std::lock_guard turn(negotiating_);
+    has_ended_ = true;
+  }
+  fail_all(cause);
+}
+
+// Sleeps until it is needed. Tensors that come meanwhile share the next cycle.
+void TensorScheduler::pause() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    sleeps_until_ = due_for_own_thread();
+    const Clock::time_point now = Clock::now();
+    if (now >= sleeps_until_) break;
+    changed_.wait_for(lock, sleep_until_reading(sleeps_until_, now));
+  }
+  sleeps_until_ = Clock::time_point::min();
+  is_called_ = false;
+}
+
+// When the next cycle begins, for a thread of the program.
+Clock::time_point TensorScheduler::due() const {
+  if (is_closing_ || is_urgent_) return Clock::time_point::min();
+  const std::chrono::microseconds pause = has_news() ? cycle_time_ : std::max(cycle_time_, idle_);
+  return last_cycle_ + pause;
+}
+
+// Half a cycle later: a thread of the program that is at it needs no other one.
+Clock::time_point TensorScheduler::due_for_own_thread() const {
+  if (is_called_ || is_closing_ || is_urgent_) return Clock::time_point::min();
+  return block_.is_open() ? due() : due() + cycle_time_ / 2;
+}
+
+// Without mutex_.
+void TensorScheduler::call_own_thread() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_called_ = true;
+  }
+  changed_.notify_all();
+}
+
+// -- threads of the program ---------------------------------------------------------------------------------------
+
+void TensorScheduler::advance() {
+  if (!is_in_callback()) take_turn(std::chrono::milliseconds(0));
+  bool is_needed = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_needed = due_for_own_thread() < sleeps_until_;
+  }
+  if (is_needed) changed_.notify_all();
+}
+
+void TensorScheduler::help(TensorWork& work, Clock::time_point until) {
+  {
+    const std::lock_guard lock(mutex_);
+    is_urgent_ |= has_news();
+  }
+  if (take_turn(kHelpTime)) return;
+  // Where a cycle is due, another thread is at it.
+  const Clock::time_point now = Clock::now();
+  Clock::time_point next;
+  {
+    const std::lock_guard lock(mutex_);
+    next = due();
+    if (next <= now) next = now + cycle_time_;
+  }
+  work.sleep(std::min(until, next));
+}
+
+// Begins a cycle where it is due, waits for its agreement, and finishes it. False: there was nothing to do here,
+// or another thread is at it.
+bool TensorScheduler::take_turn(std::chrono::milliseconds at_most) {
+  if (block_.is_open()) return false;  // three operations, each of which has to be waited for
+  const std::unique_lock turn(negotiating_, std::try_to_lock);
+  if (!turn || has_ended_) return false;
+  if (!round_ && take_due()) begin();
+  if (!round_) return false;
+  bool is_agreed = round_->failure.has_value();
+  try {
+    if (!is_agreed)
+      is_agreed = at_most.count() == 0 ? round_->agreement.test() : round_->agreement.wait_for(at_most);
+  } catch (const Error&) {
+    is_agreed = true;  // the own thread gets it, too
+  }
+  if (is_agreed && needs_own_thread()) {
+    call_own_thread();
+    return false;
+  }
+  // Functions of the program that run in it do so in a callback.
+  if (is_agreed) call_back([this](const Status&) { finish(); }, {});
+  return true;
+}
+
+// -- a cycle, with negotiating_ held ------------------------------------------------------------------------------
+
+// Is a cycle due? Then it has to begin.
+bool TensorScheduler::take_due() {
+  const std::lock_guard lock(mutex_);
+  if (Clock::now() < due()) return false;
+  is_urgent_ = false;
+  return true;
+}
+
+void TensorScheduler::begin() {
+  round_.emplace(Round{contribute(), {}, {}});
+  if (size_ == 1 || block_.is_open()) return;
+  CallOptions options;
+  options.will_wait = true;
+  try {
+    round_->agreement = control_.iallreduce(std::span(round_->mine.words), Op::bor, options);
+  } catch (const Error& error) {
+    round_->failure = error;
+  }
+}
+
+// Requests of new tensors and the end take messages that have to be waited for, and functions of the program expect
+// the own thread.
+bool TensorScheduler::needs_own_thread() {
+  constexpr std::uint64_t kWithoutWaiting = has_tensors | was_idle;
+  if (round_->failure || (round_->mine.words[0] & ~kWithoutWaiting) != 0) return true;
+  const std::lock_guard lock(mutex_);
+  return allocating_count_ > 0;
+}
+
+// False: it was the last one.
+bool TensorScheduler::finish() {
+  Contribution mine = std::move(round_->mine);
+  round_.reset();
+  cycles_.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t flags = mine.words[0];
+  {
+    const std::lock_guard lock(mutex_);
+    // All ranks come here at about the same time, so their next cycles begin together, too.
+    last_cycle_ = Clock::now();
+    idle_ = (flags & has_tensors) != 0 ? std::chrono::microseconds(0)
+                                       : std::min(kLongestPause, std::max(cycle_time_, idle_ * 2));
+  }
+  if ((flags & is_leaving) != 0) return false;
+  evict_agreed(mine.evicted());
+  const bool timeline_begins = timing_->follow(flags);
+  if ((flags & TensorTiming::kAlignsClocks) != 0) align_clocks();
+  std::vector<Ready> ready = take_ready(mine.not_ready());
+  if ((flags & has_requests) != 0) {
+    coordinated_.fetch_add(1, std::memory_order_relaxed);
+    accept(coordinate(std::move(mine.requests)), ready);
+  }
+  note_ready(ready, timeline_begins);
+  if (autotuner_) autotune(ready);
+  settled_.notify_all();
+  warn_of_stalls();
+  execute(std::move(ready), mine);
+  return true;
+}
+
+}  // namespace tutti

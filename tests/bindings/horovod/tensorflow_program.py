@@ -1,0 +1,280 @@
+"""A rank of the tests of tutti.horovod.tensorflow. usage: tensorflow_program.py PART"""
+
+import sys
+
+import numpy
+import tensorflow as tf
+
+import tutti.horovod
+import tutti.horovod.tensorflow as hvd
+
+FLOATS = [tf.float16, tf.bfloat16, tf.float32, tf.float64]
+INTEGERS = [tf.int8, tf.uint8, tf.int32, tf.int64]
+
+
+def expect(actual, expected, what):
+    actual, expected = numpy.asarray(actual), numpy.asarray(expected)
+    assert numpy.array_equal(actual, expected), f"rank {hvd.rank()}: {what}: {actual}, expected {expected}"
+
+
+def expect_error(kind, words, function, *arguments, **options):
+    try:
+        function(*arguments, **options)
+    except kind as error:
+        assert all(word in str(error) for word in words), f"{error}: expected all of {words}"
+    else:
+        raise AssertionError(f"no error with {words}")
+
+
+def in_both_modes(function):
+    """The results of an eager call and of a graph."""
+    return [function(), tf.function(function)()]
+
+
+# -- tensors ------------------------------------------------------------------------------------------------
+
+
+def check_dtypes():
+    ranks = range(hvd.size())
+    of_all = [numpy.arange(6).reshape(2, 3) + rank for rank in ranks]
+    for dtype in FLOATS + INTEGERS:
+        mine = tf.cast(of_all[hvd.rank()], dtype)
+        for reduced in in_both_modes(lambda mine=mine: hvd.allreduce(mine, op=hvd.Sum)):
+            assert reduced.dtype == dtype
+            expect(tf.cast(reduced, tf.int64), sum(of_all), f"sum of {dtype}")
+        expect(tf.cast(hvd.allgather(mine), tf.int64), numpy.concatenate(of_all), f"allgather of {dtype}")
+        expect(tf.cast(hvd.broadcast(mine, 0), tf.int64), of_all[0], f"broadcast of {dtype}")
+    flags = hvd.allgather(tf.constant([hvd.rank() == 0, False]))
+    expect(flags[:2], [True, False], "flags")
+    expect(hvd.allreduce(tf.fill([2], 7)), [7, 7], "average of integers")
+    expect(hvd.allreduce(tf.constant(2), op=hvd.Sum, prescale_factor=1.5, postscale_factor=0.5), 3 * hvd.size() // 2, "scaled integers")
+    expect(hvd.allreduce(tf.constant(2.0), op=hvd.Sum, prescale_factor=1.5), 3.0 * hvd.size(), "scaled floats")
+    expect(hvd.allreduce(tf.constant(hvd.rank()), op=hvd.Max), hvd.size() - 1, "maximum of scalars")
+    assert hvd.allreduce(tf.zeros([0, 3])).shape == (0, 3)
+
+
+def check_shapes():
+    size, rank = hvd.size(), hvd.rank()
+    for gathered in in_both_modes(lambda: hvd.allgather(tf.fill([rank, 2], rank))):
+        expect(gathered, numpy.repeat(numpy.arange(size), numpy.arange(size))[:, None] * [1, 1], "uneven allgather")
+    splits = tf.range(size)
+    output, received = hvd.alltoall(tf.fill([size * (size - 1) // 2], rank), splits)
+    expect(received, [rank] * size, "received splits")
+    expect(output, numpy.repeat(numpy.arange(size), rank), "alltoall")
+    expect(hvd.alltoall(tf.range(size) + 10 * rank), [10 * other + rank for other in range(size)], "equal alltoall")
+    rows = numpy.arange(size + 1) * size  # the first rank gets a row more
+    own = [rows[0], rows[1]] if rank == 0 else [rows[rank + 1]]
+    for scattered in in_both_modes(lambda: hvd.reducescatter(tf.range(size + 1), op=hvd.Sum)):
+        expect(scattered, own, "reducescatter")
+    pair = hvd.grouped_allreduce([tf.ones(2), tf.ones([1, 3], tf.float64)], op=hvd.Sum)
+    assert [tensor.dtype for tensor in pair] == [tf.float32, tf.float64]
+    expect(pair[1], [[size] * 3], "group")
+    expect(hvd.grouped_reducescatter([tf.ones(size), tf.ones(size)], op=hvd.Sum)[1], [size], "grouped reducescatter")
+
+    @tf.function(input_signature=[tf.TensorSpec(None), tf.TensorSpec([None, 3])])
+    def unknown(anything, some_rows):
+        gathered = hvd.allgather(some_rows)
+        assert gathered.shape.as_list() == [None, 3]
+        return hvd.allreduce(anything), hvd.allgather(anything), gathered
+
+    expect(unknown(tf.ones([2, 1]), tf.ones([1, 3]))[2], numpy.ones((size, 3)), "unknown shapes")
+
+
+def check_gradients():
+    """What flows back through a collective, as Horovod defines it."""
+    size, rank = hvd.size(), hvd.rank()
+    weight = tf.range(1.0, 4.0) * (rank + 1)
+    mean_weight = numpy.arange(1.0, 4.0) * sum(range(1, size + 1)) / size
+
+    def gradient(function, shape=(3,)):
+        def compute():
+            tensor = tf.ones(shape)
+            with tf.GradientTape() as tape:
+                tape.watch(tensor)
+                result = function(tensor)
+            return tape.gradient(result, tensor)
+
+        eager, graph = in_both_modes(compute)
+        expect(eager, graph, "eager and graph")
+        return eager
+
+    expect(gradient(lambda x: hvd.allreduce(x, op=hvd.Sum) * weight), mean_weight * size, "of a sum")
+    expect(gradient(lambda x: hvd.allreduce(x) * weight), mean_weight, "of an average")
+    expect(gradient(lambda x: hvd.broadcast(x, 0) * weight), mean_weight if rank == 0 else [0, 0, 0], "of a broadcast")
+    expect(gradient(lambda x: hvd.allgather(x) * (rank + 1.0)), [mean_weight[0]] * 3, "of an allgather")
+    expect(gradient(lambda x: hvd.allgather(x) * 1.0, (rank + 1,)), [1.0] * (rank + 1), "of an uneven allgather")
+    expect(gradient(lambda x: hvd.alltoall(x) * (rank + 1.0), (size,)), numpy.arange(1.0, size + 1), "of an alltoall")
+    expect(gradient(lambda x: hvd.reducescatter(x, op=hvd.Sum) * 2.0, (size,)), [2.0 * size] * size, "of a reducescatter")
+
+
+def check_orders():
+    """Two operations without a control dependency, which ranks build in different orders."""
+    names = ["first", "second"] if hvd.rank() % 2 == 0 else ["second", "first"]
+
+    @tf.function
+    def step(x):
+        return {name: hvd.allreduce(x if name == "first" else 2 * x, op=hvd.Sum, name=name) for name in names}
+
+    for _ in range(20):
+        results = step(tf.ones(1000))
+        expect(results["first"], [hvd.size()] * 1000, "first")
+        expect(results["second"], [2 * hvd.size()] * 1000, "second")
+
+
+def check_errors():
+    def differs():
+        return hvd.allreduce(tf.ones(17 + hvd.rank()), name="loss")
+
+    if hvd.size() > 1:
+        for function in differs, tf.function(differs):
+            expect_error(tf.errors.FailedPreconditionError, ["different shape", "rank 0"], function)
+        expect_error(tf.errors.FailedPreconditionError, ["different"], hvd.broadcast, tf.ones(1), hvd.rank(), name="root")
+    expect_error(tf.errors.InvalidArgumentError, ["first"], hvd.allgather, tf.constant(1))
+    expect_error(tf.errors.InvalidArgumentError, ["splits"], hvd.alltoall, tf.ones(3), [1, 1, 1, 0, 0])
+    expect_error(ValueError, ["invalid root rank"], hvd.broadcast, tf.ones(1), hvd.size())
+    compiled = tf.function(lambda: hvd.allreduce(tf.ones(1)), jit_compile=True)
+    expect_error(tf.errors.OpError, ["XLA cannot compile", "take jit_compile=True"], compiled)
+    expect(hvd.allreduce(tf.ones(1), op=hvd.Sum), [hvd.size()], "after errors")
+
+
+def check_sets():
+    size, rank = hvd.size(), hvd.rank()
+    expect([hvd.size_op(), hvd.rank_op(), hvd.local_size_op(), hvd.local_rank_op()], [size, rank, size, rank], "numbers")
+    expect(hvd.process_set_included_op(), 1, "included")
+    expect(hvd.process_set_included_op(7), -2, "an unknown set")
+    last = hvd.add_process_set([size - 1])
+    number = last.process_set_id
+    expect(hvd.process_set_included_op(number), int(rank == size - 1), "included in a set")
+    expect(hvd.size_op(number), 1, "size of a set")
+    if rank == size - 1:
+        expect(hvd.allreduce(tf.ones(1), op=hvd.Sum, process_set=last), [1], "of one member")
+        expect(hvd.broadcast(tf.ones(1), size - 1, process_set=last), [1], "from the only member")
+    else:
+        expect_error(tf.errors.InvalidArgumentError, ["not a member"], hvd.allreduce, tf.ones(1), process_set=last)
+    assert hvd.remove_process_set(last)
+    expect(hvd.process_set_included_op(number), -2, "after remove_process_set()")
+    # One negotiator: numpy's arrays go through the same queue.
+    expect(tutti.horovod.allreduce(numpy.ones(3), op=hvd.Sum), [size] * 3, "numpy beside tensorflow")
+
+
+def check_end():
+    """join(), and a job after the first."""
+    for _ in range(hvd.rank()):
+        hvd.allreduce(tf.ones(2), op=hvd.Sum)
+    last = int(hvd.join())
+    assert 0 <= last < hvd.size()
+    expect(hvd.allreduce(tf.ones(2), op=hvd.Sum), [hvd.size()] * 2, "after join()")
+    hvd.barrier()
+    hvd.shutdown()
+    expect_error(tf.errors.FailedPreconditionError, ["hvd.init()"], hvd.allreduce, tf.ones(1))
+    expect(hvd.process_set_included_op(), -1, "after shutdown()")
+    hvd.init()
+    expect(hvd.allreduce(tf.ones(2), op=hvd.Sum), [hvd.size()] * 2, "after init() again")
+
+
+# -- training -----------------------------------------------------------------------------------------------
+
+
+def check_tape():
+    size, rank = hvd.size(), hvd.rank()
+    variables = [tf.Variable(tf.fill([3], rank + 1.0)), tf.Variable(float(rank)), tf.Variable(0.0)]
+    hvd.broadcast_variables(variables, root_rank=0)
+    expect(variables[0], [1.0] * 3, "a variable of rank 0")
+    expect(hvd.broadcast_([variables[1]], size - 1)[0], 0.0, "broadcast_")
+    mean = sum(range(1, size + 1)) / size
+
+    def gradients(**options):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(variables[0] * variables[0]) * (rank + 1.0) + variables[1] * (rank + 1.0)
+        tape = hvd.DistributedGradientTape(tape, **options)
+        return tape.gradient(loss, variables)
+
+    for options in {}, {"groups": 1}, {"groups": [variables[:2]]}, {"compression": hvd.Compression.fp16}, {"gradient_predivide_factor": 2}:
+        for function in gradients, tf.function(gradients):
+            first, second, nothing = function(**options)
+            expect(first, [2 * mean] * 3, f"gradient with {options}")
+            expect(second, mean, f"gradient with {options}")
+            assert nothing is None
+
+    with tf.GradientTape() as tape:
+        loss = variables[0] * (rank + 1.0) + variables[1] * (rank + 1.0)
+    tape = hvd.DistributedGradientTape(tape)
+    tape.register_local_source(variables[1])
+    shared, own = tape.gradient(loss, variables[:2])
+    expect(shared, [mean] * 3, "gradient beside a local one")
+    expect(own, 3 * (rank + 1.0) / size, "local gradient")
+
+
+def check_slices():
+    size, rank = hvd.size(), hvd.rank()
+    table = tf.Variable(tf.ones([size + 1, 2]))
+
+    def gradient(**options):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table, [rank, size]))
+        return hvd.DistributedGradientTape(tape, op=hvd.Sum, **options).gradient(loss, table)
+
+    expected = numpy.ones((size + 1, 2))
+    expected[size] = size
+    for function in gradient, tf.function(gradient):
+        slices = function()
+        assert isinstance(slices, tf.IndexedSlices)
+        expect(tf.convert_to_tensor(slices), expected, "slices")
+        expect(function(sparse_as_dense=True), expected, "dense gradient of a table")
+
+
+def check_graph_of_version_1():
+    """A session with Horovod's hook and optimizer; gradients of two passes are added up."""
+    v1 = tf.compat.v1
+    size, rank = hvd.size(), hvd.rank()
+    with tf.Graph().as_default():
+        weight = v1.get_variable("weight", initializer=tf.fill([2], rank + 5.0), use_resource=True)
+        loss = tf.reduce_sum(weight) * (rank + 1.0)
+        optimizer = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0), backward_passes_per_step=2)
+        step = v1.train.get_or_create_global_step()
+        train = optimizer.minimize(loss, global_step=step)
+        values = []
+        hooks = [hvd.BroadcastGlobalVariablesHook(0), v1.train.StopAtStepHook(last_step=4)]
+        with v1.train.MonitoredTrainingSession(hooks=hooks) as session:
+            values.append(session.run_step_fn(lambda step_context: step_context.session.run(weight))[0])
+            while not session.should_stop():
+                session.run(train)
+                if not session.should_stop():
+                    values.append(session.run_step_fn(lambda step_context: step_context.session.run(weight))[0])
+    mean = sum(range(1, size + 1)) / size
+    expect(values, [5.0, 5.0, 5.0 - 2 * mean, 5.0 - 2 * mean], "weight after each pass")
+
+
+def check_objects():
+    assert hvd.broadcast_object({"rank": hvd.rank()}) == {"rank": 0}
+    assert hvd.broadcast_object_fn()(hvd.rank()) == 0
+    assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
+
+
+def check_elastic():
+    variable = tf.Variable(float(hvd.rank()))
+    state = hvd.elastic.TensorFlowState([variable], batch=hvd.rank())
+
+    @hvd.elastic.run
+    def train(state):
+        expect([variable, state.batch], [0.0, 0], "state of rank 0")
+        variable.assign(1.0)
+        state.batch = 1
+        state.commit()
+        variable.assign(2.0)
+        raise tf.errors.UnknownError(None, None, "a rank is lost [Op:TuttiAllreduce]")
+
+    expect_error(hvd.HorovodInternalError, ["a rank is lost", "last commit"], train, state)
+    expect([variable, state.batch], [1.0, 1], "state of the last commit")
+
+
+PARTS = {
+    "tensors": [check_dtypes, check_shapes, check_gradients, check_orders, check_errors, check_sets, check_end],
+    "training": [check_tape, check_slices, check_objects, check_elastic, check_graph_of_version_1],
+}
+
+
+if __name__ == "__main__":
+    hvd.init()
+    for check in PARTS[sys.argv[1]]:
+        check()

@@ -1,0 +1,38 @@
+"""Mistakes of MLSL programs: each ends the job with a message and status 1, on 2 ranks.
+
+usage: mistakes_test.py LAUNCHER PROGRAM
+"""
+
+import os
+import subprocess
+import sys
+
+MESSAGES = {
+    "before_init": "GetProcessIdx: call Environment::Init first",
+    "no_minibatch": "conv1: call SetGlobalMinibatchSize before operations are added",
+    "minibatch": "conv1: a global mini-batch of 3 does not divide by 2 data partitions",
+    "division": "3 data times 1 model partitions do not divide 2 processes",
+    "second_init": "Init was called twice",
+    "root": "root",
+    "one_rank": "session: operation 5 does not exist; there are 0",
+    "library": "SetQuantizationParams: none.so",
+}
+
+
+def run(launcher, program, mistake, **variables):
+    return subprocess.run([launcher, "-n", "2", program, mistake], env={**os.environ, **variables}, capture_output=True, text=True,
+                          timeout=60, check=False)
+
+
+def main():
+    launcher, program = sys.argv[1:]
+    for mistake, message in MESSAGES.items():
+        done = run(launcher, program, mistake)
+        assert done.returncode == 1, f"{mistake}: status {done.returncode}: {done.stderr}"
+        assert "mlsl: rank " in done.stderr and message in done.stderr, f"{mistake}: {done.stderr}"
+    done = run(launcher, program, "none", MLSL_STATS="perhaps")
+    assert done.returncode == 1 and "MLSL_STATS='perhaps': expected a number from 0 to 1" in done.stderr, done.stderr
+
+
+if __name__ == "__main__":
+    main()
