@@ -251,6 +251,17 @@ def check_objects():
     assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
 
 
+def check_batch_norm():
+    """A rank's part of the batch is normalized as it is in the whole one."""
+    size, rank = hvd.size(), hvd.rank()
+    whole = tf.reshape(tf.range(6.0 * size) ** 2, [2 * size, 3])
+    alone, shared = tf.keras.layers.BatchNormalization(), hvd.SyncBatchNormalization()
+    expected = alone(whole, training=True)[2 * rank : 2 * rank + 2]
+    actual = shared(whole[2 * rank : 2 * rank + 2], training=True)
+    assert numpy.allclose(actual, expected, atol=1e-4), f"{actual}, expected {expected}"
+    assert numpy.allclose(shared.moving_variance, alone.moving_variance, rtol=1e-4)
+
+
 def check_elastic():
     variable = tf.Variable(float(hvd.rank()))
     state = hvd.elastic.TensorFlowState([variable], batch=hvd.rank())
@@ -270,7 +281,7 @@ def check_elastic():
 
 PARTS = {
     "tensors": [check_dtypes, check_shapes, check_gradients, check_orders, check_errors, check_sets, check_end],
-    "training": [check_tape, check_slices, check_objects, check_elastic, check_graph_of_version_1],
+    "training": [check_tape, check_slices, check_objects, check_batch_norm, check_elastic, check_graph_of_version_1],
 }
 
 
