@@ -1,4 +1,4 @@
-"""tutti.horovod.keras on one backend, in an environment that has both; tools/check makes it. Skips (77) with the reason where there is none.
+"""tutti.horovod.keras on one backend, in an environment that tools/check makes. Skips (77) with the reason where there is none.
 
 usage: keras_test.py PYTHON BACKEND TUTTI RANKS
 """

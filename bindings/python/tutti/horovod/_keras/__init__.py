@@ -1,1 +1,1 @@
-"""Horovod's interface for Keras, for whichever Keras module it is given: tutti.horovod.keras and tutti.horovod.tensorflow.keras share it."""
+"""Horovod's interface for the Keras module that it is given: tutti.horovod.keras and tutti.horovod.tensorflow.keras share it."""

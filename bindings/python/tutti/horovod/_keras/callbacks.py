@@ -130,7 +130,8 @@ class LearningRateScheduleCallback:
         # Keras gathers steps, each with the rate of its time: v = momentum * v - rate * gradient.
         if self.momentum_correction and old not in (0.0, new):
             for variable in self._momentums():
-                self.framework.assign(variable, self.framework.array(variable) * numpy.asarray(new / old, variable.dtype))
+                gathered = self.framework.array(variable)
+                self.framework.assign(variable, (gathered * (new / old)).astype(gathered.dtype))
 
     def _momentums(self):
         optimizer = self.model.optimizer

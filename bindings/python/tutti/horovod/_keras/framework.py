@@ -77,6 +77,14 @@ class Framework:
             for variable, array in zip(variables, arrays):
                 self.assign(variable, array)
 
+    def broadcast_global_variables(self, root_rank):
+        """In a graph of tf.compat.v1, in Keras's session."""
+        import tensorflow as tf  # pylint: disable=import-outside-toplevel  # other backends lack it
+
+        from ..tensorflow import broadcast_global_variables  # pylint: disable=import-outside-toplevel
+
+        tf.compat.v1.keras.backend.get_session().run(broadcast_global_variables(root_rank))
+
     def synchronize_model(self, model):
         """Within fit(), the JAX backend keeps the state of training apart; this brings it to the variables."""
         if hasattr(model, "jax_state_sync"):
