@@ -251,6 +251,16 @@ def check_objects():
     assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
 
 
+def check_optimizer_of_keras():
+    variable = tf.Variable([1.0])
+    optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(1.0))
+    if hasattr(optimizer, "minimize"):  # Keras 2, which reduces gradients where it computes them
+        optimizer.minimize(lambda: variable * (hvd.rank() + 1.0), [variable])
+    else:
+        optimizer.apply_gradients([(tf.constant([hvd.rank() + 1.0]), variable)])
+    expect(variable, [1 - sum(range(1, hvd.size() + 1)) / hvd.size()], "a step of Keras' optimizer")
+
+
 def check_batch_norm():
     """A rank's part of the batch is normalized as it is in the whole one."""
     size, rank = hvd.size(), hvd.rank()
@@ -281,7 +291,15 @@ def check_elastic():
 
 PARTS = {
     "tensors": [check_dtypes, check_shapes, check_gradients, check_orders, check_errors, check_sets, check_end],
-    "training": [check_tape, check_slices, check_objects, check_batch_norm, check_elastic, check_graph_of_version_1],
+    "training": [
+        check_tape,
+        check_slices,
+        check_objects,
+        check_optimizer_of_keras,
+        check_batch_norm,
+        check_elastic,
+        check_graph_of_version_1,
+    ],
 }
 
 

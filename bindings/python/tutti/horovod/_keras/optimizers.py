@@ -95,11 +95,11 @@ def _distributed_class(framework, optimizer_class, reduction, passes):
         "__qualname__": optimizer_class.__qualname__,
     }
     result = type(optimizer_class.__name__, (_methods(optimizer_class), optimizer_class), attributes)
-    registered = framework.keras.saving.get_registered_name(optimizer_class)
+    registered = framework.keras.utils.get_registered_name(optimizer_class)
     if ">" in registered:
         # The name of both classes; it goes on to mean the base.
         for entry in (result, optimizer_class):
-            framework.keras.saving.register_keras_serializable(*registered.split(">", 1))(entry)
+            framework.keras.utils.register_keras_serializable(*registered.split(">", 1))(entry)
     return result
 
 

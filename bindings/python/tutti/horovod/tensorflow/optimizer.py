@@ -62,19 +62,32 @@ def DistributedOptimizer(
     process_set=global_process_set,
     scale_local_gradients=True,
 ):
-    """An optimizer of tf.compat.v1.train that reduces gradients before it applies them.
+    """An optimizer of tf.compat.v1.train, or of Keras, that reduces gradients before it applies them.
 
     backward_passes_per_step: gradients of so many passes are added up, in a graph, before they are reduced and applied;
-    average_aggregated_gradients: and divided by their number. The others: as DistributedGradientTape(). An optimizer of Keras: see
-    tutti.horovod.tensorflow.keras.
+    average_aggregated_gradients: and divided by their number. The others: as DistributedGradientTape(). An optimizer of Keras becomes
+    that of tutti.horovod.tensorflow.keras.
     """
     groups = checked_groups(op, gradient_predivide_factor, num_groups, groups)
     if op == Adasum:
         raise NotImplementedError("op=Adasum is not there for TensorFlow's optimizers; use Average")
     if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
-        raise ValueError(
-            f"DistributedOptimizer: expected an optimizer of tf.compat.v1.train, got {type(optimizer).__name__}; for one of Keras use "
-            "tutti.horovod.tensorflow.keras.DistributedOptimizer, or hvd.DistributedGradientTape with its apply_gradients()"
+        from . import keras  # takes seconds
+
+        return keras.DistributedOptimizer(
+            optimizer,
+            name=name,
+            device_dense=device_dense,
+            device_sparse=device_sparse,
+            compression=compression,
+            sparse_as_dense=sparse_as_dense,
+            gradient_predivide_factor=gradient_predivide_factor,
+            op=op,
+            backward_passes_per_step=backward_passes_per_step,
+            average_aggregated_gradients=average_aggregated_gradients,
+            groups=groups,
+            process_set=process_set,
+            scale_local_gradients=scale_local_gradients,
         )
     name = name or f"Distributed{type(optimizer).__name__}"
     reduction = GradientReduction(
