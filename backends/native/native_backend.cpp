@@ -180,13 +180,18 @@ class NativeBackend final : public Backend {
     return entry.cached.get();
   }
 
+  // Losses of rounding are shared where all ranks form the same values.
+  Result<Selection> choose(const Call& call, const Question& asked, std::string_view algorithm) const {
+    auto selection = selector_.choose(asked, algorithm);
+    const bool needs_same_bits = algorithm.empty() && has_feedback(call);
+    if (!selection || !needs_same_bits || selection->row->same_bits) return selection;
+    return selector_.choose(asked, "recursive_doubling");
+  }
+
   // Fills in how a call is carried out. The former content of `prepared` is used again.
   Status prepare(const Call& call, std::string_view algorithm, Prepared* prepared) {
     const Question asked = question(call);
-    auto selection = selector_.choose(asked, algorithm);
-    // Losses are shared where all ranks form the same values.
-    if (selection && algorithm.empty() && has_feedback(call) && !selection->row->same_bits)
-      selection = selector_.choose(asked, "recursive_doubling");
+    const auto selection = choose(call, asked, algorithm);
     if (!selection) return selection.status();
     if (group_.rank() == 0 && is_log_enabled(LogLevel::info))
       report(asked, describe(*selection) + describe_wire(call));

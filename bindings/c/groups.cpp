@@ -4,6 +4,7 @@
 
 #include "bindings/c/handles.hpp"
 #include "runtime/base/types.hpp"
+#include "tutti/c_handles.hpp"
 
 using namespace tutti::c;
 
@@ -67,6 +68,11 @@ int tutti_group_local_rank(tutti_group_t group) {
 }
 int tutti_group_local_size(tutti_group_t group) {
   return number_of(group, [](const tutti::CommGroup& g) { return g.local_size(); });
+}
+
+tutti_group_t tutti::make_c_handle(const CommGroup& group) {
+  static_cast<void>(group.size());  // throws for a closed one
+  return new_handle(group);
 }
 
 void tutti_group_close(tutti_group_t* group) {

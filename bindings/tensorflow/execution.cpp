@@ -2,35 +2,32 @@
 #include "bindings/tensorflow/execution.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "bindings/tensorflow/elements.hpp"
+#include "bindings/tensorflow/tensors.hpp"
 #include "tutti/tutti.h"
 
 namespace tutti::tensorflow {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+// A thread that runs a graph may be needed for other operations, and waits no longer than this.
+constexpr auto kPatience = std::chrono::microseconds(200);
+
 class Execution;
 
-// One tensor of an execution, on its way.
+// One tensor of an execution.
 struct Part {
   Execution* execution = nullptr;
-  int index = 0;
-  TF_DataType tf_dtype = TF_FLOAT;
-  Elements elements;
-  std::vector<std::int64_t> dimensions;  // of the input
-  const void* input = nullptr;
-  void* output = nullptr;
-  std::size_t output_count = 0;          // elements
+  Tensor tensor;
   std::vector<unsigned char> prescaled;  // integers, which replace the input
   tutti_work_t work = nullptr;
-
-  std::size_t row_count() const {  // elements of one row
-    return std::accumulate(dimensions.begin() + 1, dimensions.end(), std::size_t{1}, std::multiplies<>());
-  }
 };
 
 class Execution {
@@ -39,11 +36,11 @@ class Execution {
             std::function<void()> done)
       : kernel_(kernel), context_(context), set_(std::move(set)), done_(std::move(done)) {}
 
-  // Submits all parts. Then the caller leaves, and the execution ends itself: here or on a thread of tutti.
+  // Submits all parts. The execution ends itself: here or on a thread of tutti.
   void start() {
     if (read_inputs()) submit_all();
+    leave();  // the count that was there from the start
   }
-  void leave();
 
   void* allocate(Part& part, const std::uint64_t* rows, std::size_t rank_count);
   void complete(Part& part, tutti_status_t status, const char* message);
@@ -61,17 +58,17 @@ class Execution {
     return TF_NumInputs(context_) - (kernel_.kind == Kind::alltoall ? 1 : 0);
   }
   bool read_inputs();
-  bool read_input(Part& part);
+  bool read(Tensor& tensor);
   bool read_splits();
-  bool make_output(Part& part);
   void submit_all();
+  std::optional<tutti_status_t> wait_here(Part& part, Clock::time_point end);
   tutti_status_t submit(Part& part, const std::string& name, const std::string& batch);
   tutti_tensor_call_t call_of(Part& part, const std::string& batch);
-  tutti_op_t op_of(const Part& part) const;
-  bool finish(Part& part);
-  bool set_integer_output(int index, const std::vector<std::int64_t>& dimensions,
-                          const std::vector<int>& values);
-  void fail(TF_Code code, const std::string& message);
+  tutti_op_t op_of(const Tensor& tensor) const;
+  void finish(Part& part);
+  void finish_integers(const Tensor& tensor) const;
+  bool succeeds(const Failure& failure);
+  void leave();
 
   const Kernel& kernel_;
   TF_OpKernelContext* context_;
@@ -79,8 +76,9 @@ class Execution {
   std::function<void()> done_;
   std::vector<Part> parts_;
   std::vector<std::uint64_t> splits_;
-  std::vector<int> received_;
+  std::vector<std::int32_t> received_;
   int last_rank_ = -1;
+  bool is_urgent_ = false;
   std::atomic<std::size_t> left_ = 1;
   std::mutex mutex_;  // of the failure
   Failure failure_;
@@ -100,80 +98,33 @@ bool Execution::read_inputs() {
   parts_.resize(static_cast<std::size_t>(tensor_count()));
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     parts_[i].execution = this;
-    parts_[i].index = static_cast<int>(i);
-    if (has_tensors() && !(read_input(parts_[i]))) return false;
+    parts_[i].tensor.index = static_cast<int>(i);
+    if (has_tensors() && !read(parts_[i].tensor)) return false;
   }
   if (kernel_.kind == Kind::alltoall && !read_splits()) return false;
-  return !has_tensors() || allocates_late() ||
-         std::all_of(parts_.begin(), parts_.end(), [&](Part& part) { return make_output(part); });
+  if (!has_tensors() || allocates_late()) return true;
+  // All inputs have been read: an output may take the memory of one.
+  return std::all_of(parts_.begin(), parts_.end(),
+                     [&](Part& part) { return succeeds(forward_or_allocate(context_, part.tensor)); });
 }
 
-// The context keeps the memory of inputs until the operation is done, so no tensor is kept here: TensorFlow then
-// gives the input's memory for the output where nobody else uses it.
-bool Execution::read_input(Part& part) {
-  Status status;
-  TF_Tensor* tensor = nullptr;
-  TF_GetInput(context_, part.index, &tensor, status);
-  if (!status.is_ok()) {
-    fail(TF_INVALID_ARGUMENT, status.message());
-    return false;
-  }
-  part.tf_dtype = TF_TensorType(tensor);
-  part.input = TF_TensorData(tensor);
-  for (int i = 0; i < TF_NumDims(tensor); ++i) part.dimensions.push_back(TF_Dim(tensor, i));
-  TF_DeleteTensor(tensor);
-  const auto elements = elements_of(part.tf_dtype);
-  if (!elements) {
-    fail(TF_INVALID_ARGUMENT, std::string(name_of(kernel_.kind)) + ": tensors of dtype number " +
-                                  std::to_string(part.tf_dtype) + " cannot be communicated");
-    return false;
-  }
-  part.elements = *elements;
-  if (allocates_late() && part.dimensions.empty()) {
-    fail(TF_INVALID_ARGUMENT,
-         std::string(name_of(kernel_.kind)) +
-             ": a tensor without dimensions has no first one; use tf.reshape(tensor, [1])");
-    return false;
-  }
-  return true;
+bool Execution::read(Tensor& tensor) {
+  if (!succeeds(read_tensor(context_, tensor))) return false;
+  if (!allocates_late() || !tensor.dimensions.empty()) return true;
+  return succeeds({TF_INVALID_ARGUMENT,
+                   std::string(name_of(kernel_.kind)) +
+                       ": a tensor without dimensions has no first one; use tf.reshape(tensor, [1])"});
 }
 
 bool Execution::read_splits() {
-  Status status;
-  TF_Tensor* tensor = nullptr;
-  TF_GetInput(context_, 1, &tensor, status);
-  if (!status.is_ok()) {
-    fail(TF_INVALID_ARGUMENT, status.message());
-    return false;
+  std::vector<std::int32_t> splits;
+  if (!succeeds(read_integers(context_, 1, splits))) return false;
+  const bool is_negative = std::any_of(splits.begin(), splits.end(), [](int rows) { return rows < 0; });
+  if (is_negative || (!splits.empty() && splits.size() != static_cast<std::size_t>(set_->size))) {
+    return succeeds({TF_INVALID_ARGUMENT, "alltoall: splits: expected a row count for each of the " +
+                                              std::to_string(set_->size) + " ranks, or none"});
   }
-  const std::int64_t count = TF_NumDims(tensor) == 1 ? TF_Dim(tensor, 0) : -1;
-  const auto* numbers = static_cast<const std::int32_t*>(TF_TensorData(tensor));
-  if (count > 0) splits_.assign(numbers, numbers + count);
-  const bool is_negative =
-      count > 0 && std::any_of(numbers, numbers + count, [](int rows) { return rows < 0; });
-  TF_DeleteTensor(tensor);
-  if (is_negative || (count != 0 && count != set_->size)) {
-    fail(TF_INVALID_ARGUMENT, "alltoall: splits: expected a row count for each of the " +
-                                  std::to_string(set_->size) + " ranks, or none");
-    return false;
-  }
-  return true;
-}
-
-bool Execution::make_output(Part& part) {
-  Status status;
-  int forwarded = -1;
-  TF_Tensor* tensor =
-      TF_ForwardInputOrAllocateOutput(context_, &part.index, 1, part.index, part.dimensions.data(),
-                                      static_cast<int>(part.dimensions.size()), &forwarded, status);
-  if (!status.is_ok()) {
-    fail(TF_RESOURCE_EXHAUSTED, status.message());
-    return false;
-  }
-  part.output = TF_TensorData(tensor);
-  part.output_count =
-      std::accumulate(part.dimensions.begin(), part.dimensions.end(), std::size_t{1}, std::multiplies<>());
-  TF_DeleteTensor(tensor);
+  splits_.assign(splits.begin(), splits.end());
   return true;
 }
 
@@ -182,27 +133,49 @@ void Execution::submit_all() {
   const std::size_t count = parts_.size();
   left_ += count;
   set_->under_way += static_cast<int>(count);
+  is_urgent_ = kernel_.is_eager || set_->under_way == static_cast<int>(count);
+  std::vector<tutti_status_t> statuses;
   for (std::size_t i = 0; i < count; ++i) {
     const std::string name =
         count == 1 ? base : base + "_" + std::to_string(i + 1) + "of" + std::to_string(count);
-    const tutti_status_t status = submit(parts_[i], name, base);
-    if (status == TUTTI_OK) continue;
-    complete(parts_[i], status, tutti_last_error());
+    statuses.push_back(submit(parts_[i], name, base));
+    if (statuses.back() != TUTTI_OK) succeeds({code_of(statuses.back()), tutti_last_error()});
+  }
+  const auto end = Clock::now() + kPatience;
+  for (std::size_t i = 0; i < count; ++i) {
+    Part& part = parts_[i];
+    if (statuses[i] != TUTTI_OK) {
+      complete(part, statuses[i], "");
+    } else if (const auto status = is_urgent_ ? wait_here(part, end) : std::nullopt) {
+      complete(part, *status, tutti_last_error());
+    } else {
+      tutti_on_complete(part.work, complete_part, &part);
+    }
   }
 }
 
+// The outcome, if there is one before long. The thread that waits takes the steps of the negotiation itself; else they begin when the
+// queue's thread wakes up.
+std::optional<tutti_status_t> Execution::wait_here(Part& part, Clock::time_point end) {
+  constexpr std::int64_t kEagerMilliseconds = 100;
+  int is_complete = 0;
+  do {
+    const tutti_status_t status = kernel_.is_eager
+                                      ? tutti_wait_for(&part.work, kEagerMilliseconds, &is_complete)
+                                      : tutti_test(&part.work, &is_complete);
+    if (is_complete != 0 || part.work == nullptr) return status;
+    if (status != TUTTI_OK) return std::nullopt;  // waiting is refused in a callback
+  } while (kernel_.is_eager || Clock::now() < end);
+  return std::nullopt;
+}
+
 tutti_status_t Execution::submit(Part& part, const std::string& name, const std::string& batch) {
-  tutti_status_t status = TUTTI_OK;
-  if (kernel_.kind == Kind::join) {
-    status = tutti_tensor_queue_join(set_->queue, &last_rank_, &part.work);
-  } else {
-    const std::vector<std::uint64_t> shape(part.dimensions.begin(), part.dimensions.end());
-    tutti_tensor_call_t call = call_of(part, batch);
-    call.shape = shape.data();
-    call.dimension_count = shape.size();
-    status = tutti_tensor_queue_submit(set_->queue, name.c_str(), &call, &part.work);
-  }
-  return status == TUTTI_OK ? tutti_on_complete(part.work, complete_part, &part) : status;
+  if (kernel_.kind == Kind::join) return tutti_tensor_queue_join(set_->queue, &last_rank_, &part.work);
+  const std::vector<std::uint64_t> shape(part.tensor.dimensions.begin(), part.tensor.dimensions.end());
+  tutti_tensor_call_t call = call_of(part, batch);
+  call.shape = shape.data();
+  call.dimension_count = shape.size();
+  return tutti_tensor_queue_submit(set_->queue, name.c_str(), &call, &part.work);
 }
 
 tutti_tensor_call_t Execution::call_of(Part& part, const std::string& batch) {
@@ -211,19 +184,19 @@ tutti_tensor_call_t Execution::call_of(Part& part, const std::string& batch) {
       TUTTI_ALLTOALL,  TUTTI_BARRIER,   TUTTI_BARRIER};
   tutti_tensor_call_t call = TUTTI_TENSOR_CALL;
   call.collective = kCollectives[static_cast<std::size_t>(kernel_.kind)];
-  call.input = part.input;
-  call.output = part.output;
-  call.dtype = part.elements.dtype;
-  call.op = op_of(part);
+  call.input = part.tensor.input;
+  call.output = part.tensor.output;
+  call.dtype = part.tensor.elements.dtype;
+  call.op = op_of(part.tensor);
   call.root = kernel_.root;
-  if (!part.elements.is_integer) {
+  if (!part.tensor.elements.is_integer) {
     call.prescale = kernel_.prescale;
     call.postscale = kernel_.postscale;
   } else if (kernel_.prescale != 1) {
-    const std::size_t count =
-        std::accumulate(part.dimensions.begin(), part.dimensions.end(), std::size_t{1}, std::multiplies<>());
-    part.prescaled.resize(count * part.elements.bytes);
-    scale_integers(part.elements.dtype, part.input, part.prescaled.data(), count, kernel_.prescale);
+    const std::size_t count = part.tensor.input_count();
+    part.prescaled.resize(count * part.tensor.elements.bytes);
+    scale_integers(part.tensor.elements.dtype, part.tensor.input, part.prescaled.data(), count,
+                   kernel_.prescale);
     call.input = part.prescaled.data();
   }
   if (!splits_.empty()) call.splits = splits_.data();
@@ -236,38 +209,26 @@ tutti_tensor_call_t Execution::call_of(Part& part, const std::string& batch) {
     call.batch_size = static_cast<std::uint32_t>(parts_.size());
   }
   // Whatever is alone under way is negotiated at once; what comes meanwhile shares the next negotiation.
-  call.will_wait = kernel_.is_eager || set_->under_way == static_cast<int>(parts_.size()) ? 1 : 0;
+  call.will_wait = is_urgent_ ? 1 : 0;
   call.memory = TUTTI_MEMORY_HOST;
   return call;
 }
 
-tutti_op_t Execution::op_of(const Part& part) const {
+tutti_op_t Execution::op_of(const Tensor& tensor) const {
   static constexpr tutti_op_t kOps[] = {TUTTI_AVG, TUTTI_SUM, TUTTI_SUM, TUTTI_MIN, TUTTI_MAX, TUTTI_PROD};
-  if (kernel_.reduce_op == kAverage && part.elements.is_integer) return TUTTI_SUM;
+  if (kernel_.reduce_op == kAverage && tensor.elements.is_integer) return TUTTI_SUM;
   return kOps[kernel_.reduce_op];
 }
 
 void* Execution::allocate(Part& part, const std::uint64_t* rows, std::size_t rank_count) {
-  std::vector<std::int64_t> dimensions = part.dimensions;
-  dimensions[0] = static_cast<std::int64_t>(std::accumulate(rows, rows + rank_count, std::uint64_t{0}));
-  part.output_count = static_cast<std::size_t>(dimensions[0]) * part.row_count();
   if (kernel_.kind == Kind::alltoall) received_.assign(rows, rows + rank_count);
-  Status status;
-  TF_Tensor* tensor =
-      TF_AllocateOutput(context_, part.index, part.tf_dtype, dimensions.data(),
-                        static_cast<int>(dimensions.size()), part.output_count * part.elements.bytes, status);
-  if (!status.is_ok()) {
-    fail(TF_RESOURCE_EXHAUSTED, status.message());
-    return nullptr;
-  }
-  part.output = TF_TensorData(tensor);
-  TF_DeleteTensor(tensor);
-  return part.output;
+  const std::uint64_t row_count = std::accumulate(rows, rows + rank_count, std::uint64_t{0});
+  return succeeds(allocate_rows(context_, part.tensor, row_count)) ? part.tensor.output : nullptr;
 }
 
 void Execution::complete(Part& part, tutti_status_t status, const char* message) {
   if (status != TUTTI_OK) {
-    fail(code_of(status), message);
+    succeeds({code_of(status), message});
   } else {
     finish(part);
   }
@@ -277,46 +238,33 @@ void Execution::complete(Part& part, tutti_status_t status, const char* message)
 }
 
 // Makes a complete tensor's result of the collective's.
-bool Execution::finish(Part& part) {
+void Execution::finish(Part& part) {
   if (kernel_.kind == Kind::join) {
     int is_complete = 0;
     tutti_test(&part.work, &is_complete);             // sets the last rank
     for (auto& unnamed : set_->unnamed) unnamed = 0;  // ranks reach join() after unequal numbers of calls
-    return set_integer_output(0, {}, {last_rank_});
+    succeeds(put_integers(context_, 0, {}, {last_rank_}));
+  } else if (kernel_.kind == Kind::alltoall) {
+    succeeds(put_integers(context_, 1, {static_cast<std::int64_t>(received_.size())}, received_));
+  } else if (kernel_.kind == Kind::allreduce || kernel_.kind == Kind::reducescatter) {
+    if (part.tensor.elements.is_integer) finish_integers(part.tensor);
   }
-  if (kernel_.kind == Kind::alltoall) {
-    return set_integer_output(1, {static_cast<std::int64_t>(received_.size())}, received_);
-  }
-  const bool reduces = kernel_.kind == Kind::allreduce || kernel_.kind == Kind::reducescatter;
-  if (!reduces || !part.elements.is_integer) return true;
-  if (kernel_.reduce_op == kAverage) {
-    divide_integers(part.elements.dtype, part.output, part.output_count, set_->size);
-  }
+}
+
+void Execution::finish_integers(const Tensor& tensor) const {
+  const tutti_dtype_t dtype = tensor.elements.dtype;
+  if (kernel_.reduce_op == kAverage) divide_integers(dtype, tensor.output, tensor.output_count, set_->size);
   if (kernel_.postscale != 1) {
-    scale_integers(part.elements.dtype, part.output, part.output, part.output_count, kernel_.postscale);
+    scale_integers(dtype, tensor.output, tensor.output, tensor.output_count, kernel_.postscale);
   }
-  return true;
 }
 
-bool Execution::set_integer_output(int index, const std::vector<std::int64_t>& dimensions,
-                                   const std::vector<int>& values) {
-  Status status;
-  TF_Tensor* tensor =
-      TF_AllocateOutput(context_, index, TF_INT32, dimensions.data(), static_cast<int>(dimensions.size()),
-                        values.size() * sizeof(int), status);
-  if (!status.is_ok()) {
-    fail(TF_RESOURCE_EXHAUSTED, status.message());
-    return false;
-  }
-  std::copy(values.begin(), values.end(), static_cast<std::int32_t*>(TF_TensorData(tensor)));
-  TF_DeleteTensor(tensor);
-  return true;
-}
-
-// The first one counts.
-void Execution::fail(TF_Code code, const std::string& message) {
+// Of several failures the first one counts.
+bool Execution::succeeds(const Failure& failure) {
+  if (!failure.is_set()) return true;
   const std::lock_guard lock(mutex_);
-  if (!failure_.is_set()) failure_ = {code, message};
+  if (!failure_.is_set()) failure_ = failure;
+  return false;
 }
 
 void Execution::leave() {
@@ -348,19 +296,13 @@ void execute(const Kernel& kernel, TF_OpKernelContext* context, TF_AsyncOpKernel
   // The handle points to TensorFlow's std::function, on the stack of the caller: TF_RunAsyncOpKernelDoneCallback() may be called
   // within this call alone. A copy of the function lives on.
   const std::function<void()> run_done = *reinterpret_cast<std::function<void()>*>(done);
-  Execution* execution = nullptr;
-  const Failure failure =
-      ProcessSets::instance().with(kernel.process_set, [&](const std::shared_ptr<ProcessSet>& set) {
-        Failure why = why_unusable(kernel, set);
-        if (why.is_set()) return why;
-        execution = new Execution(kernel, context, set, run_done);
-        execution->start();
-        return why;
-      });
-  // Behind the lock, since other operations may run on this thread in `done`.
-  if (execution != nullptr) return execution->leave();
-  TF_OpKernelContext_Failure(context, Status(failure.code, failure.message));
-  run_done();
+  std::shared_ptr<ProcessSet> set = ProcessSets::instance().find(kernel.process_set);
+  const Failure failure = why_unusable(kernel, set);
+  if (failure.is_set()) {
+    TF_OpKernelContext_Failure(context, Status(failure.code, failure.message));
+    return run_done();
+  }
+  (new Execution(kernel, context, std::move(set), run_done))->start();
 }
 
 }  // namespace tutti::tensorflow

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "bindings/tensorflow/process_sets.hpp"
+#include "bindings/tensorflow/tensors.hpp"
 
 namespace tutti::tensorflow {
 namespace {
@@ -17,13 +18,10 @@ std::optional<int> find(Number number, int process_set, const JobNumbers& job) {
   if (number == Number::is_included && !job.is_running) return kNoJob;
   if (number == Number::local_rank) return job.local_rank;
   if (number == Number::local_size) return job.local_size;
-  return ProcessSets::instance().with(process_set,
-                                      [&](const std::shared_ptr<ProcessSet>& set) -> std::optional<int> {
-                                        if (number == Number::is_included)
-                                          return set == nullptr ? kUnknownSet : set->rank >= 0 ? 1 : 0;
-                                        if (set == nullptr) return std::nullopt;
-                                        return number == Number::rank ? set->rank : set->size;
-                                      });
+  const std::shared_ptr<ProcessSet> set = ProcessSets::instance().find(process_set);
+  if (number == Number::is_included) return set == nullptr ? kUnknownSet : set->rank >= 0 ? 1 : 0;
+  if (set == nullptr) return std::nullopt;
+  return number == Number::rank ? set->rank : set->size;
 }
 
 }  // namespace
@@ -36,12 +34,7 @@ Failure put_job_number(TF_OpKernelContext* context, Number number, int process_s
   const std::optional<int> value = find(number, process_set, job);
   if (!value)
     return {TF_INVALID_ARGUMENT, "process set " + std::to_string(process_set) + " is not registered"};
-  Status status;
-  TF_Tensor* tensor = TF_AllocateOutput(context, 0, TF_INT32, nullptr, 0, sizeof(std::int32_t), status);
-  if (!status.is_ok()) return {TF_RESOURCE_EXHAUSTED, status.message()};
-  *static_cast<std::int32_t*>(TF_TensorData(tensor)) = *value;
-  TF_DeleteTensor(tensor);
-  return {};
+  return put_integers(context, 0, {}, {*value});
 }
 
 }  // namespace tutti::tensorflow

@@ -163,6 +163,30 @@ void register_kernel() {
       TF_NewAsyncKernelBuilder(operation_name(kKind), "CPU", create<kKind>, compute, destroy), status);
 }
 
+// XLA looks for kernels of its own before it compiles a function. Unimplemented: where it chose the function itself, it leaves it as it is.
+void* refuse_xla(TF_OpKernelConstruction* construction) {
+  TF_OpKernelConstruction_Failure(
+      construction, Status(TF_UNIMPLEMENTED,
+                           "XLA cannot compile operations of Horovod: take jit_compile=True from the "
+                           "function that calls them (with Keras: "
+                           "compile(jit_compile=False)), and give it to functions that compute alone"));
+  return nullptr;
+}
+
+void compute_nothing(void* /*kernel*/, TF_OpKernelContext* /*context*/) {}
+void destroy_nothing(void* /*kernel*/) {}
+
+void register_refusals() {
+  for (const char* operation : kNames) {
+    for (const char* device : {"XLA_CPU_JIT", "XLA_GPU_JIT"}) {
+      Status status;
+      TF_RegisterKernelBuilder(
+          operation, TF_NewKernelBuilder(operation, device, refuse_xla, compute_nothing, destroy_nothing),
+          status);
+    }
+  }
+}
+
 // Numbers that a graph asks for when it runs, since it may have been made in another job.
 struct JobNumber {
   int what = 0;
@@ -198,6 +222,7 @@ __attribute__((constructor)) void register_all() {
   register_kernel<Kind::alltoall>();
   register_kernel<Kind::join>();
   register_kernel<Kind::barrier>();
+  register_refusals();
   Status status;
   TF_RegisterKernelBuilder(
       kJobNumber, TF_NewKernelBuilder(kJobNumber, "CPU", create_number, compute_number, destroy_number),

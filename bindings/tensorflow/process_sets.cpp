@@ -33,6 +33,12 @@ void ProcessSets::remove(int id) {
   sets_.erase(id);
 }
 
+std::shared_ptr<ProcessSet> ProcessSets::find(int id) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = sets_.find(id);
+  return found == sets_.end() ? nullptr : found->second;
+}
+
 JobNumbers ProcessSets::job() const {
   const std::shared_lock lock(mutex_);
   return job_;
@@ -48,7 +54,7 @@ TUTTI_FOR_PYTHON void tutti_tensorflow_begin_job(int local_rank, int local_size)
 
 TUTTI_FOR_PYTHON void tutti_tensorflow_end_job() { ProcessSets::instance().end_job(); }
 
-// rank: this process's in the set, -1 where it is no member. queue: stays open until the set is removed, or the job ends.
+// rank: this process's in the set, -1 where it is no member. queue: stays valid until the process ends.
 TUTTI_FOR_PYTHON void tutti_tensorflow_add_process_set(int id, int rank, int size, void* queue) {
   ProcessSets::instance().add(
       id, std::make_shared<ProcessSet>(rank, size, static_cast<tutti_tensor_queue_t>(queue)));

@@ -22,7 +22,7 @@ struct ProcessSet {
 
   const int rank;  // -1: this process is no member
   const int size;
-  const tutti_tensor_queue_t queue;  // null for a process that is no member
+  const tutti_tensor_queue_t queue;  // null for a process that is no member; the Python package keeps it
   std::atomic<int> under_way = 0;    // operations
   // Operations without a name, by kind; see Kernel::name_of.
   std::array<std::atomic<std::uint32_t>, kKindCount> unnamed{};
@@ -41,17 +41,12 @@ class ProcessSets {
   void begin_job(JobNumbers numbers);
   void end_job();
   void add(int id, std::shared_ptr<ProcessSet> process_set);
-  // Returns once no thread uses the queue of the set. Its operations under way keep the ProcessSet.
+  // Operations under way keep the ProcessSet.
   void remove(int id);
 
   JobNumbers job() const;
-  // Calls use(process_set), null for an unknown one. Its queue stays open meanwhile.
-  template <class Use>
-  auto with(int id, const Use& use) const {
-    const std::shared_lock lock(mutex_);
-    const auto found = sets_.find(id);
-    return use(found == sets_.end() ? std::shared_ptr<ProcessSet>() : found->second);
-  }
+  // Null for an unknown one. A queue that has ended refuses what is submitted.
+  std::shared_ptr<ProcessSet> find(int id) const;
 
  private:
   mutable std::shared_mutex mutex_;

@@ -6,7 +6,6 @@
   void name() {}
 
 TUTTI_STUB(TF_AllocateOutput)
-TUTTI_STUB(TF_DataTypeSize)
 TUTTI_STUB(TF_DeleteShapeHandle)
 TUTTI_STUB(TF_DeleteStatus)
 TUTTI_STUB(TF_DeleteTensor)

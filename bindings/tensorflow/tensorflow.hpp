@@ -60,7 +60,6 @@ TF_DataType TF_TensorType(const TF_Tensor* tensor);
 int TF_NumDims(const TF_Tensor* tensor);
 std::int64_t TF_Dim(const TF_Tensor* tensor, int index);
 void* TF_TensorData(const TF_Tensor* tensor);
-std::size_t TF_DataTypeSize(TF_DataType dtype);
 void TF_DeleteTensor(TF_Tensor* tensor);
 
 TF_OpDefinitionBuilder* TF_NewOpDefinitionBuilder(const char* name);

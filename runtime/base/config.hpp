@@ -115,6 +115,14 @@ inline constexpr Variable kVariables[] = {
      "named tensors: bytes of one operation that carries several; 0: each tensor is its own"},
     {"TUTTI_FUSION_CYCLE", VariableType::duration, "1ms", "",
      "named tensors: between two negotiations while tensors are under way"},
+    {"TUTTI_FUSION_COUNT", VariableType::integer, "0", "",
+     "submitted calls without names: up to so many consecutive small allreduces of one kind share an "
+     "operation; 0: none"},
+    {"TUTTI_AUTOTUNE", VariableType::flag, "off", "",
+     "named tensors: measure fusion bytes and cycle while the job trains, and write the best to the tuning "
+     "file"},
+    {"TUTTI_AUTOTUNE_LOG", VariableType::text, "", "",
+     "named tensors: rank 0 writes each measurement of TUTTI_AUTOTUNE to this file, as CSV"},
     {"TUTTI_CACHE_CAPACITY", VariableType::integer, "1024", "",
      "named tensors: how many ranks remember to have agreed on; 0: none"},
     {"TUTTI_STALL_TIMEOUT", VariableType::duration, "0", "",

@@ -22,8 +22,7 @@ constexpr std::string_view kHierarchical =
     "no effect: each call takes a hierarchical algorithm where that is predicted to be faster; "
     "TUTTI_ADJUST_* names "
     "one";
-constexpr std::string_view kAutotune =
-    "no effect: nothing is tuned while a job trains; `tutti tune` measures once and writes a file";
+constexpr std::string_view kAutotune = "no effect: TUTTI_AUTOTUNE tries a list of values, each over 40 steps";
 constexpr std::string_view kElastic = "no effect: ranks neither join nor leave a running job";
 constexpr std::string_view kOwnEngine = "no effect: operations and negotiation are tutti's own";
 constexpr std::string_view kInstaller =
@@ -84,8 +83,11 @@ constexpr HorovodVariable kHorovodVariables[] = {
     no_effect("HOROVOD_HIERARCHICAL_ALLREDUCE", "0", kHierarchical),
     no_effect("HOROVOD_HIERARCHICAL_ALLGATHER", "0", kHierarchical),
     no_effect("HOROVOD_TORUS_ALLREDUCE", "0", kHierarchical),
-    no_effect("HOROVOD_AUTOTUNE", "0", kAutotune),
-    no_effect("HOROVOD_AUTOTUNE_LOG", "", kAutotune),
+    setting("HOROVOD_AUTOTUNE", "0", "TUTTI_AUTOTUNE", enabling,
+            "1: fusion bytes and cycle are measured while the job trains; the best are used, and written to "
+            "the tuning file"),
+    setting("HOROVOD_AUTOTUNE_LOG", "", "TUTTI_AUTOTUNE_LOG", text,
+            "a file to which rank 0 writes each measurement, as CSV"),
     no_effect("HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "3", kAutotune),
     no_effect("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "10", kAutotune),
     no_effect("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "20", kAutotune),

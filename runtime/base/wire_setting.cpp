@@ -25,6 +25,19 @@ Result<WireSetting> parse_wire_setting(std::string_view text) {
       text, kWireDtypeNames));
 }
 
+Status check_wire_dtype(std::string_view name, const Call& call) {
+  if (!call.wire_dtype || *call.wire_dtype == call.dtype) return {};
+  if (static_cast<int>(*call.wire_dtype) >= kDtypeCount || !is_wire_dtype(*call.wire_dtype))
+    return invalid_argument(fmt::format("{}: wire_dtype: expected {}, or {} itself for messages in full",
+                                        name, kWireDtypeNames, to_string(call.dtype)));
+  if (has_wire_form(call)) return {};
+  return invalid_argument(
+      fmt::format("{}: wire_dtype: only sums of f32 travel in another dtype (allreduce, reduce and "
+                  "reduce_scatter by sum, avg or premul_sum), not {} of {}{}",
+                  name, to_string(call.collective), to_string(call.dtype),
+                  is_reducing(call.collective) ? fmt::format(", {}", to_string(call.op.op)) : ""));
+}
+
 std::string to_text(const WireSetting& setting) {
   return fmt::format("{}{}", setting.dtype ? to_string(*setting.dtype) : "none",
                      setting.is_everywhere ? ":all" : "");

@@ -19,7 +19,4 @@ void normalise(Call& call, std::uint32_t rank, std::uint32_t size);
 // lacks, and input and output that overlap without being in place. Before normalise().
 Status check_call(std::string_view name, const Call& call, std::uint32_t rank, std::uint32_t size);
 
-// The part of it that is about Call::wire_dtype.
-Status check_wire_dtype(std::string_view name, const Call& call);
-
 }  // namespace tutti

@@ -1,6 +1,8 @@
 // Construction and end of a group, and submission to it. Knows no argument checking; that is calls.cpp.
 #include "runtime/group/comm_group.hpp"
 
+#include "runtime/group/call_fusion.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -63,6 +65,7 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
   static std::atomic<std::uint64_t> last_number{0};
   number_ = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
   rank_ = group_rank_of(world_->info().rank);
+  fuses_calls_ = stream_ >= 0 && size() > 1 && world_->settings().tensors.fusion.call_count > 1;
   GroupContext::Options options;
   options.context = context;
   options.rank = static_cast<std::uint32_t>(rank_);
@@ -92,9 +95,13 @@ CommGroup::Impl::~Impl() {
     const std::lock_guard lock(streams_mutex_);
     streams.swap(streams_);
   }
-  // They use internal streams, each two.
+  // Both use internal streams.
+  close_call_fusion();
   device_calls_.reset();
-  for (const auto& [number, stream] : streams) stream->device_calls_.reset();
+  for (const auto& [number, stream] : streams) {
+    stream->close_call_fusion();
+    stream->device_calls_.reset();
+  }
   streams.clear();  // without the mutex, which failure reports take
   world_->remove(*this);
   backend_.reset();  // its plans are used by operations, which the group ends
@@ -171,11 +178,37 @@ Work CommGroup::Impl::start(const Call& call, const CallOptions& options) {
   if (call.is_device)
     return WorkAccess::make(handle(), submit_on_device(call, options.algorithm), 0, options);
   if (run_alone(call, options.algorithm)) return {};
+  if (fuses_calls_ && CallFusion::may_share(call, options.algorithm)) {
+    const Result<WorkRef> work = call_fusion()->submit(call);
+    if (!work) throw_error(settle(work.status()));
+    return WorkAccess::make(handle(), *work, 0, options);
+  }
   const Completion completion = options.will_wait ? Completion::awaited_soon : Completion::asynchronous;
   const WorkRef work = submit_checked(call, {options.algorithm, completion});
   if (!work) return {};
   const std::uint32_t sequence = call.collective == Collective::send_recv ? 0 : submitted_sequence();
   return WorkAccess::make(handle(), work, sequence, options);
+}
+
+std::shared_ptr<CallFusion> CommGroup::Impl::call_fusion() {
+  {
+    const std::lock_guard lock(fusion_mutex_);
+    if (fusion_ != nullptr) return fusion_;
+  }
+  // Without the mutex: streams are made, and closed, under one of their own.
+  Impl& lengths = internal_stream(Purpose::fusion_lengths);
+  Impl& calls = internal_stream(Purpose::fused_calls);
+  const FusionLimits& limits = world_->settings().tensors.fusion;
+  const std::lock_guard lock(fusion_mutex_);
+  if (fusion_ == nullptr)
+    fusion_ = std::make_shared<CallFusion>(lengths, calls,
+                                           CallFusion::Limits{limits.call_count, limits.fused_bytes});
+  return fusion_;
+}
+
+void CommGroup::Impl::close_call_fusion() {
+  const std::lock_guard lock(fusion_mutex_);
+  if (fusion_ != nullptr) fusion_->close();
 }
 
 void CommGroup::Impl::check_may_wait() {

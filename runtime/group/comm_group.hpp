@@ -18,6 +18,7 @@
 
 namespace tutti {
 
+class CallFusion;
 class DeviceCalls;
 
 struct CommGroup::Impl final : public GroupMember, public std::enable_shared_from_this<CommGroup::Impl> {
@@ -40,8 +41,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // See CommGroup::close_stream(). Throws.
   void close_stream(int number);
   // A stream for this group's own purposes, or this stream's, which no program can name.
-  enum class Purpose : std::uint8_t { device_exchange, device_staging };
-  static constexpr int kPurposes = 2;
+  enum class Purpose : std::uint8_t { device_exchange, device_staging, fusion_lengths, fused_calls };
+  static constexpr int kPurposes = 4;
   Impl& internal_stream(Purpose purpose);
   // A reference to this group, or to this stream, which keeps its whole group alive.
   std::shared_ptr<Impl> handle() { return owner_ == nullptr ? shared_from_this() : stream_handle(); }
@@ -148,6 +149,8 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
     std::shared_ptr<Impl> group, stream;
   };
   std::shared_ptr<Impl> stream_handle();
+  std::shared_ptr<CallFusion> call_fusion();  // made at the first use
+  void close_call_fusion();
   static std::shared_ptr<Impl> own(Impl* made);
   Impl& owner() { return owner_ == nullptr ? *this : *owner_; }
   const Impl& owner() const { return owner_ == nullptr ? *this : *owner_; }
@@ -182,6 +185,9 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   int rank_ = -1;
   std::unique_ptr<GroupContext> group_;
   std::unique_ptr<Backend> backend_;
+  bool fuses_calls_ = false;  // with TUTTI_FUSION_COUNT; not the library's own groups and streams
+  std::mutex fusion_mutex_;
+  std::shared_ptr<CallFusion> fusion_;
   std::unique_ptr<DeviceCalls> device_calls_;  // made before the first call on GPU memory
   // Collectives of a group of one rank, without communication.
   struct Alone final : CachedCall {

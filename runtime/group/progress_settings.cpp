@@ -23,10 +23,11 @@ void read_mlsl_count(std::string_view text, std::uint32_t& count) {
   }
 }
 
-void read_mlsl_cpus(std::string_view text, ProgressCpuList& cpus) {
+void read_mlsl_cpus(std::string_view text, ProgressSettings& settings) {
   auto list = parse_progress_cpus(text);
   if (list) {
-    cpus = *std::move(list);
+    settings.cpus = *std::move(list);
+    settings.cpus_may_be_missing = true;
   } else {
     log_warn("ignored: MLSL_SERVER_AFFINITY: {}", list.status().message());
   }
@@ -50,7 +51,7 @@ Result<ProgressSettings> read_progress_settings(const Environment& environment) 
   settings.cpus = *std::move(cpus);
   if (const auto servers = environment.find("MLSL_SERVER_AFFINITY");
       servers && !is_set(environment, "TUTTI_PROGRESS_AFFINITY"))
-    read_mlsl_cpus(*servers, settings.cpus);
+    read_mlsl_cpus(*servers, settings);
   return settings;
 }
 

@@ -13,6 +13,7 @@ namespace tutti {
 struct ProgressSettings {
   std::uint32_t thread_count = 1;
   ProgressCpuList cpus;
+  bool cpus_may_be_missing = false;  // they are MLSL's: a CPU that is not there causes a warning
 };
 
 // Reads TUTTI_PROGRESS_*, and MLSL's variables where these are not set. Errors: invalid_argument naming the

@@ -40,6 +40,10 @@ Status read_tuning(const Environment& environment, WorldSettings& settings) {
         fmt::format("what the file of TUTTI_TUNING_FILE says of {}{}{}", to_string(rule.collective),
                     rule.reach ? " " : "", rule.reach ? to_string(*rule.reach) : ""),
         rule.text);
+  for (const auto& [rank_count, fusion] : settings.tuning.tuning.fusion)
+    settings.contract.emplace_back(
+        fmt::format("what the file of TUTTI_TUNING_FILE says of fusion on {} ranks", rank_count),
+        fmt::format("{} bytes, {} us", fusion.bytes, fusion.cycle_us));
   return {};
 }
 

@@ -69,7 +69,10 @@ void CommGroup::Impl::close_stream(int number) {
     group.streams_.erase(found);
   };
   take(number);
-  if (!closed.empty()) closed[0]->device_calls_.reset();  // uses the streams that are taken next
+  if (!closed.empty()) {  // these use the streams that are taken next
+    closed[0]->close_call_fusion();
+    closed[0]->device_calls_.reset();
+  }
   for (int purpose = 0; purpose < kPurposes; ++purpose) take(-1 - kPurposes * number - purpose);
   const Status why(StatusCode::aborted, fmt::format("stream {} was closed", number));
   for (const std::shared_ptr<Impl>& stream : closed) {
@@ -138,7 +141,10 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make_part(std::span<const int>
   std::vector<int> world_ranks;
   for (const int rank : ranks) world_ranks.push_back(world_ranks_[static_cast<std::size_t>(rank)]);
   const std::uint64_t context = derive_context(world_ranks, made_by, tag);
-  return make(world_, std::move(world_ranks), context, group_->timeout());
+  std::shared_ptr<Impl> made = make(world_, std::move(world_ranks), context, group_->timeout());
+  // The library's own groups wait for each call.
+  if (tag.starts_with("tutti tensors")) made->fuses_calls_ = false;
+  return made;
 }
 
 std::uint64_t CommGroup::Impl::derive_context(const std::vector<int>& world_ranks, MadeBy made_by,

@@ -1,8 +1,12 @@
 // Reads TUTTI_FUSION_* and what goes with it. See tensor_settings.hpp.
 #include "runtime/group/tensor_settings.hpp"
 
+#include <algorithm>
+
 namespace tutti {
 namespace {
+
+constexpr std::int64_t kMostFusedCalls = 65536;
 
 Status read_timeline(const Environment& environment, TimelineSettings& settings) {
   const auto path = get_text(environment, "TUTTI_TIMELINE");
@@ -17,6 +21,16 @@ Status read_timeline(const Environment& environment, TimelineSettings& settings)
   return {};
 }
 
+Status read_autotuning(const Environment& environment, TensorSettings& settings) {
+  const auto autotune = get_flag(environment, "TUTTI_AUTOTUNE");
+  if (!autotune) return autotune.status();
+  settings.is_autotuned = *autotune;
+  const auto log = get_text(environment, "TUTTI_AUTOTUNE_LOG");
+  if (!log) return log.status();
+  settings.autotune_log = log->value_or("");
+  return {};
+}
+
 }  // namespace
 
 Result<TensorSettings> read_tensor_settings(const Environment& environment,
@@ -27,9 +41,15 @@ Result<TensorSettings> read_tensor_settings(const Environment& environment,
   if (*capacity) settings.cache_capacity = static_cast<std::size_t>(**capacity);
   const auto bytes = get_size(environment, "TUTTI_FUSION_BYTES");
   if (!bytes) return bytes.status();
+  settings.are_bytes_given = is_set(environment, "TUTTI_FUSION_BYTES");
   if (*bytes) settings.fusion.fused_bytes = **bytes;
+  const auto count = get_integer(environment, "TUTTI_FUSION_COUNT");
+  if (!count) return count.status();
+  settings.fusion.call_count =
+      static_cast<std::uint32_t>(std::min<std::int64_t>(count->value_or(0), kMostFusedCalls));
   const auto cycle = get_duration(environment, "TUTTI_FUSION_CYCLE");
   if (!cycle) return cycle.status();
+  settings.is_cycle_given = is_set(environment, "TUTTI_FUSION_CYCLE");
   if (*cycle) settings.cycle = std::chrono::duration_cast<std::chrono::microseconds>(**cycle);
   const auto stall = get_duration(environment, "TUTTI_STALL_TIMEOUT");
   if (!stall) return stall.status();
@@ -42,13 +62,23 @@ Result<TensorSettings> read_tensor_settings(const Environment& environment,
   const auto feedback = get_flag(environment, "TUTTI_ERROR_FEEDBACK");
   if (!feedback) return feedback.status();
   settings.has_feedback = *feedback;
+  TUTTI_RETURN_IF_ERROR(read_autotuning(environment, settings));
   TUTTI_RETURN_IF_ERROR(read_timeline(environment, settings.timeline));
   contract.emplace_back("TUTTI_CACHE_CAPACITY", std::to_string(settings.cache_capacity));
   contract.emplace_back("TUTTI_FUSION_BYTES", std::to_string(settings.fusion.fused_bytes));
+  contract.emplace_back("TUTTI_FUSION_COUNT", std::to_string(settings.fusion.call_count));
   contract.emplace_back("TUTTI_STALL_TIMEOUT", std::to_string(settings.stall_timeout.count()));
   contract.emplace_back("TUTTI_PRIORITY", *priority);
+  contract.emplace_back("TUTTI_AUTOTUNE", settings.is_autotuned ? "on" : "off");
   contract.emplace_back("TUTTI_ERROR_FEEDBACK", settings.has_feedback ? "on" : "off");
   return settings;
+}
+
+void use_tuning(const Tuning& tuning, std::uint32_t rank_count, TensorSettings& settings) {
+  const auto found = tuning.fusion.find(rank_count);
+  if (found == tuning.fusion.end()) return;
+  if (!settings.are_bytes_given) settings.fusion.fused_bytes = found->second.bytes;
+  if (!settings.is_cycle_given) settings.cycle = std::chrono::microseconds(found->second.cycle_us);
 }
 
 }  // namespace tutti

@@ -10,6 +10,7 @@
 
 #include "runtime/base/config.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/selection/tuning.hpp"
 
 namespace tutti {
 
@@ -32,6 +33,7 @@ struct FusionLimits {
   std::uint64_t fused_bytes = std::uint64_t{64} << 20U;  // of one operation that carries several tensors
   // Longer tensors are operations of their own: packing them would cost more than the call that it saves.
   std::uint64_t packed_bytes = std::uint64_t{256} << 10U;
+  std::uint32_t call_count = 0;  // calls without names that may share an operation; see call_fusion.hpp
 };
 
 struct TensorSettings {
@@ -42,11 +44,18 @@ struct TensorSettings {
   TensorPriority priority = TensorPriority::none;
   bool has_feedback = false;  // of tensors that do not say: losses of rounding are added at the next step
   TimelineSettings timeline;
+  // Values that variables gave, which neither the tuning file nor autotuning changes.
+  bool are_bytes_given = false, is_cycle_given = false;
+  bool is_autotuned = false;
+  std::string autotune_log;  // of rank 0; empty: none
 };
 
 // Adds to `contract` what all ranks must have equal. Errors: invalid_argument naming the variable, what it was
 // given and what was expected.
 Result<TensorSettings> read_tensor_settings(const Environment& environment,
                                             std::vector<std::pair<std::string, std::string>>& contract);
+
+// Takes what the tuning file says of groups of so many ranks. Variables come before it.
+void use_tuning(const Tuning& tuning, std::uint32_t rank_count, TensorSettings& settings);
 
 }  // namespace tutti

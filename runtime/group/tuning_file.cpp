@@ -2,6 +2,7 @@
 #include "runtime/group/tuning_file.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -40,6 +41,10 @@ Result<Tuning> read_fitting(const std::string& path, const Fingerprint& here) {
   return tuning;
 }
 
+Status failed(const std::string& path, std::string_view what) {
+  return invalid_argument(fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
+}
+
 }  // namespace
 
 void TuningFile::refuse(std::string reason) {
@@ -76,6 +81,50 @@ void append_job(Fingerprint& fingerprint, const JobShape& job) {
                            least == most ? fmt::format("{}", most) : fmt::format("{}-{}", least, most));
 }
 
+Result<Tuning> read_for_extension(const std::string& path, const Fingerprint& here, std::string* what) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return Tuning();
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return failed(path, "cannot be read");
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  auto tuning = parse_tuning(text, path);
+  if (!tuning) return tuning.status().with_context("not overwritten, since it is no tuning file");
+  const std::string difference = describe_difference(tuning->fingerprint, here);
+  if (difference.empty() && !tuning->fingerprint.empty()) return tuning;
+  // Imported rules fit anywhere; measured ones do not, so the two cannot share a file.
+  *what = difference.empty() ? "it holds no measured rules" : difference;
+  return Tuning();
+}
+
+Status write_tuning(const std::string& path, const Tuning& tuning) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (error) return invalid_argument(fmt::format("{}: cannot be made: {}", folder.string(), error.message()));
+  const std::string draft = fmt::format("{}.{}", path, ::getpid());
+  {
+    std::ofstream file(draft, std::ios::binary);
+    file << to_text(tuning);
+    file.flush();
+    if (!file) return failed(draft, "cannot be written");
+  }
+  std::filesystem::rename(draft, path, error);
+  if (error) return invalid_argument(fmt::format("{}: cannot be written: {}", path, error.message()));
+  return {};
+}
+
+Status save_fusion(const std::string& path, const Fingerprint& here, std::uint32_t rank_count,
+                   const FusionTuning& setting) {
+  std::string other;
+  auto tuning = read_for_extension(path, here, &other);
+  if (!tuning) return tuning.status();
+  if (!other.empty()) return invalid_argument(fmt::format("{}: not overwritten: {}", path, other));
+  tuning->fingerprint = here;
+  if (tuning->origin.empty()) tuning->origin = "TUTTI_AUTOTUNE";
+  tuning->fusion[rank_count] = setting;
+  return write_tuning(path, *tuning);
+}
+
 std::string describe(const TuningFile& file) {
   if (!file.refusal.empty()) return "not used: " + file.refusal;
   if (file.path.empty()) return "none";
@@ -90,8 +139,12 @@ Result<TuningFile> load_tuning(const Environment& environment, const Fingerprint
   if (value == "off") return file;
   file.is_named = value != "auto";
   file.path = file.is_named ? value : default_tuning_path(environment);
+  file.save_path = file.path;
+  const auto is_autotuned = get_flag(environment, "TUTTI_AUTOTUNE");
+  if (!is_autotuned) return is_autotuned.status();
   std::error_code error;
-  if (!file.is_named && !file.path.empty() && !std::filesystem::exists(file.path, error)) file.path.clear();
+  const bool may_lack = !file.is_named || *is_autotuned;
+  if (may_lack && !file.path.empty() && !std::filesystem::exists(file.path, error)) file.path.clear();
   if (file.path.empty()) return file;
   auto tuning = read_fitting(file.path, here);
   if (tuning) {

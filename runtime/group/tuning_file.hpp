@@ -33,6 +33,9 @@ struct TuningFile {
   bool is_named = false;  // by TUTTI_TUNING_FILE: then it must fit
   Tuning tuning;          // empty where it is not used
   std::string refusal;    // the reason
+  // Where measurements of the running job go; empty: nowhere. With TUTTI_AUTOTUNE, `here` is the whole fingerprint.
+  std::string save_path;
+  Fingerprint here;
 
   bool is_used() const { return !path.empty() && refusal.empty(); }
   void refuse(std::string reason);
@@ -40,6 +43,17 @@ struct TuningFile {
 // "FILE (origin)", "none", "not used: FILE: it is for cpu ...".
 std::string describe(const TuningFile& file);
 
+// The file that measurements will be added to. An empty one where there is none yet, or only one of another machine
+// or job (`*what` then says so). Errors: invalid_argument for another kind of file.
+Result<Tuning> read_for_extension(const std::string& path, const Fingerprint& here, std::string* what);
+// Makes the folder, and never leaves half a file. Errors: invalid_argument.
+Status write_tuning(const std::string& path, const Tuning& tuning);
+// Adds the setting of named tensors to a file of this job. Errors: invalid_argument; also where the file is of another
+// machine or job, or has imported rules, and would be lost.
+Status save_fusion(const std::string& path, const Fingerprint& here, std::uint32_t rank_count,
+                   const FusionTuning& setting);
+
+// With TUTTI_AUTOTUNE a file that is named need not exist yet.
 // The file of TUTTI_TUNING_FILE, else the one at the default path if there is one; none with
 // TUTTI_TUNING_FILE=off. Errors: invalid_argument where a named one cannot be read or does not fit `here`;
 // any other is then refused.

@@ -166,8 +166,14 @@ Status plan_own_progress_cpus(const WorldSettings& settings, const WorldInfo& in
   auto planned =
       plan_progress_cpus(settings.topology, settings.progress.cpus, static_cast<std::uint32_t>(all),
                          static_cast<std::uint32_t>(before), settings.progress.thread_count);
-  if (!planned) return planned.status();
-  cpus = *std::move(planned);
+  if (planned) {
+    cpus = *std::move(planned);
+  } else if (settings.progress.cpus_may_be_missing) {
+    log_warn("ignored: MLSL_SERVER_AFFINITY: {}", planned.status().message());
+    cpus.resize(settings.progress.thread_count);
+  } else {
+    return planned.status();
+  }
   return {};
 }
 
@@ -208,6 +214,8 @@ std::uint32_t digest_of(const TuningFile& file) {
   for (const RuleText& rule : rule_texts(file.tuning, ""))
     text += fmt::format("{} {}: {}\n", to_string(rule.collective),
                         rule.reach ? to_string(*rule.reach) : "anywhere", rule.text);
+  for (const auto& [rank_count, fusion] : file.tuning.fusion)
+    text += fmt::format("fusion {}: {} {}\n", rank_count, fusion.bytes, fusion.cycle_us);
   return std::max(1U, hash_of(text));
 }
 
@@ -313,10 +321,12 @@ Result<Fingerprint> WorldState::exchange_fingerprint() {
 
 // All ranks use the same file here or none does.
 Status WorldState::judge_tuning() {
-  const TuningFile& file = settings_.tuning;
-  if (!file.is_used()) return {};
+  TuningFile& file = settings_.tuning;
+  if (!file.is_used() && !settings_.tensors.is_autotuned) return {};
   const auto here = exchange_fingerprint();
   if (!here) return here.status();
+  file.here = *here;
+  if (!file.is_used()) return {};
   TUTTI_RETURN_IF_ERROR(settings_.judge_tuning(*here));
   if (info().rank != 0) return {};
   if (file.is_used()) {

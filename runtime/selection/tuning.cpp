@@ -106,6 +106,7 @@ class Reader : public json::json_sax_t {
         return true;
       }
     }
+    if (place_ == Place::fusion_setting) return set_fusion(value);
     if (place_ == Place::link) {
       std::uint64_t* const figures[] = {&link_->latency_ps, &link_->message_ps, &link_->kib_ps,
                                         &link_->shared_kib_ps};
@@ -141,6 +142,8 @@ class Reader : public json::json_sax_t {
           place_ = Place::rules;
         } else if (key_ == "costs") {
           place_ = Place::costs;
+        } else if (key_ == "fusion") {
+          place_ = Place::fusion;
         } else {
           return refuse("an object");
         }
@@ -148,6 +151,9 @@ class Reader : public json::json_sax_t {
       case Place::costs:
         place_ = Place::model;
         model_ = &tuning_.costs[key_];
+        break;
+      case Place::fusion:
+        if (!begin_fusion_setting()) return false;
         break;
       default:
         return refuse("an object");
@@ -158,7 +164,10 @@ class Reader : public json::json_sax_t {
 
   bool end_object() override {
     keys_.pop_back();
-    place_ = place_ == Place::document ? Place::top : place_ == Place::model ? Place::costs : Place::document;
+    place_ = place_ == Place::document         ? Place::top
+             : place_ == Place::model          ? Place::costs
+             : place_ == Place::fusion_setting ? Place::fusion
+                                               : Place::document;
     return true;
   }
 
@@ -211,14 +220,25 @@ class Reader : public json::json_sax_t {
   }
 
  private:
-  enum class Place : std::uint8_t { top, document, fingerprint, rules, list, costs, model, link };
+  enum class Place : std::uint8_t {
+    top,
+    document,
+    fingerprint,
+    rules,
+    list,
+    costs,
+    model,
+    link,
+    fusion,
+    fusion_setting
+  };
 
   // Empty: the name is right here.
   std::string expected_keys(const std::string& name) const {
     std::vector<std::string> names;
     switch (place_) {
       case Place::document:
-        names = {"tutti_tuning", "origin", "fingerprint", "rules", "costs"};
+        names = {"tutti_tuning", "origin", "fingerprint", "rules", "costs", "fusion"};
         break;
       case Place::rules:
         for (const auto& [list, ignored] : known_lists()) names.push_back(list);
@@ -227,6 +247,9 @@ class Reader : public json::json_sax_t {
         names = {"call_ps", "reduce_kib_ps", "copy_kib_ps"};
         for (std::size_t level = 0; level < kLevelCount; ++level)
           names.emplace_back(to_string(static_cast<Level>(level)));
+        break;
+      case Place::fusion_setting:
+        names = {"bytes", "cycle_us"};
         break;
       default:
         return {};
@@ -260,10 +283,36 @@ class Reader : public json::json_sax_t {
     return true;
   }
 
+  bool begin_fusion_setting() {
+    std::uint32_t rank_count = 0;
+    const char* const end = key_.data() + key_.size();
+    const auto parsed = std::from_chars(key_.data(), end, rank_count);
+    if (parsed.ec != std::errc() || parsed.ptr != end || rank_count == 0)
+      return fail_at(number_offset(), fmt::format("\"{}\": expected a number of ranks", key_));
+    place_ = Place::fusion_setting;
+    fusion_ = &tuning_.fusion[rank_count];
+    return true;
+  }
+  bool set_fusion(std::uint64_t value) {
+    const bool is_cycle = key_ == "cycle_us";
+    if (is_cycle && value > kMostCycleMicroseconds)
+      return fail_at(number_offset(),
+                     fmt::format("\"cycle_us\": expected at most {}", kMostCycleMicroseconds));
+    (is_cycle ? fusion_->cycle_us : fusion_->bytes) = value;
+    return true;
+  }
+
   bool refuse(std::string_view found) {
-    static constexpr std::string_view kExpected[] = {
-        "an object",        "a value that belongs there", "text in quotes", "a list of rules",
-        "a rule in quotes", "the figures of a transport", "picoseconds",    "four numbers"};
+    static constexpr std::string_view kExpected[] = {"an object",
+                                                     "a value that belongs there",
+                                                     "text in quotes",
+                                                     "a list of rules",
+                                                     "a rule in quotes",
+                                                     "the figures of a transport",
+                                                     "picoseconds",
+                                                     "four numbers",
+                                                     "the setting of a number of ranks",
+                                                     "a number"};
     const bool is_in_document = place_ == Place::document;
     const std::string expected = is_in_document && key_ == "tutti_tuning" ? "a version"
                                  : is_in_document && key_ == "origin"     ? "text in quotes"
@@ -315,6 +364,7 @@ class Reader : public json::json_sax_t {
   std::vector<std::set<std::string>> keys_;  // of the objects that are open
   CostModel* model_ = nullptr;
   LinkCost* link_ = nullptr;
+  FusionTuning* fusion_ = nullptr;
   std::size_t figure_count_ = 0;
 };
 
@@ -381,6 +431,11 @@ std::string to_text(const Tuning& tuning) {
     entries.push_back(fmt::format("{}: {}", quoted(transport), block('{', figures, "    ")));
   }
   if (!entries.empty()) document.push_back("\"costs\": " + block('{', entries, "  "));
+  entries.clear();
+  for (const auto& [rank_count, setting] : tuning.fusion)
+    entries.push_back(fmt::format("\"{}\": {{\"bytes\": {}, \"cycle_us\": {}}}", rank_count, setting.bytes,
+                                  setting.cycle_us));
+  if (!entries.empty()) document.push_back("\"fusion\": " + block('{', entries, "  "));
   return block('{', document, "") + "\n";
 }
 

@@ -21,12 +21,15 @@
 //     "costs": {
 //       "shm": {"call_ps": 0, "reduce_kib_ps": 0, "copy_kib_ps": 0, "cache": [0, 0, 0, 0],
 //         "node": [0, 0, 0, 0], "network": [0, 0, 0, 0]}
+//     },
+//     "fusion": {
+//       "4": {"bytes": 16777216, "cycle_us": 2500}
 //     }
 //   }
 //
 // A rule is one item of the grammar in rules.hpp. "allreduce" is for groups on one node, "allreduce across
 // nodes" for those that span several, "allreduce anywhere" for both. The four figures of a level are the
-// first four members of LinkCost, in their order.
+// first four members of LinkCost, in their order. "fusion" is for named tensors, by the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +40,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/fusion_tuning.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/selection/cost.hpp"
 #include "runtime/selection/selection.hpp"
@@ -69,8 +73,9 @@ struct TuningRules {
 struct Tuning {
   std::string origin;  // who made it and when, for people
   Fingerprint fingerprint;
-  std::vector<TuningRules> rules;          // at most one of a collective and reach
-  std::map<std::string, CostModel> costs;  // by transport: measured
+  std::vector<TuningRules> rules;                // at most one of a collective and reach
+  std::map<std::string, CostModel> costs;        // by transport: measured
+  std::map<std::uint32_t, FusionTuning> fusion;  // by the number of ranks: measured
 
   // The rules of a collective and reach; made if there are none.
   TuningRules& rules_of(Collective collective, std::optional<Reach> reach);

@@ -23,6 +23,11 @@ void Residuals::make_room() {
   if (oldest != slots_.end()) slots_.erase(oldest);
 }
 
+std::shared_ptr<float> make_residual(std::uint64_t count) {
+  const auto values = std::make_shared<std::vector<float>>(count, 0.0F);
+  return {values, values->data()};
+}
+
 void apply_residual(float* vector, float* residual, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) vector[i] += std::exchange(residual[i], 0.0F);
 }

@@ -31,6 +31,8 @@ class Residuals {
   std::uint64_t uses_ = 0;
 };
 
+// One that nobody keeps. A rank that has joined takes part in a tensor's next step before it has ended the last one.
+std::shared_ptr<float> make_residual(std::uint64_t count);
 // Adds a residual to a vector, and empties it.
 void apply_residual(float* vector, float* residual, std::uint64_t count);
 

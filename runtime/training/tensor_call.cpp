@@ -7,7 +7,7 @@
 #include <string>
 
 #include "runtime/base/ops.hpp"
-#include "runtime/group/call_check.hpp"
+#include "runtime/base/wire_setting.hpp"
 
 namespace tutti {
 namespace {

@@ -90,10 +90,11 @@ void TensorScheduler::execute(std::vector<Ready> ready, Contribution& mine) {
   for (Ready& tensor : ready) {
     const TensorSignature& signature = tensor.response.signature;
     if (signature.has_feedback)
-      tensor.residual = residuals_.of(tensor.response.name, element_count(signature));
+      tensor.residual = tensor.entry ? residuals_.of(tensor.response.name, element_count(signature))
+                                     : make_residual(element_count(signature));
     list.push_back(&tensor.response);
   }
-  FusionLimits limits = settings_.fusion;
+  FusionLimits limits = limits_;
   if (backlog_ != nullptr) limits.fused_bytes = std::min(limits.fused_bytes, Backlog::kPieceBytes);
   for (const FusedOperation& operation : plan_fusion(list, settings_.priority, limits)) {
     std::vector<Ready> tensors;

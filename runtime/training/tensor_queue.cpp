@@ -46,7 +46,17 @@ class TensorQueue::Impl {
 TensorQueue::TensorQueue(const CommGroup& group) {
   CommGroup::Impl& impl = CommGroup::Impl::of(group, "TensorQueue");
   const WorldSettings& settings = impl.world().settings();
-  TensorQueueOptions options{settings.tensors, settings.stall_warning};
+  TensorQueueOptions options;
+  options.settings = settings.tensors;
+  options.stall_warning = settings.stall_warning;
+  const auto rank_count = static_cast<std::uint32_t>(group.size());
+  use_tuning(settings.tuning.tuning, rank_count, options.settings);
+  options.save_fusion = [path = settings.tuning.save_path, here = settings.tuning.here,
+                         rank_count](const FusionTuning& setting) {
+    if (path.empty()) return;
+    if (const Status saved = save_fusion(path, here, rank_count, setting); !saved)
+      log_warn("the result of TUTTI_AUTOTUNE is not kept: {}", saved.message());
+  };
   // One process writes the file of the job.
   if (impl.world().info().rank != 0) options.settings.timeline.path.clear();
   impl_ = std::shared_ptr<Impl>(new Impl(group, options), &Impl::end);

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "runtime/base/byte_fields.hpp"
@@ -51,6 +51,17 @@ std::string wire_text(const TensorSignature& signature) {
   return signature.wire_dtype ? std::string(to_string(*signature.wire_dtype)) : "the default";
 }
 
+std::string describe_wire_difference(const TensorSignature& a, const TensorSignature& b) {
+  const auto feedback = [](const TensorSignature& signature) {
+    return signature.has_feedback ? "on" : "off";
+  };
+  if (a.wire_dtype != b.wire_dtype)
+    return fmt::format("dtype on the wire {} and {}", wire_text(a), wire_text(b));
+  if (a.has_feedback != b.has_feedback)
+    return fmt::format("error feedback {} and {}", feedback(a), feedback(b));
+  return {};
+}
+
 void put(ByteWriter& writer, const TensorSignature& signature) {
   writer.put(signature.collective);
   writer.put(signature.dtype);
@@ -85,6 +96,16 @@ bool get(ByteReader& reader, std::uint32_t rank_count, TensorSignature& signatur
          get_wire_dtype(reader, signature) && get_list(reader, signature.shape) &&
          signature.shape.size() <= kMaxTensorDimensions && reader.get_text(signature.batch) &&
          signature.batch.size() <= kMaxTensorNameBytes && reader.get(signature.batch_size);
+}
+
+bool get_end(ByteReader& reader, std::uint32_t rank_count, ResponseList& list) {
+  if (!reader.get(list.last_joined_rank) || list.last_joined_rank < -1 ||
+      list.last_joined_rank >= static_cast<std::int32_t>(rank_count))
+    return false;
+  if (reader.is_at_end()) return true;
+  FusionTuning& fusion = list.fusion.emplace();
+  return reader.get(fusion.bytes) && reader.get(fusion.cycle_us) &&
+         fusion.cycle_us <= kMostCycleMicroseconds && reader.is_at_end();
 }
 
 bool get_name(ByteReader& reader, std::string& name) {
@@ -176,23 +197,34 @@ std::string describe_difference(const TensorSignature& a, const TensorSignature&
     return fmt::format("factor before the reduction {} and {}", a.prescale, b.prescale);
   if (a.postscale != b.postscale)
     return fmt::format("factor after the reduction {} and {}", a.postscale, b.postscale);
-  if (a.wire_dtype != b.wire_dtype)
-    return fmt::format("dtype on the wire {} and {}", wire_text(a), wire_text(b));
-  if (a.has_feedback != b.has_feedback)
-    return fmt::format("error feedback {} and {}", a.has_feedback ? "on" : "off",
-                       b.has_feedback ? "on" : "off");
+  if (std::string wire = describe_wire_difference(a, b); !wire.empty()) return wire;
   if (a.batch != b.batch) return fmt::format("batch \"{}\" and \"{}\"", a.batch, b.batch);
   if (a.batch_size != b.batch_size) return fmt::format("batch of {} and of {}", a.batch_size, b.batch_size);
   return {};
 }
 
+namespace {
+
+void put(ByteWriter& writer, const TensorRequest& request) {
+  writer.put_text(request.name);
+  put(writer, request.signature);
+  put_list(writer, request.rows);
+}
+
+// Equal for equal requests.
+std::string encode(const TensorRequest& request) {
+  ByteWriter writer;
+  put(writer, request);
+  return writer.take();
+}
+
+}  // namespace
+
 std::string encode(const RequestBatch& batch) {
   ByteWriter writer;
   writer.put(static_cast<std::uint32_t>(batch.requests.size()));
   for (const auto& [request, ranks] : batch.requests) {
-    writer.put_text(request.name);
-    put(writer, request.signature);
-    put_list(writer, request.rows);
+    put(writer, request);
     put_ranks(writer, ranks);
   }
   put_ranks(writer, batch.joined_ranks);
@@ -227,9 +259,9 @@ bool decode(std::string_view bytes, std::uint32_t rank_count, RequestBatch& batc
 }
 
 void merge(RequestBatch& batch, RequestBatch more) {
-  // By name alone: requests of one name are few, mostly one.
-  std::multimap<std::string_view, std::size_t> by_name;
-  for (std::size_t i = 0; i < batch.requests.size(); ++i) by_name.emplace(batch.requests[i].request.name, i);
+  // Of an allgather each rank may have another request, so a name says too little.
+  std::unordered_map<std::string, std::size_t> known;
+  for (std::size_t i = 0; i < batch.requests.size(); ++i) known.emplace(encode(batch.requests[i].request), i);
   const auto unite = [](std::vector<std::uint32_t>& into, const std::vector<std::uint32_t>& ranks) {
     std::vector<std::uint32_t> both;
     both.reserve(into.size() + ranks.size());
@@ -238,11 +270,8 @@ void merge(RequestBatch& batch, RequestBatch more) {
   };
   std::vector<RequestOfRanks> unseen;
   for (RequestOfRanks& entry : more.requests) {
-    const auto [first, last] = by_name.equal_range(entry.request.name);
-    const auto found = std::find_if(first, last, [&](const auto& candidate) {
-      return batch.requests[candidate.second].request == entry.request;
-    });
-    if (found == last) {
+    const auto found = known.find(encode(entry.request));
+    if (found == known.end()) {
       unseen.push_back(std::move(entry));
     } else {
       unite(batch.requests[found->second].ranks, entry.ranks);
@@ -267,6 +296,10 @@ std::string encode(const ResponseList& list) {
     writer.put(response.peer);
   }
   writer.put(list.last_joined_rank);
+  if (list.fusion) {
+    writer.put(list.fusion->bytes);
+    writer.put(list.fusion->cycle_us);
+  }
   return writer.take();
 }
 
@@ -285,8 +318,7 @@ bool decode(std::string_view bytes, std::uint32_t rank_count, ResponseList& list
     if (code > static_cast<std::uint8_t>(StatusCode::internal)) return false;
     response.code = static_cast<StatusCode>(code);
   }
-  return reader.get(list.last_joined_rank) && list.last_joined_rank >= -1 &&
-         list.last_joined_rank < static_cast<std::int32_t>(rank_count) && reader.is_at_end();
+  return get_end(reader, rank_count, list);
 }
 
 }  // namespace tutti

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/fusion_tuning.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/base/types.hpp"
 #include "runtime/training/tensor_event.hpp"
@@ -101,6 +102,7 @@ struct TensorResponse {
 struct ResponseList {
   std::vector<TensorResponse> responses;
   std::int32_t last_joined_rank = -1;  // all ranks have joined, this one at last; -1: not yet
+  std::optional<FusionTuning> fusion;  // the setting from this cycle on, if it changes
 
   bool operator==(const ResponseList&) const = default;
 };

@@ -35,6 +35,13 @@ std::vector<int> all_ranks(const CommGroup& group) {
   return ranks;
 }
 
+// The thread waits at once, so no progress thread is to wake up for an operation.
+constexpr CallOptions kAwaited = [] {
+  CallOptions options;
+  options.will_wait = true;
+  return options;
+}();
+
 void set_bit(std::span<std::uint64_t> words, std::uint32_t bit) {
   words[bit / 64] |= std::uint64_t{1} << bit % 64;
 }
@@ -53,6 +60,8 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
     : data_(group.create(all_ranks(group), "tutti tensors")),
       control_(group.create(all_ranks(group), "tutti tensors: control")),
       settings_(options.settings),
+      save_fusion_(options.save_fusion),
+      limits_(settings_.fusion),
       stall_warning_(options.stall_warning),
       rank_(static_cast<std::uint32_t>(group.rank())),
       size_(static_cast<std::uint32_t>(group.size())),
@@ -61,11 +70,14 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
       residuals_(std::max(options.settings.cache_capacity, kLeastResiduals)),
       timing_(std::make_shared<TensorTiming>(rank_)),
       last_warning_(Clock::now()),
-      last_cycle_(Clock::now()) {
+      last_cycle_(Clock::now()),
+      cycle_time_(settings_.cycle) {
+  open_blocks(options.block_ranks);
   if (rank_ == 0) coordinator_.emplace(size_, options.settings.stall_timeout);
   if (settings_.priority != TensorPriority::none)
     backlog_ = std::make_unique<Backlog>(settings_.priority, timing_, [this] { negotiate_now(); });
   begin_timeline_of_environment();
+  begin_autotuning();
   const std::string reason = detail::start_thread(&thread_, "tutti-tensors", [this] { run(); });
   if (!reason.empty())
     refuse(
@@ -146,6 +158,12 @@ WorkRef TensorScheduler::join() {
 
 // -- negotiation, by one thread at a time ---------------------------------------------------------------------
 
+// Is there something for rank 0 to decide, or to tell?
+bool TensorScheduler::needs_coordination(const RequestBatch& requests) const {
+  return !requests.requests.empty() || !requests.joined_ranks.empty() || !requests.events.empty() ||
+         new_setting_ || (coordinator_ && coordinator_->has_expired(Clock::now()));
+}
+
 TensorScheduler::Contribution TensorScheduler::contribute() {
   Contribution mine;
   mine.bit_words = (cache_.number_count() + 63) / 64;
@@ -164,10 +182,7 @@ TensorScheduler::Contribution TensorScheduler::contribute() {
   }
   mine.words[0] |= timing_->flags();
   note_submissions(mine.requests);
-  const RequestBatch& requests = mine.requests;
-  if (!requests.requests.empty() || !requests.joined_ranks.empty() || !requests.events.empty() ||
-      (coordinator_ && coordinator_->has_expired(Clock::now())))
-    mine.words[0] |= has_requests;
+  if (needs_coordination(mine.requests)) mine.words[0] |= has_requests;
   if (joining_) {
     evict_unjoinable(mine.evicted());
   } else {
@@ -232,26 +247,53 @@ void TensorScheduler::wait(const Work& work) {
   const auto is_over = [](void* context) {
     auto& [scheduler, since] = *static_cast<Closing*>(context);
     const std::lock_guard lock(scheduler->mutex_);
+    // A rank of another block is gone: nothing of this one's fails.
+    if (scheduler->block_.is_open() && scheduler->control_.failure()) return true;
     if (!scheduler->is_closing_) return false;
     if (!since) since = Clock::now();
     return Clock::now() - *since > kFarewellTime;
   };
-  if (!work.wait_unless(is_over, &closing))
-    throw Error(StatusCode::aborted, -1,
-                "the tensor queue was closed while other ranks did not take part in it");
+  if (work.wait_unless(is_over, &closing)) return;
+  if (const std::optional<Error> failure = control_.failure()) throw Error(*failure);
+  throw Error(StatusCode::aborted, -1,
+              "the tensor queue was closed while other ranks did not take part in it");
+}
+
+void TensorScheduler::agree_in_blocks(std::vector<std::uint64_t>& words) {
+  wait(block_.ireduce(words.data(), words.data(), words.size(), Dtype::u64, Op::bor, 0, kAwaited));
+  if (leaders_.is_open()) wait(leaders_.iallreduce(std::span(words), Op::bor, kAwaited));
+  wait(block_.ibroadcast(std::span(words), 0, kAwaited));
+}
+
+// Of rank 0, which is the first of its block.
+void TensorScheduler::broadcast(void* data, std::size_t count, Dtype dtype) {
+  if (!block_.is_open()) return wait(control_.ibroadcast(data, count, dtype, 0, kAwaited));
+  if (leaders_.is_open()) wait(leaders_.ibroadcast(data, count, dtype, 0, kAwaited));
+  wait(block_.ibroadcast(data, count, dtype, 0, kAwaited));
+}
+
+// Many ranks of one node: a message wakes its receiver up, and a rank of each message of a cycle waits for that.
+void TensorScheduler::open_blocks(std::uint32_t block_ranks) {
+  if (size_ <= 2 * block_ranks || control_.local_size() < control_.size()) return;
+  const std::uint32_t first = rank_ - rank_ % block_ranks;
+  std::vector<int> members(std::min(block_ranks, size_ - first)), leaders;
+  std::iota(members.begin(), members.end(), static_cast<int>(first));
+  for (std::uint32_t rank = 0; rank < size_; rank += block_ranks) leaders.push_back(static_cast<int>(rank));
+  block_ = control_.create(members, "block");
+  if (rank_ == first) leaders_ = control_.create(leaders, "leaders");
 }
 
 void TensorScheduler::send_bytes(const std::string& bytes, int peer) {
   const std::uint64_t length = bytes.size();
-  wait(control_.isend(&length, 1, Dtype::u64, peer, kLengthTag));
-  wait(control_.isend(bytes.data(), bytes.size(), Dtype::u8, peer, kBytesTag));
+  wait(control_.isend(&length, 1, Dtype::u64, peer, kLengthTag, kAwaited));
+  wait(control_.isend(bytes.data(), bytes.size(), Dtype::u8, peer, kBytesTag, kAwaited));
 }
 
 std::string TensorScheduler::receive_bytes(int peer) {
   std::uint64_t length = 0;
-  wait(control_.irecv(&length, 1, Dtype::u64, peer, kLengthTag));
+  wait(control_.irecv(&length, 1, Dtype::u64, peer, kLengthTag, kAwaited));
   std::string bytes(length, '\0');
-  wait(control_.irecv(bytes.data(), bytes.size(), Dtype::u8, peer, kBytesTag));
+  wait(control_.irecv(bytes.data(), bytes.size(), Dtype::u8, peer, kBytesTag, kAwaited));
   return bytes;
 }
 
@@ -272,11 +314,15 @@ ResponseList TensorScheduler::coordinate(RequestBatch requests) {
   }
   timing_->accept(std::exchange(requests.events, {}));
   std::string bytes;
-  if (coordinator_) bytes = encode(coordinator_->decide(std::move(requests), Clock::now()));
+  if (coordinator_) {
+    ResponseList decisions = coordinator_->decide(std::move(requests), Clock::now());
+    decisions.fusion = std::exchange(new_setting_, {});
+    bytes = encode(decisions);
+  }
   std::uint64_t length = bytes.size();
-  wait(control_.ibroadcast(&length, 1, Dtype::u64, 0));
+  broadcast(&length, 1, Dtype::u64);
   bytes.resize(length);
-  wait(control_.ibroadcast(bytes.data(), bytes.size(), Dtype::u8, 0));
+  broadcast(bytes.data(), bytes.size(), Dtype::u8);
   ResponseList list;
   if (!decode(bytes, size_, list))
     throw Error(StatusCode::internal, 0, "rank 0 sent decisions that cannot be read");
@@ -320,6 +366,7 @@ std::vector<TensorScheduler::Ready> TensorScheduler::take_ready(std::span<const 
 }
 
 void TensorScheduler::accept(ResponseList list, std::vector<Ready>& ready) {
+  if (list.fusion) follow(*list.fusion);
   for (const TensorResponse& response : list.responses) {
     std::optional<Entry> entry = take_entry(response.name);
     if (response.code == StatusCode::ok) {
@@ -355,6 +402,8 @@ std::optional<TensorScheduler::Entry> TensorScheduler::take_entry(const std::str
   if (found == entries_.end()) return std::nullopt;
   Entry entry = std::move(found->second);
   entries_.erase(found);
+  // A refusal may come for a tensor that was submitted here after this cycle began.
+  if (entry.stage == Stage::submitted) std::erase(arrived_, name);
   if (entry.call.allocate) --allocating_count_;
   return entry;
 }

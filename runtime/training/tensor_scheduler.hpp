@@ -5,6 +5,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/training/autotuner.hpp"
 #include "runtime/training/coordinator.hpp"
 #include "runtime/training/fusion.hpp"
 #include "runtime/training/residuals.hpp"
@@ -26,6 +29,11 @@ namespace tutti {
 struct TensorQueueOptions {
   TensorSettings settings;
   std::chrono::milliseconds stall_warning{60000};  // 0: never
+  // More than two such blocks of ranks on one node negotiate in two levels. Up to 64 ranks share control blocks;
+  // with half of them a rank maps less memory.
+  std::uint32_t block_ranks = 32;
+  // Called once autotuning has ended, by rank 0's thread.
+  std::function<void(const FusionTuning&)> save_fusion;
 };
 
 // Memory of fused operations, kept for the next ones.
@@ -87,7 +95,7 @@ class TensorScheduler {
   struct Ready {
     TensorResponse response;
     std::optional<Entry> entry;
-    bool is_piece = false;            // of a tensor
+    bool is_piece = false;                 // of a tensor
     std::shared_ptr<float> residual = {};  // of a tensor with error feedback
   };
   // With a priority: tensor_backlog.hpp.
@@ -131,14 +139,21 @@ class TensorScheduler {
 
   void negotiate_now();
   Contribution contribute();
+  bool needs_coordination(const RequestBatch& requests) const;
   void announce_arrived(Contribution& mine);
   void evict_unjoinable(std::span<std::uint64_t> evicted) const;
   void evict_stalled(std::span<std::uint64_t> evicted) const;
+  void open_blocks(std::uint32_t block_ranks);
+  void agree_in_blocks(std::vector<std::uint64_t>& words);
+  void broadcast(void* data, std::size_t count, Dtype dtype);
   ResponseList coordinate(RequestBatch requests);
   void evict_agreed(std::span<const std::uint64_t> bits);
   std::vector<Ready> take_ready(std::span<const std::uint64_t> not_ready);
   void accept(ResponseList list, std::vector<Ready>& ready);
   void warn_of_stalls();
+  void follow(const FusionTuning& setting);
+  void begin_autotuning();
+  void autotune(const std::vector<Ready>& ready);
   void begin_timeline_of_environment();
   void write_timeline(std::shared_ptr<Timeline> timeline, bool marks_cycles);
   void note_submissions(RequestBatch& requests);
@@ -185,8 +200,15 @@ class TensorScheduler {
   bool has_ended_ = false;
 
   CommGroup data_, control_;
-  CommGroup own_;  // this rank alone; made at the first use
+  CommGroup block_, leaders_;  // of two levels; the second on the first ranks of blocks alone
+  CommGroup own_;              // this rank alone; made at the first use
   const TensorSettings settings_;
+  const std::function<void(const FusionTuning&)> save_fusion_;
+  // Changed by autotuning, as is cycle_time_.
+  FusionLimits limits_;
+  std::optional<Autotuner> autotuner_;       // of rank 0, while it searches
+  std::optional<FusionTuning> new_setting_;  // of rank 0: to be announced with the next cycle
+  std::ofstream autotune_log_;
   const std::chrono::milliseconds stall_warning_;
   const std::uint32_t rank_, size_;
   ResponseCache cache_;
@@ -208,7 +230,8 @@ class TensorScheduler {
   bool has_announced_join_ = false;
   std::size_t allocating_count_ = 0;  // tensors with a function that the own thread has to call
   Clock::time_point last_cycle_;
-  std::chrono::microseconds idle_{0};  // how long nothing has been to do, as all ranks know
+  std::chrono::microseconds cycle_time_;  // between two cycles while tensors are under way
+  std::chrono::microseconds idle_{0};     // how long nothing has been to do, as all ranks know
   Clock::time_point sleeps_until_ = Clock::time_point::min();  // the own thread, if nobody calls it
   bool is_called_ = false;                                     // the own thread is needed now
   bool is_urgent_ = false;

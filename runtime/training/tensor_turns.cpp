@@ -32,6 +32,7 @@ void TensorScheduler::run() {
       const std::uint64_t cycle = cycle_count();
       // A thread that sleeps must not keep others from going on once ranks agree.
       turn.unlock();
+      if (block_.is_open()) agree_in_blocks(round_->mine.words);  // the own thread alone has turns
       wait(agreement);
       turn.lock();
       if (cycle_count() == cycle && !finish()) break;
@@ -63,14 +64,14 @@ void TensorScheduler::pause() {
 // When the next cycle begins, for a thread of the program.
 Clock::time_point TensorScheduler::due() const {
   if (is_closing_ || is_urgent_) return Clock::time_point::min();
-  const std::chrono::microseconds pause = has_news() ? settings_.cycle : std::max(settings_.cycle, idle_);
+  const std::chrono::microseconds pause = has_news() ? cycle_time_ : std::max(cycle_time_, idle_);
   return last_cycle_ + pause;
 }
 
 // Half a cycle later: a thread of the program that is at it needs no other one.
 Clock::time_point TensorScheduler::due_for_own_thread() const {
   if (is_called_ || is_closing_ || is_urgent_) return Clock::time_point::min();
-  return due() + settings_.cycle / 2;
+  return block_.is_open() ? due() : due() + cycle_time_ / 2;
 }
 
 // Without mutex_.
@@ -106,14 +107,15 @@ void TensorScheduler::help(TensorWork& work, Clock::time_point until) {
   {
     const std::lock_guard lock(mutex_);
     next = due();
+    if (next <= now) next = now + cycle_time_;
   }
-  if (next <= now) next = now + settings_.cycle;
   work.sleep(std::min(until, next));
 }
 
 // Begins a cycle where it is due, waits for its agreement, and finishes it. False: there was nothing to do here,
 // or another thread is at it.
 bool TensorScheduler::take_turn(std::chrono::milliseconds at_most) {
+  if (block_.is_open()) return false;  // three operations, each of which has to be waited for
   const std::unique_lock turn(negotiating_, std::try_to_lock);
   if (!turn || has_ended_) return false;
   if (!round_ && take_due()) begin();
@@ -146,7 +148,7 @@ bool TensorScheduler::take_due() {
 
 void TensorScheduler::begin() {
   round_.emplace(Round{contribute(), {}, {}});
-  if (size_ == 1) return;
+  if (size_ == 1 || block_.is_open()) return;
   CallOptions options;
   options.will_wait = true;
   try {
@@ -176,7 +178,7 @@ bool TensorScheduler::finish() {
     // All ranks come here at about the same time, so their next cycles begin together, too.
     last_cycle_ = Clock::now();
     idle_ = (flags & has_tensors) != 0 ? std::chrono::microseconds(0)
-                                       : std::min(kLongestPause, std::max(settings_.cycle, idle_ * 2));
+                                       : std::min(kLongestPause, std::max(cycle_time_, idle_ * 2));
   }
   if ((flags & is_leaving) != 0) return false;
   evict_agreed(mine.evicted());
@@ -188,6 +190,7 @@ bool TensorScheduler::finish() {
     accept(coordinate(std::move(mine.requests)), ready);
   }
   note_ready(ready, timeline_begins);
+  if (autotuner_) autotune(ready);
   settled_.notify_all();
   warn_of_stalls();
   execute(std::move(ready), mine);

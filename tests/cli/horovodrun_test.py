@@ -60,10 +60,10 @@ def test_place(folder):
 
 def test_flags(folder):
     package = make_package(folder)
-    words = ["horovodrun", "-np", "3"] + TWO_HOSTS + ["--cycle-time-ms", "2.5", "--fusion-threshold-mb", "1", "--gloo", "--autotune", "--no-prefix"]
+    words = ["horovodrun", "-np", "3"] + TWO_HOSTS + ["--cycle-time-ms", "2.5", "--fusion-threshold-mb", "1", "--gloo", "--autotune", "--torus-allreduce", "--no-prefix"]
     result = call(words + ["sh", "-c", "echo $HOROVOD_CYCLE_TIME $HOROVOD_FUSION_THRESHOLD ${HOROVOD_AUTOTUNE-none}"], package)
-    expect(result.stdout == "2.5 1048576 none\n" * 3, result, "flags reach all ranks")
-    for flag in ("--gloo", "--autotune"):
+    expect(result.stdout == "2.5 1048576 1\n" * 3, result, "flags reach all ranks")
+    for flag in ("--gloo", "--torus-allreduce"):
         expect(result.stderr.count(f"tutti horovodrun: {flag}: no effect: ") == 1, result, f"{flag} is answered once")
     result = call(["horovodrun", "-np", "2", "--no-such-flag", "true"])
     expect(result.returncode == 2 and "unknown option '--no-such-flag'" in result.stderr, result, "an unknown flag")

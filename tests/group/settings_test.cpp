@@ -101,6 +101,7 @@ TEST_CASE("progress threads: our names, their deprecated ones, and MLSL's where 
   Environment environment{{"MLSL_NUM_SERVERS", "4"}, {"MLSL_SERVER_AFFINITY", "7"}};
   CHECK(settings_of(environment).thread_count == 4);
   CHECK(settings_of(environment).cpus.entries == Cpus{{7}});
+  CHECK(settings_of(environment).cpus_may_be_missing);
   environment.set("TUTTI_WORKERS", "3");
   environment.set("TUTTI_WORKER_AFFINITY", "6");
   CHECK(settings_of(environment).thread_count == 3);
@@ -109,6 +110,7 @@ TEST_CASE("progress threads: our names, their deprecated ones, and MLSL's where 
   environment.set("TUTTI_PROGRESS_AFFINITY", "0,1");
   CHECK(settings_of(environment).thread_count == 2);
   CHECK(settings_of(environment).cpus.entries == Cpus{{0}, {1}});
+  CHECK_FALSE(settings_of(environment).cpus_may_be_missing);
   const std::string said = stderr_of([&] {
     CHECK(settings_of({{"MLSL_NUM_SERVERS", "many"}, {"MLSL_SERVER_AFFINITY", "all"}}).thread_count == 1);
   });

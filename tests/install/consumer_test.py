@@ -2,7 +2,7 @@
 """Installs tutti somewhere, builds the projects of examples/consumer against that and runs them as jobs.
 
 Knows the build folder it installs from and what its users' build systems are told; 77 is "skipped".
-Usage: consumer_test.py make|cmake|meson SOURCE_FOLDER BUILD_FOLDER [TRANSPORT of a module]...
+Usage: consumer_test.py make|cmake|meson|mlsl SOURCE_FOLDER BUILD_FOLDER [TRANSPORT of a module]...
        consumer_test.py pages SOURCE_FOLDER
 """
 import glob
@@ -112,6 +112,38 @@ def test_meson(installed, _):
     installed.run("meson", "setup", installed.work, installed.consumer)
     installed.run("ninja", "-C", installed.work)
     installed.check_programs(installed.work)
+
+
+MLSL_PROGRAM = r"""
+#include <mlsl.hpp>
+#include <cstdio>
+int main(int argc, char** argv) {
+  MLSL::Environment& env = MLSL::Environment::GetEnv();
+  env.Init(&argc, &argv);
+  if (env.GetProcessIdx() == 0) std::printf("%zu processes\n", env.GetProcessCount());
+  env.Finalize();
+}
+"""
+
+
+def test_mlsl(installed, _):
+    """MLSL's own folders: a program is built by pkg-config and finds the library after mlslvars.sh."""
+    need("c++", "pkg-config", "bash")
+    os.makedirs(installed.work)
+    source, program = os.path.join(installed.work, "program.cpp"), os.path.join(installed.work, "program")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(MLSL_PROGRAM)
+    installed.environment["PKG_CONFIG_PATH"] = os.path.dirname(installed.find("mlsl.pc"))
+    flags = shlex.split(installed.run("pkg-config", "--cflags", "--libs", "mlsl"))
+    # libtutti lies where libmlsl says; the linker does not follow that in a staged copy.
+    installed.run("c++", source, "-o", program, *flags, "-Wl,--allow-shlib-undefined")
+    script = f"source {installed.find('mlslvars.sh')} && echo root $MLSL_ROOT && exec {installed.tool} run -n 2 {program}"
+    output = installed.run("bash", "-c", script)
+    root = os.path.dirname(os.path.dirname(installed.tool))
+    expect("2 processes" in output and f"root {os.path.realpath(root)}" in output, f"mlslvars.sh and a program of 2 ranks: {output}")
+    loaded = installed.run("bash", "-c", f"source {installed.find('mlslvars.sh')} && ldd {program} && python3 -c 'import mlsl; mlsl.MLSL()'")
+    for library in ("libmlsl", "libtutti"):
+        expect(f"=> {installed.stage}" in next(line for line in loaded.splitlines() if library in line), f"{library}: {loaded}")
 
 
 def check_pages(source):

@@ -32,6 +32,10 @@ constexpr const char* kExample = R"({
   "costs": {
     "shm": {"call_ps": 1, "reduce_kib_ps": 2, "copy_kib_ps": 3,
       "cache": [4, 5, 6, 7], "node": [8, 9, 10, 11], "network": [0, 0, 0, 0]}
+  },
+  "fusion": {
+    "4": {"bytes": 1048576, "cycle_us": 2500},
+    "8": {}
   }
 }
 )";
@@ -67,6 +71,7 @@ TEST_CASE("a tuning file says what it holds and where", "[tuning]") {
                                        {{"ring:1m-", 10}, {"recursive_doubling:-4k@4", 11}}});
   CHECK(tuning.rules[1] == TuningRules{Collective::allreduce, Reach::network, {{"rabenseifner:8k-", 13}}});
   CHECK(tuning.rules[2] == TuningRules{Collective::broadcast, std::nullopt, {{"chain:64k-", 15}}});
+  CHECK(tuning.fusion == std::map<std::uint32_t, FusionTuning>{{4, {1048576, 2500}}, {8, {}}});
   REQUIRE(tuning.costs.count("shm") == 1);
   const CostModel& model = tuning.costs.at("shm");
   CHECK(model.call_ps == 1);

@@ -136,7 +136,8 @@ TEST_CASE("a queue that ends with tensors in its backlog ends them, too") {
             for (const Work& work : works) {
               const std::string error = error_of([&] { work.wait(); });
               if (!error.empty() && error.find("closed the tensor queue") == std::string::npos &&
-                  error.find("abort") == std::string::npos && error.find("left") == std::string::npos)
+                  error.find("abort") == std::string::npos && error.find("left") == std::string::npos &&
+                  error.find("the group was destroyed") == std::string::npos)  // pieces under way on rank 1
                 return "said: " + error;
             }
           }

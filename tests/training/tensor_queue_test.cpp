@@ -76,6 +76,11 @@ TEST_CASE("the order is found without a cache, with a small one, and without fus
   }
 }
 
+TEST_CASE("many ranks of one node negotiate in two levels") {
+  const Variables variables({{"TUTTI_TRANSPORTS", "inproc"}});
+  CHECK(with_ranks(66, [](CommGroup& group) { return train(group, 3, 3); }) == "");  // blocks of 32, 32 and 2
+}
+
 TEST_CASE("one rank alone needs nobody") {
   CHECK(with_ranks(1, [](CommGroup& group) { return train(group, 3, 4); }) == "");
 }
@@ -128,8 +133,8 @@ TEST_CASE("tensors travel in the dtype that their calls ask for, alike on all ra
         }) == "");
 }
 
-// Steps of a tensor whose parts nearly cancel each other: the sum is less than rounding loses of each part. What the
-// sums of all steps lack, as a part of what they should be.
+// Steps of a tensor whose parts nearly cancel each other: the sum is less than rounding loses of each part. The
+// difference of the sums of all steps to the exact ones, as a part of these.
 float lacking(CommGroup& group, std::uint64_t count, std::optional<bool> feedback) {
   const TensorQueue queue(group);
   constexpr int kSteps = 200;
@@ -178,6 +183,24 @@ TEST_CASE("small sums of large values converge with error feedback, where they s
   CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
           const float with = lacking(group, 20, {}), without = lacking(group, 20, false);
           return std::abs(with) < 0.1F && without > 0.9F ? "" : "the variable";
+        }) == "");
+}
+
+TEST_CASE("a rank that has joined gives nothing, with error feedback neither") {
+  const Variables variables(
+      {{"TUTTI_TRANSPORTS", "tcp"}, {"TUTTI_WIRE_DTYPE", "bf16:all"}, {"TUTTI_ERROR_FEEDBACK", "1"}});
+  CHECK(with_ranks(3, [](CommGroup& group) -> Verdict {
+          const TensorQueue queue(group);
+          for (int step = 0; step < (group.rank() == 2 ? 1 : 30); ++step) {
+            std::vector<float> small(5, 1), large(100000, 1);
+            const Work works[] = {reduce(queue, "s", small), reduce(queue, "l", large)};
+            wait_all(works);
+            const auto expected = static_cast<float>(step == 0 ? 3 : 2);
+            if (small[4] != expected || large[99999] != expected) return "step " + std::to_string(step);
+            if (step == 0) group.barrier();
+          }
+          queue.join().wait();
+          return {};
         }) == "");
 }
 

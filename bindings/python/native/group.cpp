@@ -77,6 +77,11 @@ OpenGroup::~OpenGroup() {
   close();
 }
 
+tutti_group_t OpenGroup::c_handle() {
+  if (c_handle_ == nullptr) c_handle_ = make_c_handle(group_);
+  return c_handle_;
+}
+
 void OpenGroup::abandon(Pending pending) {
   if (group_.is_open()) {
     abandoned_.push_back(std::move(pending));
@@ -126,6 +131,7 @@ void OpenGroup::close() {
   for (Pending& pending : std::exchange(on_streams_, {})) ended.push_back(std::move(pending));
   for (Pending& pending : ended) pending.work = Work();
   // Peers may use the buffers until the group is gone.
+  tutti_group_close(&c_handle_);
   drop(group_);
 }
 

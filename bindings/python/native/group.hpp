@@ -19,6 +19,7 @@
 #include "bindings/python/native/errors.hpp"
 #include "bindings/python/native/user_op.hpp"
 #include "bindings/python/native/waiting.hpp"
+#include "tutti/c_handles.hpp"
 #include "tutti/tutti.hpp"
 
 namespace tutti::python {
@@ -47,6 +48,8 @@ class OpenGroup {
 
   const CommGroup& group() const { return group_; }
   int rank_or_none() const { return rank_; }  // -1 once closed
+  // For other libraries of the process; made at the first call, valid until close().
+  tutti_group_t c_handle();
   // Takes an operation that no caller waits for any more; its buffers are in use until it is complete.
   virtual void abandon(Pending pending);
   // Takes an operation that is enqueued on its stream, so its call returns; a GPU still uses the buffers.
@@ -76,6 +79,7 @@ class OpenGroup {
   void collect_from_streams();
 
   CommGroup group_;
+  tutti_group_t c_handle_ = nullptr;
   int rank_ = -1;
   std::vector<Pending> abandoned_;
   std::deque<Pending> on_streams_;

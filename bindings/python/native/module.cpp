@@ -127,6 +127,13 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
   number("local_size", &CommGroup::local_size, "The number of the group's ranks on this node.");
   group.def_property_readonly(
       "is_open", [](const OpenGroup& g) { return g.group().is_open(); }, "Whether it is not closed.");
+  group.def_property_readonly(
+      "c_handle",
+      [](const SharedGroup& g) {
+        return guarded(*g, "c_handle", [&] { return reinterpret_cast<std::uintptr_t>(g->c_handle()); });
+      },
+      "The group as the tutti_group_t of the C interface, a number: for libraries that communicate natively. "
+      "They link the libtutti of this package. Valid until close(); not to be closed by them.");
   group.def_property("while_waiting", &OpenGroup::while_waiting, &OpenGroup::set_while_waiting,
                      "A function without arguments that waiting calls of this group call, to make progress "
                      "in another communication library. It must not wait for operations of tutti. None: no "

@@ -198,7 +198,8 @@ void stop_timeline(const SharedQueue& queue) {
 }
 
 std::uintptr_t c_handle(const SharedQueue& queue) {
-  return guarded(*queue, "c_handle", [&] { return reinterpret_cast<std::uintptr_t>(queue->c_handle()); });
+  return guarded(*queue, "c_handle",
+                 [&] { return reinterpret_cast<std::uintptr_t>(queue->c_queue_handle()); });
 }
 
 SharedQueue make_queue(const std::optional<SharedGroup>& group) {
@@ -218,12 +219,12 @@ OpenTensorQueue::OpenTensorQueue(const CommGroup& group) : OpenGroup(group), que
 OpenTensorQueue::~OpenTensorQueue() {
   OpenTensorQueue::close();
   const WithoutGil without;
-  tutti_tensor_queue_close(&c_handle_);
+  tutti_tensor_queue_close(&c_queue_handle_);
 }
 
-tutti_tensor_queue_t OpenTensorQueue::c_handle() {
-  if (c_handle_ == nullptr) c_handle_ = make_c_handle(queue_);
-  return c_handle_;
+tutti_tensor_queue_t OpenTensorQueue::c_queue_handle() {
+  if (c_queue_handle_ == nullptr) c_queue_handle_ = make_c_handle(queue_);
+  return c_queue_handle_;
 }
 
 void OpenTensorQueue::abandon(Pending pending) {

@@ -15,15 +15,15 @@ class OpenTensorQueue final : public OpenGroup {
   OpenTensorQueue& operator=(const OpenTensorQueue&) = delete;
 
   const TensorQueue& queue() const { return queue_; }
-  // For other libraries of the process; made at the first call. It lives as long as this object, also after close():
-  // a thread of a framework that submits too late gets an error.
-  tutti_tensor_queue_t c_handle();
+  // As that of a group, but it lives as long as this object, also after close(): a thread of a framework that
+  // submits too late gets an error.
+  tutti_tensor_queue_t c_queue_handle();
   void abandon(Pending pending) override;
   void close() override;
 
  private:
   TensorQueue queue_;
-  tutti_tensor_queue_t c_handle_ = nullptr;
+  tutti_tensor_queue_t c_queue_handle_ = nullptr;
 };
 
 void define_tensors(py::module_& module);

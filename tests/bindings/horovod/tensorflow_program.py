@@ -132,6 +132,8 @@ def check_errors():
     expect_error(tf.errors.InvalidArgumentError, ["first"], hvd.allgather, tf.constant(1))
     expect_error(tf.errors.InvalidArgumentError, ["splits"], hvd.alltoall, tf.ones(3), [1, 1, 1, 0, 0])
     expect_error(ValueError, ["invalid root rank"], hvd.broadcast, tf.ones(1), hvd.size())
+    compiled = tf.function(lambda: hvd.allreduce(tf.ones(1)), jit_compile=True)
+    expect_error(tf.errors.OpError, ["XLA cannot compile", "take jit_compile=True"], compiled)
     expect(hvd.allreduce(tf.ones(1), op=hvd.Sum), [hvd.size()], "after errors")
 
 
@@ -249,9 +251,37 @@ def check_objects():
     assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
 
 
+def check_batch_norm():
+    """A rank's part of the batch is normalized as it is in the whole one."""
+    size, rank = hvd.size(), hvd.rank()
+    whole = tf.reshape(tf.range(6.0 * size) ** 2, [2 * size, 3])
+    alone, shared = tf.keras.layers.BatchNormalization(), hvd.SyncBatchNormalization()
+    expected = alone(whole, training=True)[2 * rank : 2 * rank + 2]
+    actual = shared(whole[2 * rank : 2 * rank + 2], training=True)
+    assert numpy.allclose(actual, expected, atol=1e-4), f"{actual}, expected {expected}"
+    assert numpy.allclose(shared.moving_variance, alone.moving_variance, rtol=1e-4)
+
+
+def check_elastic():
+    variable = tf.Variable(float(hvd.rank()))
+    state = hvd.elastic.TensorFlowState([variable], batch=hvd.rank())
+
+    @hvd.elastic.run
+    def train(state):
+        expect([variable, state.batch], [0.0, 0], "state of rank 0")
+        variable.assign(1.0)
+        state.batch = 1
+        state.commit()
+        variable.assign(2.0)
+        raise tf.errors.UnknownError(None, None, "a rank is lost [Op:TuttiAllreduce]")
+
+    expect_error(hvd.HorovodInternalError, ["a rank is lost", "last commit"], train, state)
+    expect([variable, state.batch], [1.0, 1], "state of the last commit")
+
+
 PARTS = {
     "tensors": [check_dtypes, check_shapes, check_gradients, check_orders, check_errors, check_sets, check_end],
-    "training": [check_tape, check_slices, check_objects, check_graph_of_version_1],
+    "training": [check_tape, check_slices, check_objects, check_batch_norm, check_elastic, check_graph_of_version_1],
 }
 
 

@@ -232,6 +232,20 @@ def test_wheel(options):
     print(wheel_of_clean_environment(options))
 
 
+HOROVOD_CALLS = ("import {0} as hvd; hvd.init(); import os; assert os.environ['HOROVOD_RANK'] == str(hvd.rank()); "
+                 "total = hvd.allreduce({1}, op=hvd.Sum); assert float(total[0]) == hvd.size() == 2, total; hvd.shutdown()")
+
+
+def run_under_horovodrun(python, module, ones):
+    """The command of the environment, and a link of Horovod's name to it, which users may make."""
+    tool = os.path.join(os.path.dirname(python), "tutti")
+    run([tool, "horovodrun", "-np", "2", "-H", "localhost:2", python, "-c", HOROVOD_CALLS.format(module, ones)])
+    with tempfile.TemporaryDirectory() as folder:
+        link = os.path.join(folder, "horovodrun")
+        os.symlink(tool, link)
+        run([link, "-np", "2", python, "-c", HOROVOD_CALLS.format(module, ones)])
+
+
 def test_pip(options):
     """`pip install .` in a clean virtual environment, then jobs with what it installed."""
     wheel = wheel_of_clean_environment(options)
@@ -243,6 +257,7 @@ def test_pip(options):
         run_job([os.path.join(folder, "bin", "tutti"), "run", "-n", "2", python])
         # Another installation in LD_LIBRARY_PATH is not taken for the package's.
         run([python, os.path.abspath(__file__), "runtime"], LD_LIBRARY_PATH=os.path.dirname(options.wheels))
+        run_under_horovodrun(python, "horovod.common, tutti.horovod", "__import__('numpy').ones(2)")
         found = subprocess.run([python, "-c", "import tutti; print(tutti.__file__)"], capture_output=True, text=True,
                                check=True, timeout=SECONDS, cwd=folder).stdout
         if not found.startswith(os.path.realpath(folder)) and not found.startswith(folder):

@@ -96,6 +96,7 @@ class Tensors(RankTest):
         self.expect(array, total)
         handle = self.queue.c_handle
         self.assertEqual(handle, self.queue.c_handle)
+        self.assertEqual(ctypes.CDLL("libtutti.so.0").tutti_group_size(ctypes.c_void_p(tutti.world().c_handle)), self.size)
         tutti.barrier()
         self.queue.close()
         self.assertNotEqual(submit_natively(handle, "late", array), 0)

@@ -147,6 +147,8 @@ def run_all_parts(options):
             wrong = run_under_torchrun(part, 2, HOROVOD_PROGRAM)
             if wrong:
                 sys.exit("\n".join(wrong))
+        import package_test  # pylint: disable=import-outside-toplevel
+        package_test.run_under_horovodrun(sys.executable, "horovod.torch", "__import__('torch').ones(2)")
 
 
 def main():

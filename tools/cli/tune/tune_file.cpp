@@ -1,15 +1,7 @@
-// Merging rules, reading and writing.
+// Merging rules.
 #include "tools/cli/tune/tune_file.hpp"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "runtime/selection/rules.hpp"
 
@@ -30,10 +22,6 @@ bool is_for(Collective collective, const TuningItem& item, std::uint32_t rank_co
 bool tells_bytes(const CostModel& model) {
   return std::any_of(model.links.begin(), model.links.end(),
                      [](const LinkCost& link) { return link.kib_ps > 0 || link.shared_kib_ps > 0; });
-}
-
-Status failed(const std::string& path, std::string_view what) {
-  return invalid_argument(fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
 }
 
 }  // namespace
@@ -64,38 +52,6 @@ void add_rules(Tuning& file, const CampaignResult& result, const TunedJob& job) 
   }
   const auto is_empty = [](const TuningRules& rules) { return rules.items.empty(); };
   file.rules.erase(std::remove_if(file.rules.begin(), file.rules.end(), is_empty), file.rules.end());
-}
-
-Result<Tuning> read_for_extension(const std::string& path, const Fingerprint& here, std::string* what) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return Tuning();
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return failed(path, "cannot be read");
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  auto tuning = parse_tuning(text, path);
-  if (!tuning) return tuning.status().with_context("not overwritten, since it is no tuning file");
-  const std::string difference = describe_difference(tuning->fingerprint, here);
-  if (difference.empty() && !tuning->fingerprint.empty()) return tuning;
-  // Imported rules fit anywhere; measured ones do not, so the two cannot share a file.
-  *what = difference.empty() ? "it holds no measured rules" : difference;
-  return Tuning();
-}
-
-Status write_tuning(const std::string& path, const Tuning& tuning) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code error;
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  if (error) return invalid_argument(fmt::format("{}: cannot be made: {}", folder.string(), error.message()));
-  const std::string draft = fmt::format("{}.{}", path, ::getpid());
-  {
-    std::ofstream file(draft, std::ios::binary);
-    file << to_text(tuning);
-    file.flush();
-    if (!file) return failed(draft, "cannot be written");
-  }
-  std::filesystem::rename(draft, path, error);
-  if (error) return invalid_argument(fmt::format("{}: cannot be written: {}", path, error.message()));
-  return {};
 }
 
 }  // namespace tutti::tool

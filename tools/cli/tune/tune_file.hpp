@@ -21,10 +21,4 @@ struct TunedJob {
 // `file` is of the same fingerprint, or empty.
 void add_rules(Tuning& file, const CampaignResult& result, const TunedJob& job);
 
-// The file that rules will be added to. An empty one where there is none yet, or only one of another machine
-// or job (`*what` then says so). Errors: invalid_argument for another kind of file.
-Result<Tuning> read_for_extension(const std::string& path, const Fingerprint& here, std::string* what);
-// Makes the folder, and never leaves half a file. Errors: invalid_argument.
-Status write_tuning(const std::string& path, const Tuning& tuning);
-
 }  // namespace tutti::tool

@@ -11,6 +11,7 @@ Works with TensorFlow 2.15 to 2.21, eagerly, in tf.function and in graphs of tf.
 
 from .._launch import run
 from ..exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from . import elastic
 from .compression import Compression
 from .functions import (
     BroadcastGlobalVariablesHook,
@@ -24,3 +25,13 @@ from .mpi_ops import *  # noqa: F401,F403
 from .optimizer import DistributedOptimizer
 from .reductions import allreduce, grouped_allreduce, grouped_reducescatter, reducescatter
 from .tape import DistributedGradientTape, PartialDistributedGradientTape
+from .util import _executing_eagerly
+
+
+def __getattr__(name):
+    """Layers of Keras, whose import takes seconds."""
+    if name != "SyncBatchNormalization":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .sync_batch_norm import SyncBatchNormalization
+
+    return SyncBatchNormalization

@@ -35,6 +35,8 @@ class _Follower:
         self._library = ctypes.CDLL(_PATH)
         self._library.tutti_tensorflow_add_process_set.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
         self._known = set()
+        # A thread of TensorFlow may submit while the job ends; a queue that is closed refuses it.
+        self._queues = []
 
     def __call__(self, job):
         if job is None:
@@ -48,7 +50,10 @@ class _Follower:
         for number in job.sets.keys() - self._known:
             ranks = job.sets[number].ranks
             is_member = job.rank in ranks
-            queue = job.memberships[number].queue.c_handle if is_member else None
+            queue = None
+            if is_member:
+                self._queues.append(job.memberships[number].queue)
+                queue = self._queues[-1].c_handle
             self._library.tutti_tensorflow_add_process_set(number, ranks.index(job.rank) if is_member else -1, len(ranks), queue)
         self._known = set(job.sets)
 
