@@ -71,37 +71,29 @@ def DistributedOptimizer(
     groups = checked_groups(op, gradient_predivide_factor, num_groups, groups)
     if op == Adasum:
         raise NotImplementedError("op=Adasum is not there for TensorFlow's optimizers; use Average")
+    reduced_by = {
+        "device_dense": device_dense,
+        "device_sparse": device_sparse,
+        "compression": compression,
+        "sparse_as_dense": sparse_as_dense,
+        "op": op,
+        "gradient_predivide_factor": gradient_predivide_factor,
+        "groups": groups,
+        "process_set": process_set,
+        "scale_local_gradients": scale_local_gradients,
+    }
     if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
         from . import keras  # takes seconds
 
         return keras.DistributedOptimizer(
             optimizer,
             name=name,
-            device_dense=device_dense,
-            device_sparse=device_sparse,
-            compression=compression,
-            sparse_as_dense=sparse_as_dense,
-            gradient_predivide_factor=gradient_predivide_factor,
-            op=op,
             backward_passes_per_step=backward_passes_per_step,
             average_aggregated_gradients=average_aggregated_gradients,
-            groups=groups,
-            process_set=process_set,
-            scale_local_gradients=scale_local_gradients,
+            **reduced_by,
         )
     name = name or f"Distributed{type(optimizer).__name__}"
-    reduction = GradientReduction(
-        name,
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        op,
-        gradient_predivide_factor,
-        groups,
-        process_set,
-        scale_local_gradients,
-    )
+    reduction = GradientReduction(name, **reduced_by)
     aggregation = None
     if backward_passes_per_step > 1:
         if tf.executing_eagerly():
