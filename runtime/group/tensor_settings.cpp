@@ -65,7 +65,10 @@ Result<TensorSettings> read_tensor_settings(const Environment& environment,
   TUTTI_RETURN_IF_ERROR(read_autotuning(environment, settings));
   TUTTI_RETURN_IF_ERROR(read_timeline(environment, settings.timeline));
   contract.emplace_back("TUTTI_CACHE_CAPACITY", std::to_string(settings.cache_capacity));
-  contract.emplace_back("TUTTI_FUSION_BYTES", std::to_string(settings.fusion.fused_bytes));
+  // A tuning file replaces what is not set.
+  contract.emplace_back("TUTTI_FUSION_BYTES", settings.are_bytes_given
+                                                  ? std::to_string(settings.fusion.fused_bytes)
+                                                  : "what the library chooses");
   contract.emplace_back("TUTTI_FUSION_COUNT", std::to_string(settings.fusion.call_count));
   contract.emplace_back("TUTTI_STALL_TIMEOUT", std::to_string(settings.stall_timeout.count()));
   contract.emplace_back("TUTTI_PRIORITY", *priority);

@@ -103,6 +103,14 @@ std::shared_ptr<TensorScheduler::PieceCount> TensorScheduler::Backlog::count_pie
       });
 }
 
+bool TensorScheduler::Backlog::has_any(bool (*holds)(const Entry& entry)) const {
+  return std::any_of(waiting_.begin(), waiting_.end(), [&](const auto& operation) {
+    const std::vector<Ready>& tensors = operation.second.tensors;
+    return std::any_of(tensors.begin(), tensors.end(),
+                       [&](const Ready& tensor) { return tensor.entry && holds(*tensor.entry); });
+  });
+}
+
 void TensorScheduler::Backlog::mark_unfinished(std::span<std::uint64_t> words) const {
   const std::span<const std::uint64_t> slots = window_.slots();
   for (std::uint32_t slot = 0; slot < slots.size(); ++slot) {

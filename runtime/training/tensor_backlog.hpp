@@ -75,6 +75,7 @@ class TensorScheduler::Backlog {
   // two grants.
   void add(std::vector<Ready> tensors);
   bool is_empty() const { return window_.is_empty(); }
+  bool has_any(bool (*holds)(const Entry& entry)) const;
 
   // This rank's words of the cycle.
   std::size_t word_count() const { return window_.word_count(); }

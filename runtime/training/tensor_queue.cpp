@@ -62,16 +62,17 @@ TensorQueue::TensorQueue(const CommGroup& group) {
   impl_ = std::shared_ptr<Impl>(new Impl(group, options), &Impl::end);
 }
 
-TensorQueue::Impl& TensorQueue::opened(const char* call) const {
+// A callback that runs in the call may close this handle.
+std::shared_ptr<TensorQueue::Impl> TensorQueue::opened(const char* call) const {
   if (impl_ == nullptr)
     throw_error(invalid_argument(std::string(call) + ": this TensorQueue is closed (it is of no group)"));
-  return *impl_;
+  return impl_;
 }
 
-int TensorQueue::size() const { return opened("size").size(); }
+int TensorQueue::size() const { return opened("size")->size(); }
 
 Work TensorQueue::submit(std::string_view name, const TensorCall& call) const {
-  Impl& impl = opened("submit");
+  const std::shared_ptr<Impl> impl = opened("submit");
   TensorCall located = call;
   if (call.memory == Memory::detect) {
     look_for_cuda();
@@ -79,19 +80,19 @@ Work TensorQueue::submit(std::string_view name, const TensorCall& call) const {
     located.memory =
         is_cuda_in_use() && (is_device(call.input) || is_device(call.output)) ? Memory::device : Memory::host;
   }
-  return impl.work_of(impl.scheduler().submit(name, located));
+  return impl->work_of(impl->scheduler().submit(name, located));
 }
 
 Work TensorQueue::join() const {
-  Impl& impl = opened("join");
-  return impl.work_of(impl.scheduler().join());
+  const std::shared_ptr<Impl> impl = opened("join");
+  return impl->work_of(impl->scheduler().join());
 }
 
 void TensorQueue::start_timeline(std::string_view path, bool mark_cycles) const {
-  opened("start_timeline").scheduler().start_timeline(std::string(path), mark_cycles);
+  opened("start_timeline")->scheduler().start_timeline(std::string(path), mark_cycles);
 }
 
-void TensorQueue::stop_timeline() const { opened("stop_timeline").scheduler().stop_timeline(); }
+void TensorQueue::stop_timeline() const { opened("stop_timeline")->scheduler().stop_timeline(); }
 
 void TensorQueue::close() {
   if (impl_ != nullptr && impl_->is_of_this_process()) impl_->scheduler().close();

@@ -136,7 +136,7 @@ WorkRef TensorScheduler::submit(std::string_view name, const TensorCall& call) {
     entry.since = Clock::now();
     arrived_.push_back(found->first);
     is_urgent_ |= call.will_wait;
-    if (call.allocate) ++allocating_count_;
+    if (needs_own_thread(entry)) ++own_count_;
   }
   advance();
   return work;
@@ -279,22 +279,24 @@ void TensorScheduler::open_blocks(std::uint32_t block_ranks) {
   std::vector<int> members(std::min(block_ranks, size_ - first)), leaders;
   std::iota(members.begin(), members.end(), static_cast<int>(first));
   for (std::uint32_t rank = 0; rank < size_; rank += block_ranks) leaders.push_back(static_cast<int>(rank));
-  block_ = control_.create(members, "block");
-  if (rank_ == first) leaders_ = control_.create(leaders, "leaders");
+  block_ = control_.create(members, "tutti tensors: block");
+  if (rank_ == first) leaders_ = control_.create(leaders, "tutti tensors: leaders");
 }
 
-void TensorScheduler::send_bytes(const std::string& bytes, int peer) {
-  const std::uint64_t length = bytes.size();
-  wait(control_.isend(&length, 1, Dtype::u64, peer, kLengthTag, kAwaited));
-  wait(control_.isend(bytes.data(), bytes.size(), Dtype::u8, peer, kBytesTag, kAwaited));
+void TensorScheduler::send_bytes(std::string bytes, int peer) {
+  Mail& mail = mail_.emplace_back();
+  mail.bytes = std::move(bytes);
+  mail.length = mail.bytes.size();
+  wait(control_.isend(&mail.length, 1, Dtype::u64, peer, kLengthTag, kAwaited));
+  wait(control_.isend(mail.bytes.data(), mail.bytes.size(), Dtype::u8, peer, kBytesTag, kAwaited));
 }
 
-std::string TensorScheduler::receive_bytes(int peer) {
-  std::uint64_t length = 0;
-  wait(control_.irecv(&length, 1, Dtype::u64, peer, kLengthTag, kAwaited));
-  std::string bytes(length, '\0');
-  wait(control_.irecv(bytes.data(), bytes.size(), Dtype::u8, peer, kBytesTag, kAwaited));
-  return bytes;
+const std::string& TensorScheduler::receive_bytes(int peer) {
+  Mail& mail = mail_.emplace_back();
+  wait(control_.irecv(&mail.length, 1, Dtype::u64, peer, kLengthTag, kAwaited));
+  mail.bytes.resize(mail.length);
+  wait(control_.irecv(mail.bytes.data(), mail.bytes.size(), Dtype::u8, peer, kBytesTag, kAwaited));
+  return mail.bytes;
 }
 
 // Up a binomial tree: a rank merges what its children send before it sends itself, so that equal requests of many
@@ -313,19 +315,20 @@ ResponseList TensorScheduler::coordinate(RequestBatch requests) {
     merge(requests, std::move(more));
   }
   timing_->accept(std::exchange(requests.events, {}));
-  std::string bytes;
+  Mail& mail = mail_.emplace_back();
   if (coordinator_) {
     ResponseList decisions = coordinator_->decide(std::move(requests), Clock::now());
     decisions.fusion = std::exchange(new_setting_, {});
-    bytes = encode(decisions);
+    mail.bytes = encode(decisions);
   }
-  std::uint64_t length = bytes.size();
-  broadcast(&length, 1, Dtype::u64);
-  bytes.resize(length);
-  broadcast(bytes.data(), bytes.size(), Dtype::u8);
+  mail.length = mail.bytes.size();
+  broadcast(&mail.length, 1, Dtype::u64);
+  mail.bytes.resize(mail.length);
+  broadcast(mail.bytes.data(), mail.bytes.size(), Dtype::u8);
   ResponseList list;
-  if (!decode(bytes, size_, list))
+  if (!decode(mail.bytes, size_, list))
     throw Error(StatusCode::internal, 0, "rank 0 sent decisions that cannot be read");
+  mail_.clear();
   return list;
 }
 
@@ -404,7 +407,7 @@ std::optional<TensorScheduler::Entry> TensorScheduler::take_entry(const std::str
   entries_.erase(found);
   // A refusal may come for a tensor that was submitted here after this cycle began.
   if (entry.stage == Stage::submitted) std::erase(arrived_, name);
-  if (entry.call.allocate) --allocating_count_;
+  if (needs_own_thread(entry)) --own_count_;
   return entry;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <fstream>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -120,7 +121,13 @@ class TensorScheduler {
   struct Round {
     Contribution mine;
     Work agreement;
-    std::optional<Error> failure;  // of the start of the agreement
+    std::optional<Error> failure;  // of the agreement
+  };
+  // What a message between two ranks carries.
+  struct Mail {
+    std::uint64_t length = 0;
+    std::int64_t time = 0;
+    std::string bytes;
   };
 
   // Turns of threads (tensor_turns.cpp).
@@ -130,7 +137,10 @@ class TensorScheduler {
   void begin();
   bool finish();
   bool take_turn(std::chrono::milliseconds at_most);
+  bool wait_for_agreement(std::chrono::milliseconds at_most);
+  void tell_other_blocks(const Error& cause);
   bool needs_own_thread();
+  static bool needs_own_thread(const Entry& entry);
   void call_own_thread();
   // With mutex_ held.
   bool has_news() const { return !arrived_.empty() || (joining_ && !has_announced_join_); }
@@ -188,8 +198,8 @@ class TensorScheduler {
   Work execute_fused(std::vector<Ready>& tensors);
   std::optional<Entry> take_entry(const std::string& name);
   void fail_all(const Status& cause);
-  void send_bytes(const std::string& bytes, int peer);
-  std::string receive_bytes(int peer);
+  void send_bytes(std::string bytes, int peer);
+  const std::string& receive_bytes(int peer);
   void wait(const Work& work);
 
   // Held by the thread that negotiates, or starts what is ready.
@@ -197,6 +207,7 @@ class TensorScheduler {
   // Guarded by it, as is everything up to mutex_. In front of the groups: an operation that a failure has left under
   // way writes there until its group has ended.
   std::optional<Round> round_;
+  std::list<Mail> mail_;  // of this cycle
   bool has_ended_ = false;
 
   CommGroup data_, control_;
@@ -228,12 +239,13 @@ class TensorScheduler {
   std::vector<std::string> arrived_;                   // names in stage `submitted`, in order
   std::optional<WorkRef> joining_;
   bool has_announced_join_ = false;
-  std::size_t allocating_count_ = 0;  // tensors with a function that the own thread has to call
+  std::size_t own_count_ = 0;  // tensors that the own thread has to start
   Clock::time_point last_cycle_;
   std::chrono::microseconds cycle_time_;  // between two cycles while tensors are under way
   std::chrono::microseconds idle_{0};     // how long nothing has been to do, as all ranks know
   Clock::time_point sleeps_until_ = Clock::time_point::min();  // the own thread, if nobody calls it
   bool is_called_ = false;                                     // the own thread is needed now
+  std::optional<Clock::time_point> begun_;                     // the cycle that is under way
   bool is_urgent_ = false;
   bool is_closing_ = false;
   std::optional<Status> ended_;  // why no tensor can be submitted any more

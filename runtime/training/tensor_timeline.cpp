@@ -89,7 +89,7 @@ void TensorScheduler::align_clocks() {
   using std::chrono::nanoseconds;
   const auto local = [] { return nanoseconds(SteadyClock::now().time_since_epoch()); };
   const std::uint32_t lowest = rank_ == 0 ? std::bit_ceil(size_) : rank_ & (~rank_ + 1);
-  std::int64_t time = 0;
+  std::int64_t& time = mail_.emplace_back().time;
   if (rank_ != 0) {
     const int parent = static_cast<int>(rank_ - lowest);
     nanoseconds quickest = nanoseconds::max(), offset{0};
@@ -113,6 +113,7 @@ void TensorScheduler::align_clocks() {
       wait(control_.isend(&time, 1, Dtype::i64, child, kClockTag));
     }
   }
+  mail_.clear();
 }
 
 }  // namespace tutti

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/work.hpp"
+#include "runtime/group/work_access.hpp"
 #include "runtime/training/tensor_backlog.hpp"
 
 namespace tutti {
@@ -40,12 +41,22 @@ void TensorScheduler::run() {
     cause = Status(StatusCode::aborted, "a rank has closed the tensor queue");
   } catch (const Error& error) {
     cause = Status(error.code(), error.what(), error.peer());
+    tell_other_blocks(error);
   }
   {
     const std::lock_guard turn(negotiating_);
     has_ended_ = true;
   }
   fail_all(cause);
+}
+
+// Ranks of other blocks wait in operations that a failure of this one's does not fail.
+void TensorScheduler::tell_other_blocks(const Error& cause) {
+  if (!block_.is_open()) return;
+  try {
+    if (!control_.failure()) control_.abort(cause.what());
+  } catch (const Error&) {  // it has failed meanwhile
+  }
 }
 
 // Sleeps until it is needed. Tensors that come meanwhile share the next cycle.
@@ -71,7 +82,9 @@ Clock::time_point TensorScheduler::due() const {
 // Half a cycle later: a thread of the program that is at it needs no other one.
 Clock::time_point TensorScheduler::due_for_own_thread() const {
   if (is_called_ || is_closing_ || is_urgent_) return Clock::time_point::min();
-  return block_.is_open() ? due() : due() + cycle_time_ / 2;
+  if (block_.is_open()) return due();
+  // Not earlier after a beginning than without: it would be woken up by each call of a thread that is at it.
+  return begun_ ? *begun_ + cycle_time_ + cycle_time_ / 2 : due() + cycle_time_ / 2;
 }
 
 // Without mutex_.
@@ -96,10 +109,13 @@ void TensorScheduler::advance() {
 }
 
 void TensorScheduler::help(TensorWork& work, Clock::time_point until) {
+  bool is_needed = false;
   {
     const std::lock_guard lock(mutex_);
     is_urgent_ |= has_news();
+    is_needed = block_.is_open() && due_for_own_thread() < sleeps_until_;
   }
+  if (is_needed) changed_.notify_all();
   if (take_turn(kHelpTime)) return;
   // Where a cycle is due, another thread is at it.
   const Clock::time_point now = Clock::now();
@@ -120,14 +136,8 @@ bool TensorScheduler::take_turn(std::chrono::milliseconds at_most) {
   if (!turn || has_ended_) return false;
   if (!round_ && take_due()) begin();
   if (!round_) return false;
-  bool is_agreed = round_->failure.has_value();
-  try {
-    if (!is_agreed)
-      is_agreed = at_most.count() == 0 ? round_->agreement.test() : round_->agreement.wait_for(at_most);
-  } catch (const Error&) {
-    is_agreed = true;  // the own thread gets it, too
-  }
-  if (is_agreed && needs_own_thread()) {
+  const bool is_agreed = wait_for_agreement(at_most);
+  if (round_->failure || (is_agreed && needs_own_thread())) {
     call_own_thread();
     return false;
   }
@@ -136,13 +146,31 @@ bool TensorScheduler::take_turn(std::chrono::milliseconds at_most) {
   return true;
 }
 
+// False: there is none yet, or it has failed, which the own thread deals with.
+bool TensorScheduler::wait_for_agreement(std::chrono::milliseconds at_most) {
+  if (round_->failure) return false;
+  try {
+    const bool is_complete =
+        at_most.count() == 0 ? round_->agreement.test() : round_->agreement.wait_for(at_most);
+    if (!is_complete) return false;
+    const WorkState* const state = WorkAccess::state_of(round_->agreement);
+    if (state == nullptr || state->status()) return true;
+    round_->agreement.wait();  // throws its failure
+  } catch (const Error& error) {
+    round_->failure = error;
+  }
+  return false;
+}
+
 // -- a cycle, with negotiating_ held ------------------------------------------------------------------------------
 
 // Is a cycle due? Then it has to begin.
 bool TensorScheduler::take_due() {
   const std::lock_guard lock(mutex_);
-  if (Clock::now() < due()) return false;
+  const Clock::time_point now = Clock::now();
+  if (now < due()) return false;
   is_urgent_ = false;
+  begun_ = now;
   return true;
 }
 
@@ -162,9 +190,16 @@ void TensorScheduler::begin() {
 // the own thread.
 bool TensorScheduler::needs_own_thread() {
   constexpr std::uint64_t kWithoutWaiting = has_tensors | was_idle;
-  if (round_->failure || (round_->mine.words[0] & ~kWithoutWaiting) != 0) return true;
+  if ((round_->mine.words[0] & ~kWithoutWaiting) != 0) return true;
+  if (backlog_ != nullptr && backlog_->has_any([](const Entry& entry) { return needs_own_thread(entry); }))
+    return true;
   const std::lock_guard lock(mutex_);
-  return allocating_count_ > 0;
+  return own_count_ > 0;
+}
+
+// It has a function of the program, or makes a group for its factor: neither may be done in a callback.
+bool TensorScheduler::needs_own_thread(const Entry& entry) {
+  return entry.call.allocate || entry.request.signature.is_device;
 }
 
 // False: it was the last one.
@@ -177,6 +212,7 @@ bool TensorScheduler::finish() {
     const std::lock_guard lock(mutex_);
     // All ranks come here at about the same time, so their next cycles begin together, too.
     last_cycle_ = Clock::now();
+    begun_.reset();
     idle_ = (flags & has_tensors) != 0 ? std::chrono::microseconds(0)
                                        : std::min(kLongestPause, std::max(cycle_time_, idle_ * 2));
   }
@@ -184,11 +220,14 @@ bool TensorScheduler::finish() {
   evict_agreed(mine.evicted());
   const bool timeline_begins = timing_->follow(flags);
   if ((flags & TensorTiming::kAlignsClocks) != 0) align_clocks();
-  std::vector<Ready> ready = take_ready(mine.not_ready());
+  // First, since it may fail: what is taken below is lost to fail_all().
+  std::optional<ResponseList> decisions;
   if ((flags & has_requests) != 0) {
     coordinated_.fetch_add(1, std::memory_order_relaxed);
-    accept(coordinate(std::move(mine.requests)), ready);
+    decisions = coordinate(std::move(mine.requests));
   }
+  std::vector<Ready> ready = take_ready(mine.not_ready());
+  if (decisions) accept(*std::move(decisions), ready);
   note_ready(ready, timeline_begins);
   if (autotuner_) autotune(ready);
   settled_.notify_all();

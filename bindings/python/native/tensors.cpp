@@ -148,6 +148,19 @@ class Submission {
   py::handle result_ = Py_None;
 };
 
+// Another thread, or a callback, may close it meanwhile. The end of a queue waits for threads that may need the GIL.
+struct Borrowed {
+  explicit Borrowed(TensorQueue of) : queue(std::move(of)) {}
+  ~Borrowed() {
+    const WithoutGil without;
+    queue = {};
+  }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+
+  TensorQueue queue;
+};
+
 std::unique_ptr<PendingWork> submit(const SharedQueue& queue, const std::string& name, py::handle input,
                                     py::handle output, const std::string& collective, py::handle op, int root,
                                     double prescale, double postscale, py::handle splits, py::handle shape,
@@ -167,33 +180,33 @@ std::unique_ptr<PendingWork> submit(const SharedQueue& queue, const std::string&
     call.error_feedback = error_feedback;
     Submission submission(*queue, {input, output, op, splits, shape, allocate, dtype, stream, wire_dtype},
                           call);
-    const TensorQueue handle = queue->queue();  // another thread may close it meanwhile
+    const Borrowed handle{queue->queue()};
     return start_only(queue, name_of(call.collective), std::move(submission.buffers()), submission.result(),
-                      [&](const CommGroup&) { return handle.submit(name, submission.call()); });
+                      [&](const CommGroup&) { return handle.queue.submit(name, submission.call()); });
   });
 }
 
 std::unique_ptr<PendingWork> join(const SharedQueue& queue) {
   return guarded(*queue, "join", [&] {
-    const TensorQueue handle = queue->queue();
-    return start_only(queue, "join", {}, py::none(), [&](const CommGroup&) { return handle.join(); });
+    const Borrowed handle{queue->queue()};
+    return start_only(queue, "join", {}, py::none(), [&](const CommGroup&) { return handle.queue.join(); });
   });
 }
 
 void start_timeline(const SharedQueue& queue, const py::object& path, bool mark_cycles) {
   const auto text = py::module_::import("os").attr("fsdecode")(path).cast<std::string>();
   guarded(*queue, "start_timeline", [&] {
-    const TensorQueue handle = queue->queue();
+    const Borrowed handle{queue->queue()};
     const WithoutGil without;
-    handle.start_timeline(text, mark_cycles);
+    handle.queue.start_timeline(text, mark_cycles);
   });
 }
 
 void stop_timeline(const SharedQueue& queue) {
   guarded(*queue, "stop_timeline", [&] {
-    const TensorQueue handle = queue->queue();
+    const Borrowed handle{queue->queue()};
     const WithoutGil without;
-    handle.stop_timeline();
+    handle.queue.stop_timeline();
   });
 }
 

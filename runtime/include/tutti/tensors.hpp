@@ -89,7 +89,7 @@ class TensorQueue {
   class Impl;
 
  private:
-  Impl& opened(const char* call) const;
+  std::shared_ptr<Impl> opened(const char* call) const;
   std::shared_ptr<Impl> impl_;
 };
 
