@@ -13,6 +13,7 @@
 #include "runtime/group/call_admission.hpp"
 #include "runtime/group/comm_group.hpp"
 #include "runtime/group/partition_order.hpp"
+#include "runtime/group/work_access.hpp"
 
 namespace tutti {
 namespace {
@@ -23,6 +24,12 @@ constexpr std::chrono::milliseconds kBetweenChecks{50};
 constexpr std::chrono::microseconds kBetweenHooks{200};
 
 std::vector<std::uint64_t> copy_of(Counts counts) { return {counts.begin(), counts.end()}; }
+
+// Asks without driving: drivers run callbacks of the program.
+bool has_ended(const Work& work) {
+  const WorkState* const state = WorkAccess::state_of(work);
+  return state == nullptr || state->is_complete();
+}
 
 // A thread that waits, and what it asks meanwhile.
 struct Waiter {
@@ -52,9 +59,14 @@ class CallPlan::Impl {
   CommGroup::Impl& group() const { return CommGroup::Impl::of(group_, "plan"); }
   void check_partitions(const CollectiveCall& described, Counts partitions) const;
   void check_range(const char* name, std::size_t first, std::size_t count) const;
+  // Without the mutex: callbacks of the program may run, and may use this plan.
+  Work submit(const Call& call) const;
+  void make_progress(std::size_t first, std::size_t count);
+  // With the mutex held, which this one gives up while it submits.
+  void communicate_ready_partitions(std::unique_lock<std::mutex>& lock);
   // With the mutex held:
-  void communicate_ready_partitions();
   Call call_of(std::uint32_t partition) const;
+  Work find_under_way(std::size_t first, std::size_t count) const;
   std::optional<std::uint32_t> find_incomplete() const;
   bool is_over_or_given_out(std::uint32_t partition) const {
     return !is_started_ || failure_ || order_.is_given_out(partition);
@@ -62,6 +74,9 @@ class CallPlan::Impl {
 
   bool wait_for_partition(std::uint32_t partition, const Waiter& waiter);
   bool wait_until_given_out(std::uint32_t partition, const Waiter& waiter, Work* work);
+  template <class Condition>
+  bool wait_until(std::unique_lock<std::mutex>& lock, std::uint32_t partition, const Waiter& waiter,
+                  Condition condition);
   static bool wait(const Work& work, const Waiter& waiter);
   [[noreturn]] void refuse_unready(std::uint32_t partition) const;
 
@@ -76,6 +91,7 @@ class CallPlan::Impl {
   std::condition_variable given_out_;
   PartitionOrder order_;
   bool is_started_ = false;
+  bool is_communicating_ = false;  // one thread at a time gives partitions out
   std::optional<Status> failure_;  // why a partition of this run could not be given out
   std::vector<Work> works_;        // of this run, by partition
   Work reordering_;                // the broadcast that ends the run
@@ -135,8 +151,11 @@ void CallPlan::Impl::check_partitions(const CollectiveCall& described, Counts pa
 // A run under way would leave other ranks waiting.
 CallPlan::Impl::~Impl() {
   try {
-    const std::lock_guard lock(mutex_);
-    if (find_incomplete()) group_.abort("it ended its plan while a run was under way");
+    make_progress(0, order_.partition_count());
+    std::unique_lock lock(mutex_);
+    const bool is_under_way = find_incomplete().has_value();
+    lock.unlock();
+    if (is_under_way) group_.abort("it ended its plan while a run was under way");
   } catch (const Error&) {  // the group has failed, or this is a child of fork()
   }
 }
@@ -144,7 +163,8 @@ CallPlan::Impl::~Impl() {
 // -- runs ---------------------------------------------------------------------------------------------------
 
 void CallPlan::Impl::start() {
-  const std::lock_guard lock(mutex_);
+  make_progress(0, order_.partition_count());
+  std::unique_lock lock(mutex_);
   if (const std::optional<std::uint32_t> partition = find_incomplete()) {
     throw_error(invalid_argument(
         has_partitions_
@@ -160,16 +180,16 @@ void CallPlan::Impl::start() {
   is_started_ = true;
   if (has_partitions_) return;
   static_cast<void>(order_.mark_ready(0, 1));
-  communicate_ready_partitions();
+  communicate_ready_partitions(lock);
 }
 
 void CallPlan::Impl::ready(std::size_t first, std::size_t count) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   check_range("ready", first, count);
   if (!is_started_) throw_error(invalid_argument("ready: the plan has not been started"));
   if (failure_) throw_error(*failure_);
   throw_if_error(order_.mark_ready(first, count));
-  communicate_ready_partitions();
+  communicate_ready_partitions(lock);
 }
 
 void CallPlan::Impl::check_range(const char* name, std::size_t first, std::size_t count) const {
@@ -179,27 +199,45 @@ void CallPlan::Impl::check_range(const char* name, std::size_t first, std::size_
   throw_if_error(order_.check_range(name, first, count));
 }
 
-// Rank 0's order of this run is the next one's on all ranks: training repeats itself.
-void CallPlan::Impl::communicate_ready_partitions() {
-  if (!order_.next()) return;
-  // Progress threads stand back where callers come by, but for operations with callbacks. The callers of
-  // ready() compute, and do not drive.
+// Progress threads stand back where callers come by, but for operations with callbacks. The callers of ready()
+// compute, and do not drive.
+Work CallPlan::Impl::submit(const Call& call) const {
+  Work work = group().start(call, options_);
   const bool is_computing = has_partitions_ && !options_.will_wait;
+  if (is_computing) work.on_complete([](const Error*) {});
+  return work;
+}
+
+// Rank 0's order of this run is the next one's on all ranks: training repeats itself. Partitions that become
+// ready meanwhile, also in callbacks that run here, are left to the thread that is at it.
+void CallPlan::Impl::communicate_ready_partitions(std::unique_lock<std::mutex>& lock) {
+  if (is_communicating_ || !order_.next()) return;
+  is_communicating_ = true;
   try {
     while (const std::optional<std::uint32_t> partition = order_.next()) {
-      works_[*partition] = group().start(call_of(*partition), options_);
-      if (is_computing) works_[*partition].on_complete([](const Error*) {});
+      const Call call = call_of(*partition);
+      lock.unlock();
+      Work work = submit(call);
+      lock.lock();
+      works_[*partition] = std::move(work);
       order_.give_out_next();
+      given_out_.notify_all();
     }
     if (order_.are_all_given_out() && order_.partition_count() > 1) {
       std::copy(order_.ready_partitions().begin(), order_.ready_partitions().end(), next_order_.begin());
-      reordering_ = group_.ibroadcast(std::span(next_order_), 0);
+      lock.unlock();
+      Work reordering = group_.ibroadcast(std::span(next_order_), 0);
+      lock.lock();
+      reordering_ = std::move(reordering);
     }
   } catch (const Error& error) {
+    if (!lock.owns_lock()) lock.lock();
     failure_ = Status(error.code(), error.what(), error.peer());
+    is_communicating_ = false;
     given_out_.notify_all();
     throw;
   }
+  is_communicating_ = false;
   given_out_.notify_all();
 }
 
@@ -214,28 +252,51 @@ Call CallPlan::Impl::call_of(std::uint32_t partition) const {
   return call;
 }
 
+// Of these partitions the first that is under way, or the broadcast after all of them; a complete Work if none is.
+Work CallPlan::Impl::find_under_way(std::size_t first, std::size_t count) const {
+  const auto begin = works_.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto end = begin + static_cast<std::ptrdiff_t>(count);
+  const auto found = std::find_if(begin, end, [](const Work& work) { return !has_ended(work); });
+  if (found != end) return *found;
+  return count == works_.size() ? reordering_ : Work();
+}
+
+void CallPlan::Impl::make_progress(std::size_t first, std::size_t count) {
+  for (;;) {
+    Work work;
+    {
+      const std::lock_guard lock(mutex_);
+      work = find_under_way(first, count);
+    }
+    if (has_ended(work) || !work.test()) return;
+  }
+}
+
 // A partition of this run that is not complete; the last one while only its order is under way.
 std::optional<std::uint32_t> CallPlan::Impl::find_incomplete() const {
   if (!is_started_) return std::nullopt;
   for (std::uint32_t partition = 0; partition < order_.partition_count(); ++partition) {
-    if (!is_over_or_given_out(partition) || !works_[partition].test()) return partition;
+    if (!is_over_or_given_out(partition) || !has_ended(works_[partition])) return partition;
   }
-  return reordering_.test() ? std::nullopt : std::optional(order_.partition_count() - 1);
+  if (is_communicating_ || !has_ended(reordering_)) return order_.partition_count() - 1;
+  return std::nullopt;
 }
 
 // -- waiting
 // --------------------------------------------------------------------------------------------------
 
 bool CallPlan::Impl::is_complete() {
+  make_progress(0, order_.partition_count());
   const std::lock_guard lock(mutex_);
   return !find_incomplete();
 }
 
 bool CallPlan::Impl::is_complete(std::size_t first, std::size_t count) {
-  const std::lock_guard lock(mutex_);
   check_range("is_complete", first, count);
+  make_progress(first, count);
+  const std::lock_guard lock(mutex_);
   for (std::size_t partition = first; partition < first + count; ++partition) {
-    if (!is_over_or_given_out(static_cast<std::uint32_t>(partition)) || !works_[partition].test())
+    if (!is_over_or_given_out(static_cast<std::uint32_t>(partition)) || !has_ended(works_[partition]))
       return false;
   }
   return true;
@@ -247,7 +308,10 @@ bool CallPlan::Impl::wait(const Waiter& waiter) {
   }
   Work reordering;
   {
-    const std::lock_guard lock(mutex_);
+    // The thread that gave out the last partition begins the broadcast, too.
+    std::unique_lock lock(mutex_);
+    if (!wait_until(lock, order_.partition_count() - 1, waiter, [this] { return !is_communicating_; }))
+      return false;
     reordering = reordering_;
     if (failure_) throw_error(*failure_);
   }
@@ -273,13 +337,23 @@ bool CallPlan::Impl::wait(const Work& work, const Waiter& waiter) {
   return true;
 }
 
-// Another thread marks the partitions as ready; here is nothing to drive meanwhile.
 bool CallPlan::Impl::wait_until_given_out(std::uint32_t partition, const Waiter& waiter, Work* work) {
   std::unique_lock lock(mutex_);
+  if (!wait_until(lock, partition, waiter, [&] { return is_over_or_given_out(partition); })) return false;
+  if (failure_ && !order_.is_given_out(partition)) throw_error(*failure_);
+  *work = works_[partition];
+  return true;
+}
+
+// Another thread makes it true; here is nothing to drive meanwhile. `partition`: named at the deadline. False:
+// interrupted.
+template <class Condition>
+bool CallPlan::Impl::wait_until(std::unique_lock<std::mutex>& lock, std::uint32_t partition,
+                                const Waiter& waiter, Condition condition) {
   const auto deadline = Clock::now() + group().group().timeout();
   const WaitHook hook{options_.while_waiting, options_.while_waiting_context};
   const Clock::duration slice = hook.function != nullptr ? Clock::duration(kBetweenHooks) : kBetweenChecks;
-  while (!wait_for(given_out_, lock, slice, [&] { return is_over_or_given_out(partition); })) {
+  while (!wait_for(given_out_, lock, slice, condition)) {
     CommGroup::Impl::check_may_wait();
     if (const std::optional<Status> failure = group().failure()) throw_error(*failure);
     if (Clock::now() >= deadline) refuse_unready(partition);
@@ -288,8 +362,6 @@ bool CallPlan::Impl::wait_until_given_out(std::uint32_t partition, const Waiter&
     if (waiter.has_interrupted()) return false;
     lock.lock();
   }
-  if (failure_ && !order_.is_given_out(partition)) throw_error(*failure_);
-  *work = works_[partition];
   return true;
 }
 
@@ -297,6 +369,12 @@ void CallPlan::Impl::refuse_unready(std::uint32_t partition) const {
   std::string partitions;
   for (const int missing : order_.missing_for(partition))
     partitions += fmt::format("{}{}", partitions.empty() ? "" : ", ", missing);
+  if (partitions.empty())
+    throw_error(
+        Status(StatusCode::timeout,
+               fmt::format("wait: partition {} was not communicated within {}: another thread of this "
+                           "rank has been submitting since",
+                           partition, format_seconds(group().group().timeout()))));
   throw_error(Status(
       StatusCode::timeout,
       fmt::format("wait: partition {} was not communicated within {}: this rank has not marked as ready: "

@@ -43,8 +43,9 @@ std::int32_t sum_of(int size, int run, std::size_t partition) {
 
 // A buffer of partitions and its plan.
 struct Bucket {
-  Bucket(const CommGroup& group, std::size_t partitions)
-      : counts(partition_counts(partitions)), begins(1, 0) {
+  Bucket(const CommGroup& group, std::size_t partitions) : Bucket(group, partition_counts(partitions)) {}
+  Bucket(const CommGroup& group, std::vector<std::uint64_t> of_partitions)
+      : counts(std::move(of_partitions)), begins(1, 0) {
     for (const std::uint64_t count : counts) begins.push_back(begins.back() + count);
     values.resize(begins.back());
     plan = group.make_plan(
@@ -341,5 +342,108 @@ TEST_CASE("waiting for a plan can be interrupted") {
           if (bucket.plan.wait_unless(is_interrupted, &asked)) return "it was not interrupted";
           bucket.plan.ready(0, 2);
           return bucket.plan.wait_unless(is_interrupted, &asked) ? "" : "it was interrupted again";
+        }) == "");
+}
+
+// Waits without driving, until all of `ranks` have counted in this run.
+bool all_have_counted(const std::atomic<int>& counter, int run, int ranks) {
+  for (int i = 0; i < 200000 && counter.load() < (run + 1) * ranks; ++i)
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  return counter.load() >= (run + 1) * ranks;
+}
+
+// A callback of another operation marks partitions. It runs inside calls of the plan, where these make progress.
+struct CallbackRuns {
+  static constexpr int kRanks = 3;
+  static constexpr std::size_t kPartitions = 4;
+  std::atomic<int> submitted = 0, called = 0;
+
+  Verdict run_one(const CommGroup& group, const Bucket& bucket, int run) {
+    const CallPlan& plan = bucket.plan;
+    // In odd runs the last rank is late with partition 0, so that the other ranks have something to ask for.
+    const bool is_first = run % 2 == 1 && group.rank() != kRanks - 1;
+    std::atomic<bool> was_complete = false;
+    float other = 1;
+    plan.start();
+    if (is_first) plan.ready(0);
+    const Work work = group.iallreduce(std::span(&other, 1));
+    ++submitted;
+    work.on_complete([&](const Error*) {
+      plan.ready(1);
+      was_complete = plan.is_complete();
+      plan.ready(3);
+      ++called;
+    });
+    if (!all_have_counted(submitted, run, kRanks)) return "a rank does not submit";
+    if (is_first) {
+      // Partition 0 drives, unless it waits for its predecessors.
+      do {
+        for (int i = 0; i < 50; ++i) static_cast<void>(plan.is_complete(0));
+      } while (!work.test());
+    } else if (run % 2 == 1) {
+      work.wait();
+      if (!all_have_counted(called, run, kRanks)) return "a callback does not return";
+    }
+    if (!is_first) plan.ready(0);
+    plan.ready(2);
+    // Without partitions 1 and 3 there may be nothing of the plan to drive.
+    while (!plan.is_complete()) static_cast<void>(work.test());
+    plan.wait();
+    return was_complete ? "it was complete before its last partition was ready" : "";
+  }
+};
+
+Verdict run_with_callbacks(CommGroup& group, CallbackRuns& runs) {
+  constexpr int kRuns = 20;
+  std::vector<std::uint64_t> counts(CallbackRuns::kPartitions, 500);
+  Bucket bucket(group, counts);
+  for (int run = 0; run < kRuns; ++run) {
+    for (std::size_t partition = 0; partition < counts.size(); ++partition)
+      bucket.fill(partition, value_of(group.rank(), run, partition));
+    const Verdict wrong = runs.run_one(group, bucket, run);
+    if (!wrong.empty()) return "run " + std::to_string(run) + ": " + wrong;
+    for (std::size_t partition = 0; partition < counts.size(); ++partition) {
+      if (!bucket.holds(partition, sum_of(group.size(), run, partition)))
+        return "run " + std::to_string(run) + ", partition " + std::to_string(partition) + " is wrong";
+    }
+  }
+  group.barrier();
+  return {};
+}
+
+TEST_CASE("callbacks of other operations mark partitions, and ask for them") {
+  for (const char* transport : {"shm", "tcp", "inproc"}) {
+    for (const char* threads : {"0", "1"}) {
+      INFO(transport << ", TUTTI_PROGRESS_THREADS=" << threads);
+      const Variables variables({{"TUTTI_TRANSPORTS", transport}, {"TUTTI_PROGRESS_THREADS", threads}});
+      CallbackRuns runs;
+      CHECK(with_ranks(CallbackRuns::kRanks,
+                       [&](CommGroup& group) { return run_with_callbacks(group, runs); }) == "");
+    }
+  }
+}
+
+TEST_CASE("a thread that waits is served while another one submits and runs callbacks") {
+  const Variables variables({{"TUTTI_PROGRESS_THREADS", "0"}});
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
+          Bucket bucket(group, 3);
+          for (int run = 0; run < 50; ++run) {
+            for (std::size_t partition = 0; partition < 3; ++partition) bucket.fill(partition, 1);
+            float other = 1;
+            bucket.plan.start();
+            std::thread producer([&] {
+              const Work work = group.iallreduce(std::span(&other, 1));
+              work.on_complete([&](const Error*) { bucket.plan.ready(0); });
+              bucket.plan.ready(1, 2);
+              work.wait();
+            });
+            const std::string error = error_of([&] { bucket.plan.wait(); });
+            const bool is_right = bucket.holds(0, 2) && bucket.holds(1, 2) && bucket.holds(2, 2);
+            producer.join();
+            if (!error.empty()) return "run " + std::to_string(run) + ": " + error;
+            if (!is_right) return "run " + std::to_string(run) + " is wrong";
+          }
+          group.barrier();
+          return {};
         }) == "");
 }

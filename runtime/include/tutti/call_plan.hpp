@@ -17,8 +17,9 @@
 //   partition that is ready earlier waits for its predecessors in this order.
 // Errors: misuse throws invalid_argument and changes nothing. When an operation fails, the plan fails on all
 //   ranks; the group and its other plans go on.
-// Threads: ready() and is_complete() may be called by any thread at any time. One thread at a time waits for
-//   a partition.
+// Threads: ready() and is_complete() may be called by any thread at any time, also in completion callbacks.
+//   While one thread submits partitions, ready() leaves others to it and returns. One thread at a time waits
+//   for a partition.
 // Cost: a plan takes memory as a group of these ranks does, from its first start on. No communication when it
 //   is made. A start costs as much as a call that repeats. A run of several partitions ends with one
 //   broadcast of 4 bytes a partition.
