@@ -82,9 +82,10 @@ bool CallFusion::drive(Clock::time_point deadline) {
 
 void CallFusion::close() {
   Lock lock(mutex_);
+  if (!failure_) failure_ = Status(StatusCode::aborted, "the group has ended");
   if (is_advancing_ && advancing_ != std::this_thread::get_id())
     rested_.wait(lock, [this] { return !is_advancing_; });
-  if (!failure_) fail(lock, Status(StatusCode::aborted, "the group has ended"));
+  fail_pending(lock);
 }
 
 // An operation may complete, and call back, while this thread starts it: so this is no recursion.
@@ -105,23 +106,23 @@ void CallFusion::advance() {
 
 // False: there is nothing to do until an operation has ended, or a call comes.
 bool CallFusion::step(Lock& lock) {
-  if (failure_) return false;
   if (outcome_) {
     const Status status = *std::exchange(outcome_, {});
     current_ = {};
     const Stage ended = std::exchange(stage_, Stage::idle);
     if (ended == Stage::moving) finish_batch(lock, status);
-    if (!status) {
-      if (!failure_) fail(lock, status);
-      return false;
+    if (!status && !failure_) {
+      failure_ = status;
+      fail_pending(lock);
     }
+    if (failure_) return false;
     if (ended == Stage::moving) return true;
     take_batch();
     stage_ = Stage::moving;
     start(lock, data_, pack());
     return true;
   }
-  if (stage_ != Stage::idle || pending_.empty()) return false;
+  if (failure_ || stage_ != Stage::idle || pending_.empty()) return false;
   stage_ = Stage::counting;
   length_ = common_length();
   Call call;
@@ -204,11 +205,10 @@ void CallFusion::finish_batch(Lock& lock, const Status& status) {
   lock.lock();
 }
 
-void CallFusion::fail(Lock& lock, const Status& cause) {
-  failure_ = cause;
-  std::vector<Pending> ended = std::exchange(batch_, {});
-  ended.insert(ended.end(), pending_.begin(), pending_.end());
-  pending_.clear();
+// With the failure set, after which no call comes. A batch under way uses memory of its callers until its outcome.
+void CallFusion::fail_pending(Lock& lock) {
+  const std::deque<Pending> ended = std::exchange(pending_, {});
+  const Status cause = *failure_;
   lock.unlock();
   for (const Pending& member : ended) static_cast<FusedWork&>(*member.work.operator->()).complete(cause);
   lock.lock();

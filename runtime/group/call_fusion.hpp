@@ -41,7 +41,8 @@ class CallFusion : public std::enable_shared_from_this<CallFusion> {
   Result<WorkRef> submit(const Call& call);
   // A waiting thread moves the operation under way on, for a short time. False: there is none, or another thread does.
   bool drive(Clock::time_point deadline);
-  // The group ends: nothing is started any more.
+  // The group ends: nothing is started any more, and calls that were not started fail. The operation under way ends
+  // its own calls. Waits for a thread that is in a callback of the program, so the caller holds no lock.
   void close();
 
  private:
@@ -59,7 +60,7 @@ class CallFusion : public std::enable_shared_from_this<CallFusion> {
   void take_batch();
   Call pack();
   void finish_batch(Lock& lock, const Status& status);
-  void fail(Lock& lock, const Status& cause);
+  void fail_pending(Lock& lock);
 
   CommGroup::Impl& counts_;
   CommGroup::Impl& data_;

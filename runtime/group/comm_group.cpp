@@ -207,8 +207,12 @@ std::shared_ptr<CallFusion> CommGroup::Impl::call_fusion() {
 }
 
 void CommGroup::Impl::close_call_fusion() {
-  const std::lock_guard lock(fusion_mutex_);
-  if (fusion_ != nullptr) fusion_->close();
+  std::shared_ptr<CallFusion> fusion;
+  {
+    const std::lock_guard lock(fusion_mutex_);
+    fusion = fusion_;
+  }
+  if (fusion != nullptr) fusion->close();  // without the mutex, which callbacks may take
 }
 
 void CommGroup::Impl::check_may_wait() {

@@ -59,8 +59,8 @@ void CommGroup::Impl::close_stream(int number) {
   }
   Impl& group = owner();
   std::vector<std::shared_ptr<Impl>> closed;  // end here, or with their last handles
-  const std::lock_guard making(group.making_mutex_);
   const auto take = [&](int taken) {
+    const std::lock_guard making(group.making_mutex_);
     ++group.closings_[taken];
     const std::lock_guard lock(group.streams_mutex_);
     const auto found = group.streams_.find(taken);
@@ -68,6 +68,7 @@ void CommGroup::Impl::close_stream(int number) {
     closed.push_back(std::move(found->second));
     group.streams_.erase(found);
   };
+  // Without the mutexes: callbacks of the program run meanwhile, and may ask for streams.
   take(number);
   if (!closed.empty()) {  // these use the streams that are taken next
     closed[0]->close_call_fusion();

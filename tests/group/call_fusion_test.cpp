@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/group/call_fusion.hpp"
 #include "runtime/group/comm_group.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/thread_ranks.hpp"
@@ -202,5 +203,96 @@ TEST_CASE("a failure of the group ends fused calls") {
             if (error.find("enough of it") == std::string::npos) return "said: " + error;
           }
           return {};
+        }) == "");
+}
+
+TEST_CASE("a callback may ask for streams while the stream of its call is closed") {
+  const Variables variables({{"TUTTI_FUSION_COUNT", "8"}, {"TUTTI_PROGRESS_THREADS", "1"}});
+  std::atomic<bool> is_wanted = false, is_in_callback = false, has_called = false;
+  CHECK(with_ranks(2, [&](CommGroup& group) -> Verdict {
+          CommGroup stream = group.stream(1);
+          float value = 1, late = 1, refused = 1;
+          if (group.rank() == 1) {
+            // The call of rank 0 must not be complete before it has its callback.
+            if (!becomes_true(is_wanted)) return "rank 0 does not submit";
+            stream.iallreduce(std::span(&value, 1)).wait();
+            group.stream(2).iallreduce(std::span(&late, 1)).wait();
+            group.close_stream(1);
+            group.barrier();
+            return value == 2 && late == 2 ? "" : "wrong sums";
+          }
+          Work next;
+          std::string error;
+          stream.iallreduce(std::span(&value, 1)).on_complete([&](const Error*) {
+            is_in_callback = true;
+            // The stream is no longer one of the group's once the other thread is closing it.
+            while (impl_of(group).find_handle(&impl_of(stream)) != nullptr) std::this_thread::yield();
+            next = group.stream(2).iallreduce(std::span(&late, 1));
+            error = error_of([&] { static_cast<void>(stream.iallreduce(std::span(&refused, 1))); });
+            has_called = true;
+          });
+          is_wanted = true;
+          if (!becomes_true(is_in_callback)) return "the call is not complete";
+          group.close_stream(1);
+          if (!becomes_true(has_called)) return "the callback does not return";
+          next.wait();
+          group.barrier();
+          if (value != 2 || late != 2) return "wrong sums";
+          // It is refused, or fails with the stream.
+          return error.empty() || error.find("has ended") != std::string::npos ||
+                         error.find("was closed") != std::string::npos
+                     ? ""
+                     : "said: " + error;
+        }) == "");
+}
+
+TEST_CASE("a batch under way outlives the end of fusion, and calls that wait do not") {
+  // Nobody makes progress but who calls tutti.
+  const Variables variables({{"TUTTI_PROGRESS_THREADS", "0"}});
+  std::atomic<bool> has_submitted = false, has_closed = false;
+  CHECK(with_ranks(2, [&](CommGroup& group) -> Verdict {
+          using Purpose = CommGroup::Impl::Purpose;
+          CommGroup::Impl& data = impl_of(group).internal_stream(Purpose::fused_calls);
+          const auto fusion =
+              std::make_shared<CallFusion>(impl_of(group).internal_stream(Purpose::fusion_lengths), data,
+                                           CallFusion::Limits{8, 1U << 20U});
+          float first = 1, second = 1, third = 1;
+          const auto call_on = [](float& value) {
+            Call call;
+            call.dtype = Dtype::f32;
+            call.op = Op::sum;
+            call.in_place = true;
+            call.input = call.output = &value;
+            call.count = 1;
+            return call;
+          };
+          const auto finish = [](const WorkRef& work) {
+            return work->wait(Clock::now() + std::chrono::seconds(20));
+          };
+          // The first one makes connections.
+          if (!finish(*fusion->submit(call_on(first)))) return "the first call fails";
+          group.barrier();
+          if (group.rank() == 0 && !becomes_true(has_submitted)) return "rank 1 does not submit";
+          const WorkRef work = *fusion->submit(call_on(second));
+          if (group.rank() == 1) {
+            has_submitted = true;
+            // Its part of the batch is missing until then.
+            if (!becomes_true(has_closed)) return "rank 0 does not close";
+          } else {
+            const auto deadline = Clock::now() + std::chrono::seconds(20);
+            while (data.group().last_sequence() < 2 && Clock::now() < deadline) work->test();
+            if (data.group().last_sequence() < 2) return "the batch does not begin";
+            const WorkRef pending = *fusion->submit(call_on(third));
+            fusion->close();
+            const bool is_early = work->is_complete();
+            has_closed = true;
+            if (is_early) return "the call is complete while its operation uses its memory";
+            if (!pending->is_complete() || pending->status().code() != StatusCode::aborted)
+              return "the call that waits is not aborted";
+          }
+          if (const Status status = finish(work); !status) return "it fails: " + status.message();
+          fusion->close();
+          group.barrier();
+          return first == 2 && second == 2 && third == 1 ? "" : "wrong";
         }) == "");
 }
