@@ -296,3 +296,19 @@ TEST_CASE("a batch under way outlives the end of fusion, and calls that wait do 
           return first == 2 && second == 2 && third == 1 ? "" : "wrong";
         }) == "");
 }
+
+TEST_CASE("calls of plans are not fused") {
+  const Variables variables({{"TUTTI_FUSION_COUNT", "8"}});
+  CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
+          const std::vector<int> ranks{0, 1};
+          CommGroup of_plan = group.create(ranks, "tutti plan"), other = group.create(ranks, "other");
+          float value = 1;
+          of_plan.iallreduce(std::span(&value, 1)).wait();
+          other.iallreduce(std::span(&value, 1)).wait();
+          group.barrier();
+          if (value != 4) return "wrong";
+          if (impl_of(of_plan).group().last_sequence() != 1)
+            return "the plan's call is not its own operation";
+          return impl_of(other).group().last_sequence() == 0 ? "" : "nothing is fused";
+        }) == "");
+}
