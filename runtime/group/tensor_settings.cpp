@@ -31,6 +31,11 @@ Status read_autotuning(const Environment& environment, TensorSettings& settings)
   return {};
 }
 
+TensorPriority priority_of(std::string_view word) {
+  if (word == "direct") return TensorPriority::direct;
+  return word == "lifo" ? TensorPriority::lifo : TensorPriority::none;
+}
+
 }  // namespace
 
 Result<TensorSettings> read_tensor_settings(const Environment& environment,
@@ -56,9 +61,7 @@ Result<TensorSettings> read_tensor_settings(const Environment& environment,
   if (*stall) settings.stall_timeout = std::chrono::ceil<std::chrono::milliseconds>(**stall);
   const auto priority = get_enum(environment, "TUTTI_PRIORITY");
   if (!priority) return priority.status();
-  settings.priority = *priority == "direct" ? TensorPriority::direct
-                      : *priority == "lifo" ? TensorPriority::lifo
-                                            : TensorPriority::none;
+  settings.priority = priority_of(*priority);
   const auto feedback = get_flag(environment, "TUTTI_ERROR_FEEDBACK");
   if (!feedback) return feedback.status();
   settings.has_feedback = *feedback;

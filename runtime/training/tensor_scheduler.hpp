@@ -123,7 +123,7 @@ class TensorScheduler {
     Work agreement;
     std::optional<Error> failure;  // of the agreement
   };
-  // What a message between two ranks carries.
+  // The memory of a message between two ranks.
   struct Mail {
     std::uint64_t length = 0;
     std::int64_t time = 0;
