@@ -1,5 +1,6 @@
 """A rank of the tests of tutti.horovod.tensorflow. usage: tensorflow_program.py PART"""
 
+import os
 import sys
 
 import numpy
@@ -191,6 +192,26 @@ def check_end():
     expect(hvd.allreduce(tf.ones(2), op=hvd.Sum), [hvd.size()] * 2, "after init() again")
 
 
+def check_fork():
+    """A child has no job, does not use its parent's queue, and may start a job of its own."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            expect_error(tf.errors.FailedPreconditionError, ["hvd.init()"], hvd.allreduce, tf.ones(1))
+            expect(hvd.process_set_included_op(), -1, "before init() in a child")
+            hvd.init()  # with the other ranks' children
+            expect(hvd.allreduce(tf.ones(2), op=hvd.Sum), [hvd.size()] * 2, "sum of children")
+            hvd.shutdown()
+            status = 0
+        except Exception:  # pylint: disable=broad-except
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0, "a child has failed"
+    expect(hvd.allreduce(tf.ones(2), op=hvd.Sum), [hvd.size()] * 2, "after fork()")
+
+
 # -- training -----------------------------------------------------------------------------------------------
 
 
@@ -354,6 +375,7 @@ PARTS = {
         check_errors,
         check_sets,
         check_end,
+        check_fork,
     ],
     "training": [
         check_tape,
