@@ -87,6 +87,10 @@ def check_local_and_passes():
     expect_close(everybody[0][2:], everybody[-1][2:], "shared weights", 0)
     assert hvd.size() == 1 or numpy.abs(everybody[0][0] - everybody[-1][0]).max() > 0, "local weights are equal"
     assert numpy.abs(before[0] - model.get_weights()[0]).max() > 0
+    leading = (None, "", "", hvd.Compression.none, False, 1.0, hvd.Average)
+    for make, last in ((hvd.DistributedOptimizer, (0, 2)), (hvd.PartialDistributedOptimizer, (2,))):
+        reduction = make(keras.optimizers.SGD(1.0), *leading, *last)._reduction
+        assert reduction.groups == 2, f"{make.__name__}: groups by position: {reduction.groups}"
     for is_average in (True, False):
         alone = compiled(classifier(), keras.optimizers.SGD(0.1 if is_average else 0.2, gradient_accumulation_steps=2))
         fit_alone(alone)

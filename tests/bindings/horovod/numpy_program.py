@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -9,6 +10,7 @@ import numpy
 
 import tutti
 import tutti.horovod as hvd
+from tutti.horovod import elastic, exceptions, util
 
 
 def expect(actual, expected, what):
@@ -221,10 +223,68 @@ def check_timeline():
             assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"} <= phases, phases
 
 
+def check_helpers():
+    """Those of horovod.common that scripts import."""
+    is_later = util.is_version_greater_equal_than
+    assert is_later("2.10.1", "2.9.0") and is_later("2.0", "2.0.0") and not is_later("1.13.1+cpu", "2.0.0")
+    assert util._numbers("2.10.0+cpu") == [2, 10] and util._numbers("2.9.1") < util._numbers("2.10.0")
+    expect_error(ValueError, ["strings"], is_later, 2.1, "2.0.0")
+    expect_error(ValueError, ["major.minor.patch"], is_later, "2.1.0", "2.0")
+    expect_error(ImportError, ["mxnet"], util.check_extension, "horovod.mxnet", "HOROVOD_WITH_MXNET", __file__, "mpi_lib")
+    error = exceptions.HorovodVersionMismatchError("torch", "2.1", "2.0")
+    assert isinstance(error, ImportError) and str(error) == exceptions.get_version_mismatch_message("torch", "2.1", "2.0")
+
+
+def check_run_fn():
+    """The function starts again from the last commit, after reset()."""
+    state = elastic.ObjectState(batch=hvd.rank())
+    seen = []
+
+    def train(state):
+        seen.append(state.batch)
+        state.batch += 10
+        if len(seen) == 1:
+            raise hvd.HorovodInternalError("a rank is lost")
+        if len(seen) == 3:
+            raise exceptions.HostsUpdatedInterrupt(skip_sync=True)
+        return "done"
+
+    assert elastic.run_fn(train, reset=lambda: seen.append("reset"))(state) == "done"
+    assert seen == [0, "reset", 0, "reset", 10], seen
+
+
+def check_alias_of_runner():
+    program = (
+        "import os, horovod.runner, tutti.horovod\n"
+        "from horovod.runner.common.util.env import get_env_rank_and_size\n"
+        "from horovod.runner.util.threads import in_thread\n"
+        "assert horovod.runner.run is tutti.horovod.run\n"
+        "seen = []\n"
+        "in_thread(seen.append, (1,)).join()\n"
+        "in_thread(lambda: 1 / 0, silent=True).join()\n"
+        "assert seen == [1]\n"
+        "assert get_env_rank_and_size() == (0, 1)\n"
+        "os.environ.update(PMI_RANK='2', PMI_SIZE='3')\n"
+        "assert get_env_rank_and_size() == (2, 3)\n"
+        "os.environ['OMPI_COMM_WORLD_SIZE'] = '3'\n"
+        "try:\n"
+        "    get_env_rank_and_size()\n"
+        "except RuntimeError as error:\n"
+        "    assert 'OMPI_COMM_WORLD_RANK' in str(error)\n"
+        "else:\n"
+        "    raise AssertionError('half of a pair')\n"
+    )
+    if hvd.rank() == 0:
+        folder = os.path.join(os.path.dirname(tutti.__file__), "alias")
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("HOROVOD_", "OMPI_", "PMI_"))}
+        kept["PYTHONPATH"] = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
+        subprocess.run([sys.executable, "-c", program], check=True, env=kept)
+
+
 PARTS = {
     "collectives": [check_basics, check_reductions, check_groups, check_movement, check_handles],
     "sets": [check_errors, check_process_sets, check_join, check_adasum],
-    "again": [check_timeline, check_again],
+    "again": [check_helpers, check_run_fn, check_alias_of_runner, check_timeline, check_again],
 }
 
 if __name__ == "__main__":

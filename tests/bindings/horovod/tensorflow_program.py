@@ -1,5 +1,6 @@
 """A rank of the tests of tutti.horovod.tensorflow. usage: tensorflow_program.py PART"""
 
+import os
 import sys
 
 import numpy
@@ -107,6 +108,23 @@ def check_gradients():
     expect(gradient(lambda x: hvd.reducescatter(x, op=hvd.Sum) * 2.0, (size,)), [2.0 * size] * size, "of a reducescatter")
 
 
+def check_gradients_of_integers():
+    """In graphs of tf.compat.v1 outputs of integers have no gradient."""
+    v1 = tf.compat.v1
+    size = hvd.size()
+    cases = {
+        "allgather": (hvd.grouped_allgather, {}, 1.0),
+        "allreduce": (hvd.grouped_allreduce, {"op": hvd.Sum}, size),
+        "reducescatter": (hvd.grouped_reducescatter, {"op": hvd.Sum}, size),
+    }
+    for what, (function, options, expected) in cases.items():
+        with tf.Graph().as_default(), v1.Session() as session:
+            values = tf.ones([size])
+            outputs = function([tf.range(size), values, tf.range(2 * size)], **options)
+            [gradient] = tf.gradients(tf.reduce_sum(outputs[1]), [values])
+            expect(session.run(gradient), [expected] * size, f"gradient of {what} beside integers")
+
+
 def check_orders():
     """Two operations without a control dependency, which ranks build in different orders."""
     names = ["first", "second"] if hvd.rank() % 2 == 0 else ["second", "first"]
@@ -152,6 +170,8 @@ def check_sets():
     else:
         expect_error(tf.errors.InvalidArgumentError, ["not a member"], hvd.allreduce, tf.ones(1), process_set=last)
     assert hvd.remove_process_set(last)
+    last.process_set_id = number
+    expect_error(ValueError, ["not registered"], hvd.allreduce, tf.ones(1), process_set=last)
     expect(hvd.process_set_included_op(number), -2, "after remove_process_set()")
     # One negotiator: numpy's arrays go through the same queue.
     expect(tutti.horovod.allreduce(numpy.ones(3), op=hvd.Sum), [size] * 3, "numpy beside tensorflow")
@@ -170,6 +190,26 @@ def check_end():
     expect(hvd.process_set_included_op(), -1, "after shutdown()")
     hvd.init()
     expect(hvd.allreduce(tf.ones(2), op=hvd.Sum), [hvd.size()] * 2, "after init() again")
+
+
+def check_fork():
+    """A child has no job, does not use its parent's queue, and may start a job of its own."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            expect_error(tf.errors.FailedPreconditionError, ["hvd.init()"], hvd.allreduce, tf.ones(1))
+            expect(hvd.process_set_included_op(), -1, "before init() in a child")
+            hvd.init()  # with the other ranks' children
+            expect(hvd.allreduce(tf.ones(2), op=hvd.Sum), [hvd.size()] * 2, "sum of children")
+            hvd.shutdown()
+            status = 0
+        except Exception:  # pylint: disable=broad-except
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0, "a child has failed"
+    expect(hvd.allreduce(tf.ones(2), op=hvd.Sum), [hvd.size()] * 2, "after fork()")
 
 
 # -- training -----------------------------------------------------------------------------------------------
@@ -203,6 +243,11 @@ def check_tape():
     shared, own = tape.gradient(loss, variables[:2])
     expect(shared, [mean] * 3, "gradient beside a local one")
     expect(own, 3 * (rank + 1.0) / size, "local gradient")
+
+    with tf.GradientTape() as tape:
+        loss = variables[1] * (rank + 1.0)
+        tape = hvd.DistributedGradientTape(tape)
+    expect(tape.gradient(loss, variables[1]), mean, "gradient of a tape that was wrapped while it recorded")
 
 
 def check_slices():
@@ -245,6 +290,22 @@ def check_graph_of_version_1():
     expect(values, [5.0, 5.0, 5.0 - 2 * mean, 5.0 - 2 * mean], "weight after each pass")
 
 
+def check_names_of_variables():
+    """Ranks' variables are matched by their names where one rank's graph reads them more often."""
+    v1 = tf.compat.v1
+    rank = hvd.rank()
+    with tf.Graph().as_default(), v1.Session() as session:
+        variables = [v1.get_variable(name, initializer=[rank + start], use_resource=True) for name, start in (("a", 10.0), ("b", 20.0))]
+        if rank == 0:
+            variables[0].assign(variables[1] + 1.0)
+        broadcast = hvd.broadcast_global_variables(0)
+        sums = [hvd.allreduce(variable, op=hvd.Sum) for variable in variables]
+        session.run(v1.global_variables_initializer())
+        session.run(broadcast)
+        expect(session.run(variables), [[10.0], [20.0]], "variables of rank 0")
+        expect(session.run(sums), [[10.0 * hvd.size()], [20.0 * hvd.size()]], "sums of variables")
+
+
 def check_objects():
     assert hvd.broadcast_object({"rank": hvd.rank()}) == {"rank": 0}
     assert hvd.broadcast_object_fn()(hvd.rank()) == 0
@@ -259,6 +320,7 @@ def check_optimizer_of_keras():
     else:
         optimizer.apply_gradients([(tf.constant([hvd.rank() + 1.0]), variable)])
     expect(variable, [1 - sum(range(1, hvd.size() + 1)) / hvd.size()], "a step of Keras' optimizer")
+    expect_error(ValueError, ["Adasum", "Keras"], hvd.DistributedOptimizer, tf.keras.optimizers.SGD(1.0), op=hvd.Adasum)
 
 
 def check_batch_norm():
@@ -289,8 +351,32 @@ def check_elastic():
     expect([variable, state.batch], [1.0, 1], "state of the last commit")
 
 
+def check_elastic_state_of_keras():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.build((None, 2))
+    model.set_weights([numpy.full((2, 1), float(hvd.rank())), numpy.full(1, float(hvd.rank()))])
+    state = hvd.elastic.TensorFlowKerasState(model, tf.keras.optimizers.SGD(1.0), backend=tf.keras.backend, batch=hvd.rank() + 3)
+    assert isinstance(state, hvd.elastic.ObjectState) and isinstance(state, hvd.elastic.TensorFlowKerasState)
+    state.sync()
+    model.set_weights([numpy.ones((2, 1)), numpy.ones(1)])
+    state.restore()
+    expect(model.get_weights()[0], [[0.0], [0.0]], "weights of rank 0")
+    assert state.batch == 3
+    assert hvd.split_list([1, 2, 3], 2) == [[1, 2], [3]] and not hvd.gpu_available("tensorflow")
+
+
 PARTS = {
-    "tensors": [check_dtypes, check_shapes, check_gradients, check_orders, check_errors, check_sets, check_end],
+    "tensors": [
+        check_dtypes,
+        check_shapes,
+        check_gradients,
+        check_gradients_of_integers,
+        check_orders,
+        check_errors,
+        check_sets,
+        check_end,
+        check_fork,
+    ],
     "training": [
         check_tape,
         check_slices,
@@ -298,6 +384,8 @@ PARTS = {
         check_optimizer_of_keras,
         check_batch_norm,
         check_elastic,
+        check_elastic_state_of_keras,
+        check_names_of_variables,
         check_graph_of_version_1,
     ],
 }

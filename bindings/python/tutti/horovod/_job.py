@@ -117,6 +117,7 @@ class Job:
 _job = None
 _lock = threading.Lock()
 _watchers = []
+_has_parents_world = False  # tutti's default world is that of a parent, which a child cannot use
 
 
 def watch(watcher):
@@ -175,7 +176,7 @@ def is_initialized():
 def _world_of(comm):
     if comm is not None and hasattr(comm, "Get_rank"):
         return tutti.init(comm=comm), True
-    is_own_world = not tutti.is_initialized()
+    is_own_world = _has_parents_world or not tutti.is_initialized()
     world = tutti.init() if is_own_world else tutti.world()
     ranks = sorted(comm) if comm else []
     if not ranks or ranks == list(range(world.size)):
@@ -212,8 +213,10 @@ def _nodes(world):
 
 def _forget_after_fork():
     """A child has neither the threads nor the connections of its parent; it may call init() for a job of its own."""
-    global _job, _lock
-    _job, _lock = None, threading.Lock()
+    global _job, _lock, _has_parents_world
+    _job, _lock, _has_parents_world = None, threading.Lock(), tutti.is_initialized()
+    # Native operations would submit to the parent's queues.
+    _tell_watchers(None)
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)

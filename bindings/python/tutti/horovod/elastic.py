@@ -9,7 +9,7 @@ import functools
 from . import _basics, _objects
 from .exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
-__all__ = ["ObjectState", "State", "run"]
+__all__ = ["ObjectState", "State", "run", "run_fn"]
 
 
 class State:
@@ -95,5 +95,30 @@ def run(func):
             raise HorovodInternalError(
                 f"{error}; the state is that of the last commit. A job cannot go on with fewer or other ranks yet: start it again"
             ) from error
+
+    return wrapper
+
+
+def run_fn(func, reset):
+    """A function (state, ...) that calls func with rank 0's state; after a lost rank with the last commit's, and again after reset().
+
+    reset: makes a job in which func can go on. Its errors are passed on.
+    """
+
+    @functools.wraps(func)
+    def wrapper(state, *args, **kwargs):
+        skip_sync = False
+        while True:
+            try:
+                if not skip_sync:
+                    state.sync()
+                return func(state, *args, **kwargs)
+            except HorovodInternalError:
+                state.restore()
+                skip_sync = False
+            except HostsUpdatedInterrupt as interrupt:
+                skip_sync = interrupt.skip_sync
+            reset()
+            state.on_reset()
 
     return wrapper

@@ -1,7 +1,7 @@
 """`import horovod.torch` and the like give tutti.horovod, for scripts that must not be touched.
 
 The folder above this one is on the path of no interpreter by itself: `tutti run --horovod` and `tutti horovodrun` put it there. A Horovod
-that is installed is not changed, and hidden only in such a job.
+that is installed is not changed, and hidden only in such a job. horovod.runner has files of its own.
 """
 
 import importlib
@@ -18,7 +18,6 @@ _MOVED = {
     "horovod.common.process_sets": "tutti.horovod.process_sets",
     "horovod.common.exceptions": "tutti.horovod.exceptions",
     "horovod.common.elastic": "tutti.horovod.elastic",
-    "horovod.runner": "tutti.horovod",
 }
 
 

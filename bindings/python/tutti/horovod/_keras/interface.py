@@ -99,13 +99,31 @@ class Interface:
             del options[entry]
         return Options(self._framework, **options).distributed(optimizer)
 
-    def PartialDistributedOptimizer(self, optimizer, *args, local_layers=None, **options):
+    def PartialDistributedOptimizer(
+        self,
+        optimizer,
+        name=None,
+        device_dense="",
+        device_sparse="",
+        compression=NoneCompressor,
+        sparse_as_dense=False,
+        gradient_predivide_factor=1.0,
+        op=Average,
+        groups=None,
+        process_set=global_process_set,
+        local_layers=None,
+        scale_local_gradients=True,
+        **options,
+    ):
         """As DistributedOptimizer(), but gradients of local_layers, a layer or a list of them, are not reduced."""
+        options = {**locals(), **options}
+        for entry in ("self", "optimizer", "local_layers", "options"):
+            del options[entry]
         layer_class = self._framework.keras.layers.Layer
         layers = [] if local_layers is None else [local_layers] if isinstance(local_layers, layer_class) else list(local_layers)
         if not all(isinstance(layer, layer_class) for layer in layers):
             raise ValueError("All local layers must be of tf.keras.layers.Layer type.")
-        result = self.DistributedOptimizer(optimizer, *args, **options)
+        result = self.DistributedOptimizer(optimizer, **options)
         for layer in layers:
             for variable in layer.trainable_weights:
                 result.register_local_var(variable)
@@ -162,3 +180,31 @@ class Interface:
     def reducescatter(self, value, name=None, op=Average):
         """This rank's rows of the reduction."""
         return self._framework.tensor(_arrays.reducescatter(self._framework.input(value), name, op=op))
+
+
+class KerasInterface(Interface):
+    """That of tutti.horovod.keras, whose DistributedOptimizer() has another order of arguments than that of tf.keras in Horovod."""
+
+    def DistributedOptimizer(
+        self,
+        optimizer,
+        name=None,
+        device_dense="",
+        device_sparse="",
+        compression=NoneCompressor,
+        sparse_as_dense=False,
+        gradient_predivide_factor=1.0,
+        op=Average,
+        num_groups=0,
+        groups=None,
+        backward_passes_per_step=1,
+        average_aggregated_gradients=False,
+        process_set=global_process_set,
+        scale_local_gradients=True,
+    ):
+        options = dict(locals())
+        for entry in ("self", "optimizer"):
+            del options[entry]
+        return Options(self._framework, **options).distributed(optimizer)
+
+    DistributedOptimizer.__doc__ = Interface.DistributedOptimizer.__doc__

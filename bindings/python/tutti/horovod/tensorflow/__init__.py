@@ -11,6 +11,7 @@ Works with TensorFlow 2.15 to 2.21, eagerly, in tf.function and in graphs of tf.
 
 from .._launch import run
 from ..exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from ..util import gpu_available, split_list
 from . import elastic
 from .compression import Compression
 from .functions import (

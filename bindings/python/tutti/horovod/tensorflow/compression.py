@@ -7,7 +7,7 @@ from ..compression import Compressor, NoneCompressor, make_cast_compressor  # no
 
 def _cast_to(name, dtype, wider):
     return make_cast_compressor(
-        name, lambda tensor, target: tf.cast(tensor, dtype if target is None else target), lambda tensor: tensor.dtype in wider
+        name, lambda tensor, target: tf.cast(tensor, dtype if target is None else target), lambda tensor: tensor.dtype.base_dtype in wider
     )
 
 

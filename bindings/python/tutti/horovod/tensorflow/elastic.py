@@ -10,7 +10,7 @@ from ..exceptions import HorovodInternalError
 from .functions import broadcast_object, broadcast_variables
 from .mpi_ops import rank
 
-__all__ = ["ObjectState", "State", "TensorFlowState", "run"]
+__all__ = ["ObjectState", "State", "TensorFlowKerasState", "TensorFlowState", "run"]
 
 
 def run(func):
@@ -68,3 +68,22 @@ class TensorFlowState(ObjectState):
     def _save_variables(self):
         eager = self._broadcast is None
         self._values = [variable.numpy() for variable in self.variables] if eager else self.session.run(self.variables)
+
+
+def __getattr__(name):
+    """A class over Keras, whose import takes seconds."""
+    if name != "TensorFlowKerasState":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .keras.elastic import KerasState
+
+    class TensorFlowKerasState(KerasState):
+        """As KerasState of tutti.horovod.tensorflow.keras.elastic. backend: accepted as Horovod has it."""
+
+        __qualname__ = name
+
+        def __init__(self, model, optimizer=None, backend=None, **kwargs):
+            self.backend = backend
+            super().__init__(model, optimizer, **kwargs)
+
+    globals()[name] = TensorFlowKerasState
+    return TensorFlowKerasState

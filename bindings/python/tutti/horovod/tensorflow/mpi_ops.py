@@ -47,7 +47,7 @@ __all__ = [
 def _common(kind, tensors, name, ignore_name_scope, process_set):
     """Attributes that all collectives have. In a graph the node has the name; eager operations have no node."""
     number = process_set.process_set_id
-    if number is None:
+    if number is None or (number != 0 and number not in _job.current().sets):
         raise ValueError(f"{process_set} is not registered; use hvd.add_process_set() or hvd.init(process_sets=...)")
     attributes = {"process_set": number, "ignore_name_scope": ignore_name_scope}
     if _executing_eagerly():
@@ -57,16 +57,29 @@ def _common(kind, tensors, name, ignore_name_scope, process_set):
     return attributes
 
 
+def _converted(tensors):
+    """For after _common(), which names nodes after variables."""
+    return [tf.convert_to_tensor(tensor) for tensor in tensors]
+
+
+def _for_each_given(function, gradients):
+    """function(places, the gradients that are there), and None for the others. Outputs of integers in tf.compat.v1 have no gradients."""
+    there = [i for i, gradient in enumerate(gradients) if gradient is not None]
+    results = dict(zip(there, function(there, [gradients[i] for i in there]))) if there else {}
+    return [results.get(i) for i in range(len(gradients))]
+
+
 def _allreduce_list(tensors, kind, name, op, prescale_factor, postscale_factor, ignore_name_scope, process_set):
     if op == Adasum:
         raise NotImplementedError("op=Adasum is not there for TensorFlow; use Average, or PyTorch or numpy tensors")
-    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    tensors = list(tensors)
+    common = _common(kind, tensors, name, ignore_name_scope, process_set)
     return operations.tutti_allreduce(
-        tensors=tensors,
+        tensors=_converted(tensors),
         reduce_op=int(ReduceOp(op)),
         prescale=prescale_factor,
         postscale=postscale_factor,
-        **_common(kind, tensors, name, ignore_name_scope, process_set),
+        **common,
     )
 
 
@@ -91,19 +104,20 @@ def _set_of(op):
 
 @tf.RegisterGradient("TuttiAllreduce")
 def _gradient_of_allreduce(op, *gradients):
-    return _grouped_allreduce(
-        gradients,
-        op=ReduceOp(op.get_attr("reduce_op")),
-        prescale_factor=op.get_attr("prescale"),
-        postscale_factor=op.get_attr("postscale"),
-        ignore_name_scope=op.get_attr("ignore_name_scope"),
-        process_set=_set_of(op),
-    )
+    options = {
+        "op": ReduceOp(op.get_attr("reduce_op")),
+        "prescale_factor": op.get_attr("prescale"),
+        "postscale_factor": op.get_attr("postscale"),
+        "ignore_name_scope": op.get_attr("ignore_name_scope"),
+        "process_set": _set_of(op),
+    }
+    return _for_each_given(lambda there, given: _grouped_allreduce(given, **options), gradients)
 
 
 def _allgather_list(tensors, kind, name, ignore_name_scope, process_set):
-    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
-    return operations.tutti_allgather(tensors=tensors, **_common(kind, tensors, name, ignore_name_scope, process_set))
+    tensors = list(tensors)
+    common = _common(kind, tensors, name, ignore_name_scope, process_set)
+    return operations.tutti_allgather(tensors=_converted(tensors), **common)
 
 
 def allgather(tensor, name=None, ignore_name_scope=False, process_set=global_process_set):
@@ -119,19 +133,23 @@ def grouped_allgather(tensors, name=None, ignore_name_scope=False, process_set=g
 @tf.RegisterGradient("TuttiAllgather")
 def _gradient_of_allgather(op, *gradients):
     process_set, ignores = _set_of(op), op.get_attr("ignore_name_scope")
-    reduced = _grouped_allreduce(gradients, op=Average, ignore_name_scope=ignores, process_set=process_set)
-    rows = tf.stack([tf.shape(tensor)[0] for tensor in op.inputs])
-    rows_of_all = allgather(rows[tf.newaxis], ignore_name_scope=ignores, process_set=process_set)
-    first = tf.reduce_sum(rows_of_all[: process_set.rank()], axis=0)
-    return [gradient[first[i] : first[i] + rows[i]] for i, gradient in enumerate(reduced)]
+
+    def own_rows(there, given):
+        reduced = _grouped_allreduce(given, op=Average, ignore_name_scope=ignores, process_set=process_set)
+        rows = tf.stack([tf.shape(op.inputs[i])[0] for i in there])
+        rows_of_all = allgather(rows[tf.newaxis], ignore_name_scope=ignores, process_set=process_set)
+        first = tf.reduce_sum(rows_of_all[: process_set.rank()], axis=0)
+        return [gradient[first[i] : first[i] + rows[i]] for i, gradient in enumerate(reduced)]
+
+    return _for_each_given(own_rows, gradients)
 
 
 def _broadcast_list(tensors, kind, root_rank, name, ignore_name_scope, process_set):
-    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    tensors = list(tensors)
     common = _common(kind, tensors, name, ignore_name_scope, process_set)
     if root_rank not in process_set.ranks:
         raise ValueError(f"broadcast received invalid root rank {root_rank} for provided process set {process_set}")
-    return operations.tutti_broadcast(tensors=tensors, root=process_set.ranks.index(root_rank), **common)
+    return operations.tutti_broadcast(tensors=_converted(tensors), root=process_set.ranks.index(root_rank), **common)
 
 
 def broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set=global_process_set):
@@ -149,9 +167,13 @@ def broadcast_(variables, root_rank, name=None, process_set=global_process_set):
 
 @tf.RegisterGradient("TuttiBroadcast")
 def _gradient_of_broadcast(op, *gradients):
-    process_set = _set_of(op)
-    reduced = _grouped_allreduce(gradients, op=Average, ignore_name_scope=op.get_attr("ignore_name_scope"), process_set=process_set)
-    return reduced if process_set.rank() == op.get_attr("root") else [tf.zeros_like(gradient) for gradient in reduced]
+    process_set, ignores = _set_of(op), op.get_attr("ignore_name_scope")
+
+    def of_root(there, given):
+        reduced = _grouped_allreduce(given, op=Average, ignore_name_scope=ignores, process_set=process_set)
+        return reduced if process_set.rank() == op.get_attr("root") else [tf.zeros_like(gradient) for gradient in reduced]
+
+    return _for_each_given(of_root, gradients)
 
 
 def alltoall(tensor, splits=None, name=None, ignore_name_scope=False, process_set=global_process_set):
@@ -159,11 +181,11 @@ def alltoall(tensor, splits=None, name=None, ignore_name_scope=False, process_se
 
     Returns the rows received and, where splits are given, how many came from each member.
     """
-    tensor = tf.convert_to_tensor(tensor)
+    common = _common("Alltoall", [tensor], name, ignore_name_scope, process_set)
     output, received_splits = operations.tutti_alltoall(
-        tensor=tensor,
+        tensor=tf.convert_to_tensor(tensor),
         splits=tf.constant([], tf.int32) if splits is None else tf.cast(splits, tf.int32),
-        **_common("Alltoall", [tensor], name, ignore_name_scope, process_set),
+        **common,
     )
     return output if splits is None else (output, received_splits)
 
@@ -177,13 +199,14 @@ def _gradient_of_alltoall(op, gradient, _):
 def _reducescatter_list(tensors, kind, name, op, ignore_name_scope, process_set, prescale_factor, postscale_factor):
     if op not in (Average, Sum):
         raise ValueError(f"reducescatter: op {op!r}: expected Average or Sum")
-    tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    tensors = list(tensors)
+    common = _common(kind, tensors, name, ignore_name_scope, process_set)
     return operations.tutti_reducescatter(
-        tensors=tensors,
+        tensors=_converted(tensors),
         reduce_op=int(op),
         prescale=prescale_factor,
         postscale=postscale_factor,
-        **_common(kind, tensors, name, ignore_name_scope, process_set),
+        **common,
     )
 
 
@@ -206,13 +229,17 @@ def _grouped_reducescatter(
 
 @tf.RegisterGradient("TuttiReducescatter")
 def _gradient_of_reducescatter(op, *gradients):
-    process_set = _set_of(op)
+    process_set, ignores = _set_of(op), op.get_attr("ignore_name_scope")
     # As Horovod defines it: the gradient of a sum is scaled by the number of members, as allgather's is averaged.
     factor = op.get_attr("prescale") * op.get_attr("postscale")
     if op.get_attr("reduce_op") == Sum:
         factor *= process_set.size()
-    scaled = [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
-    return grouped_allgather(scaled, ignore_name_scope=op.get_attr("ignore_name_scope"), process_set=process_set)
+
+    def of_all(there, given):
+        scaled = [gradient * tf.cast(factor, gradient.dtype) for gradient in given]
+        return grouped_allgather(scaled, ignore_name_scope=ignores, process_set=process_set)
+
+    return _for_each_given(of_all, gradients)
 
 
 def join():

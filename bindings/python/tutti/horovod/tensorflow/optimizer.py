@@ -69,8 +69,6 @@ def DistributedOptimizer(
     that of tutti.horovod.tensorflow.keras.
     """
     groups = checked_groups(op, gradient_predivide_factor, num_groups, groups)
-    if op == Adasum:
-        raise NotImplementedError("op=Adasum is not there for TensorFlow's optimizers; use Average")
     reduced_by = {
         "device_dense": device_dense,
         "device_sparse": device_sparse,
@@ -83,6 +81,8 @@ def DistributedOptimizer(
         "scale_local_gradients": scale_local_gradients,
     }
     if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        if op == Adasum:
+            raise ValueError("op == Adasum is not supported yet with Keras")
         from . import keras  # takes seconds
 
         return keras.DistributedOptimizer(
@@ -92,6 +92,8 @@ def DistributedOptimizer(
             average_aggregated_gradients=average_aggregated_gradients,
             **reduced_by,
         )
+    if op == Adasum:
+        raise NotImplementedError("op=Adasum is not there for TensorFlow's optimizers; use Average")
     name = name or f"Distributed{type(optimizer).__name__}"
     reduction = GradientReduction(name, **reduced_by)
     aggregation = None

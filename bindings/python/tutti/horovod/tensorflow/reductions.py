@@ -17,7 +17,9 @@ from .mpi_ops import (
 
 def _compressed(reduce, tensors, compression):
     """reduce(a list of compressed tensors), decompressed."""
-    narrow, contexts = zip(*[compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors])
+    # Variables stay ones: operations get their names.
+    tensors = [tensor if tf.is_tensor(tensor) else tf.convert_to_tensor(tensor) for tensor in tensors]
+    narrow, contexts = zip(*[compression.compress(tensor) for tensor in tensors])
     return [compression.decompress(reduced, context) for reduced, context in zip(reduce(list(narrow)), contexts)]
 
 

@@ -54,6 +54,8 @@ def DistributedGradientTape(
     # A subclass's tape stays one. It shares what was recorded, and may go on recording.
     tape = object.__new__(type(type(gradtape).__name__, (_DistributedGradientTape, type(gradtape)), {}))
     tape.__dict__.update(gradtape.__dict__)
+    # A tape that is wrapped in its own `with` block ends its recording by itself.
+    tape._recording = False
     tape._reduction = GradientReduction(
         "DistributedGradientTape",
         device_dense,

@@ -12,11 +12,14 @@ def _executing_eagerly():
 def node_name(kind, tensors):
     """The name of a node without one: follows from the tensors, so that ranks that build equal graphs get equal names.
 
+    Variables are to be given as such: reads are numbered, and ranks whose graphs read more often count differently.
     None in eager mode, where tensors have no names.
     """
     if tf.executing_eagerly():
         return None
-    names = [tensors[0].name] if len(tensors) == 1 else [tensors[0].name, tensors[-1].name]
+    ends = tensors if len(tensors) == 1 else [tensors[0], tensors[-1]]
+    # Arrays, and eager tensors that a function captures, have no name.
+    names = [getattr(tensor, "name", None) or "tensor" for tensor in ends]
     return normalized("_".join(["Horovod" + kind, *names]))
 
 

@@ -1,0 +1,1 @@
+"""Only holds horovod.runner.common.util."""

@@ -1,0 +1,1 @@
+"""Helpers about the launcher's environment."""
