@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -59,8 +60,11 @@ Connection describe(const ActivationImpl& output, const ActivationImpl& input,
   }
   made.self = holder.place().model_index;
   made.minibatch = output.operation.session.minibatch;
-  made.map_count = output.maps.count;
-  made.map_size = output.maps.size;
+  made.unit_size = std::min(output.maps.size, input.maps.size);
+  made.output_maps = output.maps.count;
+  made.output_units = output.maps.size / made.unit_size;
+  made.input_maps = input.maps.count;
+  made.input_units = input.maps.size / made.unit_size;
   made.needs_reduction = output.needs_reduction();
   return made;
 }
@@ -96,7 +100,7 @@ void ActivationImpl::set_transfer(Transfer planned, const CommGroup& holder) {
   packed.clear();
   unpacked.clear();
   for (const Block& block : transfer.packed) packed.emplace_back(block, maps);
-  for (const Block& block : transfer.unpacked) unpacked.emplace_back(block, maps);
+  for (const Block& block : transfer.unpacked) unpacked.emplace_back(block, peer->maps);
 }
 
 void ActivationImpl::start(void* sent) {
@@ -118,15 +122,23 @@ void* ActivationImpl::receive() {
 
 void connect(ActivationImpl& output, ActivationImpl& input) {
   const std::string name = fmt::format("{} to {}", output.operation.name, input.operation.name);
-  if (output.maps.count != input.maps.count || output.maps.size != input.maps.size ||
+  const auto refuse = [&](const char* rule) {
+    fail(fmt::format("{}: the output has {} feature maps of {} elements, the input {} of {}; {}", name,
+                     output.maps.count, output.maps.size, input.maps.count, input.maps.size, rule));
+  };
+  if (output.maps.count * output.maps.size != input.maps.count * input.maps.size ||
       output.maps.type != input.maps.type)
-    fail(fmt::format(
-        "{}: the output has {} feature maps of {} elements, the input {} of {}; counts, sizes and data "
-        "types must be equal",
-        name, output.maps.count, output.maps.size, input.maps.count, input.maps.size));
+    refuse("numbers of elements and data types must be equal");
   const DistributionImpl& from = *output.operation.distribution;
   const DistributionImpl& to = *input.operation.distribution;
-  if (from.places.size() == 1 || (!output.needs_reduction() && from.places == to.places)) return;
+  if (from.places.size() == 1) return;
+  if (!output.needs_reduction() && from.places == to.places) {
+    if (output.local_maps().count * output.maps.size != input.local_maps().count * input.maps.size)
+      refuse("let the number of maps divide by the model partitions, so that both have equal parts");
+    return;
+  }
+  if (std::max(output.maps.size, input.maps.size) % std::min(output.maps.size, input.maps.size) != 0)
+    refuse("the size of one must be a multiple of the other's");
   const DistributionImpl& holder = from.place().model_count > 1 ? from : to;
   const Connection connection = describe(output, input, holder);
   Transfers planned;

@@ -195,8 +195,8 @@ int mlsl_environment_alloc(mlsl_environment env, size_t size, size_t alignment, 
   return get(env, ptr, &MLSL::Environment::Alloc, size, alignment);
 }
 int mlsl_environment_free(mlsl_environment env, void* ptr) { return run(env, &MLSL::Environment::Free, ptr); }
-int mlsl_environment_set_quantization_params(mlsl_environment env, mlsl_quant_params params) {
-  return run(env, &MLSL::Environment::SetQuantizationParams, params);
+int mlsl_environment_set_quantization_params(mlsl_environment env, mlsl_quant_params* params) {
+  return run(env, &MLSL::Environment::SetQuantizationParams, reinterpret_cast<MLSL::QuantParams*>(params));
 }
 int mlsl_environment_get_quantization_params(mlsl_environment env, mlsl_quant_params* params) {
   return get(env, params, &MLSL::Environment::GetQuantizationParams);

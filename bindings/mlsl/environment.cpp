@@ -51,12 +51,13 @@ void EnvironmentImpl::start(int* argc, char*** argv) {
 
 void EnvironmentImpl::configure(const std::string& config) {
   guarded("Configure", [&] {
-    const int color = parse_color(config);
+    const auto color = parse_color(config);
+    if (!color) return warn("Configure: '" + config + "' has no effect; \"color=N\" is known");
     if (!is_initialized()) {
       early_config_ = config;
       return;
     }
-    global_ = global_.split(color);
+    global_ = global_.split(*color);
     rank_ = global_.rank();
   });
 }
@@ -125,7 +126,7 @@ bool EnvironmentImpl::test(MLSL::CommReq* key) {
 }
 
 std::shared_ptr<void> EnvironmentImpl::allocate_owned(std::size_t bytes) {
-  return guarded("Alloc", [&] { return alloc_owned(global_, bytes); });
+  return guarded("Alloc", [&] { return alloc_owned(global_, std::max<std::size_t>(bytes, 1)); });
 }
 
 void* EnvironmentImpl::allocate(std::size_t bytes, std::size_t alignment) {
@@ -133,7 +134,7 @@ void* EnvironmentImpl::allocate(std::size_t bytes, std::size_t alignment) {
   if ((alignment & (alignment - 1)) != 0)
     fail(fmt::format("Alloc: alignment {} is no power of two", alignment));
   const std::size_t slack = alignment > kGiven ? alignment - kGiven : 0;
-  auto held = allocate_owned(std::max<std::size_t>(bytes, 1) + slack);
+  auto held = allocate_owned(bytes + slack);
   auto address = reinterpret_cast<std::uintptr_t>(held.get());
   if (slack > 0) address = (address + alignment - 1) & ~(alignment - 1);
   void* const memory =

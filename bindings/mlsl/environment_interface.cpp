@@ -47,10 +47,9 @@ std::size_t Environment::GetProcessCount() {
 Distribution* Environment::CreateDistribution(std::size_t dataPartitions, std::size_t modelPartitions) {
   EnvironmentImpl& env = started("CreateDistribution");
   const auto ranks = static_cast<std::size_t>(env.global().size());
-  if (dataPartitions == 0 || modelPartitions == 0 || ranks % dataPartitions != 0 ||
-      ranks / dataPartitions % modelPartitions != 0)
+  if (dataPartitions == 0 || modelPartitions == 0 || dataPartitions > ranks / modelPartitions)
     fail("CreateDistribution: " + std::to_string(dataPartitions) + " data times " +
-         std::to_string(modelPartitions) + " model partitions do not divide " + std::to_string(ranks) +
+         std::to_string(modelPartitions) + " model partitions are not from 1 to " + std::to_string(ranks) +
          " processes");
   std::vector<Colors> colors(ranks);
   for (std::size_t rank = 0; rank < ranks; ++rank)

@@ -18,20 +18,24 @@ Rectangle common(const Rectangle& a, const Rectangle& b) {
   return {common(a.samples, b.samples), common(a.maps, b.maps)};
 }
 
-std::vector<Rectangle> parts(const Connection& c, const std::vector<Place>& places, bool has_all_maps) {
+// Maps in units: each map has `units` of them.
+std::vector<Rectangle> parts(const Connection& c, const std::vector<Place>& places, std::size_t map_count,
+                             std::size_t units, bool has_all_maps) {
   std::vector<Rectangle> made;
-  for (const Place& place : places)
+  for (const Place& place : places) {
+    const Range maps =
+        has_all_maps ? Range{0, map_count} : part_of(map_count, place.model_count, place.model_index);
     made.push_back(
-        {part_of(c.minibatch, place.data_count, place.data_index),
-         has_all_maps ? Range{0, c.map_count} : part_of(c.map_count, place.model_count, place.model_index)});
+        {part_of(c.minibatch, place.data_count, place.data_index), {maps.first * units, maps.count * units}});
+  }
   return made;
 }
 
 // Appends the common part of `whole` and `other`, as a block behind the blocks before it.
-void append(const Rectangle& whole, const Rectangle& other, std::size_t map_size, std::vector<Block>& blocks,
+void append(const Rectangle& whole, const Rectangle& other, std::size_t unit_size, std::vector<Block>& blocks,
             std::vector<std::size_t>& counts, std::size_t& total) {
   const Rectangle part = common(whole, other);
-  const std::size_t count = part.area() * map_size;
+  const std::size_t count = part.area() * unit_size;
   if (count > 0)
     blocks.push_back({{{part.samples.first - whole.samples.first, part.samples.count},
                        {part.maps.first - whole.maps.first, part.maps.count}},
@@ -54,8 +58,8 @@ Transfer plan_exchange(const Connection& c, const std::vector<Rectangle>& from,
   Transfer made;
   made.pattern = Pattern::exchange;
   for (std::size_t other = 0; other < from.size(); ++other) {
-    append(from[c.self], to[other], c.map_size, made.packed, made.sent, made.sent_count);
-    append(to[c.self], from[other], c.map_size, made.unpacked, made.received, made.received_count);
+    append(from[c.self], to[other], c.unit_size, made.packed, made.sent, made.sent_count);
+    append(to[c.self], from[other], c.unit_size, made.unpacked, made.received, made.received_count);
   }
   return made;
 }
@@ -63,8 +67,8 @@ Transfer plan_exchange(const Connection& c, const std::vector<Rectangle>& from,
 Transfer plan_allreduce(const Connection& c, const Rectangle& whole) {
   Transfer made;
   made.pattern = Pattern::allreduce;
-  append(whole, whole, c.map_size, made.packed, made.sent, made.sent_count);
-  append(whole, whole, c.map_size, made.unpacked, made.received, made.received_count);
+  append(whole, whole, c.unit_size, made.packed, made.sent, made.sent_count);
+  append(whole, whole, c.unit_size, made.unpacked, made.received, made.received_count);
   return made;
 }
 
@@ -75,17 +79,50 @@ Transfers plan_scatter(const Connection& c, const Rectangle& whole, const std::v
   made.backward.pattern = Pattern::allgather;
   const Rectangle& own = pieces[c.self];
   for (const Rectangle& piece : pieces) {
-    append(whole, piece, c.map_size, made.forward.packed, made.forward.sent, made.forward.sent_count);
-    append(whole, piece, c.map_size, made.backward.unpacked, made.backward.received,
+    append(whole, piece, c.unit_size, made.forward.packed, made.forward.sent, made.forward.sent_count);
+    append(whole, piece, c.unit_size, made.backward.unpacked, made.backward.received,
            made.backward.received_count);
   }
-  append(own, own, c.map_size, made.forward.unpacked, made.forward.received, made.forward.received_count);
-  append(own, own, c.map_size, made.backward.packed, made.backward.sent, made.backward.sent_count);
+  append(own, own, c.unit_size, made.forward.unpacked, made.forward.received, made.forward.received_count);
+  append(own, own, c.unit_size, made.backward.packed, made.backward.sent, made.backward.sent_count);
   return made;
+}
+
+// From units to maps. False where a block has a part of a map.
+bool divide(std::vector<Block>& blocks, std::size_t units) {
+  for (Block& block : blocks) {
+    Range& maps = block.part.maps;
+    if (maps.first % units != 0 || maps.count % units != 0) return false;
+    maps = {maps.first / units, maps.count / units};
+  }
+  return true;
 }
 
 std::string describe(const Place& place) {
   return fmt::format("{} data times {} model partitions", place.data_count, place.model_count);
+}
+
+// Blocks in units. False for distributions that cannot be connected.
+bool plan_units(const Connection& c, Transfers& made) {
+  const Place& out = c.outputs[c.self];
+  const Place& in = c.inputs[c.self];
+  const auto outputs = parts(c, c.outputs, c.output_maps, c.output_units, c.needs_reduction);
+  const auto inputs = parts(c, c.inputs, c.input_maps, c.input_units, false);
+  if (c.needs_reduction) {
+    if (in.model_count == 1 && in.data_count == out.data_count) {
+      made.forward = plan_allreduce(c, outputs[c.self]);
+      return true;
+    }
+    std::size_t area = 0;
+    for (const Rectangle& input : inputs) area += input.area();
+    if (!covers(inputs, outputs[c.self]) || area != outputs[c.self].area()) return false;
+    made = plan_scatter(c, outputs[c.self], inputs);
+    return true;
+  }
+  if (!covers(outputs, inputs[c.self]) || !covers(inputs, outputs[c.self])) return false;
+  made.forward = plan_exchange(c, outputs, inputs);
+  made.backward = plan_exchange(c, inputs, outputs);
+  return true;
 }
 
 }  // namespace
@@ -103,26 +140,16 @@ bool moves_samples(const Connection& c) {
 std::optional<std::string> plan_transfers(const Connection& c, Transfers& made) {
   const Place& out = c.outputs[c.self];
   const Place& in = c.inputs[c.self];
-  const auto outputs = parts(c, c.outputs, c.needs_reduction);
-  const auto inputs = parts(c, c.inputs, false);
-  if (c.needs_reduction) {
-    if (in.model_count == 1 && in.data_count == out.data_count) {
-      made.forward = plan_allreduce(c, outputs[c.self]);
-      return std::nullopt;
-    }
-    std::size_t area = 0;
-    for (const Rectangle& input : inputs) area += input.area();
-    if (covers(inputs, outputs[c.self]) && area == outputs[c.self].area()) {
-      made = plan_scatter(c, outputs[c.self], inputs);
-      return std::nullopt;
-    }
-  } else if (covers(outputs, inputs[c.self]) && covers(inputs, outputs[c.self])) {
-    made.forward = plan_exchange(c, outputs, inputs);
-    made.backward = plan_exchange(c, inputs, outputs);
-    return std::nullopt;
-  }
-  return fmt::format("an output of {}{} cannot be connected to an input of {}", describe(out),
-                     c.needs_reduction ? ", which needs a reduction," : "", describe(in));
+  if (!plan_units(c, made))
+    return fmt::format("an output of {}{} cannot be connected to an input of {}", describe(out),
+                       c.needs_reduction ? ", which needs a reduction," : "", describe(in));
+  if (!divide(made.forward.packed, c.output_units) || !divide(made.forward.unpacked, c.input_units) ||
+      !divide(made.backward.packed, c.input_units) || !divide(made.backward.unpacked, c.output_units))
+    return fmt::format(
+        "{} feature maps of the output are {} of the input, and {} to {} splits a map; let the number of "
+        "maps divide by the model partitions",
+        c.output_maps, c.input_maps, describe(out), describe(in));
+  return std::nullopt;
 }
 
 }  // namespace tutti::mlsl

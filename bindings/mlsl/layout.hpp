@@ -18,7 +18,8 @@ struct Range {
 // Part `index` of `total`; the first parts have one more where it does not divide.
 Range part_of(std::size_t total, std::size_t parts, std::size_t index);
 
-// Samples and feature maps, by their numbers in the whole mini-batch and the whole activation.
+// Samples and feature maps, by their numbers in the whole mini-batch and the whole activation. While transfers are
+// planned, maps are counted in units.
 struct Rectangle {
   Range samples, maps;
   bool operator==(const Rectangle&) const = default;
@@ -46,14 +47,19 @@ struct Connection {
   // By member.
   std::vector<Place> outputs, inputs;
   std::size_t self = 0;  // this rank's index
-  std::size_t minibatch = 0, map_count = 0, map_size = 0;
+  std::size_t minibatch = 0;
+  // The two sides have equally many elements, in maps of other sizes. A unit is the smaller map; each side's map has
+  // `units` of them.
+  std::size_t unit_size = 0;  // elements
+  std::size_t output_maps = 0, output_units = 0, input_maps = 0, input_units = 0;
   bool needs_reduction = false;  // each output is a partial sum of all feature maps
 };
 
 struct Transfers {
   Transfer forward, backward;
 };
-// Errors: a text that says which distributions cannot be connected.
+// Blocks count the maps of the side that has them. Errors: a text that says which distributions cannot be connected,
+// or that a block would have a part of a map.
 std::optional<std::string> plan_transfers(const Connection& connection, Transfers& made);
 
 // Is an input elsewhere than its output, although both have equally many data partitions (case 2 of MLSL)? Then each

@@ -18,11 +18,11 @@ ParameterSetImpl::ParameterSetImpl(OperationImpl& owner, std::size_t index, cons
   name_ = fmt::format("{}.{}.{}", operation.session.number, operation.index, index);
   global = part_of(kernels.count, place.model_count, place.model_index);
   local_count = owned_count = global.count;
-  if (kernels.compression == MLSL::CT_QUANTIZATION) {
-    if (kernels.type != MLSL::DT_FLOAT)
-      fail(fmt::format("{}: gradients of DT_FLOAT alone can be compressed", operation.name));
-    if (kernels.has_distributed_update)
-      fail(fmt::format("{}: compressed gradients cannot have distributed update", operation.name));
+  if (kernels.compression == MLSL::CT_QUANTIZATION &&
+      (kernels.type != MLSL::DT_FLOAT || kernels.has_distributed_update)) {
+    warn(operation.name +
+         ": gradients with distributed update, or of another type than DT_FLOAT, are not compressed");
+    kernels.compression = MLSL::CT_NONE;
   }
   if (!kernels.has_distributed_update) return;
   owned_count = (global.count + place.data_count - 1) / place.data_count;
@@ -30,7 +30,10 @@ ParameterSetImpl::ParameterSetImpl(OperationImpl& owner, std::size_t index, cons
   owned_first = owned_count * place.data_index;
 }
 
-bool ParameterSetImpl::communicates() const { return operation.distribution->place().data_count > 1; }
+bool ParameterSetImpl::communicates() const {
+  // Of fewer kernels than model partitions, the last data groups have none.
+  return operation.distribution->place().data_count > 1 && local_count > 0;
+}
 
 std::size_t ParameterSetImpl::gradient_bytes() const {
   return element_count(local_count) * bytes_of(kernels.type);

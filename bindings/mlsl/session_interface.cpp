@@ -1,7 +1,8 @@
 // MLSL's Session, Operation, OperationRegInfo and Statistics, in terms of operation.hpp and statistics.hpp.
 #include <fmt/format.h>
-#include <algorithm>
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "bindings/mlsl/environment.hpp"
@@ -27,6 +28,14 @@ void join(ActivationImpl& output, ActivationImpl& input) {
   input.peer = &output;
 }
 
+// Of an input, output or parameter set.
+void check_counts(const RegInfoImpl& info, const char* kind, std::size_t count, std::size_t size) {
+  constexpr std::size_t kMost = std::numeric_limits<int>::max();
+  if (count == 0 || size == 0 || count > kMost || size > kMost)
+    fail(fmt::format("{}: {} of {} times {} elements; both numbers must be from 1 to {}",
+                     info.name.empty() ? "operation without a name" : info.name, kind, count, size, kMost));
+}
+
 }  // namespace
 
 namespace MLSL {
@@ -35,12 +44,14 @@ void OperationRegInfo::SetName(const char* name) { impl(this).name = name == nul
 
 std::size_t OperationRegInfo::AddInput(std::size_t featureMapCount, std::size_t featureMapSize,
                                        DataType dataType) {
+  check_counts(impl(this), "AddInput", featureMapCount, featureMapSize);
   impl(this).inputs.push_back({featureMapCount, featureMapSize, dataType});
   return impl(this).inputs.size() - 1;
 }
 
 std::size_t OperationRegInfo::AddOutput(std::size_t featureMapCount, std::size_t featureMapSize,
                                         DataType dataType) {
+  check_counts(impl(this), "AddOutput", featureMapCount, featureMapSize);
   impl(this).outputs.push_back({featureMapCount, featureMapSize, dataType});
   return impl(this).outputs.size() - 1;
 }
@@ -48,24 +59,14 @@ std::size_t OperationRegInfo::AddOutput(std::size_t featureMapCount, std::size_t
 std::size_t OperationRegInfo::AddParameterSet(std::size_t kernelCount, std::size_t kernelSize,
                                               DataType dataType, bool distributedUpdate,
                                               CompressionType compressionType) {
+  check_counts(impl(this), "AddParameterSet", kernelCount, kernelSize);
   impl(this).parameter_sets.push_back(
       {kernelCount, kernelSize, dataType, distributedUpdate, compressionType});
   return impl(this).parameter_sets.size() - 1;
 }
 
-void OperationRegInfo::Validate(Distribution* dist) {
-  const RegInfoImpl& self = impl(this);
-  const std::size_t parts = dist == nullptr ? 1 : impl(dist).place().model_count;
-  const auto check = [&](std::size_t count, std::size_t size, const char* kind) {
-    if (count < parts || count == 0 || size == 0)
-      fail(fmt::format(
-          "{}: {} of {} times {} elements over {} model partitions; every partition needs one or more",
-          self.name, kind, count, size, parts));
-  };
-  for (const auto& maps : self.inputs) check(maps.count, maps.size, "an input");
-  for (const auto& maps : self.outputs) check(maps.count, maps.size, "an output");
-  for (const auto& kernels : self.parameter_sets) check(kernels.count, kernels.size, "a parameter set");
-}
+// Each count and size was checked when it was added, and any distribution can divide them.
+void OperationRegInfo::Validate(Distribution* /*dist*/) {}
 
 void Operation::SetDistribution(Distribution* dist) {
   if (dist == nullptr) fail(impl(this).name + ": SetDistribution: the distribution is null");

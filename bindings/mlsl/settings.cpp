@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
@@ -115,14 +116,18 @@ Settings read_environment(std::vector<std::string>& answers) {
   });
 }
 
-int parse_color(const std::string& config) {
+std::optional<int> parse_color(const std::string& config) {
   constexpr std::string_view kKey = "color=";
-  int color = 0;
-  if (config.starts_with(kKey)) {
-    const char* const end = config.data() + config.size();
-    const auto [last, error] = std::from_chars(config.data() + kKey.size(), end, color);
-    if (error == std::errc() && last == end && color >= 0) return color;
+  std::size_t first = 0;
+  while (config.compare(first, kKey.size(), kKey) != 0) {
+    first = config.find(',', first);
+    if (first++ == std::string::npos) return std::nullopt;
   }
+  first += kKey.size();
+  const char* const end = config.data() + std::min(config.find(',', first), config.size());
+  int color = 0;
+  const auto [last, error] = std::from_chars(config.data() + first, end, color);
+  if (error == std::errc() && last == end && color >= 0) return color;
   throw std::invalid_argument(fmt::format("'{}': expected \"color=N\" with N from 0", config));
 }
 

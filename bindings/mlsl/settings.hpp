@@ -32,7 +32,8 @@ Settings read_settings(const ReadVariable& read, std::vector<std::string>& answe
 // Of this process's environment; ends the job on a mistake.
 Settings read_environment(std::vector<std::string>& answers);
 
-// N of "color=N". Errors: throws std::invalid_argument.
-int parse_color(const std::string& config);
+// N of "color=N" or "color=N,..."; nothing where no item of the list is a colour. Errors: throws
+// std::invalid_argument.
+std::optional<int> parse_color(const std::string& config);
 
 }  // namespace tutti::mlsl

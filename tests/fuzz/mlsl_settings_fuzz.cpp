@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (kind < kVariables.size())
       read(kVariables[kind], text);
     else
-      require(parse_color(text) >= 0);
+      require(parse_color(text).value_or(0) >= 0);
   } catch (const std::invalid_argument& error) {
     require(error.what()[0] != '\0');
   }

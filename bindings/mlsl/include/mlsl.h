@@ -5,6 +5,7 @@
 #define MLSL_H
 
 #include <stddef.h>
+#include <stdlib.h> /* programs expect it of this header */
 
 #ifndef MLSL_VERSION
 #define MLSL_MAJOR_VERSION 1
@@ -18,6 +19,15 @@
 #define MLSL_VERSION_LT(v1, v2) \
   ((MLSL_MAJOR(v1) < MLSL_MAJOR(v2)) || (MLSL_MAJOR(v1) == MLSL_MAJOR(v2) && MLSL_MINOR(v1) < MLSL_MINOR(v2)))
 #endif
+
+/* The same for programs in C. A version is the major number times 65536 plus the minor one. */
+#define CMLSL_MAJOR_VERSION 1
+#define CMLSL_MINOR_VERSION 0
+#define CMLSL_VERSION(major, minor) (((major) << 16) | (minor))
+#define CMLSL_MAJOR(version) ((version) >> 16)
+#define CMLSL_MINOR(version) ((version)&0xFFFF)
+#define CMLSL_VERSION_GE(version, other) ((version) >= (other))
+#define CMLSL_VERSION_LT(version, other) ((version) < (other))
 
 #define CMLSL_SUCCESS 0
 #define CMLSL_FAILURE (-1)
@@ -57,6 +67,7 @@ typedef enum {
   OT_DATA = 8,
   OT_EVAL = 9
 } mlsl_operation_type;
+typedef mlsl_operation_type mlsl_op_type;
 typedef enum { CT_NONE = 0, CT_QUANTIZATION = 1 } mlsl_compression_type;
 
 /* The fields of QuantParams in mlsl.hpp. */
@@ -220,7 +231,8 @@ int mlsl_environment_wait(mlsl_environment env, mlsl_comm_req req);
 int mlsl_environment_test(mlsl_environment env, mlsl_comm_req req, int* is_completed);
 int mlsl_environment_alloc(mlsl_environment env, size_t size, size_t alignment, void** ptr);
 int mlsl_environment_free(mlsl_environment env, void* ptr);
-int mlsl_environment_set_quantization_params(mlsl_environment env, mlsl_quant_params params);
+/* The pointer is the address of an mlsl_quant_functions. */
+int mlsl_environment_set_quantization_params(mlsl_environment env, mlsl_quant_params* params);
 int mlsl_environment_get_quantization_params(mlsl_environment env, mlsl_quant_params* params);
 
 #if defined(__GNUC__)

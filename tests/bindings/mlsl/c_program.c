@@ -2,7 +2,6 @@
 #include <mlsl.h>
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define CHECK(condition)                                                      \
@@ -103,7 +102,7 @@ static void run_session(size_t data, size_t model, int has_activations) {
   mlsl_distribution dist;
   mlsl_session session, owner;
   mlsl_operation first, second;
-  mlsl_operation_type type;
+  mlsl_op_type type;
   mlsl_statistics stats;
   const char* name = NULL;
   size_t minibatch = 0, index = 0;
@@ -137,7 +136,9 @@ int main(int argc, char** argv) {
   mlsl_quant_params quantization = 1;
   OK(mlsl_environment_get_env(&env));
   OK(mlsl_environment_get_version(&version));
-  CHECK(version == MLSL_VERSION(1, 0));
+  CHECK(version == CMLSL_VERSION(1, 0) && CMLSL_MAJOR(version) == CMLSL_MAJOR_VERSION);
+  CHECK(CMLSL_MINOR(version) == CMLSL_MINOR_VERSION && CMLSL_VERSION_GE(version, CMLSL_VERSION(1, 0)));
+  CHECK(CMLSL_VERSION_LT(version, CMLSL_VERSION(1, 1)));
   OK(mlsl_environment_init(env, &argc, &argv));
   OK(mlsl_environment_is_initialized(env, &is_initialized));
   CHECK(is_initialized == 1);
@@ -145,6 +146,7 @@ int main(int argc, char** argv) {
   OK(mlsl_environment_get_process_count(env, &size));
   CHECK(mlsl_environment_get_process_idx(0, &rank) == CMLSL_FAILURE);
   CHECK(mlsl_environment_get_process_idx(env, NULL) == CMLSL_FAILURE);
+  CHECK(mlsl_environment_set_quantization_params(0, &quantization) == CMLSL_FAILURE);
   OK(mlsl_environment_get_quantization_params(env, &quantization));
   CHECK(quantization == 0);
   test_collectives();

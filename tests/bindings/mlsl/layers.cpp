@@ -36,25 +36,26 @@ struct Division {
 
 // An element of the serial model.
 template <class T>
-T model_value(std::size_t sample, std::size_t map, std::size_t element) {
-  return static_cast<T>((sample * 7 + map * 3 + element) % 5 + 1);
+T model_value(std::size_t sample, std::size_t element) {
+  return static_cast<T>((sample * 7 + element) % 5 + 1);
 }
 
 // This rank's part of an activation: samples by feature maps by elements.
 template <class T>
 struct Part {
   Part(Operation* operation, Activation* side)
-      : op(operation), act(side), values(op->GetLocalMinibatchSize() * act->GetLocalFmCount() * kMapSize) {}
+      : op(operation),
+        act(side),
+        values(op->GetLocalMinibatchSize() * act->GetLocalFmCount() * act->GetFmSize()) {}
 
   // Each value of the serial model times `factor`.
   template <class Visit>
   void each(Visit visit) {
-    const std::size_t maps = act->GetLocalFmCount();
+    const std::size_t count = act->GetLocalFmCount() * act->GetFmSize();
+    const std::size_t first = act->GetGlobalFmOffset() * act->GetFmSize();
     for (std::size_t s = 0; s < op->GetLocalMinibatchSize(); ++s)
-      for (std::size_t f = 0; f < maps; ++f)
-        for (std::size_t e = 0; e < kMapSize; ++e)
-          visit(values[(s * maps + f) * kMapSize + e],
-                model_value<T>(op->GetGlobalMinibatchOffset() + s, act->GetGlobalFmOffset() + f, e));
+      for (std::size_t e = 0; e < count; ++e)
+        visit(values[s * count + e], model_value<T>(op->GetGlobalMinibatchOffset() + s, first + e));
   }
   void fill(std::size_t factor) {
     each([factor](T& own, T serial) { own = static_cast<T>(serial * static_cast<T>(factor)); });
@@ -68,9 +69,9 @@ struct Part {
     buffer += block->GetBufOffset();
     for (std::size_t s = 0; s < block->GetMbCount(); ++s) {
       const std::size_t row = (block->GetMbOffset() + s) * act->GetLocalFmCount() + block->GetFmOffset();
-      T* const own = values.data() + row * kMapSize;
+      T* const own = values.data() + row * act->GetFmSize();
       const std::size_t count = block->GetFmCount() * block->GetFmSize();
-      CHECK(block->GetFmSize() == kMapSize && block->GetDataType() == type_of<T>());
+      CHECK(block->GetFmSize() == act->GetFmSize() && block->GetDataType() == type_of<T>());
       std::memcpy(packs ? buffer + s * count : own, packs ? own : buffer + s * count, count * sizeof(T));
     }
   }
@@ -93,11 +94,11 @@ struct Part {
   std::vector<T> values;
 };
 
-std::size_t add_layer(Session* session, OpType type, const char* name, std::size_t maps, DataType dtype,
-                      Distribution* dist) {
+std::size_t add_layer(Session* session, OpType type, const char* name, std::size_t maps, std::size_t map_size,
+                      DataType dtype, Distribution* dist) {
   OperationRegInfo* const info = session->CreateOperationRegInfo(type);
   info->SetName(name);
-  CHECK(info->AddInput(maps, kMapSize, dtype) == 0 && info->AddOutput(maps, kMapSize, dtype) == 0);
+  CHECK(info->AddInput(maps, map_size, dtype) == 0 && info->AddOutput(maps, map_size, dtype) == 0);
   info->Validate(dist);
   const std::size_t index = session->AddOperation(info, dist);
   session->DeleteOperationRegInfo(info);
@@ -108,29 +109,38 @@ std::size_t add_layer(Session* session, OpType type, const char* name, std::size
 // keeps its samples and has all feature maps.
 enum class Second { same, divided, keeps_samples };
 
+// The maps of the output, and the size of the input's.
+struct Shape {
+  std::size_t maps, input_map_size;
+};
+
 // `reduces`: each output is a partial sum.
 template <class T>
-void run_pair(Division from, Division to, Second second, bool reduces, std::size_t maps, bool own_buffers) {
+void run_pair(Division from, Division to, Second second, bool reduces, Shape shape, bool own_buffers) {
   Distribution* const out_dist = env.CreateDistribution(from.data, from.model);
   const int rank = static_cast<int>(env.GetProcessIdx());
   Distribution* in_dist = out_dist;
   if (second == Second::divided) in_dist = env.CreateDistribution(to.data, to.model);
   if (second == Second::keeps_samples)
     in_dist = env.CreateDistributionWithColors(rank % static_cast<int>(from.model), rank);
+  const std::size_t input_maps = shape.maps * kMapSize / shape.input_map_size;
   Session* const session = env.CreateSession();
   session->SetGlobalMinibatchSize(2 * env.GetProcessCount());
-  const std::size_t a = add_layer(session, reduces ? OT_CC : OT_ACT, "a", maps, type_of<T>(), out_dist);
-  const std::size_t b = add_layer(session, OT_ACT, "b", maps, type_of<T>(), in_dist);
+  const std::size_t a =
+      add_layer(session, reduces ? OT_CC : OT_ACT, "a", shape.maps, kMapSize, type_of<T>(), out_dist);
+  const std::size_t b =
+      add_layer(session, OT_ACT, "b", input_maps, shape.input_map_size, type_of<T>(), in_dist);
   Operation* const first = session->GetOperation(a);
   Operation* const next = session->GetOperation(b);
   next->SetPrev(first, 0, 0);
   session->Commit();
   Part<T> output(first, first->GetOutput(0)), input(next, next->GetInput(0));
-  CHECK(input.act->GetGlobalFmCount() == maps && std::string(first->GetName()) == "a");
-  CHECK(first->GetInput(0)->WaitComm() == nullptr);  // it has no predecessor
-  const bool communicates = reduces || second != Second::same;
+  CHECK(input.act->GetGlobalFmCount() == input_maps && std::string(first->GetName()) == "a");
+  CHECK(first->GetInput(0)->WaitComm() == nullptr);                  // it has no predecessor
+  const std::size_t partners = out_dist->GetProcessCount(GT_MODEL);  // fewer in a shorter replica
+  const bool communicates = (reduces && partners > 1) || second != Second::same;
   CHECK((output.act->GetCommBuf() != nullptr) == communicates);
-  const std::size_t partial_sums = reduces ? from.model * (from.model + 1) / 2 : 1;
+  const std::size_t partial_sums = reduces ? partners * (partners + 1) / 2 : 1;
   void* const forward = own_buffers ? env.Alloc(output.act->GetCommBufSize(), 64) : output.act->GetCommBuf();
   void* const backward = own_buffers ? env.Alloc(input.act->GetCommBufSize(), 64) : input.act->GetCommBuf();
   for (int step = 0; step < 2; ++step) {
@@ -153,18 +163,18 @@ void run_pair(Division from, Division to, Second second, bool reduces, std::size
 }
 
 template <class T>
-void run_pairs(std::size_t maps, bool own_buffers) {
+void run_pairs(Shape shape, bool own_buffers) {
   const std::size_t size = env.GetProcessCount();
   for (std::size_t model = 1; model <= size; ++model) {
-    if (size % model != 0) continue;
+    if (size % model != 0 && shape.input_map_size != kMapSize) continue;  // splits maps
     const Division divided = {size / model, model}, whole = {size, 1};
-    run_pair<T>(divided, divided, Second::same, model > 1, maps, own_buffers);
-    if (model == 1) continue;
-    run_pair<T>(divided, divided, Second::same, false, maps, own_buffers);
-    run_pair<T>(divided, divided, Second::keeps_samples, true, maps, own_buffers);
-    run_pair<T>(divided, whole, Second::divided, true, maps, own_buffers);
-    run_pair<T>(whole, divided, Second::divided, false, maps, own_buffers);
-    run_pair<T>(divided, whole, Second::divided, false, maps, own_buffers);
+    run_pair<T>(divided, divided, Second::same, model > 1, shape, own_buffers);
+    if (model == 1 || size % model != 0) continue;
+    run_pair<T>(divided, divided, Second::same, false, shape, own_buffers);
+    run_pair<T>(divided, divided, Second::keeps_samples, true, shape, own_buffers);
+    run_pair<T>(divided, whole, Second::divided, true, shape, own_buffers);
+    run_pair<T>(whole, divided, Second::divided, false, shape, own_buffers);
+    run_pair<T>(divided, whole, Second::divided, false, shape, own_buffers);
   }
 }
 
@@ -193,7 +203,7 @@ void learn(Distribution* dist, ParameterSet* params, std::vector<T>& kernels, bo
     gradients[k] = gradient<T>(params->GetGlobalKernelOffset() * size + k, dist->GetProcessIdx(GT_DATA));
   params->StartGradientComm(gradients.data());
   const T* sums = static_cast<T*>(wait_gradients<T>(params, tests));
-  CHECK((sums == nullptr) == (dist->GetProcessCount(GT_DATA) == 1));
+  CHECK((sums == nullptr) == (dist->GetProcessCount(GT_DATA) == 1 || kernels.empty()));
   if (sums == nullptr) sums = gradients.data();
   for (std::size_t k = 0; k < owned; ++k) kernels[first + k] = static_cast<T>(kernels[first + k] - sums[k]);
   params->StartIncrementComm(kernels.data());
@@ -232,13 +242,17 @@ void run_parameters(Division division, bool distributed, std::size_t count) {
 template <class T>
 void run_all() {
   const std::size_t size = env.GetProcessCount();
-  for (const std::size_t maps : {size * 3, size + 1}) {
-    run_pairs<T>(maps, false);
-    run_pairs<T>(maps, true);
+  // Even and uneven parts, partitions without a map, and inputs that flatten maps or put them together.
+  const Shape shapes[] = {
+      {size * 3, kMapSize}, {size + 1, kMapSize}, {1, kMapSize}, {size * 2, 1}, {size * 2, kMapSize * 2}};
+  for (const Shape& shape : shapes) {
+    run_pairs<T>(shape, false);
+    run_pairs<T>(shape, true);
   }
   for (std::size_t model = 1; model <= size; ++model)
     for (const bool distributed : {false, true})
-      if (size % model == 0) run_parameters<T>({size / model, model}, distributed, 2 * size + 1);
+      for (const std::size_t kernels : {2 * size + 1, std::size_t{1}})
+        if (size % model == 0) run_parameters<T>({size / model, model}, distributed, kernels);
 }
 
 }  // namespace

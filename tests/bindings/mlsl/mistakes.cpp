@@ -8,6 +8,22 @@
 
 using namespace MLSL;
 
+namespace {
+
+// An output of 6 maps of 2 elements, connected to an input of other ones.
+void connect_layers(Session* session, OperationRegInfo* info, Distribution* dist, std::size_t maps,
+                    std::size_t map_size) {
+  session->SetGlobalMinibatchSize(2);
+  info->AddInput(maps, map_size, DT_FLOAT);
+  info->AddOutput(6, 2, DT_FLOAT);
+  Operation* const first = session->GetOperation(session->AddOperation(info, dist));
+  Operation* const next = session->GetOperation(session->AddOperation(info, dist));
+  next->SetPrev(first, 0, 0);
+  session->Commit();
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   CHECK(argc > 1);
   const std::string mistake = argv[1];
@@ -24,6 +40,13 @@ int main(int argc, char** argv) {
     session->AddOperation(info, dist);
   }
   if (mistake == "division") env.CreateDistribution(3, 1);
+  if (mistake == "no_partition") env.CreateDistribution(1, 0);
+  if (mistake == "no_maps") info->AddInput(0, 4, DT_FLOAT);
+  if (mistake == "map_size") info->AddOutput(4, std::size_t{1} << 31, DT_FLOAT);
+  if (mistake == "no_kernels") info->AddParameterSet(4, 0, DT_FLOAT);
+  if (mistake == "elements") connect_layers(session, info, dist, 5, 2);
+  if (mistake == "unit") connect_layers(session, info, env.CreateDistribution(1, 2), 4, 3);
+  if (mistake == "color") env.Configure("color=one");
   if (mistake == "second_init") env.Init(&argc, &argv);
   if (mistake == "root") env.Wait(dist->Bcast(&argc, 1, DT_BYTE, 2, GT_GLOBAL));
   if (mistake == "one_rank" && env.GetProcessIdx() == 0) session->GetOperation(5);
@@ -35,6 +58,11 @@ int main(int argc, char** argv) {
                           64,
                           64};
     env.SetQuantizationParams(&params);
+  }
+  if (mistake == "unknown_configuration") {
+    env.Configure("colour=1");
+    env.Finalize();
+    return 0;
   }
   dist->Barrier(GT_GLOBAL);  // where one rank makes the mistake, the others must not wait for it
   return 4;

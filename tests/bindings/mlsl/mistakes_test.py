@@ -11,7 +11,14 @@ MESSAGES = {
     "before_init": "GetProcessIdx: call Environment::Init first",
     "no_minibatch": "conv1: call SetGlobalMinibatchSize before operations are added",
     "minibatch": "conv1: a global mini-batch of 3 does not divide by 2 data partitions",
-    "division": "3 data times 1 model partitions do not divide 2 processes",
+    "division": "3 data times 1 model partitions are not from 1 to 2 processes",
+    "no_partition": "1 data times 0 model partitions are not from 1 to 2 processes",
+    "no_maps": "conv1: AddInput of 0 times 4 elements; both numbers must be from 1 to 2147483647",
+    "map_size": "conv1: AddOutput of 4 times 2147483648 elements",
+    "no_kernels": "conv1: AddParameterSet of 4 times 0 elements",
+    "elements": "conv1 to conv1: the output has 6 feature maps of 2 elements, the input 5 of 2; numbers of elements and data types",
+    "unit": "conv1 to conv1: the output has 6 feature maps of 2 elements, the input 4 of 3; the size of one must be a multiple",
+    "color": "'color=one': expected \"color=N\" with N from 0",
     "second_init": "Init was called twice",
     "root": "root",
     "one_rank": "session: operation 5 does not exist; there are 0",
@@ -30,6 +37,8 @@ def main():
         done = run(launcher, program, mistake)
         assert done.returncode == 1, f"{mistake}: status {done.returncode}: {done.stderr}"
         assert "mlsl: rank " in done.stderr and message in done.stderr, f"{mistake}: {done.stderr}"
+    done = run(launcher, program, "unknown_configuration")
+    assert done.returncode == 0 and done.stderr.count("warning: Configure: 'colour=1' has no effect") == 2, done.stderr
     done = run(launcher, program, "none", MLSL_STATS="perhaps")
     assert done.returncode == 1 and "MLSL_STATS='perhaps': expected a number from 0 to 1" in done.stderr, done.stderr
 

@@ -21,12 +21,12 @@ def train(env, dist):
     session = env.create_session(mlsl.PhaseType.TRAIN)
     session.set_global_minibatch_size(2 * size)
     info = session.create_operation_reg_info(mlsl.OperationType.CC)
-    info.set_name("conv")
+    info.set_name(b"conv")
     info.add_input(3, 4, mlsl.DataType.FLOAT)
     info.add_output(5, 4, mlsl.DataType.FLOAT)
     info.add_parameter_set(7, 2, mlsl.DataType.FLOAT, True)
     info.validate(dist)
-    op = session.get_operation(session.add_operation(info, dist))
+    op = session.get_operation(session.add_operation_with_distribution(info, dist))
     session.delete_operation_reg_info(info)
     session.commit()
     check(op.get_name() == "conv" and op.get_op_type() == mlsl.OperationType.CC and op.get_local_minibatch_size() == 2)
@@ -43,6 +43,8 @@ def train(env, dist):
         check(ctypes.c_float.from_address(address).value == size)
     params.start_increment_comm(gradients)
     check((params.wait_increment_comm() is None) == (size == 1))
+    session.get_stats().dump()
+    check(session.get_handle().value != 0 and params.get_handle().value == params.handle.value)
     check(not session.get_stats().is_enabled() and session.get_operation_count() == 1)
     env.delete_session(session)
 
@@ -50,7 +52,9 @@ def train(env, dist):
 def main():
     env = mlsl.MLSL()
     check(env.get_version() == 1 << 16 and not env.is_initialized())
+    env.configure(b"color=1")
     env.init()
+    mlsl.MLSL().init()
     rank, size = env.get_process_idx(), env.get_process_count()
     dist = env.create_distribution(size, 1)
     values = array.array("d", [rank + 1.0, 2.0])
@@ -64,10 +68,16 @@ def main():
     memory = env.alloc(100, 128)
     check(memory % 128 == 0)
     env.free(memory)
+    env.free((ctypes.c_float * 25).from_address(env.alloc(100)))
+    env.free(ctypes.cast(env.alloc(100), ctypes.POINTER(ctypes.c_float)))
     dist.barrier(mlsl.GroupType.GLOBAL)
     train(env, dist)
     env.delete_distribution(dist)
     env.finalize()
+    check(env.is_initialized())
+    env.finalize()
+    check(not env.is_initialized())
+    mlsl.close()  # has nothing to do
 
 
 if __name__ == "__main__":

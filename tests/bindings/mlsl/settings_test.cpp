@@ -100,6 +100,11 @@ TEST_CASE("MLSL's variables: mistakes name the variable and the expected values"
 TEST_CASE("MLSL's configuration is a colour") {
   CHECK(parse_color("color=0") == 0);
   CHECK(parse_color("color=12") == 12);
-  for (const char* text : {"", "color", "color=", "color=-1", "color=1 ", "colour=1", "color=99999999999"})
+  CHECK(parse_color("color=3,other=4") == 3);
+  CHECK(parse_color("other=4,color=3") == 3);
+  for (const char* text : {"", ",", "color", "colour=1", "other=1,color", "my_color=1"})
+    CHECK(!parse_color(text).has_value());
+  for (const char* text :
+       {"color=", "color=,", "color=-1", "color=1 ", "color=x,color=1", "color=99999999999"})
     CHECK_THROWS_AS(parse_color(text), std::invalid_argument);
 }

@@ -68,6 +68,28 @@ void test_compression(Distribution* dist, char* library) {
   env.DeleteSession(session);
 }
 
+// A warning, and exact sums.
+void test_not_compressed(Distribution* dist) {
+  Session* const session = env.CreateSession();
+  session->SetGlobalMinibatchSize(env.GetProcessCount());
+  OperationRegInfo* const info = session->CreateOperationRegInfo(OT_CC);
+  info->AddParameterSet(kKernels, 1, DT_FLOAT, true, CT_QUANTIZATION);
+  info->AddParameterSet(kKernels, 1, DT_DOUBLE, false, CT_QUANTIZATION);
+  Operation* const op = session->GetOperation(session->AddOperation(info, dist));
+  session->Commit();
+  std::vector<float> floats(op->GetParameterSet(0)->GetLocalKernelCount(), 0.75F);
+  std::vector<double> doubles(kKernels, 0.75);
+  op->GetParameterSet(0)->StartGradientComm(floats.data());
+  op->GetParameterSet(1)->StartGradientComm(doubles.data());
+  const void* const owned = op->GetParameterSet(0)->WaitGradientComm();
+  op->GetParameterSet(1)->WaitGradientComm();
+  const std::size_t ranks = env.GetProcessCount();
+  CHECK((owned == nullptr ? floats.data() : static_cast<const float*>(owned))[0] ==
+        0.75F * static_cast<float>(ranks));
+  CHECK(doubles[kKernels - 1] == 0.75 * static_cast<double>(ranks));
+  env.DeleteSession(session);
+}
+
 void test_statistics(Distribution* dist) {
   Session* const session = make_session(dist, CT_NONE);
   Statistics* const stats = session->GetStats();
@@ -99,6 +121,7 @@ int main(int argc, char** argv) {
   test_statistics(dist);
   CHECK(argc > 1);
   test_compression(dist, argv[1]);
+  test_not_compressed(dist);
   env.DeleteDistribution(dist);
   env.Finalize();
   return 0;

@@ -15,7 +15,7 @@ import ctypes
 import enum
 import os
 
-__all__ = ["MLSL", "MLSLError", "DataType", "PhaseType", "GroupType", "ReductionType", "OperationType", "CompressionType"]
+__all__ = ["MLSL", "MLSLError", "close", "DataType", "PhaseType", "GroupType", "ReductionType", "OperationType", "CompressionType"]
 
 
 class DataType(enum.IntEnum):
@@ -64,6 +64,10 @@ def _address(buffer):
     return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(buffer)))
 
 
+def _text(value):
+    return value if isinstance(value, bytes) else value.encode()
+
+
 # Buffers of communications under way, by request or object: Python must not free them.
 _held = {}
 
@@ -84,6 +88,10 @@ class _Object:
 
     def __init__(self, handle):
         self.handle = _handle(handle)
+
+    def get_handle(self):
+        """The handle of the C interface."""
+        return self.handle
 
     def run(self, name, *arguments):
         _call(f"{self.c_name}_{name}", self.handle, *arguments)
@@ -220,7 +228,7 @@ class OperationRegInfo(_Object):
     c_name = "operation_reg_info"
 
     def set_name(self, name):
-        self.run("set_name", name.encode())
+        self.run("set_name", _text(name))
 
     def add_input(self, fm_count, fm_size, data_type):
         self.run("add_input", _size(fm_count), _size(fm_size), _int(data_type))
@@ -285,6 +293,8 @@ class Statistics(_Object):
     def print(self):
         self.run("print")
 
+    dump = print
+
     def get_isolation_comm_cycles(self, op_idx):
         return self.get("get_isolation_comm_cycles", _cycles, _size(op_idx))
 
@@ -316,6 +326,9 @@ class Session(_Object):
     def add_operation(self, info, dist=None):
         return self.get("add_operation_with_distribution", _size, info.handle, dist.handle if dist else _handle(0))
 
+    def add_operation_with_distribution(self, info, dist):
+        return self.add_operation(info, dist)
+
     def remove_operations(self):
         self.run("remove_operations")
 
@@ -337,6 +350,7 @@ class MLSL(_Object):
     """The environment: one for a process, whatever the number of objects."""
 
     c_name = "environment"
+    starts = 0  # calls of init() without their finalize(), of all objects
 
     def __init__(self):
         handle = _handle()
@@ -350,13 +364,20 @@ class MLSL(_Object):
         return version.value
 
     def configure(self, config):
-        self.run("configure", config.encode())
+        self.run("configure", _text(config))
 
     def init(self):
-        self.run("init", None, None)
+        """Starts the environment once. Each further call needs a finalize() of its own."""
+        if not self.is_initialized():
+            MLSL.starts = 0
+            self.run("init", None, None)
+        MLSL.starts += 1
 
     def finalize(self):
-        self.run("finalize")
+        """Ends the environment if this is the last one of the calls of init()."""
+        MLSL.starts = max(MLSL.starts - 1, 0)
+        if MLSL.starts == 0:
+            self.run("finalize")
 
     def create_session(self, phase_type=PhaseType.TRAIN):
         return Session(self.get("create_session", _handle, _int(phase_type)))
@@ -384,9 +405,18 @@ class MLSL(_Object):
         """The address of memory that the ranks of this node share; (ctypes.c_char * size).from_address(it) is a buffer."""
         return self.get("alloc", ctypes.c_void_p, _size(size), _size(alignment))
 
-    def free(self, address):
-        self.run("free", ctypes.c_void_p(address))
+    def free(self, buffer):
+        """Takes the address, or a buffer that begins there."""
+        self.run("free", _address(buffer))
 
     def set_quantization_params(self, lib_path, quant, dequant, reduce_sum, block_size, elem_in_block):
-        params = _QuantParams(lib_path.encode(), quant.encode(), dequant.encode(), reduce_sum.encode(), block_size, elem_in_block)
-        self.run("set_quantization_params", _handle(ctypes.addressof(params)))
+        params = _QuantParams(_text(lib_path), _text(quant), _text(dequant), _text(reduce_sum), block_size, elem_in_block)
+        self.run("set_quantization_params", ctypes.byref(params))
+
+
+def close():
+    """Ends the environment, however often it was started."""
+    env = MLSL()
+    if env.is_initialized():
+        MLSL.starts = 0
+        env.finalize()
