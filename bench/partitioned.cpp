@@ -67,6 +67,7 @@ Round measure(const CommGroup& world, const CallPlan& plan, std::vector<float>& 
 
 double median(const std::vector<Round>& rounds, double Round::*figure) {
   std::vector<double> figures;
+  figures.reserve(rounds.size());
   for (const Round& round : rounds) figures.push_back(round.*figure);
   std::nth_element(figures.begin(), figures.begin() + static_cast<std::ptrdiff_t>(figures.size() / 2),
                    figures.end());

@@ -14,13 +14,16 @@ using Handle = std::uintptr_t;
 // Makes the group of all processes, or returns null; called once, by MPI_Init_thread.
 using WorldFunction = tutti_group_t (*)();
 
+// NOLINTBEGIN(readability-identifier-naming): XLA names these.
 #pragma GCC visibility push(default)
 extern "C" {
+// NOLINTBEGIN(readability-identifier-naming): XLA names these.
 extern const Handle MPIABI_COMM_WORLD, MPIABI_STATUS_IGNORE, MPIABI_UNDEFINED, MPIABI_THREAD_MULTIPLE;
 extern const Handle MPIABI_INT8_T, MPIABI_UINT8_T, MPIABI_INT16_T, MPIABI_UINT16_T, MPIABI_INT32_T,
     MPIABI_UINT32_T, MPIABI_INT64_T, MPIABI_UINT64_T, MPIABI_FLOAT, MPIABI_DOUBLE, MPIABI_C_COMPLEX,
     MPIABI_C_DOUBLE_COMPLEX, MPIABI_BYTE;
 extern const Handle MPIABI_SUM, MPIABI_PROD, MPIABI_MIN, MPIABI_MAX;
+// NOLINTEND(readability-identifier-naming)
 // The ABI's version that this library has the names of.
 extern const int mpiabi_version_major = 2, mpiabi_version_minor = 10, mpiabi_version_patch = 0;
 extern const int mpiwrapper_version_major = 2, mpiwrapper_version_minor = 11, mpiwrapper_version_patch = 0;
@@ -279,3 +282,4 @@ int MPIABI_Sendrecv(const void* sent, int sent_count, Handle sent_type, int to, 
 
 }  // extern "C"
 #pragma GCC visibility pop
+// NOLINTEND(readability-identifier-naming)

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+// TensorFlow names these.
+// NOLINTBEGIN(readability-identifier-naming)
 extern "C" {
 
 struct TF_KernelBuilder;
@@ -124,3 +126,4 @@ TF_Tensor* TF_ForwardInputOrAllocateOutput(TF_OpKernelContext* context, const in
 void TF_OpKernelContext_Failure(TF_OpKernelContext* context, TF_Status* status);
 
 }  // extern "C"
+// NOLINTEND(readability-identifier-naming)

@@ -18,6 +18,8 @@
 #define MLSL_VERSION_LT(v1, v2) \
   ((MLSL_MAJOR(v1) < MLSL_MAJOR(v2)) || (MLSL_MAJOR(v1) == MLSL_MAJOR(v2) && MLSL_MINOR(v1) < MLSL_MINOR(v2)))
 
+// Programs name these, in C++98 as well.
+// NOLINTBEGIN(readability-identifier-naming, modernize-use-nullptr, modernize-use-using)
 #pragma GCC visibility push(default)
 namespace MLSL {
 
@@ -305,3 +307,4 @@ class Environment {
 
 }  // namespace MLSL
 #pragma GCC visibility pop
+// NOLINTEND(readability-identifier-naming, modernize-use-nullptr, modernize-use-using)
