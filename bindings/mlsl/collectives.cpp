@@ -31,115 +31,116 @@ int root_of(std::size_t index) { return static_cast<int>(index); }
 
 namespace MLSL {
 
-std::size_t Distribution::GetProcessIdx(GroupType groupType) {
-  return static_cast<std::size_t>(impl(this).group(groupType).rank());
+std::size_t Distribution::GetProcessIdx(GroupType group_type) {
+  return static_cast<std::size_t>(impl(this).group(group_type).rank());
 }
 
-std::size_t Distribution::GetProcessCount(GroupType groupType) {
-  return static_cast<std::size_t>(impl(this).group(groupType).size());
+std::size_t Distribution::GetProcessCount(GroupType group_type) {
+  return static_cast<std::size_t>(impl(this).group(group_type).size());
 }
 
-CommReq* Distribution::Bcast(void* buffer, std::size_t count, DataType dataType, std::size_t rootIdx,
-                             GroupType groupType) {
-  return impl(this).start("Bcast", groupType, [&](const CommGroup& group, Request& request) {
-    request.add(group.ibroadcast(buffer, count, dtype_of(dataType), root_of(rootIdx)));
+CommReq* Distribution::Bcast(void* buffer, std::size_t count, DataType data_type, std::size_t root_idx,
+                             GroupType group_type) {
+  return impl(this).start("Bcast", group_type, [&](const CommGroup& group, Request& request) {
+    request.add(group.ibroadcast(buffer, count, dtype_of(data_type), root_of(root_idx)));
   });
 }
 
-CommReq* Distribution::Reduce(void* sendBuffer, void* recvBuffer, std::size_t count, DataType dataType,
-                              ReductionType redType, std::size_t rootIdx, GroupType groupType) {
-  return impl(this).start("Reduce", groupType, [&](const CommGroup& group, Request& request) {
-    request.add(
-        group.ireduce(sendBuffer, recvBuffer, count, dtype_of(dataType), op_of(redType), root_of(rootIdx)));
+CommReq* Distribution::Reduce(void* send_buffer, void* recv_buffer, std::size_t count, DataType data_type,
+                              ReductionType red_type, std::size_t root_idx, GroupType group_type) {
+  return impl(this).start("Reduce", group_type, [&](const CommGroup& group, Request& request) {
+    request.add(group.ireduce(send_buffer, recv_buffer, count, dtype_of(data_type), op_of(red_type),
+                              root_of(root_idx)));
   });
 }
 
-CommReq* Distribution::AllReduce(void* sendBuffer, void* recvBuffer, std::size_t count, DataType dataType,
-                                 ReductionType redType, GroupType groupType) {
-  return impl(this).start("AllReduce", groupType, [&](const CommGroup& group, Request& request) {
-    add_allreduce(request, group, sendBuffer, recvBuffer, count, dtype_of(dataType), op_of(redType));
+CommReq* Distribution::AllReduce(void* send_buffer, void* recv_buffer, std::size_t count, DataType data_type,
+                                 ReductionType red_type, GroupType group_type) {
+  return impl(this).start("AllReduce", group_type, [&](const CommGroup& group, Request& request) {
+    add_allreduce(request, group, send_buffer, recv_buffer, count, dtype_of(data_type), op_of(red_type));
   });
 }
 
-CommReq* Distribution::AlltoAll(void* sendBuffer, std::size_t sendCount, void* recvBuffer, DataType dataType,
-                                GroupType groupType) {
-  return impl(this).start("AlltoAll", groupType, [&](const CommGroup& group, Request& request) {
-    request.add(group.ialltoall(sendBuffer, recvBuffer, sendCount, dtype_of(dataType)));
+CommReq* Distribution::AlltoAll(void* send_buffer, std::size_t send_count, void* recv_buffer,
+                                DataType data_type, GroupType group_type) {
+  return impl(this).start("AlltoAll", group_type, [&](const CommGroup& group, Request& request) {
+    request.add(group.ialltoall(send_buffer, recv_buffer, send_count, dtype_of(data_type)));
   });
 }
 
-CommReq* Distribution::AlltoAllv(void* sendBuffer, std::size_t* sendCounts, std::size_t* sendOffsets,
-                                 void* recvBuffer, std::size_t* recvCounts, std::size_t* recvOffsets,
-                                 DataType dataType, GroupType groupType) {
-  return impl(this).start("AlltoAllv", groupType, [&](const CommGroup& group, Request& request) {
-    request.add(group.ialltoallv(sendBuffer, numbers(group, sendCounts), numbers(group, sendOffsets),
-                                 recvBuffer, numbers(group, recvCounts), numbers(group, recvOffsets),
-                                 dtype_of(dataType)));
+CommReq* Distribution::AlltoAllv(void* send_buffer, std::size_t* send_counts, std::size_t* send_offsets,
+                                 void* recv_buffer, std::size_t* recv_counts, std::size_t* recv_offsets,
+                                 DataType data_type, GroupType group_type) {
+  return impl(this).start("AlltoAllv", group_type, [&](const CommGroup& group, Request& request) {
+    request.add(group.ialltoallv(send_buffer, numbers(group, send_counts), numbers(group, send_offsets),
+                                 recv_buffer, numbers(group, recv_counts), numbers(group, recv_offsets),
+                                 dtype_of(data_type)));
   });
 }
 
 // Equal buffers mean "in place" in the four following calls: a rank's block lies at its place in the longer one.
 
-CommReq* Distribution::Gather(void* sendBuffer, std::size_t sendCount, void* recvBuffer, DataType dataType,
-                              std::size_t rootIdx, GroupType groupType) {
-  return impl(this).start("Gather", groupType, [&](const CommGroup& group, Request& request) {
-    const bool is_in_place = sendBuffer == recvBuffer && group.rank() == root_of(rootIdx);
-    const void* input = is_in_place ? at(recvBuffer, rootIdx * sendCount, dataType) : sendBuffer;
-    request.add(group.igather(input, recvBuffer, sendCount, dtype_of(dataType), root_of(rootIdx)));
+CommReq* Distribution::Gather(void* send_buffer, std::size_t send_count, void* recv_buffer,
+                              DataType data_type, std::size_t root_idx, GroupType group_type) {
+  return impl(this).start("Gather", group_type, [&](const CommGroup& group, Request& request) {
+    const bool is_in_place = send_buffer == recv_buffer && group.rank() == root_of(root_idx);
+    const void* input = is_in_place ? at(recv_buffer, root_idx * send_count, data_type) : send_buffer;
+    request.add(group.igather(input, recv_buffer, send_count, dtype_of(data_type), root_of(root_idx)));
   });
 }
 
-CommReq* Distribution::AllGather(void* sendBuffer, std::size_t sendCount, void* recvBuffer, DataType dataType,
-                                 GroupType groupType) {
-  return impl(this).start("AllGather", groupType, [&](const CommGroup& group, Request& request) {
+CommReq* Distribution::AllGather(void* send_buffer, std::size_t send_count, void* recv_buffer,
+                                 DataType data_type, GroupType group_type) {
+  return impl(this).start("AllGather", group_type, [&](const CommGroup& group, Request& request) {
     const auto rank = static_cast<std::size_t>(group.rank());
-    const void* input = sendBuffer == recvBuffer ? at(recvBuffer, rank * sendCount, dataType) : sendBuffer;
-    request.add(group.iallgather(input, recvBuffer, sendCount, dtype_of(dataType)));
+    const void* input =
+        send_buffer == recv_buffer ? at(recv_buffer, rank * send_count, data_type) : send_buffer;
+    request.add(group.iallgather(input, recv_buffer, send_count, dtype_of(data_type)));
   });
 }
 
-CommReq* Distribution::AllGatherv(void* sendBuffer, std::size_t sendCount, void* recvBuffer,
-                                  std::size_t* recvCounts, DataType dataType, GroupType groupType) {
-  return impl(this).start("AllGatherv", groupType, [&](const CommGroup& group, Request& request) {
+CommReq* Distribution::AllGatherv(void* send_buffer, std::size_t send_count, void* recv_buffer,
+                                  std::size_t* recv_counts, DataType data_type, GroupType group_type) {
+  return impl(this).start("AllGatherv", group_type, [&](const CommGroup& group, Request& request) {
     const auto rank = static_cast<std::size_t>(group.rank());
-    if (sendCount != recvCounts[rank])
-      tutti::mlsl::fail("AllGatherv: sendCount is " + std::to_string(sendCount) + ", but recvCounts[" +
-                        std::to_string(rank) + "], of this rank, is " + std::to_string(recvCounts[rank]));
+    if (send_count != recv_counts[rank])
+      tutti::mlsl::fail("AllGatherv: send_count is " + std::to_string(send_count) + ", but recv_counts[" +
+                        std::to_string(rank) + "], of this rank, is " + std::to_string(recv_counts[rank]));
     std::size_t before = 0;
-    for (std::size_t other = 0; other < rank; ++other) before += recvCounts[other];
-    const void* input = sendBuffer == recvBuffer ? at(recvBuffer, before, dataType) : sendBuffer;
-    request.add(group.iallgatherv(input, recvBuffer, numbers(group, recvCounts), {}, dtype_of(dataType)));
+    for (std::size_t other = 0; other < rank; ++other) before += recv_counts[other];
+    const void* input = send_buffer == recv_buffer ? at(recv_buffer, before, data_type) : send_buffer;
+    request.add(group.iallgatherv(input, recv_buffer, numbers(group, recv_counts), {}, dtype_of(data_type)));
   });
 }
 
-CommReq* Distribution::Scatter(void* sendBuffer, void* recvBuffer, std::size_t recvCount, DataType dataType,
-                               std::size_t rootIdx, GroupType groupType) {
-  return impl(this).start("Scatter", groupType, [&](const CommGroup& group, Request& request) {
-    const bool is_in_place = sendBuffer == recvBuffer && group.rank() == root_of(rootIdx);
-    void* output = is_in_place ? at(sendBuffer, rootIdx * recvCount, dataType) : recvBuffer;
-    request.add(group.iscatter(sendBuffer, output, recvCount, dtype_of(dataType), root_of(rootIdx)));
+CommReq* Distribution::Scatter(void* send_buffer, void* recv_buffer, std::size_t recv_count,
+                               DataType data_type, std::size_t root_idx, GroupType group_type) {
+  return impl(this).start("Scatter", group_type, [&](const CommGroup& group, Request& request) {
+    const bool is_in_place = send_buffer == recv_buffer && group.rank() == root_of(root_idx);
+    void* output = is_in_place ? at(send_buffer, root_idx * recv_count, data_type) : recv_buffer;
+    request.add(group.iscatter(send_buffer, output, recv_count, dtype_of(data_type), root_of(root_idx)));
   });
 }
 
 // In place the result lies at the start of the buffer, where other ranks' blocks may still be needed.
-CommReq* Distribution::ReduceScatter(void* sendBuffer, void* recvBuffer, std::size_t recvCount,
-                                     DataType dataType, ReductionType redType, GroupType groupType) {
-  return impl(this).start("ReduceScatter", groupType, [&](const CommGroup& group, Request& request) {
-    void* output = recvBuffer;
-    if (sendBuffer == recvBuffer) {
-      const std::size_t bytes = recvCount * bytes_of(dataType);
+CommReq* Distribution::ReduceScatter(void* send_buffer, void* recv_buffer, std::size_t recv_count,
+                                     DataType data_type, ReductionType red_type, GroupType group_type) {
+  return impl(this).start("ReduceScatter", group_type, [&](const CommGroup& group, Request& request) {
+    void* output = recv_buffer;
+    if (send_buffer == recv_buffer) {
+      const std::size_t bytes = recv_count * bytes_of(data_type);
       auto result = std::make_shared<std::vector<char>>(bytes);
       output = result->data();
-      request.at_end([result, recvBuffer] {
-        std::copy(result->begin(), result->end(), static_cast<char*>(recvBuffer));
+      request.at_end([result, recv_buffer] {
+        std::copy(result->begin(), result->end(), static_cast<char*>(recv_buffer));
       });
     }
-    request.add(group.ireduce_scatter(sendBuffer, output, recvCount, dtype_of(dataType), op_of(redType)));
+    request.add(group.ireduce_scatter(send_buffer, output, recv_count, dtype_of(data_type), op_of(red_type)));
   });
 }
 
-void Distribution::Barrier(GroupType groupType) {
-  tutti::mlsl::guarded("Barrier", [&] { impl(this).group(groupType).barrier(); });
+void Distribution::Barrier(GroupType group_type) {
+  tutti::mlsl::guarded("Barrier", [&] { impl(this).group(group_type).barrier(); });
 }
 
 }  // namespace MLSL

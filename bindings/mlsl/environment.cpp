@@ -17,8 +17,8 @@ namespace tutti::mlsl {
 
 EnvironmentImpl& environment() {
   // Lives as long as the process: programs end without Finalize, and free memory after it.
-  static auto* const instance = new EnvironmentImpl;
-  return *instance;
+  static auto* const kInstance = new EnvironmentImpl;
+  return *kInstance;
 }
 
 void EnvironmentImpl::require_initialized(const char* call) const {

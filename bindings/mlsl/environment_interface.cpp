@@ -44,23 +44,23 @@ std::size_t Environment::GetProcessCount() {
   return static_cast<std::size_t>(started("GetProcessCount").global().size());
 }
 
-Distribution* Environment::CreateDistribution(std::size_t dataPartitions, std::size_t modelPartitions) {
+Distribution* Environment::CreateDistribution(std::size_t data_partitions, std::size_t model_partitions) {
   EnvironmentImpl& env = started("CreateDistribution");
   const auto ranks = static_cast<std::size_t>(env.global().size());
-  if (dataPartitions == 0 || modelPartitions == 0 || dataPartitions > ranks / modelPartitions)
-    fail("CreateDistribution: " + std::to_string(dataPartitions) + " data times " +
-         std::to_string(modelPartitions) + " model partitions are not from 1 to " + std::to_string(ranks) +
+  if (data_partitions == 0 || model_partitions == 0 || data_partitions > ranks / model_partitions)
+    fail("CreateDistribution: " + std::to_string(data_partitions) + " data times " +
+         std::to_string(model_partitions) + " model partitions are not from 1 to " + std::to_string(ranks) +
          " processes");
   std::vector<Colors> colors(ranks);
   for (std::size_t rank = 0; rank < ranks; ++rank)
-    colors[rank] = tutti::mlsl::colors_of(rank, dataPartitions, modelPartitions);
+    colors[rank] = tutti::mlsl::colors_of(rank, data_partitions, model_partitions);
   return env.make_distribution(colors);
 }
 
-Distribution* Environment::CreateDistributionWithColors(int dataColor, int modelColor) {
+Distribution* Environment::CreateDistributionWithColors(int data_color, int model_color) {
   EnvironmentImpl& env = started("CreateDistributionWithColors");
   std::vector<Colors> colors(static_cast<std::size_t>(env.global().size()));
-  const Colors mine{dataColor, modelColor};
+  const Colors mine{data_color, model_color};
   tutti::mlsl::guarded("CreateDistributionWithColors",
                        [&] { env.global().allgather(&mine, colors.data(), 2, tutti::Dtype::i32); });
   return env.make_distribution(colors);
@@ -72,7 +72,7 @@ void Environment::DeleteDistribution(Distribution* distribution) {
 
 void Environment::Wait(CommReq* req) { started("Wait").wait(req); }
 
-void Environment::Test(CommReq* req, bool* isCompleted) { *isCompleted = started("Test").test(req); }
+void Environment::Test(CommReq* req, bool* is_completed) { *is_completed = started("Test").test(req); }
 
 void* Environment::Alloc(std::size_t size, std::size_t alignment) {
   return started("Alloc").allocate(size, alignment);

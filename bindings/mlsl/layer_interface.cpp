@@ -96,10 +96,10 @@ void* ParameterSet::WaitGradientComm() {
   return impl(this).gradient_result;
 }
 
-void* ParameterSet::TestGradientComm(bool* isCompleted) {
+void* ParameterSet::TestGradientComm(bool* is_completed) {
   const Call call(impl(this).operation, 0);
-  *isCompleted = impl(this).gradient_request.test();
-  return *isCompleted ? impl(this).gradient_result : nullptr;
+  *is_completed = impl(this).gradient_request.test();
+  return *is_completed ? impl(this).gradient_result : nullptr;
 }
 
 void* ParameterSet::WaitIncrementComm() {

@@ -42,26 +42,26 @@ namespace MLSL {
 
 void OperationRegInfo::SetName(const char* name) { impl(this).name = name == nullptr ? "" : name; }
 
-std::size_t OperationRegInfo::AddInput(std::size_t featureMapCount, std::size_t featureMapSize,
-                                       DataType dataType) {
-  check_counts(impl(this), "AddInput", featureMapCount, featureMapSize);
-  impl(this).inputs.push_back({featureMapCount, featureMapSize, dataType});
+std::size_t OperationRegInfo::AddInput(std::size_t feature_map_count, std::size_t feature_map_size,
+                                       DataType data_type) {
+  check_counts(impl(this), "AddInput", feature_map_count, feature_map_size);
+  impl(this).inputs.push_back({feature_map_count, feature_map_size, data_type});
   return impl(this).inputs.size() - 1;
 }
 
-std::size_t OperationRegInfo::AddOutput(std::size_t featureMapCount, std::size_t featureMapSize,
-                                        DataType dataType) {
-  check_counts(impl(this), "AddOutput", featureMapCount, featureMapSize);
-  impl(this).outputs.push_back({featureMapCount, featureMapSize, dataType});
+std::size_t OperationRegInfo::AddOutput(std::size_t feature_map_count, std::size_t feature_map_size,
+                                        DataType data_type) {
+  check_counts(impl(this), "AddOutput", feature_map_count, feature_map_size);
+  impl(this).outputs.push_back({feature_map_count, feature_map_size, data_type});
   return impl(this).outputs.size() - 1;
 }
 
-std::size_t OperationRegInfo::AddParameterSet(std::size_t kernelCount, std::size_t kernelSize,
-                                              DataType dataType, bool distributedUpdate,
-                                              CompressionType compressionType) {
-  check_counts(impl(this), "AddParameterSet", kernelCount, kernelSize);
+std::size_t OperationRegInfo::AddParameterSet(std::size_t kernel_count, std::size_t kernel_size,
+                                              DataType data_type, bool distributed_update,
+                                              CompressionType compression_type) {
+  check_counts(impl(this), "AddParameterSet", kernel_count, kernel_size);
   impl(this).parameter_sets.push_back(
-      {kernelCount, kernelSize, dataType, distributedUpdate, compressionType});
+      {kernel_count, kernel_size, data_type, distributed_update, compression_type});
   return impl(this).parameter_sets.size() - 1;
 }
 
@@ -77,14 +77,14 @@ Distribution* Operation::GetDistribution() { return impl(this).distribution; }
 Session* Operation::GetSession() { return &impl(this).session; }
 OpType Operation::GetOpType() { return impl(this).type; }
 
-void Operation::SetPrev(Operation* prev, std::size_t actIdx, std::size_t prevOpActIdx) {
+void Operation::SetPrev(Operation* prev, std::size_t act_idx, std::size_t prev_op_act_idx) {
   if (prev == nullptr) return;
-  join(impl(prev).activation(false, prevOpActIdx), impl(this).activation(true, actIdx));
+  join(impl(prev).activation(false, prev_op_act_idx), impl(this).activation(true, act_idx));
 }
 
-void Operation::SetNext(Operation* next, std::size_t actIdx, std::size_t nextOpActIdx) {
+void Operation::SetNext(Operation* next, std::size_t act_idx, std::size_t next_op_act_idx) {
   if (next == nullptr) return;
-  join(impl(this).activation(false, actIdx), impl(next).activation(true, nextOpActIdx));
+  join(impl(this).activation(false, act_idx), impl(next).activation(true, next_op_act_idx));
 }
 
 const char* Operation::GetName() { return impl(this).name.c_str(); }
@@ -101,19 +101,19 @@ bool Operation::HasParameterSets() { return !impl(this).kernels.empty(); }
 std::size_t Operation::GetParameterSetCount() { return impl(this).kernels.size(); }
 ParameterSet* Operation::GetParameterSet(std::size_t idx) { return &impl(this).parameter_set(idx); }
 
-void Session::SetGlobalMinibatchSize(std::size_t globalMinibatchSize) {
+void Session::SetGlobalMinibatchSize(std::size_t global_minibatch_size) {
   SessionImpl& self = impl(this);
   if (self.minibatch != 0 || !self.operations.empty())
     fail("SetGlobalMinibatchSize: call it once, before operations are added");
-  if (globalMinibatchSize == 0) fail("SetGlobalMinibatchSize: the size is 0");
-  self.minibatch = globalMinibatchSize;
+  if (global_minibatch_size == 0) fail("SetGlobalMinibatchSize: the size is 0");
+  self.minibatch = global_minibatch_size;
 }
 
 std::size_t Session::GetGlobalMinibatchSize() { return impl(this).minibatch; }
 PhaseType Session::GetPhaseType() { return impl(this).phase; }
 
-OperationRegInfo* Session::CreateOperationRegInfo(OpType opType) {
-  impl(this).reg_infos.push_back(std::make_unique<RegInfoImpl>(opType));
+OperationRegInfo* Session::CreateOperationRegInfo(OpType op_type) {
+  impl(this).reg_infos.push_back(std::make_unique<RegInfoImpl>(op_type));
   return impl(this).reg_infos.back().get();
 }
 
@@ -148,23 +148,25 @@ void Statistics::Reset() { impl(this).reset(); }
 bool Statistics::IsStarted() { return impl(this).is_started; }
 bool Statistics::IsEnabled() { return impl(this).is_enabled(); }
 void Statistics::Print() { impl(this).print(); }
-unsigned long long Statistics::GetIsolationCommCycles(std::size_t opIdx) {
-  return impl(this).of(opIdx).isolated;
+unsigned long long Statistics::GetIsolationCommCycles(std::size_t op_idx) {
+  return impl(this).of(op_idx).isolated;
 }
-std::size_t Statistics::GetCommSize(std::size_t opIdx) { return impl(this).of(opIdx).bytes; }
-unsigned long long Statistics::GetCommCycles(std::size_t opIdx) { return impl(this).of(opIdx).communication; }
-unsigned long long Statistics::GetComputeCycles(std::size_t opIdx) {
-  return impl(this).of(opIdx).computation;
+std::size_t Statistics::GetCommSize(std::size_t op_idx) { return impl(this).of(op_idx).bytes; }
+unsigned long long Statistics::GetCommCycles(std::size_t op_idx) {
+  return impl(this).of(op_idx).communication;
+}
+unsigned long long Statistics::GetComputeCycles(std::size_t op_idx) {
+  return impl(this).of(op_idx).computation;
 }
 unsigned long long Statistics::GetTotalIsolationCommCycles() { return impl(this).total().isolated; }
 std::size_t Statistics::GetTotalCommSize() { return impl(this).total().bytes; }
 unsigned long long Statistics::GetTotalCommCycles() { return impl(this).total().communication; }
 unsigned long long Statistics::GetTotalComputeCycles() { return impl(this).total().computation; }
 
-Session* Environment::CreateSession(PhaseType phaseType) {
+Session* Environment::CreateSession(PhaseType phase_type) {
   environment().require_initialized("CreateSession");
   static std::size_t count = 0;
-  return new SessionImpl(phaseType, count++);
+  return new SessionImpl(phase_type, count++);
 }
 
 void Environment::DeleteSession(Session* session) {
