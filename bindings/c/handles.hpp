@@ -129,6 +129,9 @@ class CallArguments {
     // The types differ in noexcept, which C lacks; by contract no exception leaves the function.
     options.while_waiting = reinterpret_cast<WaitFunction>(options_.while_waiting);
     options.while_waiting_context = options_.while_waiting_context;
+    if (options_.wire_dtype != 0)
+      options.wire_dtype = dtype(static_cast<tutti_dtype_t>(options_.wire_dtype), "wire_dtype");
+    options.residual = options_.residual;
     return options;
   }
   Dtype dtype(tutti_dtype_t number, const char* argument = "dtype") const {

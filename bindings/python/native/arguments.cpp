@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "bindings/python/native/dtypes.hpp"
+
 namespace tutti::python {
 namespace {
 
@@ -167,11 +169,12 @@ Buffers CallArguments::buffers(py::handle input, py::handle output) {
   return buffers;
 }
 
-CallOptions CallArguments::options(py::handle algorithm, bool will_wait) const {
+CallOptions CallArguments::options(py::handle algorithm, bool will_wait, py::handle wire_dtype) const {
   const std::optional<std::string_view> text = text_of(algorithm);
   if (!text) throw py::type_error(prefix(call_, "algorithm") + "expected a str");
   CallOptions options = this->options(will_wait);
   options.algorithm = *text;
+  if (!wire_dtype.is_none()) options.wire_dtype = dtype_of_name(wire_dtype.cast<std::string>(), "wire_dtype");
   return options;
 }
 

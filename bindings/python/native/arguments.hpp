@@ -36,7 +36,8 @@ class CallArguments {
   // used.
   Buffers buffers(py::handle input, py::handle output);
   // Once all arrays are here. `algorithm`: an item of the rule grammar; its text belongs to the argument.
-  CallOptions options(py::handle algorithm, bool will_wait) const;
+  // `wire_dtype`: the name of a dtype, or None.
+  CallOptions options(py::handle algorithm, bool will_wait, py::handle wire_dtype = py::none()) const;
   CallOptions options(bool will_wait) const;
   std::optional<StreamNumber> given_stream() const { return given_; }
 

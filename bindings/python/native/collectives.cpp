@@ -46,11 +46,11 @@ template <class Finish>
 auto combine(const char* operation,
              Work (CommGroup::*submit)(const void*, void*, std::size_t, Dtype, Reduction, CallOptions) const,
              const SharedGroup& group, py::handle input, py::handle output, py::handle op,
-             py::handle algorithm, py::handle stream) {
+             py::handle algorithm, py::handle stream, py::handle wire_dtype = py::none()) {
   CallArguments arguments(*group, operation, stream);
   Elements e = elements_of(input, output, operation, arguments);
   const Reduction reduction = reduction_of(op, operation, e.buffers, e.result);
-  const CallOptions options = arguments.options(algorithm, Finish::kWaits);
+  const CallOptions options = arguments.options(algorithm, Finish::kWaits, wire_dtype);
   return Finish::finish(group, operation, std::move(e.buffers), e.result, [&](const CommGroup& g) {
     return (g.*submit)(e.input, e.output, e.count, e.dtype, reduction, options);
   });
@@ -58,8 +58,9 @@ auto combine(const char* operation,
 
 template <class Finish>
 auto allreduce(const SharedGroup& group, py::handle input, py::handle output, py::handle op,
-               py::handle algorithm, py::handle stream) {
-  return combine<Finish>("allreduce", &CommGroup::iallreduce, group, input, output, op, algorithm, stream);
+               py::handle algorithm, py::handle stream, py::handle wire_dtype) {
+  return combine<Finish>("allreduce", &CommGroup::iallreduce, group, input, output, op, algorithm, stream,
+                         wire_dtype);
 }
 
 template <class Finish>
@@ -76,7 +77,7 @@ auto exscan(const SharedGroup& group, py::handle input, py::handle output, py::h
 
 template <class Finish>
 auto reduce(const SharedGroup& group, py::handle input, py::handle output, py::handle op, int root,
-            py::handle algorithm, py::handle stream) {
+            py::handle algorithm, py::handle stream, py::handle wire_dtype) {
   CallArguments arguments(*group, "reduce", stream);
   Elements e;
   if (group->group().rank() == root) {
@@ -89,7 +90,7 @@ auto reduce(const SharedGroup& group, py::handle input, py::handle output, py::h
     e.result = Py_None;
   }
   const Reduction reduction = reduction_of(op, "reduce", e.buffers, input);
-  const CallOptions options = arguments.options(algorithm, Finish::kWaits);
+  const CallOptions options = arguments.options(algorithm, Finish::kWaits, wire_dtype);
   return Finish::finish(group, "reduce", std::move(e.buffers), e.result, [&](const CommGroup& g) {
     return g.ireduce(e.input, e.output, e.count, e.dtype, reduction, root, options);
   });
@@ -132,7 +133,7 @@ auto allgather(const SharedGroup& group, py::handle input, py::handle output, py
 
 template <class Finish>
 auto reduce_scatter(const SharedGroup& group, py::handle input, py::handle output, py::handle op,
-                    py::handle algorithm, py::handle stream) {
+                    py::handle algorithm, py::handle stream, py::handle wire_dtype) {
   constexpr const char* kCall = "reduce_scatter";
   const bool is_in_place = output.is_none();
   CallArguments arguments(*group, kCall, stream);
@@ -151,7 +152,7 @@ auto reduce_scatter(const SharedGroup& group, py::handle input, py::handle outpu
       is_in_place ? read.at(static_cast<std::size_t>(group->group().rank()) * count) : buffers.output.data();
   const Dtype dtype = read.dtype();
   const Reduction reduction = reduction_of(op, kCall, buffers, input);
-  const CallOptions options = arguments.options(algorithm, Finish::kWaits);
+  const CallOptions options = arguments.options(algorithm, Finish::kWaits, wire_dtype);
   return Finish::finish(
       group, kCall, std::move(buffers), is_in_place ? input : output,
       [&](const CommGroup& g) { return g.ireduce_scatter(from, to, count, dtype, reduction, options); });
@@ -284,15 +285,17 @@ void define_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>&
   const auto root = py::arg("root") = 0;
   const auto algorithm = py::arg("algorithm") = "";
   const auto stream = py::arg("stream") = py::none();
+  const auto wire_dtype = py::arg("wire_dtype") = py::none();
   const py::kw_only keywords;
   definer.define("allreduce", &allreduce<Blocking>, &allreduce<Background>,
                  "Combine input of all ranks, element by element. All ranks get the result, in output "
-                 "(same number of elements) or, without one, in place. Returns the array with the result.",
-                 input, no_output, op, keywords, algorithm, stream);
+                 "(same number of elements) or, without one, in place. Returns the array with the result. "
+                 "wire_dtype: of float32, messages between nodes travel in it.",
+                 input, no_output, op, keywords, algorithm, stream, wire_dtype);
   definer.define("reduce", &reduce<Blocking>, &reduce<Background>,
                  "As allreduce(), with the result at root only. Returns it there and None elsewhere, where "
                  "output is ignored.",
-                 input, no_output, op, root, keywords, algorithm, stream);
+                 input, no_output, op, root, keywords, algorithm, stream, wire_dtype);
   definer.define("broadcast", &broadcast<Blocking>, &broadcast<Background>,
                  "Copy the buffer of root into the buffers of all other ranks. Returns buffer.", buffer, root,
                  keywords, algorithm, stream);
@@ -304,7 +307,7 @@ void define_collectives(py::module_& module, py::class_<OpenGroup, SharedGroup>&
                  "Combine input of all ranks; rank r gets block r of the result (1/size of the elements), "
                  "in output. Without output it replaces that block of input. Returns the array with the "
                  "result.",
-                 input, no_output, op, keywords, algorithm, stream);
+                 input, no_output, op, keywords, algorithm, stream, wire_dtype);
   definer.define("alltoall", &alltoall<Blocking>, &alltoall<Background>,
                  "Send block d of input to rank d; block s of output comes from rank s. Without output in "
                  "place. Returns the array with the result.",

@@ -146,10 +146,19 @@ typedef struct {
   tutti_wait_function_t while_waiting;  // called while a thread waits in the call or for its work, which then
                                         // never sleeps for long; NULL costs nothing
   void* while_waiting_context;
+  // TUTTI_ALLREDUCE, TUTTI_REDUCE and TUTTI_REDUCE_SCATTER, sums and averages of TUTTI_F32: the tutti_dtype_t of
+  // messages between nodes, TUTTI_F32 or a narrower float; 0: as TUTTI_WIRE_DTYPE says. Equal on all ranks.
+  int32_t wire_dtype;
+  // TUTTI_ALLREDUCE in the memory of the host, with a wire dtype: `count` elements to which the losses of this rank's
+  // roundings are added. All ranks give one, or none.
+  float* residual;
 } tutti_call_options_t;
 
-#define TUTTI_CALL_OPTIONS \
-  { sizeof(tutti_call_options_t), NULL, 0, 0, NULL, NULL, 0, 0, NULL, TUTTI_MEMORY_DETECT, 0, NULL, NULL }
+#define TUTTI_CALL_OPTIONS                                                                                   \
+  {                                                                                                          \
+    sizeof(tutti_call_options_t), NULL, 0, 0, NULL, NULL, 0, 0, NULL, TUTTI_MEMORY_DETECT, 0, NULL, NULL, 0, \
+        NULL                                                                                                 \
+  }
 
 // A call of a plan; buffers and counts as in the function of its collective. Start with the initialiser: an
 // allreduce, TUTTI_SUM, of TUTTI_F32.

@@ -307,6 +307,25 @@ static void while_waiting(void) {
   tutti_group_close(&told.stream);
 }
 
+// Within a node messages stay exact unless TUTTI_WIRE_DTYPE says otherwise: so nothing is lost.
+static void wire_dtypes(void) {
+  tutti_call_options_t options = TUTTI_CALL_OPTIONS;
+  float losses[3] = {0, 0, 0}, x[3] = {1.001f, 2, 3};
+  options.wire_dtype = TUTTI_BF16;
+  options.residual = losses;
+  RUN(allreduce, x, x, 3, TUTTI_F32, TUTTI_MAX, world, NULL);
+  RUN(allreduce, x, x, 3, TUTTI_F32, TUTTI_SUM, world, &options);
+  CHECK(x[1] == 2.0f * (float)size && losses[0] == 0);
+  CHECK(tutti_scan(x, x, 3, TUTTI_F32, TUTTI_SUM, world, &options) == TUTTI_INVALID_ARGUMENT);
+  CHECK(strstr(tutti_last_error(), "wire_dtype: only sums of f32") != NULL);
+  options.wire_dtype = 99;
+  CHECK(tutti_allreduce(x, x, 3, TUTTI_F32, TUTTI_SUM, world, &options) == TUTTI_INVALID_ARGUMENT);
+  CHECK(strstr(tutti_last_error(), "wire_dtype: 99 is no wire_dtype") != NULL);
+  options.wire_dtype = 0;
+  CHECK(tutti_reduce(x, x, 3, TUTTI_F32, TUTTI_SUM, 0, world, &options) == TUTTI_INVALID_ARGUMENT);
+  CHECK(strstr(tutti_last_error(), "residual: only sums of f32 by allreduce") != NULL);
+}
+
 static void queues(void) {
   enum { WORKS = 5 };
   tutti_queue_t queue = NULL;
@@ -551,6 +570,7 @@ int main(void) {
   all_at_once();
   callbacks();
   while_waiting();
+  wire_dtypes();
   queues();
   streams();
   tutti_group_close(&world);

@@ -65,6 +65,10 @@ class Calls(RankTest):
             z = numpy.array([1 + 1j * self.rank], dtype=dtype)
             self.expect(tutti.allreduce(z), numpy.array([self.size + 0.5j * self.size * (self.size - 1)], dtype=dtype))
         self.expect(tutti.allreduce(numbers(self.rank), algorithm="one_shot"), total)
+        self.expect(tutti.allreduce(numbers(self.rank), wire_dtype="bfloat16"), total)  # exact within a node
+        for call in (tutti.allreduce, tutti.reduce, tutti.reduce_scatter):
+            with self.assertRaisesRegex(ValueError, "wire_dtype: only sums of f32"):
+                call(numpy.zeros(self.size), wire_dtype="bfloat16")
 
     def test_reduce(self):
         total = sum(of_all(self.size))
