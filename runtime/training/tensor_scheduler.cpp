@@ -336,7 +336,11 @@ void TensorScheduler::evict_agreed(std::span<const std::uint64_t> bits) {
   for (std::uint32_t number = 0; number < cache_.number_count(); ++number) {
     if (cache_.contains(number) && has_bit(bits, number)) cache_.evict(number);
   }
-  // Tensors whose bit is gone are requested anew.
+  announce_moved();
+}
+
+// Tensors whose bit is gone, or stands for another name now, are announced anew.
+void TensorScheduler::announce_moved() {
   const std::lock_guard lock(mutex_);
   for (auto& [name, entry] : entries_) {
     if (entry.stage != Stage::cached || cache_.find_name(name) == entry.number) continue;
@@ -381,15 +385,7 @@ void TensorScheduler::accept(ResponseList list, std::vector<Ready>& ready) {
       timing_->note(response, TensorPhase::done, fmt::format(R"("error":"{}")", to_string(response.code)));
     if (entry) TensorWork::of(entry->work).complete(Status(response.code, response.message, response.peer));
   }
-  // Numbers may have moved from one name to another.
-  {
-    const std::lock_guard lock(mutex_);
-    for (auto& [name, entry] : entries_) {
-      if (entry.stage != Stage::cached || cache_.find_name(name) == entry.number) continue;
-      entry.stage = Stage::submitted;
-      arrived_.push_back(name);
-    }
-  }
+  announce_moved();
   if (list.last_joined_rank < 0) return;
   std::optional<WorkRef> joined;
   {

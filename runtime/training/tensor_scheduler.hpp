@@ -158,6 +158,7 @@ class TensorScheduler {
   void broadcast(void* data, std::size_t count, Dtype dtype);
   ResponseList coordinate(RequestBatch requests);
   void evict_agreed(std::span<const std::uint64_t> bits);
+  void announce_moved();
   std::vector<Ready> take_ready(std::span<const std::uint64_t> not_ready);
   void accept(ResponseList list, std::vector<Ready>& ready);
   void warn_of_stalls();
