@@ -35,13 +35,6 @@ std::vector<int> all_ranks(const CommGroup& group) {
   return ranks;
 }
 
-// The thread waits at once, so no progress thread is to wake up for an operation.
-constexpr CallOptions kAwaited = [] {
-  CallOptions options;
-  options.will_wait = true;
-  return options;
-}();
-
 void set_bit(std::span<std::uint64_t> words, std::uint32_t bit) {
   words[bit / 64] |= std::uint64_t{1} << bit % 64;
 }
@@ -136,7 +129,7 @@ WorkRef TensorScheduler::submit(std::string_view name, const TensorCall& call) {
     entry.since = Clock::now();
     arrived_.push_back(found->first);
     is_urgent_ |= call.will_wait;
-    if (needs_own_thread(entry)) ++own_count_;
+    if (is_for_own_thread(entry)) ++own_count_;
   }
   advance();
   return work;
@@ -403,7 +396,7 @@ std::optional<TensorScheduler::Entry> TensorScheduler::take_entry(const std::str
   entries_.erase(found);
   // A refusal may come for a tensor that was submitted here after this cycle began.
   if (entry.stage == Stage::submitted) std::erase(arrived_, name);
-  if (needs_own_thread(entry)) --own_count_;
+  if (is_for_own_thread(entry)) --own_count_;
   return entry;
 }
 

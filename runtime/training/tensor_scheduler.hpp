@@ -1,5 +1,5 @@
 // Carries out named tensors of one group: negotiates which are ready on all ranks, and runs those in one order.
-// Uses the group's public interface alone, and so any transport. Knows no algorithm.
+// Uses the group's public interface and the state behind a Work, and so any transport. Knows no algorithm.
 #pragma once
 
 #include <atomic>
@@ -130,6 +130,13 @@ class TensorScheduler {
     std::string bytes;
   };
 
+  // Of operations of the negotiation: the thread waits at once, so no progress thread is to wake up.
+  static constexpr CallOptions kAwaited = [] {
+    CallOptions options;
+    options.will_wait = true;
+    return options;
+  }();
+
   // Turns of threads (tensor_turns.cpp).
   void run();
   void pause();
@@ -140,8 +147,9 @@ class TensorScheduler {
   bool wait_for_agreement(std::chrono::milliseconds at_most);
   void tell_other_blocks(const Error& cause);
   bool needs_own_thread();
-  static bool needs_own_thread(const Entry& entry);
+  static bool is_for_own_thread(const Entry& entry);
   void call_own_thread();
+  void wake_own_thread_if_due();
   // With mutex_ held.
   bool has_news() const { return !arrived_.empty() || (joining_ && !has_announced_join_); }
   Clock::time_point due() const;

@@ -96,10 +96,8 @@ void TensorScheduler::call_own_thread() {
   changed_.notify_all();
 }
 
-// -- threads of the program ---------------------------------------------------------------------------------------
-
-void TensorScheduler::advance() {
-  if (!is_in_callback()) take_turn(std::chrono::milliseconds(0));
+// Without mutex_. It may sleep for longer than it should since something has come.
+void TensorScheduler::wake_own_thread_if_due() {
   bool is_needed = false;
   {
     const std::lock_guard lock(mutex_);
@@ -108,14 +106,19 @@ void TensorScheduler::advance() {
   if (is_needed) changed_.notify_all();
 }
 
+// -- threads of the program ---------------------------------------------------------------------------------------
+
+void TensorScheduler::advance() {
+  if (!is_in_callback()) take_turn(std::chrono::milliseconds(0));
+  wake_own_thread_if_due();
+}
+
 void TensorScheduler::help(TensorWork& work, Clock::time_point until) {
-  bool is_needed = false;
   {
     const std::lock_guard lock(mutex_);
     is_urgent_ |= has_news();
-    is_needed = block_.is_open() && due_for_own_thread() < sleeps_until_;
   }
-  if (is_needed) changed_.notify_all();
+  if (block_.is_open()) wake_own_thread_if_due();
   if (take_turn(kHelpTime)) return;
   // Where a cycle is due, another thread is at it.
   const Clock::time_point now = Clock::now();
@@ -177,10 +180,8 @@ bool TensorScheduler::take_due() {
 void TensorScheduler::begin() {
   round_.emplace(Round{contribute(), {}, {}});
   if (size_ == 1 || block_.is_open()) return;
-  CallOptions options;
-  options.will_wait = true;
   try {
-    round_->agreement = control_.iallreduce(std::span(round_->mine.words), Op::bor, options);
+    round_->agreement = control_.iallreduce(std::span(round_->mine.words), Op::bor, kAwaited);
   } catch (const Error& error) {
     round_->failure = error;
   }
@@ -191,14 +192,13 @@ void TensorScheduler::begin() {
 bool TensorScheduler::needs_own_thread() {
   constexpr std::uint64_t kWithoutWaiting = has_tensors | was_idle;
   if ((round_->mine.words[0] & ~kWithoutWaiting) != 0) return true;
-  if (backlog_ != nullptr && backlog_->has_any([](const Entry& entry) { return needs_own_thread(entry); }))
-    return true;
+  if (backlog_ != nullptr && backlog_->has_any(&is_for_own_thread)) return true;
   const std::lock_guard lock(mutex_);
   return own_count_ > 0;
 }
 
 // It has a function of the program, or makes a group for its factor: neither may be done in a callback.
-bool TensorScheduler::needs_own_thread(const Entry& entry) {
+bool TensorScheduler::is_for_own_thread(const Entry& entry) {
   return entry.call.allocate || entry.request.signature.is_device;
 }
 
