@@ -6,7 +6,7 @@ namespace {
 
 thread_local bool is_callback_running = false;
 thread_local const WaitHook* wait_hook = nullptr;
-thread_local bool is_wait_brief = false;
+thread_local bool may_wait_spin = true;
 
 class CompletedWork final : public WorkState {
  public:
@@ -28,9 +28,9 @@ WorkState& completed_work() {
   return completed;
 }
 
-void set_waits_briefly(bool is_brief) { is_wait_brief = is_brief; }
+void set_may_spin(bool may) { may_wait_spin = may; }
 
-bool waits_briefly() { return is_wait_brief; }
+bool may_spin() { return may_wait_spin; }
 
 bool is_in_callback() { return is_callback_running; }
 

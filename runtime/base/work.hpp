@@ -46,9 +46,9 @@ class WaitHookScope {
 const WaitHook* current_wait_hook();        // of this thread; null: none
 void call_wait_hook(const WaitHook& hook);  // the thread must not wait in it, as in call_back()
 
-// Of this thread: its waits sleep instead of polling, since the program may need the CPU.
-void set_waits_briefly(bool is_brief);
-bool waits_briefly();
+// Of this thread: may its waits poll before they sleep? Not where the program may need the CPU.
+void set_may_spin(bool may);
+bool may_spin();
 
 // Implemented by backends; reached only through WorkRef. Objects are pooled: release() may hand one to the
 // next operation.

@@ -282,9 +282,8 @@ bool Engine::wait_until(const Operation& operation, Clock::time_point deadline) 
   const WaitPolicy& policy = options_.waiting;
   const WaitHook* const hook = current_wait_hook();
   Clock::time_point next_hook{};
-  // It sleeps from the first poll that finds nothing.
-  const std::uint32_t skipped =
-      waits_briefly() && policy.may_sleep ? policy.spin_polls + policy.yield_polls : 0;
+  // Without spinning it sleeps from the first poll that finds nothing.
+  const std::uint32_t skipped = may_spin() || !policy.may_sleep ? 0 : policy.spin_polls + policy.yield_polls;
   Patience patience{policy.first_sleep, 1, skipped};
   is_beside_peer_.store(false, std::memory_order_relaxed);  // of an earlier wait
   for (; !operation.is_complete(); ++patience.polls) {

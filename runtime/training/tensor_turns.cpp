@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kHelpTime{20};
 // -- the own thread -----------------------------------------------------------------------------------------------
 
 void TensorScheduler::run() {
-  set_waits_briefly(true);
+  set_may_spin(false);
   Status cause;
   try {
     for (;;) {
