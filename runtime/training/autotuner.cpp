@@ -72,18 +72,23 @@ void Autotuner::judge_candidate() {
   if (candidates_.empty()) begin_stage(stage_ == Stage::bytes ? Stage::cycle : Stage::ended);
 }
 
+// This one, or the next that has something to try.
 void Autotuner::begin_stage(Stage stage) {
   stage_ = stage;
-  if (stage_ == Stage::bytes && tunes_bytes_) {
-    for (const std::uint64_t bytes : kBytes) candidates_.push_back({bytes, best_.cycle_us});
-  } else if (stage_ == Stage::cycle && tunes_cycle_) {
-    for (const std::uint64_t cycle : kCycles) candidates_.push_back({best_.bytes, cycle});
-  } else if (stage_ != Stage::ended) {
-    return begin_stage(stage_ == Stage::bytes ? Stage::cycle : Stage::ended);
+  if (stage_ == Stage::bytes) {
+    if (tunes_bytes_) {
+      for (const std::uint64_t bytes : kBytes) candidates_.push_back({bytes, best_.cycle_us});
+      std::erase(candidates_, best_);
+    }
+    if (candidates_.empty()) stage_ = Stage::cycle;
   }
-  std::erase(candidates_, best_);
-  if (candidates_.empty() && stage_ != Stage::ended)
-    begin_stage(stage_ == Stage::bytes ? Stage::cycle : Stage::ended);
+  if (stage_ == Stage::cycle) {
+    if (tunes_cycle_) {
+      for (const std::uint64_t cycle : kCycles) candidates_.push_back({best_.bytes, cycle});
+      std::erase(candidates_, best_);
+    }
+    if (candidates_.empty()) stage_ = Stage::ended;
+  }
 }
 
 }  // namespace tutti
