@@ -20,15 +20,20 @@ class FusedWork final : public CompletableWork {
     return is_complete();
   }
   Status wait(Clock::time_point deadline) override {
-    constexpr std::chrono::microseconds kBetweenLooks{200};
+    constexpr std::chrono::microseconds kBetweenPolls{200};
+    const WaitHook* const hook = current_wait_hook();
     while (!is_complete()) {
       const auto now = Clock::now();
       if (now >= deadline)
         return Status(StatusCode::timeout,
                       "a fused allreduce is not complete: some rank has not submitted it");
       if (fusion_->drive(deadline)) continue;
-      std::unique_lock lock(mutex_);
-      completed_.wait_until(lock, std::min(deadline, now + kBetweenLooks), [this] { return is_complete(); });
+      {
+        std::unique_lock lock(mutex_);
+        wait_until(completed_, lock, std::min(deadline, now + kBetweenPolls),
+                   [this] { return is_complete(); });
+      }
+      if (hook != nullptr) call_wait_hook(*hook);
     }
     return status();
   }
@@ -200,17 +205,20 @@ void CallFusion::finish_batch(Lock& lock, const Status& status) {
       at += bytes_of(member.call);
     }
   }
-  lock.unlock();
-  for (const Pending& member : batch) static_cast<FusedWork&>(*member.work.operator->()).complete(status);
-  lock.lock();
+  complete(lock, batch, status);
 }
 
 // With the failure set, after which no call comes. A batch under way uses memory of its callers until its outcome.
 void CallFusion::fail_pending(Lock& lock) {
-  const std::deque<Pending> ended = std::exchange(pending_, {});
-  const Status cause = *failure_;
+  const std::vector<Pending> ended(pending_.begin(), pending_.end());
+  pending_.clear();
+  complete(lock, ended, *failure_);
+}
+
+// Callbacks of the program run meanwhile, which may submit.
+void CallFusion::complete(Lock& lock, const std::vector<Pending>& ended, const Status& status) {
   lock.unlock();
-  for (const Pending& member : ended) static_cast<FusedWork&>(*member.work.operator->()).complete(cause);
+  for (const Pending& member : ended) static_cast<FusedWork&>(*member.work.operator->()).complete(status);
   lock.lock();
 }
 

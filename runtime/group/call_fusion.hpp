@@ -61,6 +61,7 @@ class CallFusion : public std::enable_shared_from_this<CallFusion> {
   Call pack();
   void finish_batch(Lock& lock, const Status& status);
   void fail_pending(Lock& lock);
+  static void complete(Lock& lock, const std::vector<Pending>& ended, const Status& status);
 
   CommGroup::Impl& counts_;
   CommGroup::Impl& data_;

@@ -185,6 +185,32 @@ TEST_CASE("streams share operations of their own, and named tensors go on") {
         }) == "");
 }
 
+TEST_CASE("every thread that waits for fused calls calls its function meanwhile") {
+  const Variables variables({{"TUTTI_FUSION_COUNT", "8"}});
+  std::atomic<bool> are_called[2] = {false, false};
+  CHECK(with_ranks(2, [&](CommGroup& group) -> Verdict {
+          float values[2] = {1, 2};
+          // One of rank 0's threads drives the operation, the other one sleeps.
+          if (group.rank() == 1 && !(becomes_true(are_called[0]) && becomes_true(are_called[1])))
+            return "a function is not called";
+          const auto submit = [&](int i) {
+            CallOptions options;
+            options.while_waiting = [](void* is_called) noexcept {
+              *static_cast<std::atomic<bool>*>(is_called) = true;
+            };
+            options.while_waiting_context = &are_called[i];
+            return group.iallreduce(std::span(values + i, 1), Op::sum, options);
+          };
+          const Work works[] = {submit(0), submit(1)};
+          std::string errors[2];
+          std::thread other([&] { errors[1] = error_of([&] { works[1].wait(); }); });
+          errors[0] = error_of([&] { works[0].wait(); });
+          other.join();
+          if (!errors[0].empty() || !errors[1].empty()) return errors[0] + errors[1];
+          return values[0] == 2 && values[1] == 4 ? "" : "wrong";
+        }) == "");
+}
+
 TEST_CASE("a failure of the group ends fused calls") {
   const Variables variables({{"TUTTI_FUSION_COUNT", "8"}});
   CHECK(with_ranks(2, [](CommGroup& group) -> Verdict {
