@@ -11,6 +11,9 @@
 namespace tutti {
 namespace {
 
+// The library's own groups have tags that begin so.
+constexpr std::string_view kOwnTags = "tutti ";
+
 std::uint64_t context_of(const std::string& text) {
   std::array<unsigned char, crypto_generichash_BYTES_MIN> digest{};
   crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(text.data()),
@@ -143,8 +146,8 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make_part(std::span<const int>
   for (const int rank : ranks) world_ranks.push_back(world_ranks_[static_cast<std::size_t>(rank)]);
   const std::uint64_t context = derive_context(world_ranks, made_by, tag);
   std::shared_ptr<Impl> made = make(world_, std::move(world_ranks), context, group_->timeout());
-  // The library's own groups: named tensors are fused already, and partitions of plans go one by one.
-  if (tag.starts_with("tutti tensors") || tag.starts_with("tutti plan")) made->fuses_calls_ = false;
+  // Named tensors are fused already, and partitions of plans go one by one.
+  if (tag.starts_with(kOwnTags)) made->fuses_calls_ = false;
   return made;
 }
 

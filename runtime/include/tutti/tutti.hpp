@@ -231,8 +231,8 @@ class CommGroup {
   // The members on this rank's node, in rank order. No communication.
   CommGroup split_by_node() const;
   // The listed ranks of this group, in that order; called by them alone, with equal lists and tags. No
-  // communication. The order in which a rank makes groups with equal lists and tags tells them apart. It must
-  // be the same on all members; a program that cannot promise that gives each group its own tag.
+  // communication. The order in which a rank makes groups with equal lists and tags tells them apart. It must be
+  // equal on all members; a program that cannot promise that gives each group its own tag, not "tutti ...".
   CommGroup create(std::span<const int> ranks, std::string_view tag = {}) const;
   // A stream of this group: the same members with an independent sequence of operations. Operations of
   // different streams have no order between them. So several threads of each rank can use one group, each
