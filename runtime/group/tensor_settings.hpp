@@ -30,7 +30,7 @@ struct TimelineSettings {
 };
 
 struct FusionLimits {
-  std::uint64_t fused_bytes = std::uint64_t{64} << 20U;  // of one operation that carries several tensors
+  std::uint64_t fused_bytes = FusionTuning().bytes;  // of one operation that carries several tensors
   // Longer tensors are operations of their own: packing them would cost more than the call that it saves.
   std::uint64_t packed_bytes = std::uint64_t{256} << 10U;
   std::uint32_t call_count = 0;  // calls without names that may share an operation; see call_fusion.hpp
@@ -39,7 +39,8 @@ struct FusionLimits {
 struct TensorSettings {
   std::size_t cache_capacity = 1024;  // tensors that ranks remember
   FusionLimits fusion;
-  std::chrono::microseconds cycle{1000};       // between negotiations while tensors are under way
+  std::chrono::microseconds cycle{
+      FusionTuning().cycle_us};                // between negotiations while tensors are under way
   std::chrono::milliseconds stall_timeout{0};  // after which a tensor that some ranks lack fails; 0: never
   TensorPriority priority = TensorPriority::none;
   bool has_feedback = false;  // of tensors that do not say: losses of rounding are added at the next step

@@ -53,10 +53,9 @@ Status write_tuning(const std::string& path, const Tuning& tuning);
 Status save_fusion(const std::string& path, const Fingerprint& here, std::uint32_t rank_count,
                    const FusionTuning& setting);
 
-// With TUTTI_AUTOTUNE a file that is named need not exist yet.
 // The file of TUTTI_TUNING_FILE, else the one at the default path if there is one; none with
 // TUTTI_TUNING_FILE=off. Errors: invalid_argument where a named one cannot be read or does not fit `here`;
-// any other is then refused.
+// any other is then refused. With TUTTI_AUTOTUNE a named one need not exist yet.
 Result<TuningFile> load_tuning(const Environment& environment, const Fingerprint& here);
 
 }  // namespace tutti
