@@ -7,8 +7,9 @@ using namespace tutti::c;
 namespace {
 
 constexpr const char* kMake = "plan_make";
-// The size of the first version; members are added behind it.
-constexpr std::size_t kFirstCollectiveCallBytes = sizeof(tutti_collective_call_t);
+constexpr std::size_t kFirstCollectiveCallBytes = 88;
+static_assert(sizeof(tutti_collective_call_t) == kFirstCollectiveCallBytes,
+              "the first version has all members");
 
 const tutti::CallPlan& plan_of(const char* call, tutti_plan_t plan) {
   check_given(call, "plan", plan);
