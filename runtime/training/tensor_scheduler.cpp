@@ -25,10 +25,6 @@ constexpr int kLengthTag = 1, kBytesTag = 2;
 // An ended queue waits so long for ranks that have not begun the last cycle.
 constexpr std::chrono::seconds kFarewellTime{2};
 
-[[noreturn]] void refuse(const Status& status) {
-  throw Error(status.code(), status.peer(), status.message());
-}
-
 std::vector<int> all_ranks(const CommGroup& group) {
   std::vector<int> ranks(static_cast<std::size_t>(group.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -48,6 +44,10 @@ bool has_bit(std::span<const std::uint64_t> words, std::uint32_t bit) {
 std::vector<int> to_ints(const std::vector<std::uint32_t>& ranks) { return {ranks.begin(), ranks.end()}; }
 
 }  // namespace
+
+void TensorScheduler::refuse(const Status& status) {
+  throw Error(status.code(), status.peer(), status.message());
+}
 
 TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOptions& options)
     : data_(group.create(all_ranks(group), "tutti tensors")),

@@ -207,6 +207,7 @@ class TensorScheduler {
   Work execute_fused(std::vector<Ready>& tensors);
   std::optional<Entry> take_entry(const std::string& name);
   void fail_all(const Status& cause);
+  [[noreturn]] static void refuse(const Status& status);
   void send_bytes(std::string bytes, int peer);
   const std::string& receive_bytes(int peer);
   void wait(const Work& work);

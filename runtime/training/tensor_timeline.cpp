@@ -13,10 +13,6 @@ namespace {
 constexpr int kClockTag = 3;
 constexpr int kExchanges = 8;
 
-[[noreturn]] void refuse(const Status& status) {
-  throw Error(status.code(), status.peer(), status.message());
-}
-
 }  // namespace
 
 // A timeline of the environment that cannot be written must not keep a program from running.
