@@ -7,7 +7,6 @@ from ..compression import NoneCompressor
 from ..process_sets import global_process_set
 from .reductions import Reduction, reduce_in_jax, reduce_in_torch
 
-
 _DEFAULTS = {
     "name": None,
     "device_dense": "",

@@ -1,6 +1,6 @@
 """Horovod's interface for tf.keras over tutti: what tutti.horovod.keras is for the package keras. See there.
 
-    import tutti.horovod.tensorflow.keras as hvd
+import tutti.horovod.tensorflow.keras as hvd
 """
 
 import tensorflow as tf
