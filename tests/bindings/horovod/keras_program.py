@@ -49,9 +49,7 @@ def expect_error(kind, words, function, *arguments, **options):
 
 def fit(model, callbacks=(), epochs=2):
     x, y = data()
-    return model.fit(
-        share(x), share(y), batch_size=BATCH // hvd.size(), epochs=epochs, shuffle=False, verbose=0, callbacks=list(callbacks)
-    )
+    return model.fit(share(x), share(y), batch_size=BATCH // hvd.size(), epochs=epochs, shuffle=False, verbose=0, callbacks=list(callbacks))
 
 
 def fit_alone(model, epochs=2):
@@ -94,9 +92,7 @@ def check_local_and_passes():
     for is_average in (True, False):
         alone = compiled(classifier(), keras.optimizers.SGD(0.1 if is_average else 0.2, gradient_accumulation_steps=2))
         fit_alone(alone)
-        summing = hvd.DistributedOptimizer(
-            keras.optimizers.SGD(0.1), backward_passes_per_step=2, average_aggregated_gradients=is_average
-        )
+        summing = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), backward_passes_per_step=2, average_aggregated_gradients=is_average)
         model = compiled(classifier(), summing)
         fit(model)
         expect_close(model.get_weights(), alone.get_weights(), "weights after several passes")

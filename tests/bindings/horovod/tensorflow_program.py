@@ -244,6 +244,16 @@ def check_tape():
     expect(shared, [mean] * 3, "gradient beside a local one")
     expect(own, 3 * (rank + 1.0) / size, "local gradient")
 
+    layer = tf.keras.layers.Dense(1, use_bias=False)
+    layer.build((None, 1))
+    with tf.GradientTape() as tape:
+        loss = layer(tf.fill([1, 1], rank + 1.0)) + variables[1] * (rank + 1.0)
+    tape = hvd.PartialDistributedGradientTape(tape, local_layers=layer)
+    own, shared = tape.gradient(loss, [*layer.trainable_variables, variables[1]])
+    expect(own, [[(rank + 1.0) / size]], "gradient of a local layer")
+    expect(shared, mean, "gradient beside a local layer")
+    expect_error(ValueError, ["local layers"], hvd.PartialDistributedGradientTape, tape, local_layers=[variables[1]])
+
     with tf.GradientTape() as tape:
         loss = variables[1] * (rank + 1.0)
         tape = hvd.DistributedGradientTape(tape)

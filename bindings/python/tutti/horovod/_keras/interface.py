@@ -4,6 +4,7 @@ import tutti.horovod as _arrays
 
 from .. import elastic as _elastic
 from .._basics import Average
+from .._gradients import variables_of
 from ..compression import NoneCompressor
 from ..process_sets import global_process_set
 from . import callbacks, elastic
@@ -60,6 +61,15 @@ def elastic_of(framework, module):
     }
 
 
+def _distributed(self, optimizer, local_layers=None, **options):
+    """Takes the arguments of a method of Interface, `self` among them, for **locals()."""
+    local = variables_of(local_layers, self._framework.keras.layers.Layer)
+    result = Options(self._framework, **options).distributed(optimizer)
+    for variable in local:
+        result.register_local_var(variable)
+    return result
+
+
 class Interface:
     """Its methods are the functions of the module."""
 
@@ -94,10 +104,7 @@ class Interface:
         reduced and applied; average_aggregated_gradients: and divided by their number. groups: how many, or lists of variables whose
         gradients are communicated together. sparse_as_dense, device_dense, device_sparse: for TensorFlow. Errors: ValueError.
         """
-        options = dict(locals())
-        for entry in ("self", "optimizer"):
-            del options[entry]
-        return Options(self._framework, **options).distributed(optimizer)
+        return _distributed(**locals())
 
     def PartialDistributedOptimizer(
         self,
@@ -116,18 +123,9 @@ class Interface:
         **options,
     ):
         """As DistributedOptimizer(), but gradients of local_layers, a layer or a list of them, are not reduced."""
-        options = {**locals(), **options}
-        for entry in ("self", "optimizer", "local_layers", "options"):
-            del options[entry]
-        layer_class = self._framework.keras.layers.Layer
-        layers = [] if local_layers is None else [local_layers] if isinstance(local_layers, layer_class) else list(local_layers)
-        if not all(isinstance(layer, layer_class) for layer in layers):
-            raise ValueError("All local layers must be of tf.keras.layers.Layer type.")
-        result = self.DistributedOptimizer(optimizer, **options)
-        for layer in layers:
-            for variable in layer.trainable_weights:
-                result.register_local_var(variable)
-        return result
+        arguments = {**locals(), **options}
+        del arguments["options"]
+        return _distributed(**arguments)
 
     def load_model(self, filepath, custom_optimizers=None, custom_objects=None, compression=NoneCompressor, legacy_opts=False):
         """A model that was saved, with its optimizer made distributed; the optimizer's state is that of the file.
@@ -202,9 +200,6 @@ class KerasInterface(Interface):
         process_set=global_process_set,
         scale_local_gradients=True,
     ):
-        options = dict(locals())
-        for entry in ("self", "optimizer"):
-            del options[entry]
-        return Options(self._framework, **options).distributed(optimizer)
+        return _distributed(**locals())
 
     DistributedOptimizer.__doc__ = Interface.DistributedOptimizer.__doc__

@@ -62,10 +62,7 @@ class Aggregation:
 
     def compute_gradients(self, gradients, variables):
         """The reduced sums at the last pass, else the sums so far; None stays None."""
-        if any(isinstance(gradient, tf.IndexedSlices) for gradient in gradients):
-            if not self._reduction.sparse_as_dense:
-                raise ValueError("IndexedSlices are not supported when `backward_passes_per_step` > 1 and `sparse_as_dense` is False.")
-            gradients = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
+        gradients = self._reduction.summable(gradients)
         there = [i for i, gradient in enumerate(gradients) if gradient is not None]
         with tf.init_scope():  # a function makes no variables after its first call
             for i in there:

@@ -30,10 +30,7 @@ class Aggregation:
 
     def compute_gradients(self, gradients, variables):
         """Adds the gradients to the sums. Returns the reduced sums in every last pass, else the sums so far; None stays None."""
-        if self._reduction.sparse_as_dense:
-            gradients = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
-        if any(isinstance(gradient, tf.IndexedSlices) for gradient in gradients):
-            raise ValueError("IndexedSlices are not supported when `backward_passes_per_step` > 1 and `sparse_as_dense` is False.")
+        gradients = self._reduction.summable(gradients)
         there = [i for i, gradient in enumerate(gradients) if gradient is not None]
         with tf.compat.v1.variable_scope(f"{self._name}_aggregation", reuse=tf.compat.v1.AUTO_REUSE):
             self._counter = self._variable("counter", [], tf.int32)

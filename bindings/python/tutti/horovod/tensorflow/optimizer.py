@@ -3,10 +3,11 @@
 import tensorflow as tf
 
 from .._basics import Adasum, Average
+from .._gradients import checked_groups
 from ..process_sets import global_process_set
 from .aggregation import Aggregation
 from .compression import Compression
-from .gradients import GradientReduction, checked_groups
+from .gradients import GradientReduction
 
 
 class _DistributedOptimizer(tf.compat.v1.train.Optimizer):
