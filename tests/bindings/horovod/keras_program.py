@@ -1,10 +1,10 @@
-"""A rank of the tests of tutti.horovod.keras. usage: keras_program.py PART"""
+"""A rank of the tests of tutti.horovod.keras, on the backend of KERAS_BACKEND."""
 
 import os
-import sys
 import tempfile
 
 import numpy
+from program_checks import expect_error
 
 import keras
 import tutti.horovod.keras as hvd
@@ -36,15 +36,6 @@ def expect_close(actual, expected, what, tolerance=1e-5):
     for a, b in zip(actual, expected, strict=True):
         worst = numpy.abs(a - b).max()
         assert worst <= tolerance, f"rank {hvd.rank()}: {what} differs by {worst}"
-
-
-def expect_error(kind, words, function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-    except kind as error:
-        assert all(word in str(error) for word in words), f"{error}: expected all of {words}"
-    else:
-        raise AssertionError(f"no error with {words}")
 
 
 def fit(model, callbacks=(), epochs=2):

@@ -5,6 +5,7 @@ import sys
 
 import numpy
 import tensorflow as tf
+from program_checks import expect_error
 
 import tutti.horovod
 import tutti.horovod.tensorflow as hvd
@@ -16,15 +17,6 @@ INTEGERS = [tf.int8, tf.uint8, tf.int32, tf.int64]
 def expect(actual, expected, what):
     actual, expected = numpy.asarray(actual), numpy.asarray(expected)
     assert numpy.array_equal(actual, expected), f"rank {hvd.rank()}: {what}: {actual}, expected {expected}"
-
-
-def expect_error(kind, words, function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-    except kind as error:
-        assert all(word in str(error) for word in words), f"{error}: expected all of {words}"
-    else:
-        raise AssertionError(f"no error with {words}")
 
 
 def in_both_modes(function):
