@@ -1,5 +1,6 @@
 """A rank of the tests of tutti.horovod.tensorflow. usage: tensorflow_program.py PART"""
 
+import itertools
 import os
 import sys
 
@@ -314,6 +315,25 @@ def check_objects():
     assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
 
 
+def check_passes_of_keras2():
+    """Gradients of two passes are added up, in eager mode and in a function, by current and legacy optimizers."""
+    mean = sum(range(1, hvd.size() + 1)) / hvd.size()
+    for kind, is_average in itertools.product((tf.keras.optimizers.SGD, tf.keras.optimizers.legacy.SGD), (True, False)):
+        for wrap in (lambda function: function), tf.function:
+            variables = [tf.Variable([5.0]), tf.Variable([7.0]), tf.Variable([1.0])]
+            optimizer = hvd.DistributedOptimizer(kind(1.0), backward_passes_per_step=2, average_aggregated_gradients=is_average)
+            loss = lambda variables=variables: (variables[0] + 2.0 * variables[2]) * (hvd.rank() + 1.0)
+            step = wrap(lambda: optimizer.minimize(loss, [variables[0], variables[2]]))
+            seen = []
+            for _ in range(4):
+                step()
+                seen.append([float(variable[0]) for variable in variables])
+            change = mean if is_average else 2 * mean
+            first, second = [5.0 - change, 7.0, 1.0 - 2 * change], [5.0 - 2 * change, 7.0, 1.0 - 4 * change]
+            expect(seen, [[5.0, 7.0, 1.0], first, first, second], f"{kind}: variables after each pass")
+            expect(optimizer.iterations, 4, f"{kind}: iterations")
+
+
 def check_optimizer_of_keras():
     variable = tf.Variable([1.0])
     optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(1.0))
@@ -322,6 +342,8 @@ def check_optimizer_of_keras():
     else:
         optimizer.apply_gradients([(tf.constant([hvd.rank() + 1.0]), variable)])
     expect(variable, [1 - sum(range(1, hvd.size() + 1)) / hvd.size()], "a step of Keras' optimizer")
+    if hasattr(optimizer, "minimize"):
+        check_passes_of_keras2()
     expect_error(ValueError, ["Adasum", "Keras"], hvd.DistributedOptimizer, tf.keras.optimizers.SGD(1.0), op=hvd.Adasum)
 
 
