@@ -1,6 +1,6 @@
 """Makes the functions and classes of tutti.horovod.keras for one Keras module."""
 
-import tutti.horovod as _arrays
+import tutti.horovod as hvd
 
 from .. import elastic as _elastic
 from .._basics import Average
@@ -24,7 +24,7 @@ def compression_of(framework):
     elif framework.backend == "torch":
         from ..torch.compression import Compression  # pylint: disable=import-outside-toplevel
     else:
-        Compression = _arrays.Compression
+        Compression = hvd.Compression
     return Compression
 
 
@@ -164,20 +164,20 @@ class Interface:
         """The reduction of a tensor, an array or numbers over all ranks: a tensor. compression: accepted; values are sent as they are."""
         value = self._framework.input(value)
         return self._framework.tensor(
-            _arrays.allreduce(value, average, name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor)
+            hvd.allreduce(value, average, name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor)
         )
 
     def allgather(self, value, name=None):
         """The values of all ranks, joined along the first dimension. Its extent may differ between ranks."""
-        return self._framework.tensor(_arrays.allgather(self._framework.input(value), name))
+        return self._framework.tensor(hvd.allgather(self._framework.input(value), name))
 
     def broadcast(self, value, root_rank, name=None):
         """The value of root_rank."""
-        return self._framework.tensor(_arrays.broadcast(self._framework.input(value), root_rank, name))
+        return self._framework.tensor(hvd.broadcast(self._framework.input(value), root_rank, name))
 
     def reducescatter(self, value, name=None, op=Average):
         """This rank's rows of the reduction."""
-        return self._framework.tensor(_arrays.reducescatter(self._framework.input(value), name, op=op))
+        return self._framework.tensor(hvd.reducescatter(self._framework.input(value), name, op=op))
 
 
 class KerasInterface(Interface):

@@ -2,7 +2,7 @@
 
 import numpy
 
-import tutti.horovod as _arrays
+import tutti.horovod as hvd
 
 from .._gradients import Reduction
 from .._operations import synchronize
@@ -51,7 +51,7 @@ class JaxReduction(_OfFrontEnd):
         from jax.experimental import io_callback  # pylint: disable=import-outside-toplevel
 
         def on_host(arrays):
-            return self._reduce_by(_arrays, [numpy.asarray(array) for array in arrays], numbers, groups)
+            return self._reduce_by(hvd, [numpy.asarray(array) for array in arrays], numbers, groups)
 
         shapes = [jax.ShapeDtypeStruct(gradient.shape, gradient.dtype) for gradient in gradients]
         return io_callback(on_host, shapes, gradients, ordered=True)

@@ -15,7 +15,7 @@ from ..process_sets import *  # noqa: F401,F403
 from ..process_sets import PROCESS_SETS, global_process_set
 from ..util import num_rank_is_power_2 as check_num_rank_power_of_2  # noqa: F401
 from ._library import operations
-from .util import _executing_eagerly, node_name, normalized
+from .util import node_name, normalized
 
 __all__ = [
     *BASICS,
@@ -42,7 +42,7 @@ def _common(kind, tensors, name, ignore_name_scope, process_set):
     # The operation itself refuses the global set where there is no job: a graph may be built before init().
     number = 0 if process_set.process_set_id == 0 else _job.current().number_of(process_set)
     attributes = {"process_set": number, "ignore_name_scope": ignore_name_scope}
-    if _executing_eagerly():
+    if tf.executing_eagerly():
         attributes["tensor_name"] = name or ""
     else:
         attributes["name"] = normalized(name) if name else node_name(kind, tensors)
