@@ -68,9 +68,9 @@ def main():
         while not session.should_stop():
             batch = generator.choice(len(train_labels), BATCH)
             _, accuracy = session.run([train, hits], {image: train_images[batch], label: train_labels[batch]})
-    mean = hvd.allgather_object(float(accuracy))
+    accuracies = hvd.allgather_object(float(accuracy))
     if hvd.rank() == 0:
-        print(f"accuracy of the last batch {sum(mean) / len(mean):.3f}")
+        print(f"accuracy of the last batch {sum(accuracies) / len(accuracies):.3f}")
 
 
 if __name__ == "__main__":

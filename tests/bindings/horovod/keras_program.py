@@ -1,10 +1,10 @@
-"""A rank of the tests of tutti.horovod.keras. usage: keras_program.py PART"""
+"""A rank of the tests of tutti.horovod.keras, on the backend of KERAS_BACKEND."""
 
 import os
-import sys
 import tempfile
 
 import numpy
+from program_checks import expect_error
 
 import keras
 import tutti.horovod.keras as hvd
@@ -38,20 +38,9 @@ def expect_close(actual, expected, what, tolerance=1e-5):
         assert worst <= tolerance, f"rank {hvd.rank()}: {what} differs by {worst}"
 
 
-def expect_error(kind, words, function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-    except kind as error:
-        assert all(word in str(error) for word in words), f"{error}: expected all of {words}"
-    else:
-        raise AssertionError(f"no error with {words}")
-
-
 def fit(model, callbacks=(), epochs=2):
     x, y = data()
-    return model.fit(
-        share(x), share(y), batch_size=BATCH // hvd.size(), epochs=epochs, shuffle=False, verbose=0, callbacks=list(callbacks)
-    )
+    return model.fit(share(x), share(y), batch_size=BATCH // hvd.size(), epochs=epochs, shuffle=False, verbose=0, callbacks=list(callbacks))
 
 
 def fit_alone(model, epochs=2):
@@ -94,9 +83,7 @@ def check_local_and_passes():
     for is_average in (True, False):
         alone = compiled(classifier(), keras.optimizers.SGD(0.1 if is_average else 0.2, gradient_accumulation_steps=2))
         fit_alone(alone)
-        summing = hvd.DistributedOptimizer(
-            keras.optimizers.SGD(0.1), backward_passes_per_step=2, average_aggregated_gradients=is_average
-        )
+        summing = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), backward_passes_per_step=2, average_aggregated_gradients=is_average)
         model = compiled(classifier(), summing)
         fit(model)
         expect_close(model.get_weights(), alone.get_weights(), "weights after several passes")

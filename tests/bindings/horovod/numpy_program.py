@@ -2,11 +2,11 @@
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
 import numpy
+from program_checks import expect_error, run_as_horovod
 
 import tutti
 import tutti.horovod as hvd
@@ -17,15 +17,6 @@ def expect(actual, expected, what):
     assert actual.dtype == expected.dtype and numpy.array_equal(
         actual, expected
     ), f"rank {hvd.rank()}: {what}: {actual}, expected {expected}"
-
-
-def expect_error(kind, words, function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-    except kind as error:
-        assert all(word in str(error) for word in words), f"{error}: expected all of {words}"
-    else:
-        raise AssertionError(f"no error with {words}")
 
 
 def of_rank(rank, dtype="float32", shape=(3, 2)):
@@ -275,10 +266,7 @@ def check_alias_of_runner():
         "    raise AssertionError('half of a pair')\n"
     )
     if hvd.rank() == 0:
-        folder = os.path.join(os.path.dirname(tutti.__file__), "alias")
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("HOROVOD_", "OMPI_", "PMI_"))}
-        kept["PYTHONPATH"] = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
-        subprocess.run([sys.executable, "-c", program], check=True, env=kept)
+        run_as_horovod(program)
 
 
 PARTS = {

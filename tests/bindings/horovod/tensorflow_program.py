@@ -1,10 +1,12 @@
 """A rank of the tests of tutti.horovod.tensorflow. usage: tensorflow_program.py PART"""
 
+import itertools
 import os
 import sys
 
 import numpy
 import tensorflow as tf
+from program_checks import expect_error
 
 import tutti.horovod
 import tutti.horovod.tensorflow as hvd
@@ -16,15 +18,6 @@ INTEGERS = [tf.int8, tf.uint8, tf.int32, tf.int64]
 def expect(actual, expected, what):
     actual, expected = numpy.asarray(actual), numpy.asarray(expected)
     assert numpy.array_equal(actual, expected), f"rank {hvd.rank()}: {what}: {actual}, expected {expected}"
-
-
-def expect_error(kind, words, function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-    except kind as error:
-        assert all(word in str(error) for word in words), f"{error}: expected all of {words}"
-    else:
-        raise AssertionError(f"no error with {words}")
 
 
 def in_both_modes(function):
@@ -244,6 +237,16 @@ def check_tape():
     expect(shared, [mean] * 3, "gradient beside a local one")
     expect(own, 3 * (rank + 1.0) / size, "local gradient")
 
+    layer = tf.keras.layers.Dense(1, use_bias=False)
+    layer.build((None, 1))
+    with tf.GradientTape() as tape:
+        loss = layer(tf.fill([1, 1], rank + 1.0)) + variables[1] * (rank + 1.0)
+    tape = hvd.PartialDistributedGradientTape(tape, local_layers=layer)
+    own, shared = tape.gradient(loss, [*layer.trainable_variables, variables[1]])
+    expect(own, [[(rank + 1.0) / size]], "gradient of a local layer")
+    expect(shared, mean, "gradient beside a local layer")
+    expect_error(ValueError, ["local layers"], hvd.PartialDistributedGradientTape, tape, local_layers=[variables[1]])
+
     with tf.GradientTape() as tape:
         loss = variables[1] * (rank + 1.0)
         tape = hvd.DistributedGradientTape(tape)
@@ -312,6 +315,25 @@ def check_objects():
     assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
 
 
+def check_passes_of_keras2():
+    """Gradients of two passes are added up, in eager mode and in a function, by current and legacy optimizers."""
+    mean = sum(range(1, hvd.size() + 1)) / hvd.size()
+    for kind, is_average in itertools.product((tf.keras.optimizers.SGD, tf.keras.optimizers.legacy.SGD), (True, False)):
+        for wrap in (lambda function: function), tf.function:
+            variables = [tf.Variable([5.0]), tf.Variable([7.0]), tf.Variable([1.0])]
+            optimizer = hvd.DistributedOptimizer(kind(1.0), backward_passes_per_step=2, average_aggregated_gradients=is_average)
+            loss = lambda variables=variables: (variables[0] + 2.0 * variables[2]) * (hvd.rank() + 1.0)
+            step = wrap(lambda: optimizer.minimize(loss, [variables[0], variables[2]]))
+            seen = []
+            for _ in range(4):
+                step()
+                seen.append([float(variable[0]) for variable in variables])
+            change = mean if is_average else 2 * mean
+            first, second = [5.0 - change, 7.0, 1.0 - 2 * change], [5.0 - 2 * change, 7.0, 1.0 - 4 * change]
+            expect(seen, [[5.0, 7.0, 1.0], first, first, second], f"{kind}: variables after each pass")
+            expect(optimizer.iterations, 4, f"{kind}: iterations")
+
+
 def check_optimizer_of_keras():
     variable = tf.Variable([1.0])
     optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(1.0))
@@ -320,6 +342,8 @@ def check_optimizer_of_keras():
     else:
         optimizer.apply_gradients([(tf.constant([hvd.rank() + 1.0]), variable)])
     expect(variable, [1 - sum(range(1, hvd.size() + 1)) / hvd.size()], "a step of Keras' optimizer")
+    if hasattr(optimizer, "minimize"):
+        check_passes_of_keras2()
     expect_error(ValueError, ["Adasum", "Keras"], hvd.DistributedOptimizer, tf.keras.optimizers.SGD(1.0), op=hvd.Adasum)
 
 

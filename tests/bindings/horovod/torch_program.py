@@ -3,14 +3,12 @@
 import copy
 import itertools
 import json
-import os
-import subprocess
 import sys
 import warnings
 
 import torch
+from program_checks import expect_error, run_as_horovod
 
-import tutti
 import tutti.horovod.torch as hvd
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int32, torch.int64]
@@ -18,15 +16,6 @@ DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.uin
 
 def expect(actual, expected, what):
     assert actual.dtype == expected.dtype and torch.equal(actual, expected), f"rank {hvd.rank()}: {what}: {actual}, expected {expected}"
-
-
-def expect_error(kind, words, function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-    except kind as error:
-        assert all(word in str(error) for word in words), f"{error}: expected all of {words}"
-    else:
-        raise AssertionError(f"no error with {words}")
 
 
 def equal_on_all_ranks(tensors):
@@ -335,10 +324,8 @@ def check_alias():
         "assert hvd is tutti.horovod.torch and hvd.HorovodInternalError is HorovodInternalError and hvd.ProcessSet is ProcessSet\n"
         "assert hvd.__name__ == hvd.__spec__.name == 'tutti.horovod.torch'\n"
     )
-    folder = os.path.join(os.path.dirname(tutti.__file__), "alias")
-    paths = os.pathsep.join([folder, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
     if hvd.rank() == 0:
-        subprocess.run([sys.executable, "-c", program], check=True, env=dict(os.environ, PYTHONPATH=paths))
+        run_as_horovod(program)
 
 
 def train_digits(file):

@@ -20,24 +20,21 @@ from ._operations import barrier, join, poll, synchronize
 from ._launch import run
 from .compression import NoneCompressor, make_cast_compressor
 from .exceptions import HorovodInternalError, HostsUpdatedInterrupt
-from .process_sets import ProcessSet, add_process_set, get_process_set_ids_and_ranks, global_process_set, remove_process_set
+from .process_sets import *  # noqa: F401,F403
+from .process_sets import PROCESS_SETS
 
 __all__ = [
     *BASICS,
     *FUNCTIONS,
+    *PROCESS_SETS,
     "Compression",
     "HorovodInternalError",
     "HostsUpdatedInterrupt",
-    "ProcessSet",
-    "add_process_set",
     "allgather_object",
     "barrier",
     "broadcast_object",
-    "get_process_set_ids_and_ranks",
-    "global_process_set",
     "join",
     "poll",
-    "remove_process_set",
     "run",
     "synchronize",
 ]
@@ -47,11 +44,7 @@ class Compression:
     """Dtypes on their way between ranks."""
 
     none = NoneCompressor
-    fp16 = make_cast_compressor(
-        "FP16Compressor",
-        lambda tensor, dtype: tensor.astype(numpy.float16 if dtype is None else dtype),
-        lambda tensor: tensor.dtype in (numpy.float32, numpy.float64),
-    )
+    fp16 = make_cast_compressor("FP16Compressor", numpy.float16, (numpy.float32, numpy.float64), numpy.ndarray.astype)
 
 
 globals().update(FrontEnd(_arrays).functions())

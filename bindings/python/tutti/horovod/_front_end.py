@@ -3,7 +3,7 @@
 from . import _operations
 from ._basics import Average
 from ._operations import op_of, synchronize
-from .compression import NoneCompressor
+from .compression import NoneCompressor, compressed
 from .process_sets import global_process_set
 
 FUNCTIONS = (
@@ -48,8 +48,7 @@ class FrontEnd:
         return synchronize(self.alltoall_async(tensor, splits, name, process_set))
 
     def _compressed(self, function, tensors, compression, *arguments):
-        narrow, contexts = zip(*[compression.compress(tensor) for tensor in self._inputs(tensors)])
-        return [compression.decompress(output, context) for output, context in zip(function(narrow, *arguments), contexts)]
+        return compressed(lambda narrow: function(narrow, *arguments), self._inputs(tensors), compression)
 
     def allreduce_async(
         self,

@@ -82,12 +82,16 @@ class Job:
             membership.group.close()
         return True
 
-    def membership(self, process_set):
-        """Errors: ValueError where this process is no member."""
+    def number_of(self, process_set):
+        """The set's process_set_id. Errors: ValueError where it is not registered."""
         number = process_set.process_set_id
         if number is None or number not in self.sets:
             raise ValueError(f"{process_set} is not registered; use hvd.add_process_set() or hvd.init(process_sets=...)")
-        membership = self.memberships.get(number)
+        return number
+
+    def membership(self, process_set):
+        """Errors: ValueError where this process is no member."""
+        membership = self.memberships.get(self.number_of(process_set))
         if membership is None:
             raise ValueError(f"rank {self.rank} is not a member of {process_set}")
         return membership

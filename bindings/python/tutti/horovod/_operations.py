@@ -143,6 +143,19 @@ def op_of(op, average):
     return Average if average else Sum
 
 
+def root_of(process_set, root_rank):
+    """The member that a broadcast's root_rank, a rank of the job, means. Errors: ValueError."""
+    if root_rank not in process_set.ranks:
+        raise ValueError(f"broadcast received invalid root rank {root_rank} for provided process set {process_set}")
+    return process_set.ranks.index(root_rank)
+
+
+def check_op_of_reducescatter(op):
+    """Errors: ValueError."""
+    if op not in (Average, Sum):
+        raise ValueError(f"reducescatter: op {op!r}: expected Average or Sum")
+
+
 def submit(membership, name, *arguments, **options):
     """TensorQueue.submit() with Horovod's exceptions: ValueError for arguments, such as a name that is under way."""
     try:
@@ -251,8 +264,7 @@ def allgather(arrays, tensors, name=None, process_set=global_process_set, is_gro
 def broadcast(arrays, tensor, output, root_rank, name=None, process_set=global_process_set):
     """Copies the tensor of root_rank, a rank of the job, into every member's output."""
     membership = _job.current().membership(process_set)
-    if root_rank not in process_set.ranks:
-        raise ValueError(f"broadcast received invalid root rank {root_rank} for provided process set {process_set}")
+    root = root_of(process_set, root_rank)
     target = None if output is tensor else arrays.view(output)
     part = submit(
         membership,
@@ -260,7 +272,7 @@ def broadcast(arrays, tensor, output, root_rank, name=None, process_set=global_p
         arrays.view(tensor),
         target,
         collective="broadcast",
-        root=process_set.ranks.index(root_rank),
+        root=root,
         stream=arrays.stream(tensor),
     )
     return keep(Operation([part], output))
@@ -292,8 +304,7 @@ def alltoall(arrays, tensor, splits, name=None, process_set=global_process_set):
 
 def reducescatter(arrays, tensors, op, prescale=1.0, postscale=1.0, name=None, process_set=global_process_set, is_group=False):
     """Reduces the tensors and gives each rank its rows; the first ranks get one more where the rows do not divide."""
-    if op not in (Average, Sum):
-        raise ValueError(f"reducescatter: op {op!r}: expected Average or Sum")
+    check_op_of_reducescatter(op)
     membership = _job.current().membership(process_set)
     rank, size = process_set.rank(), process_set.size()
     for tensor in tensors:

@@ -25,13 +25,19 @@ class NoneCompressor(Compressor):
         return tensor
 
 
-def make_cast_compressor(name, cast, is_wider):
-    """A compressor that casts tensors of wider dtypes and back. cast(tensor, dtype): dtype None is the narrow one."""
+def make_cast_compressor(name, narrow, wider, cast, dtype_of=lambda tensor: tensor.dtype):
+    """A compressor that casts tensors of the wider dtypes to the narrow one and back. cast(tensor, dtype): the framework's."""
 
     def compress(tensor):
-        return (cast(tensor, None), tensor.dtype) if is_wider(tensor) else (tensor, None)
+        return (cast(tensor, narrow), tensor.dtype) if dtype_of(tensor) in wider else (tensor, None)
 
     def decompress(tensor, ctx):
         return tensor if ctx is None else cast(tensor, ctx)
 
     return type(name, (Compressor,), {"compress": staticmethod(compress), "decompress": staticmethod(decompress)})
+
+
+def compressed(collective, tensors, compression):
+    """What collective, a function of a list of tensors, gives of compressed tensors: decompressed, as a list."""
+    narrow, contexts = zip(*[compression.compress(tensor) for tensor in tensors])
+    return [compression.decompress(result, context) for result, context in zip(collective(list(narrow)), contexts)]

@@ -2,7 +2,8 @@
 
 from . import _job
 
-__all__ = ["ProcessSet", "add_process_set", "get_process_set_ids_and_ranks", "global_process_set", "remove_process_set"]
+PROCESS_SETS = ("ProcessSet", "add_process_set", "get_process_set_ids_and_ranks", "global_process_set", "remove_process_set")
+__all__ = PROCESS_SETS
 
 
 class ProcessSet:

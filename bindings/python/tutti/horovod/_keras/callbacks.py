@@ -2,9 +2,8 @@
 
 import numpy
 
-import tutti.horovod as _arrays
+import tutti.horovod as hvd
 
-from .. import _basics
 from .optimizers import is_distributed
 
 
@@ -45,7 +44,7 @@ class BroadcastGlobalVariablesCallback:
             optimizer.build(self.model.trainable_variables)
         # A rank that has read a checkpoint may be built before the others.
         built = numpy.array([self.model.built], numpy.uint8)
-        if _arrays.allreduce(built, op=_arrays.Min, name="BroadcastGlobalVariablesCallback.built")[0]:
+        if hvd.allreduce(built, op=hvd.Min, name="BroadcastGlobalVariablesCallback.built")[0]:
             self._broadcast()
 
     def on_train_batch_end(self, batch, logs=None):
@@ -74,7 +73,7 @@ class MetricAverageCallback:
         if not names:
             return
         own = numpy.array([float(self.framework.array(logs[name])) for name in names], numpy.float64)
-        means = _arrays.allreduce(own, op=_basics.Average, name="MetricAverageCallback." + ".".join(names))
+        means = hvd.allreduce(own, op=hvd.Average, name="MetricAverageCallback." + ".".join(names))
         logs.update(zip(names, means.tolist()))
 
 
@@ -154,14 +153,14 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         def multiplier(epoch):
             # The last step of an epoch has the rate of the epoch's end.
             epoch += 1.0 / self.steps_per_epoch
-            return (epoch * (_basics.size() - 1) / warmup_epochs + 1) / _basics.size()
+            return (epoch * (hvd.size() - 1) / warmup_epochs + 1) / hvd.size()
 
         super().__init__(initial_lr, multiplier, 0, warmup_epochs, False, momentum_correction, steps_per_epoch)
         self.verbose = verbose
 
     def on_epoch_end(self, epoch, logs=None):
         super().on_epoch_end(epoch, logs)
-        if epoch == self.end_epoch - 1 and self.verbose > 0 and _basics.rank() == 0:
+        if epoch == self.end_epoch - 1 and self.verbose > 0 and hvd.rank() == 0:
             print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to {self._rate():g}.")
 
 

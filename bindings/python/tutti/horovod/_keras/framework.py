@@ -2,9 +2,8 @@
 
 import numpy
 
-import tutti.horovod as _arrays
+import tutti.horovod as hvd
 
-from .. import _basics
 from .._operations import synchronize
 from ..process_sets import global_process_set
 
@@ -70,10 +69,10 @@ class Framework:
         """Gives variables the values of root_rank's. Errors: ValueError where ranks have different variables."""
         arrays = [numpy.array(self.array(variable), order="C") for variable in variables]
         _check_equal([(array.dtype.name, array.shape) for array in arrays], process_set)
-        handles = [_arrays.broadcast_async_(array, root_rank, f"variable.{i}", process_set) for i, array in enumerate(arrays)]
+        handles = [hvd.broadcast_async_(array, root_rank, f"variable.{i}", process_set) for i, array in enumerate(arrays)]
         for handle in handles:
             synchronize(handle)
-        if _basics.rank() != root_rank:
+        if hvd.rank() != root_rank:
             for variable, array in zip(variables, arrays):
                 self.assign(variable, array)
 
@@ -96,7 +95,7 @@ def _has_floats(value):
 
 
 def _check_equal(own, process_set):
-    everybody = _arrays.allgather_object(own, "variables", process_set)
+    everybody = hvd.allgather_object(own, "variables", process_set)
     for rank, theirs in zip(process_set.ranks, everybody):
         if theirs != everybody[0]:
             raise ValueError(

@@ -1,9 +1,10 @@
 """Makes the functions and classes of tutti.horovod.keras for one Keras module."""
 
-import tutti.horovod as _arrays
+import tutti.horovod as hvd
 
 from .. import elastic as _elastic
 from .._basics import Average
+from .._gradients import variables_of
 from ..compression import NoneCompressor
 from ..process_sets import global_process_set
 from . import callbacks, elastic
@@ -23,7 +24,7 @@ def compression_of(framework):
     elif framework.backend == "torch":
         from ..torch.compression import Compression  # pylint: disable=import-outside-toplevel
     else:
-        Compression = _arrays.Compression
+        Compression = hvd.Compression
     return Compression
 
 
@@ -60,6 +61,15 @@ def elastic_of(framework, module):
     }
 
 
+def _distributed(self, optimizer, local_layers=None, **options):
+    """Takes the arguments of a method of Interface, `self` among them, for **locals()."""
+    local = variables_of(local_layers, self._framework.keras.layers.Layer)
+    result = Options(self._framework, **options).distributed(optimizer)
+    for variable in local:
+        result.register_local_var(variable)
+    return result
+
+
 class Interface:
     """Its methods are the functions of the module."""
 
@@ -94,10 +104,7 @@ class Interface:
         reduced and applied; average_aggregated_gradients: and divided by their number. groups: how many, or lists of variables whose
         gradients are communicated together. sparse_as_dense, device_dense, device_sparse: for TensorFlow. Errors: ValueError.
         """
-        options = dict(locals())
-        for entry in ("self", "optimizer"):
-            del options[entry]
-        return Options(self._framework, **options).distributed(optimizer)
+        return _distributed(**locals())
 
     def PartialDistributedOptimizer(
         self,
@@ -116,18 +123,9 @@ class Interface:
         **options,
     ):
         """As DistributedOptimizer(), but gradients of local_layers, a layer or a list of them, are not reduced."""
-        options = {**locals(), **options}
-        for entry in ("self", "optimizer", "local_layers", "options"):
-            del options[entry]
-        layer_class = self._framework.keras.layers.Layer
-        layers = [] if local_layers is None else [local_layers] if isinstance(local_layers, layer_class) else list(local_layers)
-        if not all(isinstance(layer, layer_class) for layer in layers):
-            raise ValueError("All local layers must be of tf.keras.layers.Layer type.")
-        result = self.DistributedOptimizer(optimizer, **options)
-        for layer in layers:
-            for variable in layer.trainable_weights:
-                result.register_local_var(variable)
-        return result
+        arguments = {**locals(), **options}
+        del arguments["options"]
+        return _distributed(**arguments)
 
     def load_model(self, filepath, custom_optimizers=None, custom_objects=None, compression=NoneCompressor, legacy_opts=False):
         """A model that was saved, with its optimizer made distributed; the optimizer's state is that of the file.
@@ -166,20 +164,20 @@ class Interface:
         """The reduction of a tensor, an array or numbers over all ranks: a tensor. compression: accepted; values are sent as they are."""
         value = self._framework.input(value)
         return self._framework.tensor(
-            _arrays.allreduce(value, average, name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor)
+            hvd.allreduce(value, average, name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor)
         )
 
     def allgather(self, value, name=None):
         """The values of all ranks, joined along the first dimension. Its extent may differ between ranks."""
-        return self._framework.tensor(_arrays.allgather(self._framework.input(value), name))
+        return self._framework.tensor(hvd.allgather(self._framework.input(value), name))
 
     def broadcast(self, value, root_rank, name=None):
         """The value of root_rank."""
-        return self._framework.tensor(_arrays.broadcast(self._framework.input(value), root_rank, name))
+        return self._framework.tensor(hvd.broadcast(self._framework.input(value), root_rank, name))
 
     def reducescatter(self, value, name=None, op=Average):
         """This rank's rows of the reduction."""
-        return self._framework.tensor(_arrays.reducescatter(self._framework.input(value), name, op=op))
+        return self._framework.tensor(hvd.reducescatter(self._framework.input(value), name, op=op))
 
 
 class KerasInterface(Interface):
@@ -202,9 +200,6 @@ class KerasInterface(Interface):
         process_set=global_process_set,
         scale_local_gradients=True,
     ):
-        options = dict(locals())
-        for entry in ("self", "optimizer"):
-            del options[entry]
-        return Options(self._framework, **options).distributed(optimizer)
+        return _distributed(**locals())
 
     DistributedOptimizer.__doc__ = Interface.DistributedOptimizer.__doc__

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from ..tensorflow.aggregation import Aggregation
 from .optimizers import Distributed
 
 
@@ -15,7 +16,7 @@ class OfKeras2(Distributed):
     def from_config(cls, config, *args, **options):
         result = super().from_config(config, *args, **options)
         if cls._passes.count > 1:
-            result._agg_helper = Aggregation(cls._reduction, cls._passes)
+            result._agg_helper = KerasAggregation(cls._reduction, cls._passes.count, not cls._passes.is_summed)
         return result
 
     def compute_gradients(self, loss, var_list, tape=None):
@@ -48,50 +49,21 @@ class OfKeras2(Distributed):
         return self._agg_helper.apply_gradients(lambda: above.apply_gradients(pairs, *args, **options), self, pairs)
 
 
-class Aggregation:
-    """Adds up the gradients of several passes, in eager mode and in functions, and reduces the sums at the last one.
+class KerasAggregation(Aggregation):
+    """In eager mode and in functions."""
 
-    counter: passes since the last step, a variable.
-    """
-
-    def __init__(self, reduction, passes):
-        self._reduction = reduction
-        self._passes = passes
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
         self.counter = tf.Variable(0, dtype=tf.int32, trainable=False, name="aggregation_counter")
         self._sums = {}  # by place
 
-    def compute_gradients(self, gradients, variables):
-        """The reduced sums at the last pass, else the sums so far; None stays None."""
-        if any(isinstance(gradient, tf.IndexedSlices) for gradient in gradients):
-            if not self._reduction.sparse_as_dense:
-                raise ValueError("IndexedSlices are not supported when `backward_passes_per_step` > 1 and `sparse_as_dense` is False.")
-            gradients = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
-        there = [i for i, gradient in enumerate(gradients) if gradient is not None]
+    def _make_sums(self, gradients, variables):
+        given = [i for i, gradient in enumerate(gradients) if gradient is not None]
         with tf.init_scope():  # a function makes no variables after its first call
-            for i in there:
+            for i in given:
                 if i not in self._sums:
                     self._sums[i] = tf.Variable(tf.zeros(variables[i].shape, variables[i].dtype), trainable=False)
-        for i in there:
-            self._sums[i].assign_add(tf.cast(gradients[i], self._sums[i].dtype))
-        self.counter.assign_add(1)
-        sums = [self._sums[i] for i in there]
-        results = tf.cond(
-            tf.equal(self.counter, self._passes.count),
-            lambda: self._reduced(sums, [variables[i] for i in there]),
-            lambda: [tf.identity(total) for total in sums],
-        )
-        by_place = dict(zip(there, results if isinstance(results, (list, tuple)) else [results]))
-        return [by_place.get(i) for i in range(len(gradients))]
-
-    def _reduced(self, sums, variables):
-        values = [tf.identity(total) for total in sums]
-        if not self._passes.is_summed:
-            values = [value / tf.cast(self._passes.count, value.dtype) for value in values]
-        reduced = [tf.identity(value) for value in self._reduction(values, variables)]
-        for total in sums:
-            total.assign(tf.zeros_like(total))
-        self.counter.assign(0)
-        return reduced
+        return {i: self._sums[i] for i in given}
 
     def apply_gradients(self, apply, optimizer, pairs):
         """apply() at the last pass; the optimizer's iterations count all passes."""

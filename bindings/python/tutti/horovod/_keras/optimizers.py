@@ -1,12 +1,10 @@
 """Optimizers of Keras whose gradients are those of all members of a process set."""
 
-import warnings
-
-from .._basics import Average, Sum, rocm_built
+from .._basics import Average, Sum
+from .._gradients import checked_groups
 from ..compression import NoneCompressor
 from ..process_sets import global_process_set
-from .reductions import Reduction, reduce_in_jax, reduce_in_torch
-
+from .reductions import JaxReduction, TorchReduction
 
 _DEFAULTS = {
     "name": None,
@@ -112,14 +110,9 @@ class Options:
         self._options = options
         if options["op"] not in (Average, Sum):
             raise ValueError("op currently only supports Average and Sum")
-        if options["gradient_predivide_factor"] != 1.0 and (rocm_built() or options["op"] != Average):
-            raise ValueError("gradient_predivide_factor not supported with op != Average")
-        if options["num_groups"]:
-            warnings.warn("Parameter `num_groups` has been replaced by `groups`.", DeprecationWarning, stacklevel=4)
-            options["groups"] = options["num_groups"] if options["groups"] is None else options["groups"]
-        groups = options["groups"]
-        if groups is not None and not (isinstance(groups, (list, tuple)) or groups > 0):
-            raise ValueError("groups should be a non-negative integer or a list of list of tf.Variable.")
+        options["groups"] = checked_groups(
+            options["op"], options["gradient_predivide_factor"], options["num_groups"], options["groups"], stacklevel=5
+        )
 
     def distributed(self, optimizer):
         """A new optimizer with the configuration of the one given; an optimizer's state is not taken over."""
@@ -148,7 +141,7 @@ class Options:
         arguments = {key: options[key] for key in _OF_REDUCTIONS}
         arguments["name"] = options["name"] or f"Distributed{optimizer_class.__name__}"
         if self._framework.backend != "tensorflow":
-            return Reduction(reduce=reduce_in_torch if self._framework.backend == "torch" else reduce_in_jax, **arguments)
+            return (TorchReduction if self._framework.backend == "torch" else JaxReduction)(**arguments)
         from ..tensorflow.gradients import GradientReduction  # pylint: disable=import-outside-toplevel  # other backends lack it
 
         return GradientReduction(**arguments, **{key: options[key] for key in ("device_dense", "device_sparse", "sparse_as_dense")})

@@ -1,92 +1,57 @@
-"""Gradients of a training step, reduced over the members of a process set, on the backends torch and jax."""
+"""How gradients are reduced on Keras's backends torch and jax."""
 
 import numpy
 
-import tutti.horovod as _arrays
+import tutti.horovod as hvd
 
-from .._basics import Average
+from .._gradients import Reduction
 from .._operations import synchronize
-from ..util import split_list
+from ..compression import NoneCompressor, compressed
 
 
-class Reduction:
-    """Called with gradients and their variables, it returns the reduced gradients; None stays None.
+class _OfFrontEnd(Reduction):
+    def __init__(self, name, compression=NoneCompressor, **options):
+        super().__init__(name, **options)
+        self._compression = compression
 
-    Variables that are local keep their own gradients, divided by the number of members where scale_local_gradients says so.
-    """
+    def _reduce_by(self, front_end, tensors, numbers, groups):
+        """All are submitted before the first is waited for, so that small ones are fused."""
+        groups = [[place] for place in range(len(tensors))] if groups is None else groups
 
-    def __init__(self, name, compression, op, gradient_predivide_factor, groups, process_set, scale_local_gradients, reduce):
-        self.name = name
-        self.compression = compression
-        self.groups = groups
-        self.process_set = process_set
-        self.scale_local_gradients = scale_local_gradients
-        prescale, postscale = (1.0 / gradient_predivide_factor, gradient_predivide_factor) if op == Average else (1.0, 1.0)
-        self.options = {"op": op, "prescale_factor": prescale, "postscale_factor": postscale, "process_set": process_set}
-        self._reduce = reduce
-        self._local = set()
-
-    def register_local(self, variable):
-        self._local.add(id(variable))
-
-    def __call__(self, gradients, variables):
-        results = list(gradients)
-        size = self.process_set.size()
-        if not self.process_set.included() or size == 1:
+        def reduce(narrow):
+            handles = [
+                front_end.grouped_allreduce_async(
+                    [narrow[place] for place in group], name=f"{self.name}.gradient.{numbers[group[0]]}", **self.options
+                )
+                for group in groups
+            ]
+            results = [None] * len(narrow)
+            for handle, group in zip(handles, groups):
+                for place, result in zip(group, synchronize(handle)):
+                    results[place] = result
             return results
-        local = [i for i, variable in enumerate(variables) if id(variable) in self._local]
-        shared = [i for i, gradient in enumerate(results) if gradient is not None and i not in local]
-        if self.scale_local_gradients:
-            for i in local:
-                results[i] = None if results[i] is None else results[i] / size
-        if shared:
-            reduced = self._reduce(self, [results[i] for i in shared], self._names(shared, variables))
-            for i, gradient in zip(shared, reduced):
-                results[i] = gradient
-        return results
 
-    def _names(self, numbers, variables):
-        """[(name, places in the list of gradients)] of what is submitted together. Names follow from the variables' places."""
-        each = [(f"{self.name}.gradient.{number}", [place]) for place, number in enumerate(numbers)]
-        if self.groups is None:
-            return each
-        if not isinstance(self.groups, (list, tuple)):
-            parts = split_list(list(range(len(numbers))), self.groups)
-        else:
-            place_of = {id(variables[number]): place for place, number in enumerate(numbers)}
-            parts = [[place_of[id(variable)] for variable in group if id(variable) in place_of] for group in self.groups]
-        grouped = {place for part in parts for place in part}
-        return [(f"{self.name}.group.{i}", part) for i, part in enumerate(parts) if part] + [
-            entry for entry in each if entry[1][0] not in grouped
-        ]
+        return compressed(reduce, tensors, self._compression)
 
 
-def submit_all(front_end, reduction, tensors, names):
-    """Reduces tensors by a front end: all are submitted before the first is waited for, so that small ones are fused."""
-    narrow, contexts = zip(*[reduction.compression.compress(tensor) for tensor in tensors])
-    handles = [
-        front_end.grouped_allreduce_async([narrow[place] for place in places], name=name, **reduction.options) for name, places in names
-    ]
-    results = [None] * len(narrow)
-    for handle, (_, places) in zip(handles, names):
-        for place, result in zip(places, synchronize(handle)):
-            results[place] = reduction.compression.decompress(result, contexts[place])
-    return results
+class TorchReduction(_OfFrontEnd):
+    """See Reduction."""
+
+    def _reduce(self, gradients, numbers, groups):
+        from .. import torch as front_end  # pylint: disable=import-outside-toplevel  # other backends lack it
+
+        return self._reduce_by(front_end, [gradient.contiguous() for gradient in gradients], numbers, groups)
 
 
-def reduce_in_torch(reduction, gradients, names):
-    from .. import torch as front_end  # pylint: disable=import-outside-toplevel  # other backends lack it
-
-    return submit_all(front_end, reduction, [gradient.contiguous() for gradient in gradients], names)
-
-
-def reduce_in_jax(reduction, gradients, names):
+class JaxReduction(_OfFrontEnd):
     """Within jit, one callback of the host reduces all gradients. Callbacks are ordered, as programs of one rank are."""
-    import jax  # pylint: disable=import-outside-toplevel  # other backends lack it
-    from jax.experimental import io_callback  # pylint: disable=import-outside-toplevel
 
-    def on_host(arrays):
-        return submit_all(_arrays, reduction, [numpy.asarray(array) for array in arrays], names)
+    def _reduce(self, gradients, numbers, groups):
+        import jax  # pylint: disable=import-outside-toplevel  # other backends lack it
+        from jax.experimental import io_callback  # pylint: disable=import-outside-toplevel
 
-    shapes = [jax.ShapeDtypeStruct(gradient.shape, gradient.dtype) for gradient in gradients]
-    return io_callback(on_host, shapes, gradients, ordered=True)
+        def on_host(arrays):
+            return self._reduce_by(hvd, [numpy.asarray(array) for array in arrays], numbers, groups)
+
+        shapes = [jax.ShapeDtypeStruct(gradient.shape, gradient.dtype) for gradient in gradients]
+        return io_callback(on_host, shapes, gradients, ordered=True)

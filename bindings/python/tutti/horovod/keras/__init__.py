@@ -13,13 +13,8 @@ docs/horovod.md has the rest.
 
 import keras
 
-from .. import allgather_object, broadcast_object
-from .._basics import *  # noqa: F401,F403
 from .._keras.interface import KerasInterface
-from .._launch import run
-from .._operations import barrier, join
-from ..exceptions import HorovodInternalError, HostsUpdatedInterrupt
-from ..process_sets import ProcessSet, add_process_set, get_process_set_ids_and_ranks, global_process_set, remove_process_set
+from .._keras.names import *  # noqa: F401,F403
 from . import callbacks, elastic
 
 globals().update(KerasInterface(keras).functions())

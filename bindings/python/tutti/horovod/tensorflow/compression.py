@@ -5,14 +5,12 @@ import tensorflow as tf
 from ..compression import Compressor, NoneCompressor, make_cast_compressor  # noqa: F401
 
 
-def _cast_to(name, dtype, wider):
-    return make_cast_compressor(
-        name, lambda tensor, target: tf.cast(tensor, dtype if target is None else target), lambda tensor: tensor.dtype.base_dtype in wider
-    )
+def _dtype_of(tensor):
+    return tensor.dtype.base_dtype  # variables of tf.compat.v1 have dtypes of references
 
 
-FP16Compressor = _cast_to("FP16Compressor", tf.float16, (tf.float32, tf.float64, tf.bfloat16))
-BF16Compressor = _cast_to("BF16Compressor", tf.bfloat16, (tf.float32, tf.float64))
+FP16Compressor = make_cast_compressor("FP16Compressor", tf.float16, (tf.float32, tf.float64, tf.bfloat16), tf.cast, _dtype_of)
+BF16Compressor = make_cast_compressor("BF16Compressor", tf.bfloat16, (tf.float32, tf.float64), tf.cast, _dtype_of)
 
 
 class Compression:

@@ -8,30 +8,24 @@ import tensorflow as tf
 from .. import _job
 from .._basics import *  # noqa: F401,F403
 from .._basics import BASICS, Adasum, Average, ReduceOp, Sum
+from .._operations import check_op_of_reducescatter
 from .._operations import op_of as handle_average_backwards_compatibility
-from ..process_sets import (  # noqa: F401
-    ProcessSet,
-    add_process_set,
-    get_process_set_ids_and_ranks,
-    global_process_set,
-    remove_process_set,
-)
+from .._operations import root_of
+from ..process_sets import *  # noqa: F401,F403
+from ..process_sets import PROCESS_SETS, global_process_set
 from ..util import num_rank_is_power_2 as check_num_rank_power_of_2  # noqa: F401
 from ._library import operations
-from .util import _executing_eagerly, node_name, normalized
+from .util import node_name, normalized
 
 __all__ = [
     *BASICS,
-    "ProcessSet",
-    "add_process_set",
+    *PROCESS_SETS,
     "allgather",
     "alltoall",
     "barrier",
     "broadcast",
     "broadcast_",
     "check_num_rank_power_of_2",
-    "get_process_set_ids_and_ranks",
-    "global_process_set",
     "grouped_allgather",
     "handle_average_backwards_compatibility",
     "join",
@@ -39,18 +33,16 @@ __all__ = [
     "local_size_op",
     "process_set_included_op",
     "rank_op",
-    "remove_process_set",
     "size_op",
 ]
 
 
 def _common(kind, tensors, name, ignore_name_scope, process_set):
     """Attributes that all collectives have. In a graph the node has the name; eager operations have no node."""
-    number = process_set.process_set_id
-    if number is None or (number != 0 and number not in _job.current().sets):
-        raise ValueError(f"{process_set} is not registered; use hvd.add_process_set() or hvd.init(process_sets=...)")
+    # The operation itself refuses the global set where there is no job: a graph may be built before init().
+    number = 0 if process_set.process_set_id == 0 else _job.current().number_of(process_set)
     attributes = {"process_set": number, "ignore_name_scope": ignore_name_scope}
-    if _executing_eagerly():
+    if tf.executing_eagerly():
         attributes["tensor_name"] = name or ""
     else:
         attributes["name"] = normalized(name) if name else node_name(kind, tensors)
@@ -147,9 +139,7 @@ def _gradient_of_allgather(op, *gradients):
 def _broadcast_list(tensors, kind, root_rank, name, ignore_name_scope, process_set):
     tensors = list(tensors)
     common = _common(kind, tensors, name, ignore_name_scope, process_set)
-    if root_rank not in process_set.ranks:
-        raise ValueError(f"broadcast received invalid root rank {root_rank} for provided process set {process_set}")
-    return operations.tutti_broadcast(tensors=_converted(tensors), root=process_set.ranks.index(root_rank), **common)
+    return operations.tutti_broadcast(tensors=_converted(tensors), root=root_of(process_set, root_rank), **common)
 
 
 def broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set=global_process_set):
@@ -197,8 +187,7 @@ def _gradient_of_alltoall(op, gradient, _):
 
 
 def _reducescatter_list(tensors, kind, name, op, ignore_name_scope, process_set, prescale_factor, postscale_factor):
-    if op not in (Average, Sum):
-        raise ValueError(f"reducescatter: op {op!r}: expected Average or Sum")
+    check_op_of_reducescatter(op)
     tensors = list(tensors)
     common = _common(kind, tensors, name, ignore_name_scope, process_set)
     return operations.tutti_reducescatter(

@@ -3,10 +3,11 @@
 import tensorflow as tf
 
 from .._basics import Adasum, Average
+from .._gradients import checked_groups
 from ..process_sets import global_process_set
-from .aggregation import Aggregation
+from .aggregation import GraphAggregation
 from .compression import Compression
-from .gradients import GradientReduction, checked_groups
+from .gradients import GradientReduction
 
 
 class _DistributedOptimizer(tf.compat.v1.train.Optimizer):
@@ -100,5 +101,5 @@ def DistributedOptimizer(
     if backward_passes_per_step > 1:
         if tf.executing_eagerly():
             raise ValueError("backward_passes_per_step > 1 is not yet supported for _LegacyOptimizer with eager execution.")
-        aggregation = Aggregation(name, reduction, backward_passes_per_step, average_aggregated_gradients)
+        aggregation = GraphAggregation(name, reduction, backward_passes_per_step, average_aggregated_gradients)
     return _DistributedOptimizer(optimizer, name, use_locking, reduction, aggregation)

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from .._basics import Adasum, Average, Sum
+from ..compression import compressed
 from ..process_sets import global_process_set
 from .compression import Compression
 from .mpi_ops import (
@@ -16,11 +17,8 @@ from .mpi_ops import (
 
 
 def _compressed(reduce, tensors, compression):
-    """reduce(a list of compressed tensors), decompressed."""
     # Variables stay ones: operations get their names.
-    tensors = [tensor if tf.is_tensor(tensor) else tf.convert_to_tensor(tensor) for tensor in tensors]
-    narrow, contexts = zip(*[compression.compress(tensor) for tensor in tensors])
-    return [compression.decompress(reduced, context) for reduced, context in zip(reduce(list(narrow)), contexts)]
+    return compressed(reduce, [tensor if tf.is_tensor(tensor) else tf.convert_to_tensor(tensor) for tensor in tensors], compression)
 
 
 def _reduce_slices(slices, op, prescale_factor, postscale_factor, ignore_name_scope, process_set):

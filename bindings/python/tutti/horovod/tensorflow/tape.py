@@ -3,9 +3,10 @@
 import tensorflow as tf
 
 from .._basics import Average
+from .._gradients import checked_groups, variables_of
 from ..process_sets import global_process_set
 from .compression import Compression
-from .gradients import GradientReduction, checked_groups
+from .gradients import GradientReduction
 
 
 class _DistributedGradientTape(tf.GradientTape):
@@ -22,7 +23,7 @@ class _DistributedGradientTape(tf.GradientTape):
         """As tf.GradientTape.gradient(), reduced. use_generic_names: names follow from positions alone, not from those of tensors."""
         gradients = super().gradient(target, sources, output_gradients, **options)
         flat = tf.nest.flatten(sources)
-        reduced = self._reduction(tf.nest.flatten(gradients), flat, use_generic_names)
+        reduced = self._reduction(tf.nest.flatten(gradients), flat, use_generic_names=use_generic_names)
         return tf.nest.pack_sequence_as(sources, reduced)
 
     def get_local_and_global_gradients(self, target, sources, output_gradients=None, use_generic_names=False):
@@ -62,11 +63,11 @@ def DistributedGradientTape(
         device_sparse,
         compression,
         sparse_as_dense,
-        op,
-        gradient_predivide_factor,
-        groups,
-        process_set,
-        scale_local_gradients,
+        op=op,
+        gradient_predivide_factor=gradient_predivide_factor,
+        groups=groups,
+        process_set=process_set,
+        scale_local_gradients=scale_local_gradients,
     )
     return tape
 
@@ -86,23 +87,9 @@ def PartialDistributedGradientTape(
     scale_local_gradients=True,
 ):
     """As DistributedGradientTape(), but gradients of local_layers, a layer of Keras or a list of them, are not reduced."""
-    layers = [] if local_layers is None else [local_layers] if isinstance(local_layers, tf.keras.layers.Layer) else list(local_layers)
-    if not all(isinstance(layer, tf.keras.layers.Layer) for layer in layers):
-        raise ValueError("All local layers must be of tf.keras.layers.Layer type.")
-    tape = DistributedGradientTape(
-        gradtape,
-        device_dense,
-        device_sparse,
-        compression,
-        sparse_as_dense,
-        op,
-        gradient_predivide_factor,
-        num_groups,
-        groups,
-        process_set,
-        scale_local_gradients,
-    )
-    for layer in layers:
-        for variable in layer.trainable_weights:
-            tape.register_local_source(variable)
+    arguments = dict(locals())
+    local = variables_of(arguments.pop("local_layers"), tf.keras.layers.Layer)
+    tape = DistributedGradientTape(**arguments)
+    for variable in local:
+        tape.register_local_source(variable)
     return tape

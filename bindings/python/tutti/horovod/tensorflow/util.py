@@ -6,6 +6,7 @@ import tensorflow as tf
 
 
 def _executing_eagerly():
+    """For programs that import it, as Horovod has it."""
     return tf.executing_eagerly()
 
 

@@ -8,26 +8,17 @@ from .._basics import BASICS, Average, Sum
 from .._basics import rank as _rank
 from .._front_end import FUNCTIONS, FrontEnd
 from .._operations import barrier, poll, synchronize  # noqa: F401
-from ..process_sets import (  # noqa: F401
-    ProcessSet,
-    add_process_set,
-    get_process_set_ids_and_ranks,
-    global_process_set,
-    remove_process_set,
-)
+from ..process_sets import *  # noqa: F401,F403
+from ..process_sets import PROCESS_SETS, global_process_set
 from ._tensors import arrays
 
 __all__ = [
     *BASICS,
     *FUNCTIONS,
-    "ProcessSet",
-    "add_process_set",
+    *PROCESS_SETS,
     "barrier",
-    "get_process_set_ids_and_ranks",
-    "global_process_set",
     "join",
     "poll",
-    "remove_process_set",
     "sparse_allreduce_async",
     "synchronize",
 ]

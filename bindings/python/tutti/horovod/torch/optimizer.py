@@ -5,7 +5,8 @@ import warnings
 
 import torch
 
-from .._basics import Adasum, Average, rocm_built, size
+from .._basics import Adasum, Average, size
+from .._gradients import checked_groups, options_of
 from ..process_sets import global_process_set
 from ..util import split_list
 from .compression import Compression
@@ -149,10 +150,8 @@ class _DistributedOptimizer(_Hooked):
             self._left_of_group[members] = len(members)
             self._group_of.update(dict.fromkeys(members, members))
 
-    def _factors(self):
-        """The average, split before and after the sum."""
-        factor = self.gradient_predivide_factor if self.op == Average else 1.0
-        return {"op": self.op, "prescale_factor": 1.0 / factor, "postscale_factor": factor, "process_set": self.process_set}
+    def _reduction_options(self):
+        return options_of(self.op, self.gradient_predivide_factor, self.process_set)
 
     def _submit(self, parameter):
         group = self._group_of.get(parameter)
@@ -171,13 +170,16 @@ class _DistributedOptimizer(_Hooked):
                 return sparse_allreduce_async(gradient.coalesce(), name, self.op, self.process_set), None
             gradient = gradient.to_dense()
         tensor, context = self._compression.compress(gradient.contiguous())
-        return allreduce_async_(tensor, name=name, **self._factors()), context
+        return allreduce_async_(tensor, name=name, **self._reduction_options()), context
 
     def _start_group(self, group):
         self._left_of_group[group] = 0
         compressed = [self._compression.compress(_gradient_of(p).contiguous()) for p in group]
         tensors, contexts = zip(*compressed)
-        self._handles[group] = grouped_allreduce_async_(tensors, name=self._parameter_names[group[0]], **self._factors()), contexts
+        self._handles[group] = (
+            grouped_allreduce_async_(tensors, name=self._parameter_names[group[0]], **self._reduction_options()),
+            contexts,
+        )
 
     def synchronize(self):
         """Waits until all gradients are reduced. Parameters without a gradient take part with zeros: other ranks may have one."""
@@ -324,14 +326,7 @@ def DistributedOptimizer(  # pylint: disable=invalid-name
     of parameters, that are communicated together (num_groups: its old name). sparse_as_dense: reduces sparse gradients as dense ones.
     process_set: whose ranks take part. Errors: ValueError.
     """
-    if gradient_predivide_factor != 1.0:
-        if rocm_built():
-            raise ValueError("gradient_predivide_factor not supported yet with ROCm")
-        if op != Average:
-            raise ValueError("gradient_predivide_factor not supported with op != Average")
-    if num_groups != 0:
-        warnings.warn("Parameter `num_groups` has been replaced by `groups` and will be removed in v0.23.0.", DeprecationWarning)
-        groups = num_groups if groups is None else groups
+    groups = checked_groups(op, gradient_predivide_factor, num_groups, groups)
     if backward_passes_per_step <= 0:
         raise ValueError("backward_passes_per_step must be > 0")
     is_adasum = op == Adasum and size() > 1

@@ -1,3 +1,3 @@
-"""horovod.runner: run(), and helpers below it that scripts import."""
+"""horovod.runner: run(), and the helpers that scripts import from modules below it."""
 
 from tutti.horovod import run  # noqa: F401

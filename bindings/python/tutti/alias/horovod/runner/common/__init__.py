@@ -1,1 +1,0 @@
-"""Only holds horovod.runner.common.util."""

@@ -1,1 +1,0 @@
-"""Helpers about the launcher's environment."""
