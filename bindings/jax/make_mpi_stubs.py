@@ -6,7 +6,7 @@ MPItrampoline ends the process if a name is missing. usage: make_mpi_stubs.py NA
 import re
 import sys
 
-# Whatever is compared with a number of the program.
+# Constants that XLA compares with numbers of its own; the others need only be distinct.
 VALUES = {"SUCCESS": 0, "UNDEFINED": -32766}
 HEAD = """// Made by make_mpi_stubs.py.
 #include <cstdint>

@@ -17,18 +17,17 @@ using WorldFunction = tutti_group_t (*)();
 // NOLINTBEGIN(readability-identifier-naming): XLA names these.
 #pragma GCC visibility push(default)
 extern "C" {
-// NOLINTBEGIN(readability-identifier-naming): XLA names these.
 extern const Handle MPIABI_COMM_WORLD, MPIABI_STATUS_IGNORE, MPIABI_UNDEFINED, MPIABI_THREAD_MULTIPLE;
 extern const Handle MPIABI_INT8_T, MPIABI_UINT8_T, MPIABI_INT16_T, MPIABI_UINT16_T, MPIABI_INT32_T,
     MPIABI_UINT32_T, MPIABI_INT64_T, MPIABI_UINT64_T, MPIABI_FLOAT, MPIABI_DOUBLE, MPIABI_C_COMPLEX,
     MPIABI_C_DOUBLE_COMPLEX, MPIABI_BYTE;
 extern const Handle MPIABI_SUM, MPIABI_PROD, MPIABI_MIN, MPIABI_MAX;
-// NOLINTEND(readability-identifier-naming)
 // The ABI's version that this library has the names of.
 extern const int mpiabi_version_major = 2, mpiabi_version_minor = 10, mpiabi_version_patch = 0;
 extern const int mpiwrapper_version_major = 2, mpiwrapper_version_minor = 11, mpiwrapper_version_patch = 0;
 }
 #pragma GCC visibility pop
+// NOLINTEND(readability-identifier-naming)
 
 namespace {
 
@@ -114,10 +113,10 @@ struct Call {
 // XLA creates communicators when they are first used, which need not be in the same order on all ranks. MPI_Comm_split
 // matches calls by order, so it can put ranks together that asked for different ones. Then their keys, which are ranks
 // of the asked one, do not fit. All ranks learn it.
-tutti_status_t check_keys(int key, tutti_group_t part) {
+tutti_status_t check_keys(int key, tutti_group_t part, tutti_group_t whole) {
   std::int32_t is_right = key == tutti_group_rank(part) ? 1 : 0;
   const tutti_status_t status =
-      tutti_allreduce(&is_right, &is_right, 1, TUTTI_I32, TUTTI_MIN, world, nullptr);
+      tutti_allreduce(&is_right, &is_right, 1, TUTTI_I32, TUTTI_MIN, whole, nullptr);
   return status == TUTTI_OK && is_right == 0 ? TUTTI_MISMATCH : status;
 }
 
@@ -139,6 +138,7 @@ int tutti::jax::refuse_function(const char* name) {
   return kFailed;
 }
 
+// NOLINTBEGIN(readability-identifier-naming): XLA names these.
 #pragma GCC visibility push(default)
 extern "C" {
 
@@ -184,9 +184,10 @@ int MPIABI_Comm_size(Handle comm, int* size) {
 
 int MPIABI_Comm_split(Handle comm, int colour, int key, Handle* made) {
   const bool is_member = colour != static_cast<int>(MPIABI_UNDEFINED);
+  tutti_group_t whole = group_of(comm);
   tutti_group_t part = nullptr;
-  tutti_status_t status = tutti_group_split(group_of(comm), is_member ? colour : -1, key, &part);
-  if (status == TUTTI_OK) status = check_keys(is_member ? key : -1, part);
+  tutti_status_t status = tutti_group_split(whole, is_member ? colour : -1, key, &part);
+  if (status == TUTTI_OK) status = check_keys(is_member ? key : -1, part, whole);
   if (status != TUTTI_OK) {
     remember_split_failure(status);
     tutti_group_close(&part);

@@ -211,11 +211,13 @@ def alltoall(x, *, group=None, name=None):
 
 def broadcast(x, root=0, *, group=None, name=None):
     """The root's x on all ranks. Derivative: the sum of the cotangents at the root, zero elsewhere."""
+    import jax.numpy as jnp  # pylint: disable=import-outside-toplevel
+
     x, queue, name = _prepared("broadcast", x, group, name)
 
     def back(value, its_name):
         total = _call("allreduce", value, None, queue, its_name)
-        return total if queue.group.rank == root else total * 0
+        return total if queue.group.rank == root else jnp.zeros_like(total)  # not 0 * total, which may be NaN
 
     return _differentiable(lambda value, its_name: _call("broadcast", value, None, queue, its_name, root=root), x, name, back)
 

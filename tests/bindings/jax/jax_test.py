@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs parts of rank_program.py as processes of a JAX job; a test per list of parts and number of ranks.
+"""Runs parts of rank_program.py, or the page's program, as processes of a JAX job; a test per list of parts and number of ranks.
 
 Knows processes and exit codes only. Skips (77) with the reason where JAX cannot be had.
 usage: jax_test.py PARTS RANKS PYTHON      PYTHON: of a virtual environment with JAX, which tools/check makes
@@ -11,6 +11,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAMS = {"page": "page_program.py"}  # of parts that have another than rank_program.py
 SECONDS = 100  # no job takes that long, on a busy machine either
 
 
@@ -34,9 +35,9 @@ def main():
         print("skipped: JAX is not tested: " + reason)
         sys.exit(77)
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-    port = str(free_port())
-    ranks = [subprocess.Popen([python, os.path.join(HERE, "rank_program.py"), parts, str(rank), str(size), port], env=environment,
-                              stdin=subprocess.DEVNULL) for rank in range(size)]
+    program, port = os.path.join(HERE, PROGRAMS.get(parts, "rank_program.py")), str(free_port())
+    ranks = [subprocess.Popen([python, program, parts, str(rank), str(size), port], env=environment, stdin=subprocess.DEVNULL)
+             for rank in range(size)]
     end = time.monotonic() + SECONDS
     try:
         codes = [rank.wait(max(end - time.monotonic(), 0.1)) for rank in ranks]

@@ -8,8 +8,7 @@ import tutti
 import tutti.jax
 
 PART, RANK, SIZE, PORT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-if PART != "gloo":
-    tutti.jax.install()
+tutti.jax.install()
 
 import jax  # pylint: disable=wrong-import-position
 import jax.numpy as jnp  # pylint: disable=wrong-import-position
@@ -127,6 +126,8 @@ def test_operations():
     check_operation(tutti.jax.reduce_scatter, lambda all_: all_.sum(0)[part], lambda weights: weights.ravel())
     check_operation(tutti.jax.alltoall, lambda all_: all_[:, part].ravel(), lambda weights: weights[:, part].ravel())
     check_operation(lambda x: tutti.jax.broadcast(x, 1), lambda all_: all_[1], lambda weights: weights.sum(0) * (RANK == 1))
+    scaled = jax.grad(lambda x: tutti.jax.broadcast(x, 1)[0] * jnp.float32(np.inf))(jnp.ones(1))
+    expect(scaled, [np.inf if RANK == 1 else 0], "gradient of a broadcast that is infinite")
     expect(tutti.jax.allreduce(jnp.float32(RANK), "max"), SIZE - 1, "of a scalar")
     expect(jax.vmap(tutti.jax.allreduce)(jnp.ones((3, 2))), np.full((3, 2), SIZE), "vmap")
     for dtype in ("bfloat16", "float16", "int8", "uint32", "complex64"):
