@@ -3,6 +3,7 @@
 
 MPItrampoline ends the process if a name is missing. usage: make_mpi_stubs.py NAMES IMPLEMENTATION OUTPUT
 """
+
 import re
 import sys
 

@@ -128,8 +128,13 @@ def _call(collective, x, rows, queue, name, op="sum", root=0):
     shape = x.shape if rows is None else (rows, *x.shape[1:])
     method = "broadcast_all" if rows is None else "sequential"
     return jax.ffi.ffi_call("tutti_jax_operation", jax.ShapeDtypeStruct(shape, x.dtype), has_side_effect=True, vmap_method=method)(
-        x, collective=numpy.int64(_COLLECTIVES[collective]), op=numpy.int64(_OPS[op]), root=numpy.int64(root), name=name,
-        queue=numpy.int64(queue.number))
+        x,
+        collective=numpy.int64(_COLLECTIVES[collective]),
+        op=numpy.int64(_OPS[op]),
+        root=numpy.int64(root),
+        name=name,
+        queue=numpy.int64(queue.number),
+    )
 
 
 def _differentiable(function, x, name, backward):
@@ -176,8 +181,12 @@ def allgather(x, *, group=None, name=None):
     if x.ndim == 0:
         x = x[None]
     rows = x.shape[0]
-    return _differentiable(lambda value, its_name: _call("allgather", value, rows * queue.group.size, queue, its_name), x, name,
-                           lambda value, its_name: _call("reduce_scatter", value, rows, queue, its_name))
+    return _differentiable(
+        lambda value, its_name: _call("allgather", value, rows * queue.group.size, queue, its_name),
+        x,
+        name,
+        lambda value, its_name: _call("reduce_scatter", value, rows, queue, its_name),
+    )
 
 
 def reduce_scatter(x, op="sum", *, group=None, name=None):

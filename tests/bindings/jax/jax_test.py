@@ -4,6 +4,7 @@
 Knows processes and exit codes only. Skips (77) with the reason where JAX cannot be had.
 usage: jax_test.py PARTS RANKS PYTHON      PYTHON: of a virtual environment with JAX, which tools/check makes
 """
+
 import os
 import socket
 import subprocess
@@ -36,8 +37,10 @@ def main():
         sys.exit(77)
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
     program, port = os.path.join(HERE, PROGRAMS.get(parts, "rank_program.py")), str(free_port())
-    ranks = [subprocess.Popen([python, program, parts, str(rank), str(size), port], env=environment, stdin=subprocess.DEVNULL)
-             for rank in range(size)]
+    ranks = [
+        subprocess.Popen([python, program, parts, str(rank), str(size), port], env=environment, stdin=subprocess.DEVNULL)
+        for rank in range(size)
+    ]
     end = time.monotonic() + SECONDS
     try:
         codes = [rank.wait(max(end - time.monotonic(), 0.1)) for rank in ranks]

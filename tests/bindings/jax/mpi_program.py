@@ -1,4 +1,5 @@
 """A rank that calls the MPI library for XLA as MPItrampoline does; needs no JAX. Two ranks, under `tutti run`."""
+
 import ctypes
 import os
 import subprocess
@@ -63,7 +64,7 @@ def check_uneven_reduce_scatter(comm, rank):
     given, got = (ctypes.c_int32 * 3)(1, 2, 3), (ctypes.c_int32 * 2)()
     counts = (NUMBER * 2)(1, 2)
     assert MPI.MPIABI_Reduce_scatter(given, got, counts, constant("INT32_T"), constant("SUM"), comm) == 0, failure()
-    assert list(got)[:rank + 1] == ([2] if rank == 0 else [4, 6])
+    assert list(got)[: rank + 1] == ([2] if rank == 0 else [4, 6])
 
 
 def check_wrong_order():

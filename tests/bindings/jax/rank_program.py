@@ -2,6 +2,7 @@
 
 Knows JAX's public interface. usage: rank_program.py PART RANK SIZE PORT
 """
+
 import sys
 
 import tutti
@@ -79,7 +80,7 @@ def test_gradient():
     rows = np.random.default_rng(1).normal(size=(SIZE * 6, 4)).astype("float32")
     weights = np.arange(1, 5, dtype="float32")
     expected = 2 * rows.T @ (rows @ weights) / len(rows)
-    spread_rows = spread(rows[RANK * 6:(RANK + 1) * 6])
+    spread_rows = spread(rows[RANK * 6 : (RANK + 1) * 6])
     everywhere = jax.device_put(weights, NamedSharding(MESH, P()))
     by_partitioner = jax.jit(jax.grad(lambda w, x: jnp.mean((x @ w) ** 2)))
     expect(mine(by_partitioner(everywhere, spread_rows)), expected, "gradient by the partitioner")
@@ -153,14 +154,19 @@ def test_order():
     def body(carry, _):
         return tutti.jax.allreduce(carry, "avg") + 1, None
 
-    expect(jax.jit(lambda x: jax.lax.scan(body, x, None, length=5)[0])(jnp.full(3, float(RANK))),
-           np.full(3, sum(range(SIZE)) / SIZE + 5), "in a loop")
+    expect(
+        jax.jit(lambda x: jax.lax.scan(body, x, None, length=5)[0])(jnp.full(3, float(RANK))),
+        np.full(3, sum(range(SIZE)) / SIZE + 5),
+        "in a loop",
+    )
 
 
 def test_operation_errors():
-    for wrong, text in ((lambda: tutti.jax.allreduce(jnp.ones(2), "mean"), "expected one of sum, prod"),
-                        (lambda: tutti.jax.alltoall(jnp.ones(SIZE + 1)), "cannot be divided by"),
-                        (lambda: tutti.jax.reduce_scatter(jnp.ones(SIZE), "avg"), "expected sum, prod, min or max")):
+    for wrong, text in (
+        (lambda: tutti.jax.allreduce(jnp.ones(2), "mean"), "expected one of sum, prod"),
+        (lambda: tutti.jax.alltoall(jnp.ones(SIZE + 1)), "cannot be divided by"),
+        (lambda: tutti.jax.reduce_scatter(jnp.ones(SIZE), "avg"), "expected sum, prod, min or max"),
+    ):
         try:
             wrong()
         except ValueError as error:
