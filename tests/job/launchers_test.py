@@ -466,7 +466,7 @@ class Torchrun(LauncherTest):
 
     def test_place_and_worlds(self):
         # 1.13 knows these spellings only, and on Python 3.11 has to be told what to do with the output.
-        launch = [self.command, "--standalone", "--nproc_per_node=3", "-r", "1", "-t", "1", "--no_python", program]
+        launch = [self.command, "--standalone", "--nproc_per_node=3", "-r", "1", "-t", "1", "--monitor_interval=0.1", "--no_python", program]
         done = self.run_command([*launch, "place"])
         self.expect(done, [f"torchrun: rank {r} of 3, local {r} of 3, node -1" + ", unsupported: no store" * 3 for r in range(3)])
         self.expect_join(self.run_command([*launch, "join"]), 3)
