@@ -104,7 +104,7 @@ constexpr HorovodVariable kHorovodVariables[] = {
               "no effect: tensors of a group may share an operation with other tensors"),
     no_effect("HOROVOD_BATCH_D2D_MEMCOPIES", "1", kGpuCopies),
     no_effect("HOROVOD_ENABLE_ASYNC_COMPLETION", "0", kGpuCopies),
-    no_effect("HOROVOD_ENABLE_XLA_OPS", "0", "no effect: there is no TensorFlow binding"),
+    no_effect("HOROVOD_ENABLE_XLA_OPS", "0", "no effect: XLA compiles no operation of tutti"),
     no_effect("HOROVOD_ADASUM_MPI_CHUNK_SIZE", "1073741824", "no effect: Adasum does not go through MPI"),
     no_effect("HOROVOD_DISABLE_NVTX_RANGES", "0", "no effect: tutti writes no NVTX ranges"),
     no_effect("HOROVOD_CCL_CACHE", "0", "no effect: oneCCL is not used"),
