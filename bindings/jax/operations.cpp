@@ -115,6 +115,8 @@ ffi::Error* tutti_jax_operation(ffi::Frame* frame) {
     return nullptr;
   }
   const ffi::Api& api = *frame->api;
+  if (dtype_of(frame->arguments.buffers[0]->dtype) < 0)
+    return failure(api, "tutti.jax: arrays of this dtype are not communicated");
   tutti_work_t work = nullptr;
   if (submit(*frame, &work) != TUTTI_OK) return failure(api, tutti_last_error());
   ffi::FutureCall create{ffi::kPlainFutureBytes, nullptr, nullptr, nullptr};

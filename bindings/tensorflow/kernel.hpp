@@ -25,7 +25,6 @@ struct Kernel {
 };
 
 constexpr int kAverage = 0;
-constexpr int kAdasum = 2;
 
 // Returns null after it has told TensorFlow why the attributes are wrong.
 Kernel* make_kernel(TF_OpKernelConstruction* construction, Kind kind);

@@ -173,12 +173,16 @@ def test_operation_errors():
             assert text in str(error), error
         else:
             raise AssertionError("no error: " + text)
-    try:
-        tutti.jax.allreduce(jnp.ones(2 + RANK), name="uneven").block_until_ready()
-    except Exception as error:  # pylint: disable=broad-exception-caught  # its class is XLA's
-        assert 'ranks submitted tensor "uneven" with different shape' in str(error), error
-    else:
-        raise AssertionError("ranks differ in shape")
+    for array, text in (
+        (jnp.ones(2 + RANK), 'ranks submitted tensor "wrong" with different shape'),
+        (jnp.ones(2, "float8_e5m2"), "arrays of this dtype are not communicated"),
+    ):
+        try:
+            tutti.jax.allreduce(array, name="wrong").block_until_ready()
+        except Exception as error:  # pylint: disable=broad-exception-caught  # its class is XLA's
+            assert text in str(error), error
+        else:
+            raise AssertionError("no error: " + text)
     expect(tutti.jax.allreduce(jnp.ones(2)), np.full(2, SIZE), "after an error")
 
 
