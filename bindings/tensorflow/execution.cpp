@@ -215,6 +215,7 @@ tutti_tensor_call_t Execution::call_of(Part& part, const std::string& batch) {
 }
 
 tutti_op_t Execution::op_of(const Tensor& tensor) const {
+  // As Horovod numbers them. Python refuses Adasum, the third.
   static constexpr tutti_op_t kOps[] = {TUTTI_AVG, TUTTI_SUM, TUTTI_SUM, TUTTI_MIN, TUTTI_MAX, TUTTI_PROD};
   if (kernel_.reduce_op == kAverage && tensor.elements.is_integer) return TUTTI_SUM;
   return kOps[kernel_.reduce_op];
@@ -276,13 +277,8 @@ void Execution::leave() {
 }
 
 Failure why_unusable(const Kernel& kernel, const std::shared_ptr<ProcessSet>& set) {
-  if (set == nullptr && !ProcessSets::instance().job().is_running) {
-    return {TF_FAILED_PRECONDITION, "Horovod has not been initialized; use hvd.init()."};
-  }
-  if (set == nullptr) {
-    return {TF_INVALID_ARGUMENT, "process set " + std::to_string(kernel.process_set) +
-                                     " is not registered; use hvd.add_process_set()"};
-  }
+  if (set == nullptr && !ProcessSets::instance().job().is_running) return not_initialized();
+  if (set == nullptr) return unknown_process_set(kernel.process_set);
   if (set->rank < 0) {
     return {TF_INVALID_ARGUMENT,
             "this rank is not a member of process set " + std::to_string(kernel.process_set)};

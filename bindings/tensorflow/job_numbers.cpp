@@ -2,7 +2,6 @@
 #include "bindings/tensorflow/job_numbers.hpp"
 
 #include <optional>
-#include <string>
 
 #include "bindings/tensorflow/process_sets.hpp"
 #include "bindings/tensorflow/tensors.hpp"
@@ -28,12 +27,9 @@ std::optional<int> find(Number number, int process_set, const JobNumbers& job) {
 
 Failure put_job_number(TF_OpKernelContext* context, Number number, int process_set) {
   const JobNumbers job = ProcessSets::instance().job();
-  if (!job.is_running && number != Number::is_included) {
-    return {TF_FAILED_PRECONDITION, "Horovod has not been initialized; use hvd.init()."};
-  }
+  if (!job.is_running && number != Number::is_included) return not_initialized();
   const std::optional<int> value = find(number, process_set, job);
-  if (!value)
-    return {TF_INVALID_ARGUMENT, "process set " + std::to_string(process_set) + " is not registered"};
+  if (!value) return unknown_process_set(process_set);
   return put_integers(context, 0, {}, {*value});
 }
 

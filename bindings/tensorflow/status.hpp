@@ -35,6 +35,14 @@ struct Failure {
   bool is_set() const { return code != TF_OK; }
 };
 
+inline Failure not_initialized() {
+  return {TF_FAILED_PRECONDITION, "Horovod has not been initialized; use hvd.init()."};
+}
+inline Failure unknown_process_set(int id) {
+  return {TF_INVALID_ARGUMENT,
+          "process set " + std::to_string(id) + " is not registered; use hvd.add_process_set()"};
+}
+
 // The codes are those that Horovod gives, since programs catch tf.errors by kind.
 inline TF_Code code_of(tutti_status_t status) {
   switch (status) {
