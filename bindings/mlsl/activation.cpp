@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "bindings/mlsl/data_types.hpp"
 #include "bindings/mlsl/environment.hpp"
@@ -18,34 +16,19 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
-using Numbers = std::vector<std::uint64_t>;
-
-Numbers displacements(const Numbers& counts) {
-  Numbers made;
-  std::uint64_t total = 0;
-  for (const std::uint64_t count : counts) {
-    made.push_back(total);
-    total += count;
-  }
-  return made;
-}
-
 void submit(Request& request, const CommGroup& group, const Transfer& transfer, const void* input,
             void* output, Dtype dtype) {
-  const Numbers sent(transfer.sent.begin(), transfer.sent.end());
-  const Numbers received(transfer.received.begin(), transfer.received.end());
   switch (transfer.pattern) {
     case Pattern::none:
       return;
     case Pattern::allreduce:
       return add_allreduce(request, group, input, output, transfer.sent_count, dtype, Op::sum);
     case Pattern::reduce_scatter:
-      return request.add(group.ireduce_scatterv(input, output, sent, dtype, Op::sum));
+      return request.add(group.ireduce_scatterv(input, output, transfer.sent, dtype, Op::sum));
     case Pattern::allgather:
-      return request.add(group.iallgatherv(input, output, received, {}, dtype));
+      return request.add(group.iallgatherv(input, output, transfer.received, {}, dtype));
     case Pattern::exchange:
-      return request.add(group.ialltoallv(input, sent, displacements(sent), output, received,
-                                          displacements(received), dtype));
+      return request.add(group.ialltoallv(input, transfer.sent, {}, output, transfer.received, {}, dtype));
   }
 }
 
@@ -82,10 +65,11 @@ Range ActivationImpl::local_maps() const {
 }
 
 std::size_t ActivationImpl::buffer_bytes() const {
+  if (!communicates()) return 0;
   const std::size_t element = bytes_of(maps.type);
   const std::size_t sent = transfer.sent_count * element;
-  // The receive area follows; sums of an allreduce replace their input.
-  if (!communicates() || transfer.pattern == Pattern::allreduce) return communicates() ? sent : 0;
+  if (transfer.pattern == Pattern::allreduce) return sent;  // the sums replace their input
+  // The receive area follows.
   return (sent + kAlignment - 1) / kAlignment * kAlignment + transfer.received_count * element;
 }
 
