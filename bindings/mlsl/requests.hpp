@@ -11,7 +11,6 @@ namespace tutti::mlsl {
 
 class Request {
  public:
-  bool is_active() const { return is_active_; }
   // Errors: ends the job if the request is active; `name` says which it is.
   void begin(const std::string& name);
   void add(Work work) { works_.push_back(std::move(work)); }
