@@ -54,6 +54,12 @@ Connection describe(const ActivationImpl& output, const ActivationImpl& input,
 
 }  // namespace
 
+ActivationImpl::ActivationImpl(OperationImpl& owner, const FeatureMaps& described, bool makes_input)
+    : operation(owner),
+      maps(described),
+      is_input(makes_input),
+      request(fmt::format("{} {}: StartComm", owner.name, makes_input ? "input" : "output")) {}
+
 bool ActivationImpl::needs_reduction() const {
   return !is_input && operation.type == MLSL::OT_CC && operation.distribution->place().model_count > 1;
 }
@@ -89,9 +95,8 @@ void ActivationImpl::set_transfer(Transfer planned, const CommGroup& holder) {
 
 void ActivationImpl::start(void* sent) {
   if (!communicates()) return;
-  const std::string name = fmt::format("{} {}: StartComm", operation.name, is_input ? "input" : "output");
-  if (sent == nullptr) fail(name + ": the buffer is null");
-  request.begin(name);
+  if (sent == nullptr) fail(request.name() + ": the buffer is null");
+  request.begin();
   const bool is_in_place = transfer.pattern == Pattern::allreduce;
   received = static_cast<char*>(sent) +
              (is_in_place ? 0 : buffer_bytes() - transfer.received_count * bytes_of(maps.type));

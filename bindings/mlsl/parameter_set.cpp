@@ -13,7 +13,10 @@
 namespace tutti::mlsl {
 
 ParameterSetImpl::ParameterSetImpl(OperationImpl& owner, std::size_t index, const Kernels& described)
-    : operation(owner), kernels(described) {
+    : operation(owner),
+      kernels(described),
+      gradient_request(owner.name + ": StartGradientComm"),
+      increment_request(owner.name + ": StartIncrementComm") {
   const Place& place = operation.distribution->place();
   name_ = fmt::format("{}.{}.{}", operation.session.number, operation.index, index);
   global = part_of(kernels.count, place.model_count, place.model_index);
@@ -41,9 +44,8 @@ std::size_t ParameterSetImpl::gradient_bytes() const {
 
 void ParameterSetImpl::start_gradients(void* buffer) {
   if (!communicates()) return;
-  const std::string name = operation.name + ": StartGradientComm";
-  if (buffer == nullptr) fail(name + ": the buffer is null");
-  gradient_request.begin(name);
+  if (buffer == nullptr) fail(gradient_request.name() + ": the buffer is null");
+  gradient_request.begin();
   const Dtype dtype = dtype_of(kernels.type);
   const CommGroup& group = operation.distribution->group(MLSL::GT_DATA);
   gradient_result = buffer;
@@ -99,9 +101,8 @@ void ParameterSetImpl::start_compressed(void* buffer) {
 
 void ParameterSetImpl::start_increments(void* buffer) {
   if (!communicates() || !kernels.has_distributed_update) return;
-  const std::string name = operation.name + ": StartIncrementComm";
-  if (buffer == nullptr) fail(name + ": the buffer is null");
-  increment_request.begin(name);
+  if (buffer == nullptr) fail(increment_request.name() + ": the buffer is null");
+  increment_request.begin();
   increment_result = buffer;
   const char* const own = static_cast<char*>(buffer) + element_count(owned_first) * bytes_of(kernels.type);
   guarded("StartIncrementComm", [&] {

@@ -10,10 +10,10 @@
 
 namespace tutti::mlsl {
 
-void Request::begin(const std::string& name) {
-  if (is_active_) fail(name + " was started again before its wait");
+void Request::begin() {
+  if (is_active_) fail(name_ + " was started again before its wait");
   is_active_ = true;
-  log(LogLevel::trace, name + " started");
+  if (is_logged(LogLevel::trace)) log(LogLevel::trace, name_ + " started");
 }
 
 void Request::wait() {
