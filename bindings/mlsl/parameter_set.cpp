@@ -83,20 +83,19 @@ void ParameterSetImpl::start_prioritized(void* buffer) {
 }
 
 void ParameterSetImpl::start_compressed(void* buffer) {
-  const Quantizer* const quantizer = environment().quantizer();
-  if (quantizer == nullptr)
-    fail(operation.name + ": call SetQuantizationParams before a compressed gradient is started");
   const std::size_t count = element_count(local_count);
-  if (blocks_ == nullptr) {
-    blocks_ = environment().allocate_owned(quantizer->bytes_of(count));
+  if (quantizer_ == nullptr) {
+    quantizer_ = environment().quantizer();
+    if (quantizer_ == nullptr)
+      fail(operation.name + ": call SetQuantizationParams before a compressed gradient is started");
+    blocks_ = environment().allocate_owned(quantizer_->bytes_of(count));
     residual_.assign(count, 0);
   }
-  quantizer->compress(buffer, blocks_.get(), count, residual_.data());
+  quantizer_->compress(buffer, blocks_.get(), count, residual_.data());
   gradient_request.add(operation.distribution->group(MLSL::GT_DATA)
-                           .iallreduce(blocks_.get(), blocks_.get(), quantizer->block_count(count),
-                                       Dtype::opaque, quantizer->sum()));
-  gradient_request.at_end(
-      [quantizer, buffer, count, this] { quantizer->restore(blocks_.get(), buffer, count); });
+                           .iallreduce(blocks_.get(), blocks_.get(), quantizer_->block_count(count),
+                                       Dtype::opaque, quantizer_->sum()));
+  gradient_request.at_end([buffer, count, this] { quantizer_->restore(blocks_.get(), buffer, count); });
 }
 
 void ParameterSetImpl::start_increments(void* buffer) {

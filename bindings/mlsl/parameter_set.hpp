@@ -46,8 +46,10 @@ struct ParameterSetImpl : MLSL::ParameterSet {
   void start_prioritized(void* buffer);
   void start_compressed(void* buffer);
 
-  std::string name_;              // equal on all ranks, and of no other parameter set
-  std::shared_ptr<void> owned_;   // gradient sums with distributed update
+  std::string name_;             // equal on all ranks, and of no other parameter set
+  std::shared_ptr<void> owned_;  // gradient sums with distributed update
+  // Of the first compressed gradient, and kept: the blocks have its size.
+  std::shared_ptr<const Quantizer> quantizer_;
   std::shared_ptr<void> blocks_;  // compressed gradients
   std::vector<float> residual_;   // of earlier compressions
 };

@@ -293,6 +293,7 @@ class Environment {
   // Memory that the other processes of this node can map, so that collectives copy less.
   void* Alloc(std::size_t size, std::size_t alignment);
   void Free(void* ptr);
+  // For parameter sets that have not started a compressed gradient yet.
   void SetQuantizationParams(QuantParams* params);
   QuantParams* GetQuantizationParams();
 
