@@ -189,7 +189,8 @@ void test_memory() {
 
 int main(int argc, char** argv) {
   CHECK(Environment::GetVersion() == MLSL_VERSION(1, 0) &&
-        MLSL_VERSION_GE(MLSL_VERSION(1, 0), MLSL_VERSION(1, 0)));
+        MLSL_VERSION_GE(MLSL_VERSION(1, 0), MLSL_VERSION(1, 0)) &&
+        MLSL_VERSION_LT(MLSL_VERSION(1, 9), MLSL_VERSION(2, 0)));
   CHECK(!env.IsInitialized());
   env.Init(&argc, &argv);
   CHECK(env.IsInitialized());
