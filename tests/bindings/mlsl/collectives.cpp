@@ -17,21 +17,6 @@ namespace {
 
 Environment& env = Environment::GetEnv();
 
-template <class T>
-DataType type_of();
-template <>
-DataType type_of<float>() {
-  return DT_FLOAT;
-}
-template <>
-DataType type_of<double>() {
-  return DT_DOUBLE;
-}
-template <>
-DataType type_of<unsigned char>() {
-  return DT_BYTE;
-}
-
 // Waits in turn by Wait and by Test.
 void finish(CommReq* request) {
   static bool tests = false;
