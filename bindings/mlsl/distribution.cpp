@@ -69,14 +69,4 @@ const TensorQueue& DistributionImpl::tensors() {
   return queue;
 }
 
-MLSL::CommReq* DistributionImpl::start(const char* name, MLSL::GroupType type,
-                                       const std::function<void(const CommGroup&, Request&)>& submit) {
-  return guarded(name, [&] {
-    auto request = std::make_unique<Request>(name);
-    request->begin();
-    submit(group(type), *request);
-    return environment().keep(std::move(request));
-  });
-}
-
 }  // namespace tutti::mlsl
