@@ -32,8 +32,9 @@ void submit(Request& request, const CommGroup& group, const Transfer& transfer, 
   }
 }
 
-Connection describe(const ActivationImpl& output, const ActivationImpl& input,
-                    const DistributionImpl& holder) {
+// As seen by the model group of `holder`, one of both distributions.
+Connection connection_of(const ActivationImpl& output, const ActivationImpl& input,
+                         const DistributionImpl& holder) {
   const DistributionImpl& from = *output.operation.distribution;
   const DistributionImpl& to = *input.operation.distribution;
   Connection made;
@@ -100,7 +101,8 @@ void ActivationImpl::start(void* sent) {
   const bool is_in_place = transfer.pattern == Pattern::allreduce;
   received = static_cast<char*>(sent) +
              (is_in_place ? 0 : buffer_bytes() - transfer.received_count * bytes_of(maps.type));
-  guarded("StartComm", [&] { submit(request, group, transfer, sent, received, dtype_of(maps.type)); });
+  guarded(request.name().c_str(),
+          [&] { submit(request, group, transfer, sent, received, dtype_of(maps.type)); });
 }
 
 void* ActivationImpl::receive() {
@@ -129,7 +131,7 @@ void connect(ActivationImpl& output, ActivationImpl& input) {
   if (std::max(output.maps.size, input.maps.size) % std::min(output.maps.size, input.maps.size) != 0)
     refuse("the size of one must be a multiple of the other's");
   const DistributionImpl& holder = from.place().model_count > 1 ? from : to;
-  const Connection connection = describe(output, input, holder);
+  const Connection connection = connection_of(output, input, holder);
   Transfers planned;
   if (const auto problem = plan_transfers(connection, planned)) fail(name + ": " + *problem);
   if (moves_samples(connection))

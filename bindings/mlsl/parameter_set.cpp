@@ -54,7 +54,7 @@ void ParameterSetImpl::start_gradients(void* buffer) {
       owned_ = environment().allocate_owned(element_count(owned_count) * bytes_of(kernels.type));
     gradient_result = owned_.get();
   }
-  guarded("StartGradientComm", [&] {
+  guarded(gradient_request.name().c_str(), [&] {
     const Settings& settings = environment().settings();
     if (kernels.compression == MLSL::CT_QUANTIZATION) {
       start_compressed(buffer);
@@ -104,7 +104,7 @@ void ParameterSetImpl::start_increments(void* buffer) {
   increment_request.begin();
   increment_result = buffer;
   const char* const own = static_cast<char*>(buffer) + element_count(owned_first) * bytes_of(kernels.type);
-  guarded("StartIncrementComm", [&] {
+  guarded(increment_request.name().c_str(), [&] {
     increment_request.add(operation.distribution->group(MLSL::GT_DATA)
                               .iallgather(own, buffer, element_count(owned_count), dtype_of(kernels.type)));
   });

@@ -18,13 +18,13 @@ void Request::begin() {
 
 void Request::wait() {
   if (!is_active_) return;
-  guarded("wait", [this] { wait_all(works_); });
+  guarded(name_.c_str(), [this] { wait_all(works_); });
   end();
 }
 
 bool Request::test() {
   if (!is_active_) return true;
-  if (!guarded("test", [this] {
+  if (!guarded(name_.c_str(), [this] {
         return std::all_of(works_.begin(), works_.end(), [](const Work& work) { return work.test(); });
       }))
     return false;
