@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "bindings/mlsl/data_types.hpp"
 #include "bindings/mlsl/environment.hpp"
@@ -18,39 +16,25 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
-using Numbers = std::vector<std::uint64_t>;
-
-Numbers displacements(const Numbers& counts) {
-  Numbers made;
-  std::uint64_t total = 0;
-  for (const std::uint64_t count : counts) {
-    made.push_back(total);
-    total += count;
-  }
-  return made;
-}
-
 void submit(Request& request, const CommGroup& group, const Transfer& transfer, const void* input,
             void* output, Dtype dtype) {
-  const Numbers sent(transfer.sent.begin(), transfer.sent.end());
-  const Numbers received(transfer.received.begin(), transfer.received.end());
   switch (transfer.pattern) {
     case Pattern::none:
       return;
     case Pattern::allreduce:
       return add_allreduce(request, group, input, output, transfer.sent_count, dtype, Op::sum);
     case Pattern::reduce_scatter:
-      return request.add(group.ireduce_scatterv(input, output, sent, dtype, Op::sum));
+      return request.add(group.ireduce_scatterv(input, output, transfer.sent, dtype, Op::sum));
     case Pattern::allgather:
-      return request.add(group.iallgatherv(input, output, received, {}, dtype));
+      return request.add(group.iallgatherv(input, output, transfer.received, {}, dtype));
     case Pattern::exchange:
-      return request.add(group.ialltoallv(input, sent, displacements(sent), output, received,
-                                          displacements(received), dtype));
+      return request.add(group.ialltoallv(input, transfer.sent, {}, output, transfer.received, {}, dtype));
   }
 }
 
-Connection describe(const ActivationImpl& output, const ActivationImpl& input,
-                    const DistributionImpl& holder) {
+// As seen by the model group of `holder`, one of both distributions.
+Connection connection_of(const ActivationImpl& output, const ActivationImpl& input,
+                         const DistributionImpl& holder) {
   const DistributionImpl& from = *output.operation.distribution;
   const DistributionImpl& to = *input.operation.distribution;
   Connection made;
@@ -71,6 +55,12 @@ Connection describe(const ActivationImpl& output, const ActivationImpl& input,
 
 }  // namespace
 
+ActivationImpl::ActivationImpl(OperationImpl& owner, const FeatureMaps& described, bool makes_input)
+    : operation(owner),
+      maps(described),
+      is_input(makes_input),
+      request(fmt::format("{} {}: StartComm", owner.name, makes_input ? "input" : "output")) {}
+
 bool ActivationImpl::needs_reduction() const {
   return !is_input && operation.type == MLSL::OT_CC && operation.distribution->place().model_count > 1;
 }
@@ -82,10 +72,11 @@ Range ActivationImpl::local_maps() const {
 }
 
 std::size_t ActivationImpl::buffer_bytes() const {
+  if (!communicates()) return 0;
   const std::size_t element = bytes_of(maps.type);
   const std::size_t sent = transfer.sent_count * element;
-  // The receive area follows; sums of an allreduce replace their input.
-  if (!communicates() || transfer.pattern == Pattern::allreduce) return communicates() ? sent : 0;
+  if (transfer.pattern == Pattern::allreduce) return sent;  // the sums replace their input
+  // The receive area follows.
   return (sent + kAlignment - 1) / kAlignment * kAlignment + transfer.received_count * element;
 }
 
@@ -105,13 +96,13 @@ void ActivationImpl::set_transfer(Transfer planned, const CommGroup& holder) {
 
 void ActivationImpl::start(void* sent) {
   if (!communicates()) return;
-  const std::string name = fmt::format("{} {}: StartComm", operation.name, is_input ? "input" : "output");
-  if (sent == nullptr) fail(name + ": the buffer is null");
-  request.begin(name);
+  if (sent == nullptr) fail(request.name() + ": the buffer is null");
+  request.begin();
   const bool is_in_place = transfer.pattern == Pattern::allreduce;
   received = static_cast<char*>(sent) +
              (is_in_place ? 0 : buffer_bytes() - transfer.received_count * bytes_of(maps.type));
-  guarded("StartComm", [&] { submit(request, group, transfer, sent, received, dtype_of(maps.type)); });
+  guarded(request.name().c_str(),
+          [&] { submit(request, group, transfer, sent, received, dtype_of(maps.type)); });
 }
 
 void* ActivationImpl::receive() {
@@ -140,7 +131,7 @@ void connect(ActivationImpl& output, ActivationImpl& input) {
   if (std::max(output.maps.size, input.maps.size) % std::min(output.maps.size, input.maps.size) != 0)
     refuse("the size of one must be a multiple of the other's");
   const DistributionImpl& holder = from.place().model_count > 1 ? from : to;
-  const Connection connection = describe(output, input, holder);
+  const Connection connection = connection_of(output, input, holder);
   Transfers planned;
   if (const auto problem = plan_transfers(connection, planned)) fail(name + ": " + *problem);
   if (moves_samples(connection))

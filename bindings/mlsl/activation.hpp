@@ -25,8 +25,7 @@ struct BlockImpl : MLSL::CommBlockInfo {
 };
 
 struct ActivationImpl : MLSL::Activation {
-  ActivationImpl(OperationImpl& owner, const FeatureMaps& described, bool makes_input)
-      : operation(owner), maps(described), is_input(makes_input) {}
+  ActivationImpl(OperationImpl& owner, const FeatureMaps& described, bool makes_input);
 
   // Of an output: whether each rank of the model group has a partial sum of all feature maps.
   bool needs_reduction() const;

@@ -1,4 +1,5 @@
-// MLSL's C interface to the environment, distributions, sessions and statistics: each function calls the C++ one of the same name. See c_calls.hpp.
+// MLSL's C interface to the environment, distributions, sessions and statistics: each function calls the C++ one of the
+// same name. See c_calls.hpp.
 #include "bindings/mlsl/c_calls.hpp"
 
 using tutti::mlsl::get;
@@ -115,7 +116,7 @@ int mlsl_session_get_global_minibatch_size(mlsl_session session, size_t* global_
 int mlsl_session_get_phase_type(mlsl_session session, mlsl_phase_type* phase_type) {
   return get(session, phase_type, &MLSL::Session::GetPhaseType);
 }
-int mlsl_session_create_operation_reg_info(mlsl_session session, mlsl_operation_type op_type,
+int mlsl_session_create_operation_reg_info(mlsl_session session, mlsl_op_type op_type,
                                            mlsl_operation_reg_info* info) {
   return get(session, info, &MLSL::Session::CreateOperationRegInfo, op_type);
 }

@@ -146,7 +146,7 @@ int mlsl_operation_get_distribution(mlsl_operation op, mlsl_distribution* dist) 
 int mlsl_operation_get_session(mlsl_operation op, mlsl_session* session) {
   return get(op, session, &MLSL::Operation::GetSession);
 }
-int mlsl_operation_get_op_type(mlsl_operation op, mlsl_operation_type* op_type) {
+int mlsl_operation_get_op_type(mlsl_operation op, mlsl_op_type* op_type) {
   return get(op, op_type, &MLSL::Operation::GetOpType);
 }
 int mlsl_operation_set_prev(mlsl_operation op, mlsl_operation prev, size_t act_idx, size_t prev_op_act_idx) {

@@ -2,6 +2,7 @@
 #include "bindings/mlsl/distribution.hpp"
 
 #include <string>
+#include <unordered_map>
 
 #include "bindings/mlsl/environment.hpp"
 #include "bindings/mlsl/failure.hpp"
@@ -34,16 +35,15 @@ std::vector<int> members_of(const std::vector<Colors>& colors, std::size_t rank,
 
 std::vector<Place> places_of(const std::vector<Colors>& colors) {
   std::vector<Place> places(colors.size());
-  for (std::size_t rank = 0; rank < colors.size(); ++rank) {
-    Place& place = places[rank];
-    const auto count = [&](int Colors::*kind, std::size_t& index, std::size_t& size) {
-      const auto members = members_of(colors, rank, kind);
-      size = members.size();
-      while (members[index] != static_cast<int>(rank)) ++index;
-    };
-    count(&Colors::data, place.data_index, place.data_count);
-    count(&Colors::model, place.model_index, place.model_count);
-  }
+  const auto count = [&](int Colors::*kind, std::size_t Place::*index, std::size_t Place::*size) {
+    std::unordered_map<int, std::size_t> sizes;
+    for (std::size_t rank = 0; rank < colors.size(); ++rank)
+      if (const int color = colors[rank].*kind; color >= 0) places[rank].*index = sizes[color]++;
+    for (std::size_t rank = 0; rank < colors.size(); ++rank)
+      if (const int color = colors[rank].*kind; color >= 0) places[rank].*size = sizes[color];
+  };
+  count(&Colors::data, &Place::data_index, &Place::data_count);
+  count(&Colors::model, &Place::model_index, &Place::model_count);
   return places;
 }
 
@@ -67,16 +67,6 @@ const CommGroup& DistributionImpl::group(MLSL::GroupType type) const {
 const TensorQueue& DistributionImpl::tensors() {
   if (!queue.is_open()) queue = TensorQueue(group(MLSL::GT_DATA));
   return queue;
-}
-
-MLSL::CommReq* DistributionImpl::start(const char* name, MLSL::GroupType type,
-                                       const std::function<void(const CommGroup&, Request&)>& submit) {
-  return guarded(name, [&] {
-    auto request = std::make_unique<Request>();
-    request->begin(name);
-    submit(group(type), *request);
-    return environment().keep(std::move(request));
-  });
 }
 
 }  // namespace tutti::mlsl

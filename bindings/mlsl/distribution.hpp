@@ -3,15 +3,12 @@
 
 #include <array>
 #include <cstddef>
-#include <functional>
 #include <vector>
 
 #include "bindings/mlsl/include/mlsl.hpp"
 #include "tutti/tensors.hpp"
 
 namespace tutti::mlsl {
-
-class Request;
 
 // Ranks with equal colours are one group, in rank order. A negative colour: the rank is alone.
 struct Colors {
@@ -40,10 +37,6 @@ struct DistributionImpl : MLSL::Distribution {
   // Errors: ends the job for a number that is no enumerator.
   const CommGroup& group(MLSL::GroupType type) const;
   const Place& place() const { return places[static_cast<std::size_t>(groups[MLSL::GT_GLOBAL].rank())]; }
-  // Makes a request of the environment's and submits to it.
-  MLSL::CommReq* start(const char* name, MLSL::GroupType type,
-                       const std::function<void(const CommGroup&, Request&)>& submit);
-
   // Named gradients of the data group, for those with priority. Made by all ranks at the same time.
   const TensorQueue& tensors();
 

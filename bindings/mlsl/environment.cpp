@@ -45,8 +45,7 @@ void EnvironmentImpl::start(int* argc, char*** argv) {
     for (const std::string& answer : answers) warn(answer);
   if (early_config_) configure(*std::exchange(early_config_, std::nullopt));
   if (is_logged(LogLevel::info))
-    log(LogLevel::info,
-        fmt::format("{} of {} ranks started, tutti {}", rank_, global_.size(), tutti::version()));
+    log(LogLevel::info, fmt::format("started, {} ranks, tutti {}", global_.size(), tutti::version()));
 }
 
 void EnvironmentImpl::configure(const std::string& config) {

@@ -39,7 +39,7 @@ class EnvironmentImpl : public MLSL::Environment {
   DistributionImpl* make_distribution(const std::vector<Colors>& colors);
 
   // Null before SetQuantizationParams.
-  const Quantizer* quantizer() const { return quantizer_.get(); }
+  std::shared_ptr<const Quantizer> quantizer() const { return quantizer_; }
   MLSL::QuantParams* quantization_params() const;
   void load_quantizer(const MLSL::QuantParams& params);
 

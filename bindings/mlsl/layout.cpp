@@ -33,7 +33,7 @@ std::vector<Rectangle> parts(const Connection& c, const std::vector<Place>& plac
 
 // Appends the common part of `whole` and `other`, as a block behind the blocks before it.
 void append(const Rectangle& whole, const Rectangle& other, std::size_t unit_size, std::vector<Block>& blocks,
-            std::vector<std::size_t>& counts, std::size_t& total) {
+            std::vector<std::uint64_t>& counts, std::size_t& total) {
   const Rectangle part = common(whole, other);
   const std::size_t count = part.area() * unit_size;
   if (count > 0)

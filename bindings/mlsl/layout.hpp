@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,7 +39,7 @@ enum class Pattern { none, allreduce, reduce_scatter, allgather, exchange };
 struct Transfer {
   Pattern pattern = Pattern::none;
   std::vector<Block> packed, unpacked;
-  std::vector<std::size_t> sent, received;
+  std::vector<std::uint64_t> sent, received;
   std::size_t sent_count = 0, received_count = 0;
 };
 

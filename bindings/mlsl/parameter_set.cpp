@@ -13,7 +13,10 @@
 namespace tutti::mlsl {
 
 ParameterSetImpl::ParameterSetImpl(OperationImpl& owner, std::size_t index, const Kernels& described)
-    : operation(owner), kernels(described) {
+    : operation(owner),
+      kernels(described),
+      gradient_request(owner.name + ": StartGradientComm"),
+      increment_request(owner.name + ": StartIncrementComm") {
   const Place& place = operation.distribution->place();
   name_ = fmt::format("{}.{}.{}", operation.session.number, operation.index, index);
   global = part_of(kernels.count, place.model_count, place.model_index);
@@ -41,9 +44,8 @@ std::size_t ParameterSetImpl::gradient_bytes() const {
 
 void ParameterSetImpl::start_gradients(void* buffer) {
   if (!communicates()) return;
-  const std::string name = operation.name + ": StartGradientComm";
-  if (buffer == nullptr) fail(name + ": the buffer is null");
-  gradient_request.begin(name);
+  if (buffer == nullptr) fail(gradient_request.name() + ": the buffer is null");
+  gradient_request.begin();
   const Dtype dtype = dtype_of(kernels.type);
   const CommGroup& group = operation.distribution->group(MLSL::GT_DATA);
   gradient_result = buffer;
@@ -52,7 +54,7 @@ void ParameterSetImpl::start_gradients(void* buffer) {
       owned_ = environment().allocate_owned(element_count(owned_count) * bytes_of(kernels.type));
     gradient_result = owned_.get();
   }
-  guarded("StartGradientComm", [&] {
+  guarded(gradient_request.name().c_str(), [&] {
     const Settings& settings = environment().settings();
     if (kernels.compression == MLSL::CT_QUANTIZATION) {
       start_compressed(buffer);
@@ -81,30 +83,28 @@ void ParameterSetImpl::start_prioritized(void* buffer) {
 }
 
 void ParameterSetImpl::start_compressed(void* buffer) {
-  const Quantizer* const quantizer = environment().quantizer();
-  if (quantizer == nullptr)
-    fail(operation.name + ": call SetQuantizationParams before a compressed gradient is started");
   const std::size_t count = element_count(local_count);
-  if (blocks_ == nullptr) {
-    blocks_ = environment().allocate_owned(quantizer->bytes_of(count));
+  if (quantizer_ == nullptr) {
+    quantizer_ = environment().quantizer();
+    if (quantizer_ == nullptr)
+      fail(operation.name + ": call SetQuantizationParams before a compressed gradient is started");
+    blocks_ = environment().allocate_owned(quantizer_->bytes_of(count));
     residual_.assign(count, 0);
   }
-  quantizer->compress(buffer, blocks_.get(), count, residual_.data());
+  quantizer_->compress(buffer, blocks_.get(), count, residual_.data());
   gradient_request.add(operation.distribution->group(MLSL::GT_DATA)
-                           .iallreduce(blocks_.get(), blocks_.get(), quantizer->block_count(count),
-                                       Dtype::opaque, quantizer->sum()));
-  gradient_request.at_end(
-      [quantizer, buffer, count, this] { quantizer->restore(blocks_.get(), buffer, count); });
+                           .iallreduce(blocks_.get(), blocks_.get(), quantizer_->block_count(count),
+                                       Dtype::opaque, quantizer_->sum()));
+  gradient_request.at_end([buffer, count, this] { quantizer_->restore(blocks_.get(), buffer, count); });
 }
 
 void ParameterSetImpl::start_increments(void* buffer) {
   if (!communicates() || !kernels.has_distributed_update) return;
-  const std::string name = operation.name + ": StartIncrementComm";
-  if (buffer == nullptr) fail(name + ": the buffer is null");
-  increment_request.begin(name);
+  if (buffer == nullptr) fail(increment_request.name() + ": the buffer is null");
+  increment_request.begin();
   increment_result = buffer;
   const char* const own = static_cast<char*>(buffer) + element_count(owned_first) * bytes_of(kernels.type);
-  guarded("StartIncrementComm", [&] {
+  guarded(increment_request.name().c_str(), [&] {
     increment_request.add(operation.distribution->group(MLSL::GT_DATA)
                               .iallgather(own, buffer, element_count(owned_count), dtype_of(kernels.type)));
   });

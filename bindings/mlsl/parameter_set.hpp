@@ -30,9 +30,6 @@ struct ParameterSetImpl : MLSL::ParameterSet {
   bool communicates() const;
   void start_gradients(void* buffer);
   void start_increments(void* buffer);
-  // Null where nothing was started.
-  void* gradients() const { return gradient_result; }
-  void* increments() const { return increment_result; }
   std::size_t element_count(std::size_t kernel_count) const { return kernel_count * kernels.size; }
   std::size_t gradient_bytes() const;
 
@@ -41,6 +38,7 @@ struct ParameterSetImpl : MLSL::ParameterSet {
   Range global;  // this rank's kernels among all
   std::size_t local_count = 0, owned_count = 0, owned_first = 0;
   Request gradient_request, increment_request;
+  // Null where nothing was started.
   void* gradient_result = nullptr;
   void* increment_result = nullptr;
 
@@ -48,8 +46,10 @@ struct ParameterSetImpl : MLSL::ParameterSet {
   void start_prioritized(void* buffer);
   void start_compressed(void* buffer);
 
-  std::string name_;              // equal on all ranks, and of no other parameter set
-  std::shared_ptr<void> owned_;   // gradient sums with distributed update
+  std::string name_;             // equal on all ranks, and of no other parameter set
+  std::shared_ptr<void> owned_;  // gradient sums with distributed update
+  // Of the first compressed gradient, and kept: the blocks have its size.
+  std::shared_ptr<const Quantizer> quantizer_;
   std::shared_ptr<void> blocks_;  // compressed gradients
   std::vector<float> residual_;   // of earlier compressions
 };

@@ -10,21 +10,21 @@
 
 namespace tutti::mlsl {
 
-void Request::begin(const std::string& name) {
-  if (is_active_) fail(name + " was started again before its wait");
+void Request::begin() {
+  if (is_active_) fail(name_ + " was started again before its wait");
   is_active_ = true;
-  log(LogLevel::trace, name + " started");
+  if (is_logged(LogLevel::trace)) log(LogLevel::trace, name_ + " started");
 }
 
 void Request::wait() {
   if (!is_active_) return;
-  guarded("wait", [this] { wait_all(works_); });
+  guarded(name_.c_str(), [this] { wait_all(works_); });
   end();
 }
 
 bool Request::test() {
   if (!is_active_) return true;
-  if (!guarded("test", [this] {
+  if (!guarded(name_.c_str(), [this] {
         return std::all_of(works_.begin(), works_.end(), [](const Work& work) { return work.test(); });
       }))
     return false;

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tutti/tutti.hpp"
@@ -11,9 +12,12 @@ namespace tutti::mlsl {
 
 class Request {
  public:
-  bool is_active() const { return is_active_; }
-  // Errors: ends the job if the request is active; `name` says which it is.
-  void begin(const std::string& name);
+  // `name`: of the call that starts it, for messages.
+  explicit Request(std::string name) : name_(std::move(name)) {}
+
+  const std::string& name() const { return name_; }
+  // Errors: ends the job if the request is active.
+  void begin();
   void add(Work work) { works_.push_back(std::move(work)); }
   // Runs once, when the works are complete.
   void at_end(std::function<void()> finish) { finish_ = std::move(finish); }
@@ -26,6 +30,7 @@ class Request {
  private:
   void end();
 
+  std::string name_;
   bool is_active_ = false;
   std::vector<Work> works_;
   std::function<void()> finish_;

@@ -65,7 +65,6 @@ std::size_t OperationRegInfo::AddParameterSet(std::size_t kernel_count, std::siz
   return impl(this).parameter_sets.size() - 1;
 }
 
-// Each count and size was checked when it was added, and any distribution can divide them.
 void OperationRegInfo::Validate(Distribution* /*dist*/) {}
 
 void Operation::SetDistribution(Distribution* dist) {

@@ -52,8 +52,6 @@ void run_once(OperationImpl& operation) {
   }
 }
 
-}  // namespace
-
 Cycles read_cycles() {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc();
@@ -61,6 +59,8 @@ Cycles read_cycles() {
   return static_cast<Cycles>(std::chrono::steady_clock::now().time_since_epoch().count());
 #endif
 }
+
+}  // namespace
 
 bool StatisticsImpl::is_enabled() const { return environment().settings().has_statistics; }
 
@@ -86,7 +86,7 @@ void StatisticsImpl::measure_isolated() {
   }
 }
 
-const StatisticsImpl::Sums& StatisticsImpl::of(std::size_t operation) {
+StatisticsImpl::Sums& StatisticsImpl::of(std::size_t operation) {
   session.operation(operation);
   if (sums.size() <= operation) sums.resize(operation + 1);
   return sums[operation];
@@ -122,8 +122,7 @@ StatisticsImpl::Call::Call(OperationImpl& operation, std::size_t bytes) {
   StatisticsImpl& statistics = operation.session.statistics;
   if (!statistics.is_started) return;
   statistics_ = &statistics;
-  statistics.of(operation.index);
-  sums_ = &statistics.sums[operation.index];
+  sums_ = &statistics.of(operation.index);
   start_ = read_cycles();
   sums_->computation += start_ - statistics.last;
   sums_->bytes += bytes;

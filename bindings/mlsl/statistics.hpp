@@ -13,7 +13,6 @@ struct SessionImpl;
 struct OperationImpl;
 
 using Cycles = unsigned long long;
-Cycles read_cycles();
 
 struct StatisticsImpl : MLSL::Statistics {
   struct Sums {
@@ -27,7 +26,7 @@ struct StatisticsImpl : MLSL::Statistics {
   void reset();
   // Measures one step's communication of each operation with nothing beside it. Collective.
   void measure_isolated();
-  const Sums& of(std::size_t operation);
+  Sums& of(std::size_t operation);
   Sums total();
   void print();
 

@@ -1,26 +1,14 @@
 /* MLSL's C interface, as libmlsl.so of tutti offers it: mlsl.hpp with handles. Each function returns CMLSL_SUCCESS,
    or CMLSL_FAILURE for a null handle or result pointer, which changes nothing. Results come through the last pointer.
-   Other mistakes end the job as in C++. A handle is the object's address. */
+   Other mistakes end the job as in C++. A handle is the object's address. The header stands alone, as MLSL's does:
+   macros and enumerators have the values of those in mlsl.hpp. */
 #ifndef MLSL_H
 #define MLSL_H
 
 #include <stddef.h>
 #include <stdlib.h> /* programs expect it of this header */
 
-#ifndef MLSL_VERSION
-#define MLSL_MAJOR_VERSION 1
-#define MLSL_MINOR_VERSION 0
-#define MLSL_VERSION(major, minor) (((major) << 16) | (minor))
-#define MLSL_MAJOR(version) ((version) >> 16)
-#define MLSL_MINOR(version) ((version)&0xFFFF)
-#define MLSL_VERSION_GE(v1, v2)         \
-  ((MLSL_MAJOR(v1) > MLSL_MAJOR(v2)) || \
-   (MLSL_MAJOR(v1) == MLSL_MAJOR(v2) && MLSL_MINOR(v1) >= MLSL_MINOR(v2)))
-#define MLSL_VERSION_LT(v1, v2) \
-  ((MLSL_MAJOR(v1) < MLSL_MAJOR(v2)) || (MLSL_MAJOR(v1) == MLSL_MAJOR(v2) && MLSL_MINOR(v1) < MLSL_MINOR(v2)))
-#endif
-
-/* The same for programs in C. A version is the major number times 65536 plus the minor one. */
+/* A version is the major number times 65536 plus the minor one. */
 #define CMLSL_MAJOR_VERSION 1
 #define CMLSL_MINOR_VERSION 0
 #define CMLSL_VERSION(major, minor) (((major) << 16) | (minor))
@@ -66,8 +54,7 @@ typedef enum {
   OT_REDUCE = 7,
   OT_DATA = 8,
   OT_EVAL = 9
-} mlsl_operation_type;
-typedef mlsl_operation_type mlsl_op_type;
+} mlsl_op_type;
 typedef enum { CT_NONE = 0, CT_QUANTIZATION = 1 } mlsl_compression_type;
 
 /* The fields of QuantParams in mlsl.hpp. */
@@ -168,7 +155,7 @@ int mlsl_operation_reg_info_validate(mlsl_operation_reg_info info, mlsl_distribu
 int mlsl_operation_set_distribution(mlsl_operation op, mlsl_distribution dist);
 int mlsl_operation_get_distribution(mlsl_operation op, mlsl_distribution* dist);
 int mlsl_operation_get_session(mlsl_operation op, mlsl_session* session);
-int mlsl_operation_get_op_type(mlsl_operation op, mlsl_operation_type* op_type);
+int mlsl_operation_get_op_type(mlsl_operation op, mlsl_op_type* op_type);
 int mlsl_operation_set_prev(mlsl_operation op, mlsl_operation prev, size_t act_idx, size_t prev_op_act_idx);
 int mlsl_operation_set_next(mlsl_operation op, mlsl_operation next, size_t act_idx, size_t next_op_act_idx);
 int mlsl_operation_get_name(mlsl_operation op, const char** name);
@@ -202,7 +189,7 @@ int mlsl_statistics_get_total_compute_cycles(mlsl_statistics stats, unsigned lon
 int mlsl_session_set_global_minibatch_size(mlsl_session session, size_t global_minibatch_size);
 int mlsl_session_get_global_minibatch_size(mlsl_session session, size_t* global_minibatch_size);
 int mlsl_session_get_phase_type(mlsl_session session, mlsl_phase_type* phase_type);
-int mlsl_session_create_operation_reg_info(mlsl_session session, mlsl_operation_type op_type,
+int mlsl_session_create_operation_reg_info(mlsl_session session, mlsl_op_type op_type,
                                            mlsl_operation_reg_info* info);
 int mlsl_session_delete_operation_reg_info(mlsl_session session, mlsl_operation_reg_info info);
 int mlsl_session_add_operation(mlsl_session session, mlsl_operation_reg_info info, size_t* op_idx);

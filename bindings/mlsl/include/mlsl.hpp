@@ -9,14 +9,12 @@
 
 #define MLSL_MAJOR_VERSION 1
 #define MLSL_MINOR_VERSION 0
+// A version is the major number times 65536 plus the minor one.
 #define MLSL_VERSION(major, minor) (((major) << 16) | (minor))
 #define MLSL_MAJOR(version) ((version) >> 16)
 #define MLSL_MINOR(version) ((version)&0xFFFF)
-#define MLSL_VERSION_GE(v1, v2)         \
-  ((MLSL_MAJOR(v1) > MLSL_MAJOR(v2)) || \
-   (MLSL_MAJOR(v1) == MLSL_MAJOR(v2) && MLSL_MINOR(v1) >= MLSL_MINOR(v2)))
-#define MLSL_VERSION_LT(v1, v2) \
-  ((MLSL_MAJOR(v1) < MLSL_MAJOR(v2)) || (MLSL_MAJOR(v1) == MLSL_MAJOR(v2) && MLSL_MINOR(v1) < MLSL_MINOR(v2)))
+#define MLSL_VERSION_GE(version, other) ((version) >= (other))
+#define MLSL_VERSION_LT(version, other) ((version) < (other))
 
 // Programs name these, in C++98 as well.
 // NOLINTBEGIN(readability-identifier-naming, modernize-use-nullptr, modernize-use-using)
@@ -179,6 +177,7 @@ class OperationRegInfo {
   std::size_t AddOutput(std::size_t featureMapCount, std::size_t featureMapSize, DataType dataType);
   std::size_t AddParameterSet(std::size_t kernelCount, std::size_t kernelSize, DataType dataType,
                               bool distributedUpdate = false, CompressionType compressionType = CT_NONE);
+  // Does nothing: the functions above have checked their arguments, and any distribution can divide them.
   void Validate(Distribution* dist = NULL);
 
  protected:
@@ -293,6 +292,7 @@ class Environment {
   // Memory that the other processes of this node can map, so that collectives copy less.
   void* Alloc(std::size_t size, std::size_t alignment);
   void Free(void* ptr);
+  // For parameter sets that have not started a compressed gradient yet.
   void SetQuantizationParams(QuantParams* params);
   QuantParams* GetQuantizationParams();
 

@@ -76,7 +76,8 @@ static void test_activations(mlsl_operation first, mlsl_operation second) {
   for (i = 0; received != NULL && i < 2; ++i) CHECK(received[i] == (float)(size * (2 * rank + i)));
 }
 
-static void test_parameters(mlsl_operation op) {
+/* `data`: ranks of the data group, whose gradients are added. */
+static void test_parameters(mlsl_operation op, size_t data) {
   mlsl_parameter_set params;
   size_t local = 0, kernel_size = 0, i;
   int has = 0, is_complete = 0, distributed = 0;
@@ -92,9 +93,11 @@ static void test_parameters(mlsl_operation op) {
   for (i = 0; i < local * kernel_size; ++i) gradients[i] = 1;
   OK(mlsl_parameter_set_start_gradient_comm(params, gradients));
   while (!is_complete) OK(mlsl_parameter_set_test_gradient_comm(params, &is_complete, &sums));
-  if (sums != NULL) CHECK(*(float*)sums == (float)size);
+  CHECK((sums == NULL) == (data == 1));
+  if (sums != NULL) CHECK(*(float*)sums == (float)data);
   OK(mlsl_parameter_set_start_increment_comm(params, gradients));
   OK(mlsl_parameter_set_wait_increment_comm(params, &sums));
+  CHECK(sums == (data == 1 ? NULL : gradients));
   OK(mlsl_environment_free(env, gradients));
 }
 
@@ -126,7 +129,7 @@ static void run_session(size_t data, size_t model, int has_activations) {
   OK(mlsl_statistics_is_enabled(stats, &is_enabled));
   CHECK(is_enabled == 0);
   if (has_activations) test_activations(first, second);
-  test_parameters(first);
+  test_parameters(first, data);
   OK(mlsl_environment_delete_session(env, session));
   OK(mlsl_environment_delete_distribution(env, dist));
 }

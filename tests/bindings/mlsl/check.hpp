@@ -1,8 +1,10 @@
-// Checks of programs that know MLSL's interface only.
+// Checks of programs that know MLSL's interface only, and its number for a C++ type.
 #pragma once
 
 #include <cstdio>
 #include <cstdlib>
+
+#include "bindings/mlsl/include/mlsl.hpp"
 
 #define CHECK(condition)                                                           \
   do {                                                                             \
@@ -11,3 +13,18 @@
       std::exit(3);                                                                \
     }                                                                              \
   } while (false)
+
+template <class T>
+MLSL::DataType type_of();
+template <>
+inline MLSL::DataType type_of<float>() {
+  return MLSL::DT_FLOAT;
+}
+template <>
+inline MLSL::DataType type_of<double>() {
+  return MLSL::DT_DOUBLE;
+}
+template <>
+inline MLSL::DataType type_of<unsigned char>() {
+  return MLSL::DT_BYTE;
+}

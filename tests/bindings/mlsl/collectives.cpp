@@ -17,21 +17,6 @@ namespace {
 
 Environment& env = Environment::GetEnv();
 
-template <class T>
-DataType type_of();
-template <>
-DataType type_of<float>() {
-  return DT_FLOAT;
-}
-template <>
-DataType type_of<double>() {
-  return DT_DOUBLE;
-}
-template <>
-DataType type_of<unsigned char>() {
-  return DT_BYTE;
-}
-
 // Waits in turn by Wait and by Test.
 void finish(CommReq* request) {
   static bool tests = false;
@@ -189,7 +174,8 @@ void test_memory() {
 
 int main(int argc, char** argv) {
   CHECK(Environment::GetVersion() == MLSL_VERSION(1, 0) &&
-        MLSL_VERSION_GE(MLSL_VERSION(1, 0), MLSL_VERSION(1, 0)));
+        MLSL_VERSION_GE(MLSL_VERSION(1, 0), MLSL_VERSION(1, 0)) &&
+        MLSL_VERSION_LT(MLSL_VERSION(1, 9), MLSL_VERSION(2, 0)));
   CHECK(!env.IsInitialized());
   env.Init(&argc, &argv);
   CHECK(env.IsInitialized());

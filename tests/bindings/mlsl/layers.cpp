@@ -15,21 +15,6 @@ namespace {
 Environment& env = Environment::GetEnv();
 const std::size_t kMapSize = 3;
 
-template <class T>
-DataType type_of();
-template <>
-DataType type_of<float>() {
-  return DT_FLOAT;
-}
-template <>
-DataType type_of<double>() {
-  return DT_DOUBLE;
-}
-template <>
-DataType type_of<unsigned char>() {
-  return DT_BYTE;
-}
-
 struct Division {
   std::size_t data, model;
 };

@@ -22,6 +22,16 @@ void connect_layers(Session* session, OperationRegInfo* info, Distribution* dist
   session->Commit();
 }
 
+// Starts the gradient's communication twice.
+void start_gradient(Session* session, OperationRegInfo* info, Distribution* dist, void* buffer) {
+  session->SetGlobalMinibatchSize(2);
+  info->AddParameterSet(4, 1, DT_FLOAT);
+  ParameterSet* const params = session->GetOperation(session->AddOperation(info, dist))->GetParameterSet(0);
+  session->Commit();
+  params->StartGradientComm(buffer);
+  params->StartGradientComm(buffer);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -46,6 +56,9 @@ int main(int argc, char** argv) {
   if (mistake == "no_kernels") info->AddParameterSet(4, 0, DT_FLOAT);
   if (mistake == "elements") connect_layers(session, info, dist, 5, 2);
   if (mistake == "unit") connect_layers(session, info, env.CreateDistribution(1, 2), 4, 3);
+  float gradient[4] = {1, 2, 3, 4};
+  if (mistake == "no_buffer") start_gradient(session, info, dist, nullptr);
+  if (mistake == "second_start") start_gradient(session, info, dist, gradient);
   if (mistake == "color") env.Configure("color=one");
   if (mistake == "second_init") env.Init(&argc, &argv);
   if (mistake == "root") env.Wait(dist->Bcast(&argc, 1, DT_BYTE, 2, GT_GLOBAL));

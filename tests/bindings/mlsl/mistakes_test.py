@@ -18,9 +18,11 @@ MESSAGES = {
     "no_kernels": "conv1: AddParameterSet of 4 times 0 elements",
     "elements": "conv1 to conv1: the output has 6 feature maps of 2 elements, the input 5 of 2; numbers of elements and data types",
     "unit": "conv1 to conv1: the output has 6 feature maps of 2 elements, the input 4 of 3; the size of one must be a multiple",
+    "no_buffer": "conv1: StartGradientComm: the buffer is null",
+    "second_start": "conv1: StartGradientComm was started again before its wait",
     "color": "'color=one': expected \"color=N\" with N from 0",
     "second_init": "Init was called twice",
-    "root": "root",
+    "root": "Bcast: broadcast: root: 2 is no rank of the group; expected 0 to 1",
     "one_rank": "session: operation 5 does not exist; there are 0",
     "library": "SetQuantizationParams: none.so",
 }

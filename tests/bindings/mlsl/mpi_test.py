@@ -21,11 +21,18 @@ def main():
         print(command[0] + " is not installed")
         sys.exit(77)
     # The document's settings: two progress threads for each process, and threads that OpenMP binds.
-    document = {"MLSL_NUM_SERVERS": "2", "MLSL_SERVER_AFFINITY": "0,1,12,13", "OMP_NUM_THREADS": "6",
-                "KMP_AFFINITY": "granularity=fine,compact,1,0", "KMP_BLOCKTIME": "1", "KMP_SETTINGS": "1"}
+    document = {
+        "MLSL_NUM_SERVERS": "2",
+        "MLSL_SERVER_AFFINITY": "0,1,12,13",
+        "OMP_NUM_THREADS": "6",
+        "KMP_AFFINITY": "granularity=fine,compact,1,0",
+        "KMP_BLOCKTIME": "1",
+        "KMP_SETTINGS": "1",
+    }
     for when, variables in {"before": {}, "never": document, "after": {"MLSL_INIT_MPI": "0"}}.items():
-        done = subprocess.run(command + [program, when], env={**os.environ, **variables}, capture_output=True, text=True, timeout=60,
-                              check=False)
+        done = subprocess.run(
+            command + [program, when], env={**os.environ, **variables}, capture_output=True, text=True, timeout=60, check=False
+        )
         assert done.returncode == 0, f"{when}: status {done.returncode}: {done.stdout}{done.stderr}"
         # A machine may lack CPU 12 or 13. All else is taken without a word.
         messages = [line for line in done.stderr.splitlines() if "MLSL" in line and "ignored: MLSL_SERVER_AFFINITY: " not in line]

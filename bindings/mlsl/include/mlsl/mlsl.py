@@ -189,36 +189,40 @@ class Distribution(_Object):
         return self._start("bcast", buffer, _size(count), _int(data_type), _size(root_idx), _int(group_type))
 
     def reduce(self, send_buffer, recv_buffer, count, data_type, red_type, root_idx, group_type):
-        return self._start("reduce", send_buffer, recv_buffer, _size(count), _int(data_type), _int(red_type),
-                        _size(root_idx), _int(group_type))
+        return self._start(
+            "reduce", send_buffer, recv_buffer, _size(count), _int(data_type), _int(red_type), _size(root_idx), _int(group_type)
+        )
 
     def all_reduce(self, send_buffer, recv_buffer, count, data_type, red_type, group_type):
-        return self._start("all_reduce", send_buffer, recv_buffer, _size(count), _int(data_type), _int(red_type),
-                        _int(group_type))
+        return self._start("all_reduce", send_buffer, recv_buffer, _size(count), _int(data_type), _int(red_type), _int(group_type))
 
     def all_to_all(self, send_buffer, send_count, recv_buffer, data_type, group_type):
-        return self._start("all_to_all", send_buffer, _size(send_count), recv_buffer, _int(data_type),
-                        _int(group_type))
+        return self._start("all_to_all", send_buffer, _size(send_count), recv_buffer, _int(data_type), _int(group_type))
 
     def all_to_allv(self, send_buffer, send_counts, send_offsets, recv_buffer, recv_counts, recv_offsets, data_type, group_type):
-        return self._start("all_to_allv", send_buffer, _numbers(send_counts), _numbers(send_offsets),
-                        recv_buffer, _numbers(recv_counts), _numbers(recv_offsets), _int(data_type), _int(group_type))
+        return self._start(
+            "all_to_allv",
+            send_buffer,
+            _numbers(send_counts),
+            _numbers(send_offsets),
+            recv_buffer,
+            _numbers(recv_counts),
+            _numbers(recv_offsets),
+            _int(data_type),
+            _int(group_type),
+        )
 
     def gather(self, send_buffer, send_count, recv_buffer, data_type, root_idx, group_type):
-        return self._start("gather", send_buffer, _size(send_count), recv_buffer, _int(data_type),
-                        _size(root_idx), _int(group_type))
+        return self._start("gather", send_buffer, _size(send_count), recv_buffer, _int(data_type), _size(root_idx), _int(group_type))
 
     def all_gather(self, send_buffer, send_count, recv_buffer, data_type, group_type):
-        return self._start("all_gather", send_buffer, _size(send_count), recv_buffer, _int(data_type),
-                        _int(group_type))
+        return self._start("all_gather", send_buffer, _size(send_count), recv_buffer, _int(data_type), _int(group_type))
 
     def scatter(self, send_buffer, recv_buffer, recv_count, data_type, root_idx, group_type):
-        return self._start("scatter", send_buffer, recv_buffer, _size(recv_count), _int(data_type),
-                        _size(root_idx), _int(group_type))
+        return self._start("scatter", send_buffer, recv_buffer, _size(recv_count), _int(data_type), _size(root_idx), _int(group_type))
 
     def reduce_scatter(self, send_buffer, recv_buffer, recv_count, data_type, red_type, group_type):
-        return self._start("reduce_scatter", send_buffer, recv_buffer, _size(recv_count), _int(data_type),
-                        _int(red_type), _int(group_type))
+        return self._start("reduce_scatter", send_buffer, recv_buffer, _size(recv_count), _int(data_type), _int(red_type), _int(group_type))
 
     def barrier(self, group_type):
         self.run("barrier", _int(group_type))
@@ -237,8 +241,14 @@ class OperationRegInfo(_Object):
         self.run("add_output", _size(fm_count), _size(fm_size), _int(data_type))
 
     def add_parameter_set(self, kernel_count, kernel_size, data_type, dist_update=False, compression_type=CompressionType.NONE):
-        self.run("add_parameter_set_with_compress", _size(kernel_count), _size(kernel_size), _int(data_type), _int(dist_update),
-                 _int(compression_type))
+        self.run(
+            "add_parameter_set_with_compress",
+            _size(kernel_count),
+            _size(kernel_size),
+            _int(data_type),
+            _int(dist_update),
+            _int(compression_type),
+        )
 
     def validate(self, dist=None):
         self.run("validate", dist.handle if dist else _handle(0))
@@ -340,8 +350,14 @@ class Session(_Object):
 
 
 class _QuantParams(ctypes.Structure):
-    _fields_ = [("lib_path", ctypes.c_char_p), ("quant_buffer_func_name", ctypes.c_char_p), ("dequant_buffer_func_name", ctypes.c_char_p),
-                ("reduce_sum_func_name", ctypes.c_char_p), ("block_size", _size), ("elem_in_block", _size)]
+    _fields_ = [
+        ("lib_path", ctypes.c_char_p),
+        ("quant_buffer_func_name", ctypes.c_char_p),
+        ("dequant_buffer_func_name", ctypes.c_char_p),
+        ("reduce_sum_func_name", ctypes.c_char_p),
+        ("block_size", _size),
+        ("elem_in_block", _size),
+    ]
 
 
 @_getters(_int, "is_initialized", bool)
