@@ -85,7 +85,8 @@ def test_job(folder):
 
 def test_alias(folder):
     package = make_package(folder)
-    script = "import horovod, os; print(horovod.origin, os.environ['PYTHONPATH'])"
+    # One write per line: output is unbuffered, and the ranks share it.
+    script = "import horovod, os, sys; sys.stdout.write(f\"{horovod.origin} {os.environ['PYTHONPATH']}\\n\")"
     path = f"{folder}/tutti/alias:{folder}"
     for words in (["horovodrun", "-np", "2"], ["horovodrun", "-np", "3"] + TWO_HOSTS, ["run", "--horovod", "-n", "2"]):
         result = call(words + ["--no-prefix", sys.executable, "-c", script], package)
