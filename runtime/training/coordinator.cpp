@@ -98,13 +98,10 @@ TensorResponse Coordinator::respond(const std::string& name, Pending& pending) c
   TensorResponse response;
   response.name = name;
   response.signature = signature;
-  if (has_free_first_dimension(signature.collective)) {
-    const std::size_t own = pending.variants.front().request.rows.size();
-    response.rows.resize(own * rank_count_);
+  if (signature.collective == Collective::allgather) {
+    response.rows.resize(rank_count_);
     for (const auto& [request, ranks] : pending.variants) {
-      for (const std::uint32_t rank : ranks)
-        std::copy(request.rows.begin(), request.rows.end(),
-                  response.rows.begin() + static_cast<std::ptrdiff_t>(rank * own));
+      for (const std::uint32_t rank : ranks) response.rows[rank] = request.rows;
     }
   }
   return response;

@@ -159,6 +159,9 @@ bool get_ranks(ByteReader& reader, std::uint32_t rank_count, std::vector<std::ui
   return true;
 }
 
+// Are row counts of each rank announced?
+bool has_rows(const TensorSignature& signature) { return signature.collective == Collective::allgather; }
+
 std::string shape_text(const TensorSignature& signature) {
   return fmt::format("[{}{}]", has_free_first_dimension(signature.collective) ? "*," : "",
                      fmt::join(signature.shape, ","));
@@ -208,7 +211,7 @@ namespace {
 void put(ByteWriter& writer, const TensorRequest& request) {
   writer.put_text(request.name);
   put(writer, request.signature);
-  put_list(writer, request.rows);
+  writer.put(request.rows);
 }
 
 // Equal for equal requests.
@@ -241,15 +244,9 @@ bool decode(std::string_view bytes, std::uint32_t rank_count, RequestBatch& batc
   for (std::uint32_t i = 0; i < count; ++i) {
     RequestOfRanks& entry = batch.requests.emplace_back();
     if (!get_name(reader, entry.request.name) || !get(reader, rank_count, entry.request.signature) ||
-        !get_list(reader, entry.request.rows) || !get_ranks(reader, rank_count, entry.ranks) ||
-        entry.ranks.empty())
+        !reader.get(entry.request.rows) || !get_ranks(reader, rank_count, entry.ranks) || entry.ranks.empty())
       return false;
-    const std::size_t row_count = entry.request.rows.size();
-    const Collective collective = entry.request.signature.collective;
-    const std::size_t expected = collective == Collective::allgather  ? 1
-                                 : collective == Collective::alltoall ? rank_count
-                                                                      : 0;
-    if (row_count != expected) return false;
+    if (entry.request.rows != 0 && !has_rows(entry.request.signature)) return false;
   }
   if (!get_ranks(reader, rank_count, batch.joined_ranks) || !reader.get(count)) return false;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -317,6 +314,8 @@ bool decode(std::string_view bytes, std::uint32_t rank_count, ResponseList& list
       return false;
     if (code > static_cast<std::uint8_t>(StatusCode::internal)) return false;
     response.code = static_cast<StatusCode>(code);
+    const bool is_gathered = response.code == StatusCode::ok && has_rows(response.signature);
+    if (response.rows.size() != (is_gathered ? rank_count : 0)) return false;
   }
   return get_end(reader, rank_count, list);
 }

@@ -48,8 +48,9 @@ constexpr bool has_free_first_dimension(Collective collective) {
 struct TensorRequest {
   std::string name;
   TensorSignature signature;
-  // Known to this rank only: its first dimension (allgather), or the rows for each rank (alltoall).
-  std::vector<std::uint64_t> rows;
+  // Of allgather: the first dimension, which ranks may differ in. Row counts of an alltoall are not announced: rank 0
+  // would tell each rank those of all pairs. Ranks exchange them once the tensor is ready.
+  std::uint64_t rows = 0;
 
   bool operator==(const TensorRequest&) const = default;
 };
@@ -90,7 +91,7 @@ void merge(RequestBatch& batch, RequestBatch more);
 struct TensorResponse {
   std::string name;
   TensorSignature signature;
-  // By rank: rows of allgather (one number each) or of alltoall (rank_count numbers each). Empty: not needed.
+  // Of allgather, by rank. Empty elsewhere, and of a failure.
   std::vector<std::uint64_t> rows;
   StatusCode code = StatusCode::ok;
   std::string message;  // of a failure

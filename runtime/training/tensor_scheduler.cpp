@@ -106,7 +106,7 @@ void TensorScheduler::negotiate_now() {
 
 WorkRef TensorScheduler::submit(std::string_view name, const TensorCall& call) {
   if (const Status status = check_tensor_call(name, call, size_); !status) refuse(status);
-  TensorRequest request = make_tensor_request(name, call, size_);
+  TensorRequest request = make_tensor_request(name, call);
   request.signature.has_feedback = has_feedback(call, settings_.has_feedback);
   WorkRef work(new TensorWork(help_));
   {
@@ -125,6 +125,7 @@ WorkRef TensorScheduler::submit(std::string_view name, const TensorCall& call) {
     entry.call.shape = {};
     entry.call.splits = {};
     entry.call.batch = {};
+    entry.sent_rows = rows_to_ranks(call, size_);
     entry.work = work;
     entry.since = Clock::now();
     arrived_.push_back(found->first);
@@ -196,7 +197,7 @@ void TensorScheduler::announce_arrived(Contribution& mine) {
   for (const std::string& name : arrived) {
     Entry& entry = entries_.find(name)->second;
     bool is_stale = false;
-    const auto number = cache_.find(entry.request, rank_, size_, &is_stale);
+    const auto number = cache_.find(entry.request, rank_, &is_stale);
     if (number) {
       entry.stage = Stage::cached;
       entry.number = *number;

@@ -86,6 +86,7 @@ class TensorScheduler {
   struct Entry {
     TensorRequest request;
     TensorCall call;
+    std::vector<std::uint64_t> sent_rows;  // of alltoall, by rank
     WorkRef work;
     Stage stage = Stage::submitted;
     std::uint32_t number = 0;  // while cached
@@ -96,8 +97,9 @@ class TensorScheduler {
   struct Ready {
     TensorResponse response;
     std::optional<Entry> entry;
-    bool is_piece = false;                 // of a tensor
-    std::shared_ptr<float> residual = {};  // of a tensor with error feedback
+    bool is_piece = false;                          // of a tensor
+    std::shared_ptr<float> residual = {};           // of a tensor with error feedback
+    std::vector<std::uint64_t> received_rows = {};  // of alltoall, by rank
   };
   // With a priority: tensor_backlog.hpp.
   class Backlog;
@@ -178,10 +180,14 @@ class TensorScheduler {
   void note_submissions(RequestBatch& requests);
   void note_ready(const std::vector<Ready>& ready, bool timeline_begins);
   void align_clocks();
+  // Of alltoalls: each rank tells each other one the rows that it sends. So a rank reads as many counts as there are
+  // ranks, and counts that change from call to call need no new agreement.
+  void exchange_rows(std::vector<Ready>& ready);
   // `mine`: as all ranks have it.
   void execute(std::vector<Ready> ready, Contribution& mine);
   // Tensors that share an operation, or one. `release`: called once it is complete; may be empty.
   void communicate(std::vector<Ready> tensors, const std::function<void()>& release);
+  static void fail(const std::vector<Ready>& tensors, const Error& cause);
   Work execute_one(Ready& tensor);
   static void drive_by_waits(const Ready& tensor, const Work& work);
   // An operation that was started for one tensor, and where its result lies.
@@ -192,10 +198,10 @@ class TensorScheduler {
     std::shared_ptr<std::vector<std::byte>> scaled_input, discarded_output;
     Status failure;  // of this rank alone
   };
-  Started start(const TensorResponse& response, const TensorCall& call, const CallOptions& options);
+  Started start(const Ready& tensor, const TensorCall& call, const CallOptions& options);
   Started start_reduction(const TensorSignature& signature, TensorCall call, const CallOptions& options);
   Started start_allgather(const TensorResponse& response, TensorCall call, const CallOptions& options);
-  Started start_alltoall(const TensorResponse& response, TensorCall call, const CallOptions& options);
+  Started start_alltoall(const Ready& tensor, TensorCall call, const CallOptions& options);
   Started start_reduce_scatter(const TensorResponse& response, TensorCall call, const CallOptions& options);
   // Sets the output of `bytes` where the call has an allocate(). Where that fails, the operation goes on with
   // the other ranks, and its output here is discarded.
@@ -217,7 +223,8 @@ class TensorScheduler {
   // Guarded by it, as is everything up to mutex_. In front of the groups: an operation that a failure has left under
   // way writes there until its group has ended.
   std::optional<Round> round_;
-  std::list<Mail> mail_;  // of this cycle
+  std::list<Mail> mail_;                                  // of this cycle
+  std::vector<std::uint64_t> sent_rows_, received_rows_;  // of this cycle's alltoalls, rank by rank
   bool has_ended_ = false;
 
   CommGroup data_, control_;

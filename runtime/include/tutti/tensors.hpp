@@ -42,7 +42,7 @@ struct TensorCall {
   int root = 0;            // of broadcast
   double prescale = 1;     // each input is multiplied by it, in the dtype
   double postscale = 1;    // and the result
-  Counts splits = {};      // alltoall: rows for each rank; empty: equal parts
+  Counts splits = {};  // alltoall: rows for each rank, which may change from call to call; empty: equal parts
   // Gives the output where its length follows from other ranks (allgather, alltoall, reduce_scatter): called
   // once all ranks are ready, by the queue's thread, with the rows that come from each rank (reduce_scatter:
   // of this rank). Must not wait. An exception, or null for more than no bytes, fails the operation on this
