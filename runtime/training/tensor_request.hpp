@@ -71,11 +71,20 @@ struct RequestOfRanks {
   bool operator==(const RequestOfRanks&) const = default;
 };
 
+// Ranks that have refused a tensor of a batch, and so the batch.
+struct BatchRefusal {
+  std::string batch, reason;
+  std::vector<std::uint32_t> ranks;
+
+  bool operator==(const BatchRefusal&) const = default;
+};
+
 // The message that goes up the tree in one cycle. Equal requests of several ranks are one entry.
 struct RequestBatch {
   std::vector<RequestOfRanks> requests;
   std::vector<std::uint32_t> joined_ranks;  // that have no more tensors, since this cycle
   std::vector<TensorEvent> events;          // for the timeline of rank 0
+  std::vector<BatchRefusal> refusals;
 
   bool operator==(const RequestBatch&) const = default;
 };
@@ -102,8 +111,9 @@ struct TensorResponse {
 
 struct ResponseList {
   std::vector<TensorResponse> responses;
-  std::int32_t last_joined_rank = -1;  // all ranks have joined, this one at last; -1: not yet
-  std::optional<FusionTuning> fusion;  // the setting from this cycle on, if it changes
+  std::int32_t last_joined_rank = -1;        // all ranks have joined, this one at last; -1: not yet
+  std::vector<std::string> refused_batches;  // refusals that all ranks know now
+  std::optional<FusionTuning> fusion;        // the setting from this cycle on, if it changes
 
   bool operator==(const ResponseList&) const = default;
 };

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "runtime/training/autotuner.hpp"
+#include "runtime/training/batch_refusals.hpp"
 #include "runtime/training/coordinator.hpp"
 #include "runtime/training/fusion.hpp"
 #include "runtime/training/residuals.hpp"
@@ -91,12 +92,13 @@ class TensorScheduler {
     Stage stage = Stage::submitted;
     std::uint32_t number = 0;  // while cached
     bool is_noted = false;     // for the timeline
-    Clock::time_point since;
+    Clock::time_point since = Clock::now();
   };
+  using EntryMap = std::map<std::string, Entry, std::less<>>;
   // A tensor that all ranks communicate now. No entry: this rank has joined.
   struct Ready {
     TensorResponse response;
-    std::optional<Entry> entry;
+    std::optional<Entry> entry = {};
     bool is_piece = false;                          // of a tensor
     std::shared_ptr<float> residual = {};           // of a tensor with error feedback
     std::vector<std::uint64_t> received_rows = {};  // of alltoall, by rank
@@ -161,6 +163,7 @@ class TensorScheduler {
   Contribution contribute();
   bool needs_coordination(const RequestBatch& requests) const;
   void announce_arrived(Contribution& mine);
+  void announce_refusals(Contribution& mine);
   void evict_unjoinable(std::span<std::uint64_t> evicted) const;
   void evict_stalled(std::span<std::uint64_t> evicted) const;
   void open_blocks(std::uint32_t block_ranks);
@@ -211,7 +214,13 @@ class TensorScheduler {
                        const CallOptions& options);
   void finish_on_device(double factor, Dtype dtype, Started& started, const CallOptions& options);
   Work execute_fused(std::vector<Ready>& tensors);
-  std::optional<Entry> take_entry(const std::string& name);
+  Entry make_entry(std::string_view name, const TensorCall& call, const WorkRef& work) const;
+  // With mutex_ held. A call is refused for `cause`, and so is its batch. Returns this rank's tensors of it, which
+  // are to fail.
+  std::vector<WorkRef> refuse_batch(const TensorCall& call, const Status& cause);
+  Entry take_entry(EntryMap::iterator found);
+  // Without it. Those of this rank.
+  void take_entries(std::vector<Ready>& tensors);
   void fail_all(const Status& cause);
   [[noreturn]] static void refuse(const Status& status);
   void send_bytes(std::string bytes, int peer);
@@ -250,10 +259,11 @@ class TensorScheduler {
   std::unique_ptr<Backlog> backlog_;  // null without a priority
 
   std::mutex mutex_;
-  std::condition_variable changed_;                    // for the own thread
-  std::condition_variable settled_;                    // all ranks may follow a change of the timeline
-  std::map<std::string, Entry, std::less<>> entries_;  // guarded by mutex_, like what follows
-  std::vector<std::string> arrived_;                   // names in stage `submitted`, in order
+  std::condition_variable changed_;   // for the own thread
+  std::condition_variable settled_;   // all ranks may follow a change of the timeline
+  EntryMap entries_;                  // guarded by mutex_, like what follows
+  std::vector<std::string> arrived_;  // names in stage `submitted`, in order
+  BatchRefusals refusals_;
   std::optional<WorkRef> joining_;
   bool has_announced_join_ = false;
   std::size_t own_count_ = 0;  // tensors that the own thread has to start

@@ -49,7 +49,8 @@ struct TensorCall {
   // rank alone (on GPUs: the queue on all ranks). Unset: `output` is long enough.
   std::function<void*(std::span<const std::uint64_t> rows)> allocate = {};
   int priority = 0;  // the greatest first, with TUTTI_PRIORITY=direct
-  // Tensors of one batch are communicated together; each names the batch and how many there are.
+  // Tensors of one batch are communicated together; each names the batch and how many there are. One thread submits
+  // them one after the other. Where one is refused, the batch fails on all ranks: do not submit the rest of it.
   std::string_view batch = {};
   std::uint32_t batch_size = 0;
   bool will_wait = false;  // the caller waits at once: negotiate without a pause
