@@ -118,6 +118,16 @@ def check_gradients_of_integers():
             expect(session.run(gradient), [expected] * size, f"gradient of {what} beside integers")
 
 
+def check_gradients_in_graph_of_version_1():
+    """A rank's graph keeps the collectives of a gradient that is constant on this rank: the others wait for them."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        values = tf.ones([3]) * (hvd.rank() + 1.0)
+        for function, expected in ((lambda x: hvd.broadcast(x, 0), float(hvd.rank() == 0)), (hvd.allgather, 1.0)):
+            [gradient] = tf.gradients(function(values), [values])
+            expect(session.run(gradient), [expected] * 3, "gradient in a graph")
+
+
 def check_orders():
     """Two operations without a control dependency, which ranks build in different orders."""
     names = ["first", "second"] if hvd.rank() % 2 == 0 else ["second", "first"]
@@ -395,6 +405,7 @@ PARTS = {
         check_shapes,
         check_gradients,
         check_gradients_of_integers,
+        check_gradients_in_graph_of_version_1,
         check_orders,
         check_errors,
         check_sets,

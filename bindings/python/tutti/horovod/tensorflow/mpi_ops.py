@@ -130,7 +130,7 @@ def _gradient_of_allgather(op, *gradients):
         reduced = _grouped_allreduce(given, op=Average, ignore_name_scope=ignores, process_set=process_set)
         rows = tf.stack([tf.shape(op.inputs[i])[0] for i in there])
         rows_of_all = allgather(rows[tf.newaxis], ignore_name_scope=ignores, process_set=process_set)
-        first = tf.reduce_sum(rows_of_all[: process_set.rank()], axis=0)
+        first = tf.cumsum(rows_of_all, exclusive=True)[process_set.rank()]  # a slice that is empty on rank 0 would be pruned there
         return [gradient[first[i] : first[i] + rows[i]] for i, gradient in enumerate(reduced)]
 
     return _for_each_given(own_rows, gradients)
@@ -161,7 +161,10 @@ def _gradient_of_broadcast(op, *gradients):
 
     def of_root(there, given):
         reduced = _grouped_allreduce(given, op=Average, ignore_name_scope=ignores, process_set=process_set)
-        return reduced if process_set.rank() == op.get_attr("root") else [tf.zeros_like(gradient) for gradient in reduced]
+        if process_set.rank() == op.get_attr("root"):
+            return reduced
+        with tf.control_dependencies(reduced):  # else this rank's graph would lose the reduction, and the root would wait for it
+            return [tf.zeros_like(gradient) for gradient in reduced]
 
     return _for_each_given(of_root, gradients)
 
