@@ -105,7 +105,7 @@ class Job:
             return self._resources[name]
 
     def close(self):
-        for resource in self._resources.values():
+        for resource in reversed(self._resources.values()):
             resource.close()
         for number, process_set in self.sets.items():
             if number != 0:

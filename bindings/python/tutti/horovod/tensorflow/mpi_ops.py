@@ -14,6 +14,7 @@ from .._operations import root_of
 from ..process_sets import *  # noqa: F401,F403
 from ..process_sets import PROCESS_SETS, global_process_set
 from ..util import num_rank_is_power_2 as check_num_rank_power_of_2  # noqa: F401
+from . import adasum
 from ._library import operations
 from .util import node_name, normalized
 
@@ -54,6 +55,10 @@ def _converted(tensors):
     return [tf.convert_to_tensor(tensor) for tensor in tensors]
 
 
+def _scaled(tensors, factor):
+    return tensors if factor == 1.0 else [tensor * tf.cast(factor, tensor.dtype) for tensor in tensors]
+
+
 def _for_each_given(function, gradients):
     """function(places, the gradients that are there), and None for the others. Outputs of integers in tf.compat.v1 have no gradients."""
     there = [i for i, gradient in enumerate(gradients) if gradient is not None]
@@ -62,10 +67,11 @@ def _for_each_given(function, gradients):
 
 
 def _allreduce_list(tensors, kind, name, op, prescale_factor, postscale_factor, ignore_name_scope, process_set):
-    if op == Adasum:
-        raise NotImplementedError("op=Adasum is not there for TensorFlow; use Average, or PyTorch or numpy tensors")
     tensors = list(tensors)
     common = _common(kind, tensors, name, ignore_name_scope, process_set)
+    if op == Adasum:
+        reduced = adasum.allreduce(_scaled(_converted(tensors), prescale_factor), common, process_set)
+        return _scaled(reduced, postscale_factor)
     return operations.tutti_allreduce(
         tensors=_converted(tensors),
         reduce_op=int(ReduceOp(op)),
