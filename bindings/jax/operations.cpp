@@ -2,12 +2,15 @@
 // ranks differ in it, so names say which calls belong together. Knows the C interface; Python gives it the queues.
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bindings/jax/ffi_abi.hpp"
+#include "bindings/jax/large_pages.hpp"
 #include "tutti/tutti.h"
 
 namespace ffi = tutti::jax::ffi;
@@ -108,6 +111,9 @@ tutti_status_t submit(const ffi::Frame& frame, std::int64_t place, tutti_work_t*
   call.dimension_count = shape.size();
   call.op = static_cast<tutti_op_t>(number(attributes, "op"));
   call.root = static_cast<int>(number(attributes, "root"));
+  const auto elements =
+      std::accumulate(output.dims, output.dims + output.rank, std::size_t{1}, std::multiplies<>());
+  tutti::jax::prefer_large_pages(output.data, elements * tutti_dtype_bytes(call.dtype));
   call.will_wait = 1;  // XLA has nothing else to do, or does it on other threads
   call.memory = TUTTI_MEMORY_HOST;
   return tutti_tensor_queue_submit(queue_of(number(attributes, "queue")), name.c_str(), &call, work);
