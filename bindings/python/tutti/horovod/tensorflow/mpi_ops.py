@@ -5,7 +5,7 @@ Operations are matched between ranks by the names of their nodes, so that each r
 
 import tensorflow as tf
 
-from .. import _basics, _job
+from .. import _basics, _job  # noqa: F401  # programs read mpi_ops._basics
 from .._basics import *  # noqa: F401,F403
 from .._basics import BASICS, Adasum, Average, ReduceOp, Sum
 from .._operations import check_op_of_reducescatter
