@@ -2,6 +2,7 @@
 
 import array
 import atexit
+import itertools
 import os
 import threading
 
@@ -48,7 +49,7 @@ class Job:
         self.local_rank, self.local_size = world.local_rank, world.local_size
         self.cross_rank, self.cross_size, self.is_homogeneous = _nodes(world)
         self._is_own_world = is_own_world
-        self._next_id = 1
+        self._set_count = 0  # of all that were ever added
         global_set.ranks = list(range(self.size))
         self.sets = {0: global_set}
         self.memberships = {0: Membership(world)}
@@ -60,10 +61,10 @@ class Job:
             raise ValueError(f"a process set has different ranks of 0 to {self.size - 1}, got {ranks}")
         if any(other.ranks == ranks for other in self.sets.values()):
             raise ValueError(f"Attempted to add a duplicate process set: {process_set}")
-        number = self._next_id
-        self._next_id += 1
+        number = next(number for number in itertools.count(1) if number not in self.sets)
+        self._set_count += 1
         if self.rank in ranks:
-            self.memberships[number] = Membership(self.world.create(ranks, tag=f"horovod process set {number}"))
+            self.memberships[number] = Membership(self.world.create(ranks, tag=f"horovod process set {self._set_count}"))
         self.sets[number] = process_set
         process_set.process_set_id = number
         _tell_watchers(self)
@@ -104,7 +105,7 @@ class Job:
             return self._resources[name]
 
     def close(self):
-        for resource in self._resources.values():
+        for resource in reversed(self._resources.values()):
             resource.close()
         for number, process_set in self.sets.items():
             if number != 0:
