@@ -274,6 +274,10 @@ void CommGroup::abort(const std::string& why) const {
                      group.rank()));
 }
 
+CommGroup CommGroup::shrink(std::span<const int> left_out) const {
+  return CommGroup(Impl::of(*this, "shrink").shrink(left_out));
+}
+
 std::optional<Error> CommGroup::failure() const {
   const std::optional<Status> cause = Impl::of(*this, "failure").failure();
   if (!cause) return std::nullopt;

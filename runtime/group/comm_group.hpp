@@ -9,6 +9,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -122,6 +124,9 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   enum class MadeBy : std::uint8_t { create, split, rules };
   std::shared_ptr<Impl> make_part(std::span<const int> ranks, MadeBy made_by, std::string_view tag = {});
 
+  // See CommGroup::shrink(). Throws.
+  std::shared_ptr<Impl> shrink(std::span<const int> left_out);
+
   // GroupMember
   std::uint64_t context() const override { return group_->context(); }
   std::uint64_t failure_context() const override { return owner().group_->context(); }
@@ -144,6 +149,16 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context,
        std::chrono::milliseconds timeout, std::shared_ptr<const Selector> rules, Impl* owner = nullptr,
        int stream = 0);
+  // A group and its successors: their common name, and the members as this rank knows them.
+  struct Lineage {
+    std::string name;
+    std::int32_t id = 0;  // of this rank in the membership
+    Membership membership;
+  };
+  Lineage lineage() const;
+  std::set<std::int32_t> ids_left_out(std::span<const int> ranks) const;  // with those that are lost; throws
+  ControlOptions control_options(const Lineage& of) const;
+  std::shared_ptr<Impl> succeed(const std::shared_ptr<WorldState>& world, std::string_view job, Lineage next);
   // Kept by the handles of a stream. The stream is destroyed before its group.
   struct StreamHold {
     std::shared_ptr<Impl> group, stream;
@@ -168,6 +183,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
            run_alone(call);
   }
   DeviceBackend& device_backend();  // throws
+  static std::uint64_t context_of(std::string_view way, std::string_view name);
   // The context of a subgroup: equal on every member, without communication.
   std::uint64_t derive_context(const std::vector<int>& world_ranks, MadeBy made_by, std::string_view tag);
   std::shared_ptr<Impl> find_stream(int number);  // throws
@@ -181,6 +197,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::shared_ptr<WorldState> world_;
   std::shared_ptr<const Selector> rules_;  // null: the world's
   std::vector<int> world_ranks_;
+  std::optional<Lineage> lineage_;  // of a successor
   std::uint64_t number_ = 0;
   int rank_ = -1;
   std::unique_ptr<GroupContext> group_;

@@ -189,7 +189,7 @@ void WorldState::note_deadline(std::uint64_t context) {
 
 // The operations under way, of this rank's groups.
 std::vector<WaitingCall> WorldState::list_under_way() {
-  const std::vector<Stall> under_way = engine_->list_under_way(kMaxWaitingCalls, kEngineTime);
+  const std::vector<Stall> under_way = engine().list_under_way(kMaxWaitingCalls, kEngineTime);
   std::vector<WaitingCall> waiting;
   const std::lock_guard lock(groups_mutex_);
   for (const Stall& stall : under_way) {

@@ -10,6 +10,7 @@
 #include "runtime/base/log.hpp"
 #include "runtime/base/rank_lists.hpp"
 #include "runtime/base/thread.hpp"
+#include "runtime/base/version.hpp"
 #include "runtime/group/open_worlds.hpp"
 #include "runtime/group/pinning.hpp"
 #include "runtime/job/meeting.hpp"
@@ -22,8 +23,11 @@ void WorldState::delete_on_another_thread(WorldState* state) {
   log_warn("a world is not closed: {}", thread.status().message());
 }
 
-WorldState::WorldState(World world, WorldSettings settings)
-    : world_(std::move(world)), settings_(std::move(settings)), fork_generation_(tutti::fork_generation()) {}
+WorldState::WorldState(World world, WorldSettings settings, std::shared_ptr<WorldEngine> engine)
+    : world_(std::move(world)),
+      settings_(std::move(settings)),
+      fork_generation_(tutti::fork_generation()),
+      engine_(std::move(engine)) {}
 
 Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& options,
                                                      WorldSettings settings) {
@@ -37,9 +41,28 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
   const Clock::time_point deadline = Clock::now() + settings.timeout;
   Result<World> joined = bootstrap(options, std::move(meeting));
   if (!joined) return joined.status();
-  set_log_rank(joined->info.size > 1 ? joined->info.rank : -1);
+  settings.contract.emplace_back("the build", options.build_id);
+  return start(*std::move(joined), std::move(settings), nullptr, deadline);
+}
+
+Result<std::shared_ptr<WorldState>> WorldState::make_successor(WorldState& old, Meeting meeting,
+                                                               std::chrono::milliseconds timeout) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  BootstrapOptions options;
+  options.build_id = std::string(build_id());
+  options.timeout = timeout;
+  options.warn = [](const std::string& text) { log_warn("{}", text); };
+  Result<World> joined = bootstrap(options, std::move(meeting));
+  if (!joined) return joined.status();
+  return start(*std::move(joined), old.settings_, old.engine_, deadline);
+}
+
+Result<std::shared_ptr<WorldState>> WorldState::start(World joined, WorldSettings settings,
+                                                      std::shared_ptr<WorldEngine> engine,
+                                                      Clock::time_point deadline) {
+  set_log_rank(joined.info.size > 1 ? joined.info.rank : -1);
   // A child of fork() has no control thread and no peers: it must not tear down objects of the parent.
-  std::shared_ptr<WorldState> world(new WorldState(*std::move(joined), std::move(settings)),
+  std::shared_ptr<WorldState> world(new WorldState(std::move(joined), std::move(settings), std::move(engine)),
                                     [](WorldState* state) {
                                       if (state->fork_generation_ != tutti::fork_generation()) return;
                                       // A progress thread cannot wait for its own end.
@@ -50,18 +73,19 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
                                       }
                                     });
   world->start_deadline_ = deadline;
-  if (Status started = world->start(options.build_id); !started) {
+  if (Status started = world->start(); !started) {
     world->start_error_ = started.message();  // ranks that wait for this one get it
     return started;
   }
+  world->engine_->add(*world);
   world->control().set_observer(world.get());
   leave_at_exit(world);
   return world;
 }
 
-Status WorldState::start(std::string_view build_id) {
-  TUTTI_RETURN_IF_ERROR(open_trace());
-  TUTTI_RETURN_IF_ERROR(agree(build_id));
+Status WorldState::start() {
+  if (engine_ == nullptr) TUTTI_RETURN_IF_ERROR(open_trace());
+  TUTTI_RETURN_IF_ERROR(agree());
   TUTTI_RETURN_IF_ERROR(open_transports());
   return judge_tuning();
 }
@@ -69,6 +93,7 @@ Status WorldState::start(std::string_view build_id) {
 WorldState::~WorldState() {
   world_.control->set_observer(nullptr);
   world_.control->announce_departure(start_error_);
+  if (engine_ != nullptr) engine_->remove(*this);
   engine_.reset();  // closes the transports while peers still count this rank as alive
 }
 
@@ -121,7 +146,7 @@ void WorldState::leave() {
     }
   }
   for (GroupMember* group : leaving) group->leave();
-  engine_->leave(kPatience);
+  engine_->leave(*this, kPatience);
   control().leave();  // last: until then it forwards frames of other ranks
   const std::lock_guard lock(groups_mutex_);
   for (const GroupMember* group : leaving) {
@@ -129,6 +154,18 @@ void WorldState::leave() {
     if (--found->second == 0) groups_in_use_.erase(found);
   }
   group_released_.notify_all();
+}
+
+std::vector<int> WorldState::lost_ranks() {
+  const std::lock_guard lock(groups_mutex_);
+  std::vector<int> ranks = departures_;
+  for (const auto& [rank, cause] : deaths_) ranks.push_back(rank);
+  return ranks;
+}
+
+bool WorldState::has_group(std::uint64_t context) {
+  const std::lock_guard lock(groups_mutex_);
+  return find(context) != nullptr;
 }
 
 bool WorldState::is_sound() {

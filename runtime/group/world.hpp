@@ -16,6 +16,7 @@
 
 #include "runtime/group/diagnosis_frame.hpp"
 #include "runtime/group/settings.hpp"
+#include "runtime/group/world_engine.hpp"
 #include "runtime/job/bootstrap.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/group_context.hpp"
@@ -60,7 +61,7 @@ struct TransportPath {
   std::string reason;
 };
 
-class WorldState final : private ControlObserver {
+class WorldState final : private ControlObserver, private StallReceiver {
  public:
   // Joins the job, agrees with the others, opens the transports. Collective over all ranks; errors of
   // bootstrap(), and invalid_argument if the ranks' settings differ, listing ranks and both values.
@@ -68,6 +69,10 @@ class WorldState final : private ControlObserver {
   // The second half, for ranks that have already exchanged their locations.
   static Result<std::shared_ptr<WorldState>> make(const BootstrapOptions& options, Meeting meeting,
                                                   WorldSettings settings);
+  // A world of members of a group of `old`, which uses the engine of that world with its transports. Collective over
+  // the ranks of `meeting`. Errors: peer_failed if one of them is lost meanwhile.
+  static Result<std::shared_ptr<WorldState>> make_successor(WorldState& old, Meeting meeting,
+                                                            std::chrono::milliseconds timeout);
   ~WorldState();
   WorldState(const WorldState&) = delete;
   WorldState& operator=(const WorldState&) = delete;
@@ -76,8 +81,11 @@ class WorldState final : private ControlObserver {
   // Of the machine and the job, as tuning files name them. Collective over all ranks, which get the same.
   Result<Fingerprint> exchange_fingerprint();
   const WorldSettings& settings() const { return settings_; }
-  Engine& engine() { return *engine_; }
+  Engine& engine() { return engine_->engine(); }
   ControlChannel& control() { return *world_.control; }
+  const WorldKeys& keys() const { return world_.keys; }
+  // World ranks that are known to be dead or to have left.
+  std::vector<int> lost_ranks();
   const std::vector<PeerAddress>& peers() const { return peers_; }  // by world rank
   // The transport for each world rank, and why preferred ones cannot be used.
   const std::vector<TransportPath>& paths() const { return paths_; }
@@ -133,12 +141,15 @@ class WorldState final : private ControlObserver {
   bool find_root();
 
  private:
-  WorldState(World world, WorldSettings settings);
+  WorldState(World world, WorldSettings settings, std::shared_ptr<WorldEngine> engine);
+  static Result<std::shared_ptr<WorldState>> start(World joined, WorldSettings settings,
+                                                   std::shared_ptr<WorldEngine> engine,
+                                                   Clock::time_point deadline);
   static void delete_on_another_thread(WorldState* state);
 
-  Status start(std::string_view build_id);
+  Status start();
   Status open_trace();
-  Status agree(std::string_view build_id);
+  Status agree();
   Status open_transports();
   ProgressThreadOptions progress_thread_options() const;
   struct Refusals {
@@ -146,6 +157,7 @@ class WorldState final : private ControlObserver {
     Status memory;  // by shared memory
   };
   Refusals open_listed(const std::vector<std::string>& names);
+  std::vector<Transport*> list_transports() const;
   Status open_transports(const std::vector<std::string>& names);
   Status open_on_one_node();
   Status open_between_nodes();
@@ -163,7 +175,8 @@ class WorldState final : private ControlObserver {
   void on_failure(std::uint64_t group, int dead_rank, const Status& cause) override;
   void on_message(int source, std::string_view bytes) override;
   void on_departure(int rank) override;
-  void on_stall(const Stall& stall);
+  bool has_group(std::uint64_t context) override;
+  void on_stall(const Stall& stall) override;
   // Compares a stalled call of a member with reports of other members about the same operation.
   void on_report(int source, StallReport& report);
   void on_question(int source, const StateQuestion& question);
@@ -190,16 +203,16 @@ class WorldState final : private ControlObserver {
   std::string start_error_;           // why this rank leaves during the start
   std::uint32_t contract_hash_ = 0;
   WorldDomains domains_;
-  // Of this machine, which may hold several nodes.
   std::vector<std::vector<std::uint32_t>> progress_cpus_;  // of its progress threads; empty: anywhere
+  // Of this machine, which may hold several nodes.
   int cpu_count_ = 1;
   int rank_count_here_ = 0;
   bool is_one_process_ = false;
   std::vector<std::unique_ptr<Transport>> transports_;  // until the engine owns them
   std::vector<PeerAddress> peers_;
   std::vector<TransportPath> paths_;
-  std::unique_ptr<Trace> trace_;  // null: not asked for
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Trace> trace_;  // until the engine owns it; null: not asked for
+  std::shared_ptr<WorldEngine> engine_;
 
   std::mutex memory_mutex_;
   std::map<void*, std::shared_ptr<void>> memory_;  // allocated by the program, which frees it

@@ -28,8 +28,20 @@ struct WorldInfo {
   std::string launcher;  // LaunchInfo::launcher
 };
 
+class MemberListener;
+
+// Data by which members of a group of this world can make its successor (agreement.hpp).
+struct WorldKeys {
+  std::shared_ptr<MemberListener> listener;
+  std::vector<MemberPlace> places;  // by rank
+  std::string job;
+  std::string secret;  // as proofs use it
+  std::function<Result<Listeners>()> open_listeners;
+};
+
 struct World {
   WorldInfo info;
+  WorldKeys keys;
   std::unique_ptr<ControlChannel> control;
 };
 

@@ -57,6 +57,9 @@ struct ControlOptions {
   // Opens the listeners of a rank that is not rank 0 but becomes the parent of other nodes. Called by the
   // control thread; null: it cannot.
   std::function<Result<Listeners>()> open_listeners;
+  // An error ends the start: a rank that is awaited has died. Called by the control thread until this rank is
+  // ready. May be null.
+  std::function<Status()> watch_start;
 };
 
 // Called by the control thread, one call at a time. Must not block and must not call set_observer.

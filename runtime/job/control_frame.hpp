@@ -46,8 +46,13 @@ enum class FrameType : std::uint8_t {
   traced,         // to `target`: TracePayload: answer of one control thread
   welcome,        // down: ClaimPayload of the listening side, in answer to a valid proof
   claim,          // up: ClaimPayload of an authenticated process that wants to join
+  // Between the members of a group that agree on its successor (agreement.hpp).
+  membership,  // down: the leader asks for it; up: MembershipPayload
+  proposal,    // down: ProposalPayload
+  confirm,     // up: RoundPayload: the sender agrees to that proposal
+  commit,      // down: RoundPayload: all have agreed to it
 };
-inline constexpr FrameType kLastFrameType = FrameType::claim;
+inline constexpr FrameType kLastFrameType = FrameType::commit;
 
 struct Frame {
   FrameType type = FrameType::hello;
@@ -167,6 +172,47 @@ struct EntriesPayload {
   std::uint64_t number = 0;
   std::vector<std::pair<std::int32_t, std::string>> entries;  // rank, value
   static auto fields(auto& self) { return std::tie(self.number, self.entries); }
+};
+// Where a process can be reached as long as it lives; see member_listener.hpp.
+struct MemberPlace {
+  std::string scope;      // the network namespace in which `name` exists
+  std::string name;       // of an abstract unix socket
+  std::string addresses;  // of TCP listeners, text of join_addresses(); empty: there are none
+  bool operator==(const MemberPlace&) const = default;
+  static auto fields(auto& self) { return std::tie(self.scope, self.name, self.addresses); }
+};
+struct Member {
+  std::int32_t id = 0;  // of this process in all epochs of its group
+  MemberPlace place;
+  static auto fields(auto& self) { return std::tie(self.id, self.place); }
+};
+// The members of a group between two changes, in order of their ranks and of their ids.
+struct Membership {
+  std::uint64_t epoch = 0;   // changes so far
+  std::int32_t next_id = 0;  // of the next process that joins; no id is used twice
+  std::vector<Member> members;
+  static auto fields(auto& self) { return std::tie(self.epoch, self.next_id, self.members); }
+};
+struct MembershipPayload {
+  std::string gone;  // encode(RanksPayload): ids of members that the sender knows to be gone
+  Membership membership;
+  static auto fields(auto& self) { return std::tie(self.gone, self.membership); }
+};
+// The successor of a group. Its rank 0 makes the proposal.
+struct Successor {
+  std::string job;             // of its bootstrap
+  std::string root_addresses;  // of its rank 0, for ranks of other network namespaces
+  Membership membership;
+  static auto fields(auto& self) { return std::tie(self.job, self.root_addresses, self.membership); }
+};
+struct ProposalPayload {
+  std::uint64_t round = 0;
+  Successor successor;
+  static auto fields(auto& self) { return std::tie(self.round, self.successor); }
+};
+struct RoundPayload {
+  std::uint64_t round = 0;
+  static auto fields(auto& self) { return std::tie(self.round); }
 };
 struct FailurePayload {
   std::uint64_t group = 0;      // 0: `dead_rank` is gone

@@ -271,6 +271,18 @@ class CommGroup {
   // Fails the group on all ranks; every pending and later operation throws this message.
   void abort(const std::string& why) const;
 
+  // The group that goes on without its dead members and those `left_out`: the survivors in their old order, with
+  // ranks from 0. Collective over the survivors, which give equal lists. Works in a failed group and in a sound one,
+  // any number of times, and also if rank 0 died. Members agree through the lowest rank that is alive. If a member
+  // dies meanwhile, they agree anew, so all survivors get the same group. This group ends here: its later operations
+  // fail with StatusCode::aborted, or as it failed, and its memory is free once its last handle ends. Groups and
+  // streams made of it do not follow; make them anew. A member that has closed its groups counts as dead.
+  // Buffers of operations that failed have undefined contents on every rank. Errors: timeout naming members that
+  // are alive and have not called it within the group's timeout; refused if the others left this rank out or took it
+  // for dead; unsupported across nodes if a node cannot be reached. Blocks; one thread of a rank at a time. Cost:
+  // see docs/elastic.md.
+  CommGroup shrink(std::span<const int> left_out = {}) const;
+
   struct [[gnu::visibility("hidden")]] Impl;  // for the implementation
   explicit CommGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 

@@ -8,6 +8,8 @@ import threading
 
 import tutti
 
+from .exceptions import HorovodInternalError
+
 NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
 
 
@@ -105,6 +107,16 @@ class Job:
             return self._resources[name]
 
     def close(self):
+        self._close_sets()
+        if self._is_own_world:
+            self.world.close()
+
+    def successor(self, global_set):
+        """A job of the ranks that are alive. This one ends. Errors: tutti.Error where this rank cannot go on."""
+        self._close_sets()
+        return Job(self.world.shrink(), self._is_own_world, global_set)
+
+    def _close_sets(self):
         for resource in reversed(self._resources.values()):
             resource.close()
         for number, process_set in self.sets.items():
@@ -115,8 +127,6 @@ class Job:
         for number, membership in self.memberships.items():
             if number != 0:
                 membership.group.close()
-        if self._is_own_world:
-            self.world.close()
 
 
 _job = None
@@ -172,6 +182,24 @@ def shutdown():
         if job is not None:
             _tell_watchers(None)
             job.close()
+
+
+def go_on(global_set):
+    """Replaces the job by one of the ranks that are alive.
+
+    Errors: HorovodInternalError where this rank cannot go on, and on all where no rank was lost: they would fail again.
+    """
+    global _job
+    with _lock:
+        old, _job = current(), None
+        _tell_watchers(None)
+        try:
+            _job = old.successor(global_set)
+        except tutti.Error as error:
+            raise HorovodInternalError(f"this rank cannot go on: {error}") from error
+    _tell_watchers(_job)
+    if _job.size == old.size:
+        raise HorovodInternalError("no rank was lost, so training would fail again; its state is that of the last commit")
 
 
 def is_initialized():
