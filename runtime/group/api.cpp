@@ -285,8 +285,8 @@ CommGroup CommGroup::shrink(std::span<const int> left_out) const {
 CommGroup CommGroup::grow(int new_size) const {
   Impl& group = Impl::of(*this, "grow");
   if (new_size != 0 && new_size < group.size()) {
-    throw_error(invalid_argument(fmt::format("grow: new_size: {}; expected at least {}, the size of the group, or 0",
-                                             new_size, group.size())));
+    throw_error(invalid_argument(fmt::format(
+        "grow: new_size: {}; expected at least {}, the size of the group, or 0", new_size, group.size())));
   }
   return CommGroup(group.change({"grow", {}, static_cast<std::size_t>(new_size)}));
 }

@@ -161,7 +161,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // A group and its successors: their common name, and the members as this rank knows them.
   struct Lineage {
     std::string name;
-    std::int32_t id = 0;  // of this rank in the membership
+    std::int32_t id = 0;             // of this rank in the membership
     std::uint64_t engine_epoch = 0;  // MembershipPayload::engine_epoch
     Membership membership;
   };

@@ -56,8 +56,8 @@ std::set<std::int32_t> CommGroup::Impl::ids_left_out(const Change& change) const
                                                change.call, rank, size() - 1)));
     }
     if (rank == rank_) {
-      throw_error(invalid_argument(
-          fmt::format("{}: left_out: this rank, {}, is listed; only members that stay call it", change.call, rank)));
+      throw_error(invalid_argument(fmt::format(
+          "{}: left_out: this rank, {}, is listed; only members that stay call it", change.call, rank)));
     }
     ids.insert(members[static_cast<std::size_t>(rank)].id);
   }
@@ -90,8 +90,8 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::change(const Change& change) {
     const Successor& successor = agreed->successor;
     next.membership = successor.membership;
     auto world = WorldState::make_successor(
-        *world_, meet_as_successor(world_->keys(), world_->info(), *agreed, next.id), successor.keeps_transports,
-        time_until(options.deadline));
+        *world_, meet_as_successor(world_->keys(), world_->info(), *agreed, next.id),
+        successor.keeps_transports, time_until(options.deadline));
     if (!world && may_begin_again(world.status(), options.deadline, change.call)) continue;
     if (!world) throw_error(world.status().with_context(change.call));
     if (!successor.keeps_transports) next.engine_epoch = next.membership.epoch;
@@ -189,9 +189,8 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::join(std::string_view invitati
     if (!world && may_begin_again(world.status(), options.deadline, kCall)) continue;
     throw_if_error(world.status().with_context(kCall));
     next.engine_epoch = next.membership.epoch;
-    std::shared_ptr<Impl> made =
-        make(*world, count_up(next.membership.members.size()),
-             context_of("successor", agreed->successor.job), settings->timeout);
+    std::shared_ptr<Impl> made = make(*world, count_up(next.membership.members.size()),
+                                      context_of("successor", agreed->successor.job), settings->timeout);
     made->lineage_ = std::move(next);
     return made;
   }

@@ -71,7 +71,8 @@ class WorldState final : private ControlObserver, private StallReceiver {
                                                   WorldSettings settings);
   // A world of members of a group of `old`. Collective over the ranks of `meeting`. With `keeps_transports`, equal on
   // all, it uses the engine of `old`. Errors: peer_failed if a rank is lost meanwhile.
-  static Result<std::shared_ptr<WorldState>> make_successor(WorldState& old, Meeting meeting, bool keeps_transports,
+  static Result<std::shared_ptr<WorldState>> make_successor(WorldState& old, Meeting meeting,
+                                                            bool keeps_transports,
                                                             std::chrono::milliseconds timeout);
   ~WorldState();
   WorldState(const WorldState&) = delete;

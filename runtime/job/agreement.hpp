@@ -29,7 +29,7 @@ inline constexpr std::int32_t kJoining = -1;  // instead of an id
 struct AgreementOptions {
   ControlOptions control;  // job: equal for all epochs of the group; rank: the own id, or kJoining
   MemberListener* listener = nullptr;
-  Membership membership;        // as this member knows it
+  Membership membership;                   // as this member knows it
   std::uint64_t engine_epoch = kNoEngine;  // MembershipPayload::engine_epoch
   std::set<std::int32_t> gone;             // ids of members that are dead, or left out
   // Processes that join: none; or as many as make this size, or as many as wait (0).

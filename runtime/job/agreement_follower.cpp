@@ -68,10 +68,11 @@ Result<std::optional<Successor>> AgreementFollower::follow() {
 
 Status AgreementFollower::late() const {
   if (is_joining()) {
-    return {StatusCode::timeout,
-            fmt::format("the group has not admitted this process in time (its members call grow or reconfigure "
-                        "for that): {}",
-                        parent_->describe_search())};
+    return {
+        StatusCode::timeout,
+        fmt::format("the group has not admitted this process in time (its members call grow or reconfigure "
+                    "for that): {}",
+                    parent_->describe_search())};
   }
   return {StatusCode::timeout,
           fmt::format("not called in time by rank {}, the lowest that is alive: all members that are alive "
@@ -93,11 +94,11 @@ Status AgreementFollower::poll_once(std::chrono::milliseconds at_most, std::vect
 void AgreementFollower::introduce() {
   RanksPayload gone;
   gone.ranks.assign(gone_.begin(), gone_.end());
-  parent_->socket().send(Frame{FrameType::membership, claim_.rank, 0,
-                               encode(MembershipPayload{
-                                   encode(gone), options_.engine_epoch,
-                                   is_joining() ? Membership{0, 0, {{kJoining, options_.listener->place()}}}
-                                                : options_.membership})});
+  parent_->socket().send(
+      Frame{FrameType::membership, claim_.rank, 0,
+            encode(MembershipPayload{encode(gone), options_.engine_epoch,
+                                     is_joining() ? Membership{0, 0, {{kJoining, options_.listener->place()}}}
+                                                  : options_.membership})});
 }
 
 Result<bool> AgreementFollower::on_frame(const Frame& frame) {
@@ -149,7 +150,8 @@ Result<Agreed> agree_on_successor(const AgreementOptions& options) {
 }
 
 Result<Agreed> ask_to_join(const AgreementOptions& options) {
-  auto side = std::make_shared<AgreementFollower>(options, options.membership.members, 0, std::set<std::int32_t>());
+  auto side =
+      std::make_shared<AgreementFollower>(options, options.membership.members, 0, std::set<std::int32_t>());
   Result<std::optional<Successor>> successor = side->follow();
   if (!successor) return successor.status();
   return Agreed{**std::move(successor), side};

@@ -48,9 +48,10 @@ Result<Successor> AgreementLeader::lead() {
       const std::vector<int> absent = absent_ranks();
       const int size = static_cast<int>(membership_.members.size());
       if (absent.empty() && !has_joiners()) {
-        return end(Status(StatusCode::timeout,
-                          fmt::format("{} members are alive and {} processes wait to join; expected {} in all",
-                                      candidates_.size() + 1, joiners_.size(), *options_.new_size)));
+        return end(
+            Status(StatusCode::timeout,
+                   fmt::format("{} members are alive and {} processes wait to join; expected {} in all",
+                               candidates_.size() + 1, joiners_.size(), *options_.new_size)));
       }
       return end(Status(StatusCode::timeout,
                         fmt::format("not called in time by {}: all members that are alive have to call it",

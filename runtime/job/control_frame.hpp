@@ -201,8 +201,8 @@ struct MembershipPayload {
 };
 // The successor of a group. Its rank 0 makes the proposal.
 struct Successor {
-  std::string job;             // of its bootstrap
-  std::string root_addresses;  // of its rank 0, for ranks of other network namespaces
+  std::string job;                // of its bootstrap
+  std::string root_addresses;     // of its rank 0, for ranks of other network namespaces
   bool keeps_transports = false;  // all members have opened theirs together; otherwise they open new ones
   Membership membership;
   static auto fields(auto& self) {

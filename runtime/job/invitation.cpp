@@ -28,7 +28,8 @@ std::string to_text(const Invitation& invitation) {
 }
 
 Result<Invitation> parse_invitation(std::string_view text) {
-  const Status malformed = invalid_argument("invitation: this is not a text that CommGroup::invitation() returned");
+  const Status malformed =
+      invalid_argument("invitation: this is not a text that CommGroup::invitation() returned");
   if (!text.starts_with(kPrefix) || text.size() > kMaxBytes) return malformed;
   text.remove_prefix(kPrefix.size());
   std::string bytes;

@@ -1,6 +1,6 @@
 // Shrinking of groups whose ranks are threads: members that are left out or have left, and mistakes in calls.
-#include <atomic>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <thread>
