@@ -124,8 +124,17 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   enum class MadeBy : std::uint8_t { create, split, rules };
   std::shared_ptr<Impl> make_part(std::span<const int> ranks, MadeBy made_by, std::string_view tag = {});
 
-  // See CommGroup::shrink(). Throws.
-  std::shared_ptr<Impl> shrink(std::span<const int> left_out);
+  // See CommGroup::shrink(), grow() and reconfigure().
+  struct Change {
+    const char* call;
+    std::span<const int> left_out;
+    std::optional<std::size_t> new_size;  // AgreementOptions::new_size
+  };
+  std::shared_ptr<Impl> change(const Change& change);  // throws
+  // See tutti::join(). Throws.
+  static std::shared_ptr<Impl> join(std::string_view invitation, std::chrono::milliseconds timeout);
+  // See CommGroup::invitation().
+  std::string invitation() const;
 
   // GroupMember
   std::uint64_t context() const override { return group_->context(); }
@@ -152,13 +161,16 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // A group and its successors: their common name, and the members as this rank knows them.
   struct Lineage {
     std::string name;
-    std::int32_t id = 0;  // of this rank in the membership
+    std::int32_t id = 0;             // of this rank in the membership
+    std::uint64_t engine_epoch = 0;  // MembershipPayload::engine_epoch
     Membership membership;
   };
   Lineage lineage() const;
-  std::set<std::int32_t> ids_left_out(std::span<const int> ranks) const;  // with those that are lost; throws
+  // With those of other machines that are dead; throws for a list that is not one of other members.
+  std::set<std::int32_t> ids_left_out(const Change& change) const;
   ControlOptions control_options(const Lineage& of) const;
-  std::shared_ptr<Impl> succeed(const std::shared_ptr<WorldState>& world, std::string_view job, Lineage next);
+  // Ends this rank's part in a group that has a successor.
+  void retire();
   // Kept by the handles of a stream. The stream is destroyed before its group.
   struct StreamHold {
     std::shared_ptr<Impl> group, stream;

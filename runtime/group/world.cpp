@@ -46,6 +46,7 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
 }
 
 Result<std::shared_ptr<WorldState>> WorldState::make_successor(WorldState& old, Meeting meeting,
+                                                               bool keeps_transports,
                                                                std::chrono::milliseconds timeout) {
   const Clock::time_point deadline = Clock::now() + timeout;
   BootstrapOptions options;
@@ -54,7 +55,10 @@ Result<std::shared_ptr<WorldState>> WorldState::make_successor(WorldState& old, 
   options.warn = [](const std::string& text) { log_warn("{}", text); };
   Result<World> joined = bootstrap(options, std::move(meeting));
   if (!joined) return joined.status();
-  return start(*std::move(joined), old.settings_, old.engine_, deadline);
+  WorldSettings settings = old.settings_;
+  if (keeps_transports) return start(*std::move(joined), std::move(settings), old.engine_, deadline);
+  settings.trace_path.clear();  // the old engine has the file
+  return start(*std::move(joined), std::move(settings), nullptr, deadline);
 }
 
 Result<std::shared_ptr<WorldState>> WorldState::start(World joined, WorldSettings settings,
@@ -156,9 +160,9 @@ void WorldState::leave() {
   group_released_.notify_all();
 }
 
-std::vector<int> WorldState::lost_ranks() {
+std::vector<int> WorldState::dead_ranks() {
   const std::lock_guard lock(groups_mutex_);
-  std::vector<int> ranks = departures_;
+  std::vector<int> ranks;
   for (const auto& [rank, cause] : deaths_) ranks.push_back(rank);
   return ranks;
 }

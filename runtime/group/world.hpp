@@ -69,9 +69,10 @@ class WorldState final : private ControlObserver, private StallReceiver {
   // The second half, for ranks that have already exchanged their locations.
   static Result<std::shared_ptr<WorldState>> make(const BootstrapOptions& options, Meeting meeting,
                                                   WorldSettings settings);
-  // A world of members of a group of `old`, which uses the engine of that world with its transports. Collective over
-  // the ranks of `meeting`. Errors: peer_failed if one of them is lost meanwhile.
+  // A world of members of a group of `old`. Collective over the ranks of `meeting`. With `keeps_transports`, equal on
+  // all, it uses the engine of `old`. Errors: peer_failed if a rank is lost meanwhile.
   static Result<std::shared_ptr<WorldState>> make_successor(WorldState& old, Meeting meeting,
+                                                            bool keeps_transports,
                                                             std::chrono::milliseconds timeout);
   ~WorldState();
   WorldState(const WorldState&) = delete;
@@ -84,8 +85,8 @@ class WorldState final : private ControlObserver, private StallReceiver {
   Engine& engine() { return engine_->engine(); }
   ControlChannel& control() { return *world_.control; }
   const WorldKeys& keys() const { return world_.keys; }
-  // World ranks that are known to be dead or to have left.
-  std::vector<int> lost_ranks();
+  // World ranks that are known to be dead.
+  std::vector<int> dead_ranks();
   const std::vector<PeerAddress>& peers() const { return peers_; }  // by world rank
   // The transport for each world rank, and why preferred ones cannot be used.
   const std::vector<TransportPath>& paths() const { return paths_; }

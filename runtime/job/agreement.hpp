@@ -14,6 +14,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -22,11 +23,17 @@
 
 namespace tutti {
 
+inline constexpr std::uint64_t kNoEngine = ~std::uint64_t{0};
+inline constexpr std::int32_t kJoining = -1;  // instead of an id
+
 struct AgreementOptions {
-  ControlOptions control;  // job: equal for all epochs of the group; rank: the own id
+  ControlOptions control;  // job: equal for all epochs of the group; rank: the own id, or kJoining
   MemberListener* listener = nullptr;
-  Membership membership;        // as this member knows it
-  std::set<std::int32_t> gone;  // ids of members that are dead, or left out
+  Membership membership;                   // as this member knows it
+  std::uint64_t engine_epoch = kNoEngine;  // MembershipPayload::engine_epoch
+  std::set<std::int32_t> gone;             // ids of members that are dead, or left out
+  // Processes that join: none; or as many as make this size, or as many as wait (0).
+  std::optional<std::size_t> new_size;
   Clock::time_point deadline;
 };
 
@@ -48,6 +55,15 @@ struct Agreed {
 // Collective over the members that are alive and not left out. Errors: timeout naming the members that are alive
 // and have not come; refused if the others go on without this one; resource_exhausted.
 Result<Agreed> agree_on_successor(const AgreementOptions& options);
+
+// The same for a process that joins; `options.membership` is that of its invitation. It knows its id by its place.
+// Errors: timeout if it is not admitted; refused for a wrong secret.
+Result<Agreed> ask_to_join(const AgreementOptions& options);
+
+// An invitation as text: it holds the secret of the job.
+std::string to_text(const Invitation& invitation);
+// Errors: invalid_argument; the text is not repeated.
+Result<Invitation> parse_invitation(std::string_view text);
 
 // For both sides: adds where a process listens that may be in another network namespace.
 class ParentConnection;

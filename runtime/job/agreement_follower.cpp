@@ -23,12 +23,12 @@ void add_place(ParentConnection& connection, const Member& member) {
     connection.add_addresses(*addresses, member.id);
 }
 
-AgreementFollower::AgreementFollower(const AgreementOptions& options, const Member& leader,
+AgreementFollower::AgreementFollower(const AgreementOptions& options, std::vector<Member> leaders,
                                      std::size_t leader_rank, std::set<std::int32_t> gone)
     : options_(options),
       claim_{options.control.rank, options.control.size,     ::getpid(),
              options.control.host, options.control.build_id, false},
-      leader_(leader),
+      leaders_(std::move(leaders)),
       leader_rank_(leader_rank),
       gone_(std::move(gone)) {
   connect();
@@ -36,7 +36,7 @@ AgreementFollower::AgreementFollower(const AgreementOptions& options, const Memb
 
 void AgreementFollower::connect() {
   parent_.emplace(options_.control, claim_);
-  add_place(*parent_, leader_);
+  for (const Member& leader : leaders_) add_place(*parent_, leader);
   proposal_.reset();
 }
 
@@ -54,20 +54,31 @@ Result<std::optional<Successor>> AgreementFollower::follow() {
       if (!is_committed) return is_committed.status();
       if (*is_committed) return std::optional(proposal_->successor);
     }
-    if (!status && status.code() != StatusCode::peer_failed) return status;
+    if (!status && parent_->stage() != ParentConnection::Stage::over) return status;  // nobody will let it in
     // The leader is dead, its call has ended, or it has closed a connection that came too early.
     if (!status) connect();
     const bool is_joined = parent_->stage() == ParentConnection::Stage::joining;
     if (is_joined) probe_.reset();
-    if (!is_joined && !probe_ && (!status || parent_->has_failed_everywhere()))
-      probe_.emplace(leader_.place, options_.control.silence);
+    if (!is_joined && !is_joining() && !probe_ && (!status || parent_->has_failed_everywhere()))
+      probe_.emplace(leaders_.front().place, options_.control.silence);
     if (probe_ && probe_->verdict() == MemberProbe::Verdict::gone) return std::optional<Successor>();
   }
-  return Status(StatusCode::timeout,
-                fmt::format("not called in time by rank {}, the lowest that is alive: all members that are "
-                            "alive have to call it",
-                            leader_rank_),
-                static_cast<int>(leader_rank_));
+  return late();
+}
+
+Status AgreementFollower::late() const {
+  if (is_joining()) {
+    return {
+        StatusCode::timeout,
+        fmt::format("the group has not admitted this process in time (its members call grow or reconfigure "
+                    "for that): {}",
+                    parent_->describe_search())};
+  }
+  return {StatusCode::timeout,
+          fmt::format("not called in time by rank {}, the lowest that is alive: all members that are alive "
+                      "have to call it",
+                      leader_rank_),
+          static_cast<int>(leader_rank_)};
 }
 
 Status AgreementFollower::poll_once(std::chrono::milliseconds at_most, std::vector<Frame>& frames) {
@@ -83,8 +94,11 @@ Status AgreementFollower::poll_once(std::chrono::milliseconds at_most, std::vect
 void AgreementFollower::introduce() {
   RanksPayload gone;
   gone.ranks.assign(gone_.begin(), gone_.end());
-  parent_->socket().send(Frame{FrameType::membership, claim_.rank, 0,
-                               encode(MembershipPayload{encode(gone), options_.membership})});
+  parent_->socket().send(
+      Frame{FrameType::membership, claim_.rank, 0,
+            encode(MembershipPayload{encode(gone), options_.engine_epoch,
+                                     is_joining() ? Membership{0, 0, {{kJoining, options_.listener->place()}}}
+                                                  : options_.membership})});
 }
 
 Result<bool> AgreementFollower::on_frame(const Frame& frame) {
@@ -126,13 +140,21 @@ Result<Agreed> agree_on_successor(const AgreementOptions& options) {
       return Agreed{*std::move(successor), side};
     }
     if (gone.count(member.id) > 0) continue;
-    auto side = std::make_shared<AgreementFollower>(options, member, rank, gone);
+    auto side = std::make_shared<AgreementFollower>(options, std::vector<Member>{member}, rank, gone);
     Result<std::optional<Successor>> successor = side->follow();
     if (!successor) return successor.status();
     if (*successor) return Agreed{**std::move(successor), side};
     gone.insert(member.id);
   }
   return Status(StatusCode::refused, "this process does not belong to the group any more");
+}
+
+Result<Agreed> ask_to_join(const AgreementOptions& options) {
+  auto side =
+      std::make_shared<AgreementFollower>(options, options.membership.members, 0, std::set<std::int32_t>());
+  Result<std::optional<Successor>> successor = side->follow();
+  if (!successor) return successor.status();
+  return Agreed{**std::move(successor), side};
 }
 
 }  // namespace tutti

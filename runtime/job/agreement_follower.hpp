@@ -12,8 +12,9 @@ namespace tutti {
 
 class AgreementFollower final : public AgreementSide {
  public:
-  // `leader_rank`: of the membership, for messages.
-  AgreementFollower(const AgreementOptions& options, const Member& leader, std::size_t leader_rank,
+  // `leaders`: where one may answer; more than one only for a process that joins. `leader_rank`: of the membership,
+  // for messages.
+  AgreementFollower(const AgreementOptions& options, std::vector<Member> leaders, std::size_t leader_rank,
                     std::set<std::int32_t> gone);
   // nullopt: the leader is gone. Errors: see agree_on_successor().
   Result<std::optional<Successor>> follow();
@@ -25,10 +26,12 @@ class AgreementFollower final : public AgreementSide {
   Status poll_once(std::chrono::milliseconds at_most, std::vector<Frame>& frames);
   Result<bool> on_frame(const Frame& frame);  // true: committed
   void introduce();
+  Status late() const;
+  bool is_joining() const { return claim_.rank == kJoining; }
 
   const AgreementOptions options_;
   const MemberClaim claim_;
-  const Member leader_;
+  const std::vector<Member> leaders_;
   const std::size_t leader_rank_;
   const std::set<std::int32_t> gone_;
   std::optional<ParentConnection> parent_;

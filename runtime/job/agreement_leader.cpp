@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kTick{5};
 constexpr std::chrono::seconds kLastWords{1};
+constexpr std::chrono::milliseconds kJoinerTime{20};  // for processes in the queue to prove themselves
 
 std::string random_job() {
   std::array<unsigned char, 16> bytes{};
@@ -36,9 +37,8 @@ AgreementLeader::AgreementLeader(const AgreementOptions& options, std::set<std::
 
 Result<Successor> AgreementLeader::lead() {
   TUTTI_RETURN_IF_ERROR(options_.listener->lend_to(children_));
-  const Clock::time_point begin = Clock::now();
   for (;;) {
-    if (absent_ids().empty()) {
+    if (absent_ids().empty() && has_joiners()) {
       if (!is_proposed_) TUTTI_RETURN_IF_ERROR(propose());
       if (is_confirmed()) break;
     }
@@ -47,17 +47,25 @@ Result<Successor> AgreementLeader::lead() {
     if (now >= options_.deadline) {
       const std::vector<int> absent = absent_ranks();
       const int size = static_cast<int>(membership_.members.size());
+      if (absent.empty() && !has_joiners()) {
+        return end(
+            Status(StatusCode::timeout,
+                   fmt::format("{} members are alive and {} processes wait to join; expected {} in all",
+                               candidates_.size() + 1, joiners_.size(), *options_.new_size)));
+      }
       return end(Status(StatusCode::timeout,
                         fmt::format("not called in time by {}: all members that are alive have to call it",
                                     absent.empty() ? "some rank" : name_ranks(absent, size)),
                         absent.empty() ? Status::kNoPeer : absent.front()));
     }
     poll_once(kTick);
-    if (now - begin >= kTick) probe_absent();
+    if (now - begin_ >= kTick) probe_absent();
   }
   is_committed_ = true;
   children_.stop_listening();  // a member that comes again waits for the next agreement
   for (auto& [id, candidate] : candidates_) candidate.probe.reset();
+  // The others try again, and wait for the next agreement.
+  for (std::size_t i = joiners_to_admit(); i < joiners_.size(); ++i) joiners_[i].child->socket.close();
   children_.send_to_all(Frame{FrameType::commit, claim_.rank, 0, encode(RoundPayload{round_})});
   return successor_;
 }
@@ -158,6 +166,12 @@ Status AgreementLeader::check(const MemberClaim& claim) {
 void AgreementLeader::on_frame(ChildConnection& child, Frame frame) {
   if (frame.type == FrameType::membership) return on_membership(child, frame);
   RoundPayload confirmed;
+  if (child.claim.rank == kJoining && frame.type == FrameType::confirm && decode(frame.payload, confirmed)) {
+    for (Joiner& joiner : joiners_) {
+      if (joiner.child == &child) joiner.confirmed = confirmed.round;
+    }
+    return;
+  }
   const auto found = candidates_.find(child.claim.rank);
   if (frame.type != FrameType::confirm || !decode(frame.payload, confirmed) || found == candidates_.end())
     return;
@@ -169,6 +183,7 @@ void AgreementLeader::on_membership(ChildConnection& child, const Frame& frame) 
   RanksPayload gone;
   if (is_committed_ || !decode(frame.payload, payload) || !decode(payload.gone, gone))
     return child.socket.close();
+  if (child.claim.rank == kJoining) return on_joiner(child, payload);
   if (payload.membership.epoch > membership_.epoch) adopt(payload.membership);
   const auto found = candidates_.find(child.claim.rank);
   if (found == candidates_.end()) {
@@ -177,7 +192,7 @@ void AgreementLeader::on_membership(ChildConnection& child, const Frame& frame) 
                       fmt::format("member {} does not belong to this group any more", child.claim.rank)));
   }
   if (found->second.child != nullptr && found->second.child != &child) found->second.child->socket.close();
-  found->second = {&child, 0, std::nullopt};
+  found->second = {&child, 0, payload.engine_epoch, std::nullopt};
   is_proposed_ = false;
   for (const std::int32_t id : gone.ranks) {
     const auto other = candidates_.find(id);
@@ -185,7 +200,19 @@ void AgreementLeader::on_membership(ChildConnection& child, const Frame& frame) 
   }
 }
 
+void AgreementLeader::on_joiner(ChildConnection& child, const MembershipPayload& payload) {
+  if (payload.membership.members.size() != 1) return child.socket.close();
+  joiners_.push_back({&child, payload.membership.members.front().place, 0});
+  is_proposed_ = false;
+}
+
 void AgreementLeader::on_lost(ChildConnection& child, const Status& /*why*/) {
+  if (std::erase_if(joiners_, [&](const Joiner& joiner) { return joiner.child == &child; }) > 0) {
+    is_proposed_ = false;
+    if (is_committed_ && lost_)
+      lost_ = Status(StatusCode::peer_failed, "a process was lost while it joined the group");
+    return;
+  }
   const auto found = candidates_.find(child.claim.rank);
   if (found == candidates_.end() || found->second.child != &child) return;
   found->second.child = nullptr;  // it is dead, or its call has ended with an error: the probe tells
@@ -198,16 +225,40 @@ void AgreementLeader::on_lost(ChildConnection& child, const Status& /*why*/) {
 
 // -- rounds -------------------------------------------------------------------------------------------------
 
+bool AgreementLeader::has_joiners() const {
+  if (!options_.new_size) return true;
+  if (*options_.new_size > 0) return candidates_.size() + 1 + joiners_.size() >= *options_.new_size;
+  return Clock::now() - begin_ >= kJoinerTime && !children_.has_limit();
+}
+
+std::size_t AgreementLeader::joiners_to_admit() const {
+  if (!options_.new_size) return 0;
+  if (*options_.new_size == 0) return joiners_.size();
+  const std::size_t members = candidates_.size() + 1;
+  return std::min(joiners_.size(), *options_.new_size - std::min(members, *options_.new_size));
+}
+
+bool AgreementLeader::is_one_scope() const {
+  const std::vector<Member>& members = successor_.membership.members;
+  return std::all_of(members.begin(), members.end(), [&](const Member& member) {
+    return member.place.scope == options_.listener->place().scope;
+  });
+}
+
 Status AgreementLeader::propose() {
-  successor_ = {random_job(), {}, {membership_.epoch + 1, membership_.next_id, {}}};
-  const std::string& scope = options_.listener->place().scope;
-  bool is_one_scope = true;
+  successor_ = {random_job(), {}, joiners_to_admit() == 0, {membership_.epoch + 1, membership_.next_id, {}}};
+  Membership& next = successor_.membership;
   for (const Member& member : membership_.members) {
-    if (member.id != claim_.rank && candidates_.count(member.id) == 0) continue;
-    successor_.membership.members.push_back(member);
-    is_one_scope = is_one_scope && member.place.scope == scope;
+    const auto found = candidates_.find(member.id);
+    if (member.id != claim_.rank && found == candidates_.end()) continue;
+    next.members.push_back(member);
+    if (member.id != claim_.rank && found->second.engine_epoch != options_.engine_epoch)
+      successor_.keeps_transports = false;
   }
-  if (!is_one_scope) {
+  for (std::size_t i = 0; i < joiners_to_admit(); ++i)
+    next.members.push_back({next.next_id++, joiners_[i].place});
+  if (options_.engine_epoch == kNoEngine) successor_.keeps_transports = false;
+  if (!is_one_scope()) {
     if (!options_.control.open_listeners)
       return end(unsupported("the members are on several nodes, which cannot reach each other"));
     if (network_.sockets.empty()) {
@@ -220,12 +271,17 @@ Status AgreementLeader::propose() {
   is_proposed_ = true;
   const Frame frame{FrameType::proposal, claim_.rank, 0, encode(ProposalPayload{++round_, successor_})};
   for (auto& [id, candidate] : candidates_) candidate.child->socket.send(frame);
+  for (std::size_t i = 0; i < joiners_to_admit(); ++i) joiners_[i].child->socket.send(frame);
   return {};
 }
 
 bool AgreementLeader::is_confirmed() const {
-  return is_proposed_ && std::all_of(candidates_.begin(), candidates_.end(),
-                                     [&](const auto& one) { return one.second.confirmed == round_; });
+  const auto admitted = static_cast<std::ptrdiff_t>(joiners_to_admit());
+  return is_proposed_ &&
+         std::all_of(candidates_.begin(), candidates_.end(),
+                     [&](const auto& one) { return one.second.confirmed == round_; }) &&
+         std::all_of(joiners_.begin(), joiners_.begin() + admitted,
+                     [&](const Joiner& joiner) { return joiner.confirmed == round_; });
 }
 
 }  // namespace tutti

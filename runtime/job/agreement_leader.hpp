@@ -26,7 +26,14 @@ class AgreementLeader final : public AgreementSide, private ChildConnections::Ow
   struct Candidate {
     ChildConnection* child = nullptr;  // that it has come by; null: it has not
     std::uint64_t confirmed = 0;       // the last proposal
+    std::uint64_t engine_epoch = kNoEngine;
     std::optional<MemberProbe> probe;
+  };
+  // A process that wants to join.
+  struct Joiner {
+    ChildConnection* child = nullptr;
+    MemberPlace place;
+    std::uint64_t confirmed = 0;
   };
 
   Status check(const MemberClaim& claim) override;
@@ -39,13 +46,18 @@ class AgreementLeader final : public AgreementSide, private ChildConnections::Ow
   void on_exhausted(const Status& why) override { trouble_ = why; }
 
   void on_membership(ChildConnection& child, const Frame& frame);
+  void on_joiner(ChildConnection& child, const MembershipPayload& payload);
   void adopt(const Membership& membership);
   void mark_gone(std::int32_t id);
   void poll_once(std::chrono::milliseconds at_most);
   void probe_absent();
   std::vector<int> absent_ids() const;
   std::vector<int> absent_ranks() const;  // the same by rank
+  // As far as joiners are wanted, enough wait.
+  bool has_joiners() const;
+  std::size_t joiners_to_admit() const;
   Status propose();
+  bool is_one_scope() const;  // of the members of successor_
   bool is_confirmed() const;
   Status end(const Status& why);
 
@@ -54,6 +66,8 @@ class AgreementLeader final : public AgreementSide, private ChildConnections::Ow
   Membership membership_;
   std::set<std::int32_t> gone_;
   std::map<std::int32_t, Candidate> candidates_;
+  std::vector<Joiner> joiners_;  // in order of arrival
+  const Clock::time_point begin_ = Clock::now();
   ChildConnections children_;
   Listeners network_;
   Status trouble_;

@@ -194,16 +194,27 @@ struct Membership {
   static auto fields(auto& self) { return std::tie(self.epoch, self.next_id, self.members); }
 };
 struct MembershipPayload {
-  std::string gone;  // encode(RanksPayload): ids of members that the sender knows to be gone
-  Membership membership;
-  static auto fields(auto& self) { return std::tie(self.gone, self.membership); }
+  std::string gone;                // encode(RanksPayload): ids of members that the sender knows to be gone
+  std::uint64_t engine_epoch = 0;  // Membership::epoch in which its transports were opened
+  Membership membership;           // of a process that wants to join: itself
+  static auto fields(auto& self) { return std::tie(self.gone, self.engine_epoch, self.membership); }
 };
 // The successor of a group. Its rank 0 makes the proposal.
 struct Successor {
-  std::string job;             // of its bootstrap
-  std::string root_addresses;  // of its rank 0, for ranks of other network namespaces
+  std::string job;                // of its bootstrap
+  std::string root_addresses;     // of its rank 0, for ranks of other network namespaces
+  bool keeps_transports = false;  // all members have opened theirs together; otherwise they open new ones
   Membership membership;
-  static auto fields(auto& self) { return std::tie(self.job, self.root_addresses, self.membership); }
+  static auto fields(auto& self) {
+    return std::tie(self.job, self.root_addresses, self.keeps_transports, self.membership);
+  }
+};
+// How a process can join a group.
+struct Invitation {
+  std::string lineage;  // AgreementOptions::control.job
+  std::string secret;   // as proofs use it
+  Membership membership;
+  static auto fields(auto& self) { return std::tie(self.lineage, self.secret, self.membership); }
 };
 struct ProposalPayload {
   std::uint64_t round = 0;

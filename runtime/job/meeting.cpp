@@ -366,6 +366,12 @@ Result<Meeting> arrange_meeting(const BootstrapOptions& options) {
   return meeting;
 }
 
+Result<std::function<Result<Listeners>()>> find_open_listeners(const Environment& environment) {
+  const Result<Network> network = find_network(environment);
+  if (!network) return network.status();
+  return std::function<Result<Listeners>()>([network = *network] { return network.listen_anywhere(); });
+}
+
 Meeting meet_as_successor(const WorldKeys& keys, const WorldInfo& info, const Agreed& agreed,
                           std::int32_t own_id) {
   Meeting meeting;

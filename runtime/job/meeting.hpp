@@ -43,6 +43,10 @@ struct Agreed;
 Meeting meet_as_successor(const WorldKeys& keys, const WorldInfo& info, const Agreed& agreed,
                           std::int32_t own_id);
 
+// Opens listeners of a process that joins a group, as Meeting::open_listeners. Errors: invalid_argument for a TUTTI_IFACE
+// or TUTTI_PORTS that cannot be used.
+Result<std::function<Result<Listeners>()>> find_open_listeners(const Environment& environment);
+
 // The ports at which rank 0 of a job may listen where no rank can tell the one it got. In order of
 // preference; ports of the range if there is one.
 std::vector<std::uint16_t> candidate_ports(std::string_view job, const std::optional<PortRange>& range = {});

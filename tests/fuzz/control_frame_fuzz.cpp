@@ -35,6 +35,7 @@ void check_frame(const Frame& frame) {
   check_payload<FailurePayload>(frame.payload);
   check_payload<MembershipPayload>(frame.payload);
   check_payload<ProposalPayload>(frame.payload);
+  check_payload<Invitation>(frame.payload);
   check_payload<RoundPayload>(frame.payload);
 }
 

@@ -3,7 +3,6 @@
 
 #include "tests/group/job.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/test_fraction.hpp"
 
 using namespace tutti::test;
 
@@ -25,6 +24,16 @@ TEST_CASE("survivors go on in one group, whoever is killed whenever") {
   for (int seed = 0; seed < kSeeds; ++seed) {
     survives(4, 2, seed);
     survives(6, 1 + seed % 3, seed);
+  }
+}
+
+TEST_CASE("new processes replace killed ones, whoever is killed whenever") {
+  for (int seed = 0; seed < 4; ++seed) {
+    const Outcome outcome = run({SHRINK_PROGRAM, "4", "replace", std::to_string(seed)});
+    INFO("seed " << seed << "\n" << outcome.out << outcome.err);
+    CHECK(outcome.status == 0);
+    CHECK_FALSE(outcome.is_late);
+    CHECK(count(outcome.out, "ends in 4") == 4);
   }
 }
 

@@ -1,6 +1,8 @@
 // Shrinking of groups whose ranks are threads: members that are left out or have left, and mistakes in calls.
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include "tests/support/catch.hpp"
@@ -103,5 +105,41 @@ TEST_CASE("shrink refuses ranks that are none") {
           const std::string second = error_of([&] { world.shrink(own); });
           if (first.find("1 is no rank of the group") == std::string::npos) return first;
           return second.find("this rank, 0, is listed") == std::string::npos ? second : "";
+        }) == "");
+}
+
+TEST_CASE("a process joins a group that grows, and another one while a member is left out") {
+  std::promise<std::string> first, second;
+  const auto joiner = [](std::promise<std::string>& told, bool changes_again) {
+    return std::async(std::launch::async, [&told, changes_again]() -> Verdict {
+      try {
+        const CommGroup group = tutti::join(told.get_future().get(), std::chrono::seconds(20));
+        if (group.rank() != 2) return "rank " + std::to_string(group.rank());
+        if (Verdict verdict = check_sum(group, 3); !verdict.empty()) return verdict;
+        return changes_again ? check_sum(group.reconfigure(3, std::array{1}), 3) : "";
+      } catch (const Error& error) {
+        return std::string("threw ") + error.what();
+      }
+    });
+  };
+  auto one = joiner(first, true), two = joiner(second, false);
+  CHECK(with_ranks(2, [&](CommGroup& world) -> Verdict {
+          if (world.rank() == 0) first.set_value(world.invitation());
+          CommGroup grown = world.grow(3);
+          if (Verdict verdict = check_sum(grown, 3); !verdict.empty()) return verdict;
+          if (world.rank() == 1) return "";
+          second.set_value(grown.invitation());
+          return check_sum(grown.reconfigure(3, std::array{1}), 3);
+        }) == "");
+  CHECK(one.get() == "");
+  CHECK(two.get() == "");
+}
+
+TEST_CASE("grow refuses sizes that are none, and join texts that are no invitation") {
+  CHECK(with_ranks(2, [](CommGroup& world) -> Verdict {
+          const std::string small = error_of([&] { world.grow(1); });
+          if (small.find("expected at least 2") == std::string::npos) return small;
+          const std::string text = error_of([] { tutti::join("tutti-join-0g"); });
+          return text.find("not a text that") == std::string::npos ? text : "";
         }) == "");
 }
