@@ -28,7 +28,11 @@ struct RankLocation {
   std::string machine;  // nodes that are parts of one machine share its CPUs
   std::string host;
   std::string remote;  // the address of another node that it is connected to
-  static auto fields(auto& self) { return std::tie(self.node, self.machine, self.host, self.remote); }
+  std::int32_t pid = 0;
+  std::string pid_space;  // equal for processes that know each other by pid
+  static auto fields(auto& self) {
+    return std::tie(self.node, self.machine, self.host, self.remote, self.pid, self.pid_space);
+  }
 };
 
 std::string boot_id() {
@@ -36,6 +40,13 @@ std::string boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::getline(file, id);
   return id;
+}
+
+// Names a namespace of this process ("net", "pid") among those of this boot.
+std::string name_space(const char* kind) {
+  std::array<char, 64> name{};
+  const ssize_t length = ::readlink(fmt::format("/proc/self/ns/{}", kind).c_str(), name.data(), name.size());
+  return boot_id() + "/" + std::string(name.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
 }
 
 // The name of this node in messages: the user's (TUTTI_NODE_ID), else the host's.
@@ -84,7 +95,8 @@ Status choose_interface(const Environment& environment, const std::vector<RankLo
 // Finds the ranks that share a node or a machine, and the interface between nodes.
 Status discover_local_ranks(const Environment& environment, const Meeting& meeting, const std::string& host,
                             Clock::time_point deadline, World& world) {
-  RankLocation mine{meeting.node, boot_id(), host, world.control->remote_address()};
+  RankLocation mine{meeting.node, boot_id(),        host, world.control->remote_address(),
+                    ::getpid(),   name_space("pid")};
   const auto all = world.control->allgather(encode(mine), deadline);
   if (!all) return all.status();
   std::vector<RankLocation> locations(all->size());
@@ -93,6 +105,9 @@ Status discover_local_ranks(const Environment& environment, const Meeting& meeti
       return internal_error(fmt::format("the location of rank {} is malformed", rank),
                             static_cast<int>(rank));
     world.info.host_of_rank.push_back(locations[rank].host);
+    world.info.pid_of_rank.push_back(locations[rank].pid);
+    world.info.shares_pids.push_back(locations[rank].node == mine.node &&
+                                     locations[rank].pid_space == mine.pid_space);
   }
   WorldInfo& info = world.info;
   info.node_of_rank = number(locations, [](const RankLocation& location) { return location.node; });
@@ -169,9 +184,7 @@ Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
 
 std::string node_identity(const Environment& environment) {
   if (const auto name = environment.find("TUTTI_NODE_ID")) return std::string(*name);
-  std::array<char, 64> name_space{};
-  const ssize_t length = ::readlink("/proc/self/ns/net", name_space.data(), name_space.size());
-  return boot_id() + "/" + std::string(name_space.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+  return name_space("net");
 }
 
 }  // namespace tutti
