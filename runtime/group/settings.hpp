@@ -48,6 +48,7 @@ struct WorldSettings {
   HierarchySetting hierarchy;
   PinRequest pin;          // of TUTTI_PIN
   std::string trace_path;  // of TUTTI_TRACE; empty: none
+  std::string error_path;  // of TUTTI_ERROR_FILE; empty: none
   ProgressSettings progress;
   TensorSettings tensors;
   WireSetting wire;  // of TUTTI_WIRE_DTYPE

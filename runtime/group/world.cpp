@@ -11,6 +11,7 @@
 #include "runtime/base/rank_lists.hpp"
 #include "runtime/base/thread.hpp"
 #include "runtime/base/version.hpp"
+#include "runtime/group/error_file.hpp"
 #include "runtime/group/open_worlds.hpp"
 #include "runtime/group/pinning.hpp"
 #include "runtime/job/meeting.hpp"
@@ -119,7 +120,7 @@ void WorldState::add(GroupMember& group) {
     early_failures_.erase(early);
   }
   for (const auto& [rank, cause] : deaths_) {
-    if (group.group_rank_of(rank) >= 0) group.on_death(rank, cause);
+    if (group.group_rank_of(rank) >= 0) group.on_failure(group.count_death(rank, cause));
   }
   for (const int rank : departures_) {
     if (group.group_rank_of(rank) >= 0) group.on_departure(rank);
@@ -222,6 +223,8 @@ GroupMember* WorldState::find(std::uint64_t context) {
 }
 
 void WorldState::on_failure(std::uint64_t group, int dead_rank, const Status& cause) {
+  // The file first: a caller that gets the error may end the process.
+  group != 0 ? note_failure(group, cause) : note_death(dead_rank, cause);
   const std::lock_guard lock(groups_mutex_);
   if (group != 0) {
     if (GroupMember* member = find(group)) {
@@ -233,8 +236,40 @@ void WorldState::on_failure(std::uint64_t group, int dead_rank, const Status& ca
   }
   deaths_.emplace_back(dead_rank, cause);
   for (const auto& [context, member] : groups_) {
-    if (member->group_rank_of(dead_rank) >= 0) member->on_death(dead_rank, cause);
+    if (member->group_rank_of(dead_rank) >= 0) member->on_failure(member->count_death(dead_rank, cause));
   }
+}
+
+// The file tells of one group: the largest of those that this rank has used.
+void WorldState::note_death(int dead_rank, const Status& cause) {
+  std::uint64_t context = 0;
+  Status death;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    std::pair<bool, std::size_t> most;
+    for (const auto& [number, member] : groups_) {
+      const std::pair use(!member->submitted_calls(1).empty(), member->world_ranks().size());
+      if (member->group_rank_of(dead_rank) < 0 || (context != 0 && use <= most)) continue;
+      context = number;
+      most = use;
+      death = member->count_death(dead_rank, cause);
+    }
+  }
+  if (context != 0) note_failure(context, death);
+}
+
+void WorldState::note_failure(std::uint64_t context, const Status& cause) {
+  if (settings_.error_path.empty() || has_noted_failure_.exchange(true, std::memory_order_relaxed)) return;
+  FailedGroup failed;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    const GroupMember* const group = find(context);
+    if (group == nullptr) return;
+    failed = {group->world_ranks(), group->group_rank_of(info().rank), group->submitted_calls(1)};
+  }
+  const Status written =
+      write_error_file(settings_.error_path, info(), failure_to_json(info(), failed, cause));
+  if (!written) log_warn("{}", written.message());
 }
 
 void WorldState::on_departure(int rank) {

@@ -28,8 +28,10 @@ struct RankLocation {
   std::string host;
   std::string remote;  // the address of another node that it is connected to
   MemberPlace place;
+  std::int32_t pid = 0;
+  std::string pid_scope;  // equal for processes that know each other by pid
   static auto fields(auto& self) {
-    return std::tie(self.node, self.machine, self.host, self.remote, self.place);
+    return std::tie(self.node, self.machine, self.host, self.remote, self.place, self.pid, self.pid_scope);
   }
 };
 
@@ -96,7 +98,7 @@ Status swap_member_addresses(const BootstrapOptions& options, Clock::time_point 
 Status discover_local_ranks(const Environment& environment, const Meeting& meeting, const std::string& host,
                             Clock::time_point deadline, World& world) {
   RankLocation mine{meeting.node, boot_identity(), host, world.control->remote_address(),
-                    world.keys.listener->place()};
+                    world.keys.listener->place(), ::getpid(), namespace_scope("pid")};
   const auto all = world.control->allgather(encode(mine), deadline);
   if (!all) return all.status();
   std::vector<RankLocation> locations(all->size());
@@ -106,6 +108,9 @@ Status discover_local_ranks(const Environment& environment, const Meeting& meeti
                             static_cast<int>(rank));
     world.info.host_of_rank.push_back(locations[rank].host);
     world.keys.places.push_back(locations[rank].place);
+    world.info.pid_of_rank.push_back(locations[rank].pid);
+    world.info.shares_pids.push_back(locations[rank].node == mine.node &&
+                                     locations[rank].pid_scope == mine.pid_scope);
   }
   WorldInfo& info = world.info;
   info.node_of_rank = number(locations, [](const RankLocation& location) { return location.node; });
