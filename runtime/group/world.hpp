@@ -17,6 +17,8 @@
 #include "runtime/group/diagnosis_frame.hpp"
 #include "runtime/group/settings.hpp"
 #include "runtime/job/bootstrap.hpp"
+#include "runtime/record/metrics_server.hpp"
+#include "runtime/record/rank_file.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/group_context.hpp"
 
@@ -138,6 +140,9 @@ class WorldState final : private ControlObserver {
 
   Status start(std::string_view build_id);
   Status open_trace();
+  Status open_record();
+  void end_record();
+  void merge_traces(std::size_t ranks_here) const;
   Status agree(std::string_view build_id);
   Status open_transports();
   ProgressThreadOptions progress_thread_options() const;
@@ -198,8 +203,12 @@ class WorldState final : private ControlObserver {
   std::vector<std::unique_ptr<Transport>> transports_;  // until the engine owns them
   std::vector<PeerAddress> peers_;
   std::vector<TransportPath> paths_;
-  std::unique_ptr<Trace> trace_;  // null: not asked for
+  std::unique_ptr<Trace> trace_;                    // null: not asked for
+  std::unique_ptr<record::RankFile> record_;        // null: groups record in memory only
+  std::unique_ptr<record::MetricsServer> metrics_;  // null: not asked for, or another rank's
   std::unique_ptr<Engine> engine_;
+
+  std::atomic<bool> is_record_ended_{false};
 
   std::mutex memory_mutex_;
   std::map<void*, std::shared_ptr<void>> memory_;  // allocated by the program, which frees it

@@ -95,6 +95,7 @@ Status WorldState::open_transports() {
   options.on_stall = [this](const Stall& stall) { on_stall(stall); };
   options.progress_threads = progress_thread_options();
   options.trace = trace_.get();
+  options.record = record_.get();
   engine_ = std::make_unique<Engine>(std::move(transports_), std::move(options));
   return {};
 }

@@ -160,6 +160,7 @@ Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
   world.info.rank = launch.rank;
   world.info.size = launch.size;
   world.info.launcher = launch.launcher;
+  world.info.job = launch.job;
   world.control = *std::move(channel);
   TUTTI_RETURN_IF_ERROR(discover_local_ranks(options.environment, meeting, control.host, deadline, world));
   // All ranks have joined, and take part in another exchange before init() ends on any rank.
