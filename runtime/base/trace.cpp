@@ -106,7 +106,8 @@ void Trace::write(const Span& span) {
     if (call.root != kFromAnyRank) arguments += fmt::format(R"(,"peer":{})", call.root);
     arguments += fmt::format(R"(,"tag":{})", call.tag);
   } else {
-    arguments += fmt::format(R"(,"sequence":{})", span.sequence);
+    arguments += fmt::format(R"(,"sequence":{},"group":"{:016x}","rank":{},"ranks":{})", span.sequence,
+                             span.context, span.rank, span.size);
   }
   if (span.choice != 0) arguments += fmt::format(R"(,"algorithm":{})", choices_[span.choice - 1]);
   if (span.started - span.submitted > std::chrono::microseconds(1))  // not just prepared

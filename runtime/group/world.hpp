@@ -19,6 +19,8 @@
 #include "runtime/group/settings.hpp"
 #include "runtime/group/world_engine.hpp"
 #include "runtime/job/bootstrap.hpp"
+#include "runtime/record/metrics_server.hpp"
+#include "runtime/record/rank_file.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/group_context.hpp"
 
@@ -94,6 +96,7 @@ class WorldState final : private ControlObserver, private StallReceiver {
   std::uint32_t contract_hash() const { return contract_hash_; }
   const WorldDomains& domains() const { return domains_; }
   unsigned fork_generation() const { return fork_generation_; }
+  record::RankFile* record() { return record_.get(); }  // null: groups record in memory only
   // Random, equal on all ranks of this world and on no others.
   const std::string& identity() const { return identity_; }
   // False once a rank has died or left, where rank 0 does not answer, and in a child of fork(). New groups
@@ -152,6 +155,9 @@ class WorldState final : private ControlObserver, private StallReceiver {
 
   Status start();
   Status open_trace();
+  Status open_record();
+  void end_record(bool has_whole_trace);
+  void merge_traces(std::size_t ranks_here) const;
   Status agree();
   Status open_transports();
   ProgressThreadOptions progress_thread_options() const;
@@ -222,8 +228,12 @@ class WorldState final : private ControlObserver, private StallReceiver {
   std::vector<std::unique_ptr<Transport>> transports_;  // until the engine owns them
   std::vector<PeerAddress> peers_;
   std::vector<TransportPath> paths_;
-  std::unique_ptr<Trace> trace_;  // until the engine owns it; null: not asked for
+  std::unique_ptr<Trace> trace_;                    // until the engine owns it; null: not asked for
+  std::unique_ptr<record::RankFile> record_;        // null: groups record in memory only
+  std::unique_ptr<record::MetricsServer> metrics_;  // null: not asked for, or another rank's
   std::shared_ptr<WorldEngine> engine_;
+
+  std::atomic<bool> is_record_ended_{false};
 
   std::mutex memory_mutex_;
   std::map<void*, std::shared_ptr<void>> memory_;  // allocated by the program, which frees it

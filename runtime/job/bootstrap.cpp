@@ -97,8 +97,13 @@ Status swap_member_addresses(const BootstrapOptions& options, Clock::time_point 
 // Finds the ranks that share a node or a machine, and the interface between nodes.
 Status discover_local_ranks(const Environment& environment, const Meeting& meeting, const std::string& host,
                             Clock::time_point deadline, World& world) {
-  RankLocation mine{meeting.node, boot_identity(), host, world.control->remote_address(),
-                    world.keys.listener->place(), ::getpid(), namespace_scope("pid")};
+  RankLocation mine{meeting.node,
+                    boot_identity(),
+                    host,
+                    world.control->remote_address(),
+                    world.keys.listener->place(),
+                    ::getpid(),
+                    namespace_scope("pid")};
   const auto all = world.control->allgather(encode(mine), deadline);
   if (!all) return all.status();
   std::vector<RankLocation> locations(all->size());
@@ -185,6 +190,7 @@ Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
   world.info.rank = launch.rank;
   world.info.size = launch.size;
   world.info.launcher = launch.launcher;
+  world.info.job = launch.job;
   world.control = *std::move(channel);
   TUTTI_RETURN_IF_ERROR(discover_local_ranks(options.environment, meeting, control.host, deadline, world));
   TUTTI_RETURN_IF_ERROR(swap_member_addresses(options, deadline, world));

@@ -29,6 +29,7 @@ struct WorldInfo {
   std::string interface;
   std::string interface_reason;
   std::string launcher;  // LaunchInfo::launcher
+  std::string job;       // LaunchInfo::job
 };
 
 class MemberListener;
