@@ -26,6 +26,10 @@
 
 namespace tutti {
 
+namespace record {
+class RankFile;
+}
+
 struct PeerAddress {
   Transport* transport = nullptr;  // one of the engine's
   std::vector<std::byte> address;
