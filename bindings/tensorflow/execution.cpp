@@ -18,8 +18,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A thread that runs a graph may be needed for other operations, and waits no longer than this.
-constexpr auto kPatience = std::chrono::microseconds(200);
+// A thread that runs a graph may be needed for other operations, and waits no longer than this. A rank that waits is ahead of the others.
+constexpr auto kPatience = std::chrono::milliseconds(1);
 
 class Execution;
 
@@ -167,17 +167,18 @@ tutti_status_t Execution::submit_in_turn(const std::string& base) {
 }
 
 // The outcome, if there is one before long. The thread that waits takes the steps of the negotiation itself; else they begin when the
-// queue's thread wakes up.
+// queue's thread wakes up, which takes longer.
 std::optional<tutti_status_t> Execution::wait_here(Part& part, Clock::time_point end) {
-  constexpr std::int64_t kEagerMilliseconds = 100;
+  constexpr std::chrono::milliseconds kEager{100};
   int is_complete = 0;
   do {
-    const tutti_status_t status = kernel_.is_eager
-                                      ? tutti_wait_for(&part.work, kEagerMilliseconds, &is_complete)
-                                      : tutti_test(&part.work, &is_complete);
+    const auto at_most = kernel_.is_eager     ? kEager
+                         : Clock::now() < end ? kPatience
+                                              : std::chrono::milliseconds(0);
+    const tutti_status_t status = tutti_wait_for(&part.work, at_most.count(), &is_complete);
     if (is_complete != 0 || part.work == nullptr) return status;
     if (status != TUTTI_OK) return std::nullopt;  // waiting is refused in a callback
-  } while (kernel_.is_eager || Clock::now() < end);
+  } while (kernel_.is_eager);
   return std::nullopt;
 }
 

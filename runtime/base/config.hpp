@@ -60,6 +60,9 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_TRACE", VariableType::text, "", "",
      "write what each call was, when it ran and why so to this file of each rank, for ui.perfetto.dev "
      "(%r: the rank)"},
+    {"TUTTI_ERROR_FILE", VariableType::text, "", "",
+     "write the failure that ends a world to this file of each rank, as JSON: which rank is late, elsewhere, "
+     "frozen, dead or unreachable (%r: the rank)"},
     {"TUTTI_CHECK", VariableType::enumeration, "local", "off|local|group",
      "check arguments: not, against this rank's own state, or also against the other ranks' before running"},
     {"TUTTI_WAIT", VariableType::enumeration, "auto", "auto|spin|yield|sleep",
