@@ -216,6 +216,30 @@ def check_errors():
     expect(hvd.allreduce(tf.ones(1), op=hvd.Sum), [hvd.size()], "after errors")
 
 
+def check_group_in_loop():
+    """Two iterations of a loop submit a group under one name: the second one is right or an error on all ranks. None waits for ever."""
+    v1 = tf.compat.v1
+    v1.disable_control_flow_v2()  # whose iterations follow each other where they have a collective
+    with tf.Graph().as_default(), v1.Session() as session:
+
+        def body(i, sums):
+            first, second = hvd.grouped_allreduce([tf.ones(3), tf.ones(2)], op=hvd.Sum, name="pair of an iteration")
+            return i + 1, sums.write(i, tf.concat([first, second], 0))
+
+        loop = tf.while_loop(lambda i, _: i < 2, body, (0, tf.TensorArray(tf.float32, size=2)), parallel_iterations=2)[1].stack()
+        is_refused = v1.placeholder(tf.float32)
+        refusals = hvd.allreduce(is_refused, op=hvd.Sum, name="refusals")
+        for _ in range(20):
+            refused = 0
+            try:
+                expect(session.run(loop), [[hvd.size()] * 5] * 2, "groups of a loop")
+            except (tf.errors.InvalidArgumentError, tf.errors.FailedPreconditionError) as error:
+                assert "under way" in error.message, error.message
+                refused = 1
+            expect(session.run(refusals, {is_refused: refused}), refused * hvd.size(), "ranks whose group was refused")
+    v1.enable_control_flow_v2()
+
+
 def check_sets():
     size, rank = hvd.size(), hvd.rank()
     expect([hvd.size_op(), hvd.rank_op(), hvd.local_size_op(), hvd.local_rank_op()], [size, rank, size, rank], "numbers")
@@ -467,6 +491,7 @@ PARTS = {
         check_adasum,
         check_orders,
         check_errors,
+        check_group_in_loop,
         check_sets,
         check_end,
         check_fork,
