@@ -1,6 +1,8 @@
 // See group_record.hpp.
 #include "runtime/record/group_record.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -24,13 +26,15 @@ bool has_text(const std::array<char, kSize>& at, std::string_view text) {
 
 }  // namespace
 
-void GroupRecord::Unmap::operator()(GroupSection* section) const {
-  ::operator delete (section, std::align_val_t{kPage});
-}
+void GroupRecord::Unmap::operator()(GroupSection* section) const { ::munmap(section, sizeof(GroupSection)); }
 
-GroupRecord::GroupRecord(const Member& member)
-    : own_(new (::operator new (sizeof(GroupSection), std::align_val_t{kPage})) GroupSection{}),
-      section_(own_.get()) {
+// Of zeros, which take memory only once they are written.
+GroupRecord::GroupRecord(const Member& member) {
+  void* const at =
+      ::mmap(nullptr, sizeof(GroupSection), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) throw std::bad_alloc();
+  own_.reset(static_cast<GroupSection*>(at));
+  section_ = own_.get();
   open(member);
 }
 
@@ -141,7 +145,7 @@ void OperationRecord::stop_waiting(SteadyClock::time_point now) {
   show(Phase::moving);
 }
 
-void OperationRecord::end(bool has_failed, std::uint64_t bytes) {
+void OperationRecord::end(bool has_failed, std::uint64_t bytes, bool is_counted) {
   if (entry_ == nullptr) return;
   const SteadyClock::time_point now = SteadyClock::now();
   // A failed operation keeps the time since which it has waited, and the rank.
@@ -149,7 +153,7 @@ void OperationRecord::end(bool has_failed, std::uint64_t bytes) {
   if (is_current()) set(entry_->times.ended, nanoseconds_of(now));
   show(has_failed ? Phase::failed : Phase::complete);
   if (!has_failed) {
-    group_->count(state_.row, bytes);
+    if (!is_counted) group_->count(state_.row, bytes);
     group_->count_times(state_.row, nanoseconds_of(now) - nanoseconds_of(submitted_), waited_);
   }
   entry_ = nullptr;

@@ -96,7 +96,7 @@ class GroupRecord {
     void operator()(GroupSection* section) const;
   };
   std::unique_ptr<GroupSection, Unmap> own_;  // null: it lies in a file
-  GroupSection* section_;
+  GroupSection* section_ = nullptr;
 };
 
 // How one operation is doing, step by step. Does nothing for an operation without an entry, or whose entry has
@@ -121,8 +121,8 @@ class OperationRecord {
   void reduce(bool is_reducing) {
     if (entry_ != nullptr && !is_waiting_) show(is_reducing ? Phase::reducing : Phase::moving);
   }
-  // `bytes`: of the full vector.
-  void end(bool has_failed, std::uint64_t bytes);
+  // `bytes`: of the full vector. `is_counted`: it is in the statistics, but for its times.
+  void end(bool has_failed, std::uint64_t bytes, bool is_counted = false);
 
  private:
   bool is_current() const { return get(entry_->call.sequence) == sequence_; }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -80,6 +81,12 @@ std::uint64_t reading_of(clockid_t clock) {
 
 // Memory of the file, backed by space: a store must not fail later because the file system is full.
 void* map_part(int fd, std::size_t offset, std::size_t bytes) {
+  // Beyond this limit the kernel would end the process.
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < offset + bytes) {
+    errno = EFBIG;
+    return nullptr;
+  }
   const int error = ::posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   if (error != 0) {
     errno = error;
@@ -116,7 +123,7 @@ Status RankFile::start(const Description& description) {
   if (::fcntl(fd_, F_OFD_SETLK, &lock) != 0) return system_error(path_, "cannot be locked");
   void* const at = map_part(fd_, 0, sizeof(FileHead));
   if (at == nullptr) return system_error(path_, "has no space");
-  head_ = new (at) FileHead{};
+  head_ = static_cast<FileHead*>(at);  // of zeros, as all of a new file
   set(head().version, kVersion);
   set(head().section_bytes, sizeof(GroupSection));
   set(head().pid, static_cast<std::uint64_t>(::getpid()));
@@ -178,7 +185,7 @@ GroupSection* RankFile::find_section() {
   void* const at =
       map_part(fd_, sizeof(FileHead) + sections_.size() * sizeof(GroupSection), sizeof(GroupSection));
   if (at == nullptr) return nullptr;
-  sections_.push_back(new (at) GroupSection{});
+  sections_.push_back(static_cast<GroupSection*>(at));
   return sections_.back();
 }
 

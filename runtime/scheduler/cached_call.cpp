@@ -140,8 +140,9 @@ struct CachedEpoch::Driver {
   const std::uintptr_t* origins;
   const std::uint64_t epoch, digest;
   const bool may_yield;
+  const std::uint32_t sequence;
   bool is_timed;
-  bool has_waited = false;
+  bool has_waited = false, is_recorded = false;
 
   static constexpr bool may_go_on() { return true; }
 
@@ -159,7 +160,12 @@ struct CachedEpoch::Driver {
     run_plain(call.epoch_, origins, step, call.prepared_.kernel);
     return true;
   }
+  // In the time in which the peers' flags are on their way, and not before the own signal.
+  void record() {
+    if (!std::exchange(is_recorded, true)) call.record_begin(sequence, digest);
+  }
   bool wait(const ResolvedStep& step) {
+    record();
     return has_come(step) ||
            (may_yield && call.has_come_after_yields(line_at(step), step.line, area, epoch, digest));
   }
@@ -219,18 +225,22 @@ void CachedEpoch::fetch_lines_of_next(std::uint32_t sequence) const {
   for (const ResolvedPlace& line : epoch_.written) fetch_for_writing(line.in(origins.data()));
 }
 
-// The next call writes the entry behind this one.
+void CachedEpoch::record_begin(std::uint32_t sequence, std::uint64_t digest) const {
+  group_.remember(sequence, digest, prepared_.contract, {record::Phase::moving, false, prepared_.row});
+  record::GroupRecord& group = group_.record();
+  group.count(prepared_.row, prepared_.vector_bytes);
+  fetch_for_writing(&group.operation(sequence + 1).call);  // the next call writes it
+}
+
 void CachedEpoch::record_end(std::uint32_t sequence, bool has_waited, SteadyClock::time_point begun) const {
   record::GroupRecord& group = group_.record();
-  record::Entry& entry = group.operation(sequence);
-  fetch_for_writing(&group.operation(sequence + 1).call);
-  group.count(prepared_.row, prepared_.vector_bytes);
   const record::State state{record::Phase::complete, has_waited, prepared_.row};
   if (begun == SteadyClock::time_point{}) {
-    entry.call.state.store(state.word(), std::memory_order_release);
+    group.operation(sequence).call.state.store(state.word(), std::memory_order_release);
   } else {
     const bool are_all_timed = group_.engine().trace() != nullptr;
-    group.end_sample(entry, sequence, begun, state, are_all_timed ? 1 : record::kSamplingInterval);
+    group.end_sample(group.operation(sequence), sequence, begun, state,
+                     are_all_timed ? 1 : record::kSamplingInterval);
   }
 }
 
@@ -248,7 +258,6 @@ bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef
   // With shared buffers it depends on the others which form runs.
   if (is_announced_ && resolved_.announcement(buffers).is_shared()) return false;
   const std::uint64_t digest = group_.digest_with(prepared_.contract);
-  group_.remember(sequence, digest, prepared_.contract, {record::Phase::moving, false, prepared_.row});
   const std::uint64_t epoch = control_blocks.next_epoch(control_slot);
   const ControlBlocks::Area area = control_blocks.area(control_slot, epoch);
   std::array<std::uintptr_t, ResolvedPlace::peer_buffers> origins;
@@ -264,6 +273,7 @@ bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef
                 epoch,
                 digest,
                 waiting.shares_cpus() && completion == Completion::blocking,
+                sequence,
                 !waiting.shares_cpus() && distance.is_due()};
   if (is_announced_) {
     const Announcement said;  // not shared
@@ -272,6 +282,7 @@ bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef
     driver.signal(line);
   }
   const ResolvedStep* const stopped = run_steps(epoch_, epoch_.steps.data(), driver);
+  driver.record();
   if (stopped != epoch_.steps.data() + epoch_.steps.size()) {
     *unfinished = group_.resume(prepared_, call, {sequence, digest}, slot, stopped, begun);
     return true;

@@ -1,6 +1,7 @@
 // A record as its rank writes it and as others read it.
 #include "runtime/record/reading.hpp"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -139,6 +140,24 @@ TEST_CASE("a file is its user's alone, and goes with a clean end only") {
         std::string::npos);
   std::filesystem::create_symlink(folder / "own", folder / "link");
   CHECK(!RankFile::open(folder / "link", rank_of(0, 1)).status().is_ok());
+}
+
+TEST_CASE("where a file may not grow, a group records in memory") {
+  const TemporaryFolder folder;
+  auto file = RankFile::open(folder / "own", rank_of(0, 1));
+  REQUIRE(file.status().is_ok());
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  rlimit low = before;
+  low.rlim_cur = sizeof(FileHead);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &low) == 0);
+  const auto group = (*file)->add_group({7, 0, 1, 0});
+  const auto other = RankFile::open(folder / "other", rank_of(0, 1));
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  complete(*group, 1);
+  CHECK(get(group->operation(1).call.sequence) == 1);
+  CHECK(read_record((*file)->path())->groups.empty());
+  CHECK(other.status().is_ok());
 }
 
 TEST_CASE("sections of closed groups are used again") {
