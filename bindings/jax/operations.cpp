@@ -5,6 +5,7 @@
 #include <functional>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,16 +64,16 @@ struct Waiting {
   ffi::Future* const future;
   std::atomic<std::size_t> left;
   std::mutex mutex;
-  std::string message;  // of the first failure
+  std::optional<std::string> message;  // of the first failure
 };
 
 void tell(const Waiting& waiting) {
-  if (waiting.message.empty()) {
+  if (!waiting.message) {
     ffi::FutureCall available{ffi::kPlainFutureBytes, nullptr, waiting.future, nullptr};
     waiting.api.future_set_available(&available);
   } else {
     ffi::FutureCall failed{sizeof failed, nullptr, waiting.future,
-                           failure(waiting.api, waiting.message.c_str())};
+                           failure(waiting.api, waiting.message->c_str())};
     waiting.api.future_set_error(&failed);
   }
 }
@@ -82,7 +83,7 @@ void complete(void* context, tutti_status_t status, const char* message, int) {
   auto* waiting = static_cast<Waiting*>(context);
   if (status != TUTTI_OK) {
     const std::lock_guard<std::mutex> lock(waiting->mutex);
-    if (waiting->message.empty()) waiting->message = message;
+    if (!waiting->message) waiting->message = message;
   }
   if (--waiting->left > 0) return;
   tell(*waiting);
@@ -117,6 +118,27 @@ tutti_status_t submit(const ffi::Frame& frame, std::int64_t place, tutti_work_t*
   call.will_wait = 1;  // XLA has nothing else to do, or does it on other threads
   call.memory = TUTTI_MEMORY_HOST;
   return tutti_tensor_queue_submit(queue_of(number(attributes, "queue")), name.c_str(), &call, work);
+}
+
+// Frees `waiting` with the last tensor. A tensor that is refused ends its group: the queue fails those that were submitted before, and
+// expects no more of them.
+void submit_all(const ffi::Frame& frame, Waiting& waiting) {
+  // Two runs of one computation must not mix their groups. Recursive: a call that submits may complete another operation.
+  static std::recursive_mutex submitting_group;
+  std::unique_lock<std::recursive_mutex> lock(submitting_group, std::defer_lock);
+  const std::int64_t count = frame.arguments.size;
+  if (count > 1) lock.lock();
+  tutti_status_t status = TUTTI_OK;
+  for (std::int64_t place = 0; place < count; ++place) {
+    tutti_work_t work = nullptr;
+    if (status == TUTTI_OK) status = submit(frame, place, &work);
+    if (status != TUTTI_OK) {
+      complete(&waiting, status, tutti_last_error(), -1);
+      continue;
+    }
+    tutti_on_complete(work, &complete, &waiting);
+    tutti_work_free(&work);
+  }
 }
 
 // XLA asks for which version of its interface the function was written.
@@ -159,16 +181,7 @@ ffi::Error* tutti_jax_operation(ffi::Frame* frame) {
   ffi::FutureCall create{ffi::kPlainFutureBytes, nullptr, nullptr, nullptr};
   if (ffi::Error* error = api.future_create(&create); error != nullptr) return error;
   frame->future = create.future;
-  auto* waiting = new Waiting(api, create.future, static_cast<std::size_t>(count));
-  for (std::int64_t place = 0; place < count; ++place) {
-    tutti_work_t work = nullptr;
-    if (const tutti_status_t status = submit(*frame, place, &work); status != TUTTI_OK) {
-      complete(waiting, status, tutti_last_error(), -1);
-      continue;
-    }
-    tutti_on_complete(work, &complete, waiting);
-    tutti_work_free(&work);
-  }
+  submit_all(*frame, *new Waiting(api, create.future, static_cast<std::size_t>(count)));
   return nullptr;
 }
 

@@ -180,12 +180,13 @@ def test_operation_errors():
             assert text in str(error), error
         else:
             raise AssertionError("no error: " + text)
-    for array, text in (
-        (jnp.ones(2 + RANK), 'ranks submitted tensor "wrong" with different shape'),
-        (jnp.ones(2, "float8_e5m2"), "arrays of this dtype are not communicated"),
+    for arrays, text in (
+        ([jnp.ones(2 + RANK)], 'ranks submitted tensor "wrong" with different shape'),
+        ([jnp.ones(2), jnp.ones(2 + RANK)], "with different shape"),
+        ([jnp.ones(2), jnp.ones(2, "float8_e5m2")], "arrays of this dtype are not communicated"),
     ):
         try:
-            tutti.jax.allreduce(array, name="wrong").block_until_ready()
+            jax.block_until_ready(tutti.jax.grouped_allreduce(arrays, name="wrong"))
         except Exception as error:  # pylint: disable=broad-exception-caught  # its class is XLA's
             assert text in str(error), error
         else:
