@@ -4,8 +4,9 @@
 //
 // An operation for each tensor. A round starts all gradients, the last layer's first, each after its part of the
 // computation, and waits for them from the first layer on; once with each of both kinds. Medians of the slowest rank,
-// in turns: from the end of the computation until all are complete (without computation: from the first start on), and
-// from the first layer's start until its own is. With MLSL_MSG_PRIORITY=1 MLSL's first layers overtake the others.
+// in turns: the time of the starts but the first layer's, without the computation; from the first layer's start until
+// its gradient is complete; from the first start (with computation: from its end) until all are. With
+// MLSL_MSG_PRIORITY=1 first layers overtake others.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -29,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
 struct Times {
-  double all = 0, first_layer = 0;
+  double starts = 0, first_layer = 0, all = 0;
 };
 
 // Elements of the model's tensors in forward order: the 4th field of rows whose 1st one is the model.
@@ -100,6 +101,8 @@ class Gradients {
     }
     compute();
     const auto last_begin = Clock::now();
+    times.starts =
+        Milliseconds(last_begin - begin).count() - compute_.count() * static_cast<double>(counts_.size());
     start(0);
     wait(0);
     times.first_layer = Milliseconds(Clock::now() - last_begin).count();
@@ -108,7 +111,7 @@ class Gradients {
     for (std::size_t layer = 0; layer < counts_.size(); ++layer)
       if (buffers_[layer][counts_[layer] - 1] != static_cast<float>(ranks_))
         throw std::runtime_error("a wrong sum");
-    global_.allreduce(std::span<double>(&times.all, 2), tutti::Op::max);
+    global_.allreduce(std::span<double>(&times.starts, 3), tutti::Op::max);
     return times;
   }
 
@@ -155,14 +158,14 @@ int main(int argc, char** argv) {
       }
     }
     if (env.GetProcessIdx() == 0) {
-      const double all = median(sets, &Times::all), plain_all = median(plain, &Times::all);
-      const double first = median(sets, &Times::first_layer),
-                   plain_first = median(plain, &Times::first_layer);
-      std::printf(
-          "%s, %zu ranks, %.0f ms of computation: all gradients %.2f ms, submitted calls %.2f ms, ratio "
-          "%.3f; the first layer's "
-          "%.2f ms, submitted calls %.2f ms\n",
-          argv[2], env.GetProcessCount(), compute_ms, all, plain_all, all / plain_all, first, plain_first);
+      const auto print = [&](const char* what, double Times::*figure) {
+        std::printf("  %-34s %8.2f ms, submitted calls %8.2f ms\n", what, median(sets, figure),
+                    median(plain, figure));
+      };
+      std::printf("%s, %zu ranks, %.0f ms of computation\n", argv[2], env.GetProcessCount(), compute_ms);
+      print("starts before the first layer's", &Times::starts);
+      print("the first layer's gradient", &Times::first_layer);
+      print("all gradients", &Times::all);
     }
     env.Finalize();
   } catch (const std::exception& error) {

@@ -82,6 +82,16 @@ void answer_server_kind(const ReadVariable& read, std::vector<std::string>& answ
       "MLSL_DYNAMIC_SERVER='{}': expected hybrid, process, thread, asyncthread or disable", *text));
 }
 
+// A prioritized gradient travels in pieces. Without a progress thread each of them would take a pause of its own.
+void require_thread_for_priority(const ReadVariable& read, Settings& settings,
+                                 std::vector<std::string>& answers) {
+  const char* const name = read("TUTTI_PROGRESS_THREADS") ? "TUTTI_PROGRESS_THREADS" : "MLSL_NUM_SERVERS";
+  if (!settings.has_priority || read(name) != "0") return;
+  settings.has_priority = false;
+  answers.push_back(
+      fmt::format("MLSL_MSG_PRIORITY=1 has no effect: it needs a progress thread, and {} is 0", name));
+}
+
 }  // namespace
 
 Settings read_settings(const ReadVariable& read, std::vector<std::string>& answers) {
@@ -98,6 +108,7 @@ Settings read_settings(const ReadVariable& read, std::vector<std::string>& answe
       read_number(read, "MLSL_LARGE_MSG_CHUNKS", settings.large_message_chunks, 1, 1U << 16);
   settings.starts_mpi = read_switch(read, "MLSL_INIT_MPI", true);
   settings.allows_reinit = read_switch(read, "MLSL_ALLOW_REINIT", false);
+  require_thread_for_priority(read, settings, answers);
   answer_server_kind(read, answers);
   for (const Answer& answer : kAnswers)
     if (const auto text = read(answer.name))

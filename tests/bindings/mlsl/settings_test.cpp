@@ -87,6 +87,22 @@ TEST_CASE("MLSL's variables: those without effect are answered") {
   }
 }
 
+TEST_CASE("MLSL's variables: priority needs a progress thread") {
+  std::vector<std::string> answers;
+  CHECK(!read({{"MLSL_MSG_PRIORITY", "1"}, {"MLSL_NUM_SERVERS", "0"}}, answers).has_priority);
+  REQUIRE(answers.size() == 1);
+  CHECK(answers[0].ends_with("it needs a progress thread, and MLSL_NUM_SERVERS is 0"));
+  answers.clear();
+  CHECK(!read({{"MLSL_MSG_PRIORITY", "1"}, {"TUTTI_PROGRESS_THREADS", "0"}}, answers).has_priority);
+  CHECK(answers.size() == 1);
+  answers.clear();
+  const Settings several =
+      read({{"MLSL_MSG_PRIORITY", "1"}, {"MLSL_NUM_SERVERS", "0"}, {"TUTTI_PROGRESS_THREADS", "1"}}, answers);
+  CHECK(several.has_priority);
+  read({{"MLSL_NUM_SERVERS", "0"}}, answers);
+  CHECK(answers.empty());
+}
+
 TEST_CASE("MLSL's variables: mistakes name the variable and the expected values") {
   CHECK(refusal({{"MLSL_LOG_LEVEL", "4"}}) == "MLSL_LOG_LEVEL='4': expected a number from 0 to 3");
   CHECK(refusal({{"MLSL_STATS", "yes"}}) == "MLSL_STATS='yes': expected a number from 0 to 1");
