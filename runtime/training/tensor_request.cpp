@@ -248,6 +248,7 @@ std::string encode(const RequestBatch& batch) {
   return writer.take();
 }
 
+// More than 15 decisions because each field is checked as it is read.
 bool decode(std::string_view bytes, std::uint32_t rank_count, RequestBatch& batch) {
   ByteReader reader(bytes);
   std::uint32_t count = 0;

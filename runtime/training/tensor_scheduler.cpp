@@ -20,6 +20,8 @@ namespace {
 
 // Residuals are kept for so many tensors even where ranks remember less.
 constexpr std::size_t kLeastResiduals = 1024;
+// A call between ranks of one node costs less than one between nodes, and packing a tensor as much.
+constexpr std::uint64_t kPackedBytesInNode = std::uint64_t{64} << 10U;
 constexpr int kLengthTag = 1, kBytesTag = 2;
 // An ended queue waits so long for ranks that have not begun the last cycle.
 constexpr std::chrono::seconds kFarewellTime{2};
@@ -65,6 +67,8 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
       refusals_(rank_),
       last_cycle_(Clock::now()),
       cycle_time_(settings_.cycle) {
+  if (control_.local_size() == control_.size())
+    limits_.packed_bytes = std::min(limits_.packed_bytes, kPackedBytesInNode);
   open_blocks(options.block_ranks);
   if (rank_ == 0) coordinator_.emplace(size_, options.settings.stall_timeout);
   if (settings_.priority != TensorPriority::none)
