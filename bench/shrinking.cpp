@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMostTimes = 32;
 
 // Shared by all processes. Times are counted from one clock of the machine.
-struct Board {
+struct Timings {
   struct Kill {
     std::atomic<Clock::rep> last_error{0}, last_return{0};
     std::atomic<int> returned{0};
@@ -38,7 +38,7 @@ void raise_to(std::atomic<Clock::rep>& latest, Clock::rep time) {
   }
 }
 
-int run_rank(Board& board, const std::string& id, int rank, int size, int times) {
+int run_rank(Timings& timings, const std::string& id, int rank, int size, int times) {
   tutti::InitOptions options;
   options.unique_id = id;
   options.rank = rank;
@@ -46,16 +46,16 @@ int run_rank(Board& board, const std::string& id, int rank, int size, int times)
   tutti::CommGroup group = tutti::init(options);
   std::vector<int> data(1000, 1);
   group.allreduce(std::span(data));
-  ++board.ready;
+  ++timings.ready;
   for (int i = 0; i < times; ++i) {
     try {
       for (;;) group.allreduce(std::span(data));
     } catch (const tutti::Error&) {
-      raise_to(board.kills[i].last_error, Clock::now().time_since_epoch().count());
+      raise_to(timings.kills[i].last_error, Clock::now().time_since_epoch().count());
     }
     group = group.shrink();
-    raise_to(board.kills[i].last_return, Clock::now().time_since_epoch().count());
-    ++board.kills[i].returned;
+    raise_to(timings.kills[i].last_return, Clock::now().time_since_epoch().count());
+    ++timings.kills[i].returned;
   }
   return 0;
 }
@@ -70,22 +70,22 @@ int main(int argc, char** argv) {
   const int size = argc > 1 ? std::atoi(argv[1]) : 64;
   const int times = std::min(argc > 2 ? std::atoi(argv[2]) : 4, std::min(size - 1, kMostTimes));
   void* const memory =
-      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      ::mmap(nullptr, sizeof(Timings), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 1;
-  Board& board = *new (memory) Board;
+  Timings& timings = *new (memory) Timings;
   const std::string id = tutti::make_unique_id();
   std::vector<pid_t> ranks;
   for (int rank = 0; rank < size; ++rank) {
     const pid_t pid = ::fork();
-    if (pid == 0) return run_rank(board, id, rank, size, times);
+    if (pid == 0) return run_rank(timings, id, rank, size, times);
     ranks.push_back(pid);
   }
-  while (board.ready < size) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (timings.ready < size) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   std::printf("%8s %14s %14s\n", "ranks", "error ms", "shrink ms");
   for (int i = 0; i < times; ++i) {
     const Clock::rep killed = Clock::now().time_since_epoch().count();
     ::kill(ranks[static_cast<std::size_t>(i)], SIGKILL);
-    Board::Kill& kill = board.kills[i];
+    Timings::Kill& kill = timings.kills[i];
     while (kill.returned < size - 1 - i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::printf("%8d %14.1f %14.1f\n", size - 1 - i, milliseconds(killed, kill.last_error),
                 milliseconds(kill.last_error, kill.last_return));

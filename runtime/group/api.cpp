@@ -372,8 +372,7 @@ std::string Work::missing() const {
   const Status status = state->wait(Clock::now());
   if (status.code() != StatusCode::timeout) return {};
   if (sequence_ == 0) return status.message();
-  int first = Status::kNoPeer;
-  return group.describe_awaited(sequence_, &first);
+  return group.find_awaited(sequence_).text;
 }
 
 void wait_all(std::span<const Work> works) {

@@ -94,8 +94,13 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // The same until `deadline`; the message of the failure then says that `limit` has passed.
   void wait(WorkState& state, std::uint32_t sequence, Clock::time_point deadline,
             std::chrono::milliseconds limit);
-  // Describes why operation `sequence` (0: a message) is not complete. Asks the other ranks.
-  std::string describe_awaited(std::uint32_t sequence, int* first_missing);
+  // Why operation `sequence` (0: a message) is not complete: in words, and verdicts about the ranks that it waits
+  // for, the cause first. Asks the other ranks.
+  struct Awaited {
+    std::string text;
+    std::vector<RankVerdict> verdicts;
+  };
+  Awaited find_awaited(std::uint32_t sequence);
   // Part of split(). Where NCCL carries this group's calls on GPUs, the part's communicator is split from
   // this group's (null: this rank is in no part). Collective. Throws the group's failure.
   void split_device_calls(Impl* part, int colour);
@@ -142,7 +147,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::string name_operation(std::uint32_t sequence) const override;
   int group_rank_of(int world_rank) const override;
   void on_failure(const Status& cause) override;
-  void on_death(int world_rank, const Status& cause) override;
+  Status count_death(int world_rank, const Status& cause) const override;
   void on_departure(int world_rank) override;
   Status local_failure() const override;
   void on_deadline(std::uint32_t sequence, const std::string& call) override;
@@ -152,7 +157,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
  private:
   std::uint32_t submitted_sequence() const { return group_->last_sequence(); }
   std::vector<int> list_awaited_peers() const;
-  std::string describe_awaited_peers(int* first_missing);
+  Awaited find_awaited_peers();
   int find_blocker(std::vector<int> peers, const std::map<int, RankState>& states) const;
   // `owner`: of a stream, the group that it belongs to.
   Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context,

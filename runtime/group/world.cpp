@@ -4,16 +4,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <thread>
 
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/rank_lists.hpp"
+#include "runtime/base/rank_path.hpp"
 #include "runtime/base/thread.hpp"
+#include "runtime/base/trace_merge.hpp"
 #include "runtime/base/version.hpp"
+#include "runtime/group/error_file.hpp"
 #include "runtime/group/open_worlds.hpp"
 #include "runtime/group/pinning.hpp"
 #include "runtime/job/meeting.hpp"
+#include "runtime/record/statistics.hpp"
 
 namespace tutti {
 
@@ -55,6 +60,7 @@ Result<std::shared_ptr<WorldState>> WorldState::make_successor(WorldState& old, 
   options.warn = [](const std::string& text) { log_warn("{}", text); };
   Result<World> joined = bootstrap(options, std::move(meeting));
   if (!joined) return joined.status();
+  old.metrics_.reset();  // the new world serves at the same path
   WorldSettings settings = old.settings_;
   if (keeps_transports) return start(*std::move(joined), std::move(settings), old.engine_, deadline);
   settings.trace_path.clear();  // the old engine has the file
@@ -90,6 +96,7 @@ Result<std::shared_ptr<WorldState>> WorldState::start(World joined, WorldSetting
 Status WorldState::start() {
   if (engine_ == nullptr) TUTTI_RETURN_IF_ERROR(open_trace());
   TUTTI_RETURN_IF_ERROR(agree());
+  TUTTI_RETURN_IF_ERROR(open_record());
   TUTTI_RETURN_IF_ERROR(open_transports());
   return judge_tuning();
 }
@@ -98,7 +105,9 @@ WorldState::~WorldState() {
   world_.control->set_observer(nullptr);
   world_.control->announce_departure(start_error_);
   if (engine_ != nullptr) engine_->remove(*this);
+  const bool is_last = engine_.use_count() == 1;
   engine_.reset();  // closes the transports while peers still count this rank as alive
+  end_record(is_last);
 }
 
 Status WorldState::open_trace() {
@@ -107,6 +116,60 @@ Status WorldState::open_trace() {
   if (!opened) return opened.status().with_context("TUTTI_TRACE");
   trace_ = *std::move(opened);
   return {};
+}
+
+// A job without its record is better than none.
+Status WorldState::open_record() {
+  if (settings_.record_folder.empty()) return {};
+  record::RankFile::Description rank;
+  rank.rank = info().rank;
+  rank.size = info().size;
+  const auto own = static_cast<std::size_t>(info().rank);
+  rank.node = info().node_of_rank[own];
+  rank.host = info().host_of_rank[own];
+  rank.job = info().job;
+  rank.build = version_text();
+  rank.clock = std::to_string(info().machine_of_rank[own]);
+  for (const char byte : identity_.substr(0, 6))
+    rank.world += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  auto opened = record::RankFile::open(settings_.record_folder, rank);
+  if (opened) {
+    record_ = *std::move(opened);
+    if (settings_.metrics_path.empty() || info().local_rank != 0) return {};
+    auto served = record::MetricsServer::open(settings_.metrics_path, settings_.record_folder, rank.world);
+    if (!served) return served.status().with_context("TUTTI_METRICS");
+    metrics_ = *std::move(served);
+    return {};
+  }
+  const std::string text =
+      fmt::format("TUTTI_RECORDER: operations are recorded in memory only, and lost with this process: {}",
+                  opened.status().message());
+  const bool is_wanted =
+      settings_.is_record_folder_named || settings_.prints_statistics || !settings_.metrics_path.empty();
+  is_wanted ? log_warn("{}", text) : log_info("{}", text);
+  return {};
+}
+
+// A trace is complete with the last world that writes it.
+void WorldState::end_record(bool has_whole_trace) {
+  if (record_ == nullptr || is_record_ended_.exchange(true)) return;
+  metrics_.reset();
+  const bool merges = has_whole_trace && !settings_.trace_path.empty();
+  if (!settings_.prints_statistics && !merges) return record_->remove();
+  const std::vector<record::RecordedRank> ranks = record_->end_together();
+  if (ranks.empty()) return;
+  if (settings_.prints_statistics) std::fputs(record::describe_statistics(ranks).c_str(), stderr);
+  if (merges) merge_traces(ranks.size());
+}
+
+// Where all files are on this machine. Those of several machines are for `tutti trace`.
+void WorldState::merge_traces(std::size_t ranks_here) const {
+  if (info().size == 1 || ranks_here != static_cast<std::size_t>(info().size)) return;
+  std::vector<std::string> paths;
+  for (int rank = 0; rank < info().size; ++rank)
+    paths.push_back(path_of_rank(settings_.trace_path, rank, info().size));
+  const Status merged = merge_trace_files(paths, path_of_all_ranks(settings_.trace_path));
+  if (!merged) log_warn("TUTTI_TRACE: the files of the ranks are not merged: {}", merged.message());
 }
 
 // -- groups -------------------------------------------------------------------------------------------------
@@ -119,7 +182,7 @@ void WorldState::add(GroupMember& group) {
     early_failures_.erase(early);
   }
   for (const auto& [rank, cause] : deaths_) {
-    if (group.group_rank_of(rank) >= 0) group.on_death(rank, cause);
+    if (group.group_rank_of(rank) >= 0) group.on_failure(group.count_death(rank, cause));
   }
   for (const int rank : departures_) {
     if (group.group_rank_of(rank) >= 0) group.on_departure(rank);
@@ -150,7 +213,7 @@ void WorldState::leave() {
     }
   }
   for (GroupMember* group : leaving) group->leave();
-  engine_->leave(*this, kPatience);
+  const bool is_last = engine_->leave(*this, kPatience);
   control().leave();  // last: until then it forwards frames of other ranks
   const std::lock_guard lock(groups_mutex_);
   for (const GroupMember* group : leaving) {
@@ -158,6 +221,7 @@ void WorldState::leave() {
     if (--found->second == 0) groups_in_use_.erase(found);
   }
   group_released_.notify_all();
+  end_record(is_last);
 }
 
 std::vector<int> WorldState::dead_ranks() {
@@ -222,6 +286,8 @@ GroupMember* WorldState::find(std::uint64_t context) {
 }
 
 void WorldState::on_failure(std::uint64_t group, int dead_rank, const Status& cause) {
+  // The file first: a caller that gets the error may end the process.
+  group != 0 ? note_failure(group, cause) : note_death(dead_rank, cause);
   const std::lock_guard lock(groups_mutex_);
   if (group != 0) {
     if (GroupMember* member = find(group)) {
@@ -233,8 +299,40 @@ void WorldState::on_failure(std::uint64_t group, int dead_rank, const Status& ca
   }
   deaths_.emplace_back(dead_rank, cause);
   for (const auto& [context, member] : groups_) {
-    if (member->group_rank_of(dead_rank) >= 0) member->on_death(dead_rank, cause);
+    if (member->group_rank_of(dead_rank) >= 0) member->on_failure(member->count_death(dead_rank, cause));
   }
+}
+
+// The file tells of one group: the largest of those that this rank has used.
+void WorldState::note_death(int dead_rank, const Status& cause) {
+  std::uint64_t context = 0;
+  Status death;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    std::pair<bool, std::size_t> most;
+    for (const auto& [number, member] : groups_) {
+      const std::pair use(!member->submitted_calls(1).empty(), member->world_ranks().size());
+      if (member->group_rank_of(dead_rank) < 0 || (context != 0 && use <= most)) continue;
+      context = number;
+      most = use;
+      death = member->count_death(dead_rank, cause);
+    }
+  }
+  if (context != 0) note_failure(context, death);
+}
+
+void WorldState::note_failure(std::uint64_t context, const Status& cause) {
+  if (settings_.error_path.empty() || has_noted_failure_.exchange(true, std::memory_order_relaxed)) return;
+  FailedGroup failed;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    const GroupMember* const group = find(context);
+    if (group == nullptr) return;
+    failed = {group->world_ranks(), group->group_rank_of(info().rank), group->submitted_calls(1)};
+  }
+  const Status written =
+      write_error_file(settings_.error_path, info(), failure_to_json(info(), failed, cause));
+  if (!written) log_warn("{}", written.message());
 }
 
 void WorldState::on_departure(int rank) {

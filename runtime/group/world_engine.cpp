@@ -35,13 +35,16 @@ void WorldEngine::remove(StallReceiver& world) {
   std::erase_if(users_, is_meant);
 }
 
-void WorldEngine::leave(const StallReceiver& world, std::chrono::milliseconds at_most) {
+bool WorldEngine::leave(const StallReceiver& world, std::chrono::milliseconds at_most) {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& user : users_) user->has_left = user->has_left || user->world == &world;
-    if (!std::all_of(users_.begin(), users_.end(), [](const auto& user) { return user->has_left; })) return;
+    if (!std::all_of(users_.begin(), users_.end(), [](const auto& user) { return user->has_left; }))
+      return false;
   }
   engine_->leave(at_most);
+  if (trace_ != nullptr) trace_->flush();
+  return true;
 }
 
 void WorldEngine::on_stall(const Stall& stall) {

@@ -38,8 +38,9 @@ class WorldEngine {
   // A world uses the engine from add() to remove(), which waits for its last report.
   void add(StallReceiver& world);
   void remove(StallReceiver& world);
-  // The process ends, and the groups of `world` have left. Leaves the transports with the last world.
-  void leave(const StallReceiver& world, std::chrono::milliseconds at_most);
+  // The process ends, and the groups of `world` have left. With the last world it leaves the transports, completes
+  // the trace and returns true.
+  bool leave(const StallReceiver& world, std::chrono::milliseconds at_most);
 
  private:
   void on_stall(const Stall& stall);

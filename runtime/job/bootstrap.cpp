@@ -28,8 +28,10 @@ struct RankLocation {
   std::string host;
   std::string remote;  // the address of another node that it is connected to
   MemberPlace place;
+  std::int32_t pid = 0;
+  std::string pid_scope;  // equal for processes that know each other by pid
   static auto fields(auto& self) {
-    return std::tie(self.node, self.machine, self.host, self.remote, self.place);
+    return std::tie(self.node, self.machine, self.host, self.remote, self.place, self.pid, self.pid_scope);
   }
 };
 
@@ -95,8 +97,13 @@ Status swap_member_addresses(const BootstrapOptions& options, Clock::time_point 
 // Finds the ranks that share a node or a machine, and the interface between nodes.
 Status discover_local_ranks(const Environment& environment, const Meeting& meeting, const std::string& host,
                             Clock::time_point deadline, World& world) {
-  RankLocation mine{meeting.node, boot_identity(), host, world.control->remote_address(),
-                    world.keys.listener->place()};
+  RankLocation mine{meeting.node,
+                    boot_identity(),
+                    host,
+                    world.control->remote_address(),
+                    world.keys.listener->place(),
+                    ::getpid(),
+                    namespace_scope("pid")};
   const auto all = world.control->allgather(encode(mine), deadline);
   if (!all) return all.status();
   std::vector<RankLocation> locations(all->size());
@@ -106,6 +113,9 @@ Status discover_local_ranks(const Environment& environment, const Meeting& meeti
                             static_cast<int>(rank));
     world.info.host_of_rank.push_back(locations[rank].host);
     world.keys.places.push_back(locations[rank].place);
+    world.info.pid_of_rank.push_back(locations[rank].pid);
+    world.info.shares_pids.push_back(locations[rank].node == mine.node &&
+                                     locations[rank].pid_scope == mine.pid_scope);
   }
   WorldInfo& info = world.info;
   info.node_of_rank = number(locations, [](const RankLocation& location) { return location.node; });
@@ -180,6 +190,7 @@ Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
   world.info.rank = launch.rank;
   world.info.size = launch.size;
   world.info.launcher = launch.launcher;
+  world.info.job = launch.job;
   world.control = *std::move(channel);
   TUTTI_RETURN_IF_ERROR(discover_local_ranks(options.environment, meeting, control.host, deadline, world));
   TUTTI_RETURN_IF_ERROR(swap_member_addresses(options, deadline, world));

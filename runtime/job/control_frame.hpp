@@ -2,6 +2,7 @@
 // Knows no socket. It parses bytes of unauthenticated processes, so it is fuzzed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +15,7 @@
 
 #include "runtime/base/byte_fields.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/base/verdict.hpp"
 
 namespace tutti {
 
@@ -86,9 +88,14 @@ class FrameParser {
 using Nonce = std::array<unsigned char, 32>;
 using Proof = std::array<unsigned char, 32>;
 
-inline constexpr std::uint32_t kControlProtocolVersion = 4;
+inline constexpr std::uint32_t kControlProtocolVersion = 5;
 
 // -- payloads, by encode() and decode() of byte_fields.hpp --------------------------------------------------
+
+inline bool are_valid(const std::vector<RankVerdict>& verdicts) {
+  return std::all_of(verdicts.begin(), verdicts.end(),
+                     [](const RankVerdict& verdict) { return verdict.is_valid(); });
+}
 
 struct HelloPayload {
   std::uint32_t version = kControlProtocolVersion;
@@ -131,7 +138,11 @@ struct GonePayload {
   bool is_dead = false;     // otherwise it has left in an orderly way
   bool may_return = false;  // orphaned: its path to rank 0 is lost, and it may find another
   std::string text;
-  static auto fields(auto& self) { return std::tie(self.rank, self.is_dead, self.may_return, self.text); }
+  std::vector<RankVerdict> verdicts;  // one, if it is dead
+  static auto fields(auto& self) {
+    return std::tie(self.rank, self.is_dead, self.may_return, self.text, self.verdicts);
+  }
+  bool is_valid() const { return are_valid(verdicts); }
 };
 struct RanksPayload {
   std::vector<std::int32_t> ranks;
@@ -231,10 +242,19 @@ struct FailurePayload {
   std::int32_t peer = -1;       // Status::peer
   StatusCode code = StatusCode::internal;
   std::string message;
+  std::vector<RankVerdict> verdicts;
   static auto fields(auto& self) {
-    return std::tie(self.group, self.dead_rank, self.peer, self.code, self.message);
+    return std::tie(self.group, self.dead_rank, self.peer, self.code, self.message, self.verdicts);
   }
-  bool is_valid() const { return code != StatusCode::ok; }
+  bool is_valid() const { return code != StatusCode::ok && are_valid(verdicts); }
+  Status to_status() const { return Status(code, message, peer).with_verdicts(verdicts); }
 };
+inline FailurePayload make_failure(std::uint64_t group, int dead_rank, const Status& cause) {
+  return {group, dead_rank, cause.peer(), cause.code(), cause.message(), cause.verdicts()};
+}
+// The death of a rank as a failure for all ranks.
+inline FailurePayload make_death(const GonePayload& gone) {
+  return {0, gone.rank, gone.rank, StatusCode::peer_failed, gone.text, gone.verdicts};
+}
 
 }  // namespace tutti

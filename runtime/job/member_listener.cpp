@@ -44,12 +44,13 @@ std::string boot_identity() {
   return id;
 }
 
-std::string network_scope() {
-  std::array<char, 64> name_space{};
-  const ssize_t length = ::readlink("/proc/self/ns/net", name_space.data(), name_space.size());
-  return boot_identity() + "/" +
-         std::string(name_space.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+std::string namespace_scope(const char* kind) {
+  std::array<char, 64> name{};
+  const ssize_t length = ::readlink(fmt::format("/proc/self/ns/{}", kind).c_str(), name.data(), name.size());
+  return boot_identity() + "/" + std::string(name.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
 }
+
+std::string network_scope() { return namespace_scope("net"); }
 
 Result<std::shared_ptr<MemberListener>> MemberListener::open() {
   if (sodium_init() < 0) return internal_error("libsodium cannot get random numbers");

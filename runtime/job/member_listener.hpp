@@ -18,7 +18,9 @@
 namespace tutti {
 
 std::string boot_identity();  // of this machine since its last start
-// The network namespace of this process: abstract sockets and local addresses are equal within it.
+// A namespace of this process ("net", "pid") among those of this boot.
+std::string namespace_scope(const char* kind);
+// Abstract sockets and local addresses are equal within it.
 std::string network_scope();
 
 // Opened with the first world of a process, and kept by the worlds that follow from it. Nobody serves it between

@@ -186,17 +186,7 @@ void finalize() {
   if (last != nullptr) last->close();
 }
 
-}  // namespace
-
-const SharedGroup& world() {
-  const SharedGroup& group = first_world();
-  if (group == nullptr || !group->group().is_open()) {
-    raise(Error(StatusCode::invalid_argument, -1, "there is no world yet: call tutti.init() first"), "", -1);
-  }
-  return group;
-}
-
-void define_world(py::module_& module, py::class_<OpenGroup, SharedGroup>& group) {
+void define_changes(py::module_& module, py::class_<OpenGroup, SharedGroup>& group) {
   group.def("shrink", &shrink,
             "The group that goes on without its dead members and those of left_out: the survivors in their "
             "old order, with ranks from 0. Every survivor calls it, with an equal list; also in a failed "
@@ -223,6 +213,20 @@ void define_world(py::module_& module, py::class_<OpenGroup, SharedGroup>& group
       "Join a running group by its invitation and return its successor, once its members call grow() or "
       "reconfigure(). It becomes the default world of this module. timeout: the longest wait, in seconds.",
       py::arg("invitation"), py::kw_only(), py::arg("timeout") = py::none());
+}
+
+}  // namespace
+
+const SharedGroup& world() {
+  const SharedGroup& group = first_world();
+  if (group == nullptr || !group->group().is_open()) {
+    raise(Error(StatusCode::invalid_argument, -1, "there is no world yet: call tutti.init() first"), "", -1);
+  }
+  return group;
+}
+
+void define_world(py::module_& module, py::class_<OpenGroup, SharedGroup>& group) {
+  define_changes(module, group);
   module.def(
       "init", &init,
       "Join the job and return the group of all its ranks, which becomes the default world of this module. "
