@@ -123,6 +123,38 @@ tutti_status_t tutti_group_shrink(tutti_group_t group, const int* left_out, size
   });
 }
 
+tutti_status_t tutti_group_grow(tutti_group_t group, int new_size, tutti_group_t* successor) {
+  return make_part("grow", group, successor, [&](const tutti::CommGroup& g) { return g.grow(new_size); });
+}
+
+tutti_status_t tutti_group_reconfigure(tutti_group_t group, int new_size, const int* left_out,
+                                       size_t left_out_count, tutti_group_t* successor) {
+  return make_part("reconfigure", group, successor, [&](const tutti::CommGroup& g) {
+    if (left_out == nullptr && left_out_count > 0) refuse("reconfigure: left_out: a null pointer");
+    return g.reconfigure(new_size, {left_out, left_out_count});
+  });
+}
+
+tutti_status_t tutti_group_invitation(tutti_group_t group, char* text, size_t text_bytes,
+                                      size_t* needed_bytes) {
+  return guarded([&] {
+    const std::string invitation = group_of(group).invitation();
+    if (needed_bytes != nullptr) *needed_bytes = invitation.size() + 1;
+    if (text == nullptr || text_bytes <= invitation.size())
+      refuse("invitation: text_bytes: " + std::to_string(text_bytes) + "; expected at least " +
+             std::to_string(invitation.size() + 1));
+    std::memcpy(text, invitation.c_str(), invitation.size() + 1);
+  });
+}
+
+tutti_status_t tutti_join(const char* invitation, int64_t timeout_ms, tutti_group_t* successor) {
+  return guarded([&] {
+    check_place("join", "successor", successor);
+    *successor = new_handle(
+        tutti::join(invitation == nullptr ? "" : invitation, std::chrono::milliseconds(timeout_ms)));
+  });
+}
+
 tutti_status_t tutti_group_failure(tutti_group_t group) {
   return guarded([&] {
     if (const std::optional<tutti::Error> failure = group_of(group).failure()) throw tutti::Error(*failure);

@@ -41,11 +41,6 @@ void AgreementFollower::connect() {
 }
 
 Result<std::optional<Successor>> AgreementFollower::follow() {
-  // The leader knows who is missing, and says so at its deadline.
-  const auto limit = [&] {
-    const bool is_joined = parent_->stage() == ParentConnection::Stage::joining;
-    return options_.deadline + (is_joined ? kAnswerTime : std::chrono::seconds(0));
-  };
   while (Clock::now() < limit()) {
     std::vector<Frame> frames;
     const Status status = poll_once(kTick, frames);
@@ -57,13 +52,27 @@ Result<std::optional<Successor>> AgreementFollower::follow() {
     if (!status && parent_->stage() != ParentConnection::Stage::over) return status;  // nobody will let it in
     // The leader is dead, its call has ended, or it has closed a connection that came too early.
     if (!status) connect();
-    const bool is_joined = parent_->stage() == ParentConnection::Stage::joining;
-    if (is_joined) probe_.reset();
-    if (!is_joined && !is_joining() && !probe_ && (!status || parent_->has_failed_everywhere()))
-      probe_.emplace(leaders_.front().place, options_.control.silence);
-    if (probe_ && probe_->verdict() == MemberProbe::Verdict::gone) return std::optional<Successor>();
+    if (is_leader_gone(!status)) return std::optional<Successor>();
   }
   return late();
+}
+
+// The leader knows who is missing, and says so at its deadline.
+Clock::time_point AgreementFollower::limit() const {
+  const bool is_joined = parent_->stage() == ParentConnection::Stage::joining;
+  return options_.deadline + (is_joined ? kAnswerTime : std::chrono::seconds(0));
+}
+
+// Asks the kernel when the leader does not answer.
+bool AgreementFollower::is_leader_gone(bool is_lost) {
+  const bool is_joined = parent_->stage() == ParentConnection::Stage::joining;
+  if (is_joined || is_joining()) {
+    probe_.reset();
+    return false;
+  }
+  if (!probe_ && (is_lost || parent_->has_failed_everywhere()))
+    probe_.emplace(leaders_.front().place, options_.control.silence);
+  return probe_ && probe_->verdict() == MemberProbe::Verdict::gone;
 }
 
 Status AgreementFollower::late() const {

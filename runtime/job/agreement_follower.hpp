@@ -27,6 +27,8 @@ class AgreementFollower final : public AgreementSide {
   Result<bool> on_frame(const Frame& frame);  // true: committed
   void introduce();
   Status late() const;
+  Clock::time_point limit() const;
+  bool is_leader_gone(bool is_lost);
   bool is_joining() const { return claim_.rank == kJoining; }
 
   const AgreementOptions options_;

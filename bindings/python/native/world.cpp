@@ -92,9 +92,17 @@ EraseBytes erase_of(const py::object& store) {
   };
 }
 
-std::chrono::milliseconds milliseconds_of(double seconds) {
-  if (!(seconds > 0)) throw py::value_error("init: timeout: expected seconds above 0");
+std::chrono::milliseconds milliseconds_of(double seconds, const char* call) {
+  if (!(seconds > 0)) throw py::value_error(std::string(call) + ": timeout: expected seconds above 0");
   return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(std::min(seconds, 1e9)));
+}
+
+// The default world, unless there is one.
+SharedGroup become_world(CommGroup group) {
+  auto made = std::make_shared<OpenGroup>(std::move(group));
+  SharedGroup& first = first_world();
+  if (first == nullptr || !first->group().is_open()) first = made;
+  return made;
 }
 
 SharedGroup init(const py::object& comm, const py::object& store, const std::string& store_prefix,
@@ -105,7 +113,7 @@ SharedGroup init(const py::object& comm, const py::object& store, const std::str
   options.unique_id = unique_id;
   options.rank = rank.value_or(-1);
   options.size = size.value_or(-1);
-  if (timeout) options.timeout = milliseconds_of(*timeout);
+  if (timeout) options.timeout = milliseconds_of(*timeout, "init");
   if (!comm.is_none()) {
     options.allgather = exchange_of(comm, &raised);
     if (!rank) options.rank = comm.attr("Get_rank")().cast<int>();
@@ -126,22 +134,20 @@ SharedGroup init(const py::object& comm, const py::object& store, const std::str
     if (raised.error) throw std::move(*raised.error);
     raise(error, "init", options.rank);
   }
-  auto made = std::make_shared<OpenGroup>(std::move(group));
-  SharedGroup& first = first_world();
-  if (first == nullptr || !first->group().is_open()) first = made;
-  return made;
+  return become_world(std::move(group));
 }
 
 // The successor of the default world becomes the default world.
-SharedGroup shrink(const SharedGroup& group, const std::vector<int>& left_out) {
-  SharedGroup made = guarded(*group, "shrink", [&] {
+template <class Make>
+SharedGroup change(const SharedGroup& group, const char* call, const Make& make) {
+  SharedGroup made = guarded(*group, call, [&] {
     check_may_wait();
     const EndOnInterrupt interrupts;
     CommGroup successor;
     {
       const CommGroup handle = group->group();  // another thread may close the group meanwhile
       const WithoutGil without;
-      successor = handle.shrink(left_out);
+      successor = make(handle);
     }
     return std::make_shared<OpenGroup>(std::move(successor));
   });
@@ -150,9 +156,63 @@ SharedGroup shrink(const SharedGroup& group, const std::vector<int>& left_out) {
   return made;
 }
 
+SharedGroup shrink(const SharedGroup& group, const std::vector<int>& left_out) {
+  return change(group, "shrink", [&](const CommGroup& g) { return g.shrink(left_out); });
+}
+
+SharedGroup grow(const SharedGroup& group, int new_size) {
+  return change(group, "grow", [&](const CommGroup& g) { return g.grow(new_size); });
+}
+
+SharedGroup reconfigure(const SharedGroup& group, int new_size, const std::vector<int>& left_out) {
+  return change(group, "reconfigure", [&](const CommGroup& g) { return g.reconfigure(new_size, left_out); });
+}
+
+SharedGroup join(const std::string& invitation, std::optional<double> timeout) {
+  CommGroup group;
+  try {
+    const auto limit = timeout ? milliseconds_of(*timeout, "join") : std::chrono::milliseconds(0);
+    const EndOnInterrupt interrupts;
+    const WithoutGil without;
+    group = tutti::join(invitation, limit);
+  } catch (const Error& error) {
+    raise(error, "join", -1);
+  }
+  return become_world(std::move(group));
+}
+
 void finalize() {
   const SharedGroup last = std::exchange(first_world(), nullptr);
   if (last != nullptr) last->close();
+}
+
+void define_changes(py::module_& module, py::class_<OpenGroup, SharedGroup>& group) {
+  group.def("shrink", &shrink,
+            "The group that goes on without its dead members and those of left_out: the survivors in their "
+            "old order, with ranks from 0. Every survivor calls it, with an equal list; also in a failed "
+            "group, any number of times, and if rank 0 died. Closes this group; its successor is the "
+            "default world if this group was. Arrays of calls that failed have undefined contents.",
+            py::arg("left_out") = std::vector<int>());
+  group.def(
+      "grow", &grow,
+      "The group with processes that called tutti.join() with an invitation of it; they get the highest "
+      "ranks. Waits until there are new_size members; 0: admits the processes that wait. Otherwise as "
+      "shrink().",
+      py::arg("new_size") = 0);
+  group.def("reconfigure", &reconfigure,
+            "shrink() and grow() at once: the survivors without left_out, and processes that join, up to "
+            "new_size members.",
+            py::arg("new_size") = 0, py::arg("left_out") = std::vector<int>());
+  group.def(
+      "invitation",
+      [](const SharedGroup& g) { return guarded(*g, "invitation", [&] { return g->group().invitation(); }); },
+      "Text with which a process can join this group, while one of its first 8 members lives. It holds the "
+      "secret of the job.");
+  module.def(
+      "join", &join,
+      "Join a running group by its invitation and return its successor, once its members call grow() or "
+      "reconfigure(). It becomes the default world of this module. timeout: the longest wait, in seconds.",
+      py::arg("invitation"), py::kw_only(), py::arg("timeout") = py::none());
 }
 
 }  // namespace
@@ -166,12 +226,7 @@ const SharedGroup& world() {
 }
 
 void define_world(py::module_& module, py::class_<OpenGroup, SharedGroup>& group) {
-  group.def("shrink", &shrink,
-            "The group that goes on without its dead members and those of left_out: the survivors in their "
-            "old order, with ranks from 0. Every survivor calls it, with an equal list; also in a failed "
-            "group, any number of times, and if rank 0 died. Closes this group; its successor is the "
-            "default world if this group was. Arrays of calls that failed have undefined contents.",
-            py::arg("left_out") = std::vector<int>());
+  define_changes(module, group);
   module.def(
       "init", &init,
       "Join the job and return the group of all its ranks, which becomes the default world of this module. "

@@ -114,6 +114,22 @@ tutti_status_t tutti_group_failure(tutti_group_t group);
 // are alive and have not called it; REFUSED if the others left this rank out or took it for dead.
 tutti_status_t tutti_group_shrink(tutti_group_t group, const int* left_out, size_t left_out_count,
                                   tutti_group_t* successor);
+// Sets *successor to the group with processes that have called tutti_join() with an invitation of it; they get the
+// highest ranks. With a new_size, waits until there are so many members; 0: admits those that wait. Members that have
+// died are left out. Otherwise as tutti_group_shrink. Errors besides: TIMEOUT if too few processes want to join.
+tutti_status_t tutti_group_grow(tutti_group_t group, int new_size, tutti_group_t* successor);
+// Both at once: the survivors without `left_out`, and processes that join, up to new_size members.
+tutti_status_t tutti_group_reconfigure(tutti_group_t group, int new_size, const int* left_out,
+                                       size_t left_out_count, tutti_group_t* successor);
+// Copies up to text_bytes of the text with which a process can join this group, ended by 0. It holds the secret of the
+// job: whoever has it can join, while one of the first 8 members lives. *needed_bytes (if not NULL) is its length with
+// the 0. Errors: INVALID_ARGUMENT if it does not fit; nothing is copied then.
+tutti_status_t tutti_group_invitation(tutti_group_t group, char* text, size_t text_bytes,
+                                      size_t* needed_bytes);
+// Joins a running group by its invitation, and sets *successor to that group's successor, once its members have called
+// tutti_group_grow or tutti_group_reconfigure. Waits up to timeout_ms; 0: TUTTI_TIMEOUT. Errors: INVALID_ARGUMENT for
+// another text, or for a setting that differs; TIMEOUT if the members do not admit this process; REFUSED.
+tutti_status_t tutti_join(const char* invitation, int64_t timeout_ms, tutti_group_t* successor);
 
 // -- collectives, blocking ----------------------------------------------------------------------------------
 // options may be NULL.

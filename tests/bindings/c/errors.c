@@ -33,6 +33,9 @@ static void null_handles(void) {
   CHECK_CLOSED(tutti_group_stream(NULL, 0, &part));
   CHECK_CLOSED(tutti_group_abort(NULL, "never"));
   CHECK_CLOSED(tutti_group_shrink(NULL, NULL, 0, &part));
+  CHECK_CLOSED(tutti_group_grow(NULL, 0, &part));
+  CHECK_CLOSED(tutti_group_reconfigure(NULL, 0, NULL, 0, &part));
+  CHECK_CLOSED(tutti_group_invitation(NULL, text, sizeof text, NULL));
   CHECK_CLOSED(tutti_alloc(8, NULL, &memory));
   CHECK_CLOSED(tutti_free(&x, NULL));
   CHECK_CLOSED(tutti_register_buffer(&x, sizeof x, NULL, &buffer));
@@ -103,6 +106,10 @@ static void wrong_arguments(void) {
   CHECK_INVALID(tutti_group_create(world, NULL, 1, &part), "ranks: a null pointer");
   CHECK_INVALID(tutti_group_shrink(world, stranger, 1, &part), "7 is no rank");
   CHECK_INVALID(tutti_group_shrink(world, NULL, 1, &part), "left_out: a null pointer");
+  CHECK_INVALID(tutti_group_reconfigure(world, 0, NULL, 1, &part), "left_out: a null pointer");
+  CHECK_INVALID(tutti_group_grow(world, -1, &part), "grow: new_size: -1");
+  CHECK_INVALID(tutti_join("elsewhere", 0, &part), "not a text that");
+  CHECK_INVALID(tutti_join(NULL, 0, &part), "not a text that");
   CHECK_INVALID(tutti_free(x, world), "not from tutti::alloc");
   tutti_buffer_t buffer = NULL;
   CHECK_INVALID(tutti_register_buffer(x, sizeof x, world, &buffer), "expected memory of a GPU");
@@ -268,6 +275,21 @@ static void failures_are_told(void) {
   tutti_group_close(&stream);
 }
 
+// Nobody waits to join, so the members stay the same.
+static void grows(tutti_group_t group) {
+  static char text[65536];
+  size_t needed = 0;
+  tutti_group_t grown = NULL;
+  CHECK_INVALID(tutti_group_invitation(group, text, 4, &needed), "text_bytes: 4; expected at least");
+  CHECK(needed > 4 && needed < sizeof text);
+  CHECK_OK(tutti_group_invitation(group, text, needed, NULL));
+  CHECK(strlen(text) + 1 == needed);
+  CHECK_OK(tutti_group_grow(group, 0, &grown));
+  CHECK(tutti_group_size(grown) == tutti_group_size(group));
+  CHECK_OK(tutti_barrier(grown, NULL));
+  tutti_group_close(&grown);
+}
+
 // Rank 0 stays behind, and the others follow one of them.
 static void survivors_go_on(void) {
   const int first = 0;
@@ -281,6 +303,7 @@ static void survivors_go_on(void) {
     CHECK_OK(tutti_allreduce(&x, &y, 1, TUTTI_I32, TUTTI_SUM, rest, NULL));
     CHECK(y == size * (size - 1) / 2);
     CHECK_FAILS(tutti_barrier(part, NULL), TUTTI_ABORTED, "has a successor");
+    grows(rest);
     tutti_group_close(&rest);
   }
   tutti_group_close(&part);

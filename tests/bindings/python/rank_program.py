@@ -459,12 +459,20 @@ class Groups(RankTest):
         rest = world.shrink([0] if world.size > 1 else [])
         self.assertFalse(world.is_open)
         self.assertEqual(rest.size, max(1, tutti.size() - 1))
+        rest_rank, rest_size = rest.rank, rest.size
         total = numpy.full(1000, rest.rank)
         rest.allreduce(total)
         self.assertEqual(set(total), {rest.size * (rest.size - 1) // 2})
         with self.assertRaisesRegex(tutti.InvalidArgumentError, "is no rank of the group"):
             rest.shrink([rest.size])
-        rest.close()
+        self.assertTrue(rest.invitation().startswith("tutti-join-"))
+        same = rest.grow()  # nobody waits
+        self.assertEqual((same.rank, same.size), (rest_rank, rest_size))
+        same = same.reconfigure(same.size)
+        same.barrier()
+        same.close()
+        with self.assertRaisesRegex(tutti.InvalidArgumentError, "not a text that"):
+            tutti.join("elsewhere", timeout=5)
 
     def test_second_world(self):
         own = tutti.init()
