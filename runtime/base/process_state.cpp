@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <sstream>
@@ -121,7 +122,10 @@ std::string find_frozen_cgroup(std::string_view lines, const std::string& root) 
 ProcessState inspect_process(int pid) {
   StatLine stat;
   if (pid <= 0) return {};
-  if (!read_stat(pid, stat)) return {ProcessCondition::ended, 0, -1, {}};
+  if (!read_stat(pid, stat)) {
+    const bool is_gone = ::kill(pid, 0) != 0 && errno == ESRCH;  // else /proc is hidden
+    return {is_gone ? ProcessCondition::ended : ProcessCondition::unknown, 0, -1, {}};
+  }
   if (stat.state == 'Z' || stat.state == 'X' || (stat.flags & kIsExiting) != 0)
     return state_of_end(stat.exit_code);
   if (stat.state == 't') return frozen("stopped by a debugger");

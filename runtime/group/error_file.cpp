@@ -84,7 +84,8 @@ std::string failure_to_json(const WorldInfo& world, const FailedGroup& group, co
 Status write_error_file(const std::string& pattern, const WorldInfo& world, const std::string& json) {
   const std::string path = path_of_rank(pattern, world.rank, world.size);
   const std::string fresh = fmt::format("{}.{}", path, ::getpid());
-  const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+  ::unlink(fresh.c_str());  // of an earlier process with this pid
+  const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) return refused(fresh, "make");
   const bool is_written = ::write(fd, json.data(), json.size()) == static_cast<ssize_t>(json.size());
   const Status status = is_written ? Status() : refused(fresh, "write");

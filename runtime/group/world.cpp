@@ -175,18 +175,21 @@ void WorldState::merge_traces(std::size_t ranks_here) const {
 // -- groups -------------------------------------------------------------------------------------------------
 
 void WorldState::add(GroupMember& group) {
-  const std::lock_guard lock(groups_mutex_);
-  groups_[group.context()] = &group;
-  if (const auto early = early_failures_.find(group.context()); early != early_failures_.end()) {
-    group.on_failure(early->second);
-    early_failures_.erase(early);
+  {
+    const std::lock_guard lock(groups_mutex_);
+    groups_[group.context()] = &group;
+    if (const auto early = early_failures_.find(group.context()); early != early_failures_.end()) {
+      group.on_failure(early->second);
+      early_failures_.erase(early);
+    }
+    for (const auto& [rank, cause] : deaths_) {
+      if (group.group_rank_of(rank) >= 0) group.on_failure(group.count_death(rank, cause));
+    }
+    for (const int rank : departures_) {
+      if (group.group_rank_of(rank) >= 0) group.on_departure(rank);
+    }
   }
-  for (const auto& [rank, cause] : deaths_) {
-    if (group.group_rank_of(rank) >= 0) group.on_failure(group.count_death(rank, cause));
-  }
-  for (const int rank : departures_) {
-    if (group.group_rank_of(rank) >= 0) group.on_departure(rank);
-  }
+  if (const Status failure = group.local_failure(); !failure) note_failure(group.context(), failure);
 }
 
 void WorldState::remove(GroupMember& group) {
@@ -322,7 +325,7 @@ void WorldState::note_death(int dead_rank, const Status& cause) {
 }
 
 void WorldState::note_failure(std::uint64_t context, const Status& cause) {
-  if (settings_.error_path.empty() || has_noted_failure_.exchange(true, std::memory_order_relaxed)) return;
+  if (settings_.error_path.empty()) return;
   FailedGroup failed;
   {
     const std::lock_guard lock(groups_mutex_);
@@ -330,6 +333,7 @@ void WorldState::note_failure(std::uint64_t context, const Status& cause) {
     if (group == nullptr) return;
     failed = {group->world_ranks(), group->group_rank_of(info().rank), group->submitted_calls(1)};
   }
+  if (has_noted_failure_.exchange(true, std::memory_order_relaxed)) return;
   const Status written =
       write_error_file(settings_.error_path, info(), failure_to_json(info(), failed, cause));
   if (!written) log_warn("{}", written.message());

@@ -68,6 +68,94 @@ int misbehave(const std::string& how) {
   return 0;
 }
 
+// One rank makes another call than the others: what both do, blocking or submitted.
+struct Mismatch {
+  const char* name;
+  std::function<tutti::Work(const CommGroup&, std::vector<int>&)> usual, deviating;
+};
+
+const std::vector<Mismatch>& mismatches() {
+  using tutti::Dtype;
+  using tutti::Op;
+  static const std::vector<Mismatch> kAll = {
+      {"count",
+       [](const CommGroup& g, std::vector<int>& v) {
+         return g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum);
+       },
+       [](const CommGroup& g, std::vector<int>& v) {
+         return g.iallreduce(v.data(), v.data(), 98, Dtype::i32, Op::sum);
+       }},
+      {"dtype",
+       [](const CommGroup& g, std::vector<int>& v) {
+         return g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum);
+       },
+       [](const CommGroup& g, std::vector<int>& v) {
+         return g.iallreduce(v.data(), v.data(), 100, Dtype::f32, Op::sum);
+       }},
+      {"op",
+       [](const CommGroup& g, std::vector<int>& v) {
+         return g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum);
+       },
+       [](const CommGroup& g, std::vector<int>& v) {
+         return g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::max);
+       }},
+      {"broadcast root",
+       [](const CommGroup& g, std::vector<int>& v) { return g.ibroadcast(v.data(), 100, Dtype::i32, 0); },
+       [](const CommGroup& g, std::vector<int>& v) { return g.ibroadcast(v.data(), 100, Dtype::i32, 1); }},
+      {"reduce root",
+       [](const CommGroup& g, std::vector<int>& v) {
+         return g.ireduce(v.data(), v.data(), 100, Dtype::i32, Op::sum, 0);
+       },
+       [](const CommGroup& g, std::vector<int>& v) {
+         return g.ireduce(v.data(), v.data(), 100, Dtype::i32, Op::sum, 1);
+       }},
+      {"collective",
+       [](const CommGroup& g, std::vector<int>& v) {
+         return g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum);
+       },
+       [](const CommGroup& g, std::vector<int>& v) { return g.ibroadcast(v.data(), 100, Dtype::i32, 0); }},
+      {"order",
+       [](const CommGroup& g, std::vector<int>& v) {
+         g.ibroadcast(v.data(), 100, Dtype::i32, 0).wait();
+         return g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum);
+       },
+       [](const CommGroup& g, std::vector<int>& v) {
+         g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum).wait();
+         return g.ibroadcast(v.data(), 100, Dtype::i32, 0);
+       }},
+  };
+  return kAll;
+}
+
+// Each case in a group of its own. A rank that hears from nobody in the differing call finds out in the next one.
+int mismatch() {
+  const CommGroup world = tutti::init();
+  std::vector<int> all;
+  for (int rank = 0; rank < world.size(); ++rank) all.push_back(rank);
+  for (const Mismatch& mismatch : mismatches()) {
+    for (const bool is_submitted : {false, true}) {
+      const CommGroup group =
+          world.create(all, std::string(mismatch.name) + (is_submitted ? " submitted" : ""));
+      std::vector<int> values(1000), others(100);
+      add_up(group);
+      const auto error = tutti::test::error_of([&] {
+        const bool deviates = world.rank() == world.size() - 1;
+        const tutti::Work work = (deviates ? mismatch.deviating : mismatch.usual)(group, values);
+        if (!is_submitted) work.wait();
+        const tutti::Work next = group.iallreduce(std::span(others));
+        work.wait();
+        next.wait();
+      });
+      const bool is_right = error && error->code() == tutti::StatusCode::mismatch;
+      print((is_right ? "named " : "NOT NAMED ") + std::string(mismatch.name) +
+            (is_submitted ? " submitted: " : ": ") + (error ? error->what() : "silent"));
+      world.barrier();
+    }
+  }
+  print("all cases");
+  return 0;
+}
+
 // Operations of many kinds, until SIGUSR1 reaches the last rank. Wrong results are told from failures.
 int compute() {
   const CommGroup world = tutti::init();
@@ -107,6 +195,7 @@ int main(int argc, char** argv) {
   ::pthread_sigmask(SIG_BLOCK, &told, nullptr);  // before the library has threads
   const std::string how = argc > 1 ? argv[1] : "";
   try {
+    if (how == "mismatch") return mismatch();
     return how == "compute" ? compute() : misbehave(how);
   } catch (const tutti::Error& error) {
     print("start failed, peer " + std::to_string(error.peer()) + ": " + error.what());
