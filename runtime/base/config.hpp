@@ -60,6 +60,9 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_TRACE", VariableType::text, "", "",
      "write what each call was, when it ran and why so to this file of each rank, for ui.perfetto.dev "
      "(%r: the rank)"},
+    {"TUTTI_ERROR_FILE", VariableType::text, "", "",
+     "write the failure that ends a world to this file of each rank, as JSON: which rank is late, elsewhere, "
+     "frozen, dead or unreachable (%r: the rank)"},
     {"TUTTI_RECORDER", VariableType::text, "auto", "auto|off",
      "folder for the record of each rank's last operations, which tutti doctor reads; auto: "
      "$TMPDIR/tutti-<user id>"},

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "runtime/base/log.hpp"
+#include "runtime/base/rank_path.hpp"
 
 namespace tutti {
 namespace {
@@ -11,29 +12,12 @@ namespace {
 constexpr std::size_t kMostSpans = 4096;  // that wait to be written
 constexpr std::chrono::milliseconds kLongestWait{100};
 
-std::string with_word(std::string path, std::string_view word) {
-  for (std::size_t at = path.find("%r"); at != std::string::npos; at = path.find("%r", at + word.size()))
-    path.replace(at, 2, word);
-  return path;
-}
-
 std::string_view name_of(const Call& call) {
   if (call.collective != Collective::send_recv) return to_string(call.collective);
   return call.is_send ? "send" : "recv";
 }
 
 }  // namespace
-
-std::string Trace::path_of_rank(std::string path, int rank, int size) {
-  const std::string number = std::to_string(rank);
-  if (path.find("%r") != std::string::npos) return with_word(std::move(path), number);
-  if (size == 1) return path;
-  const std::size_t name = path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1;
-  const std::size_t dot = path.rfind('.');
-  return path.insert(dot == std::string::npos || dot <= name ? path.size() : dot, "." + number);
-}
-
-std::string Trace::merged_path(std::string path) { return with_word(std::move(path), "all"); }
 
 Result<std::unique_ptr<Trace>> Trace::open(const std::string& path, int rank, int size) {
   auto file = TraceFile::open(path_of_rank(path, rank, size));

@@ -44,9 +44,6 @@ class Trace {
   // `path` with the rank instead of %r, or before its extension if the job has several ranks. Replaces an
   // existing file, but follows no symbolic link. Errors: invalid_argument with the system's reason.
   static Result<std::unique_ptr<Trace>> open(const std::string& path, int rank, int size);
-  // The path of a rank's file, and that of the merged trace (%r becomes "all").
-  static std::string path_of_rank(std::string path, int rank, int size);
-  static std::string merged_path(std::string path);
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;

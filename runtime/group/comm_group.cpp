@@ -81,6 +81,7 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
   options.small_control_blocks.staging_bytes = limits.small_staging_bytes;
   options.bulk_control_blocks.staging_bytes = limits.bulk_staging_bytes;
   options.staging = world_->settings().staging;
+  options.record = world_->record();
   group_ = std::make_unique<GroupContext>(world_->engine(), std::move(options));
   Hierarchy hierarchy = world_->domains().hierarchy_of(world_ranks_);
   if (!hierarchy.is_flat() && rank_ == 0 && owner_ == nullptr)

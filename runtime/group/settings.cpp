@@ -249,6 +249,7 @@ Result<WorldSettings> read_settings(const Environment& environment) {
         read_topology, read_hierarchy, read_waiting, read_recorder, read_rules, read_tuning})
     TUTTI_RETURN_IF_ERROR(read(environment, settings));
   settings.trace_path = std::string(environment.find("TUTTI_TRACE").value_or(""));
+  settings.error_path = std::string(environment.find("TUTTI_ERROR_FILE").value_or(""));
   TUTTI_RETURN_IF_ERROR(make_selector(settings));
   return settings;
 }

@@ -30,6 +30,7 @@ struct ChildConnection {
   bool is_remote = false;  // came by TCP
   SocketAddress address;   // of a remote one
   MemberClaim claim;       // once it has joined
+  ProcessState process;    // of a lost member of this machine
   Nonce member_nonce{};
   Nonce nonce{};
   Clock::time_point until;  // all stages but joined

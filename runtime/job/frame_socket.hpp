@@ -1,7 +1,9 @@
 // A control connection: a non-blocking unix or TCP socket for frames. Knows no rank and no protocol state.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/status.hpp"
@@ -46,6 +48,10 @@ Result<int> listen_at(const std::string& name);
 // The connected descriptor, or -1 while no process listens there. Errors: refused if the listener is of
 // another user; resource_exhausted if no descriptor is left.
 Result<int> try_connect(const std::string& name);
+// Whether a process listens there. `unknown`: its queue is full, or the system gives no answer.
+enum class Listening : std::uint8_t { no, yes, unknown };
+// With `yes` also the connected descriptor.
+std::pair<Listening, int> ask_listener(const std::string& name);
 // If it is a path: makes its directory, for this user alone, and removes a socket that an earlier run has
 // left there. Errors: refused if the directory belongs to another user or is open to others.
 Status prepare_name(const std::string& name);

@@ -189,6 +189,8 @@ void ParentConnection::on_welcome(Attempt& attempt, const ClaimPayload& welcome)
   mine.proof = prove(options_.secret, ProofRole::claim, attempt.nonce, *attempt.hub_nonce, own_claim_);
   socket_ = std::move(attempt.socket);
   socket_.set_limit(kMaxPayloadBytes);
+  // The pid as this namespace knows it.
+  if (!is_remote_) static_cast<void>(is_same_user(socket_.fd(), &parent_claim_.pid));
   if (is_remote_) limit_silence_strictly(socket_.fd(), options_.silence);
   socket_.send(Frame{FrameType::claim, options_.rank, 0, encode(mine)});
   stage_ = Stage::joining;

@@ -29,10 +29,6 @@ class GroupContext;
 class Messenger;
 class Trace;
 
-namespace record {
-class RankFile;
-}
-
 // How a waiting thread spends its time: poll, then yield the core between polls, then sleep on the
 // transport's bell.
 struct WaitPolicy {
@@ -77,8 +73,7 @@ class Engine {
     std::chrono::milliseconds stall_warning{0};  // one report comes at this age, too; 0: none
     std::function<void(const Stall&)> on_stall;  // called without any lock held, by a waiting thread
     ProgressThreadOptions progress_threads;
-    Trace* trace = nullptr;              // outlives the engine; null: nobody wants to know
-    record::RankFile* record = nullptr;  // outlives the engine; null: groups record for this process alone
+    Trace* trace = nullptr;  // outlives the engine; null: nobody wants to know
   };
   // Transports in order of preference; each must be available.
   Engine(std::vector<std::unique_ptr<Transport>> transports, Options options);
@@ -89,7 +84,6 @@ class Engine {
   std::size_t transport_count() const { return transports_.size(); }
   Transport& transport(std::size_t i) { return *transports_[i]; }
   Trace* trace() const { return options_.trace; }
-  record::RankFile* record() const { return options_.record; }
   const WaitPolicy& wait_policy() const { return options_.waiting; }
 
   // Moves everything on once, if no other thread is at it. True if anything happened; else `failed_polls` says

@@ -424,7 +424,7 @@ void GroupContext::close_endpoints() {
 }
 
 void GroupContext::fail(const Status& cause) {
-  if (engine_.record() != nullptr) engine_.record()->keep();
+  if (options_.record != nullptr) options_.record->keep();
   set_failure(cause, true);
 }
 
@@ -440,7 +440,7 @@ void GroupContext::set_failure(const Status& cause, bool is_recorded) {
 }
 
 void GroupContext::fail_for_all(const Status& cause) {
-  if (engine_.record() != nullptr) engine_.record()->keep();
+  if (options_.record != nullptr) options_.record->keep();
   {
     const std::lock_guard lock(failure_mutex_);
     if (failure_.is_ok() || failure_.code() == StatusCode::peer_failed) {

@@ -26,6 +26,10 @@
 
 namespace tutti {
 
+namespace record {
+class RankFile;
+}
+
 struct PeerAddress {
   Transport* transport = nullptr;  // one of the engine's
   std::vector<std::byte> address;
@@ -47,6 +51,7 @@ class GroupContext {
     ControlBlockShape small_control_blocks{kSlots, 128, std::size_t{16} << 10U};
     ControlBlockShape bulk_control_blocks{1, 128, std::size_t{512} << 10U, true};
     StagingPolicy staging = StagingPolicy::measured;  // this rank's own
+    record::RankFile* record = nullptr;  // outlives the group; null: it records for this process alone
   };
   GroupContext(Engine& engine, Options options);
   ~GroupContext();  // leaves, with StatusCode::aborted

@@ -12,16 +12,16 @@ namespace tutti {
 
 std::unique_ptr<record::GroupRecord> GroupContext::make_record() {
   const record::GroupRecord::Member member{options_.context, options_.rank, size(), options_.stream};
-  if (engine_.record() == nullptr) return std::make_unique<record::GroupRecord>(member);
-  return engine_.record()->add_group(member);
+  if (options_.record == nullptr) return std::make_unique<record::GroupRecord>(member);
+  return options_.record->add_group(member);
 }
 
 void GroupContext::find_counters() {
   std::set<std::string_view> names;
   for (const PeerAddress& peer : options_.peers) {
-    const bool is_counted = peer.transport != nullptr && engine_.record() != nullptr;
+    const bool is_counted = peer.transport != nullptr && options_.record != nullptr;
     if (peer.transport != nullptr) names.insert(peer.transport->caps().name);
-    traffic_.push_back(is_counted ? &engine_.record()->traffic_of(peer.transport->caps().name) : &uncounted_);
+    traffic_.push_back(is_counted ? &options_.record->traffic_of(peer.transport->caps().name) : &uncounted_);
   }
   transports_ = fmt::format("{}", fmt::join(names, "+"));
 }
