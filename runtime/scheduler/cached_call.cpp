@@ -218,9 +218,12 @@ void CachedEpoch::fetch_lines_of_next(std::uint32_t sequence) const {
   for (const ResolvedPlace& line : epoch_.written) fetch_for_writing(line.in(origins.data()));
 }
 
-// Of a call that has been timed.
-void CachedEpoch::record_times(std::uint32_t sequence, SteadyClock::time_point begun) const {
+void CachedEpoch::record_end(std::uint32_t sequence, SteadyClock::time_point begun) const {
   record::GroupRecord& group = group_.record();
+  record::add(row_.calls, 1);
+  record::add(row_.bytes, prepared_.vector_bytes);
+  fetch_for_writing(&group.operation(sequence + 1).call);  // the next call writes it
+  if (begun == SteadyClock::time_point{}) return;
   const bool are_all_timed = group_.engine().trace() != nullptr;
   group.add_sample(group.operation(sequence), sequence, begun, prepared_.row,
                    are_all_timed ? 1 : record::kSamplingInterval);
@@ -277,10 +280,7 @@ bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef
   // Two ranks that have heard from each other own the lines already.
   if (distance.is_cross_llc() && !(control_blocks.alternates_owner() && hears_from_all_))
     fetch_lines_of_next(sequence);
-  record::add(row_.calls, 1);
-  record::add(row_.bytes, prepared_.vector_bytes);
-  fetch_for_writing(&group_.record().operation(sequence + 1).call);  // the next call writes it
-  if (begun != SteadyClock::time_point{}) record_times(sequence, begun);
+  record_end(sequence, begun);
   if (trace != nullptr) {
     Trace::Span span = group_.span_of(call, sequence, prepared_.choice);
     span.submitted = span.started = begun;
