@@ -81,8 +81,8 @@ void GroupRecord::count_times(std::uint16_t row, std::uint64_t took, std::uint64
   add(to.moved, (took - late) * weight);
 }
 
-void GroupRecord::end_sample(Entry& entry, std::uint64_t sequence, SteadyClock::time_point submitted,
-                             State state, std::uint32_t weight) {
+void GroupRecord::add_sample(Entry& entry, std::uint64_t sequence, SteadyClock::time_point submitted,
+                             std::uint16_t row, std::uint32_t weight) {
   const std::uint64_t begun = nanoseconds_of(submitted), ended = nanoseconds_of(SteadyClock::now());
   TimePart& times = entry.times;
   set(times.end, sequence);
@@ -92,8 +92,7 @@ void GroupRecord::end_sample(Entry& entry, std::uint64_t sequence, SteadyClock::
   times.waited.store(0, std::memory_order_release);
   times.waiting_since.store(0, std::memory_order_release);
   times.sequence.store(sequence, std::memory_order_release);
-  entry.call.state.store(state.word(), std::memory_order_release);
-  count_times(state.row, ended - begun, 0, weight);
+  count_times(row, ended - begun, 0, weight);
 }
 
 void GroupRecord::note_failure(std::string_view cause) { put_text(section_->head.failure, cause); }
@@ -145,7 +144,7 @@ void OperationRecord::stop_waiting(SteadyClock::time_point now) {
   show(Phase::moving);
 }
 
-void OperationRecord::end(bool has_failed, std::uint64_t bytes, bool is_counted) {
+void OperationRecord::end(bool has_failed, std::uint64_t bytes) {
   if (entry_ == nullptr) return;
   const SteadyClock::time_point now = SteadyClock::now();
   // A failed operation keeps the time since which it has waited, and the rank.
@@ -153,7 +152,7 @@ void OperationRecord::end(bool has_failed, std::uint64_t bytes, bool is_counted)
   if (is_current()) set(entry_->times.ended, nanoseconds_of(now));
   show(has_failed ? Phase::failed : Phase::complete);
   if (!has_failed) {
-    if (!is_counted) group_->count(state_.row, bytes);
+    group_->count(state_.row, bytes);
     group_->count_times(state_.row, nanoseconds_of(now) - nanoseconds_of(submitted_), waited_);
   }
   entry_ = nullptr;

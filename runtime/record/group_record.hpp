@@ -65,6 +65,7 @@ class GroupRecord {
   // thread that submits. `algorithm` and `transport` are cut where they are long.
   std::uint16_t row_of(std::uint8_t collective, std::uint64_t bytes, std::string_view algorithm,
                        std::string_view transport);
+  Row& row(std::uint16_t number) { return section_->rows[number]; }
   void count(std::uint16_t row, std::uint64_t bytes) {
     add(section_->rows[row].calls, 1);
     add(section_->rows[row].bytes, bytes);
@@ -72,8 +73,8 @@ class GroupRecord {
   // Times of a call that stands for `weight` calls.
   void count_times(std::uint16_t row, std::uint64_t took, std::uint64_t waited, std::uint32_t weight = 1);
 
-  // A short call that was timed ends now. It stands for `weight` calls.
-  void end_sample(Entry& entry, std::uint64_t sequence, SteadyClock::time_point submitted, State state,
+  // A short call that was timed is complete now. It stands for `weight` calls.
+  void add_sample(Entry& entry, std::uint64_t sequence, SteadyClock::time_point submitted, std::uint16_t row,
                   std::uint32_t weight);
 
   // Any thread, one at a time.
@@ -121,8 +122,8 @@ class OperationRecord {
   void reduce(bool is_reducing) {
     if (entry_ != nullptr && !is_waiting_) show(is_reducing ? Phase::reducing : Phase::moving);
   }
-  // `bytes`: of the full vector. `is_counted`: it is in the statistics, but for its times.
-  void end(bool has_failed, std::uint64_t bytes, bool is_counted = false);
+  // `bytes`: of the full vector.
+  void end(bool has_failed, std::uint64_t bytes);
 
  private:
   bool is_current() const { return get(entry_->call.sequence) == sequence_; }

@@ -21,7 +21,7 @@
 namespace tutti::record {
 namespace {
 
-constexpr std::size_t kMostFiles = 512;  // in a folder, of ranks that have ended
+constexpr std::size_t kMostFiles = 256;  // in a folder, of ranks that have ended
 
 Status system_error(const std::string& path, const char* what) {
   return invalid_argument(fmt::format("'{}' {}: {}", path, what, std::strerror(errno)));

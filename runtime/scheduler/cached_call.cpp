@@ -68,14 +68,13 @@ SteadyClock::time_point begin_sample(std::uint32_t sequence, bool are_all_timed)
 // Any other sequence in the flag line is for the operation to judge.
 template <class Poll>
 bool poll(const ResolvedStep& step, const std::uintptr_t* origins, std::uint32_t polls, bool takes_ownership,
-          bool* has_waited, Poll is_here) {
+          Poll is_here) {
   // A rank that only receives leaves the execution units to the peer that has to signal.
   const std::uint32_t without_pause = step.is_receive_only ? 0 : kPollsWithoutPause;
   const std::byte* const ahead = step.ahead.in(origins);
   const Fetching fetching = fetching_of(step, takes_ownership);
   for (std::uint32_t i = 0; i < polls; ++i) {
     if (is_here()) {
-      *has_waited = *has_waited || i > 0;
       for (std::size_t at = 0; at < fetching.owned_bytes; at += sizeof(FlagLine))
         fetch_for_writing(ahead + at);
       return true;
@@ -95,6 +94,7 @@ CachedEpoch::CachedEpoch(GroupContext& group, const Prepared& prepared)
       resolved_(*prepared.lowered),
       control_blocks_(resolved_.control_blocks()),
       epoch_(resolved_.whole()),
+      row_(group.record().row(prepared.row)),
       is_announced_(resolved_.is_announced()),
       hears_from_all_(resolved_.shape().hears_from_all) {}
 
@@ -140,9 +140,7 @@ struct CachedEpoch::Driver {
   const std::uintptr_t* origins;
   const std::uint64_t epoch, digest;
   const bool may_yield;
-  const std::uint32_t sequence;
   bool is_timed;
-  bool has_waited = false, is_recorded = false;
 
   static constexpr bool may_go_on() { return true; }
 
@@ -160,12 +158,7 @@ struct CachedEpoch::Driver {
     run_plain(call.epoch_, origins, step, call.prepared_.kernel);
     return true;
   }
-  // In the time in which the peers' flags are on their way, and not before the own signal.
-  void record() {
-    if (!std::exchange(is_recorded, true)) call.record_begin(sequence, digest);
-  }
   bool wait(const ResolvedStep& step) {
-    record();
     return has_come(step) ||
            (may_yield && call.has_come_after_yields(line_at(step), step.line, area, epoch, digest));
   }
@@ -176,9 +169,9 @@ struct CachedEpoch::Driver {
     const bool takes_ownership =
         distance.is_cross_llc() && control_blocks.alternates_owner() && !step.is_receive_only;
     if (!std::exchange(is_timed, false))
-      return poll(step, origins, waiting.line_polls, takes_ownership, &has_waited,
+      return poll(step, origins, waiting.line_polls, takes_ownership,
                   [&] { return line.is_of(epoch, digest); });
-    return poll(step, origins, waiting.line_polls, takes_ownership, &has_waited,
+    return poll(step, origins, waiting.line_polls, takes_ownership,
                 [&] { return is_here_timed(line, epoch, digest, waiting, distance); });
   }
 };
@@ -225,23 +218,15 @@ void CachedEpoch::fetch_lines_of_next(std::uint32_t sequence) const {
   for (const ResolvedPlace& line : epoch_.written) fetch_for_writing(line.in(origins.data()));
 }
 
-void CachedEpoch::record_begin(std::uint32_t sequence, std::uint64_t digest) const {
-  group_.remember(sequence, digest, prepared_.contract, {record::Phase::moving, false, prepared_.row});
+void CachedEpoch::record_end(std::uint32_t sequence, SteadyClock::time_point begun) const {
   record::GroupRecord& group = group_.record();
-  group.count(prepared_.row, prepared_.vector_bytes);
+  record::add(row_.calls, 1);
+  record::add(row_.bytes, prepared_.vector_bytes);
   fetch_for_writing(&group.operation(sequence + 1).call);  // the next call writes it
-}
-
-void CachedEpoch::record_end(std::uint32_t sequence, bool has_waited, SteadyClock::time_point begun) const {
-  record::GroupRecord& group = group_.record();
-  const record::State state{record::Phase::complete, has_waited, prepared_.row};
-  if (begun == SteadyClock::time_point{}) {
-    group.operation(sequence).call.state.store(state.word(), std::memory_order_release);
-  } else {
-    const bool are_all_timed = group_.engine().trace() != nullptr;
-    group.end_sample(group.operation(sequence), sequence, begun, state,
-                     are_all_timed ? 1 : record::kSamplingInterval);
-  }
+  if (begun == SteadyClock::time_point{}) return;
+  const bool are_all_timed = group_.engine().trace() != nullptr;
+  group.add_sample(group.operation(sequence), sequence, begun, prepared_.row,
+                   are_all_timed ? 1 : record::kSamplingInterval);
 }
 
 bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef* unfinished) {
@@ -258,6 +243,8 @@ bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef
   // With shared buffers it depends on the others which form runs.
   if (is_announced_ && resolved_.announcement(buffers).is_shared()) return false;
   const std::uint64_t digest = group_.digest_with(prepared_.contract);
+  // Most likely it does not block. If it does, the operation says so.
+  group_.remember(sequence, digest, prepared_.contract, {record::Phase::complete, false, prepared_.row});
   const std::uint64_t epoch = control_blocks.next_epoch(control_slot);
   const ControlBlocks::Area area = control_blocks.area(control_slot, epoch);
   std::array<std::uintptr_t, ResolvedPlace::peer_buffers> origins;
@@ -273,7 +260,6 @@ bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef
                 epoch,
                 digest,
                 waiting.shares_cpus() && completion == Completion::blocking,
-                sequence,
                 !waiting.shares_cpus() && distance.is_due()};
   if (is_announced_) {
     const Announcement said;  // not shared
@@ -282,7 +268,6 @@ bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef
     driver.signal(line);
   }
   const ResolvedStep* const stopped = run_steps(epoch_, epoch_.steps.data(), driver);
-  driver.record();
   if (stopped != epoch_.steps.data() + epoch_.steps.size()) {
     *unfinished = group_.resume(prepared_, call, {sequence, digest}, slot, stopped, begun);
     return true;
@@ -295,7 +280,7 @@ bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef
   // Two ranks that have heard from each other own the lines already.
   if (distance.is_cross_llc() && !(control_blocks.alternates_owner() && hears_from_all_))
     fetch_lines_of_next(sequence);
-  record_end(sequence, driver.has_waited, begun);
+  record_end(sequence, begun);
   if (trace != nullptr) {
     Trace::Span span = group_.span_of(call, sequence, prepared_.choice);
     span.submitted = span.started = begun;

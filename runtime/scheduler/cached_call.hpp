@@ -33,14 +33,14 @@ class CachedEpoch final : public CachedCall {
   bool has_come_after_yields(const FlagLine& flag, std::uint32_t line, const ControlBlocks::Area& area,
                              std::uint64_t epoch, std::uint64_t digest) const;
   void fetch_lines_of_next(std::uint32_t sequence) const;
-  void record_begin(std::uint32_t sequence, std::uint64_t digest) const;
-  void record_end(std::uint32_t sequence, bool has_waited, SteadyClock::time_point begun) const;
+  void record_end(std::uint32_t sequence, SteadyClock::time_point begun) const;
 
   GroupContext& group_;
   const Prepared prepared_;
   ResolvedCall& resolved_;
   ControlBlocks& control_blocks_;
   const ResolvedEpoch& epoch_;
+  record::Row& row_;
   const bool is_announced_, hears_from_all_;
 };
 

@@ -257,7 +257,7 @@ void Operation::complete() {
   if (messages_.plan != nullptr) messages_.plan.reset();
   if (blocks_.kept != nullptr) blocks_.kept.reset();
   frame_ = nullptr;
-  recorded_.times.end(!status_.is_ok(), recorded_.bytes, blocks_.resumed_step != nullptr);
+  recorded_.times.end(!status_.is_ok(), recorded_.bytes);
   if (Trace* const trace = engine_.trace(); trace != nullptr && !blocks_.is_exchange) record(*trace);
   is_complete_.store(true, std::memory_order_release);
   if (callback_.function) engine_.note_callback(*this);

@@ -71,7 +71,7 @@ def test_usage(_folder):
                    f"{words[0]} onto a full disk", result)
     expect_usage_error([])
     expect_usage_error(["nonsense"], "no command 'nonsense'")
-    for command in ("bench", "info", "verify", "schedule", "explain", "tune", "run"):
+    for command in ("bench", "info", "verify", "schedule", "explain", "doctor", "top", "trace", "tune", "run"):
         result = run(command, "--help")
         expect(result.returncode == 0 and len(result.stdout) > 100, f"{command} --help", result)
         expect(re.match(r"[A-Zu]\w+", result.stdout) is not None, f"{command} --help starts with what it does", result)

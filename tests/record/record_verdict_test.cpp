@@ -109,6 +109,14 @@ TEST_CASE("a rank that was killed is told from those that were told of its death
   CHECK(verdict.sentence.find("was killed, or crashed") != std::string::npos);
 }
 
+TEST_CASE("ranks that were all killed differ in their last calls") {
+  JobRecords job = job_of({{made(1, 8, 10, 20), made(2, 9, 30, 0)}, {made(1, 8, 10, 20)}});
+  CHECK(judge(job).kind == Verdict::Kind::nothing);  // one is just ahead
+  for (record::RecordedRank& rank : job.ranks) rank.is_alive = false;
+  CHECK(judge(job).kind == Verdict::Kind::absent);
+  CHECK(judge(job).culprits == std::vector<int>{1});
+}
+
 TEST_CASE("ranks that use two groups in different orders are found in the group that waits first") {
   JobRecords job = job_of({{made(1, 8, 100, 0, Phase::waiting, 1)}, {}});
   for (record::RecordedRank& rank : job.ranks) {

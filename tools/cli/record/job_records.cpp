@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -142,13 +143,25 @@ Result<JobRecords> choose_world(std::vector<RecordedRank> ranks, const std::stri
   return job;
 }
 
+namespace {
+
+// Only those of a world, if `what` is its word: names tell.
+std::vector<std::string> files_of(const std::string& folder, const std::string& what) {
+  std::vector<std::string> all = record::list_files(folder), named;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(named),
+               [&](const std::string& path) { return path.find("." + what + ".") != std::string::npos; });
+  return what.empty() || named.empty() ? all : named;
+}
+
+}  // namespace
+
 Result<JobRecords> find_job(const std::string& what) {
   const bool is_path = is_folder(what);
   auto folder = is_path ? Result<std::string>(what) : default_folder();
   if (!folder) return folder.status();
   std::vector<RecordedRank> ranks;
   std::vector<std::string> unreadable;
-  for (const std::string& path : record::list_files(*folder)) {
+  for (const std::string& path : files_of(*folder, is_path ? "" : what)) {
     auto rank = record::read_record(path);
     if (rank) {
       ranks.push_back(*std::move(rank));

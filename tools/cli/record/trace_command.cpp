@@ -16,10 +16,11 @@ int trace_command(int argc, char** argv) {
       "collective shows how long it waited for late ranks, and for which.",
       "tutti trace");
   app.footer("Example:\n  tutti trace -o all.json trace.*.json    # open all.json in ui.perfetto.dev");
-  app.add_option("files", parts, "a file for each rank").required();
+  app.add_option("files", parts, "a file for each rank");
   app.add_option("-o,--output", merged, "the merged trace").show_default();
   int status = 0;
   if (!app.parse(argc, argv, &status)) return status;
+  if (parts.empty()) return usage_error("trace", invalid_argument("expected the files of the ranks"));
   const Status done = merge_trace_files(parts, merged);
   return done ? 0 : usage_error("trace", done);
 }

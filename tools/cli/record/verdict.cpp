@@ -121,7 +121,10 @@ class Diagnosis {
       least = std::min(least, last_sequence(*member.group));
       most = std::max(most, last_sequence(*member.group));
     }
-    if (least >= most || !is_anyone_blocked(group)) return std::nullopt;
+    // While ranks run, one may just be ahead. A short call that nobody has completed looks complete for some microseconds.
+    const bool may_be_ahead =
+        std::any_of(job_.ranks.begin(), job_.ranks.end(), [](const RecordedRank& r) { return r.is_alive; });
+    if (least >= most || (may_be_ahead && !is_anyone_blocked(group))) return std::nullopt;
     std::vector<int> absent, present;
     const RecordedCall* call = nullptr;
     for (const auto& [number, member] : group.members) {
