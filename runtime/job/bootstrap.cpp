@@ -130,8 +130,13 @@ Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
   control.node_name = fmt::format("tutti/{}/{}/{:x}", ::getuid(), secret->empty() ? meeting.job : hidden,
                                   std::hash<std::string>()(meeting.node));
   control.job = meeting.job;
+  World world;
+  if (!secret->empty()) world.data_key = make_data_key(*secret);
   control.secret = *std::move(secret);
   control.build_id = options.build_id;
+  const auto security = read_wire_security(options.environment);
+  if (!security) return security.status();
+  control.security = *security;
   control.host = host_name(options.environment);
   control.rank = launch.rank;
   control.size = launch.size;
@@ -156,7 +161,6 @@ Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
     }
     return status;
   }
-  World world;
   world.info.rank = launch.rank;
   world.info.size = launch.size;
   world.info.launcher = launch.launcher;

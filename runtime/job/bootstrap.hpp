@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct WorldInfo {
 
 struct World {
   WorldInfo info;
+  std::optional<WireKey> data_key;  // of connections between nodes; none: the job has no secret
   std::unique_ptr<ControlChannel> control;
 };
 

@@ -170,15 +170,16 @@ void ChildConnections::accept(const Listener& listener) {
 void ChildConnections::serve(ChildConnection& child) {
   if (!child.socket.is_open()) return;
   std::vector<Frame> frames;
-  const Status status = child.socket.receive(frames);
-  for (Frame& frame : frames) {
+  Status status = child.socket.receive(frames);
+  for (std::size_t i = 0; i < frames.size(); ++i) {
     if (child.stage == ChildConnection::Stage::joined) {
-      owner_.on_frame(child, std::move(frame));
+      owner_.on_frame(child, std::move(frames[i]));
     } else if (child.stage != ChildConnection::Stage::leaving &&
                child.stage != ChildConnection::Stage::refused) {
-      on_stranger_frame(child, frame);
+      on_stranger_frame(child, frames[i]);
     }
     if (!child.socket.is_open()) return;
+    if (status && i + 1 == frames.size()) status = child.socket.parse(frames);  // behind a proof
   }
   if (status) return;
   const bool had_joined = child.stage == ChildConnection::Stage::joined;
@@ -225,14 +226,23 @@ void ChildConnections::on_hello(ChildConnection& child, const Frame& frame) {
 void ChildConnections::on_proof(ChildConnection& child, const Frame& frame) {
   ProofPayload payload;
   if (!decode(frame.payload, payload)) return child.socket.close();
-  if (!is_equal(payload.proof, prove(options_.secret, ProofRole::member, child.member_nonce, child.nonce))) {
+  MemberClaim offered;
+  offered.offer = payload.offer;
+  if (!is_equal(payload.proof,
+                prove(options_.secret, ProofRole::member, child.member_nonce, child.nonce, offered))) {
     return refuse(child,
                   Status(StatusCode::refused, "this process has another secret than the job (TUTTI_SECRET)"));
   }
   ClaimPayload welcome;
   welcome.claim = own_claim_;
-  welcome.proof = prove(options_.secret, ProofRole::hub, child.member_nonce, child.nonce, own_claim_);
+  welcome.claim.offer = make_offer(options_.security);
+  welcome.proof = prove(options_.secret, ProofRole::hub, child.member_nonce, child.nonce, welcome.claim);
   child.socket.send(Frame{FrameType::welcome, 0, 0, encode(welcome)});
+  if (child.is_remote) {
+    const WireTerms terms = combine(payload.offer, welcome.claim.offer);
+    child.socket.protect(
+        make_control_session(options_.secret, terms, child.member_nonce, child.nonce, false));
+  }
   child.stage = ChildConnection::Stage::claim;
   child.until = Clock::now() + kClaimTime;
 }

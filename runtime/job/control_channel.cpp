@@ -311,6 +311,9 @@ std::string describe_process(const MemberClaim& claim) {
 }
 
 std::string describe_loss(const MemberClaim& claim, const Status& why, bool is_remote) {
+  if (why.message() == forged_record().message())
+    return fmt::format("the connection to rank {} ({}) was given up: {}", claim.rank, describe_process(claim),
+                       why.message());
   const char* reason =
       "its connection closed without a goodbye, so it crashed, was killed or ended without leaving the group";
   if (why.code() == StatusCode::timeout) reason = "its host does not answer, or the network to it is cut";

@@ -1,11 +1,14 @@
 // A control connection: a non-blocking unix or TCP socket for frames. Knows no rank and no protocol state.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/status.hpp"
 #include "runtime/job/control_frame.hpp"
+#include "runtime/net/records.hpp"
 
 namespace tutti {
 
@@ -23,18 +26,32 @@ class FrameSocket {
   bool has_output() const { return sent_ < out_.size(); }
   void set_limit(std::size_t max_payload_bytes) { parser_.set_limit(max_payload_bytes); }
 
-  void send(const Frame& frame) { append_frame(out_, frame); }
+  // All bytes that follow, in both directions, are records of this session. The peer does so at the same place, behind
+  // a welcome. So receive() hands out no frame behind a proof or a welcome: the next call of parse() does.
+  void protect(const WireSession& session);
+  // Appends frames that have come already. Errors: refused for bytes that are no frame.
+  Status parse(std::vector<Frame>& frames);
+
+  void send(const Frame& frame);
   // Writes what the socket takes. Errors: peer_failed when the connection is gone, timeout when the other
   // host has been silent for too long, aborted when it has reset the connection.
   Status flush();
   // Appends the frames that have arrived, also before an error. Errors: those of flush(), peer_failed at end
-  // of file, refused for bytes that are no frame.
+  // of file, refused for bytes that are no frame, aborted for a record that does not verify.
   Status receive(std::vector<Frame>& frames);
   void close();
 
  private:
   int fd_ = -1;
+  struct Records {
+    RecordKeys sending;
+    RecordKeys receiving;
+    std::string in;  // of an incomplete record
+  };
+  Status open_records(std::string_view bytes);
+
   FrameParser parser_;
+  std::unique_ptr<Records> records_;  // null: plain
   std::string out_;
   std::size_t sent_ = 0;
   Status broken_;  // the error of writing that ended the connection
