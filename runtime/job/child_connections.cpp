@@ -38,6 +38,8 @@ bool is_stranger(const ChildConnection& child) {
 
 std::size_t ChildConnections::append_fds(std::vector<pollfd>& fds) {
   const std::size_t before = fds.size();
+  if (std::exchange(must_close_unused_, false))
+    std::erase_if(listeners_, [](const Listener& each) { return each.is_remote && !each.is_used; });
   for (const Listener& listener : listeners_)
     fds.push_back({may_accept_ ? listener.socket.fd() : -1, POLLIN, 0});
   for (const auto& child : children_) {
@@ -112,7 +114,7 @@ Status ChildConnections::reserve() {
 
 Status ChildConnections::listen(FrameSocket socket, bool is_remote) {
   TUTTI_RETURN_IF_ERROR(reserve());
-  listeners_.push_back({std::move(socket), is_remote});
+  listeners_.push_back({std::move(socket), is_remote, false});
   return {};
 }
 
@@ -152,6 +154,7 @@ void ChildConnections::accept(const Listener& listener) {
     if (!reserve()) may_accept_ = false;
     child->socket = FrameSocket(fd);
     child->is_remote = listener.is_remote;
+    child->listener_fd = listener.socket.fd();
     child->claim.host = "this machine";
     if (listener.is_remote) {
       child->address = child->address.unmapped();
@@ -263,6 +266,9 @@ void ChildConnections::on_claim(ChildConnection& child, const Frame& frame) {
   if (const Status status = owner_.check(claim); !status) return refuse(child, status);
   if (!child.is_remote) claim.pid = child.claim.pid;  // as the kernel tells it
   child.claim = std::move(claim);
+  for (Listener& listener : listeners_) {
+    if (listener.socket.fd() == child.listener_fd) listener.is_used = true;
+  }
   child.stage = ChildConnection::Stage::joined;
   ++joined_count_;
   child.socket.set_limit(kMaxPayloadBytes);

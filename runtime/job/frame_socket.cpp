@@ -22,10 +22,8 @@ namespace {
 
 constexpr std::size_t kReadBytes = 65536;
 
-bool is_path(const std::string& name) { return name.starts_with('/'); }
-
 std::string describe(const std::string& name) {
-  return is_path(name) ? "socket " + name : "abstract socket @" + name;
+  return is_path_name(name) ? "socket " + name : "abstract socket @" + name;
 }
 
 // An abstract address has a length: its first byte is zero, and no zero ends it.
@@ -33,7 +31,7 @@ socklen_t fill_address(const std::string& name, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
   TUTTI_ASSERT(name.size() < sizeof address.sun_path, "meeting points are short");
-  if (is_path(name)) {
+  if (is_path_name(name)) {
     name.copy(address.sun_path, name.size());
     return sizeof address;
   }
@@ -56,6 +54,8 @@ Status describe_end(int error) {
 int make_socket() { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
 
 }  // namespace
+
+bool is_path_name(const std::string& name) { return name.starts_with('/'); }
 
 FrameSocket::FrameSocket(int fd) : fd_(fd) { close_on_fork(fd); }
 
@@ -219,7 +219,7 @@ Result<int> try_connect(const std::string& name) {
 }
 
 Status prepare_name(const std::string& name) {
-  if (!is_path(name)) return {};
+  if (!is_path_name(name)) return {};
   const std::string directory = name.substr(0, name.rfind('/'));
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
     return internal_error(fmt::format("cannot make the directory {}: {}", directory, std::strerror(errno)));
@@ -238,7 +238,7 @@ Status prepare_name(const std::string& name) {
 }
 
 void remove_name(const std::string& name) {
-  if (is_path(name)) ::unlink(name.c_str());
+  if (is_path_name(name)) ::unlink(name.c_str());
 }
 
 bool is_same_user(int fd, int* pid) {

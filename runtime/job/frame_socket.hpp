@@ -63,6 +63,7 @@ Result<int> listen_at(const std::string& name);
 // The connected descriptor, or -1 while no process listens there. Errors: refused if the listener is of
 // another user; resource_exhausted if no descriptor is left.
 Result<int> try_connect(const std::string& name);
+bool is_path_name(const std::string& name);
 // If it is a path: makes its directory, for this user alone, and removes a socket that an earlier run has
 // left there. Errors: refused if the directory belongs to another user or is open to others.
 Status prepare_name(const std::string& name);
