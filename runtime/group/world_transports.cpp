@@ -24,7 +24,7 @@ constexpr std::chrono::microseconds kShortSleep{100};
 constexpr std::size_t kMetOnEitherSide = 8;
 
 // Transports between nodes, in the order of the registry: our own sockets first. Libraries go first where
-// there is a fabric that only they can use. Those that cannot protect what they carry are left out where the user wants it.
+// there is a fabric that only they can use. Transports without protection are left out where the user wants it.
 std::vector<std::string> network_transports(bool prefers_libraries, WireSecurity security) {
   std::vector<std::string> names;
   for (const TransportEntry& entry : transport_entries()) {

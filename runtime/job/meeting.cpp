@@ -287,8 +287,8 @@ Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting
   return {};
 }
 
-// The addresses at which rank 0 listens where others know its host. They use those of the setting as they are. What a name
-// means may differ between hosts, so with one every interface is needed, and loopback for ranks of this machine.
+// The addresses at which rank 0 listens where others know its host. They use those of the setting as they are. A name
+// may mean another address on each host, so it needs every interface, and loopback for ranks of this machine.
 std::vector<SocketAddress> places_of_root(const HostSetting& setting, const Network& network) {
   if (network.is_chosen) return network.places;
   std::vector<SocketAddress> named, loopback;
